@@ -279,22 +279,17 @@ def rank_time_heatmap(
     if not 1 <= bins <= _MAX_BINS:
         raise TraceError(f"invalid number of bins: {bins}", remedy=f"Ask for 1 to {_MAX_BINS}.")
     chosen = narrow_selection(traces, selection, window, ranks)
-    traces = chosen.owner
-    low = traces.start_ns if chosen.start_ns is None else chosen.start_ns
-    high = max(traces.end_ns if chosen.end_ns is None else chosen.end_ns, low)
-    # Quotient and remainder are scaled separately: duration times bins may exceed int64.
-    width, rest = divmod(high - low, bins)
-    number = np.arange(bins + 1, dtype=np.int64)
-    edges = low + width * number + rest * number // bins
+    edges = _bin_edges(chosen, bins)
     # Idle time depends on the work around it, which may be outside of the window.
     parts = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
-    waits = collective_waits(traces, clock) if metric == "waiting" else None
-    arguments = None if waits is None else waits.arguments_by_rank(parts.ranks)
+    arguments, attrs = None, dict[str, Any](metric=metric)
+    if metric == "waiting":
+        waits = collective_waits(chosen.owner, clock)
+        arguments, attrs["clock"] = waits.arguments_by_rank(parts.ranks), waits.clock
     binned = list(map_ranks(parts, _time_in_bins, metric, edges, each=arguments))
     times_ns = np.array([time_ns for time_ns, _, _ in binned], dtype=np.int64).reshape(-1, bins)
     starts, ends = np.tile(edges[:-1], len(parts)), np.tile(edges[1:], len(parts))
     length = np.where(ends > starts, ends - starts, np.nan)
-    attrs: dict[str, Any] = {} if waits is None else {"clock": waits.clock}
     return result_frame(
         {
             "rank": np.array(parts.ranks, dtype=np.int64).repeat(bins),
@@ -308,9 +303,19 @@ def rank_time_heatmap(
         note=_heatmap_note([has_work for _, has_work, _ in binned], metric, times_ns),
         **device_word_attrs(parts.owner),
         span_ns=[span for _, _, span in binned],
-        metric=metric,
         **attrs,
     )
+
+
+def _bin_edges(selection: Selection, bins: int) -> Ints:
+    """Return the edges of equal bins of a selection's window, else of the job."""
+    job = selection.owner
+    low = job.start_ns if selection.start_ns is None else selection.start_ns
+    high = max(job.end_ns if selection.end_ns is None else selection.end_ns, low)
+    # Quotient and remainder are scaled separately: duration times bins may exceed int64.
+    width, rest = divmod(high - low, bins)
+    number = np.arange(bins + 1, dtype=np.int64)
+    return low + width * number + rest * number // bins
 
 
 def _metric_times(part: RankPart, metric: str, waits: RankWaits | None) -> Intervals:

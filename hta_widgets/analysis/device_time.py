@@ -14,7 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.comm_events import bytes_of, message_bytes, sum_known_bytes
+from hta_widgets.analysis.cross_rank.comm_events import (
+    bytes_of,
+    job_header,
+    message_bytes,
+    sum_known_bytes,
+)
 from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
 from hta_widgets.analysis.idle import unrecorded_work
 from hta_widgets.analysis.map_ranks import map_ranks, map_working_ranks
@@ -378,7 +383,7 @@ def communication_by_group(
         One row per rank and process group, in order of ranks, the most time first:
 
         - ``rank``; ``group, description, group_ranks``: the group's name, purpose and ranks as in
-          the file; text, empty if missing
+          the file; text, empty if missing. The purpose is that of the kernels, else of the header
         - ``collective`` (text, with `by_collective`)
         - ``count, communication_ns, overlapped_ns, exposed_ns, overlap_share, sum_ns, max_ns`` as
           in `communication_by_stream`
@@ -431,11 +436,12 @@ def _communication_of_groups(part: RankPart, labelled: Sequence[str]) -> list[tu
     """
     rows = part.rows_of_kinds("communication")
     args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))
+    purposes = {group.name: group.description for group in job_header(part.trace).groups}
     events_of_group: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for event, labels in enumerate(zip(*(args[key] for key in labelled), strict=True)):
-        events_of_group[tuple("" if label is None else str(label) for label in labels)].append(
-            event
-        )
+        group, description, *others = ("" if label is None else str(label) for label in labels)
+        description = description or purposes.get(group, "")
+        events_of_group[group, description, *others].append(event)
     bytes_each = np.array([bytes_of(str(dtype)) for dtype in args[_DTYPE]], dtype=np.int64)
     sizes = [message_bytes(to_int64(args[elements]), bytes_each) for elements in _ELEMENTS]
     groups = []

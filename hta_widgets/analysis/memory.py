@@ -41,15 +41,9 @@ _ARGS = {
 
 #: Uses of memory, in the order of PyTorch's numbers for them.
 MEMORY_CATEGORIES: tuple[str, ...] = (
-    "Parameter",
-    "Optimizer state",
-    "Input",
-    "Temporary",
-    "Activation",
-    "Gradient",
-    "Autograd",
+    "Parameter", "Optimizer state", "Input", "Temporary", "Activation", "Gradient", "Autograd",
     "Unknown",
-)
+)  # fmt: skip
 
 #: Actions by the numbers of PyTorch's ``Action``.
 _ACTIONS = {1: "preexisting", 2: "create", 3: "increment_version", 4: "destroy"}
@@ -288,7 +282,8 @@ def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:
     amounts = np.where(category[:, None] == np.arange(len(MEMORY_CATEGORIES)), amount[:, None], 0)
     sizes = np.cumsum(amounts[order], axis=0)
     matched = {word: int((action == code).sum()) for code, word in _ACTIONS.items()}
-    return _timeline_frame(time[order], sizes, origin, matched, amounts[before].sum(axis=0))
+    preexisting = _by_category(amounts[before].sum(axis=0))
+    return _timeline_frame(time[order], sizes, origin, matched, preexisting)
 
 
 def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
@@ -315,7 +310,7 @@ def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
     order = np.argsort(time, kind="stable")
     return _timeline_frame(
         time[order] * 1000, table[order], None if origin is None else origin * 1000,
-        {"instants": len(time)}, None,
+        {"instants": len(time)}, {},
     )  # fmt: skip
 
 
@@ -343,28 +338,30 @@ def _numbers(rows: Sequence[Sequence[int]], width: int, path: str | Path) -> Int
     return flat.reshape(len(rows), width)
 
 
+def _by_category(amounts: Ints) -> dict[str, int]:
+    return dict(zip(MEMORY_CATEGORIES, amounts.tolist(), strict=True))
+
+
 def _timeline_frame(
-    time: Ints, sizes: Ints, origin: int | None, matched: dict[str, int], preexisting: Ints | None
+    time: Ints,
+    sizes: Ints,
+    origin: int | None,
+    matched: dict[str, int],
+    preexisting: dict[str, int],
 ) -> pd.DataFrame:
     """Return one row per instant, the last record of each."""
     last = np.append(np.flatnonzero(time[1:] != time[:-1]), len(time) - 1)[: len(time)]
     time, sizes = time[last] - (origin or 0), sizes[last]
     total = sizes.sum(axis=1)
     peak = int(total.argmax()) if len(total) else -1
-
-    def by_category(amounts: Ints | None) -> dict[str, int]:
-        return (
-            {} if amounts is None else dict(zip(MEMORY_CATEGORIES, amounts.tolist(), strict=True))
-        )
-
     return result_frame(
         {"time_ns": time, **dict(zip(MEMORY_CATEGORIES, sizes.T, strict=True))},
         matched=matched,
         note="" if len(time) else "the file has no events: did the device allocate memory?",
         origin_ns=origin,
-        peak_bytes=by_category(sizes.max(axis=0, initial=0)),
+        peak_bytes=_by_category(sizes.max(axis=0, initial=0)),
         peak_total_bytes=int(total[peak]) if len(total) else 0,
         peak_time_ns=int(time[peak]) if len(total) else -1,
-        at_peak_bytes=by_category(sizes[peak]) if len(total) else {},
-        preexisting_bytes=by_category(preexisting),
+        at_peak_bytes=_by_category(sizes[peak]) if len(total) else {},
+        preexisting_bytes=preexisting,
     )

@@ -9,15 +9,15 @@ Each tool returns the envelope of `hta_widgets.answers.reply` with limits and th
 ``shown_rows``     the number of rows in the reply, of ``total_rows``
 =================  =============================================================================
 
-Nothing is written, and no path outside of the folders is read. A model asks for more with a window,
-ranks, a query or columns, not with more rows.
+Nothing is written, and no path outside of the folders is read. Replies have at most `MAX_BYTES`: a
+model narrows its question by a window, ranks, a query or columns, and does not ask for more rows.
 """
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
@@ -40,17 +40,22 @@ Window = tuple[str | int, str | int]
 
 MAX_ROWS = 200
 MAX_BYTES = 32_000
-_MAX_TEXT = 160
-_MAX_SENTENCE, _MAX_CODE = 600, 2_000
+_MAX_COLUMNS = 60
+#: Maximum lengths of texts, in characters.
+_MAX_TEXT, _MAX_SENTENCE, _MAX_CODE = 160, 600, 2_000
 #: Keys and columns with sentences of this package, which quote names of a trace.
 _SENTENCES = {"headline", "text", "sentence", "reason", "note", "detail"}
 _MAX_JOBS = 4
 _MAX_PICTURE_RANKS = 16
-_UNTRUSTED = ("rows", "headline", "args", "launched_by", "flows", "parents", "problems", "metrics")
+#: Keys whose texts come from trace files or quote them.
+_UNTRUSTED = (
+    *("rows", "headline", "args", "launched_by", "kernels", "flows", "parents", "problems"),
+    *("metrics", "note", "reason", "without_data"),
+)
 
 
 def _as_answer(tool: Callable[P, Reply]) -> Callable[P, Reply]:
-    """Return a tool that replies with ``answered`` False to errors that a user can mend."""
+    """Return a tool that replies to a `TraceError`, or a refused path, with ``answered`` False."""
 
     @wraps(tool)
     def call(*args: P.args, **options: P.kwargs) -> Reply:
@@ -75,7 +80,7 @@ def no_answer(error: TraceError) -> Reply:
 
 @dataclass(frozen=True)
 class AgentTools:
-    """The tools, which read below `roots` only."""
+    """The tools; they read only files below `roots`."""
 
     roots: Sequence[Path]
     _jobs: OrderedDict[Path, Job] = field(default_factory=OrderedDict, init=False, repr=False)
@@ -176,9 +181,9 @@ class AgentTools:
         if not answer["answered"] and verdict["outcome"] == "cannot tell":
             return answer | {"reason": f"{answer['reason']}; {verdict['reason']}"}
         # That nothing changed is an answer.
-        return {key: answer[key] for key in answer if key not in {"reason", "remedy"}} | {
-            "answered": True
-        }
+        untrusted = [key for key in answer["untrusted"] if key != "reason"]
+        answered = {key: answer[key] for key in answer if key not in {"reason", "remedy"}}
+        return answered | {"answered": True, "untrusted": untrusted}
 
     def picture(
         self,
@@ -202,35 +207,35 @@ class AgentTools:
 
     def _job(self, path: str) -> Job:
         """Return a job, loaded once; raise a `TraceError` for paths outside of the folders."""
-        place = self._existing_path(path)
-        if place not in self._jobs:
-            for file in files_below(str(place)) if place.is_dir() else ():
+        job_path = self._existing_path(path)
+        if job_path not in self._jobs:
+            for file in files_below(str(job_path)) if job_path.is_dir() else ():
                 self._allowed_path(file)  # a link below a folder may lead elsewhere
-            self._jobs[place] = Job.open([str(place)])
+            self._jobs[job_path] = Job.open([str(job_path)])
             while len(self._jobs) > _MAX_JOBS:
                 self._jobs.popitem(last=False)
-        self._jobs.move_to_end(place)
-        return self._jobs[place]
+        self._jobs.move_to_end(job_path)
+        return self._jobs[job_path]
 
     def _existing_path(self, path: str) -> Path:
-        place = self._allowed_path(path)
-        if not place.exists():
+        allowed_path = self._allowed_path(path)
+        if not allowed_path.exists():
             root = self.roots[0]
             listed = ", ".join(sorted(entry.name for entry in root.iterdir())[:20])
-            raise TraceError(f"{path!r} does not exist", remedy=f"{root} holds {listed}.")
-        return place
+            raise TraceError(f"{path!r} does not exist", remedy=f"{root} contains {listed}.")
+        return allowed_path
 
     def _allowed_path(self, path: str) -> Path:
         """Return a path without links; raise a `TraceError` if it is outside of the folders."""
         roots = [root.resolve() for root in self.roots]
-        # Names count from the first folder, as a model does not know where the server runs.
-        place = (roots[0] / path.replace("\0", "")).resolve()
-        if not any(place.is_relative_to(root) for root in roots):
+        # Relative paths begin at the first folder: a model does not know the working directory.
+        resolved_path = (roots[0] / path.replace("\0", "")).resolve()
+        if not any(resolved_path.is_relative_to(root) for root in roots):
             raise TraceError(
                 f"{path!r} is outside of the served folders",
                 remedy=f"Give a path below {', '.join(map(str, roots))}.",
             )
-        return place
+        return resolved_path
 
 
 def _with_columns(reply: TableReply, columns: Sequence[str] | None) -> TableReply:
@@ -248,31 +253,56 @@ def _with_columns(reply: TableReply, columns: Sequence[str] | None) -> TableRepl
 
 def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
     """Return the envelope with short texts, at most `max_rows` rows and `MAX_BYTES` bytes."""
-    envelope = replace(reply, frame=reply.frame.head(max_rows)).envelope()
-    limits = [_MAX_SENTENCE if name in _SENTENCES else _MAX_TEXT for name in reply.frame]
+    frame = reply.frame.iloc[:max_rows, :_MAX_COLUMNS]
+    envelope = replace(reply, frame=frame).envelope()
+    limits = [_MAX_SENTENCE if name in _SENTENCES else _MAX_TEXT for name in frame]
     rows = [list(map(_short_texts, row, limits)) for row in envelope["rows"]]
     answer: Reply = _short_texts(envelope) | {"rows": rows}
-    answer["answered"] = len(reply.frame) > 0 or not reply.note
+    answer["answered"] = len(frame) > 0 or not reply.note
     if not answer["answered"]:
         answer |= {"reason": reply.note, "remedy": "list_analyses lists the tables with rows."}
         answer["columns"] = []  # most of the reply, and of no row
     answer["code"] = _cut_text(answer["code"], _MAX_CODE)
-    answer["untrusted"] = [key for key in _UNTRUSTED if key in answer]
-    while len(rows) > 1 and _size(answer) > MAX_BYTES:
+    answer["untrusted"] = [key for key in _UNTRUSTED if answer.get(key)]
+    while len(rows) > 1 and _size_bytes(answer) > MAX_BYTES:
         del rows[max(1, len(rows) * 3 // 4) :]
+    cut_keys = _cut_details(answer, reply.more)
     answer["shown_rows"] = len(rows)
+    notes = [answer["note"], *(f"not all of {key} is shown" for key in cut_keys)]
     if len(rows) < answer["total_rows"]:
-        more = f"{len(rows)} of {answer['total_rows']} rows are shown"
-        answer["note"] = "; ".join(filter(None, (answer["note"], more)))
+        notes.append(f"{len(rows)} of {answer['total_rows']} rows are shown")
+    if frame.shape[1] < reply.frame.shape[1]:
+        notes.append(f"{frame.shape[1]} of {reply.frame.shape[1]} columns are shown")
+    answer["note"] = "; ".join(filter(None, notes))
     return answer
 
 
-def _size(answer: Reply) -> int:
-    return len(json.dumps(answer, ensure_ascii=False).encode())
+def _cut_details(answer: Reply, keys: Iterable[str]) -> list[str]:
+    """Halve the largest lists and mappings of `keys` until a reply fits; return their keys."""
+    cut_keys: dict[str, None] = {}
+    while _size_bytes(answer) > MAX_BYTES:
+        sizes = {key: _size_bytes(answer[key]) for key in keys if _can_halve(answer[key])}
+        if not sizes:
+            break
+        largest = max(sizes, key=lambda key: sizes[key])
+        items = answer[largest]
+        half = len(items) // 2
+        is_list = isinstance(items, list)
+        answer[largest] = items[:half] if is_list else dict(list(items.items())[:half])
+        cut_keys[largest] = None
+    return list(cut_keys)
+
+
+def _can_halve(value: object) -> bool:
+    return isinstance(value, list | dict) and len(value) > 1
+
+
+def _size_bytes(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False).encode())
 
 
 def _short_texts(value: Any, max_text: int = _MAX_TEXT) -> Any:
-    """Return nested values whose texts have no control characters, and are not too long."""
+    """Return nested values with escaped control characters and texts of limited length."""
     if isinstance(value, str):
         return _cut_text(escape_controls(value), max_text)
     if isinstance(value, Mapping):

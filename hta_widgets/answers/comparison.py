@@ -1,7 +1,7 @@
-"""Two runs compared for a program: findings as a table, the metrics of CI, a comment for a review.
+"""Compare two runs for a program: findings as a table, metrics for CI, a comment for a review.
 
-A run may be a baseline, which `save_baseline` keeps as a store in the cache folder. It needs no
-trace files::
+A run may be a baseline, a store in the cache folder that `save_baseline` writes. Comparing with it
+needs no trace files::
 
     hta-widgets baseline save main runs/main      # after each merge
     hta-widgets diff baseline:main runs/change --fail-above 5%
@@ -23,6 +23,7 @@ from hta_widgets.answers.tables import Job
 from hta_widgets.answers.verdict import judge
 from hta_widgets.diff.compare import Comparison, compare
 from hta_widgets.diff.findings import cautions, findings
+from hta_widgets.diff.records import Finding
 from hta_widgets.diff.tables import iter_rows
 from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder
@@ -33,6 +34,7 @@ BASELINE = "baseline:"
 _NAME = re.compile(r"[\w.-]{1,80}")
 _MAX_FINDINGS = 8
 _BAR_CHARACTERS = 32
+_EIGHTHS = "▏▎▍▌▋▊▉"  # of a character, from one to seven
 _MAX_DIFFERENCES = 5  # of operators and shapes
 _MIN_DIFFERENCE = 0.01  # of the time before
 #: Fields of a `Finding`.
@@ -56,43 +58,55 @@ def compare_jobs(
     The envelope has further keys: ``before``, the facts of that job; ``metrics``, a verdict for
     each of the usual ones; with `limit_share` the ``verdict`` on `metric`.
     """
-    sets = [before.traces, after.traces]
-    if any(traces.clock == "fitted" for traces in sets):
-        sets = [traces.with_clock("fitted") for traces in sets]
-    chosen = ranks, ranks if after_ranks is None else after_ranks
-    sides = [traces.select(ranks=part) for traces, part in zip(sets, chosen, strict=True)]
+    jobs = [before, after]
+    if any(job.traces.clock == "fitted" for job in jobs):
+        jobs = [replace(job, traces=job.traces.with_clock("fitted")) for job in jobs]
+    names = jobs[0].code, "traces"
+    ranks_of_sides = ranks, ranks if after_ranks is None else after_ranks
+    sides = [
+        job.traces.select(ranks=side_ranks)
+        for job, side_ranks in zip(jobs, ranks_of_sides, strict=True)
+    ]
     diff = compare(*sides)
     findings_of_runs = findings(diff)
-    rows = [
-        [", ".join(map(str, finding.ranks)) if name == "ranks" else getattr(finding, name)
-         for name in _COLUMNS]
-        for finding in findings_of_runs
-    ]  # fmt: skip
-    frame = pd.DataFrame(rows, columns=_COLUMNS)
+    frame = pd.DataFrame([_finding_row(finding) for finding in findings_of_runs], columns=_COLUMNS)
     frame = frame.astype(dict.fromkeys(("before", "after", "diff_ns", "p_value"), "float64"))
-    more: dict[str, Any] = {"before": job_facts(sets[0], before.paths), "metrics": _metrics(diff)}
+    more = {"before": job_facts(jobs[0].traces, before.paths), "metrics": _metrics(diff)}
     if limit_share is not None:
         more["verdict"] = judge(diff, limit_share, metric).to_json()
-    note = "" if findings_of_runs else "nothing changed beyond the noise"
-    limits = " ".join(caution.text for caution in cautions(diff)) if not findings_of_runs else ""
-    return Job(sets[1], after.paths).reply(
+    note = ""
+    if not findings_of_runs:
+        warnings = " ".join(caution.text for caution in cautions(diff))
+        note = ". ".join(filter(None, ("nothing changed beyond the noise", warnings)))
+    compared = [
+        name if side.ranks is None else side.to_code(name)
+        for name, side in zip(names, sides, strict=True)
+    ]
+    return jobs[1].reply(
         frame,
         "findings",
         len(frame),
-        code=f"hw.diff.findings(hw.diff.compare({replace(before, traces=sets[0]).code}, traces))",
-        note=". ".join(filter(None, (note, limits))),
+        code=f"hw.diff.findings(hw.diff.compare({', '.join(compared)}))",
+        note=note,
         more=more,
     )
+
+
+def _finding_row(finding: Finding) -> list[Any]:
+    """Return the values of `_COLUMNS`; ranks are a text, such as ``0, 3``."""
+    ranks = ", ".join(map(str, finding.ranks))
+    return [ranks if name == "ranks" else getattr(finding, name) for name in _COLUMNS]
 
 
 def _metrics(diff: Comparison) -> dict[str, Any]:
     """Return before, after and change of the usual metrics, those that both runs have."""
     if not diff.before.has_steps:
         return {}
+    # The limit decides the outcome alone, which is not among the fields.
     verdicts = {name: judge(diff, 0.05, name) for name in _METRICS}
-    keys = ("unit", "before", "after", "change_share", "noise_share", "p_value")
+    fields = ("unit", "before", "after", "change_share", "noise_share", "p_value")
     return {
-        name: {key: getattr(verdict, key) for key in keys}
+        name: {field: getattr(verdict, field) for field in fields}
         for name, verdict in verdicts.items()
         if verdict.before is not None
     }
@@ -118,7 +132,9 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
     if len(cells) > 1:
         yield from markdown_lines(cells, [False, *[True] * 4])
         yield ""
-    times = {name: each for name, each in reply.more["metrics"].items() if each["unit"] == "ns"}
+    times = {
+        name: figures for name, figures in reply.more["metrics"].items() if figures["unit"] == "ns"
+    }
     if times:
         yield from ("```text", *_bar_lines(times), "```", "")
     sentences = reply.frame["text"].tolist()
@@ -132,14 +148,15 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
 
 def _bar_lines(times: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Return two bars of characters for each time on one scale: a comment shows no inline SVG."""
-    longest_ns = max(max(each["before"], each["after"]) for each in times.values())
+    longest_ns = max(max(figures["before"], figures["after"]) for figures in times.values())
     width = max(len(_METRICS[name]) for name in times)
-    for name, each in times.items():
+    for name, figures in times.items():
         label = _METRICS[name]
         for side in ("before", "after"):
-            eighths = round(each[side] / longest_ns * _BAR_CHARACTERS * 8)
-            bar = "█" * (eighths // 8) + "▏▎▍▌▋▊▉"[eighths % 8 - 1 : eighths % 8]
-            yield f"{label:{width}}  {side:6}  {bar} {duration(each[side])}"
+            eighths = round(figures[side] / longest_ns * _BAR_CHARACTERS * 8)
+            full, rest = divmod(eighths, 8)
+            bar = "█" * full + _EIGHTHS[rest - 1 : rest]
+            yield f"{label:{width}}  {side:6}  {bar} {duration(figures[side])}"
             label = ""
 
 
@@ -165,7 +182,7 @@ def open_run(source: str) -> Job:
 
 
 def save_baseline(name: str, paths: Sequence[str]) -> str:
-    """Save a job as the baseline called `name`, in place of an older one; return its folder."""
+    """Save a job as the baseline called `name`, replacing an older one; return its folder."""
     folder = _baseline_folder(name)
     folder.parent.mkdir(parents=True, exist_ok=True)
     return Job.open(paths).traces.with_clock("host").save(folder)
@@ -188,7 +205,7 @@ def _existing_baseline(name: str) -> Path:
         names = ", ".join(baseline_names()) or "none"
         raise TraceError(
             f"no baseline {name!r}",
-            remedy=f"Those that exist: {names}. `hta-widgets baseline save NAME JOB` makes one.",
+            remedy=f"The baselines are: {names}. `hta-widgets baseline save NAME JOB` makes one.",
         )
     return folder
 

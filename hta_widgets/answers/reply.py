@@ -69,13 +69,8 @@ class TableReply:
 
     def rows(self) -> list[list[Any]]:
         """Return the rows as JSON values."""
-        columns = [list(map(json_value, self.frame.iloc[:, at])) for at in range(self.width)]
+        columns = [list(map(json_value, column)) for _, column in self.frame.items()]
         return list(map(list, zip(*columns, strict=True)))
-
-    @property
-    def width(self) -> int:
-        """The number of columns."""
-        return len(self.frame.columns)
 
     def envelope(self) -> dict[str, Any]:
         """Return the reply as JSON values."""
@@ -118,15 +113,17 @@ class TableReply:
 
 def json_value(value: Any) -> Any:
     """Return a cell as a JSON value; unknown numbers and infinities are None."""
-    if isinstance(value, (str, bool)) or value is None:
+    if isinstance(value, (str, bool, int)) or value is None:
         return value
-    if isinstance(value, (list, tuple, set, frozenset, np.ndarray)):
+    if isinstance(value, Mapping):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
         return [json_value(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return json_value(value.tolist())
     if isinstance(value, float):
         return value if np.isfinite(value) else None
-    return None if value is pd.NA or value is pd.NaT else value
+    return None if value is pd.NA or value is pd.NaT else str(value)
 
 
 def json_text(envelope: Mapping[str, Any]) -> str:

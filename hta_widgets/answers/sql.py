@@ -1,8 +1,8 @@
 """SQL over a job, in DuckDB: its events and small tables, and every analysis as a view.
 
-Only the tables that a query names are made. Events and args are Arrow streams, read rank by rank,
-once for each time that the query names them; analyses are computed with their defaults. DuckDB sees
-nothing else: no files, no network, no Python variables, and one SELECT at a time.
+Only the tables that a query names are made. Events and args are Arrow streams, which are read rank
+by rank, once for each time that the query names them. Analyses run with their defaults. A query is
+one SELECT, and can read no files, no network and no Python variables.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
         for lock in _LOCKS:
             connection.execute(lock)
         rows = connection.sql(query)
-        # Sums of integers are 128 bits wide, which pandas would make floating-point numbers of.
+        # Sums of integers have 128 bits, which pandas would convert to floating-point numbers.
         columns = [
             f"CAST({_quote(name)} AS BIGINT) AS {_quote(name)}"
             if str(kind) == "HUGEINT"
@@ -87,7 +87,7 @@ def table_names(traces: TraceSet) -> list[str]:
 
 
 def _tables_in(tree: Any) -> Iterator[str]:
-    """Yield the names of tables in a parsed query, those of its own WITH among them."""
+    """Yield the names of tables in a parsed query, including those that its WITH defines."""
     if isinstance(tree, dict) and tree.get("type") == "BASE_TABLE":
         yield tree["table_name"]
     if isinstance(tree, dict | list):

@@ -37,17 +37,39 @@ _SPENT = (
     *("span_ns", "compute_ns", "exposed_communication_ns", "exposed_wait_ns", "unrecorded_ns"),
     "idle_ns",
 )
+_LATE = ("collectives", "score", "imposed_wait_ns", "lost_share")
 #: Counts of collectives whose events are on all of their ranks, and on some of them.
 _MATCHED = ("matched", "partly_matched")
-_LATE = ("collectives", "score", "imposed_wait_ns", "lost_share")
 
 
 def job_summary(traces: TraceSet) -> dict[str, Any]:
     """Return a job's contents and main findings as JSON values."""
     main, late = headline(traces), straggler_report(traces)
     stragglers = analysis.stragglers(traces)
-    ranks = traces.summary()[list(_FILE)].to_dict("records")
     start_ns, end_ns = traces.span_ns
+    # The note is about events; profiles have none, and are judged by their sums.
+    has_waits = bool((stragglers["collectives"] > 0).any())
+    note = str(stragglers.attrs.get("note", "")) if has_waits or not late.stragglers else ""
+    return {
+        "format": traces.format,
+        "clock": traces.clock,
+        "events": sum(len(trace) for trace in traces.values()),
+        "start_ns": int(start_ns),
+        "end_ns": int(end_ns),
+        "collectives": sum(stragglers.attrs["matched"][name] for name in _MATCHED),
+        "headline": [text_of(parts) for parts in (main.text_parts, *main.sentences) if parts],
+        "ranks": list(map(_json_row, _rank_records(traces, stragglers))),
+        "stragglers": [
+            {"rank": rank, "cause": late.causes.get(rank, "")} for rank in late.stragglers
+        ],
+        "note": note,
+        "problems": grouped_problems(traces),
+    }
+
+
+def _rank_records(traces: TraceSet, stragglers: pd.DataFrame) -> list[dict[Any, Any]]:
+    """Return the file, the times and the late arrivals of each rank."""
+    ranks = traces.summary()[list(_FILE)].to_dict("records")
     for rank in ranks:  # profiles have no events
         rank |= {name: None for name in ("start_ns", "end_ns") if rank[name] < 0}
     parts: list[tuple[pd.DataFrame, tuple[str, ...]]] = [
@@ -66,24 +88,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
             rank["idle_ns"] -= rank["unrecorded_ns"]
         if not has_unrecorded:
             rank.pop("unrecorded_ns", None)
-    # The note is about events; profiles have none, and are judged by their sums.
-    has_waits = bool((stragglers["collectives"] > 0).any())
-    note = str(stragglers.attrs.get("note", "")) if has_waits or not late.stragglers else ""
-    return {
-        "format": traces.format,
-        "clock": traces.clock,
-        "events": sum(len(trace) for trace in traces.values()),
-        "start_ns": int(start_ns),
-        "end_ns": int(end_ns),
-        "collectives": sum(stragglers.attrs["matched"][name] for name in _MATCHED),
-        "headline": [text_of(parts) for parts in (main.text_parts, *main.sentences) if parts],
-        "ranks": [_json_row(rank) for rank in ranks],
-        "stragglers": [
-            {"rank": rank, "cause": late.causes.get(rank, "")} for rank in late.stragglers
-        ],
-        "note": note,
-        "problems": grouped_problems(traces),
-    }
+    return ranks
 
 
 def summarize_job(job: Job, *, efficiency: bool = False) -> TableReply:
@@ -151,28 +156,31 @@ def _json_row(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """Yield the texts of the table of ranks: titles, ranks, and the mean of several ranks."""
     columns = [name for name in _TITLES if any(rank.get(name) is not None for rank in ranks)]
-    timed = ["events", "start", "duration"] if any(_is_timed(rank) for rank in ranks) else []
-    last = ["last at"] if any("score" in rank for rank in ranks) else []
+    span_titles = ["events", "start", "duration"] if any(map(_is_timed, ranks)) else []
+    last_titles = ["last at"] if any("score" in rank for rank in ranks) else []
     titles = [_TITLES[name] for name in columns]
-    yield ["rank", *timed, *titles, *last, "file"]
+    yield ["rank", *span_titles, *titles, *last_titles, "file"]
     for rank in ranks:
-        times = [UNKNOWN] * len(timed)
-        if _is_timed(rank):
-            start_ns, end_ns = rank["start_ns"], rank["end_ns"]
-            spans = [f"{time / 1e6:,.3f} ms" for time in (start_ns, end_ns - start_ns)]
-            asyncs = f"{rank['asyncs']:,} async"
-            times = [f"{rank['events']:,}" if rank["events"] or not rank["asyncs"] else asyncs]
-            times += spans
         yield [
             str(rank["rank"]),
-            *times,
+            *(_span_texts(rank) if _is_timed(rank) else [UNKNOWN] * len(span_titles)),
             *(duration(_in_ns(rank, name)) for name in columns),
-            *[_last_at_text(rank, "/") for _ in last],
+            *[_last_at_text(rank, "/") for _ in last_titles],
             rank["file"],
         ]
     if "compute_ns" in columns and len(ranks) > 1:
-        yield ["mean", *[""] * len(timed), *_mean_row(ranks, columns), *["" for _ in last], ""]
+        blanks = [""] * len(span_titles)
+        yield ["mean", *blanks, *_mean_row(ranks, columns), *["" for _ in last_titles], ""]
+
+
+def _span_texts(rank: Mapping[str, Any]) -> list[str]:
+    """Return the number of events of a rank, its start and its duration."""
+    start_ns, end_ns = rank["start_ns"], rank["end_ns"]
+    has_only_asyncs = rank["asyncs"] and not rank["events"]
+    events = f"{rank['asyncs']:,} async" if has_only_asyncs else f"{rank['events']:,}"
+    return [events, *(f"{time_ns / 1e6:,.3f} ms" for time_ns in (start_ns, end_ns - start_ns))]
 
 
 def _is_timed(rank: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from hta_widgets import analysis
+from hta_widgets import analysis, options as settings
 from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 from hta_widgets.answers.reply import TableReply, first_line, grouped_problems, job_facts
 from hta_widgets.errors import TraceError, UnknownNameError, redact_urls
@@ -38,7 +38,7 @@ _PLAIN = {
 }
 #: Analyses that need the name of an operator have rows if these have.
 _PROBES = {"frequent_kernel_sequences": "operator_kernels"}
-#: Columns that hold the answer of tables whose rows may lack one: unknown is NaN or -1.
+#: Columns with the answer of tables whose rows may lack one; an unknown value is NaN or -1.
 _ANSWERS = {
     "clock_offsets": ("residual_ns",),
     "comm_comp_overlap": ("overlap_share",),
@@ -49,46 +49,55 @@ _ANSWERS = {
     "operator_efficiency": ("flops", "least_bytes"),
     "step_efficiency": ("flops",),
 }
-#: They compare ranks: their row of a single rank holds no comparison.
+#: Tables that compare ranks; with a single rank they have a row, but no comparison.
 _NEED_RANKS = {"rank_clusters"}
-#: A path needs work that depends on other work, which these formats do not record.
+#: Tables of dependencies between pieces of work, which dumps do not record.
 _NEED_WORK = {"critical_path", "job_critical_path"}
 _DUMPS = {"flight-recorder", "memory-snapshot"}
 
 
 @dataclass(frozen=True)
 class Job:
-    """A loaded job on the clock that views draw, and the paths that it was loaded from."""
+    """A loaded job on the clock that views draw, and what it was loaded from.
+
+    `ranks` are those that were loaded, None for all.
+    """
 
     traces: TraceSet
     paths: tuple[str, ...]
+    ranks: tuple[int, ...] | None = None
 
     @classmethod
     def open(cls, paths: Sequence[str], ranks: Iterable[int] | None = None) -> Job:
         """Load a job; raise a `TraceError` if it holds no events."""
-        traces = load_events(paths, ranks)
+        chosen = None if ranks is None else tuple(ranks)
+        traces = load_events(paths, chosen)
         if len(traces) > 1 and clock_fit(traces).is_needed:  # as in views
             traces = traces.with_clock("fitted")
-        return cls(traces, tuple(paths))
+        return cls(traces, tuple(paths), chosen)
 
     @property
     def code(self) -> str:
         """The Python expression that loads it."""
         paths = list(map(redact_urls, self.paths))
         source = repr(paths[0] if len(paths) == 1 else paths)
-        return f"hw.load({source})" + '.with_clock("fitted")' * (self.traces.clock == "fitted")
+        scope = "" if self.ranks is None else f", ranks={list(self.ranks)}"
+        clock = '.with_clock("fitted")' if self.traces.clock == "fitted" else ""
+        return f"hw.load({source}{scope}){clock}"
 
     def reply(
         self, frame: pd.DataFrame, table: str, total_rows: int, code: str, **fields: Any
     ) -> TableReply:
         """Return the reply with rows of this job; `code` makes them from ``traces``."""
+        steps = settings.steps
+        setting = "" if steps is None else f"hw.options.steps = {steps!r}; "
         return TableReply(
             frame,
             table,
             job_facts(self.traces, self.paths),
             total_rows,
             problems=grouped_problems(self.traces),
-            code=f"traces = {self.code}; frame = {code}",
+            code=f"{setting}traces = {self.code}; frame = {code}",
             **fields,
         )
 
@@ -248,7 +257,7 @@ def run_table(
         if name in _PLAIN
         else _run_analysis(job, name, scope, dict(options or {}))
     )
-    rows, code = _cut(frame, sort, limit, descending=descending)
+    rows, code = _sort_and_limit(frame, sort, limit, descending=descending)
     notes = [str(frame.attrs.get("note", ""))]
     if "window" in scope and not len(frame):
         notes.append(_outside_note(job.traces, scope["window"]))
@@ -257,22 +266,25 @@ def run_table(
 
 
 def _outside_note(traces: TraceSet, window: tuple[int, int]) -> str:
-    """Return a note if a window is before or after all events."""
+    """Return a note on a window that is before or after all events; empty for other windows."""
     start_ns, end_ns = traces.span_ns
     if window[0] <= end_ns and window[1] >= start_ns:
         return ""
     return f"the window is outside of the job, whose events are from {start_ns} to {end_ns} ns"
 
 
-#: DuckDB has more widths of numbers than the envelope.
-_DTYPES = {"i": "int64", "u": "uint64", "f": "float64", "M": "str", "m": "str"}
+#: Dtypes of the envelope by the kind of a NumPy dtype. DuckDB has numbers of more widths, and sums
+#: that are NULL.
+_DTYPES = {"i": "Int64", "u": "UInt64", "f": "float64", "M": "str", "m": "str"}
 
 
 def run_sql(job: Job, query: str, *, limit: int = DEFAULT_LIMIT) -> TableReply:
     """Return the rows of a SELECT over the tables of a job, as `TraceSet.sql` does."""
     frame = job.traces.sql(query)
-    dtypes = {name: _DTYPES[d.kind] for name, d in frame.dtypes.items() if d.kind in _DTYPES}
-    rows, code = _cut(frame.astype(dtypes), "", limit, descending=False)
+    dtypes = {
+        name: _DTYPES[dtype.kind] for name, dtype in frame.dtypes.items() if dtype.kind in _DTYPES
+    }
+    rows, code = _sort_and_limit(frame.astype(dtypes), "", limit, descending=False)
     return job.reply(rows, "sql", len(frame), code=f"traces.sql({query!r}){code}")
 
 
@@ -294,24 +306,20 @@ def _run_analysis(
     _require_options(name, options, {*parameters} - {"selection", "window", "ranks"})
     missing = [option for option in required_options(function) if option not in options]
     if missing:
+        example = f"{missing[0]}={'0' if missing[0] == 'rank' else 'aten::linear'}"
         raise TraceError(
             f"{name} needs {' and '.join(missing)}",
-            remedy="Give it as an option, for example "
-            f"{missing[0]}={'0' if missing[0] == 'rank' else 'aten::linear'}.",
+            remedy=f"Give it as an option, on the command line for example --option {example}.",
         )
-    passed = dict(options)
-    shown = {key: repr(value) for key, value in options.items()}
-    for key, value in scope.items():
-        if key == "query":
-            passed["selection"] = job.traces.select(value)
-            shown["selection"] = f"traces.select({value!r})"
-        else:
-            passed[key] = value
-            shown[key] = repr(value)
-    written = "".join(f", {key}={value}" for key, value in shown.items())
-    call = f"hw.analysis.{name}(traces{written})"
-    frame: pd.DataFrame = function(job.traces, **passed)
-    return frame, call
+    arguments = options | scope
+    codes = {key: repr(value) for key, value in arguments.items()}
+    if "query" in arguments:
+        query = arguments.pop("query")
+        arguments["selection"] = job.traces.select(query)
+        codes["selection"] = f"traces.select({codes.pop('query')})"
+    call = "".join(f", {key}={code}" for key, code in codes.items())
+    frame: pd.DataFrame = function(job.traces, **arguments)
+    return frame, f"hw.analysis.{name}(traces{call})"
 
 
 def _plain_table(
@@ -328,21 +336,23 @@ def _plain_table(
         frame.insert(0, "rank", frame.pop("rank"))
         return frame, f"{selection.to_code()}.events().reset_index()"
     _require_options(name, scope, ())
-    frame = job.traces.summary() if name == "ranks" else job.traces.problems
-    frame = pd.DataFrame(frame)
-    return frame, f"traces.{'summary()' if name == 'ranks' else 'problems'}"
+    if name == "ranks":
+        return pd.DataFrame(job.traces.summary()), "traces.summary()"
+    return pd.DataFrame(job.traces.problems), "traces.problems"
 
 
-def _require_options(name: str, given: Iterable[str], accepted: Iterable[str]) -> None:
-    unknown = [option for option in given if option not in accepted]
+def _require_options(name: str, options: Iterable[str], accepted: Iterable[str]) -> None:
+    """Raise a `TraceError` for options that a table does not take."""
+    unknown = [option for option in options if option not in accepted]
     if unknown:
-        listed = ", ".join(sorted(accepted)) or "none"
+        listed = ", ".join(sorted(accepted))
         raise TraceError(
-            f"{name} takes no {' and no '.join(unknown)}", remedy=f"Its options are: {listed}."
+            f"{name} takes no {' and no '.join(unknown)}",
+            remedy=f"It takes {listed}." if listed else "Leave it out.",
         )
 
 
-def _cut(
+def _sort_and_limit(
     frame: pd.DataFrame, sort: str, limit: int, *, descending: bool
 ) -> tuple[pd.DataFrame, str]:
     """Return the rows in the requested order, up to the limit, and the code that does it."""
@@ -355,10 +365,13 @@ def _cut(
             )
         # Categories are sorted as texts, not in their own order.
         is_text = isinstance(frame[sort].dtype, pd.CategoricalDtype)
-        by = frame[sort].astype(str) if is_text else frame[sort]
-        order = by.sort_values(ascending=not descending, kind="stable").index
-        frame = frame.loc[order]
         as_text = ", key=lambda texts: texts.astype(str)" if is_text else ""
+        frame = frame.sort_values(
+            sort,
+            ascending=not descending,
+            kind="stable",
+            key=lambda values: values.astype(str) if is_text else values,
+        )
         code += f".sort_values({sort!r}, ascending={not descending}, kind='stable'{as_text})"
     if limit < 0:
         raise TraceError(f"--limit takes a number from 0, not {limit}", remedy="0 means all rows.")
@@ -383,7 +396,7 @@ def parse_option(text: str) -> tuple[str, Any]:
 
 def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
     """Return one event with its args, callers, launches, and statistics of its name."""
-    from hta_widgets.live.job import TileEngine  # other tables do without
+    from hta_widgets.live.job import TileEngine  # its import takes a while
 
     event = job.traces.event(event_id, rank)  # raises for what does not exist
     frame = job.traces[rank].events.loc[[event.id]].reset_index()

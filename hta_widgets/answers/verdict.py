@@ -35,7 +35,7 @@ Outcome = Literal["regressed", "within", "cannot tell"]
 EXIT_CODES: dict[Outcome, int] = {"within": 0, "regressed": 1, "cannot tell": 3}
 METRICS = ("step", "exposed_comm", "idle", "mfu", "kernel:REGEX")
 _ALPHA = 0.01
-_MAX_NOISE = 4.0  # a change by this factor is the largest that is looked for
+_MAX_NOISE = 4.0  # maximum change that is tested, as a share of the value before
 _ROUNDS = 30
 _WORDS = {"regressed": "Regressed", "within": "Within the limit", "cannot tell": "Cannot tell"}
 _NAMES = {"step": "step time", "exposed_comm": "exposed communication", "idle": "idle time"}
@@ -43,7 +43,7 @@ _NAMES = {"step": "step time", "exposed_comm": "exposed communication", "idle": 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome for one metric.
+    """The outcome of a comparison for one metric.
 
     Attributes
     ----------
@@ -129,15 +129,17 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
     """
     samples_of, unit = _samples_function(metric)
     before, after = (samples_of(diff, side) for side in diff.sides)
-    values = tuple(float(side.mean()) if len(side) else np.nan for side in (before, after))
+    before_mean, after_mean = (
+        float(side.mean()) if len(side) else np.nan for side in (before, after)
+    )
     fields: dict[str, Any] = {"metric": metric, "unit": unit, "limit_share": limit_share}
     fields["steps"] = min(len(before), len(after))
     reason = _obstacle(diff, before, after, metric)
-    if not (np.isfinite(values).all() and values[0] > 0):
+    if not (np.isfinite(before_mean) and np.isfinite(after_mean) and before_mean > 0):
         reason = reason or _missing_text(metric)
         return Verdict("cannot tell", reason=reason, **fields)
-    change = (values[1] - values[0]) / values[0]
-    fields |= {"before": values[0], "after": values[1], "change_share": change}
+    change = (after_mean - before_mean) / before_mean
+    fields |= {"before": before_mean, "after": after_mean, "change_share": change}
     worse = -change if metric == "mfu" else change
     p_value, noise = _test(before, after, by_step=diff.same_steps)
     fields |= {"p_value": p_value, "noise_share": noise}
@@ -178,11 +180,12 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
 
 def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None, float | None]:
     """Return the p-value, and the smallest change that would be significant."""
-    columns = before[:, None], after[:, None] * (before.mean() / max(after.mean(), 1e-300))
+    # The steps after, scaled to the mean of those before: a change is a factor of them.
+    unchanged = after[:, None] * (before.mean() / max(after.mean(), 1e-300))
 
     def p_value_of(factor: float) -> float:
-        both = columns[0], columns[1] * factor
-        return float(combined_p_value(*both, by_step=by_step, factors=(2, 2))[0])
+        sides = before[:, None], unchanged * factor
+        return float(combined_p_value(*sides, by_step=by_step, factors=(2, 2))[0])
 
     p_value = p_value_of(after.mean() / before.mean())
     if np.isnan(p_value):
@@ -190,7 +193,7 @@ def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None
     low, high = 0.0, _MAX_NOISE
     if p_value_of(1 + high) >= _ALPHA:  # too few steps for any change to be significant
         return p_value, None
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS):  # bisection
         middle = (low + high) / 2
         low, high = (low, middle) if p_value_of(1 + middle) < _ALPHA else (middle, high)
     return p_value, high
@@ -226,6 +229,7 @@ def _kernel_samples(side: RunSide, pattern: str) -> Floats:
         is_named = match_pattern(pattern, table.names.values)
         rows = part.device_work_rows()
         rows = rows[is_named[table.name[rows]] & np.isin(table.step[rows], side.steps)]
-        places = order[np.searchsorted(side.steps[order], table.step[rows])]
-        sums += np.bincount(places, table.dur_ns[rows], len(sums))
+        # The position of each row's step among `side.steps`, which need not be sorted.
+        positions = order[np.searchsorted(side.steps[order], table.step[rows])]
+        sums += np.bincount(positions, table.dur_ns[rows], len(sums))
     return sums / max(len(side.parts), 1)

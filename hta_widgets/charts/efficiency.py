@@ -197,8 +197,8 @@ def _draw(frame: pd.DataFrame, roofs: pd.DataFrame, style: FigureStyle) -> Figur
         ("of the roofline", "@{share_text}"), ("bound by", "@{bound}"),
     ]  # fmt: skip
     add_tooltip(figure, [marks], theme, "@{name}", rows)
-    _label(figure.xaxis, left, right)
-    names = _label(figure.yaxis, bottom, top)
+    _label_decades(figure.xaxis, left, right)
+    names = _label_decades(figure.yaxis, bottom, top)
     legend = [
         Dots("intensity", color, name=name)
         for name, color, shown in zip(
@@ -218,11 +218,12 @@ def _decades(values: list[float]) -> tuple[float, float]:
     return 10.0**low, 10.0**high
 
 
-def _label(axis: Any, low: float, high: float) -> list[tuple[float, str]]:
-    """Put ticks at powers of ten below the end of an axis, and return their texts."""
-    first, last = round(np.log10(low)), round(np.log10(high))
-    step = max(1, round((last - first) / 6))
-    names = [(10.0**power, value(10.0**power)) for power in range(first, last, step)]
-    axis.ticker = models.FixedTicker(ticks=[at for at, _ in names])
-    axis.major_label_overrides = dict(names)
-    return names
+def _label_decades(axis: Any, low: float, high: float) -> list[tuple[float, str]]:
+    """Label about six powers of ten from `low` on, without `high`; return them with their texts."""
+    first_power, end_power = round(np.log10(low)), round(np.log10(high))
+    step = max(1, round((end_power - first_power) / 6))
+    ticks = [10.0**power for power in range(first_power, end_power, step)]
+    labels = {tick: value(tick) for tick in ticks}
+    axis.ticker = models.FixedTicker(ticks=ticks)
+    axis.major_label_overrides = labels
+    return list(labels.items())

@@ -414,18 +414,16 @@ def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
 
 def _join_neighbours(data: pd.DataFrame) -> pd.DataFrame:
     """Join neighbouring segments of one rank and cause."""
-    changed = (data["rank"] != data["rank"].shift()) | (
-        data["bound_by"] != data["bound_by"].shift()
-    )
-    groups = data.groupby(changed.cumsum(), sort=False)
-    first = groups.first()
-    first["dur_ns"] = groups["dur_ns"].sum()
-    first["end_ns"] = groups["end_ns"].max()
-    several = groups.size() > 1
-    first["name"] = first["name"].astype(str).where(~several, "several segments")
-    if "id" in first:
-        first["id"] = first["id"].where(~several, -1)
-    return first.reset_index(drop=True)
+    keys = data[["rank", "bound_by"]]
+    groups = data.groupby((keys != keys.shift()).any(axis=1).cumsum(), sort=False)
+    joined = groups.first()
+    joined["dur_ns"] = groups["dur_ns"].sum()
+    joined["end_ns"] = groups["end_ns"].max()
+    is_single = groups.size() == 1
+    joined["name"] = joined["name"].astype(str).where(is_single, "several segments")
+    if "id" in joined:
+        joined["id"] = joined["id"].where(is_single, -1)
+    return joined.reset_index(drop=True)
 
 
 def _path_finding(by_rank: pd.Series, causes: pd.Series, total_ns: float) -> str:

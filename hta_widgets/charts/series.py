@@ -151,32 +151,29 @@ def _lane_series(
 ) -> tuple[StepLanes, str]:
     """Return the lanes with the highest peaks, and a sentence about the omitted ones."""
     by_stream = key == "stream"
-    parts: dict[Any, pd.DataFrame] = dict(list(frame.groupby(["rank", key], observed=True)))
-    peaks = {lane: float(part[measure].max()) for lane, part in parts.items()}
+    lanes: dict[Any, pd.DataFrame] = dict(list(frame.groupby(["rank", key], observed=True)))
+    peaks = {lane: float(rows[measure].max()) for lane, rows in lanes.items()}
     # First the highest peak of each stream or kind of copy, then the second highest, and so on.
-    highest = sorted(parts, key=lambda lane: -peaks[lane])
-    place = {
-        lane: sum(other[1] == lane[1] for other in highest[:index])
-        for index, lane in enumerate(highest)
-    }
-    drawn = set(sorted(highest, key=lambda lane: place[lane])[:top])
+    highest = pd.Series(peaks).sort_values(ascending=False, kind="stable")
+    turn = highest.groupby(level=1).cumcount()
+    drawn = set(turn.sort_values(kind="stable").index[:top])
     has_ranks = len(frame["rank"].unique()) > 1
     series = []
-    for (rank, other), part in parts.items():
-        if (rank, other) not in drawn:
+    for (rank, lane_key), rows in lanes.items():
+        if (rank, lane_key) not in drawn:
             continue
-        name = f"stream {other}" if by_stream else str(other)
+        name = f"stream {lane_key}" if by_stream else str(lane_key)
         label = f"rank {rank}\n{name}" if has_ranks else name
-        ordered = part.sort_values("time_ns", kind="stable")
+        ordered = rows.sort_values("time_ns", kind="stable")
         series.append(
             StepSeries(
-                Lane(label, format_value(peaks[rank, other])),
-                {"rank": int(rank), key: int(other) if by_stream else other},
+                Lane(label, format_value(peaks[rank, lane_key])),
+                {"rank": int(rank), key: int(lane_key) if by_stream else lane_key},
                 ordered["time_ns"].to_numpy(),
                 ordered[measure].to_numpy(),
             )
         )
-    left = len(parts) - len(series)
+    omitted = len(peaks) - len(series)
     content = StepLanes(
         series,
         value_name=measure,
@@ -194,7 +191,7 @@ def _lane_series(
             ],
         ),
     )
-    return content, f"{plural(left, 'more row')} with lower peaks not drawn" if left else ""
+    return content, f"{plural(omitted, 'more row')} with lower peaks not drawn" if omitted else ""
 
 
 @check_arguments
@@ -238,37 +235,41 @@ def memory_timeline(
     ]
     if not categories:
         return empty_figure(frame, style)
-    data = frame.reset_index(drop=True)
-    total = data[categories].sum(axis=1).to_numpy(float)
-    drawn = _rows_to_draw(data["time_ns"].to_numpy(float), total, MAX_POINTS)
-    changes = plural(len(data), "change")
-    peak, peak_ns = float(total.max()) or 1.0, float(data["time_ns"].iloc[int(total.argmax())])
-    is_thinned = len(drawn) < len(data)
-    data = data.iloc[drawn].reset_index(drop=True)
-    used = [name for name in categories if (data[name] != 0).any()]
-    unused = ", ".join(category for category in categories if category not in used)
-    times = data["time_ns"].to_numpy(float)
-    columns: dict[str, Any] = {name: data[name].to_numpy() for name in data.columns}
-    columns["until_ns"] = np.append(times[1:], times[-1])
-    level = np.zeros(len(data))
-    for name in used:
-        columns[f"{name} begin"] = 1 - level / peak
-        level = level + data[name].to_numpy(float)
-        columns[f"{name} end"] = 1 - level / peak
-        columns[f"{name} text"] = [size(size_bytes) for size_bytes in data[name]]
-    columns["total_text"] = [size(size_bytes) for size_bytes in level]
+    times = frame["time_ns"].to_numpy(float)
+    totals = frame[categories].sum(axis=1).to_numpy(float)
+    peak, peak_ns = float(totals.max()) or 1.0, float(times[totals.argmax()])
+    drawn = frame.iloc[_rows_to_draw(times, totals, MAX_POINTS)]
+    used = [name for name in categories if (frame[name] != 0).any()]
+    unused = ", ".join(name for name in categories if name not in used)
+    changes = f"{plural(len(frame), 'change')}, drawn as minimum and maximum of time slices"
     style = style.with_subtitle(
         f"allocated bytes, peak {size(peak)} at {duration(peak_ns)}",
-        f"{changes}, drawn as minimum and maximum of time slices" if is_thinned else "",
+        changes if len(drawn) < len(frame) else "",
         f"never used: {unused}" if unused else "",
         unmatched_note(frame),
     )
-    return _stack_figure(columns, used, peak, style)
+    return _stack_figure(_stack_columns(drawn, used, peak), used, peak, style)
+
+
+def _stack_columns(frame: pd.DataFrame, used: list[str], peak: float) -> dict[str, Any]:
+    """Return a frame's columns, the edges of the areas of its `used` columns, and texts."""
+    columns: dict[str, Any] = {name: frame[name].to_numpy() for name in frame.columns}
+    times = frame["time_ns"].to_numpy(float)
+    columns["until_ns"] = np.append(times[1:], times[-1])
+    level = np.zeros(len(frame))
+    for name in used:
+        columns[f"{name} begin"] = 1 - level / peak
+        level = level + frame[name].to_numpy(float)
+        columns[f"{name} end"] = 1 - level / peak
+        columns[f"{name} text"] = [size(size_bytes) for size_bytes in frame[name]]
+    columns["total_text"] = [size(size_bytes) for size_bytes in level]
+    return columns
 
 
 def _stack_figure(
     columns: dict[str, Any], used: list[str], peak: float, style: FigureStyle
 ) -> Figure:
+    """Draw the areas of `_stack_columns`, from the first at the bottom up to the peak."""
     theme, times = style.theme, columns["time_ns"]
     figure, finish = lanes_figure(
         [Lane(size(0)), Lane(size(peak))],

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from hta_widgets import __version__, options as settings
+from hta_widgets import options as settings
 from hta_widgets.errors import TraceError
 from hta_widgets.text import MINUS, THIN, UNKNOWN, as_ns, escape_controls, shorten_words
 
@@ -33,6 +33,7 @@ _ASCII = {
     "·": "-", "≥": ">=", "≤": "<=", "█": "#", **dict.fromkeys("▏▎▍▌▋▊▉", ""),
 }  # fmt: skip
 _RANKS = re.compile(r"(\d+)(?:-(\d+))?")
+_PATHS_HELP = "files, directories (searched recursively) or glob patterns"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TraceError as error:
         return _print_error(str(error), error, as_json=_has_json(words))
     except BrokenPipeError:
-        # The reader, for example `head`, has closed the pipe; drop the remaining output.
+        # The reader has closed the pipe, as ``head`` does; drop the remaining output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -72,8 +73,7 @@ def _spell_out(error: UnicodeError) -> tuple[str, int]:
 
 def _import_command(name: str) -> Callable[[argparse.Namespace], int | None]:
     """Return the function of a command; imported late, since `--help` needs no pandas."""
-    # What modules make when they are imported stays; searching it for garbage takes a fifth of
-    # the time of the imports.
+    # Objects that imports create are permanent. Without collections, imports take a fifth less.
     gc.disable()
     try:
         module = import_module(f"hta_widgets.cli.{_MODULES.get(name, 'commands')}")
@@ -147,10 +147,18 @@ def parse_ranks(text: str) -> list[int]:
     return sorted(ranks)
 
 
-class _Command(argparse.ArgumentParser):
-    """A command, which states its own usage, not the general one, at an unknown argument."""
+class _PrintVersion(argparse.Action):
+    """Prints the version, which takes other commands too long to look up."""
 
-    words: Sequence[str] = ()  # of the command line
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(parser.prog, import_module("hta_widgets").__version__)
+        parser.exit()
+
+
+class _Command(argparse.ArgumentParser):
+    """Parser of a command; its errors show the usage of the command, not the general one."""
+
+    words: Sequence[str] = ()  # arguments of the program
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the arguments, as JSON if they ask for that, and exit."""
@@ -170,9 +178,10 @@ class _Command(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """Return the command-line parser."""
     main_parser = argparse.ArgumentParser(
-        prog="hta-widgets", description="Look at, cut and make traces of distributed training."
+        prog="hta-widgets",
+        description="View, analyse, export and compare traces of distributed training.",
     )
-    main_parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    main_parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version")
     commands = main_parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=_Command
     )
@@ -188,8 +197,8 @@ def parser() -> argparse.ArgumentParser:
 def _add_view(commands: Any) -> None:
     command = commands.add_parser("view", help="show traces in a browser")
     command.description = (
-        "Show traces in a browser, served by this machine for itself alone, until Ctrl+C. A folder "
-        "of several jobs opens with a list of them; one job opens as a dashboard."
+        "Show traces in a browser until Ctrl+C; only this machine can connect. A folder of several "
+        "jobs opens with a list of them; one job opens as a dashboard."
     )
     command.add_argument(
         "paths", nargs="+", metavar="PATH", help="a folder, or files and glob patterns of one job"
@@ -197,7 +206,7 @@ def _add_view(commands: Any) -> None:
     _add_steps(command)
     command.add_argument("--compare", metavar="OTHER", help="show PATH and OTHER side by side")
     command.add_argument(
-        "--port", type=int, default=0, metavar="N", help="listen here, not at a free port"
+        "--port", type=int, default=0, metavar="N", help="the port to listen on (a free one)"
     )
     command.add_argument("--no-browser", action="store_true", help="only print the address")
     command.add_argument(
@@ -205,14 +214,14 @@ def _add_view(commands: Any) -> None:
         type=float,
         default=0,
         metavar="MIN",
-        help="end after MIN minutes without a page (0: never)",
+        help="end after MIN minutes without an open page (0: never)",
     )
 
 
 def _add_summary(commands: Any) -> None:
-    command = commands.add_parser("summary", help="what matters most in a job, and a line a rank")
+    command = commands.add_parser("summary", help="the main findings, and a line for each rank")
     command.description = (
-        "Say what matters most in a job, how each rank's time is spent, which ranks the others "
+        "Print the main findings of a job, how each rank spends its time, which ranks the others "
         "wait for, and what had to be repaired."
     )
     _add_input(command)
@@ -225,7 +234,7 @@ def _add_summary(commands: Any) -> None:
 def _add_tables(commands: Any) -> None:
     command = commands.add_parser("tables", help="the tables that a job has data for")
     command.description = "List the analyses that have rows for a job, one line each."
-    command.add_argument("paths", nargs="+", metavar="JOB", help="as for summary")
+    command.add_argument("paths", nargs="+", metavar="JOB", help=_PATHS_HELP)
     _add_steps(command)
     _add_form(command)
 
@@ -237,7 +246,7 @@ def _add_table(commands: Any) -> None:
         "earliest event."
     )
     _add_job(command)
-    command.add_argument("name", metavar="NAME", help="of `hta-widgets tables JOB`")
+    command.add_argument("name", metavar="NAME", help="a table of `hta-widgets tables JOB`")
     command.add_argument(
         "--window", type=parse_window, metavar="TIMES", help="two times, for example 12ms-18.5ms"
     )
@@ -257,8 +266,10 @@ def _add_table(commands: Any) -> None:
 
 
 def _add_event(commands: Any) -> None:
-    command = commands.add_parser("event", help="all about one event")
-    command.description = "Print an event with its args, callers, launches, and others of its name."
+    command = commands.add_parser("event", help="one event with its args and launches")
+    command.description = (
+        "Print an event with its args, callers and launches, and statistics of its name."
+    )
     _add_job(command)
     command.add_argument("rank", type=int, metavar="RANK")
     command.add_argument("id", type=int, metavar="ID", help="as in the tables")
@@ -269,7 +280,7 @@ def _add_sql(commands: Any) -> None:
     command = commands.add_parser("sql", help="rows of a SELECT over the tables of a job")
     command.description = (
         "Print the rows of a SELECT of DuckDB over events, args, flows, counters, ranks, problems "
-        "and the analyses. Files and the network are locked."
+        "and the analyses. Queries cannot read files or the network."
     )
     _add_job(command)
     command.add_argument(
@@ -321,10 +332,10 @@ def _add_export(commands: Any) -> None:
         help="a pandas query over event columns, for example \"kind == 'communication'\"",
     )
     flags = {
-        "--clip": "cut events at the window's edges, not whole",
+        "--clip": "cut events at the edges of the window, in place of writing them whole",
         "--no-parents": "leave out events that enclose a selected one and are not selected "
         "themselves",
-        "--counters": "write counters as well, also of queues and copies",
+        "--counters": "also write counters, including counters of queues and copies",
         "--scrub": "leave out host names, users, environment and paths",
         "--fitted-clock": "move each rank's times by its clock's offset, as fitted from "
         "collectives; --start and --end are then times of that clock",
@@ -362,7 +373,7 @@ def _add_diff(commands: Any) -> None:
     command.add_argument(
         "before", metavar="BEFORE", help="a file, a directory, a glob pattern, or baseline:NAME"
     )
-    command.add_argument("after", metavar="AFTER", help="the other one, or the same again")
+    command.add_argument("after", metavar="AFTER", help="the run to compare with it")
     command.add_argument(
         "--fail-above", metavar="LIMIT", help="judge whether a metric became worse, for example 5%%"
     )
@@ -376,7 +387,7 @@ def _add_diff(commands: Any) -> None:
     _add_steps(command)
     _add_ranks(command)
     command.add_argument(
-        "--after-ranks", type=parse_ranks, metavar="LIST", help="only these after, if others"
+        "--after-ranks", type=parse_ranks, metavar="LIST", help="other ranks of AFTER than --ranks"
     )
     command.add_argument(
         "--efficiency", action="store_true", help="also the MFU and operators by their shapes"
@@ -390,7 +401,7 @@ def _add_baseline(commands: Any) -> None:
     command.description = "Keep a run under a name, so that `diff baseline:NAME AFTER` finds it."
     command.add_argument("action", choices=("save", "remove", "list"))
     command.add_argument("name", nargs="?", metavar="NAME")
-    command.add_argument("paths", nargs="*", metavar="JOB", help="as for summary")
+    command.add_argument("paths", nargs="*", metavar="JOB", help=_PATHS_HELP)
 
 
 def _add_mcp(commands: Any) -> None:
@@ -417,24 +428,28 @@ def _add_demo(commands: Any) -> None:
         "clocks that disagree, and the truth about it as DIR_truth.json."
     )
     command.add_argument("directory", metavar="DIR", help="where the files go")
-    command.add_argument("--ranks", type=int, default=8, help="how many (%(default)s)")
-    command.add_argument("--steps", type=int, default=5, help="how many (%(default)s)")
-    command.add_argument("--seed", type=int, default=0, help="of all noise (%(default)s)")
+    command.add_argument("--ranks", type=int, default=8, help="number of ranks (%(default)s)")
+    command.add_argument("--steps", type=int, default=5, help="number of steps (%(default)s)")
+    command.add_argument("--seed", type=int, default=0, help="seed of all noise (%(default)s)")
     command.add_argument(
-        "--straggler", type=int, default=5, metavar="RANK", help="the slow rank (%(default)s)"
+        "--straggler",
+        type=int,
+        default=5,
+        metavar="RANK",
+        help="the slow rank, or the last one if there are fewer (%(default)s)",
     )
     command.add_argument(
         "--factor", type=float, default=1.25, help="how many times slower it is (%(default)s)"
     )
     command.add_argument(
-        "--missing", type=parse_ranks, default=[], metavar="LIST", help="ranks that leave no file"
+        "--missing", type=parse_ranks, default=[], metavar="LIST", help="ranks without a file"
     )
     command.add_argument(
         "--uneven",
         type=parse_time,
         default=0,
         metavar="TIME",
-        help="let recording begin up to this much later, differently on each rank",
+        help="maximum delay of the start of recording, which differs between ranks",
     )
     command.add_argument(
         "--changes",
@@ -490,7 +505,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
         "--steps",
         dest="step_ranges",
         metavar="REGEX",
-        help="the ranges that are steps, in files of profilers without steps",
+        help="names of the ranges that are steps, in files of profilers without steps",
     )
 
 
@@ -499,7 +514,7 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
         "paths",
         nargs="+",
         metavar="PATH",
-        help="files, directories (searched recursively) or glob patterns",
+        help=_PATHS_HELP,
     )
     _add_steps(parser)
     _add_ranks(parser)
@@ -515,6 +530,6 @@ def _add_page(
         type=float,
         default=25,
         metavar="MB",
-        help="how large the file may become; what does not fit is left out, and the page says so "
+        help="maximum size of the file; what does not fit is left out, and the page states that "
         "(%(default)s)",
     )

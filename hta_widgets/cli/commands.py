@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -59,7 +60,7 @@ def export(options: argparse.Namespace) -> None:
         if options.fitted_clock:
             raise TraceError(
                 "--perfetto writes offsets of the fitted clock, and leaves the times as they are",
-                remedy="Leave --fitted-clock away.",
+                remedy="Omit --fitted-clock.",
             )
         report = export_perfetto(traces, options.out, selection, **how)
     else:
@@ -116,61 +117,86 @@ def demo(options: argparse.Namespace) -> None:
 
 
 def _write_job(options: argparse.Namespace) -> None:
-    is_exact = options.kind in get_args(ExactJob)
-    if options.format != "kineto" and (is_exact or options.changes):
-        missing = f"kind {options.kind}" if is_exact else "--changes"
+    has_kind = options.kind != "training"
+    if options.format != "kineto" and (has_kind or options.changes):
+        missing = f"--kind {options.kind}" if has_kind else "--changes"
         raise TraceError(
-            f"a job of the format {options.format} has no {missing}", remedy="Leave --format away."
+            f"a job of the format {options.format} has no {missing}", remedy="Omit --format."
         )
-    if is_exact:
+    if options.kind in get_args(ExactJob):
         truth = write_exact_job(options.directory, options.kind)
         sizes = [_count_text(truth["ranks"], "rank"), _count_text(truth["steps"], "step")]
-        say(f"{options.directory}: {', '.join(sizes)}")
-        say(f"{truth['truth_path']}: ground truth of the job")
-        return
-    common = {"steps": options.steps, "seed": options.seed}
-    slow = None if options.healthy else options.straggler
-    role = "rank"
-    if options.format == "byteps":
-        role, slow = "worker", None if options.healthy else 1
-        truth = write_byteps_job(options.directory, slow_worker=slow, **common)
-        gpus = _count_text(truth["local_ranks"], "GPU")
-        sizes = [f"{_count_text(truth['workers'], role)} of {gpus}"]
-        sizes.append(_count_text(truth["servers"], "server"))
+    elif options.format == "byteps":
+        truth, sizes = _write_byteps(options)
     elif options.format == "mpi":
-        truth = write_mpi_job(
-            options.directory,
-            ranks=options.ranks,
-            slow_rank=slow,
-            factor=options.factor,
-            hosts=min(2, max(options.ranks, 1)),
-            **common,
-        )
-        slow, sizes = truth["slow_rank"], [_count_text(truth["ranks"], role)]
+        truth, sizes = _write_mpi(options)
     else:
-        truth = write_demo(
-            options.directory,
-            ranks=options.ranks,
-            kind=options.kind,
-            straggler=slow,
-            factor=options.factor,
-            missing=options.missing,
-            uneven_us=options.uneven / 1000,
-            changes=options.changes,
-            modules=options.modules,
-            checkpoint=options.checkpoint,
-            format="json" if options.plain else "json.gz",
-            **common,
-        )
-        slow, sizes = truth["straggler"], [_count_text(len(truth["files"]), role)]
-    sizes.append(_count_text(truth["steps"], "step"))
-    if "events" in truth:
-        sizes.append(_count_text(int(np.sum(truth["events"])), "event"))
-    sizes.append(f"no {role} is slow" if slow is None else f"{role} {slow} is slow")
+        truth, sizes = _write_training(options)
     say(f"{options.directory}: {', '.join(sizes)}")
     for change in truth.get("changes", ()):
         say(f"{change['injected']}: {change['name']} is {change['change']}")
     say(f"{truth['truth_path']}: ground truth of the job")
+
+
+#: The truth about a job, and the texts of its sizes.
+_WrittenJob = tuple[dict[str, Any], list[str]]
+
+
+def _write_byteps(options: argparse.Namespace) -> _WrittenJob:
+    truth = write_byteps_job(
+        options.directory,
+        steps=options.steps,
+        seed=options.seed,
+        slow_worker=None if options.healthy else 1,
+    )
+    workers = f"{_count_text(truth['workers'], 'worker')} of "
+    workers += _count_text(truth["local_ranks"], "GPU")
+    steps = _count_text(truth["steps"], "step")
+    slow = _slow_text("worker", truth["slow_worker"])
+    return truth, [workers, _count_text(truth["servers"], "server"), steps, slow]
+
+
+def _write_mpi(options: argparse.Namespace) -> _WrittenJob:
+    truth = write_mpi_job(
+        options.directory,
+        ranks=options.ranks,
+        steps=options.steps,
+        slow_rank=None if options.healthy else options.straggler,
+        factor=options.factor,
+        hosts=min(2, max(options.ranks, 1)),
+        seed=options.seed,
+    )
+    return truth, _sizes_of_ranks(truth["ranks"], truth, truth["slow_rank"])
+
+
+def _write_training(options: argparse.Namespace) -> _WrittenJob:
+    truth = write_demo(
+        options.directory,
+        ranks=options.ranks,
+        steps=options.steps,
+        seed=options.seed,
+        kind=options.kind,
+        straggler=None if options.healthy else options.straggler,
+        factor=options.factor,
+        missing=options.missing,
+        uneven_us=options.uneven / 1000,
+        changes=options.changes,
+        modules=options.modules,
+        checkpoint=options.checkpoint,
+        format="json" if options.plain else "json.gz",
+    )
+    return truth, _sizes_of_ranks(len(truth["files"]), truth, truth["straggler"])
+
+
+def _sizes_of_ranks(ranks: int, truth: Mapping[str, Any], slow: int | None) -> list[str]:
+    steps, events = truth["steps"], int(np.sum(truth["events"]))
+    counts = {"rank": ranks, "step": steps, "event": events}
+    texts = [_count_text(number, what) for what, number in counts.items()]
+    return [*texts, _slow_text("rank", slow)]
+
+
+def _slow_text(role: str, slow: int | None) -> str:
+    return f"no {role} is slow" if slow is None else f"{role} {slow} is slow"
 
 
 def _count_text(number: int, what: str) -> str:

@@ -38,9 +38,8 @@ def diff(options: argparse.Namespace) -> int:
     )
     verdict = reply.more.get("verdict")
     if options.form == "text":
-        notes = [
-            f"{note[0].upper()}{note[1:]}." for note in reply.note.rstrip(".").split(". ") if note
-        ]
+        sentences = reply.note.rstrip(".").split(". ")
+        notes = [f"{text[0].upper()}{text[1:]}." for text in sentences if text]
         say(*([verdict["text"]] if verdict else []), *reply.frame["text"], *notes)
         if options.efficiency:
             say(*efficiency_change_lines(efficiency_diff(compare(*_sides(before, after, options)))))
@@ -56,14 +55,14 @@ def diff(options: argparse.Namespace) -> int:
 
 
 def _sides(before: Job, after: Job, options: argparse.Namespace) -> list[Selection]:
-    ranks = options.ranks, options.after_ranks or options.ranks
-    return [job.traces.select(ranks=part) for job, part in zip((before, after), ranks, strict=True)]
+    before_ranks, after_ranks = options.ranks, options.after_ranks or options.ranks
+    return [before.traces.select(ranks=before_ranks), after.traces.select(ranks=after_ranks)]
 
 
 def _write_comparison(
     before: Job, after: Job, options: argparse.Namespace, *, has_page: bool
 ) -> None:
-    from hta_widgets.widgets.trace_diff import TraceDiff  # see above
+    from hta_widgets.widgets.trace_diff import TraceDiff  # importing widgets takes a while
 
     view = TraceDiff(*_sides(before, after, options))
     if options.svg:
@@ -77,15 +76,18 @@ def _write_comparison(
 
 def baseline(options: argparse.Namespace) -> None:
     """Save, remove or list baselines."""
-    if options.action == "list":
-        say(*baseline_names() or ["no baselines; `hta-widgets baseline save NAME JOB` makes one"])
-        return
-    if options.name is None or (options.action == "save") != bool(options.paths):
+    arguments = options.name is not None, bool(options.paths)
+    if (
+        arguments
+        != {"save": (True, True), "remove": (True, False), "list": (False, False)}[options.action]
+    ):
         raise TraceError(
             f"`baseline {options.action}` got the wrong arguments",
             remedy="Write `baseline save NAME JOB`, `baseline remove NAME` or `baseline list`.",
         )
-    if options.action == "remove":
+    if options.action == "save":
+        say(f"{BASELINE}{options.name}: {save_baseline(options.name, options.paths)}")
+    elif options.action == "remove":
         remove_baseline(options.name)
     else:
-        say(f"{BASELINE}{options.name}: {save_baseline(options.name, options.paths)}")
+        say(*baseline_names() or ["no baselines; `hta-widgets baseline save NAME JOB` makes one"])

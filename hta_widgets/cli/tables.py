@@ -1,4 +1,4 @@
-"""The commands ``tables``, ``table``, ``event``, ``sql``, which import no more than they need."""
+"""The commands ``tables``, ``table``, ``event`` and ``sql``; imports are few, to start quickly."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def tables(options: argparse.Namespace) -> None:
     """Print the tables that a job has data for, and why the others have none."""
     reply = list_tables(Job.open(options.paths))
     _print_reply(reply, options)
-    if options.form == "text" and (others := reply.more["without_data"]):
+    if options.form == "text" and (groups := reply.more["without_data"]):
         say("", "No data for:")
-        say(*(f"- {', '.join(other['tables'])}: {other['reason']}" for other in others))
+        say(*(f"- {', '.join(group['tables'])}: {group['reason']}" for group in groups))
 
 
 def table(options: argparse.Namespace) -> None:

@@ -139,13 +139,14 @@ class _ServerRequest(NamedTuple):
 
 @dataclass(slots=True)
 class _Lane:
-    """One partition's stages on one GPU in one step; `at` is the end of the last."""
+    """One partition's stages on one GPU in one step; `at` is the time at which the last ends."""
 
     enqueued: int
     at: int
     spans: list[tuple[str, int, int]] = field(default_factory=list)
 
-    def take(self, stage: str, start: int, end: int) -> None:
+    def add(self, stage: str, start: int, end: int) -> None:
+        """Add a stage."""
         self.spans.append((stage, start, end))
         self.at = end
 
@@ -231,18 +232,18 @@ class _BytepsJob:
                 lane = self._lanes[worker, gpu, part.key]
                 if gpu != root:
                     start = lane.at + rng.randrange(8)
-                    lane.take("COORDINATE_REDUCE", start, start + rng.randrange(3))
+                    lane.add("COORDINATE_REDUCE", start, start + rng.randrange(3))
                 start = max(lane.at + rng.randrange(8), reducing)
                 reducing = start + 10 + part.size_bytes // _COPY_BYTES_PER_US + rng.randrange(5)
-                lane.take("REDUCE", start, reducing)
+                lane.add("REDUCE", start, reducing)
                 if not self.servers:
                     continue
                 start = max(lane.at + rng.randrange(8), copying)
                 copying = start + 4 + part.size_bytes // _COPY_BYTES_PER_US
-                lane.take("COPYD2H", start, copying)
+                lane.add("COPYD2H", start, copying)
                 if gpu != root:
                     start = lane.at + rng.randrange(8)
-                    lane.take("COORDINATE_PUSH", start, start + rng.randrange(3))
+                    lane.add("COORDINATE_PUSH", start, start + rng.randrange(3))
 
     def _push_and_pull(self) -> None:
         """Push to the servers and pull from them: a pull is answered when all have pushed."""
@@ -251,8 +252,8 @@ class _BytepsJob:
         for worker in range(self.workers):
             link = dict.fromkeys(range(self.servers), 0)
             for part in self._order:
-                every = [self._lanes[worker, gpu, part.key].at for gpu in range(root + 1)]
-                sent_us = max(every) + rng.randrange(8)
+                gpu_ends = [self._lanes[worker, gpu, part.key].at for gpu in range(root + 1)]
+                sent_us = max(gpu_ends) + rng.randrange(8)
                 link[part.server] = (
                     max(sent_us, link[part.server]) + part.size_bytes // _BYTES_PER_US
                 )
@@ -268,14 +269,14 @@ class _BytepsJob:
             node = self.node_of[worker]
             self.requests.append(_ServerRequest(part.server, node, part.key, True, arrived, done))
             lane = self._lanes[worker, root, part.key]
-            lane.take("PUSH", sent_us, done + _LATENCY_US + rng.randrange(10))
+            lane.add("PUSH", sent_us, done + _LATENCY_US + rng.randrange(10))
             pulls.append((lane, node, part, lane.at + rng.randrange(5)))
         for lane, node, part, sent_us in pulls:
             arrived = sent_us + _LATENCY_US + rng.randrange(10)
             done = max(arrived, pushed[part.key]) + 5 + rng.randrange(5)
             self.requests.append(_ServerRequest(part.server, node, part.key, False, arrived, done))
             data = done + _LATENCY_US + part.size_bytes // _BYTES_PER_US + rng.randrange(10)
-            lane.take("PULL", sent_us, data)
+            lane.add("PULL", sent_us, data)
 
     def _copy_to_devices(self, worker: int) -> None:
         """Copy to the devices and broadcast there; the other GPUs wait for the root's signal."""
@@ -295,13 +296,13 @@ class _BytepsJob:
                     if gpu == root:
                         signal[part.key] = start + rng.randrange(4)
                     copying = start + 4 + part.size_bytes // _COPY_BYTES_PER_US
-                    lane.take("COPYH2D", start, copying)
+                    lane.add("COPYH2D", start, copying)
                 if gpu != root:
                     start = lane.at + rng.randrange(8)
-                    lane.take("COORDINATE_BROADCAST", start, start + rng.randrange(3))
+                    lane.add("COORDINATE_BROADCAST", start, start + rng.randrange(3))
                 start = max(lane.at + rng.randrange(8), casting)
                 casting = start + 10 + part.size_bytes // _COPY_BYTES_PER_US
-                lane.take("BROADCAST", start, casting)
+                lane.add("BROADCAST", start, casting)
 
 
 def _partitions(sizes: dict[str, int], servers: int) -> list[_Partition]:
@@ -328,8 +329,8 @@ def _write_files(
             texts[f"worker{worker}/traces/{gpu}/comm.json"] = text
     for server, clock_us in enumerate(clocks["server"]):
         text = _server_file(job, server, clock_us)
-        kept_length = len(text) // _FLUSHED_BYTES * _FLUSHED_BYTES if killed else len(text)
-        texts[f"server{server}/server_profile.json"] = text[:kept_length]
+        written = len(text) // _FLUSHED_BYTES * _FLUSHED_BYTES if killed else len(text)
+        texts[f"server{server}/server_profile.json"] = text[:written]
     for name, text in texts.items():
         path = folder / name
         write_text(new_folder(path.parent) / path.name, text)
@@ -389,8 +390,8 @@ def _truth(job: _BytepsJob) -> dict[str, Any]:
         stage_totals["count"] += len(spans)
         stage_totals["sum_us"] += sum(dur for _, dur in spans)
     totals: dict[str, int] = defaultdict(int)
-    for (worker, gpu, _), wholes in job.totals.items():
-        totals[f"w{worker}g{gpu}"] += sum(dur for _, dur in wholes)
+    for (worker, gpu, _), spans in job.totals.items():
+        totals[f"w{worker}g{gpu}"] += sum(dur for _, dur in spans)
     stride = _IDS // max(job.servers, 1)
     return {
         "keys": [

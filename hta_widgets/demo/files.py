@@ -33,7 +33,7 @@ from hta_widgets.trace.arrays import Bools, Ints
 
 BASE_NS = 1_735_689_600_000_000_000  #: baseTimeNanoseconds of every file
 RANKS_A_HOST = 8
-_COUNTED_BYTES = 1 << 20  # smaller allocations have no counter sample
+_MIN_COUNTED_BYTES = 1 << 20  # smaller allocations have no counter sample
 _FIRST_CORRELATION = 20_480
 
 
@@ -98,14 +98,14 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int]:
             )
 
     processes = (pid, "CPU", pid), (device, f"GPU {device}", 16_777_216 + device)
-    for number, label, place in processes:
-        add_metadata("process", number, 0, name="python3.11", labels=label, sort_index=place)
+    for number, label, order in processes:
+        add_metadata("process", number, 0, name="python3.11", labels=label, sort_index=order)
     add_metadata("thread", device, DEVICE, name=f"Device {device}", sort_index=DEVICE)
     for stream in (COMPUTE, GRADIENTS, COPY, TENSORS):
         add_metadata("thread", device, stream, name=f"stream {stream} ", sort_index=stream)
     names = {MAIN: "pt_main_thread", AUTOGRAD: "pt_autograd_0", PINNER: "pt_data_pin"}
-    for which, name in names.items():
-        tid = threads[which]
+    for thread, name in names.items():
+        tid = threads[thread]
         add_metadata("thread", pid, tid, name=f"thread {tid} ({name})", sort_index=tid)
     records.append(
         f'  {{\n    "ph": "X", "cat": "Trace", "ts": {ts}, "dur": {micros(end_ns - start_ns)},\n'
@@ -227,19 +227,19 @@ class JobPlan:
 
 
 def _groups(ranks: int, tensor_ranks: int, *, strided: bool) -> dict[str, tuple[DemoGroup, ...]]:
-    everyone = tuple(range(ranks))
-    groups: dict[str, tuple[DemoGroup, ...]] = {"world": (DemoGroup("0", "default_pg", everyone),)}
+    all_ranks = tuple(range(ranks))
+    groups: dict[str, tuple[DemoGroup, ...]] = {"world": (DemoGroup("0", "default_pg", all_ranks),)}
     if tensor_ranks == 1:
         return groups
-    neighbours = [everyone[i : i + tensor_ranks] for i in range(0, ranks, tensor_ranks)]
+    neighbors = [all_ranks[first : first + tensor_ranks] for first in range(0, ranks, tensor_ranks)]
     groups["tensor"] = tuple(
-        DemoGroup(str(1 + i), "mesh_tp", members) for i, members in enumerate(neighbours)
+        DemoGroup(str(number), "mesh_tp", members) for number, members in enumerate(neighbors, 1)
     )
     if strided:
-        first = 1 + len(neighbours)
+        strides = [all_ranks[first::tensor_ranks] for first in range(tensor_ranks)]
         groups["world"] = tuple(
-            DemoGroup(str(first + i), "mesh_dp", everyone[i::tensor_ranks])
-            for i in range(tensor_ranks)
+            DemoGroup(str(number), "mesh_dp", members)
+            for number, members in enumerate(strides, 1 + len(neighbors))
         )
     return groups
 
@@ -253,10 +253,10 @@ class StepTemplate:
     """
 
     records: list[bytes]
-    first: Ints  # tick at which each record begins
+    first_tick: Ints  # tick at which each record begins
     offsets: Ints  # holes of record i: offsets[i]:offsets[i+1]
     holes: Ints  # (holes, 4)
-    complete: Bools  # whether the record is a complete event
+    is_complete: Bools  # whether the record is a complete event
 
     def for_rank(self, names: dict[str, str]) -> StepTemplate:
         """Replace the marks of devices, threads and groups by a rank's names."""
@@ -267,21 +267,22 @@ class StepTemplate:
 
     def starting_at(self, times_ns: Ints, start_ns: int) -> StepTemplate:
         """Leave out the records that begin before `start_ns`."""
-        positions = np.flatnonzero(times_ns[self.first] >= start_ns)
-        counts = np.diff(self.offsets)[positions]
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        rows = np.repeat(self.offsets[positions] - offsets[:-1], counts) + np.arange(offsets[-1])
-        records = [self.records[i] for i in positions]
+        is_later = times_ns[self.first_tick] >= start_ns
+        counts = np.diff(self.offsets)
         return StepTemplate(
-            records, self.first[positions], offsets, self.holes[rows], self.complete[positions]
+            [self.records[record] for record in np.flatnonzero(is_later)],
+            self.first_tick[is_later],
+            np.concatenate([[0], np.cumsum(counts[is_later])]),
+            self.holes[np.repeat(is_later, counts)],
+            self.is_complete[is_later],
         )
 
     def fill(self, times_ns: Ints, step: int) -> bytes:
         """Return the text of a step."""
         tick, before, constant, stride = self.holes.T
-        time = times_ns[tick] - np.where(before >= 0, times_ns[before], 0)
-        part = np.where(constant == 0, time // 1000, time % 1000)
-        numbers = np.where(tick >= 0, part, constant + step * stride)
+        time_ns = times_ns[tick] - np.where(before >= 0, times_ns[before], 0)
+        digits = np.where(constant == 0, time_ns // 1000, time_ns % 1000)
+        numbers = np.where(tick >= 0, digits, constant + step * stride)
         return b"".join(self.records) % tuple(numbers.tolist())
 
 
@@ -400,7 +401,7 @@ class _Writer:
             f'"Total Allocated": {instant.allocated_bytes}, "Bytes": {instant.size_bytes}, '
             f'"Addr": {instant.address}, "Device Id": @DEV@, "Device Type": 1\n    }}'
         )
-        if abs(instant.size_bytes) >= _COUNTED_BYTES:
+        if abs(instant.size_bytes) >= _MIN_COUNTED_BYTES:
             self.add(
                 '"ph": "C", "name": "GPU @DEV@ memory (bytes)", '
                 f'{_device(0)}, "ts": {self.time(instant.tick)},\n'
@@ -441,17 +442,12 @@ def step_template(program: Program, nodes: int) -> StepTemplate:
         writer.annotation(note)
     for wait in program.waits:
         writer.wait(wait)
-    holes = writer.holes[:-1]
+    holes_by_record = writer.holes[:-1]  # the last list is for a record that did not follow
+    first_ticks = [next(tick for tick, *_ in holes if tick >= 0) for holes in holes_by_record]
     return StepTemplate(
         records=[record.encode() for record in writer.records],
-        first=np.array(
-            [
-                next(hole[0] for hole in holes_of_record if hole[0] >= 0)
-                for holes_of_record in holes
-            ],
-            np.int64,
-        ),
-        offsets=np.cumsum([0, *map(len, holes)]),
-        holes=np.concatenate([np.array(holes_of_record, np.int64) for holes_of_record in holes]),
-        complete=np.array(['"ph": "X"' in record for record in writer.records]),
+        first_tick=np.array(first_ticks, np.int64),
+        offsets=np.cumsum([0, *map(len, holes_by_record)]),
+        holes=np.array([hole for holes in holes_by_record for hole in holes], np.int64),
+        is_complete=np.array(['"ph": "X"' in record for record in writer.records]),
     )

@@ -193,8 +193,8 @@ def _write(
     truth: Truth,
 ) -> None:
     """Run the whole job, and write the files of some of its ranks."""
-    own_ns = _JOB_NS + plan.skew_ns
-    first_pass = plan.written[0] in files
+    clock_zero_ns = _JOB_NS + plan.skew_ns  # of the job's start, by rank
+    is_first_pass = plan.written[0] in files
     with ExitStack() as stack:
         out = {
             rank: stack.enter_context(_open_output(folder / name)) for rank, name in files.items()
@@ -204,19 +204,19 @@ def _write(
             head = document.header(rank, plan.ranks, plan.configs_of(rank), plan.seed)
             file.write(head.encode())
         for step, times in enumerate(simulate(program, plan)):
-            if first_pass:
+            if is_first_pass:
                 truth.add(step, times)
             for rank, file in out.items():
-                clock_ns = times.times_ns[rank]
+                true_ns = times.times_ns[rank]
                 records = named[rank]
-                if clock_ns.min() < plan.record_from_ns[rank]:
-                    records = records.starting_at(clock_ns, plan.record_from_ns[rank])
-                file.write(records.fill(clock_ns + own_ns[rank], step))
-                truth.counts[:, rank] += len(records.records), records.complete.sum()
+                if true_ns.min() < plan.record_from_ns[rank]:
+                    records = records.starting_at(true_ns, plan.record_from_ns[rank])
+                file.write(records.fill(true_ns + clock_zero_ns[rank], step))
+                truth.counts[:, rank] += len(records.records), records.is_complete.sum()
         ends_ns = times.times_ns[:, len(program.costs) - 1]
         for rank, file in out.items():
-            start_ns = own_ns[rank] + plan.record_from_ns[rank] - _MARGIN_NS
-            end_ns = own_ns[rank] + ends_ns[rank] + _MARGIN_NS
+            start_ns = clock_zero_ns[rank] + plan.record_from_ns[rank] - _MARGIN_NS
+            end_ns = clock_zero_ns[rank] + ends_ns[rank] + _MARGIN_NS
             tail, records_left = document.footer(rank, int(start_ns), int(end_ns))
             file.write(tail.encode())
             truth.counts[:, rank] += records_left, 1  # the complete event is the profiler's span
@@ -285,8 +285,8 @@ class StepTimes:
         side = np.asarray(program.side_costs) * pace
         side = side * rng.lognormal(0.0, 0.1, side.shape)
         side = self.ticks[:, [program.side_anchor]] + np.cumsum(side, axis=1)
-        every = np.concatenate([self.ticks, side, self.starts, self.ends], axis=1)
-        self.times_ns: Ints = np.rint(every).astype(np.int64)
+        all_times = np.concatenate([self.ticks, side, self.starts, self.ends], axis=1)
+        self.times_ns: Ints = np.rint(all_times).astype(np.int64)
         starts, ends = np.split(self.times_ns[:, -2 * len(work) :], 2, axis=1)
         self.work_ns = ends - starts
         self.arrival_ns, self.end_ns = starts.T[self.collectives], ends.T[self.collectives]

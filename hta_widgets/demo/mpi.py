@@ -110,8 +110,8 @@ def write_mpi_job(
     """
     if hosts > ranks or not 0 < factor < 1e6:
         raise TraceError(
-            "invalid size of the job",
-            remedy="Give no more hosts than ranks, and a positive factor.",
+            f"hosts={hosts} and factor={factor} do not fit a job of {ranks} ranks",
+            remedy="Give no more hosts than ranks, and a factor above 0 and below 1,000,000.",
         )
     slow = None if slow_rank is None else min(slow_rank, ranks - 1)
     rng = np.random.default_rng(seed)
@@ -307,13 +307,13 @@ def _simulate(
     return _Calls(*map(np.array, zip(*job.calls, strict=True)))
 
 
-def _numbers(names: frozenset[str]) -> list[int]:
+def _routine_numbers(names: frozenset[str]) -> list[int]:
     return [ROUTINES.index(name) for name in names]
 
 
 def _waits(calls: _Calls) -> dict[str, list[int]]:
     """Return waits by rank over the calls in which all ranks meet."""
-    meeting = np.isin(calls.routine, _numbers(COLLECTIVES - ROOT_SENDS - ROOT_RECEIVES))
+    meeting = np.isin(calls.routine, _routine_numbers(COLLECTIVES - ROOT_SENDS - ROOT_RECEIVES))
     begin = calls.begin_ns[meeting]
     waits, last = begin.max(axis=1)[:, None] - begin, begin.argmax(axis=1)
     imposed = np.bincount(last, weights=waits.sum(axis=1), minlength=begin.shape[1])
@@ -329,7 +329,7 @@ def _records(calls: _Calls, times: _RankTimes, byte_order: str) -> npt.NDArray[n
     rank = np.arange(len(times.zero_ns))[:, None]
     fields = [(name, f"{byte_order}{kind}") for name, kind in _RECORD]
     records = np.zeros((len(rank), len(calls.routine)), np.dtype(fields))
-    sends = np.isin(calls.routine, _numbers(ROOT_SENDS))
+    sends = np.isin(calls.routine, _routine_numbers(ROOT_SENDS))
     records["begin_s"], records["end_s"] = times.begin_s.T, times.end_s.T
     records["rank"] = rank
     records["routine"] = calls.routine

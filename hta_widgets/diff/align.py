@@ -30,6 +30,8 @@ LANES = ("compute", "communication", "memory")
 #: The kinds of time in a step.
 STEP_KINDS = ("compute", "communication", "memory", "idle", "cpu")
 ALPHA = 0.05  # differences with a larger p-value are not called changes
+_ALPHA_SMALL = 0.01  # the same for differences below `_LARGE`, as in `answers.verdict`
+_LARGE = 0.2  # of the longer side
 _MAX_NS = 1 << 62
 
 
@@ -372,8 +374,10 @@ def steps(diff: Comparison) -> pd.DataFrame:
 
         ``.attrs``: ``p_value`` by Welch's test; if at least three steps have the same numbers on
         both sides, twice the smaller of this and Student's t-test of the pairs; None with fewer
-        than two steps. ``is_significant``, whether it is below 0.05, or None; ``median_share``, the
-        median of ``change_share``; ``before_std_ns, after_std_ns`` (float), the spread of steps.
+        than two steps. ``is_significant``, whether it is below 0.05, or None; ``may_be_chance``,
+        whether it is at least 0.05, or at least 0.01 if the mean length changes by less than 20 %,
+        or None; ``median_share``, the median of ``change_share``; ``before_std_ns, after_std_ns``
+        (float), the spread of steps.
     """
     by_kind = [kind_times(diff, side) for side in diff.sides]
     before, after = (kinds.sum(axis=1) for kinds in by_kind)
@@ -396,10 +400,17 @@ def steps(diff: Comparison) -> pd.DataFrame:
         matched={"steps": diff.step_count},
         p_value=p_value if is_tested else None,
         is_significant=p_value < ALPHA if is_tested else None,
+        may_be_chance=may_be_chance(p_value, before.mean(), after.mean()) if is_tested else None,
         median_share=float(np.nanmedian(share)) if np.isfinite(share).any() else None,
         before_std_ns=float(before.std(ddof=1)) if is_tested else None,
         after_std_ns=float(after.std(ddof=1)) if is_tested else None,
     )
+
+
+def may_be_chance(p_value: float, before_ns: float, after_ns: float) -> bool:
+    """Return whether a change of the mean length of steps is described as possible chance."""
+    is_large = abs(after_ns - before_ns) >= _LARGE * max(before_ns, after_ns)
+    return bool(p_value >= (ALPHA if is_large else _ALPHA_SMALL))
 
 
 def kind_times(diff: Comparison, side: RunSide) -> Ints:

@@ -188,30 +188,29 @@ def _time_per_step(pieces: Intervals, windows: Ints) -> Ints:
 def _pieces_of_rank(side: RunSide, rank: int, *, split: bool, device: bool) -> dict[str, Ints]:
     part = side.parts[rank]
     windows = side.windows[rank] - part.trace.shift_ns
+    lengths = windows[:, 1] - windows[:, 0]
+    on_host = is_host_only(part.trace.format)
     times_by_cause = {cause: np.zeros(len(windows), dtype=np.int64) for cause in CAUSES}
     compute, communication, copies = (
         union(*part.clip_rows(_work_by_kind(part, kind))) for kind in _WORK_KINDS
     )
-    busy = unite(unite(compute, communication), copies)
+    compute_or_communication = unite(compute, communication)
+    busy = unite(compute_or_communication, copies)
     if not len(busy.start):
-        on_host = is_host_only(part.trace.format) or not device
-        times_by_cause["host" if on_host else "nothing_launched"] = windows[:, 1] - windows[:, 0]
-        return times_by_cause
+        return times_by_cause | {"host" if on_host or not device else "nothing_launched": lengths}
     exposed = subtract(communication, compute)
-    pieces = {"compute": compute, "communication": exposed}
+    pieces = {"compute": compute, "copies": subtract(copies, compute_or_communication)}
     if split:
         waiting, begin, until, _ = side.waits.of_rank(part.rank)
         is_selected = np.isin(waiting, part.rows)
         wait = intersect(exposed, union(begin[is_selected], until[is_selected]))
-        pieces["communication"] = Intervals.empty()
         pieces["communication_wait"] = wait
         pieces["communication_transfer"] = subtract(exposed, wait)
-    pieces["copies"] = subtract(copies, unite(compute, communication))
-    for cause, covered in pieces.items():
-        times_by_cause[cause] = _time_per_step(covered, windows)
-    if is_host_only(part.trace.format):
-        times_by_cause["host"] = windows[:, 1] - windows[:, 0] - _time_per_step(busy, windows)
-        return times_by_cause
+    else:
+        pieces["communication"] = exposed
+    times_by_cause |= {cause: _time_per_step(piece, windows) for cause, piece in pieces.items()}
+    if on_host:
+        return times_by_cause | {"host": lengths - _time_per_step(busy, windows)}
     return times_by_cause | _idle_pieces(part, busy, windows)
 
 

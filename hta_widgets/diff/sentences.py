@@ -17,6 +17,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from hta_widgets.diff.align import may_be_chance
 from hta_widgets.diff.causes import splits_communication
 from hta_widgets.diff.changes import libraries
 from hta_widgets.diff.compare import Comparison, conditions, paired_ranks
@@ -69,7 +70,6 @@ _CAUSE_WORDS = {
     "unrecorded": "idle time with work that is not recorded",
     "unknown": "idle time of unknown cause", "nothing_launched": "idle time after the last work",
 }  # fmt: skip
-_CHANCE = 0.01  # smaller p-values are not called chance, as in `answers.verdict`
 #: Cautions that `compare` does not add.
 _CAUTION_SENTENCES: dict[str, str] = {
     "on_device": "Hosts are ahead of their devices: a step ends with its last device work.",
@@ -188,8 +188,8 @@ def step_times_text(finding: Finding, diff: Comparison) -> str:
     if causes:
         text += f": {' and '.join(causes)}"
     if finding.p_value is not None and finding.kind == "slight":
-        may_be_chance = "; that may be chance" if finding.p_value >= _CHANCE else ""
-        text += f"{may_be_chance} ({p_value(finding.p_value)})"
+        is_doubtful = may_be_chance(finding.p_value, finding.before, finding.after)
+        text += f"{'; that may be chance' * is_doubtful} ({p_value(finding.p_value)})"
     return f"{text}{_untested_text(finding, diff)}."
 
 

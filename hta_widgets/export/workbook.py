@@ -19,6 +19,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
+from hta_widgets.files import target_path, write_atomically
 from hta_widgets.trace.traceset import TraceSet
 
 #: Analyses in the order of their sheets.
@@ -56,8 +57,13 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
     Raises
     ------
     TraceError
-        If openpyxl is not installed.
+        If openpyxl is not installed, or `path` cannot be written.
     """
+    target = target_path(path)
+    if target.suffix.lower() != ".xlsx":
+        raise TraceError(
+            "a workbook is a .xlsx file", path=target, remedy="End the name with .xlsx."
+        )
     try:
         from openpyxl import Workbook  # an extra
     except ImportError:
@@ -66,15 +72,17 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
             remedy='Install it: pip install "hta_widgets[xlsx]".',
         ) from None
     frames = {name: _table(traces, name) for name in TABLES}
-    book = Workbook(write_only=True)
     contents = pd.DataFrame(
         [(name, len(frame), frame.attrs.get("note", "")) for name, frame in frames.items()],
         columns=["table", "rows", "note"],
     )
     filled = {name: frame for name, frame in frames.items() if len(frame)}
-    for name, frame in {"tables": contents, **filled}.items():
-        _write_sheet(book.create_sheet(name[:31]), frame)
-    book.save(path)
+    with write_atomically(target) as file:
+        # Sheets that are begun before an unwritable path fails would be left open.
+        book = Workbook(write_only=True)
+        for name, frame in {"tables": contents, **filled}.items():
+            _write_sheet(book.create_sheet(name[:31]), frame)
+        book.save(file)
     return list(filled)
 
 
@@ -101,7 +109,7 @@ def _write_sheet(sheet: Any, frame: pd.DataFrame) -> None:
 
 
 def _cells(sheet: object, values: Iterable[Any]) -> list[Any]:
-    """Return what a row of a sheet holds: numbers, and cells of texts."""
+    """Return the cells of a row: numbers as they are, texts as cells that are never formulas."""
     from openpyxl.cell import WriteOnlyCell  # an extra
 
     cells: list[Any] = []
@@ -113,6 +121,6 @@ def _cells(sheet: object, values: Iterable[Any]) -> list[Any]:
             cells.append(None)
         else:
             cell = WriteOnlyCell(sheet, _CONTROL.sub("\ufffd", str(value))[:_MAX_TEXT])
-            cell.data_type = "s"  # a text that begins with = stays a text
+            cell.data_type = "s"  # also a text that begins with =
             cells.append(cell)
     return cells

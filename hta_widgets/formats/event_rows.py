@@ -1,8 +1,8 @@
-"""Events of a file of several formats: read into columns, divided into ranks, built into traces.
+"""Build traces from the events of a profiler's file, which has several processes and devices.
 
-A reader adds the events of each table or line of its file as one block of columns. A rank is a
-process with one of its devices. Calls on the host belong to the device that they launch on or
-name, else to the one that their thread launches on most::
+The reader of a format adds the events of each table or line of a file as one block of columns. A
+rank is a process with one of its devices. A call on the host belongs to the device that it launches
+on or names, else to the device that its thread launches on most::
 
     rows = EventRows()
     stream = rows.place("GPU 0", "7", process="GPU 0", thread="stream 7")
@@ -18,13 +18,14 @@ name, else to the one that their thread launches on most::
     )
     traces = build_traces(rows, path, "rocpd", problems, lambda process, device: RankFacts())
 
-The columns stay in memory, with the args of an event as one of the distinct texts of the file, so
-that the file is not needed again.
+The columns stay in memory, so the file is not needed again. The args of events are codes of their
+distinct texts.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -50,13 +51,13 @@ from hta_widgets.trace.record_times import BASE_KEY, FIRST_NS, LAST_NS, micros
 from hta_widgets.trace.short_paths import map_texts, shorten_paths, shorten_record
 from hta_widgets.trace.trace import Trace
 
-#: Columns of events, and the ones that are stored with records.
+#: Columns of events, and those that are stored with the records of a rank.
 _COLUMNS = (
     "start_ns", "end_ns", "name", "category", "place", "process", "device", "target", "stream",
     "correlation", "size_bytes", "args", "phase",
 )  # fmt: skip
 _STORED = tuple(name for name in _COLUMNS if name not in ("process", "target"))
-#: Those of them that mostly fit into 32 bits.
+#: Columns that mostly fit into 32 bits.
 _SMALL = frozenset(_COLUMNS) - {"start_ns", "end_ns", "process"}
 _COLUMN_ARGS = frozenset({"device", "stream", "correlation", "bytes", "memory bandwidth (GB/s)"})
 _TEXT_COLUMNS = ("name", "category", "args")
@@ -89,7 +90,7 @@ class RankFacts:
     device_properties: Mapping[str, Any] = field(default_factory=dict)
     further_metadata: Mapping[str, Any] = field(default_factory=dict)
     series: Sequence[Series] = ()
-    #: whether device work belongs to the step during which it starts, as it has no launches
+    #: whether device work has no launches, and so belongs to the step during which it starts
     has_steps_of_device: bool = False
     #: name of the device on tracks, by default from its number
     label: str = ""
@@ -107,7 +108,7 @@ class RankFacts:
 
 
 class EventRows:
-    """The events of a file, block by block; a number stands for a column that has it everywhere."""
+    """The events of a file, in blocks of columns; a number in place of a column is for all rows."""
 
     def __init__(self) -> None:
         self.name, self.category, self.args = StringPool(), StringPool(), StringPool(("{}",))
@@ -118,12 +119,11 @@ class EventRows:
     @property
     def first_ns(self) -> int:
         """The earliest start of an event; 0 without events."""
-        return min(
-            (int(b["start_ns"].min()) for b in self._blocks if len(b["start_ns"])), default=0
-        )
+        starts = (block["start_ns"] for block in self._blocks)
+        return min((int(start_ns.min()) for start_ns in starts if len(start_ns)), default=0)
 
     def place(self, *names: Any) -> int:
-        """Return the code of a thread or stream; the arguments are those of `RowPlace`."""
+        """Return the code of a thread or stream, given the fields of its `RowPlace`."""
         place = RowPlace(*names)
         code = self._code_of_place.setdefault(place, len(self.places))
         if code == len(self.places):
@@ -131,7 +131,7 @@ class EventRows:
         return code
 
     def place_codes(self, place_of: Callable[..., RowPlace], *columns: Ints) -> Ints:
-        """Return the code of `place_of` of each row of some columns."""
+        """Return the code of the place of each row; `place_of` gets the row's values."""
         distinct, code = distinct_rows(*columns)
         return np.array([self.place(*place_of(*row)) for row in distinct], np.int64)[code]
 
@@ -169,8 +169,8 @@ class EventRows:
         """Add events; `device` is -1 on the host, where `target` may state the device of a call.
 
         The phases are ``X``, ``i`` for instants, ``b`` for ranges that need not nest, ``B`` and
-        ``E`` for the two ends of ranges, and ``C`` for samples of counters, which are the args.
-        With `is_outer`, events of the same times are within these.
+        ``E`` for the two ends of ranges, and ``C`` for samples of counters, whose values are the
+        args. Events with `is_outer` contain other events of the same times.
         """
         code = self.category.add(category) if isinstance(category, str) else category
         values = (
@@ -196,14 +196,14 @@ class EventRows:
         return dict(self._blocks[0])
 
     def take_columns(self) -> dict[str, Ints]:
-        """Return all events, and keep none."""
+        """Return all events, and forget them."""
         events = self.columns()
         self._blocks.clear()
         return events
 
 
 def join_columns(blocks: Sequence[dict[str, Ints]]) -> dict[str, Ints]:
-    """Return the rows of several blocks, which lose their columns, so that each is freed."""
+    """Return the rows of several blocks. The blocks lose their columns, to free memory."""
     names = list(blocks[0])
     return narrow_columns(
         {name: np.concatenate([block.pop(name) for block in blocks]) for name in names}
@@ -211,7 +211,7 @@ def join_columns(blocks: Sequence[dict[str, Ints]]) -> dict[str, Ints]:
 
 
 def narrow_columns(columns: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Return columns of events with integers of 32 bits where these fit, except in times."""
+    """Return columns of events; those that fit have integers of 32 bits, except times."""
     return {name: _narrow(values) if name in _SMALL else values for name, values in columns.items()}
 
 
@@ -230,17 +230,18 @@ def map_distinct(values: Ints, number_of: Callable[[int], int]) -> Ints:
 
 def distinct_rows(*columns: Ints) -> tuple[list[tuple[int, ...]], Ints]:
     """Return the distinct rows of some columns, and the position of each row among them."""
+    # The codes of the columns are the digits of one number; `count` is the next digit's unit.
     code, count = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
-        values, uniques = pd.factorize(column)
-        if count * max(len(uniques), 1) >= 1 << 62:
+        digit, values = pd.factorize(column)
+        if count * max(len(values), 1) >= 1 << 62:
             code, combined = pd.factorize(code)
             count = len(combined)
-        code = code * len(uniques) + values
-        count *= max(len(uniques), 1)
+        code = code * len(values) + digit
+        count *= max(len(values), 1)
     code = pd.factorize(code)[0]
-    _, first = np.unique(code, return_index=True)
-    return list(zip(*(column[first].tolist() for column in columns), strict=True)), code
+    _, first_rows = np.unique(code, return_index=True)
+    return list(zip(*(column[first_rows].tolist() for column in columns), strict=True)), code
 
 
 def build_traces(
@@ -251,17 +252,17 @@ def build_traces(
     facts_of: Callable[[int, int], RankFacts],
     how_to_record: str,
 ) -> Outcome:
-    """Return a trace per process and device; device -1 for processes of a job without devices."""
+    """Return a trace per process and device; the device is -1 in a file without devices."""
     events = timed_columns(rows, path, problems)
-    ranks = list(_rows_of_ranks(events, path, problems))
+    ranks = list(_rank_masks(events, path, problems))
     del events["process"], events["target"]
     traces = []
-    for number, (process, device, is_of_rank) in enumerate(ranks, 1):
-        of_rank = select_rows(events, is_of_rank)
+    for number, (process, device, mask) in enumerate(ranks, 1):
+        rank_events = select_rows(events, mask)
         if number == len(ranks):
             events.clear()  # a file may have one large rank
         facts = facts_of(process, device)
-        traces.append(build_rank(rows, of_rank, path, format_name, problems, facts, device))
+        traces.append(build_rank(rows, rank_events, path, format_name, problems, facts, device))
     if not traces:
         message = "holds no events of devices or of the host with plausible times"
         raise TraceError(message, path=path, remedy=how_to_record)
@@ -269,85 +270,85 @@ def build_traces(
 
 
 def timed_columns(rows: EventRows, path: str, problems: Problems) -> dict[str, Ints]:
-    """Take all events with possible times."""
+    """Take all events from `rows`, and return those with possible times; report the others."""
     events = rows.take_columns()
-    start, end = events["start_ns"], events["end_ns"]
-    timed = (start > FIRST_NS) & (end < LAST_NS) & (end >= start)
-    problems.add("skipped", int((~timed).sum()), "events without possible times", file=path)
-    return select_rows(events, timed)
+    start_ns, end_ns = events["start_ns"], events["end_ns"]
+    is_timed = (start_ns > FIRST_NS) & (end_ns < LAST_NS) & (end_ns >= start_ns)
+    problems.add("skipped", int((~is_timed).sum()), "events without possible times", file=path)
+    return select_rows(events, is_timed)
 
 
 def ranks_of(events: Mapping[str, Ints]) -> list[tuple[int, ...]]:
-    """Return each process with a device, or each process with -1 if none has a device."""
-    process, on_device = events["process"], events["device"] >= 0
-    pairs = distinct_rows(process[on_device], events["device"][on_device])[0]
+    """Return the pairs of process and device with work; without any, each process and -1."""
+    process, is_work = events["process"], events["device"] >= 0
+    pairs = distinct_rows(process[is_work], events["device"][is_work])[0]
     return sorted(pairs) or [(number, -1) for number in np.unique(process[process >= 0]).tolist()]
 
 
-def _rows_of_ranks(
+def _rank_masks(
     events: Mapping[str, Ints], path: str, problems: Problems
 ) -> Iterator[tuple[int, int, Bools]]:
-    """Yield each process with a device, and which events are its own.
-
-    Calls on the host belong to the device that they launch on or have as ``target``, else to the
-    one that their thread launches on most. Device -1 is of the processes of a file without devices.
-    """
-    process, device = events["process"], events["device"]
-    on_device, pairs = device >= 0, ranks_of(events)
-    if not on_device.any():
-        yield from ((number, -1, process == number) for number, _ in pairs)
+    """Yield each process with a device, and which events belong to this rank."""
+    ranks = ranks_of(events)
+    process_of_row, device_of_row = events["process"], events["device"].copy()
+    is_work = device_of_row >= 0
+    if not is_work.any():
+        yield from ((process, -1, process_of_row == process) for process, _ in ranks)
         return
-    work_ids = events["correlation"][on_device]
-    is_launched = np.isin(work_ids[work_ids > 0], events["correlation"][~on_device])
+    _note_left_out(events, is_work, path, problems)
+    devices_of: defaultdict[int, list[int]] = defaultdict(list)
+    for process, device in ranks:
+        devices_of[process].append(device)
+    for process, devices in devices_of.items():
+        is_of_process = process_of_row == process
+        is_call = is_of_process & ~is_work
+        if len(devices) == 1:
+            device_of_row[is_call] = devices[0]
+        else:
+            work = select_rows(events, is_of_process & is_work)
+            device_of_row[is_call] = _devices_of_calls(work, select_rows(events, is_call), devices)
+    for process, device in ranks:
+        yield process, device, (process_of_row == process) & (device_of_row == device)
+
+
+def _note_left_out(
+    events: Mapping[str, Ints], is_work: Bools, path: str, problems: Problems
+) -> None:
+    """Report device work without recorded launches, and processes that do not become ranks."""
+    process, correlation = events["process"], events["correlation"]
+    work_ids, call_ids = (ids[ids > 0] for ids in (correlation[is_work], correlation[~is_work]))
+    has_no_links = len(work_ids) + len(call_ids) > 0 and not np.isin(work_ids, call_ids).any()
     problems.add(
         "part",
-        0 if is_launched.any() else len(is_launched),
+        int(is_work.sum()) if has_no_links else 0,
         "events of devices whose calls on the host are not recorded: launches, operators and the"
         " causes of idle time are not known",
         file=path,
     )
-    left_out = ~np.isin(process, process[on_device])
+    is_left_out = ~np.isin(process, process[is_work])
     problems.add(
         "part",
-        int(left_out.sum()),
+        int(is_left_out.sum()),
         "processes without device work do not become ranks; the events of"
-        f" {len(np.unique(process[left_out])):,} of them are left out",
+        f" {len(np.unique(process[is_left_out])):,} of them are left out",
         file=path,
     )
-    rank_device = device.copy()
-    for number in {number for number, _ in pairs}:
-        devices = [device for of, device in pairs if of == number]
-        of_process = process == number
-        work, calls = (
-            np.flatnonzero(of_process & on_device),
-            np.flatnonzero(of_process & ~on_device),
-        )
-        rank_device[calls] = devices[0] if len(devices) == 1 else _devices_of_calls(
-            events["correlation"][work], device[work], events["correlation"][calls],
-            events["place"][calls], devices, events["target"][calls],
-        )  # fmt: skip
-    for number, of in pairs:
-        yield number, of, (process == number) & (rank_device == of)
 
 
 def _devices_of_calls(
-    work_correlation: Ints,
-    work_device: Ints,
-    correlation: Ints,
-    thread: Ints,
-    devices: Sequence[int],
-    target: Ints,
+    work: Mapping[str, Ints], calls: Mapping[str, Ints], devices: Sequence[int]
 ) -> Ints:
     """Return the device of each call of a process with several `devices`, ascending."""
-    position = first_positions(work_correlation, correlation)
-    of_call = np.where(correlation > 0, np.append(work_device, -1)[position], -1)
-    of_call = np.where(np.isin(target, devices), target, of_call)
-    threads, number = np.unique(thread, return_inverse=True)
+    launched = first_positions(work["correlation"], calls["correlation"])
+    device = np.where(calls["correlation"] > 0, np.append(work["device"], -1)[launched], -1)
+    device = np.where(np.isin(calls["target"], devices), calls["target"], device)
+    # Each call with a known device is a vote for the device of its thread.
+    threads, thread = np.unique(calls["place"], return_inverse=True)
     votes = np.zeros((len(threads), len(devices)), np.int64)
-    votes_of = of_call >= 0
-    np.add.at(votes, (number[votes_of], np.searchsorted(devices, of_call[votes_of])), 1)
-    home = np.array(devices)[votes.argmax(axis=1)]
-    return np.where(votes_of, of_call, home[number])
+    is_vote = device >= 0
+    np.add.at(votes, (thread[is_vote], np.searchsorted(devices, device[is_vote])), 1)
+    device_of_thread = np.array(devices)[votes.argmax(axis=1)]
+    return np.where(is_vote, device, device_of_thread[thread])
 
 
 def build_rank(
@@ -358,9 +359,9 @@ def build_rank(
     problems: Problems,
     facts: RankFacts,
     device: int = -1,
-    **about: Any,
+    **fields: Any,
 ) -> Trace:
-    """Return the trace of some events of `rows`; `about` are further fields of it."""
+    """Return the trace of some events of `rows`; `fields` are further fields of the trace."""
     texts = {}
     for name in _TEXT_COLUMNS:
         pool: StringPool = getattr(rows, name)
@@ -386,7 +387,7 @@ def build_rank(
         host=facts.host or None,
         stated_rank=facts.rank,
         local_rank=device,
-        **about,
+        **fields,
     )
     for problem in notes:  # without the rank, which may change
         problems.add(problem.kind, problem.count, problem.detail, file=path)
@@ -398,7 +399,7 @@ def build_rank(
 
 
 def _used_codes(codes: Ints, count: int) -> tuple[list[int], Ints]:
-    """Return which of `count` codes occur, and each code's position among them."""
+    """Return the distinct codes below `count` that occur, and each code's position in them."""
     used = np.flatnonzero(np.bincount(codes, minlength=count))
     position = np.zeros(count, np.int64)
     position[used] = np.arange(len(used))
@@ -413,17 +414,18 @@ def _assign_steps_of_device(trace: Trace) -> None:
     if not len(ranges):
         return
     work = np.flatnonzero((table.stream >= 0) & (table.step < 0))
-    at = np.searchsorted(table.start_ns[ranges], table.start_ns[work], side="right") - 1
-    around = ranges[np.maximum(at, 0)]
-    inside = (at >= 0) & (table.start_ns[work] < table.end_ns[around])
-    table.step[work[inside]] = table.step[around[inside]]
+    # The last range that starts before each event, which may have ended by then.
+    position = np.searchsorted(table.start_ns[ranges], table.start_ns[work], side="right") - 1
+    last_range = ranges[np.maximum(position, 0)]
+    is_inside = (position >= 0) & (table.start_ns[work] < table.end_ns[last_range])
+    table.step[work[is_inside]] = table.step[last_range[is_inside]]
 
 
 def _copy_table(records: Ints, size_bytes: Ints, dur_ns: Ints) -> CopyTable:
     """Return sizes and rates of copies and fills."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        rate = np.where(dur_ns > 0, size_bytes / dur_ns, np.nan)
-    return CopyTable(record=records.astype(np.int64), gb_per_s=rate, size_bytes=size_bytes)
+        gb_per_s = np.where(dur_ns > 0, size_bytes / dur_ns, np.nan)
+    return CopyTable(record=records.astype(np.int64), gb_per_s=gb_per_s, size_bytes=size_bytes)
 
 
 def _counter_table(
@@ -432,23 +434,20 @@ def _counter_table(
     """Return the counters of a rank's device; None if it has none."""
     if not series or not len(trace):
         return None
-    offset_ns = trace.zero_ns - epoch_ns
-    times, values, numbers = [], [], []
-    before = 0
-    for number, (_, time_ns, value) in enumerate(series):
-        within = np.flatnonzero(time_ns >= offset_ns)
-        before += len(time_ns) - len(within)
-        order = within[np.argsort(time_ns[within], kind="stable")]
-        times.append(time_ns[order] - offset_ns)
-        values.append(value[order])
-        numbers.append(np.full(len(order), number, np.int32))
-    problems.add("part", before, "samples of counters before the first event", file=path)
+    first_event_ns = trace.zero_ns - epoch_ns
+    time_ns = np.concatenate([times_ns for _, times_ns, _ in series])
+    value = np.concatenate([values for _, _, values in series])
+    series_id = np.repeat(np.arange(len(series), dtype=np.int32), [len(t) for _, t, _ in series])
+    order = np.lexsort((time_ns, series_id))
+    rows = order[time_ns[order] >= first_event_ns]
+    too_early = len(order) - len(rows)
+    problems.add("part", too_early, "samples of counters before the first event", file=path)
     return CounterTable(
-        time_ns=np.concatenate(times),
-        series_id=np.concatenate(numbers),
-        value=np.concatenate(values),
+        time_ns=time_ns[rows] - first_event_ns,
+        series_id=series_id[rows],
+        value=value[rows],
         series=[(label, name, "value") for name, _, _ in series],
-        record=np.full(sum(map(len, times)), -1, np.int64),
+        record=np.full(len(rows), -1, np.int64),
     )
 
 
@@ -459,35 +458,37 @@ def _rank_columns(
     naming: Sequence[dict[str, Any]],
     epoch_ns: int,
 ) -> RankColumns:
-    """Return the columns of events, followed by those of the records that name their tracks."""
-    count, further = len(events["start_ns"]), len(naming)
-    pids, tids = StringPool(), StringPool()
-    pid_of, tid_of = (
-        np.array([pool.add(text) for text in column], np.int64)
-        for pool, column in ((pids, [p.pid for p in places]), (tids, [p.tid for p in places]))
-    )
-    names = StringPool(texts["name"].values)
+    """Return the columns of events, and after them the rows of the records that name tracks."""
+    count, total = len(events["start_ns"]), len(events["start_ns"]) + len(naming)
+    names, pids, tids = StringPool(texts["name"].values), StringPool(), StringPool()
+    pid_of_place = np.array([pids.add(place.pid) for place in places], np.int64)
+    tid_of_place = np.array([tids.add(place.tid) for place in places], np.int64)
 
-    def column(values: Array, of_naming: Any, dtype: Any = np.int64) -> Array:
-        return np.concatenate([values, np.broadcast_to(of_naming, further)]).astype(dtype)
+    def column(values: Array, naming_values: Any, dtype: Any = np.int64) -> Array:
+        extended = np.concatenate([values, np.broadcast_to(naming_values, len(naming))])
+        return extended.astype(dtype)
 
-    sizes, samples = (
-        np.flatnonzero(mask) for mask in (events["size_bytes"] >= 0, events["phase"] == _SAMPLE)
-    )
+    copies = np.flatnonzero(events["size_bytes"] >= 0)
+    samples = np.flatnonzero(events["phase"] == _SAMPLE)
     dur_ns = events["end_ns"] - events["start_ns"]
-    phase, flow = events["phase"], np.full(count + further, -1, np.int32)
-    number_of_async = np.arange(np.count_nonzero(phase == _ASYNC_BEGIN))
+    # The ends of asynchronous ranges are last, in the order of their begins.
+    phase, flow = events["phase"], np.full(total, -1, np.int32)
+    async_number = np.arange(np.count_nonzero(phase == _ASYNC_BEGIN))
     for letter in (_ASYNC_BEGIN, _ASYNC_END):
-        flow[np.flatnonzero(phase == letter)] = number_of_async
+        flow[np.flatnonzero(phase == letter)] = async_number
+    name, pid, tid = (
+        [pool.add(str(record[key])) for record in naming]
+        for pool, key in ((names, "name"), (pids, "pid"), (tids, "tid"))
+    )
     return RankColumns(
         phase=column(phase, _M, np.uint8),
         start_ns=column(events["start_ns"] + epoch_ns, 0),
         dur_ns=column(np.where(phase == _X, dur_ns, -1), -1),
-        timed=np.arange(count + further) < count,
-        name=column(events["name"], [names.add(record["name"]) for record in naming], np.int32),
+        timed=np.arange(total) < count,
+        name=column(events["name"], name, np.int32),
         category=column(events["category"], 0, np.int32),
-        pid=column(pid_of[events["place"]], [pids.add(str(r["pid"])) for r in naming], np.int32),
-        tid=column(tid_of[events["place"]], [tids.add(str(r["tid"])) for r in naming], np.int32),
+        pid=column(pid_of_place[events["place"]], pid, np.int32),
+        tid=column(tid_of_place[events["place"]], tid, np.int32),
         stream=column(events["stream"], -1),
         correlation=column(events["correlation"], -1),
         flow=flow,
@@ -495,13 +496,13 @@ def _rank_columns(
         categories=StringPool(texts["category"].values),
         pids=pids,
         tids=tids,
-        flow_ids=StringPool(map(str, number_of_async.tolist())),
+        flow_ids=StringPool(map(str, async_number.tolist())),
         small_args={
             **{count + number: record["args"] for number, record in enumerate(naming)},
             **{row: json.loads(texts["args"][events["args"][row]]) for row in samples.tolist()},
         },
-        record=np.arange(count + further, dtype=np.int64),
-        copies=_copy_table(sizes, events["size_bytes"][sizes], dur_ns[sizes]),
+        record=np.arange(total, dtype=np.int64),
+        copies=_copy_table(copies, events["size_bytes"][copies], dur_ns[copies]),
     )
 
 
@@ -509,13 +510,13 @@ def _naming_records(
     places: Sequence[RowPlace], device: Ints, place: Ints
 ) -> Iterator[dict[str, Any]]:
     """Yield the records that name processes, threads and streams."""
-    of_device = set(np.unique(place[device >= 0]).tolist())
-    named: set[str] = set()
-    for number, (pid, tid, process, thread, sort_index) in enumerate(places):
-        if process and pid not in named:
-            named.add(pid)
+    device_places = set(np.unique(place[device >= 0]).tolist())
+    named_pids: set[str] = set()
+    for code, (pid, tid, process, thread, sort_index) in enumerate(places):
+        if process and pid not in named_pids:
+            named_pids.add(pid)
             yield _naming_record(_as_id(pid), 0, "process_name", name=process)
-            if number in of_device:
+            if code in device_places:
                 yield _naming_record(_as_id(pid), 0, "process_labels", labels=pid)
         if thread:
             yield _naming_record(_as_id(pid), _as_id(tid), "thread_name", name=thread)
@@ -535,7 +536,7 @@ def _as_id(text: str) -> int | str:
 
 
 class ColumnRecords(NumberedRecords):
-    """The records of a rank, made from its columns; can be pickled, and restored from a store."""
+    """The records of a rank, made from its columns. They can be pickled, and kept in a store."""
 
     def __init__(
         self,
@@ -554,9 +555,9 @@ class ColumnRecords(NumberedRecords):
         self._naming = map_texts(list(naming), shorten_paths)
         self._places = [(shorten_paths(place.pid), shorten_paths(place.tid)) for place in places]
         self._texts = {name: _short_texts(pool) for name, pool in texts.items()}
-        stated = ('"flops"', '"bytes accessed"')
-        #: whether events have figures of their work as args
-        self.states_work = any(key in text for text in texts["args"].values for key in stated)
+        keys = ('"flops"', '"bytes accessed"')
+        #: whether events state their work, in FLOPs or bytes, as args
+        self.states_work = any(key in text for text in texts["args"].values for key in keys)
 
     def to_stored(self) -> StoredSource:
         """Return the facts and columns for `restore`."""
@@ -586,26 +587,20 @@ class ColumnRecords(NumberedRecords):
         """Return some args of some records; None for args that are columns."""
         if not _COLUMN_ARGS.isdisjoint(keys):
             return None
-        count = len(self._columns["args"])
-        of_events = np.flatnonzero(records < count)
-        codes, at = np.unique(self._columns["args"][records[of_events]], return_inverse=True)
-        decoded = [json.loads(self._texts["args"][code]) for code in codes.tolist()]
-        result: dict[str, list[Any]] = {}
-        for key in keys:
-            values: list[Any] = [None] * len(records)
-            of_code = [args.get(key) for args in decoded]
-            for place, code in zip(of_events.tolist(), at.tolist(), strict=True):
-                values[place] = of_code[code]
-            result[key] = values
-        return result
+        # Records after those of events name tracks; they get the args of an additional code.
+        args = np.append(self._columns["args"], -1)
+        codes, code = np.unique(args[np.minimum(records, len(args) - 1)], return_inverse=True)
+        decoded = [json.loads(self._texts["args"][c]) if c >= 0 else {} for c in codes.tolist()]
+        values_of_code = {key: [args.get(key) for args in decoded] for key in keys}
+        return {key: [values[c] for c in code.tolist()] for key, values in values_of_code.items()}
 
     def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
-        first_naming = len(self) - len(self._naming)
+        events = len(self._columns["start_ns"])
         for number in wanted.tolist():
-            if number >= first_naming:
-                yield number, json.dumps(self._naming[number - first_naming]).encode()
-            else:
+            if number < events:
                 yield number, self._event_record(number)
+            else:
+                yield number, json.dumps(self._naming[number - events]).encode()
 
     def _event_record(self, number: int) -> bytes:
         row = {name: int(values[number]) for name, values in self._columns.items()}
@@ -631,7 +626,7 @@ class ColumnRecords(NumberedRecords):
             record["s"] = "t"
         elif phase == "b":
             record["id"] = int(np.searchsorted(self._async_begins, number))
-        elif phase == "e":  # these are last, in the order of their begins
+        elif phase == "e":  # the ends are last, in the order of their begins
             first_end = len(self._columns["phase"]) - len(self._async_begins)
             record |= {"id": number - first_end, "args": {}}
         return _record_json(record, ts=row["start_ns"])
@@ -646,7 +641,7 @@ def _narrow(values: Ints) -> Ints:
 
 
 def _short_texts(pool: StringPool) -> StringPool:
-    """Return a pool without folders of paths, of names or of the JSON of args."""
+    """Return the names, or the JSON of args, without folders in paths."""
     return StringPool(
         shorten_record(text.encode()).decode() if text[:1] == "{" else shorten_paths(text)
         for text in pool.values
@@ -661,5 +656,6 @@ def _record_json(record: Mapping[str, Any], **times_ns: int) -> bytes:
 
 def round_ps(time_ps: Ints) -> Ints:
     """Return times in ns, rounded half to even, so that adjacent events stay adjacent."""
-    whole, rest = np.divmod(time_ps, 1000)
-    return np.asarray(whole + ((rest > 500) | ((rest == 500) & (whole & 1 == 1))))
+    time_ns, rest_ps = np.divmod(time_ps, 1000)
+    is_rounded_up = (rest_ps > 500) | ((rest_ps == 500) & (time_ns & 1 == 1))
+    return np.asarray(time_ns + is_rounded_up)

@@ -52,7 +52,7 @@ def read_dump_value(
 
 
 def as_integer(value: Any, limit: int = 1 << 62) -> int:
-    """Return an integer below a limit, also from a text or a whole float; -1 for anything else."""
+    """Return an integer below `limit`, also from a text or whole float; -1 for any other value."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, str) and value.lstrip("-").isdecimal():
@@ -67,7 +67,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 class DumpFrame(NamedTuple):
-    """A function on a stack; `is_library` if its file is not the user's own."""
+    """A function on a stack; `is_library` is False for the user's code."""
 
     name: str
     file: str
@@ -76,16 +76,15 @@ class DumpFrame(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The frame in words: ``forward (model.py:57)``."""
+        """The frame as text, for example ``forward (model.py:57)``."""
         if not self.file or self.file == "??":
             return self.name
-        return (
-            f"{self.name} ({self.file}:{self.line})" if self.line else f"{self.name} ({self.file})"
-        )
+        line = f":{self.line}" if self.line else ""
+        return f"{self.name} ({self.file}{line})"
 
 
 def stack_frame(frame: Mapping[str, Any]) -> DumpFrame:
-    """Return a frame of a dump, whose path loses what is outside of its package."""
+    """Return a frame of a dump; its path is relative to the package, or only a file name."""
     line = frame.get("line")
     number = line if isinstance(line, int) and 0 <= line < 1 << 31 else 0
     name = shorten_paths(str(frame.get("name") or "unknown"))
@@ -108,13 +107,13 @@ def stack_of(frames: Any) -> tuple[DumpFrame, ...]:
 
 
 def user_frame(stack: Sequence[DumpFrame]) -> DumpFrame | None:
-    """Return the innermost frame of the user's own code, or else the innermost with a file."""
+    """Return the innermost frame of the user's code, or else the innermost frame with a file."""
     user_frames = (frame for frame in stack if not frame.is_library)
     file_frames = (frame for frame in stack if frame.file not in {"", "??"})
     return next(user_frames, None) or next(file_frames, None) or next(iter(stack), None)
 
 
 def frame_text(stack: Sequence[DumpFrame], without: str = "") -> str:
-    """Return the user's frame of a stack in words; `without` if the stack is empty."""
+    """Return the text of the user's frame of a stack; `without` if the stack is empty."""
     frame = user_frame(stack)
     return without if frame is None else frame.text

@@ -1,15 +1,15 @@
 """The ranges of a program that are steps.
 
-Most profilers have no steps, but programs name a range for each: ``iteration 10``, ``train_step``.
-For each rank, a ``ProfilerStep#n`` is put around
+Most profilers have no steps, but programs name a range for each step: ``iteration 10``,
+``train_step``. In each rank, a ``ProfilerStep#n`` is added around
 
-1. the ranges whose names the parameter ``steps`` of `hta_widgets.load` matches, if it is given;
-2. else the ranges called as steps are, with a number;
+1. the ranges whose names match the parameter ``steps`` of `hta_widgets.load`, if it is not None;
+2. else the ranges with a usual name of steps and a number;
 3. else the ranges of one name that tile most of the device's time without overlap.
 
-The thread that launches most of the rank's work is looked through first, then the others, as
-PyTorch launches the backward pass on a thread of its own. Only the outermost of nested
-candidates counts. Each chosen range gets the number in its name, or its place in time.
+Threads are searched in the order of how much of the rank's work they launch, as PyTorch launches
+the backward pass on another thread. Only the outermost of nested candidates counts. The number of a
+step is the number in the name of its range, or the position of the range in time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hta_widgets.trace.problems import Problems
 Columns = dict[str, Ints]
 
 _PROFILER_STEP = "ProfilerStep#"
-#: What programs call the ranges of their steps.
+#: Usual names of the ranges of steps.
 _STEP_NAME = re.compile(
     r"\s*(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:=-]*(\d{1,18})\s*", re.IGNORECASE
 )
@@ -49,7 +49,7 @@ class _Steps(NamedTuple):
 def add_steps(
     rows: EventRows, pattern: str | None, noun: str, path: str, problems: Problems
 ) -> None:
-    """Add the steps of each rank, and report them; ranges are called `noun` in texts."""
+    """Add the steps of each rank, and report them; `noun` is what texts call the ranges."""
     names = rows.name.values
     if pattern is None and any(name.startswith(_PROFILER_STEP) for name in names):
         return
@@ -60,14 +60,15 @@ def add_steps(
     ranges = select_rows(events, is_range)
     ranges = select_rows(ranges, np.argsort(ranges["start_ns"], kind="stable"))
     for process, device in ranks_of(events):
-        of_rank = (ranges["process"] == process) & np.isin(ranges["target"], (-1, device))
-        work = (events["process"] == process) & (events["device"] == device) & (device >= 0)
-        ids = events["correlation"][work]
+        is_of_rank = (ranges["process"] == process) & np.isin(ranges["target"], (-1, device))
+        is_work = (events["process"] == process) & (events["device"] == device) & (device >= 0)
+        ids = events["correlation"][is_work]
         is_launch = (events["process"] == process) & (events["device"] < 0)
         is_launch &= np.isin(events["correlation"], ids[ids > 0])
-        launching = events["place"][is_launch]
-        span_ns = int(np.ptp(events["start_ns"][work])) if work.any() else 0
-        steps = _find_steps(select_rows(ranges, of_rank), launching, names, span_ns, pattern)
+        launch_threads = events["place"][is_launch]
+        span_ns = int(np.ptp(events["start_ns"][is_work])) if is_work.any() else 0
+        rank_ranges = select_rows(ranges, is_of_rank)
+        steps = _find_steps(rank_ranges, launch_threads, names, span_ns, pattern)
         if steps is None:
             continue
         detail = f"steps are {noun}; those {steps.rule} got a {_PROFILER_STEP}n around them"
@@ -82,25 +83,30 @@ def add_steps(
 
 
 def _find_steps(
-    ranges: Columns, launching: Ints, names: Sequence[str], span_ns: int, pattern: str | None
+    ranges: Columns, launch_threads: Ints, names: Sequence[str], span_ns: int, pattern: str | None
 ) -> _Steps | None:
-    """Return the steps among the ranges of a rank, which are in order of time; None for none."""
-    threads = list(_ranges_by_thread(ranges, launching))
+    """Return the steps among the ranges of a rank, which are in order of time; None for none.
+
+    `launch_threads` has the thread of each launch of the rank's work.
+    """
+    threads = list(_ranges_by_thread(ranges, launch_threads))
     codes = np.flatnonzero(_are_steps(names, pattern))
-    for of_thread in threads:
-        chosen = select_rows(of_thread, np.isin(of_thread["name"], codes))
+    for thread_ranges in threads:
+        chosen = select_rows(thread_ranges, np.isin(thread_ranges["name"], codes))
         if len(chosen["name"]):
             if pattern is not None:
                 return _number_steps(chosen, names, _LAST_NUMBER, f"called like {pattern!r}")
             example = names[int(chosen["name"][0])]
             return _number_steps(chosen, names, _STEP_NAME, f"called as {example!r}")
-    tiling = (_find_tiling(of_thread, names, span_ns) for of_thread in threads)
-    return None if pattern is not None else next(filter(None, tiling), None)
+    if pattern is not None:
+        return None
+    tilings = (_find_tiling(thread_ranges, names, span_ns) for thread_ranges in threads)
+    return next(filter(None, tilings), None)
 
 
-def _ranges_by_thread(ranges: Columns, launching: Ints) -> Iterator[Columns]:
-    """Yield the ranges of each thread, first of those that launch most."""
-    threads, launches = np.unique(launching, return_counts=True)
+def _ranges_by_thread(ranges: Columns, launch_threads: Ints) -> Iterator[Columns]:
+    """Yield the ranges of each thread, beginning with the thread that launches most."""
+    threads, launches = np.unique(launch_threads, return_counts=True)
     busiest_first = threads[np.argsort(-launches, kind="stable")].tolist()
     for thread in dict.fromkeys([*busiest_first, *np.unique(ranges["place"]).tolist()]):
         yield select_rows(ranges, ranges["place"] == thread)
@@ -115,9 +121,11 @@ def _are_steps(names: Sequence[str], pattern: str | None) -> Bools:
 def _number_steps(
     chosen: Columns, names: Sequence[str], number: re.Pattern[str], rule: str
 ) -> _Steps:
-    """Return the outermost of some ranges, which begin after all before them have ended."""
-    reach = np.maximum.accumulate(chosen["end_ns"])
-    ranges = select_rows(chosen, np.append(True, chosen["start_ns"][1:] >= reach[:-1]))
+    """Return the outermost of some ranges as steps."""
+    # A range is outermost if it begins after all ranges before it have ended.
+    last_end_ns = np.maximum.accumulate(chosen["end_ns"])
+    is_outermost = np.append(True, chosen["start_ns"][1:] >= last_end_ns[:-1])
+    ranges = select_rows(chosen, is_outermost)
     codes = ranges["name"].tolist()
     numbers = [int(match[1]) for code in codes if (match := number.search(names[code]))]
     if len(numbers) < len(codes) or len(set(numbers)) < len(numbers):
@@ -126,19 +134,16 @@ def _number_steps(
 
 
 def _find_tiling(ranges: Columns, names: Sequence[str], span_ns: int) -> _Steps | None:
-    """Return the ranges of the name that tiles most of the time, if it tiles enough of it."""
-    best: tuple[int, Columns] | None = None
+    """Return the ranges of the name that tiles most of the time, if they tile enough of it."""
+    longest_ns, steps = 0, None
     for code in np.unique(ranges["name"]).tolist():
-        of_name = select_rows(ranges, ranges["name"] == code)
-        starts, ends = of_name["start_ns"], of_name["end_ns"]
-        is_repeated = len(starts) >= _MIN_REPEATS and "::" not in names[code]
-        if not is_repeated or (starts[1:] < ends[:-1]).any():
+        name_ranges = select_rows(ranges, ranges["name"] == code)
+        start_ns, end_ns = name_ranges["start_ns"], name_ranges["end_ns"]
+        is_repeated = len(start_ns) >= _MIN_REPEATS and "::" not in names[code]
+        if not is_repeated or (start_ns[1:] < end_ns[:-1]).any():
             continue
-        length_ns = int((ends - starts).sum())
-        if length_ns >= _MIN_TILED * span_ns and (best is None or length_ns > best[0]):
-            best = length_ns, of_name
-    if best is None:
-        return None
-    name = names[int(best[1]["name"][0])]
-    numbers = np.arange(len(best[1]["name"]))
-    return _Steps(best[1], numbers, f"called {name!r}, numbered in order")
+        total_ns = int((end_ns - start_ns).sum())
+        if total_ns >= _MIN_TILED * span_ns and (steps is None or total_ns > longest_ns):
+            rule = f"called {names[code]!r}, numbered in order"
+            longest_ns, steps = total_ns, _Steps(name_ranges, np.arange(len(start_ns)), rule)
+    return steps

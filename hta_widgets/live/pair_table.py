@@ -44,23 +44,25 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
     replaced, the rows are that work.
     """
     word, name = str(change["change"]), str(change["name"])
-    status = pairs["status"]
-    named = _category_mask(pairs["name"], lambda text: text == name)
-    device = pairs["kind"].isin(DEVICE).to_numpy()
-    launched = device & _category_mask(
-        pairs["path"], lambda text: text == name or text.endswith(_BETWEEN + name)
+    status, path = pairs["status"], pairs["path"]
+    is_device = pairs["kind"].isin(DEVICE).to_numpy()
+    has_name = _category_mask(pairs["name"], lambda text: text == name)
+    is_operator = has_name & ~is_device
+    # The path of device work ends with the operator that launched it.
+    is_launched = is_device & _category_mask(
+        path, lambda text: text == name or text.endswith(_BETWEEN + name)
     )
     if word in {"slower", "faster"}:
         is_matched = (pairs["before_id"] >= 0) & (pairs["after_id"] >= 0) & (status != "replaced")
-        return np.flatnonzero(is_matched & (named & ~device | launched))
+        return np.flatnonzero(is_matched & (is_operator | is_launched))
     has_status = (status == word).to_numpy()
     if word == "replaced":
-        return np.flatnonzero(has_status & launched)
+        return np.flatnonzero(has_status & is_launched)
     if str(change["measure"]) == "kernel":
-        return np.flatnonzero(has_status & named & device)
-    within = f"{_BETWEEN}{name}{_BETWEEN}"
-    below = _category_mask(pairs["path"], lambda text: within in f"{_BETWEEN}{text}{_BETWEEN}")
-    return np.flatnonzero(has_status & (named & ~device | below & device))
+        return np.flatnonzero(has_status & has_name & is_device)
+    step = f"{_BETWEEN}{name}{_BETWEEN}"
+    is_below = is_device & _category_mask(path, lambda text: step in f"{_BETWEEN}{text}{_BETWEEN}")
+    return np.flatnonzero(has_status & (is_operator | is_below))
 
 
 def _category_mask(column: pd.Series, matches: Callable[[str], bool]) -> Bools:

@@ -20,7 +20,7 @@ from hta_widgets.analysis.scope import RankPart, rank_parts
 from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
-from hta_widgets.trace.memo import memo
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -93,25 +93,22 @@ def call_tree(
     return bars
 
 
+@memoize
 def _call_paths(trace: Trace) -> _CallPaths:
-    def derive() -> _CallPaths:
-        tree, names = operator_tree(trace), trace.table.names
-        name = trace.table.name[tree.rows]
-        path = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
-        paths = _CallPaths(tree.rows, path, tree.innermost)
-        for operators in tree.forest.levels:
-            # One number for the path of the caller and the name of the operator.
-            caller = path[tree.forest.parent[operators]]
-            key, position = np.unique(
-                (caller + 1) * len(names) + name[operators], return_inverse=True
-            )
-            path[operators] = len(paths.name) + position
-            parent, code = np.divmod(key, len(names))
-            paths.parent.extend((parent - 1).tolist())
-            paths.name.extend(names[name_code] for name_code in code.tolist())
-        return paths
-
-    return memo(trace, "operator_paths", derive)
+    tree, names = operator_tree(trace), trace.table.names
+    name = trace.table.name[tree.rows]
+    path = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
+    paths = _CallPaths(tree.rows, path, tree.innermost)
+    for operators in tree.forest.levels:
+        # Operators of one path have the same path of the caller and the same name.
+        caller_path = path[tree.forest.parent[operators]]
+        keys = (caller_path + 1) * len(names) + name[operators]
+        distinct_keys, position = np.unique(keys, return_inverse=True)
+        path[operators] = len(paths.name) + position
+        parent, code = np.divmod(distinct_keys, len(names))
+        paths.parent.extend((parent - 1).tolist())
+        paths.name.extend(names[name_code] for name_code in code.tolist())
+    return paths
 
 
 def _path_sums(part: RankPart, paths: _CallPaths, path_of_work: Ints, work_dur: Ints) -> Ints:

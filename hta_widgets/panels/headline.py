@@ -15,7 +15,7 @@ exposed communication are not: they are further sentences.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,11 +52,12 @@ from hta_widgets.panels.run_times import (
 from hta_widgets.panels.savings import largest_saving
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.intervals import Intervals, intersect, total_length
 from hta_widgets.trace.names import disambiguate, kernel_family, short_name
 from hta_widgets.trace.query import QueryClauses
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import contents_text
+from hta_widgets.trace.trace import Trace, contents_text
 from hta_widgets.trace.traceset import TraceSet
 
 #: Minimum excess of the slowest step over the median step for a sentence.
@@ -437,23 +438,29 @@ def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFin
 
 
 def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
-    """Return the call that frees memory most often, of a host without a caching allocator.
+    """Return which calls for memory the sentence on idle devices names, if any."""
+    ranks = [traces[rank] for rank in times.ranks]
+    pinned_by = _most_frequent_name(ranks, pinned_memory_calls)
+    freed_by = _most_frequent_name(ranks, free_calls)
+    if freed_by and not pinned_by:
+        return {"freed_by": freed_by}
+    rows = ((trace.table, longest_memory_call(trace)) for trace in ranks)
+    longest_calls = (
+        (table.names[int(table.name[row])], int(table.dur_ns[row]))
+        for table, row in rows
+        if row is not None
+    )
+    return {"pinned_by": pinned_by, "longest_call": next(longest_calls, None)}
 
-    If there is none, return the call that takes most of the time of all calls for memory, if any.
-    """
-    calls, pinned = Counter[str](), Counter[str]()
-    longest: dict[str, Any] = {}
-    for rank in times.ranks:
-        table = traces[rank].table
-        for names, rows_of in ((calls, free_calls), (pinned, pinned_memory_calls)):
-            names.update(table.names[code] for code in table.name[rows_of(traces[rank])].tolist())
-        row = longest_memory_call(traces[rank])
-        if row is not None and not longest:
-            name = table.names[int(table.name[row])]
-            longest = {"longest_call": (name, int(table.dur_ns[row]))}
-    if pinned:
-        longest["pinned_by"] = pinned.most_common(1)[0]
-    return {"freed_by": calls.most_common(1)[0]} if calls and not pinned else longest
+
+def _most_frequent_name(
+    ranks: list[Trace], rows_of: Callable[[Trace], Rows]
+) -> tuple[str, int] | None:
+    """Return the most frequent name of some calls on all ranks, and the number of these calls."""
+    counts = Counter[str]()
+    for trace in ranks:
+        counts.update(trace.table.names[code] for code in trace.table.name[rows_of(trace)].tolist())
+    return counts.most_common(1)[0] if counts else None
 
 
 def _idle_pauses_ns(traces: TraceSet, times: RunTimes) -> int:

@@ -309,9 +309,9 @@ def _missing_steps_text(
         subject = f"ranks {_number_runs_text(ranks)} have" if several else f"rank {ranks[0]} has"
         listed = f" ({_number_runs_text(steps)})" if steps else ""
         texts.append(f"{subject} {len(steps)} of {plural(step_count, 'step')}{listed}")
-    text = "; ".join(
-        [*texts, *(["more ranks lack steps"] if len(ranks_by_steps) > len(texts) else [])]
-    )
+    if len(ranks_by_steps) > MAX_SENTENCES:
+        texts.append("more ranks lack steps")
+    text = "; ".join(texts)
     return [f"{text[:1].upper()}{text[1:]}."]
 
 

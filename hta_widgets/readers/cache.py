@@ -1,8 +1,8 @@
-"""Cache of loaded traces: one small store per trace file, whose columns are mapped.
+"""Cache of loaded traces: one small store per trace file, whose columns are memory-mapped.
 
-An entry is named by the file's real path, inode, size and times, and by the code that wrote it.
-A new entry is renamed into place when it is complete. If an entry is damaged, its trace file is
-read again.
+The name of an entry is a hash of the file's real path, inode, size and times, and of the code that
+wrote the entry. A new entry is renamed into place when it is complete. If an entry is damaged, its
+trace file is read again.
 """
 
 from __future__ import annotations
@@ -24,12 +24,7 @@ import numpy as np
 from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder, code_fingerprint, remove_path
 from hta_widgets.readers.file_traces import read_file, shorten_paths_of_source
-from hta_widgets.readers.formats import (
-    Outcome,
-    all_formats,
-    profile_type,
-    resolve_reference,
-)
+from hta_widgets.readers.formats import Outcome, all_formats, profile_type, resolve_reference
 from hta_widgets.store.rank_file import SourceRestorer, StoredSource
 from hta_widgets.store.ranks import open_store
 from hta_widgets.store.saving import write_files
@@ -177,7 +172,7 @@ def _open_entry(folder: Path, path: str, format_name: str) -> Outcome:
 def source_to_store(source: RecordSource) -> StoredSource:
     """Return the facts and columns from which a source of records can be restored."""
     if not hasattr(source, "to_stored"):
-        raise TypeError(f"no way to keep a {type(source).__name__}")
+        raise TypeError(f"a {type(source).__name__} has no method to_stored")
     stored: StoredSource = source.to_stored()
     stored.facts["shortens_paths"] = getattr(source, "shortens_paths", False)
     return stored
@@ -201,7 +196,7 @@ def spill_to_disk(outcome: Outcome, into: Path, path: str, format_name: str) -> 
         write_files(folder, outcome.traces, outcome.problems, None, source_to_store)
     except OSError as cause:
         raise TraceError(
-            f"cannot be kept in {into} ({cause.strerror or cause})",
+            f"cannot be written to {into} ({cause.strerror or cause})",
             path=path,
             remedy="Free some space there, name another folder in TMPDIR, or load without a"
             " memory_limit.",
@@ -276,7 +271,7 @@ def evict(new: Path) -> int:
 
 
 class _CacheSize:
-    """Size of the cache, measured rarely: listing a thousand entries takes long."""
+    """The size of the cache, which is rarely measured, as listing a thousand entries takes long."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None

@@ -1,8 +1,8 @@
 """Find the files of a source: a path, a glob pattern, a folder, a list, or a dict by rank.
 
-A folder is searched at any depth; files that hold no trace are listed as problems. A store counts
-as one file, its manifest. Left out are companions, which repeat the recording of another file, such
-as the report that a database was exported from.
+A folder is searched at any depth, and files without a trace are listed as problems. A store counts
+as one file, its manifest. Companions of another file, such as the report from which a database was
+exported, are left out.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ _PERFETTO_COPY = re.compile(r"perfetto_trace\.json(\.gz)?")
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file that may hold a trace."""
+    """A file that may be a trace."""
 
     path: str
-    #: the rank that the caller gave it
+    #: its rank in the caller's mapping
     rank: int | None = None
     #: whether the caller named this file; errors in others are problems, not exceptions
     named: bool = True
@@ -179,16 +179,15 @@ def _drop_copies(files: list[FoundFile], problems: Problems) -> list[FoundFile]:
 
 
 def _drop_companions(
-    foreign: list[tuple[str, str]],
-    readable: list[FoundFile],
-    problems: Problems,
+    foreign: list[tuple[str, str]], readable: list[FoundFile], problems: Problems
 ) -> tuple[list[tuple[str, str]], list[FoundFile]]:
-    """Leave out files that belong to the recording of another file; report those with events."""
+    """Leave out companions of other files; report those that repeat events."""
     original_of: dict[str, str] = {}
     dropped: set[str] = set()
     for file in readable:
-        if file.path not in original_of and (of := format_named(file.format).reading.companions):
-            for path, repeats_events in resolve_reference(of)(file.path):
+        companions = format_named(file.format).reading.companions
+        if companions and file.path not in original_of:
+            for path, repeats_events in resolve_reference(companions)(file.path):
                 dropped.add(str(path))
                 if repeats_events:
                     original_of[str(path)] = file.path
@@ -205,7 +204,7 @@ def files_below(directory: str) -> Iterator[str]:
 
 
 def report_foreign(foreign: list[tuple[str, str]], problems: Problems) -> None:
-    """Report files of other formats: the first ones one by one, the others as a count."""
+    """Report files of other formats: the first 50 one by one, all others as a count."""
     for path, detail in foreign[:_MAX_FOREIGN_ROWS]:
         problems.add("foreign", 1, detail, file=path)
     rest = len(foreign) - _MAX_FOREIGN_ROWS
@@ -372,6 +371,6 @@ def _expand_glob(pattern: str) -> set[str]:
 
 def _list_foreign(foreign: list[tuple[str, str]], problems: Problems) -> str:
     empty = [(p.file or "", "is empty") for p in problems if p.kind == "empty"]
-    every = [*empty, *foreign]
-    shown = "; ".join(f"{Path(path).name} {detail}" for path, detail in every[:3])
-    return f"{shown}; …" if len(every) > 3 else shown
+    unread = [*empty, *foreign]
+    shown = "; ".join(f"{Path(path).name} {detail}" for path, detail in unread[:3])
+    return f"{shown}; …" if len(unread) > 3 else shown

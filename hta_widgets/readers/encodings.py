@@ -1,7 +1,7 @@
-"""Leave out files that repeat the dump of another file in another encoding.
+"""Leave out files that repeat the contents of another file in another encoding.
 
-PyTorch's flight recorder and memory can be dumped as JSON and as pickle, and traces are kept next
-to their compressed files::
+PyTorch can dump its flight recorder and memory as JSON and as pickle, and a trace may lie next to
+its compressed file::
 
     nccl_trace_rank_0         pickle   left out: nccl_trace_rank_0.json holds the same run
     nccl_trace_rank_0.json    JSON

@@ -1,4 +1,4 @@
-"""Reading of a file by its format, without the folders of paths if the format hides them."""
+"""Read a file by its format, and remove folders from paths if the format asks for it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _shorten_paths_of_trace(trace: Trace) -> Trace:
 
 
 def shorten_paths_of_source(source: Any) -> None:
-    """Shorten the paths in the records of a source, and in what it holds of them."""
+    """Shorten the paths in the records of a source, and in the args that it has read."""
     source.shortens_paths = True
     if texts := getattr(source, "metadata_text", None):
         source.metadata_text = {key: shorten_record(text) for key, text in texts.items()}

@@ -1,9 +1,8 @@
-"""Names of files that are not read, and what their users can do.
+"""Recognize files that are not read, and state what to do with them.
 
-A file is recognized by how it begins and by words that it holds, a report of Nsight also by its
-ending. For example a pickle that holds ``device_traces`` is a snapshot of device memory, and any
-other pickle is "a Python pickle". The words that a database holds are the names of its tables,
-which may lie anywhere in the file.
+A file is recognized by its beginning and by words in it, a report of Nsight also by its ending.
+For example, JSON with ``"schema"`` and ``"nodes"`` is an execution trace. The words of a database
+are the names of its tables, wherever they are in the file.
 """
 
 from __future__ import annotations

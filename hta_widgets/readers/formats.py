@@ -46,7 +46,7 @@ Advance = Callable[[int], object] | None
 
 
 class Outcome(NamedTuple):
-    """Result of reading one file: its traces, several if ranks were merged into it; or an error."""
+    """Result of reading one file: its traces, several if it has several ranks; or an error."""
 
     traces: tuple[Trace, ...]
     problems: Problems
@@ -91,13 +91,13 @@ class FileReading:
     ----------
     sniff : (FileStart) -> bool
     words : tuple of bytes
-        Byte strings; the beginning of each of its files holds one of them, so that files without
-        any need not be sniffed. Empty if there are none.
+        Byte strings, one of which occurs at the beginning of each file of the format. Files without
+        any of them are not sniffed. Empty if every file is sniffed.
     read : (path, *, advance, keepalive) -> Outcome
-        `advance` is called with the number of bytes read, `keepalive` is an object to hold while
-        the file is needed; both may be None.
+        `advance` is called with the number of bytes read. `keepalive` is an object to reference as
+        long as the file is needed. Both may be None.
     finish : (list of Trace, Problems) -> list of Trace
-        Completes what only all files together show; also gets traces of `compared_with`.
+        Completes facts that only all files together show; also gets traces of `compared_with`.
     keyed_by_order : bool
         Whether files without a stated rank are numbered in their order.
     peek_rank : (path) -> int or None
@@ -118,7 +118,7 @@ class FileReading:
     shortens_paths : bool
         Whether names and args lose the folders of paths, which name users.
     shortens_paths_of : (Trace) -> bool
-        The same for some traces only: those that another profiler wrote.
+        The same for some traces only: those of another profiler.
     """
 
     sniff: str

@@ -1,9 +1,9 @@
 """`load`: read trace files into a `TraceSet`.
 
-`discovery` finds the files, `detection` the format of each, `cache` the ones that were read before.
-The others are read one after another, in a pool of processes, or on an executor. Each gives an
-`Outcome` of traces and problems; `_assemble_set` numbers the ranks, joins files of one rank, and
-lets formats complete what only all files together show.
+`discovery` finds the files, `detection` the format of each, and `cache` the files that were read
+before. All other files are read one after another, in a pool of processes, or on an executor. The
+`Outcome` of a file has traces and problems. `_assemble_set` numbers the ranks, joins files of one
+rank, and lets formats complete what only all files together show.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def export_profiler(profiler: Any) -> tuple[str, object]:
         raise TraceError(
             f"the profiler has no trace to export ({str(cause) or type(cause).__name__})",
             remedy="Leave its with block, or call stop(), before loading it. "
-            "A trace that on_trace_ready has exported is loaded from its file.",
+            "If on_trace_ready has exported the trace, load that file.",
         ) from None
     if not path.exists() or not path.stat().st_size:
         directory.remove()
@@ -163,8 +163,8 @@ def load(
     capture : path-like, iterable of path-like, mapping or TraceSet, optional
         Traces of the capture of CUDA or HIP graphs that `source` replays, by rank. Analyses that
         follow launches (`analysis.operator_efficiency`, `modules`) then know the operators of the
-        replayed kernels; `analysis.graph_replays` has the certainty. The events stay those
-        of `source`.
+        replayed kernels; `analysis.graph_replays` states how certain they are. The events of the
+        result are the events of `source`.
 
     Returns
     -------
@@ -227,19 +227,19 @@ def load(
 
 
 def with_captures(replay: TraceSet, capture: TraceSet) -> TraceSet:
-    """Return the ranks with the traces of their graphs' captures, by rank."""
+    """Return the ranks of `replay`, each with the trace in which its graphs were captured."""
     if len(replay) == len(capture) == 1:
-        pairs = dict(zip(replay, capture.values(), strict=True))
+        captures = dict(zip(replay, capture.values(), strict=True))
     else:
-        pairs = {rank: capture[rank] for rank in replay if rank in capture}
-    linked = {rank: replay[rank].replace(capture=trace) for rank, trace in pairs.items()}
+        captures = {rank: capture[rank] for rank in replay if rank in capture}
+    linked = {rank: replay[rank].replace(capture=trace) for rank, trace in captures.items()}
     problems = Problems()
     problems.merge(replay.problem_list)
     for rank, trace in linked.items():
         if not any(launch.capture >= 0 for launch in graph_replays(trace)):
             problems.add("capture", 1, "no graph matches its capture", rank, trace.path)
-    every = [linked.get(rank, trace) for rank, trace in replay.items()]
-    return TraceSet(every, problems=problems, like=replay)
+    traces = [linked.get(rank, trace) for rank, trace in replay.items()]
+    return TraceSet(traces, problems=problems, like=replay)
 
 
 def read_trace(
@@ -333,21 +333,24 @@ def _read_all(
     cache: bool,
     steps: str | None,
 ) -> list[Outcome]:
+    """Return the outcome of each file, from the cache or by reading the file."""
     read_file = read_trace if steps is None else partial(read_trace, steps=steps)
     sizes = [_size_as_json(file) for file in files]
-    in_others = executor is not None and not isinstance(executor, ThreadPoolExecutor)
-    is_cached = _files_to_cache(files, sizes, all_of=in_others) if cache else [False] * len(files)
+    has_other_processes = executor is not None and not isinstance(executor, ThreadPoolExecutor)
+    is_cached = [False] * len(files)
+    if cache:
+        is_cached = _files_to_cache(files, sizes, of_any_size=has_other_processes)
     outcomes: dict[int, Outcome] = {}
     with time_stage("cache"):
-        for place in np.flatnonzero(is_cached).tolist():
-            entry = columnar.fetch(files[place].path, files[place].format)
+        for index in np.flatnonzero(is_cached).tolist():
+            entry = columnar.fetch(files[index].path, files[index].format)
             if entry is not None:
-                outcomes[place] = entry
-    missing = [place for place in range(len(files)) if place not in outcomes]
-    to_read = [files[place] for place in missing]
-    keep = [is_cached[place] for place in missing]
-    sizes = [sizes[place] for place in missing]
-    plan = plan_workers(sizes, limit_bytes, _cores(), kept=in_others or all(keep))
+                outcomes[index] = entry
+    missing = [index for index in range(len(files)) if index not in outcomes]
+    to_read = [files[index] for index in missing]
+    keep = [is_cached[index] for index in missing]
+    sizes = [sizes[index] for index in missing]
+    plan = plan_workers(sizes, limit_bytes, _cores(), is_mapped=has_other_processes or all(keep))
     aside = temporary_folder() if plan.spills_to_disk and keepalive is None else None
     weights = [_size(file.path) for file in to_read]
     with ExitStack() as stack:
@@ -377,7 +380,7 @@ def _read_all(
                 for file, keep_file in zip(to_read, keep, strict=True)
             ]
     outcomes.update(zip(missing, read, strict=True))
-    return [outcomes[place] for place in range(len(files))]
+    return [outcomes[index] for index in range(len(files))]
 
 
 def _read_in_pool(
@@ -394,14 +397,14 @@ def _read_in_pool(
     reports: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
     tasks = {
         pool.submit_reporting(
-            partial(_report_file, reports, place),
+            partial(_report_file, reports, index),
             read_file,
             file.path,
             file.format,
-            cache=keep[place],
+            cache=keep[index],
             aside=aside,
-        ): place
-        for place, file in enumerate(files)
+        ): index
+        for index, file in enumerate(files)
     }
     left_bytes = [float(weight) for weight in weights]
     pending = set(tasks)
@@ -414,39 +417,39 @@ def _read_in_pool(
                 path = files[tasks[task]].path
                 raise TraceError(error.message, path=path, remedy=error.remedy) from error
         while not reports.empty():
-            place, size = reports.get()
-            # A file that is read again, as its worker was killed, reports bytes again.
-            size = min(size, left_bytes[place])
-            left_bytes[place] -= size
+            index, size = reports.get()
+            # A file is read again if its worker was killed, and then reports bytes again.
+            size = min(size, left_bytes[index])
+            left_bytes[index] -= size
             advance(size)
         for task in done:
             advance(left_bytes[tasks[task]])
-    return [outcomes[place] for place in range(len(files))]
+    return [outcomes[index] for index in range(len(files))]
 
 
-def _report_file(into: queue.SimpleQueue[tuple[int, float]], place: int, size: float) -> None:
-    into.put((place, size))
+def _report_file(into: queue.SimpleQueue[tuple[int, float]], index: int, size: float) -> None:
+    into.put((index, size))
 
 
-def _files_to_cache(files: list[FoundFile], sizes: list[int], *, all_of: bool) -> list[bool]:
-    """Return whether to cache each file: if it is large enough, until the cache would be full."""
-    min_bytes = 0 if all_of else _MIN_CACHED_BYTES
+def _files_to_cache(files: list[FoundFile], sizes: list[int], *, of_any_size: bool) -> list[bool]:
+    """Return whether to cache each file: large files, until the cache would be full."""
+    min_bytes = 0 if of_any_size else _MIN_CACHED_BYTES
     if sum(sizes) >= _MANY_BYTES:
         min_bytes = min(min_bytes, _MIN_CACHED_BYTES_OF_MANY)
-    room, worth = columnar.limit_bytes(), []
+    free_bytes, is_cached = columnar.limit_bytes(), []
     for file, size in zip(files, sizes, strict=True):
-        worth.append(file.format != "store" and size >= min_bytes and room > 0)
-        room -= int(_COPIED_SHARE * size) if worth[-1] else 0
-    return worth
+        is_cached.append(file.format != "store" and size >= min_bytes and free_bytes > 0)
+        free_bytes -= int(_COPIED_SHARE * size) if is_cached[-1] else 0
+    return is_cached
 
 
 class _ReadTraces(NamedTuple):
     """The traces of all files that could be read."""
 
     traces: list[Trace]
-    #: the rank that the caller gave each of `traces`
+    #: the rank of each of `traces` in the caller's mapping
     caller_ranks: list[int | None]
-    #: the ranks of stores, which are finished, and whose numbers are known
+    #: ranks of stores, which are complete and numbered
     stored: list[Trace]
 
 
@@ -457,6 +460,7 @@ def _assemble_set(
     wanted: set[int] | None,
     problems: Problems,
 ) -> TraceSet:
+    """Return the set of the ranks in all files that could be read."""
     files, outcomes = drop_encodings(files, outcomes, problems)
     traces, caller_ranks, stored = _traces_of(source, files, outcomes, problems)
     traces, caller_ranks = _finish_formats(traces, caller_ranks, problems)
@@ -497,7 +501,7 @@ def _assemble_set(
 def _traces_of(
     source: object, files: list[FoundFile], outcomes: list[Outcome], problems: Problems
 ) -> _ReadTraces:
-    """Return the traces of the files; report files that are none, and raise if all are."""
+    """Return the traces of the files; report files without a trace, and raise if none has one."""
     result = _ReadTraces([], [], [])
     foreign: list[tuple[str, str]] = []
     unread: TraceError | None = None
@@ -553,21 +557,22 @@ def _note_joined_files(
 def _add_truncated_lengths(
     problems: Problems, traces: list[Trace], cut: Collection[str | None]
 ) -> Problems:
-    """Add the number of events read, and its share of whole files, to truncated files' problems."""
+    """Add how many events were read to the problems of truncated files, also as a share."""
     if not cut:
         return problems
     events: Counter[str | None] = Counter()
     for trace in traces:
         events[trace.path] += len(trace)
-    lengths = [number for path, number in events.items() if path not in cut]
+    complete_counts = [count for path, count in events.items() if path not in cut]
+    median = float(np.median(complete_counts)) if complete_counts else 0.0
     result = Problems()
     for problem in problems:
         detail = problem.detail
-        number = events.pop(problem.file, 0) if problem.kind == "truncated" else 0
-        if number:
-            detail += f"; {number:,} events before its end were read"
-            if lengths and (middle := float(np.median(lengths))) > 0:
-                detail += f", {share(number / middle)} of the median of whole files"
+        count = events.pop(problem.file, 0) if problem.kind == "truncated" else 0
+        if count:
+            detail += f"; {count:,} events before its end were read"
+            if median > 0:
+                detail += f", {share(count / median)} of the median of whole files"
         result.merge([replace(problem, detail=detail)])
     return result
 
@@ -575,9 +580,9 @@ def _add_truncated_lengths(
 def _finish_formats(
     traces: list[Trace], caller_ranks: list[int | None], problems: Problems
 ) -> tuple[list[Trace], list[int | None]]:
-    """Call the `finish` function of each format with its traces, and those compared with them.
+    """Call the `finish` function of each format with its traces and the traces of compared formats.
 
-    Returns the traces, and the rank that the caller gave each of them.
+    Returns the traces, and the rank of each in the caller's mapping.
     """
     for format_ in all_formats():
         names = {format_.name, *format_.comparison.compared_with}

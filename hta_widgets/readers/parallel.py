@@ -70,10 +70,10 @@ class _Read(NamedTuple):
 class _Handover(NamedTuple):
     """Folders for workers' columns: the cache, and a folder that this process removes at exit."""
 
-    kept: Path
-    aside: Path
+    cache: Path
+    temporary: Path
     #: name of a file in both folders; a worker that finds the file shares the folder
-    sign: str
+    marker: str
 
 
 def read_on_executor(
@@ -110,17 +110,17 @@ def read_on_executor(
 @contextlib.contextmanager
 def _handover() -> Iterator[_Handover]:
     handover = _Handover(columnar.folder(), temporary_folder(), f"seen-{secrets.token_hex(8)}")
-    signs = [folder / handover.sign for folder in (handover.kept, handover.aside)]
-    for sign in signs:
+    markers = [folder / handover.marker for folder in (handover.cache, handover.temporary)]
+    for marker in markers:
         with contextlib.suppress(OSError):
-            sign.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            sign.touch()
+            marker.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            marker.touch()
     try:
         yield handover
     finally:
-        for sign in signs:
+        for marker in markers:
             with contextlib.suppress(OSError):
-                sign.unlink()
+                marker.unlink()
 
 
 def _as_completed(tasks: dict[Any, range]) -> Iterator[Any]:
@@ -137,7 +137,7 @@ def _warn_about_transfers(reads: list[_Read], handover: _Handover, *, keep: bool
         return
     count = sum(read.sent_by is not None for read in reads)
     names = ", ".join(workers[:3]) + (", …" if len(workers) > 3 else "")
-    folder = handover.kept if keep else handover.aside
+    folder = handover.cache if keep else handover.temporary
     remedy = "Let HTA_WIDGETS_CACHE name a folder that all share" + (
         "." if keep else ", cache=True."
     )
@@ -160,8 +160,9 @@ def _read_in_worker(
 def _read_file(read: ReadTrace, file: _FileToRead, handover: _Handover) -> _Read:
     if not Path(file.path).exists():
         raise missing_file_error(file.path)
-    keep = file.keep and (handover.kept / handover.sign).exists()
-    aside = handover.aside if (handover.aside / handover.sign).exists() else None
+    keep = file.keep and (handover.cache / handover.marker).exists()
+    shares_temporary = (handover.temporary / handover.marker).exists()
+    aside = handover.temporary if shares_temporary else None
     if keep and (copy := columnar.fetch(file.path, file.format)) is not None:
         return _Read(copy)  # another worker read it
     outcome = read(file.path, file.format, cache=keep, aside=aside)
@@ -170,7 +171,7 @@ def _read_file(read: ReadTrace, file: _FileToRead, handover: _Handover) -> _Read
 
 
 #: Bytes of memory per byte of JSON, measured on PyTorch traces: after the load, and at its peak.
-_KEPT_SHARE = 0.3
+_RESIDENT_SHARE = 0.3
 _PEAK_SHARE = 0.7
 #: Memory of each process, with the libraries that it imports.
 _PROCESS_BYTES = 150_000_000
@@ -207,33 +208,37 @@ def as_bytes(limit: float | str) -> int:
 
 
 def plan_workers(
-    sizes_bytes: Sequence[int], limit_bytes: int | None, cores: int, *, kept: bool = False
+    sizes_bytes: Sequence[int], limit_bytes: int | None, cores: int, *, is_mapped: bool = False
 ) -> WorkerPlan:
-    """Plan the loading of files of these decompressed sizes; warn if memory is short."""
+    """Plan the loading of files of these decompressed sizes; warn if memory is short.
+
+    With `is_mapped`, loaded ranks take no memory, since the cache has them.
+    """
     largest, total = max(sizes_bytes, default=0), sum(sizes_bytes)
     workers = max(1, min(cores, len(sizes_bytes)))
     peak_bytes = _PEAK_SHARE * largest
     if limit_bytes is None:
-        resident = 0.0 if kept else _KEPT_SHARE * (total - largest)
-        free = _available_bytes()
-        if free is not None and resident + peak_bytes > free:
+        resident_bytes = 0.0 if is_mapped else _RESIDENT_SHARE * (total - largest)
+        free_bytes = _available_bytes()
+        if free_bytes is not None and resident_bytes + peak_bytes > free_bytes:
             _warn(
-                f"loading takes about {_gb(resident + peak_bytes)} of memory "
-                f"and {_gb(free)} are available: "
-                f'give a memory_limit, for example "{0.7 * free / 1e9:.1f} GB", to keep ranks on '
-                "disk"
+                f"loading takes about {_gb(resident_bytes + peak_bytes)} of memory "
+                f"and {_gb(free_bytes)} are available: "
+                f'give a memory_limit, for example "{0.7 * free_bytes / 1e9:.1f} GB", to keep ranks'
+                " on disk"
             )
-        room = float("inf") if free is None else free - resident
+        usable_bytes = float("inf") if free_bytes is None else free_bytes - resident_bytes
     else:
-        room = limit_bytes - _PROCESS_BYTES
-        if peak_bytes > room:
+        usable_bytes = limit_bytes - _PROCESS_BYTES
+        if peak_bytes > usable_bytes:
             _warn(
                 f"reading the largest file takes about {_gb(peak_bytes + _PROCESS_BYTES)} "
                 f"of memory, more "
                 f"than the memory_limit of {_gb(limit_bytes)}: files are read one at a time"
             )
-    at_once = workers if room == float("inf") else int(room // (peak_bytes + _PROCESS_BYTES))
-    return WorkerPlan(max(1, min(workers, at_once)), spills_to_disk=limit_bytes is not None)
+    if usable_bytes < float("inf"):
+        workers = min(workers, int(usable_bytes // (peak_bytes + _PROCESS_BYTES)))
+    return WorkerPlan(max(1, workers), spills_to_disk=limit_bytes is not None)
 
 
 def _warn(text: str) -> None:

@@ -1,4 +1,9 @@
-"""Assign a rank to each file: from its metadata, else its name, else the order of names."""
+"""Assign ranks to files: by their metadata, else by their names, else by the order of names.
+
+``worker0`` or ``rank_0`` in a name is rank 0. Coordinates, such as ``TP-0-DP-1``, are sorted as
+frameworks number their ranks. If several files state one rank, the file of the run to which most
+other files belong gets it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ from hta_widgets.trace.traceset import most_frequent_size
 
 
 class NoteCounts:
-    """Counts by kind and reason; the byte offset of the first example is kept."""
+    """Counts of problems by kind and reason, and the byte offset of the first of each."""
 
     __slots__ = ("_counts", "_first")
 
@@ -105,7 +110,7 @@ def assign_ranks(
     ----------
     paths : sequence of str
         In the order in which files without a rank are numbered.
-    given, stated : sequence of int or None
+    requested, stated : sequence of int or None
         Ranks from the caller and from the files' metadata.
     problems : Problems
         Receives guessed and duplicate ranks.
@@ -114,55 +119,67 @@ def assign_ranks(
     cut : collection of str, optional
         Paths of files that end early.
     traces : sequence of Trace, optional
-        What the files hold. If several state the same rank, the one gets it that is of the same run
-        as most other ranks' files; of two of one run, the one that does not end early.
+        The trace of each file, to choose between files that state the same rank: first the file
+        whose run has most other ranks, then the file that does not end early.
     """
-    ordered = [place for place, counted in enumerate(by_order) if counted and stated[place] is None]
-    keys: list[int | None] = list(requested)
-    used_keys = {key for key in requested if key is not None}
-    duplicates = []
     claims: list[_RankClaim] = []
     stated_ranks = [rank for rank in stated if rank is not None]
     if len(traces) == len(stated) and len(set(stated_ranks)) < len(stated_ranks):
         claims = _rank_claims(traces, stated, cut)
-    order = range(len(stated))
-    for place in sorted(order, key=lambda place: claims[place].order) if claims else order:
-        rank = stated[place]
-        if keys[place] is not None or rank is None:
-            continue
-        if rank in used_keys:
-            duplicates.append(place)
-        else:
-            keys[place] = rank
-            used_keys.add(rank)
-
-    unknown = [place for place, rank in enumerate(stated) if keys[place] is None and rank is None]
-    unknown = [place for place in unknown if place not in ordered]
-    guesses, source_text = _guess_ranks([paths[place] for place in unknown], used_keys)
-    for place, guess in zip(unknown, guesses, strict=True):
-        keys[place] = guess
-        used_keys.add(guess)
-        count = paths.count(paths[place])
+    ranks = list(requested)
+    used = {rank for rank in requested if rank is not None}
+    duplicates = _assign_stated_ranks(ranks, used, stated, claims)
+    numbered_last = [
+        file for file, is_last in enumerate(by_order) if is_last and stated[file] is None
+    ]
+    unknown = [file for file, rank in enumerate(ranks) if rank is None and stated[file] is None]
+    unknown = [file for file in unknown if file not in numbered_last]
+    guesses, source_text = _guess_ranks([paths[file] for file in unknown], used)
+    for file, guess in zip(unknown, guesses, strict=True):
+        ranks[file] = guess
+        used.add(guess)
+        count = paths.count(paths[file])
         reason = f"is one of {count} ranks or devices of the file" if count > 1 else _NO_NUMBER
         detail = f"{reason}; taken as {guess} {source_text}"
-        problems.add("guessed_rank", 1, detail, guess, paths[place])
-    for place in duplicates:
-        key = _lowest_free_rank(used_keys)
-        keys[place] = key
-        used_keys.add(key)
-        first = keys.index(stated[place])
-        early = ", and ends early" if paths[place] in cut else ""
-        name, own_name = PurePath(paths[first]).name, PurePath(paths[place]).name
-        name = name if name != own_name else paths[first]
-        difference = _describe_difference(claims[place], claims[first], name) if claims else ""
-        detail = f"states rank {stated[place]}, as {name} does{early}{difference}"
-        problems.add("duplicate_rank", 1, f"{detail}; kept as rank {key}", key, paths[place])
-    following = max(used_keys, default=-1) + 1
-    for place in ordered:
-        if keys[place] is None:
-            keys[place] = following
-            following += 1
-    return [key for key in keys if key is not None]
+        problems.add("guessed_rank", 1, detail, guess, paths[file])
+    for file in duplicates:
+        rank = _lowest_free_rank(used)
+        ranks[file] = rank
+        used.add(rank)
+        holder = ranks.index(stated[file])
+        early = ", and ends early" if paths[file] in cut else ""
+        name = PurePath(paths[holder]).name
+        name = name if name != PurePath(paths[file]).name else paths[holder]
+        difference = _describe_difference(claims[file], claims[holder], name) if claims else ""
+        detail = f"states rank {stated[file]}, as {name} does{early}{difference}"
+        problems.add("duplicate_rank", 1, f"{detail}; kept as rank {rank}", rank, paths[file])
+    next_rank = max(used, default=-1) + 1
+    for file in numbered_last:
+        if ranks[file] is None:
+            ranks[file] = next_rank
+            next_rank += 1
+    return [rank for rank in ranks if rank is not None]
+
+
+def _assign_stated_ranks(
+    ranks: list[int | None],
+    used: set[int],
+    stated: Sequence[int | None],
+    claims: Sequence[_RankClaim],
+) -> list[int]:
+    """Assign the stated ranks that are unused; return files whose stated rank another file has."""
+    duplicates = []
+    files = sorted(range(len(stated)), key=lambda file: claims[file].order if claims else (file,))
+    for file in files:
+        rank = stated[file]
+        if ranks[file] is not None or rank is None:
+            continue
+        if rank in used:
+            duplicates.append(file)
+        else:
+            ranks[file] = rank
+            used.add(rank)
+    return duplicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +289,7 @@ def _have_same_events(first: Trace, second: Trace) -> bool:
 
 
 def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
-    """Return a rank for each path, and a text on where the ranks are from."""
+    """Return a rank for each path, and a text on the source of the ranks."""
     for pattern, source_text in ((_RANK, "from its name"), (_WORKER, "from its name")):
         ranks = [_last_number(pattern, path) for path in paths]
         if _are_unique_and_free(ranks, taken):

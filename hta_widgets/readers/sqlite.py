@@ -2,8 +2,9 @@
 
 A database may be damaged or hostile, so only tables are read (a view may never end), each query
 may take a limited number of steps, and SQLite refuses texts beyond `_MAX_TEXT_BYTES`. SQLite keeps
-any value in any column: rows with a text, a real number or a blob where an integer is expected are
-left out, and counted in `Database.skipped`. A missing column has only missing values.
+any value in any column. Whole numbers are read as integers even if they are stored as texts or real
+numbers; rows with any other value in place of an integer are left out, and counted in
+`Database.skipped`. A missing column has only missing values.
 
 A column is fetched as one text of integers for many rows, which NumPy parses about three times as
 fast as `fetchall` makes Python objects::
@@ -16,6 +17,7 @@ fast as `fetchall` makes Python objects::
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import warnings
 from collections import Counter, defaultdict
@@ -48,6 +50,10 @@ _STEPS_PER_CALL = 100_000
 #: Positions in the header: 2 for the versions of a reader and writer of a write-ahead log.
 _VERSIONS = slice(18, 20)
 _WRITE_AHEAD = b"\2\2"
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+#: Columns of the definition of a table of events.
+_TIME_COLUMN = re.compile(r"\b(start|timestamp)(Ns)?\b")
+_MAX_LISTED = 8
 _COPY_AGAIN = "Export it again, or copy it again."
 
 
@@ -131,19 +137,16 @@ class Database:
         """
         present = self.columns_of(table)
         names = list(dict.fromkeys(("rowid", *columns, *optional)))
+        if not present:
+            yield {name: np.empty(0, np.int64) for name in names}
+            return
         stored = [name for name in names if name in present or name == "rowid"]
         values = [f"coalesce({_quote(name)}, {missing})" for name in stored]
-        checked = [
-            f"case when typeof({_quote(name)}) = 'integer' then {_quote(name)} else {missing} end"
-            if name not in ("rowid", *columns)
-            else value
-            for name, value in zip(stored, values, strict=True)
-        ]
-        for condition in self._row_ranges(table) if table in self.tables else ("0",):
-            if table in self.tables:
-                block = self._read_block(table, values, checked, condition)
-            else:
-                block = [np.empty(0, np.int64)] * len(stored)
+        is_required = [name in ("rowid", *columns) for name in stored]
+        for condition in self._row_ranges(table):
+            block = self._read_block(table, values, condition)
+            if block is None:
+                block = self._read_mixed_block(table, values, condition, is_required, missing)
             read = dict(zip(stored, block, strict=True))
             lacking = np.full(len(read["rowid"]), missing, np.int64)
             yield {name: read.get(name, lacking) for name in names}
@@ -183,13 +186,21 @@ class Database:
         return texts
 
     def report(self, problems: Problems) -> None:
-        """Report rows of other types, and a missing write-ahead log."""
+        """Report rows of other types, tables of events that were not read, and a missing log."""
         for table, count in self.skipped.items():
-            detail = f"rows of {table} with texts or fractions in place of integers"
+            detail = f"rows of {table} with other values in place of integers"
             problems.add("skipped", count, detail, file=self.path)
         for table, keys in self.missing_texts.items():
             detail = f"names that {table} lacks; events are called by their numbers"
             problems.add("part", len(keys), detail, file=self.path)
+        unread = [
+            name
+            for name in sorted(self.tables.keys() - self._columns.keys())
+            if _TIME_COLUMN.search(self.tables[name]) and not self.is_empty(name)
+        ]
+        listed = ", ".join(unread[:_MAX_LISTED]) + (", …" if len(unread) > _MAX_LISTED else "")
+        detail = f"tables of events that are not read: {listed}"
+        problems.add("part", len(unread), detail, file=self.path)
         detail = "the database was copied while it was written, without its -wal file"
         problems.add("part", int(self.is_cut_off), detail, file=self.path)
 
@@ -274,21 +285,14 @@ class Database:
             yield f"{after} and rowid <= {high}"
             low = high
 
-    def _read_block(
-        self, table: str, values: Sequence[str], checked: Sequence[str], where: str
-    ) -> list[Ints]:
-        """Return what expressions in SQL are in some rows.
-
-        If they are not all integers, the expressions `checked` are slower and leave out more.
-        """
+    def _read_block(self, table: str, values: Sequence[str], where: str) -> list[Ints] | None:
+        """Return what expressions in SQL are in some rows; None if they are not all integers."""
         lists = [f"group_concat({value})" for value in values]
         ((count, *texts),) = self._select(["count(*)", *lists], table, where)
         self._report(sum(len(text or "") for text in texts) // 2)
         block = [_parse_integers(text or "", count) for text in texts]
         columns = [column for column in block if column is not None]
-        if len(columns) == len(block):
-            return columns
-        return list(self._read_mixed_block(table, checked, where))
+        return columns if len(columns) == len(block) else None
 
     def _report(self, size_bytes: int) -> None:
         """Report progress: an estimate, at most the size of the file."""
@@ -296,12 +300,29 @@ class Database:
             self._advance(min(size_bytes, self._unreported_bytes))
             self._unreported_bytes -= min(size_bytes, self._unreported_bytes)
 
-    def _read_mixed_block(self, table: str, values: Sequence[str], where: str) -> Ints:
-        """Return a block without the rows that hold a value that is not an integer."""
-        rows = self._select(values, table, where)
-        valid = [row for row in rows if all(type(value) is int for value in row)]
+    def _read_mixed_block(
+        self,
+        table: str,
+        values: Sequence[str],
+        where: str,
+        is_required: Sequence[bool],
+        missing: int,
+    ) -> list[Ints]:
+        """Return a block without the rows in which a required value is not an integer."""
+        defaults = [None if required else missing for required in is_required]
+        stored_rows = self._select(values, table, where)
+        rows = [list(map(_as_integer, row, defaults)) for row in stored_rows]
+        valid = [row for row in rows if None not in row]
         self.skipped[table] += len(rows) - len(valid)
-        return np.array(valid, np.int64).reshape(-1, len(values)).T
+        return list(np.array(valid, np.int64).reshape(-1, len(values)).T)
+
+
+def _as_integer(value: object, default: int | None) -> int | None:
+    """Return an integer of 64 bits, also from a text or a whole real number; else `default`."""
+    is_digits = isinstance(value, str) and _INTEGER.fullmatch(value) is not None
+    if is_digits or (isinstance(value, float) and value.is_integer()):
+        value = int(value)  # type: ignore[call-overload]
+    return value if isinstance(value, int) and NO_TIME <= value < -NO_TIME else default
 
 
 def _parse_integers(text: str, count: int) -> Ints | None:

@@ -29,9 +29,9 @@ _LOOK_BACK = 1 << 20
 
 
 def separators_before(text: bytes, low: int, high: int) -> Iterator[int]:
-    """Yield a few positions of commas that seem to separate records, the last one first.
+    """Yield a few positions of commas that seem to separate records, in descending order.
 
-    Commas before an object that begins with a key of trace records come first.
+    Commas before an object that begins with a key of trace records precede all other commas.
     """
     possible: list[int] = []
     likely = 0
@@ -97,13 +97,13 @@ _MAX_CHECKPOINTS = 64
 #: Maximum ratio of decompressed to compressed bytes; traces have ratios of up to 35.
 _MAX_EXPANSION = 200
 _MIN_LIMIT_BYTES = 1 << 26
-#: Ratio that is assumed for files that do not state their size.
+#: Assumed ratio for files that do not state their size.
 _USUAL_EXPANSION = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Damage of a compressed file; `cut` is True if part of its contents cannot be read."""
+    """Damage of a compressed file; `cut` is whether a part of the contents cannot be read."""
 
     cut: bool
     message: str
@@ -121,31 +121,27 @@ class Checkpoints:
     """States of a decompressor at evenly spread positions, for seeking."""
 
     spacing: int = 1 << 20
-    kept: list[_Checkpoint] = field(default_factory=list)
+    points: list[_Checkpoint] = field(default_factory=list)
 
     def before(self, offset: int) -> _Checkpoint | None:
         """Return the last checkpoint at or before `offset`, or None."""
         return max(
-            (point for point in self.kept if point.offset <= offset),
+            (point for point in self.points if point.offset <= offset),
             key=lambda point: point.offset,
             default=None,
         )
 
     def offer(self, offset: int, input_offset: int, inflate: Any) -> None:
-        """Keep a copy of the state `inflate` if it is far enough from the last one."""
-        if self.kept and offset < self.kept[-1].offset + self.spacing:
+        """Store a copy of the state `inflate` if it is far enough from the last one."""
+        if self.points and offset < self.points[-1].offset + self.spacing:
             return
-        self.kept.append(_Checkpoint(offset, input_offset, inflate.copy()))
-        if len(self.kept) > _MAX_CHECKPOINTS:
-            self.kept = self.kept[::2]
+        self.points.append(_Checkpoint(offset, input_offset, inflate.copy()))
+        if len(self.points) > _MAX_CHECKPOINTS:
+            self.points = self.points[::2]
             self.spacing *= 2
 
 
-_SPECIAL = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-)
+_SPECIAL = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
 
 
 def _open_file(path: str | Path) -> BinaryIO:
@@ -249,7 +245,7 @@ class _PackedStream(Stream):
             pass
 
     def _require_sane_size(self) -> None:
-        if self.offset <= _most_bytes(self.read_bytes):
+        if self.offset <= _max_bytes(self.read_bytes):
             return
         raise TraceError(
             f"expands to more than {_MAX_EXPANSION} times its size; traces expand up to 35 times",
@@ -384,7 +380,7 @@ class _ZstdStream(_PackedStream):
         return b"".join(blocks)
 
 
-def _most_bytes(packed: int) -> int:
+def _max_bytes(packed: int) -> int:
     """Return the maximum decompressed size that is accepted for `packed` compressed bytes."""
     return _MIN_LIMIT_BYTES + _MAX_EXPANSION * packed
 
@@ -395,13 +391,13 @@ def decompressed_size(path: str | Path) -> int:
         size, head = start.size_bytes, start.read(18)
         if head.startswith(ZSTD_MAGIC):
             return min(
-                max(_zstd_content_size(head) or size * _USUAL_EXPANSION, size), _most_bytes(size)
+                max(_zstd_content_size(head) or size * _USUAL_EXPANSION, size), _max_bytes(size)
             )
         if not head.startswith(GZIP_MAGIC) or size < 18:
             return size
     # A gzip file ends with the size of its last member modulo 2**32; most files have one member.
     with Stream(path, size - 4) as end:
-        return min(max(int.from_bytes(end.read(4), "little"), size), _most_bytes(size))
+        return min(max(int.from_bytes(end.read(4), "little"), size), _max_bytes(size))
 
 
 def _zstd_content_size(head: bytes) -> int | None:

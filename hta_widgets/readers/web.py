@@ -17,13 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import SplitResult, unquote, urlsplit
-from urllib.request import (
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    Request,
-    build_opener,
-)
+from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from hta_widgets.errors import TraceError, redact_urls
 from hta_widgets.store.files import MANIFEST

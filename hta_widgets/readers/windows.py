@@ -6,12 +6,12 @@ each stage::
     worker0.1700000000000.pt.trace.json    window 0 of rank 0
     worker0.1700000000500.pt.trace.json    window 1 of rank 0
 
-Files are windows of a rank if they state or are named after the same rank, share world, host and a
-process, do not overlap in time, and the numbers of their steps or launches go on. They are in one
-folder, or in folders like ``iteration_10`` and ``iteration_20``, as torchtitan names them. At least
-half of the ranks have several. They become one `Trace`, whose metadata state the windows
-(`merged_format.stated_windows`). Nothing is known about the time between two windows, so analyses
-do not count it.
+Files are windows of a rank if they state or are named after the same rank, have the same world
+size and host and a common process, do not overlap in time, and continue the numbers of steps or
+launches. They are in one folder, or in folders like ``iteration_10`` and ``iteration_20``, as
+torchtitan names them, and at least half of the ranks have several. They become one `Trace`, whose
+metadata state the windows (`merged_format.stated_windows`). Analyses do not count the time between
+two windows, as nothing is known about it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
 
 
 def _rank_identity(trace: Trace) -> tuple[Any, ...] | None:
-    """Return what the files of one rank have in common; None for files that hold no window."""
+    """Return a key that the files of one rank have in common; None for files without a window."""
     if trace.format != "kineto" or not len(trace) or trace.part or trace.export_part is not None:
         return None
     path = PurePath(trace.path)
@@ -123,7 +123,7 @@ def _follows(earlier: Trace, later: Trace) -> bool:
 
 
 def _numbers_go_on(numbers: Sequence[Ints]) -> bool:
-    """Return whether the second numbers begin where the first ones end, or later; -1 is none."""
+    """Return whether the second numbers begin at or after the end of the first; -1 is ignored."""
     first, second = (column[column >= 0] for column in numbers)
     return len(first) > 0 and len(second) > 0 and bool(second.min() >= first.max())
 
@@ -145,7 +145,9 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
         depth = _joined_depths(trace.table, tracks, track_code)
         step = _number_steps_on(trace.table.step, last_step)
         last_step = max(last_step, int(step.max(initial=-1)))
-        tables = _renumber_tables(trace, pools, track_code, depth, (shift_ns, rows, records))
+        tables = _renumber_tables(
+            trace, pools, track_code, depth, shift_ns=shift_ns, rows=rows, records=records
+        )
         parts.append(tables._replace(events=replace_columns(tables.events, step=step)))
         end_record |= {
             row + rows: record + records for row, record in trace.table.end_record.items()
@@ -199,10 +201,16 @@ class _WindowTables(NamedTuple):
 
 
 def _renumber_tables(
-    trace: Trace, pools: _Pools, track_code: Array, depth: Array, offsets: tuple[int, int, int]
+    trace: Trace,
+    pools: _Pools,
+    track_code: Array,
+    depth: Array,
+    *,
+    shift_ns: int,
+    rows: int,
+    records: int,
 ) -> _WindowTables:
-    """Return the tables of a window; `offsets` are added to its times, rows and records."""
-    shift_ns, rows, records = offsets
+    """Return the tables of a window, with times, rows and records after those before it."""
     table, flow = trace.table, trace.flow_table
     counter, instant, interval = trace.counter_table, trace.instant_table, trace.async_table
     name = _codes(pools.names, table.names.values)
@@ -251,10 +259,10 @@ def _renumber_tables(
 
 
 def _number_steps_on(step: Ints, last_step: int) -> Ints:
-    """Return the steps of a window, numbered on if an earlier window has the first of them."""
-    inside = step >= 0
-    offset = max(last_step + 1 - int(step[inside].min()), 0) if inside.any() else 0
-    return np.where(inside, step + offset, -1)
+    """Return the steps of a window; they continue after `last_step` if they would repeat it."""
+    has_step = step >= 0
+    offset = max(last_step + 1 - int(step[has_step].min()), 0) if has_step.any() else 0
+    return np.where(has_step, step + offset, -1)
 
 
 def _codes(pool: StringPool, values: Sequence[Any]) -> Any:

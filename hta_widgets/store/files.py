@@ -112,16 +112,14 @@ def _text_checksum(offsets: Ints, data: bytearray | memoryview) -> int:
 def _frame_of(path: Path) -> FileFrame:
     """Return the frame of a file that was just written."""
     content = _read_file(path) if is_remote(path) else _map_file(path)
-    reader = pa.ipc.open_file(content)
-    buffers = [
-        buffer
-        for column in reader.get_batch(0).columns
+    positions_and_sizes = [
+        (buffer.address - content.address, buffer.size)
+        for column in pa.ipc.open_file(content).get_batch(0).columns
         for buffer in column.buffers()
         if buffer is not None and buffer.size
     ]
-    start = min((buffer.address for buffer in buffers), default=content.address) - content.address
-    end = max((buffer.address + buffer.size for buffer in buffers), default=0)
-    end = max(end - content.address, start)
+    start = min((position for position, _ in positions_and_sizes), default=0)
+    end = max((position + size for position, size in positions_and_sizes), default=0)
     return FileFrame(content.size, start, end, _frame_checksum(content, start, end))
 
 

@@ -82,14 +82,10 @@ def pack_records(source: RecordSource, event_records: Ints) -> dict[str, Column]
     """
     codec = pa.Codec("zstd", compression_level=_COMPRESSION_LEVEL)
     packed = TextColumn()
-    first: list[int] = [0]
+    first = [0]
     raw_bytes: list[int] = []
     checksums: list[int] = []
-    texts: list[bytes] = []
-    pending_bytes = 0
-
-    def flush() -> None:
-        nonlocal pending_bytes
+    for texts in _iter_blocks(source):
         lengths = np.array([len(text) for text in texts], np.uint32)
         block = b"".join((lengths.tobytes(), *texts))
         packed_block = memoryview(codec.compress(block))
@@ -97,18 +93,6 @@ def pack_records(source: RecordSource, event_records: Ints) -> dict[str, Column]
         raw_bytes.append(len(block))
         checksums.append(zlib.crc32(packed_block))
         first.append(first[-1] + len(texts))
-        texts.clear()
-        pending_bytes = 0
-
-    for number, text in source.records(np.arange(len(source), dtype=np.int64)):
-        texts.extend([b""] * (number - first[-1] - len(texts)))
-        texts.append(text)
-        pending_bytes += len(text)
-        if pending_bytes >= _BLOCK_BYTES:
-            flush()
-    texts.extend([b""] * (len(source) - first[-1] - len(texts)))
-    if texts:
-        flush()
     return {
         "records.block": packed,
         "records.end": np.array(packed.offsets, np.int64),
@@ -117,6 +101,21 @@ def pack_records(source: RecordSource, event_records: Ints) -> dict[str, Column]
         "records.checksum": np.array(checksums, np.uint32),
         **_arg_columns(source, event_records),
     }
+
+
+def _iter_blocks(source: RecordSource) -> Iterator[list[bytes]]:
+    """Yield the texts of all records in blocks; those that cannot be read are empty."""
+    first, size_bytes, texts = 0, 0, list[bytes]()
+    for number, text in source.records(np.arange(len(source), dtype=np.int64)):
+        texts += [b""] * (number - first - len(texts))
+        texts.append(text)
+        size_bytes += len(text)
+        if size_bytes >= _BLOCK_BYTES:
+            yield texts
+            first, size_bytes, texts = first + len(texts), 0, []
+    texts += [b""] * (len(source) - first - len(texts))
+    if texts:
+        yield texts
 
 
 #: Args that MPI time lines have as columns.

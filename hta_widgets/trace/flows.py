@@ -166,17 +166,14 @@ def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Proble
     name = _names_of_asyncs(columns, rows, opens)
     keys = np.stack([columns.category[rows], columns.flow[rows], name], axis=1).astype(np.int64)
     group = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1) if len(rows) else keys[:, 0]
-    begins, ends, alone = match_brackets(group, columns.start_ns[rows], opens)
+    start_ns = columns.start_ns[rows]
+    begins, ends, alone = match_brackets(group, start_ns, opens)
     open_alone = alone[opens[alone]]
     problems.add("unpaired", len(open_alone), "async begins without an end; kept without duration")
     problems.add("unpaired", len(alone) - len(open_alone), "async ends without a begin")
     first = np.concatenate((rows[begins], rows[open_alone]))
-    dur = np.concatenate(
-        (
-            columns.start_ns[rows[ends]] - columns.start_ns[rows[begins]],
-            np.full(len(open_alone), -1, dtype=np.int64),
-        )
-    )
+    unknown = np.full(len(open_alone), -1, dtype=np.int64)
+    dur = np.concatenate((start_ns[ends] - start_ns[begins], unknown))
     order = np.argsort(columns.start_ns[first], kind="stable")
     first, dur = first[order], dur[order]
     return AsyncTable(
@@ -232,19 +229,20 @@ class FlowEndpointFinder:
         events_by_track, event_bounds = self._events_by_track()
         result = np.full(len(rows), -1, dtype=np.int64)
         is_to_next = np.isin(rows, columns.ends_at_next)
-        # The first group is for records on no track.
+        # Group 0 has the records on no track, so a track's group is its number + 1.
         flows_by_track, flow_bounds = order_and_bounds(track + 1, len(table.tracks) + 1)
         for number in range(len(table.tracks)):
             flows = flows_by_track[flow_bounds[number + 1] : flow_bounds[number + 2]]
             if not len(flows):
                 continue
             events = events_by_track[event_bounds[number] : event_bounds[number + 1]]
-            begin, events = table.start_ns[events], np.append(events, -1)
+            start_ns = table.start_ns[events]
             # The last event that starts by then, or the first that starts then or later.
-            position = np.searchsorted(begin, time[flows], side="right") - 1
+            position = np.searchsorted(start_ns, time[flows], side="right") - 1
             is_next = is_to_next[flows]
-            position[is_next] = np.searchsorted(begin, time[flows[is_next]], side="left")
-            result[flows] = events[position]
+            position[is_next] = np.searchsorted(start_ns, time[flows[is_next]], side="left")
+            # Positions before the first event and after the last one choose the -1.
+            result[flows] = np.append(events, -1)[position]
         self._innermost_running(result, time, np.flatnonzero(~is_to_next))
         return result
 

@@ -227,6 +227,7 @@ def _short_copy_name(text: str) -> str:
 
 
 def _short_mangled_name(text: str) -> str:
+    """Shorten a mangled name: ``_ZN2at6native13reduce_kernelILi512E…`` is ``reduce``."""
     if not text.startswith("_Z"):
         return ""
     tile = re.search(r"GemmShapeILi(\d+)ELi(\d+)ELi(\d+)E", text)
@@ -304,6 +305,10 @@ def _short_gemm_name(text: str) -> str:
 
 
 def _fill_template(template: str, parts: dict[str, str]) -> str:
+    """Return a template of `_LIBRARY_NAMES` filled with the parts of a name, translated.
+
+    ``gemm {dtype} {layout}`` with the parts ``B`` and ``Alik_Bljk`` is ``gemm bf16 tn``.
+    """
     words = {key: _PARTS.get(part, part) for key, part in parts.items()}
     words["layout"] = words.get("layout", "").lower()
     words["more"] = words.get("more", "").strip("_")
@@ -462,12 +467,11 @@ def disambiguate(
             texts[row] = _append_word(labels[row], tags[row])
     used_texts = set(texts)
     for rows in _duplicates(texts):
-        number = 1
+        text, number = texts[rows[0]], 2
         for row in rows[1:]:
-            plain = texts[row]
-            while texts[row] in used_texts:
+            while f"{text} ({number})" in used_texts:
                 number += 1
-                texts[row] = f"{plain} ({number})"
+            texts[row] = f"{text} ({number})"
             used_texts.add(texts[row])
     return texts
 

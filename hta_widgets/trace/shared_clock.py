@@ -28,7 +28,7 @@ def _is_epoch(time_ns: int) -> bool:
 
 def common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | None, list[int]]:
     """Return the epoch time of instant 0, if known, and the shift of each trace."""
-    with_events = [trace for trace in traces if len(trace)]
+    with_events = [trace for trace in traces if len(trace) or len(trace.async_table)]
     if not with_events:
         return None, [0] * len(traces)
     groups = clock_groups(with_events)
@@ -47,7 +47,7 @@ def common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | Non
 
 
 def clock_groups(traces: Sequence[Trace]) -> list[list[Trace]]:
-    """Group traces with events by clock: groups are too far apart to be of one recording."""
+    """Group traces by clock: groups are too far apart to be of one recording."""
     max_distance_ns = max([_FAR_NS, *(10 * trace.table.last_ns for trace in traces)])
     groups: list[list[Trace]] = []
     end_ns = 0

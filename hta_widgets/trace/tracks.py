@@ -566,17 +566,16 @@ def _track(
 
 def disambiguate_tracks(tracks: list[Track]) -> list[Track]:
     """Make the names of tracks unique: add the tid, then the pid, then a number to equal ones."""
-    for attribute in ("tid", "pid", "number"):
-        count_of_key = Counter(track.key for track in tracks)
-        if len(count_of_key) == len(tracks):
-            break
-        for number, track in enumerate(tracks):
-            if count_of_key[track.key] == 1:
-                continue
-            if attribute == "tid":
-                tracks[number] = replace(track, label=f"{track.label} [{track.tid}]")
-            elif attribute == "pid":
-                tracks[number] = replace(track, process=f"{track.process} [{track.pid}]")
-            else:
-                tracks[number] = replace(track, label=f"{track.label} #{number}")
+    for number, track in _tracks_of_same_name(tracks):
+        tracks[number] = replace(track, label=f"{track.label} [{track.tid}]")
+    for number, track in _tracks_of_same_name(tracks):
+        tracks[number] = replace(track, process=f"{track.process} [{track.pid}]")
+    for number, track in _tracks_of_same_name(tracks):
+        tracks[number] = replace(track, label=f"{track.label} #{number}")
     return tracks
+
+
+def _tracks_of_same_name(tracks: list[Track]) -> list[tuple[int, Track]]:
+    """Return the tracks that share their name with another one, and their numbers."""
+    count_of_key = Counter(track.key for track in tracks)
+    return [(k, track) for k, track in enumerate(tracks) if count_of_key[track.key] > 1]

@@ -34,7 +34,7 @@ export const strip = {
 };
 
 const RUN = { range: [0, 1270], ranks: [] };
-const ABOUT: DiffFacts = {
+export const ABOUT: DiffFacts = {
   labels: ["a", "b"],
   facts: "",
   cautions: [],

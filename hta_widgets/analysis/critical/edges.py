@@ -62,22 +62,13 @@ _MAX_RESUME_NS: Final = 300_000
 _MAX_CANDIDATES: Final = 16
 
 #: The launching calls that HTA counts; ``cuLaunchKernelEx`` since 0.6.
-_COUNTED_IN_HTA = frozenset(
-    {
-        "cudaLaunchKernel",
-        "cudaLaunchKernelExC",
-        "cuLaunchKernel",
-        "cuLaunchKernelEx",
-        "cudaMemcpyAsync",
-        "cudaMemsetAsync",
-        "hipLaunchKernel",
-        "hipExtModuleLaunchKernel",
-        "hipMemcpyAsync",
-        "hipMemsetAsync",
-        "hipMemcpyWithStream",
-        "runFunction - job_prep_and_submit_for_execution",
-    }
-)
+_COUNTED_IN_HTA = {
+    "cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx",
+    "cudaMemcpyAsync", "cudaMemsetAsync",
+    "hipLaunchKernel", "hipExtModuleLaunchKernel",
+    "hipMemcpyAsync", "hipMemsetAsync", "hipMemcpyWithStream",
+    "runFunction - job_prep_and_submit_for_execution",
+}  # fmt: skip
 
 
 def add_device_work(
@@ -285,11 +276,8 @@ class _Pauses:
             candidate[pause] -= 1
         has_joined = joined >= 0
         event = joined[has_joined]
-        for before, after in (
-            (self._source[has_joined], nodes.of_start[event]),
-            (nodes.of_end[event], self._target[has_joined]),
-        ):
-            edges.add(before, after, DEPENDENCY, counts=False)
+        edges.add(self._source[has_joined], nodes.of_start[event], DEPENDENCY, counts=False)
+        edges.add(nodes.of_end[event], self._target[has_joined], DEPENDENCY, counts=False)
         return has_joined
 
 
@@ -318,9 +306,8 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
     table, flows = trace.table, trace.flow_table
     if "fwdbwd" in flows.kinds:
         arrows = flows.kind == flows.kinds.index("fwdbwd")
-        pairs = np.column_stack(
-            (table.track[flows.source[arrows]], table.track[flows.target[arrows]])
-        )
+        tails, heads = table.track[flows.source[arrows]], table.track[flows.target[arrows]]
+        pairs = np.column_stack((tails, heads))
         pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
         if len(pairs):
             return [(int(forward), int(backward)) for forward, backward in pairs]
@@ -427,52 +414,62 @@ class WaitPairs:
 def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     """Return the waits in the file and, unless the rules are HTA's, those inferred from calls."""
     trace, table = nodes.trace, nodes.trace.table
-    recorded_sync = [name.lower().endswith("_sync") for name in table.categories.values]
-    rows = np.flatnonzero(
-        (table.kind == _SYNC) & np.isin(table.category, np.flatnonzero(recorded_sync))
-    )
-    call = trace.launch_of[rows]
-    rows, call = rows[call >= 0], call[call >= 0]
-    kernel_to_kernel = name_mask(trace, rows, "Stream Wait Event".__eq__)
-    event = name_mask(trace, rows, "Event Sync".__eq__)
-    stream = name_mask(trace, rows, "Stream Sync".__eq__)
-    context = name_mask(trace, rows, {"Context Sync", "Device Sync"}.__contains__)
+    sync_categories = [
+        code for code, name in enumerate(table.categories.values) if name.lower().endswith("_sync")
+    ]
+    rows = np.flatnonzero((table.kind == _SYNC) & np.isin(table.category, sync_categories))
+    rows = rows[trace.launch_of[rows] >= 0]
+    call, track = trace.launch_of[rows], _stream_tracks(trace, rows, table.stream[rows])
+    is_event = name_mask(trace, rows, "Event Sync".__eq__)
+    is_stream = name_mask(trace, rows, "Stream Sync".__eq__)
+    is_context = name_mask(trace, rows, {"Context Sync", "Device Sync"}.__contains__)
     launched = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
     launches = DeviceWorkIndex(trace, launched, table.start_ns[trace.launch_of[launched]])
-    work_of = np.full(len(trace) + 1, -1, dtype=np.int64)
-    of_event = rows[kernel_to_kernel | event]
-    work_of[of_event] = _work_before_record(trace, of_event, launches)
-    track = _stream_tracks(trace, rows, table.stream[rows])
-    ends = DeviceWorkIndex.by_end(trace)
-
+    last_of_streams = DeviceWorkIndex.by_end(trace).last_until(
+        track[is_stream], table.end_ns[call[is_stream]]
+    )
     recorded = [
-        (work_of[rows[event]], call[event]),
-        (ends.last_until(track[stream], table.end_ns[call[stream]]), call[stream]),
-        _last_work_of_streams(trace, rows[context], call[context]),
+        (_work_before_record(trace, rows[is_event], launches), call[is_event]),
+        (last_of_streams, call[is_stream]),
+        _last_work_of_streams(trace, rows[is_context], call[is_context]),
     ]
     inferred: list[tuple[Ints, Ints]] = []
     if not rules.as_hta:
         # A recorded wait for a stream without work has waited for nothing.
-        on_stream = call[stream & (table.stream[rows] >= 0)]
+        on_stream = call[is_stream & (table.stream[rows] >= 0)]
         recorded_calls = np.concatenate(
             [on_stream, *(calls[work >= 0] for work, calls in recorded)]
         )
         inferred.append(_last_before_return(nodes, recorded_calls, launched))
         inferred.append(_blocking_copies(nodes, recorded_calls, launched))
-    awaited = work_of[rows[kernel_to_kernel]]
-    waiting = launches.first_from(track[kernel_to_kernel], table.start_ns[call[kernel_to_kernel]])
-    if not rules.as_hta and not kernel_to_kernel.any():
-        stated = _stated_kernel_waits(trace, launches)
-        awaited, waiting = inferred_kernel_waits(nodes) if stated is None else stated
-    is_pair = (awaited >= 0) & (waiting >= 0) & (awaited != waiting)
     recorded_count, inferred_count = (
         sum(int((work >= 0).sum()) for work, _ in pairs) for pairs in (recorded, inferred)
     )
     work, calls = (np.concatenate(column) for column in zip(*recorded, *inferred, strict=True))
+    is_kernel = name_mask(trace, rows, "Stream Wait Event".__eq__)
+    awaited, waiting = _kernel_waits(nodes, rules, launches, rows[is_kernel], track[is_kernel])
     return WaitPairs(
-        work[work >= 0], calls[work >= 0], awaited[is_pair], waiting[is_pair],
-        recorded_count, inferred_count,
-    )  # fmt: skip
+        work[work >= 0], calls[work >= 0], awaited, waiting, recorded_count, inferred_count
+    )
+
+
+def _kernel_waits(
+    nodes: Nodes, rules: GraphRules, launches: DeviceWorkIndex, rows: Rows, track: Ints
+) -> tuple[Ints, Ints]:
+    """Return awaited work and the kernels that waited for it.
+
+    These are the waits in the file, `rows` on the streams `track`. If there are none, unless the
+    rules are HTA's, they are those that calls state, or that are inferred.
+    """
+    trace = nodes.trace
+    if len(rows) or rules.as_hta:
+        awaited = _work_before_record(trace, rows, launches)
+        waiting = launches.first_from(track, trace.table.start_ns[trace.launch_of[rows]])
+    else:
+        stated = _stated_kernel_waits(trace, launches)
+        awaited, waiting = inferred_kernel_waits(nodes) if stated is None else stated
+    is_pair = (awaited >= 0) & (waiting >= 0) & (awaited != waiting)
+    return awaited[is_pair], waiting[is_pair]
 
 
 def _stated_kernel_waits(trace: Trace, launches: DeviceWorkIndex) -> tuple[Ints, Ints] | None:
@@ -514,16 +511,13 @@ def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
         if track.role == "stream"
     }
     of_any_device = {stream: number for (_, stream), number in number_of.items()}
-    numbers = []
-    for row_track, stream in zip(
-        (trace.tracks[number] for number in trace.table.track[rows].tolist()),
-        streams.tolist(),
-        strict=True,
-    ):
-        on_host = row_track.stream < 0
-        numbers.append(
-            of_any_device.get(stream, -1) if on_host else number_of.get((row_track.pid, stream), -1)
-        )
+    row_tracks = [trace.tracks[number] for number in trace.table.track[rows].tolist()]
+    numbers = [
+        of_any_device.get(stream, -1)
+        if track.stream < 0
+        else number_of.get((track.pid, stream), -1)
+        for track, stream in zip(row_tracks, streams.tolist(), strict=True)
+    ]
     return np.array(numbers, np.int64)
 
 

@@ -52,15 +52,15 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
         return place
     # No event of a collective ends before another one of it begins, on clocks that drift.
     partners = place[rows]
-    differences = sequence.end[rows] - longest.end[partners]
-    middle, median_end = np.median(differences), np.median(sequence.end[rows])
-    slack = _CLOSE_NS + _MAX_DRIFT * np.abs(sequence.end[rows] - median_end)
-    early = np.maximum(
-        longest.start[partners] - (sequence.end[rows] - middle),
-        sequence.start[rows] - middle - longest.end[partners],
-    )
-    impossible = (early > slack) & sequence.together[rows] & longest.together[partners]
-    place[rows[impossible] if impossible.mean() <= _FEW else slice(None)] = MISSING
+    start, end = sequence.start[rows], sequence.end[rows]
+    other_start, other_end = longest.start[partners], longest.end[partners]
+    offset = np.median(end - other_end)
+    gap = np.maximum(other_start - (end - offset), (start - offset) - other_end)
+    max_gap = _CLOSE_NS + _MAX_DRIFT * np.abs(end - np.median(end))
+    is_apart = (gap > max_gap) & sequence.together[rows] & longest.together[partners]
+    if is_apart.mean() > _FEW:
+        return np.full_like(place, MISSING)
+    place[rows[is_apart]] = MISSING
     return place
 
 

@@ -106,42 +106,48 @@ def signatures(trace: Trace) -> Signatures:
     """Return the signatures of a rank's counted calls."""
     calls = counted_calls(trace)
     args = call_args(trace, calls.rows)
+    distinct, code = _distinct_signatures(trace, calls, args)
+    works = [_work(signature) for signature in distinct]
+    within_backward = calls.is_backward & (args.sequence >= 0) & (args.thread == 0)
+    return Signatures(
+        calls=calls,
+        code=code,
+        row=_rows_of_table(distinct, works)[code],
+        names=[signature.name for signature in distinct],
+        texts=[signature.texts for signature in distinct],
+        works=works,
+        input_types=[
+            work.type_name or _input_type(*signature.texts[:2])
+            for signature, work in zip(distinct, works, strict=True)
+        ],
+        is_recomputed=within_backward & _ran_in_forward(trace, calls, code),
+        is_stopped=_is_stopped(trace, calls, within_backward),
+    )
+
+
+def _distinct_signatures(
+    trace: Trace, calls: CountedCalls, args: CallArgs
+) -> tuple[list[_Signature], Ints]:
+    """Return the distinct signatures of calls, and the position of each call's among them."""
+    contexts = _contexts(trace, calls, args)
+    codes = {NO_CONTEXT: 0}
+    context_code = np.zeros(len(calls), np.int64)
+    for call, context in contexts.items():
+        context_code[call] = codes.setdefault(context, len(codes))
     name = trace.table.name[calls.rows]
-    context_of_call = _contexts(trace, calls, args)
-    code_of_context = {NO_CONTEXT: 0}
-    context = np.zeros(len(calls), np.int64)
-    for call, call_context in context_of_call.items():
-        context[call] = code_of_context.setdefault(call_context, len(code_of_context))
-    first, code = group_by_columns([name, args.code, context, calls.gradients, calls.is_matrix])
-    signature_list = [
+    columns = [name, args.code, context_code, calls.gradients, calls.is_matrix]
+    first, code = group_by_columns(columns)
+    distinct = [
         _Signature(
-            trace.table.names[name[call]],
-            args.texts[args.code[call]],
-            context_of_call.get(call, NO_CONTEXT),
-            int(calls.gradients[call]),
-            bool(calls.is_matrix[call]),
+            name=trace.table.names[name[call]],
+            texts=args.texts[args.code[call]],
+            context=contexts.get(call, NO_CONTEXT),
+            gradients=int(calls.gradients[call]),
+            is_matrix=bool(calls.is_matrix[call]),
         )
         for call in first.tolist()
     ]
-    works = [
-        _work(signature) if signature.is_matrix else _work_without_products(_work(signature))
-        for signature in signature_list
-    ]
-    within_backward = calls.is_backward & (args.sequence >= 0) & (args.thread == 0)
-    return Signatures(
-        calls,
-        code,
-        _rows_of_table(signature_list, works)[code],
-        [signature.name for signature in signature_list],
-        [signature.texts for signature in signature_list],
-        works,
-        [
-            work.type_name or _input_type(*signature.texts[:2])
-            for signature, work in zip(signature_list, works, strict=True)
-        ],
-        within_backward & _ran_in_forward(trace, calls, code),
-        _is_stopped(trace, calls, within_backward),
-    )
+    return distinct, code
 
 
 def _rows_of_table(signature_list: Sequence[_Signature], works: Sequence[Work]) -> Ints:
@@ -221,15 +227,12 @@ def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
 
 @lru_cache(maxsize=1 << 14)
 def _work(signature: _Signature) -> Work:
-    """Return the work of a signature. The cache serves all ranks of a job."""
+    """Return the work of a signature, without that of a matrix operator below it."""
     dims, types, strides, values = map(decode_arg, signature.texts)
     context, gradients = signature.context, signature.gradients
-    return call_work(OperatorCall(signature.name, dims, types, strides, values, context, gradients))
-
-
-def _work_without_products(work: Work) -> Work:
-    """Return the work of an operator without that of a matrix operator below it."""
-    if work.kind != "matrix":
+    call = OperatorCall(signature.name, dims, types, strides, values, context, gradients)
+    work = call_work(call)
+    if signature.is_matrix or work.kind != "matrix":
         return work
     reason = "its matrix products are counted as the operators below it"
     return Work(work.category, 0.0, 0.0, kind="vector", reason=reason)
@@ -286,9 +289,9 @@ def _is_shape(dims: Sequence[Any]) -> bool:
 
 def _matching_output(shapes: Sequence[tuple[Any, ...]], dims: Sequence[Any]) -> _Dims | None:
     """Return the first shape with the batch of the input and the channels of the weight."""
-    x, w = dims[0], dims[1]
+    batch_and_channels = dims[0][0], dims[1][0]
     for shape in shapes:
-        if len(shape) == len(w) and shape[:2] == (x[0], w[0]):
+        if len(shape) == len(dims[1]) and shape[:2] == batch_and_channels:
             return shape
     return None
 

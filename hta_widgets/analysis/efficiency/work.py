@@ -23,7 +23,6 @@ second has the figure.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from math import isnan
@@ -67,7 +66,7 @@ class ListedOperator(NamedTuple):
 
     role: Role
     category: str
-    work: Callable[[OperatorCall], Work]
+    work: partial[Work]
 
 
 @cache
@@ -86,15 +85,15 @@ def _table() -> dict[str, ListedOperator]:
 
 @cache
 def _find(name: str) -> ListedOperator | None:
-    """Return an operator of the table, including in-place variants of pointwise ones."""
+    """Return the row of an operator in the table; pointwise ``aten::add_`` has ``aten::add``'s."""
     table, name = _table(), unnumbered_name(name)
     if name in table:
         return table[name]
-    base = table.get(name.removesuffix("_"))
-    if base and getattr(base.work, "func", None) is pointwise_work:
-        return base
-    starts = (start for start in table if start.endswith("*") and name.startswith(start[:-1]))
-    return table.get(next(starts, ""))
+    out_of_place = table.get(name.removesuffix("_"))
+    if out_of_place and out_of_place.work.func is pointwise_work:
+        return out_of_place
+    patterns = (text for text in table if text.endswith("*") and name.startswith(text[:-1]))
+    return table.get(next(patterns, ""))
 
 
 def operators_of(formula: str) -> frozenset[str]:

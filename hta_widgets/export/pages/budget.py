@@ -132,10 +132,10 @@ class PagePlan:
         for cells, all_lanes in _LADDER:
             if full and not all_lanes and cells < _SCREEN_CELLS:
                 return {}
-            last = (cells, all_lanes) == _LADDER[-1]
+            is_needed = not full and (cells, all_lanes) == _LADDER[-1]
             # The largest rank is tried first, to avoid computing overviews that do not fit.
             size_bytes = self._overview(largest, cells, all_lanes=all_lanes).size_bytes * len(ranks)
-            if size_bytes > 1.5 * budget_bytes and not (last and not full):
+            if size_bytes > 1.5 * budget_bytes and not is_needed:
                 continue
             overviews = {rank: self._overview(rank, cells, all_lanes=all_lanes) for rank in ranks}
             if total_size(overviews.values()) <= budget_bytes:
@@ -178,18 +178,18 @@ def _by_importance(
     First is the rank of the selected event, then the selection's, pinned ranks, ranks that
     others wait for, the rank whose steps are shown, and all others.
     """
-    wanted: list[int] = []
+    important: list[int] = []
     event, selection = state.get("selected_event"), state.get("selection") or {}
+    pins = [pin.partition("/")[0] for pin in state.get("pinned") or () if pin[:1].isdigit()]
     if event:
-        wanted.append(int(event[0]))
-    wanted += [int(rank) for rank in selection.get("ranks") or ()]
-    wanted += [int(rank) for rank, _ in selection.get("ids") or ()]
-    wanted += [int(pin.partition("/")[0]) for pin in state.get("pinned") or () if pin[:1].isdigit()]
-    wanted += late
+        important.append(int(event[0]))
+    important += [int(rank) for rank in selection.get("ranks") or ()]
+    important += [int(rank) for rank, _ in selection.get("ids") or ()]
+    important += [*map(int, pins), *late]
     if scene.get("steps_rank") is not None:
-        wanted.append(int(scene["steps_rank"]))
+        important.append(int(scene["steps_rank"]))
     loaded = set(ranks)
-    return list(dict.fromkeys(rank for rank in (*wanted, *ranks) if rank in loaded))
+    return list(dict.fromkeys(rank for rank in (*important, *ranks) if rank in loaded))
 
 
 def _with_coverage(
@@ -201,10 +201,10 @@ def _with_coverage(
     ranks = []
     for rank in scene["ranks"]:
         limits = {}
-        if (brief := overviews.get(rank["rank"])) is not None:
+        if (rank_overview := overviews.get(rank["rank"])) is not None:
             # Rows without data would look idle.
-            tracks = rank["tracks"] if brief.has_all_lanes else []
-            limits = {"tracks": tracks, "overview_level": brief.header["level"]}
+            tracks = rank["tracks"] if rank_overview.has_all_lanes else []
+            limits = {"tracks": tracks, "overview_level": rank_overview.header["level"]}
         ranks.append({**rank, **limits})
     with_args = [
         rank
@@ -224,20 +224,17 @@ def _with_coverage(
 
 
 def _coverage_text(full: list[int], args: list[int], overviews: dict[int, PagePart]) -> str:
-    if not overviews:
-        if len(args) == len(full):
-            return "All events."
-        return (
-            f"All events; arguments of {_format_ranks(args)}."
-            if args
-            else "All events, no arguments."
-        )
+    """Return what a page has of the ranks with all events, and of the others."""
     if not full:
         return "Overview only: no single events."
-    content = "all events" if len(args) == len(full) else "all events, no arguments"
-    if args and len(args) < len(full):
-        content = f"all events, arguments of {_format_ranks(args)}"
-    return f"{_format_ranks(full).capitalize()}: {content}. Others: overview only."
+    content = ""
+    if len(args) < len(full):
+        content = f"arguments of {_format_ranks(args)}" if args else "no arguments"
+    if overviews:
+        events = f"all events, {content}" if content else "all events"
+        return f"{_format_ranks(full).capitalize()}: {events}. Others: overview only."
+    separator = "; " if args else ", "
+    return f"All events{separator}{content}." if content else "All events."
 
 
 def _format_ranks(ranks: list[int]) -> str:

@@ -109,12 +109,13 @@ def _records(rank: RankLayout) -> tuple[Ints, Ints]:
 
 
 def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
-    """Yield position in `records` and text of the args, of records that have some."""
-    wanted, first, times = np.unique(records, return_index=True, return_counts=True)
-    texts_by_record = zip(first.tolist(), times.tolist(), source.records(wanted), strict=True)
-    for first_place, count, (_, record) in texts_by_record:
+    """Yield the position in sorted `records` and the text of args, of records with args."""
+    distinct, first, counts = np.unique(records, return_index=True, return_counts=True)
+    for start, count, (_, record) in zip(
+        first.tolist(), counts.tolist(), source.records(distinct), strict=True
+    ):
         if text := _args_of(record):
-            for place in range(first_place, first_place + count):
+            for place in range(start, start + count):
                 yield place, text
 
 
@@ -341,7 +342,7 @@ def _events(writer: ColumnWriter, index: RankIndex, types: EventTypes) -> None:
 
 
 def _ids(writer: ColumnWriter, name: str, ids: Array, packed: Array) -> None:
-    """Write ids as `packed`, or as floats: larger integers are not exact in JavaScript anyway."""
+    """Write ids as `packed`, or as floats if JavaScript has no exact integers for them."""
     if len(ids) and np.abs(ids.astype(np.float64)).max() >= _WIDE:
         writer.floats(f"{name}_wide", ids)
     else:
@@ -353,15 +354,15 @@ def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = No
 
     With `none`, that value is written as 0, and the others from 1 on.
     """
-    out = np.zeros(len(values), np.int64)
+    folded = np.zeros(len(values), np.int64)
     rows = np.arange(len(values)) if none is None else np.flatnonzero(values != none)
     order = rows[np.argsort(track[rows], kind="stable")]
-    is_same_track = np.concatenate(([False], track[order][1:] == track[order][:-1]))[: len(order)]
-    chosen: Ints = values[order].astype(np.int64)
-    before = np.concatenate((np.zeros(1, np.int64), chosen[:-1]))[: len(chosen)]
-    steps = chosen - np.where(is_same_track, before, 0)
-    out[order] = ((steps << 1) ^ (steps >> 63)) + (none is not None)
-    return out
+    is_first_of_track = np.diff(track[order], prepend=-1) != 0
+    ordered: Ints = values[order].astype(np.int64)
+    differences = np.where(is_first_of_track, ordered, np.diff(ordered, prepend=0))
+    # Zigzag: 0, -1, 1, -2, … become 0, 1, 2, 3, …
+    folded[order] = ((differences << 1) ^ (differences >> 63)) + (none is not None)
+    return folded
 
 
 def _flows(writer: ColumnWriter, rank: RankLayout) -> None:
@@ -493,16 +494,16 @@ def _calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
     # Members are in order of their ranks: the first represents all of them, as in `LatenessIndex`.
     row_of_call = frame.drop_duplicates("call").sort_values("call").index.to_numpy()
     header: dict[str, Any] = {}
-    place: dict[str, Ints] = {}
+    codes_of: dict[str, Ints] = {}
     for column, plural in (("name", "names"), ("group", "groups")):
-        # Sorted as in the replies of `Ribbon`.
+        # In the order of the replies to ``ribbon``.
         codes, texts = pd.factorize(frame[column].astype(str), sort=True)
-        place[column] = codes.astype(np.int64)
-        writer.ints(f"call_{column}", place[column][row_of_call])
+        codes_of[column] = codes.astype(np.int64)
+        writer.ints(f"call_{column}", codes_of[column][row_of_call])
         header[plural] = [str(text) for text in texts]
     # Ranks may name one call differently; nearly always these are zeros.
-    shared = place["name"][row_of_call][frame["call"].to_numpy(np.int64)]
-    writer.ints("call_name_added", place["name"] - shared)
+    shared = codes_of["name"][row_of_call][frame["call"].to_numpy(np.int64)]
+    writer.ints("call_name_added", codes_of["name"] - shared)
     first = frame.iloc[row_of_call]
     writer.ints("call_last_rank", first["last_rank"].to_numpy(np.int64))
     factor = frame["busbw_gb_s"] / frame["algbw_gb_s"]

@@ -65,8 +65,8 @@ def save_diff(
         " → ".join(traits["_about"]["labels"]),
         _CODE,
         [engine for engine, _, _ in sides],
-        lambda room, saved_at: comparison_content(
-            answers, sides, traits, room - _FRAME_BYTES, saved_at
+        lambda limit_bytes, saved_at: comparison_content(
+            answers, sides, traits, limit_bytes - _FRAME_BYTES, saved_at
         ),
         max_mb=max_mb,
         min_mb=1,
@@ -87,38 +87,39 @@ def comparison_content(
     """
     saved_at = saved_at or datetime.now(UTC)
     frames = {name: answers.frame(name) for name in _frame_names(answers)}
-    own_blocks = [pack_block("frames", ascii_json(frames))]
+    comparison_blocks = [pack_block("frames", ascii_json(frames))]
     document: dict[str, Any] = {"version": 1, "widget": "diff", "traits": dict(traits)}
     if answers.has_events:
         columns = pair_columns(answers.pair_table)
-        own_blocks.append(columns.block("pairs"))
+        comparison_blocks.append(columns.block("pairs"))
         document["pairs"] = {
             "columns": columns.specs,
             "statuses": answers.pair_table.statuses,
             **answers.pair_table.classes.counts(),
         }
-    fixed = total_size(own_blocks)
-    steps = StepBlocks(answers, (limit_bytes - fixed) * _STEPS_SHARE)
-    pairs = PairBlocks(answers, (limit_bytes - fixed) * _PAIRS_SHARE)
-    fixed += steps.size_bytes + pairs.size_bytes
+    left_bytes = limit_bytes - total_size(comparison_blocks)
+    steps = StepBlocks(answers, left_bytes * _STEPS_SHARE)
+    pairs = PairBlocks(answers, left_bytes * _PAIRS_SHARE)
+    left_bytes -= steps.size_bytes + pairs.size_bytes
     document["traits"]["_about"] = {**traits["_about"], **steps.about, **pairs.about}
     sizes: list[tuple[str, int]] = []
     words: list[str] = []
     blocks: list[Block] = []
     for place, (side, word) in enumerate(zip(sides, _SIDES, strict=True)):
-        left = limit_bytes - fixed - total_size(blocks)
-        content = embed(*side, left / (len(sides) - place), saved_at, widget="timeline")
+        content = embed(*side, left_bytes / (len(sides) - place), saved_at, widget="timeline")
         side_blocks = [pack_block("document", ascii_json(content.document)), *content.blocks]
-        blocks += [replace(block, name=f"{word}-{block.name}") for block in side_blocks]
+        side_blocks = [replace(block, name=f"{word}-{block.name}") for block in side_blocks]
+        left_bytes -= total_size(side_blocks)
+        blocks += side_blocks
         sizes += [(f"{word}: {name}", size) for name, size in content.sizes]
         words.append(f"{word.capitalize()}: {content.words}")
     sizes += [
-        ("frames and pairs", total_size(own_blocks)),
+        ("frames and pairs", total_size(comparison_blocks)),
         ("single steps", steps.size_bytes),
         ("single pairs of ranks", pairs.size_bytes),
     ]
     words += [text for text in (steps.words, pairs.words) if text]
-    blocks = [*own_blocks, *steps.blocks, *pairs.blocks, *blocks]
+    blocks = [*comparison_blocks, *steps.blocks, *pairs.blocks, *blocks]
     return PageContent(document, blocks, sizes, " ".join(words))
 
 
@@ -186,22 +187,22 @@ class StepBlocks(FrameBlocks):
         steps = np.argsort(-change, kind="stable")[:_MAX_STEPS].tolist()
         frames = ((step, _frames_in_page(answers, f":{step}")) for step in steps)
         super().__init__(limit_bytes, "step", frames)
-        pair_count = len(self.numbers)
-        if pair_count == total:
+        step_count = len(self.numbers)
+        if step_count == total:
             return
         self.words = (
-            f"{pair_count} of {plural(total, 'step')} can be chosen in this page, "
+            f"{step_count} of {plural(total, 'step')} can be chosen in this page, "
             "those that changed most."
-            if pair_count
-            else "No step can be chosen in this page: there was no room for their own figures."
+            if step_count
+            else "No step can be chosen in this page: the figures of single steps did not fit."
         )
         self.about = {"held_steps": self.numbers, "held_words": self.words}
 
 
 def _frames_in_page(answers: DiffAnswers, subject: str, more: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the frames of one part, ``:step`` or ``@pair``.
+    """Return the frames of a step, ``:step``, or of a pair of ranks, ``@pair``.
 
-    Waterfalls and names are as a page draws them, `more` are the names of whole frames.
+    Waterfalls and names are reduced to what a page draws; frames named in `more` are complete.
     """
     frames = {
         f"waterfall:{level}{subject}": _parts_in_page(answers.frame(f"waterfall:{level}{subject}"))
@@ -229,30 +230,29 @@ def _parts_in_page(frame: dict[str, Any]) -> dict[str, Any]:
     for row, kind in enumerate(columns["kind"]):
         by_kind[kind].append(row)
     parts: dict[str, list[Any]] = {name: [] for name in columns}
-    for rows in by_kind.values():
+    for kind, rows in by_kind.items():
         shown = rows if len(rows) <= _MAX_PARTS + 1 else rows[:_MAX_PARTS]
         other_rows = rows[len(shown) :]
+        label = f"{len(other_rows)} more"
+        texts = {"kind": kind, "name": label, "short": label}
         for name, values in columns.items():
             parts[name] += [values[row] for row in shown]
-            if other_rows and name.endswith("_ns"):
-                parts[name].append(sum(values[row] for row in other_rows))
-            elif other_rows:
-                words = {"name": f"{len(other_rows)} more", "short": f"{len(other_rows)} more"}
-                parts[name].append(
-                    words.get(name, values[other_rows[0]] if name == "kind" else None)
-                )
+            if other_rows:
+                is_time = name.endswith("_ns")
+                total = sum(values[row] for row in other_rows) if is_time else texts.get(name)
+                parts[name].append(total)
     return {"rows": len(parts["kind"]), "columns": parts, "attrs": frame["attrs"]}
 
 
 def pair_columns(table: PairTable) -> ColumnWriter:
     """Return the columns from which a page answers requests about pairs of calls."""
-    out = ColumnWriter()
-    for k in (0, 1):
-        out.ints(f"rank{k}", table.rank[k] + 1, delta=True)
-        out.ints(f"id{k}", table.id[k] + 1, delta=True)
-    out.ints("status", table.status)
-    out.ints("class", table.classes.of_pairs)
-    out.ints("node", table.node + 1)
-    for row, rows in enumerate(table.rows_of_changes()):
-        out.ints(f"change{row}", rows.astype(np.int64), delta=True)
-    return out
+    writer = ColumnWriter()
+    for side in (0, 1):
+        writer.ints(f"rank{side}", table.rank[side] + 1, delta=True)
+        writer.ints(f"id{side}", table.id[side] + 1, delta=True)
+    writer.ints("status", table.status)
+    writer.ints("class", table.classes.of_pairs)
+    writer.ints("node", table.node + 1)
+    for number, rows in enumerate(table.rows_of_changes()):
+        writer.ints(f"change{number}", rows.astype(np.int64), delta=True)
+    return writer

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from hta_widgets.arguments import stack_level
 from hta_widgets.errors import TraceError
+from hta_widgets.export.traces.files import require_not_input
 from hta_widgets.facts import facts
 from hta_widgets.files import target_path, write_atomically
 from hta_widgets.live.job import TileEngine
@@ -223,6 +224,7 @@ def save_page(
     if not max_mb >= min_mb:
         raise TraceError(f"max_mb must be at least {min_mb}, not {max_mb}", remedy=remedy)
     target = target_path(path)
+    require_not_input((trace for engine in engines for trace in engine.traces.values()), target)
     host = _host_script()
     blocks = [*(pack_block(name, read_asset(name).encode()) for name in code), *more_code]
     code_bytes = len(host) + sum(block.size_bytes for block in blocks)

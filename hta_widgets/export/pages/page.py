@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +27,8 @@ from hta_widgets.live.operations import Answer
 _TIMELINE = ("timeline.js", "state.js", "widgets.css")
 _DASHBOARD = ("dashboard.js", "state.js", "widgets.css")
 #: Bytes in addition to code and events: the page's text, names of a small job, tags of blocks.
-_WORDS_BYTES = 4000
-#: Bytes of one reply: larger messages would delay the following ones.
+_FRAME_BYTES = 4000
+#: Bytes of one reply; larger messages would delay the next ones.
 CHUNK_BYTES = 4_000_000
 _MAX_MB = 25
 #: Blocks are measured as base64: four characters hold three bytes.
@@ -45,9 +46,10 @@ def save_html(
 ) -> str:
     """Write a timeline, or a dashboard of these traits, as one self-contained page."""
 
-    def make(room: float, saved_at: datetime) -> PageContent:
+    def make(limit_bytes: float, saved_at: datetime) -> PageContent:
+        limit_bytes -= _FRAME_BYTES
         files = source_files(engine)
-        return embed(engine, scene, state, room - _WORDS_BYTES, saved_at, files, widget=widget)
+        return embed(engine, scene, state, limit_bytes, saved_at, files, widget=widget)
 
     if dashboard is None:
         widget, code, more_code = "timeline", _TIMELINE, []
@@ -68,7 +70,7 @@ def save_html(
 
 
 class OfflineData:
-    """Prepares the data of a saved page in the background, and serves it in chunks.
+    """Prepares the data of a saved page in the background, and returns it in chunks.
 
     `make` returns the content that fits into a number of bytes of text.
     """
@@ -86,10 +88,10 @@ class OfflineData:
         self._status: dict[str, Any] = {"state": "preparing"}
 
     def chunk(self, number: int | None = None) -> Answer:
-        """Return a chunk, or without a number the state of the work, which the first call starts.
+        """Return a chunk, or the state of the work without a number; the first call starts it.
 
-        ``state`` is ``preparing``, ``ready`` or ``failed``, with ``message``. When ready, the reply
-        has ``bytes``, ``chunks`` and ``blocks``: offset and length of each by name.
+        ``state`` is ``preparing``, ``ready``, or ``failed``, then with a ``message``. When ready,
+        the reply has ``bytes``, ``chunks`` and ``blocks``: offset and length of each by name.
         """
         self.start()
         chunks = int(self._status.get("chunks", 0))
@@ -127,13 +129,14 @@ class OfflineData:
             return
         self._content = b"".join(parts)
         sizes = list(map(len, parts))
-        starts = accumulate(sizes, initial=0)
+        offsets = accumulate(sizes, initial=0)
         self._status = {
             "state": "ready",
             "bytes": len(self._content),
-            "chunks": -(-len(self._content) // CHUNK_BYTES),
+            "chunks": math.ceil(len(self._content) / CHUNK_BYTES),
             "blocks": {
-                block.name: place for block, *place in zip(blocks, starts, sizes, strict=False)
+                block.name: [offset, size]
+                for block, offset, size in zip(blocks, offsets, sizes, strict=False)
             },
         }
 
@@ -149,7 +152,7 @@ def embed(
 ) -> PageContent:
     """Return the part of a job that fits into `limit_bytes`.
 
-    Without `saved_at` the part is for the page of an open notebook, which has the state itself.
+    Without `saved_at` the part is for the page of an open notebook, which keeps the state.
     """
     content = PagePlan(engine, scene, state, limit_bytes).execute()
     origin_ns = engine.traces.origin_ns

@@ -15,6 +15,7 @@ from hta_widgets.charts.rows import Bars, RowsContent, Whiskers, fill_color
 from hta_widgets.charts.theme import Theme
 from hta_widgets.export.pictures.drawing import Drawing, fit_text, hatch, text_width
 
+#: Distances in px: between rows, height of bars, above the rows, of swatches, and between parts.
 _PITCH, _BAR, _ABOVE, _SWATCH, _PAD, _GAP = 20, 14, 64, 10, 12, 8
 _MAX_ROWS = 20
 
@@ -33,12 +34,12 @@ def bars_svg(
     widths = [max(map(text_width, column)) for column in columns]
     left = _PAD + max((text_width(name, bold=True) for name in names), default=0) + _GAP
     right = width - _PAD - sum(widths) - _GAP * len(widths)
-    cut = len(content.names) - rows
-    height = _ABOVE + rows * _PITCH + _PAD + (_PITCH if cut else 0)
+    hidden_rows = len(content.names) - rows
+    height = _ABOVE + rows * _PITCH + _PAD + (_PITCH if hidden_rows else 0)
     drawing.rect(0, 0, width, height, theme.bg)
-    room = width - 2 * _PAD
-    drawing.text(_PAD, 20, fit_text(style.title, room, bold=True), theme.ink, bold=True)
-    drawing.text(_PAD, 36, fit_text(style.subtitle, room), theme.ink3)
+    max_width = width - 2 * _PAD
+    drawing.text(_PAD, 20, fit_text(style.title, max_width, bold=True), theme.ink, bold=True)
+    drawing.text(_PAD, 36, fit_text(style.subtitle, max_width), theme.ink3)
     patterns = _draw_legend(drawing, marks, theme, right - _PAD)
     scale = (right - left) / ((content.scale.end - content.scale.start) or 1)
     origin = left - content.scale.start * scale
@@ -58,8 +59,8 @@ def bars_svg(
         drawing.text(x, 54, head, theme.ink3, anchor="end")
         for row, text in enumerate(texts):
             drawing.text(x, _baseline(row), text, theme.ink2, anchor="end")
-    if cut:
-        drawing.text(left, height - _PAD, f"… {cut} more rows", theme.ink3)
+    if hidden_rows:
+        drawing.text(left, height - _PAD, f"… {hidden_rows} more rows", theme.ink3)
     return drawing.svg(
         width, height, title=style.title, description=style.subtitle, patterns=patterns
     )
@@ -98,11 +99,8 @@ def _draw_bars(
         is_drawn &= (data[mark.only[0]] == mark.only[1]).to_numpy()
     texts = data[mark.text] if mark.text else None
     for index in np.flatnonzero(is_drawn):
-        y, x, bar_width = (
-            _ABOVE + float(rows[index]) * _PITCH,
-            lefts[index],
-            rights[index] - lefts[index],
-        )
+        x, y = lefts[index], _ABOVE + float(rows[index]) * _PITCH
+        bar_width = rights[index] - x
         drawing.rect(x, y, bar_width, _BAR, _paint(mark, theme))
         if mark.line:
             drawing.frame(x, y, bar_width, _BAR, mark.line)

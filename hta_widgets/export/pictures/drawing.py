@@ -7,6 +7,7 @@ browser measures them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,9 +57,9 @@ def text_width(text: str, *, bold: bool = False, size: float = SIZE_PX) -> float
 
 
 def _advance(character: str) -> int:
-    place = ord(character) - 32
-    if 0 <= place < len(_PLAIN):
-        return _PLAIN[place]
+    index = ord(character) - ord(" ")
+    if 0 <= index < len(_PLAIN):
+        return _PLAIN[index]
     return _OTHER.get(character) or _UNKNOWN
 
 
@@ -101,43 +102,43 @@ def numbers(values: Floats) -> list[str]:
 
 
 class Drawing:
-    """Collects shapes, bottom first."""
+    """Collects shapes from the bottom up."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._fill = ""  # attributes of the paths that are not written yet
         self._paths: list[str] = []
 
-    def path(self, data: str, colour: str, opacity: float = 1) -> None:
+    def path(self, data: str, color: str, opacity: float = 1) -> None:
         """Fill a path; consecutive paths of one colour are joined."""
         if not data:
             return
-        fill = f'fill="{colour}"' if opacity == 1 else f'fill="{colour}" fill-opacity="{opacity}"'
+        fill = f'fill="{color}"' if opacity == 1 else f'fill="{color}" fill-opacity="{opacity}"'
         if fill != self._fill:
             self._flush()
             self._fill = fill
         self._paths.append(data)
 
     def rect(
-        self, x: float, y: float, width: float, height: float, colour: str, opacity: float = 1
+        self, x: float, y: float, width: float, height: float, color: str, opacity: float = 1
     ) -> None:
         """Fill a rectangle."""
         if width <= 0 or height <= 0:
             return
         w = number(width)
-        self.path(f"M{number(x)} {number(y)}h{w}v{number(height)}h-{w}z", colour, opacity)
+        self.path(f"M{number(x)} {number(y)}h{w}v{number(height)}h-{w}z", color, opacity)
 
-    def rects(self, left: Floats, right: Floats, y: float, height: float, colour: str) -> None:
+    def rects(self, left: Floats, right: Floats, y: float, height: float, color: str) -> None:
         """Fill rectangles of one height."""
         top, down = number(y), number(height)
         data = [
             f"M{x} {top}h{w}v{down}h-{w}z"
             for x, w in zip(numbers(left), numbers(right - left), strict=True)
         ]
-        self.path("".join(data), colour)
+        self.path("".join(data), color)
 
     def frame(
-        self, x: float, y: float, width: float, height: float, colour: str, line: float = 1
+        self, x: float, y: float, width: float, height: float, color: str, line: float = 1
     ) -> None:
         """Draw the border of a rectangle, inside of it."""
         if width <= 0 or height <= 0:
@@ -147,9 +148,9 @@ class Drawing:
         size = f'width="{number(max(width - line, 0.01))}" height="{number(height - line)}"'
         corner = f'x="{number(x + half)}" y="{number(y + half)}"'
         wide = "" if line == 1 else f' stroke-width="{number(line)}"'
-        self._parts.append(f'<rect {corner} {size} fill="none" stroke="{colour}"{wide}/>')
+        self._parts.append(f'<rect {corner} {size} fill="none" stroke="{color}"{wide}/>')
 
-    def frames(self, left: Floats, right: Floats, y: float, height: float, colour: str) -> None:
+    def frames(self, left: Floats, right: Floats, y: float, height: float, color: str) -> None:
         """Draw the borders of rectangles of one height, inside of them."""
         if not len(left):
             return
@@ -160,23 +161,23 @@ class Drawing:
             f"M{x} {number(y + 0.5)}h{w}v{down}h-{w}z"
             for x, w in zip(numbers(left + 0.5), numbers(inside), strict=True)
         ]
-        self._parts.append(f'<path d="{"".join(data)}" fill="none" stroke="{colour}"/>')
+        self._parts.append(f'<path d="{"".join(data)}" fill="none" stroke="{color}"/>')
 
-    def horizontal(self, y: float, x0: float, x1: float, colour: str) -> None:
+    def horizontal(self, y: float, x0: float, x1: float, color: str) -> None:
         """Draw a line of one px below `y`."""
-        self.rect(x0, y, x1 - x0, 1, colour)
+        self.rect(x0, y, x1 - x0, 1, color)
 
-    def vertical(self, x: float, y0: float, y1: float, colour: str, opacity: float = 1) -> None:
+    def vertical(self, x: float, y0: float, y1: float, color: str, opacity: float = 1) -> None:
         """Draw a line of one px right of `x`."""
-        self.rect(x, y0, 1, y1 - y0, colour, opacity)
+        self.rect(x, y0, 1, y1 - y0, color, opacity)
 
-    def dashed_line(self, x: float, y0: float, y1: float, colour: str) -> None:
-        """Draw a vertical dashed line: 2 px on, 3 px off."""
+    def dashed_line(self, x: float, y0: float, y1: float, color: str) -> None:
+        """Draw a vertical line of dashes of 2 px, 3 px apart."""
         self._flush()
         data = f"M{number(x + 0.5)} {number(y0)}V{number(y1)}"
-        self._parts.append(f'<path d="{data}" stroke="{colour}" stroke-dasharray="2 3"/>')
+        self._parts.append(f'<path d="{data}" stroke="{color}" stroke-dasharray="2 3"/>')
 
-    def dotted_lines(self, left: Floats, right: Floats, y: float, colour: str) -> None:
+    def dotted_lines(self, left: Floats, right: Floats, y: float, color: str) -> None:
         """Draw horizontal dotted lines with their middle at `y`: dots of 2 px, 2 px apart."""
         if not len(left):
             return
@@ -185,7 +186,7 @@ class Drawing:
         ends = zip(numbers(left), numbers(right), strict=True)
         data = "".join(f"M{x0} {y_text}H{x1}" for x0, x1 in ends)
         dots = 'stroke-width="2" stroke-dasharray="2 2"'
-        self._parts.append(f'<path d="{data}" fill="none" stroke="{colour}" {dots}/>')
+        self._parts.append(f'<path d="{data}" fill="none" stroke="{color}" {dots}/>')
 
     def text(
         self,
@@ -213,7 +214,7 @@ class Drawing:
     def svg(
         self, width: float, height: float, *, title: str, description: str, patterns: Sequence[str]
     ) -> str:
-        """Return the whole picture."""
+        """Return the picture as SVG."""
         self._flush()
         size = f'width="{number(width)}" height="{number(height)}"'
         return (
@@ -243,6 +244,8 @@ _FAINT, _CLASS_HATCH_GROUND, _CLASS_TINT = 0.45, 0.16, 0.3
 _CLASS_COLUMNS: Mapping[Form, float] = {"pale": 0.75}
 _PALE_KINDS = {"cpu", "annotation"}
 _RAMP_STEPS = 8
+#: Number of shades of a kind, by which names of one kind differ.
+_SHADES = 3
 
 
 @dataclass(frozen=True)
@@ -253,7 +256,7 @@ class Paint:
     `tint` and a left edge even among device events.
     """
 
-    colour: str
+    color: str
     fill: str
     tint: str
     text: str
@@ -262,7 +265,7 @@ class Paint:
     edge_px: float = 2
 
 
-class Colours:
+class PictureColors:
     """Colours by kind, or by class, and by shade."""
 
     def __init__(self, theme: Theme, kinds: Sequence[str], classed: EventClassing | None) -> None:
@@ -279,13 +282,14 @@ class Colours:
         ]
         if classed is None:
             self._paints = [
-                [self._kind_paint(kind, shade) for shade in range(3)]
-                + (self._hosts() if kind == "cpu" else [])
+                [self._kind_paint(kind, shade) for shade in range(_SHADES)]
+                + (self._host_paints() if kind == "cpu" else [])
                 for kind in kinds
             ]
         else:
             self._paints = [
-                [self._class_paint(code, look)] * 3 for code, look in enumerate(classed.styles)
+                [self._class_paint(code, style)] * _SHADES
+                for code, style in enumerate(classed.styles)
             ]
 
     def paint(self, code: int, shade: int = 0) -> Paint:
@@ -299,26 +303,26 @@ class Colours:
     def column(self, code: int, form: Form) -> str:
         """Return the colour of a column of cells."""
         paint = self.paint(code)
-        return blend(paint.colour, self.ground(form), paint.columns.get(form, 1))
+        return blend(paint.color, self.ground(form), paint.columns.get(form, 1))
 
     def _kind_paint(self, kind: str, shade: int) -> Paint:
         theme, tokens = self.theme, facts("tokens")[self.theme.name]
-        colour: str = tokens["nameShades"][kind][shade] if shade else theme.kind[kind]
+        color: str = tokens["nameShades"][kind][shade] if shade else theme.kind[kind]
         is_annotation, pale = kind == "annotation", kind in _PALE_KINDS
         tint = tokens["annotationTint" if is_annotation else "cpuTint"]
         device = _PALE_COLUMN if pale else 1
         return Paint(
-            colour,
-            colour,
-            blend(colour, theme.bg, tint),
-            self._text_colour_on(colour) if shade else theme.on_kind[kind],
+            color,
+            color,
+            blend(color, theme.bg, tint),
+            self._text_color_on(color) if shade else theme.on_kind[kind],
             {"bar": _BAR, "pale": _PALE_COLUMN, "solid": device, "counter": device},
             pale,
             2 if is_annotation else 1.5,
         )
 
-    def _hosts(self) -> list[Paint]:
-        """Return the paints of calls of the host by name, behind the shades of their kind."""
+    def _host_paints(self) -> list[Paint]:
+        """Return the paints of calls of the host by name, which follow the shades of their kind."""
         tokens, plain = facts("tokens")[self.theme.name], self._kind_paint("cpu", 0)
         return [
             replace(plain, fill=hue, tint=blend(hue, self.theme.bg, tokens["hostTint"]))
@@ -327,35 +331,37 @@ class Colours:
 
     def _class_paint(self, code: int, style: ClassStyle) -> Paint:
         theme, columns = self.theme, _CLASS_COLUMNS
-        full = blend(style.colour, theme.lane, _FAINT) if style.is_faint else style.colour
+        full = blend(style.color, theme.lane, _FAINT) if style.is_faint else style.color
         if not style.is_hatched:
             tint = blend(full, theme.bg, _CLASS_TINT)
-            return Paint(full, full, tint, self._text_colour_on(full), columns)
+            return Paint(full, full, tint, self._text_color_on(full), columns)
         name, ground = f"hta-class-{code}-{theme.name}", blend(full, theme.bg, _CLASS_HATCH_GROUND)
-        self.patterns.append(hatch(name, ground, style.colour))
+        self.patterns.append(hatch(name, ground, style.color))
         pattern = f"url(#{name})"
-        return Paint(full, pattern, pattern, self._text_colour_on(ground), columns)
+        return Paint(full, pattern, pattern, self._text_color_on(ground), columns)
 
-    def _text_colour_on(self, colour: str) -> str:
+    def _text_color_on(self, color: str) -> str:
         """Return the colour of text that is easier to read."""
         dark = self.theme.on_kind["compute"] if self.theme.name == "dark" else self.theme.ink
-        is_light = (luminance(colour) + 0.05) ** 2 > 1.05 * (luminance(dark) + 0.05)
+        is_light = (luminance(color) + 0.05) ** 2 > 1.05 * (luminance(dark) + 0.05)
         return dark if is_light else "#ffffff"
 
     def shade(self, name: str, *, host: bool = False) -> int:
         """Return the shade of a short name, the same for all ranks, runs, and in the page."""
-        value = 0x811C9DC5
+        digest = 0x811C9DC5  # FNV-1a of 32 bits
         for byte in name.encode("utf-8", "surrogatepass"):
-            value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
-        return 3 + value % len(facts("tokens")[self.theme.name]["hostHues"]) if host else value % 3
+            digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
+        if host:
+            return _SHADES + digest % len(facts("tokens")[self.theme.name]["hostHues"])
+        return digest % _SHADES
 
     def waiting(self, share: float) -> str:
-        """Return the colour of a degree of lateness, 0 … 1."""
+        """Return the colour of a degree of lateness, 0 … 1, in steps between the theme's stops."""
         stops = self.theme.waiting
         steps = (len(stops) - 1) * _RAMP_STEPS
-        shade = 0 if share <= 0 else max(1, -int(-share * steps // 1))
-        stop = min(shade // _RAMP_STEPS, len(stops) - 2)
-        return blend(stops[stop + 1], stops[stop], shade / _RAMP_STEPS - stop)
+        step = max(math.ceil(share * steps), 0)
+        stop = min(step // _RAMP_STEPS, len(stops) - 2)
+        return blend(stops[stop + 1], stops[stop], step / _RAMP_STEPS - stop)
 
 
 def hatch(name: str, ground: str, line: str) -> str:
@@ -367,18 +373,18 @@ def hatch(name: str, ground: str, line: str) -> str:
     )
 
 
-def luminance(colour: str) -> float:
+def luminance(color: str) -> float:
     """Return the relative luminance of WCAG, 0 … 1."""
-    parts = [channel / 255 for channel in color_channels(colour)]
+    parts = [channel / 255 for channel in color_channels(color)]
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 @dataclass(frozen=True)
 class ClassStyle:
-    """Appearance of the events of a class; `hatched` distinguishes them without colour."""
+    """Appearance of the events of a class; a hatch distinguishes them without colour."""
 
-    colour: str
+    color: str
     is_hatched: bool = False
     is_faint: bool = False
 
@@ -464,19 +470,21 @@ _GROUPS = _class_groups("event_classes")
 
 
 def class_styles(theme: str, of: str = "event_classes") -> list[ClassStyle]:
-    """Return the look of each class by code; unknown themes use the light one."""
+    """Return the style of each class by code; an unknown theme is drawn as the light one."""
     classes = facts(of)
-    colours = classes.get(theme, classes["light"])
+    colors = classes.get(theme, classes["light"])
     return [
         ClassStyle(
-            colour,
+            color,
             is_hatched=name in classes["hatched"],
             is_faint=name in {"not_compared", "no_figure"},
         )
-        for name, colour in colours.items()
+        for name, color in colors.items()
     ]
 
 
+#: Widths in px of the columns left and right of the lanes, and the widths of a picture from which
+#: the left one is wide, and the right one is drawn.
 _GUTTER, _NARROW_GUTTER, _MARGIN = 164, 104, 128
 _GUTTER_FROM, _MARGIN_FROM = 760, 900
 
@@ -485,7 +493,8 @@ class PlotArea:
     """The window of time and the columns of a picture, in px.
 
     The lanes are between `left`, to the right of their names, and `right`, to the left of the
-    totals in `margin`, which is 0 without room for them. A `narrow` picture has no lane names.
+    totals in `margin`, which is 0 in a picture too narrow for them. A `narrow` picture has no lane
+    names.
     """
 
     def __init__(self, width: float, start: int, end: int) -> None:
@@ -523,11 +532,11 @@ class Painter:
     """Base of the classes that draw parts of one picture."""
 
     drawing: Drawing
-    place: PlotArea
-    colours: Colours
+    area: PlotArea
+    colors: PictureColors
 
     def __post_init__(self) -> None:
-        self.theme = self.colours.theme
+        self.theme = self.colors.theme
 
 
 _GAP_PX = 12
@@ -552,11 +561,12 @@ def stacked_svg(pictures: Sequence[str], *, side_by_side: bool = False) -> str:
     extent = [max(lengths) for lengths in zip(*sizes, strict=True)]
     extent[along] = sum(size[along] for size in sizes) + _GAP_PX * (len(sizes) - 1)
     width, height = extent
-    parts, top = [], 0.0
+    parts, offset = [], 0.0
     for number, (text, size) in enumerate(zip(pictures, sizes, strict=True)):
+        # Names of patterns must be unique in the combined picture.
         inner = _ID.sub(rf"\g<1>p{number}-", text[text.index("<svg") :])
-        parts.append(inner.replace("<svg", f'<svg {"xy"[along]}="{top:g}"', 1))
-        top += size[along] + _GAP_PX
+        parts.append(inner.replace("<svg", f'<svg {"xy"[along]}="{offset:g}"', 1))
+        offset += size[along] + _GAP_PX
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
         f'viewBox="0 0 {width:g} {height:g}">{"".join(parts)}</svg>'

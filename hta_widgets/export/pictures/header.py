@@ -38,28 +38,29 @@ Answered = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
 def round_step(min_step: float) -> float:
-    """Return the smallest of 1, 2 or 5 times a power of ten that is at least `least`."""
+    """Return the smallest of 1, 2 or 5 times a power of ten that is at least `min_step`."""
     power = 10.0 ** math.floor(math.log10(min_step) + 1e-12)
-    return next(f * power for f in (1, 2, 5, 10) if f * power >= min_step * (1 - 1e-9))
+    steps = (factor * power for factor in (1, 2, 5, 10))
+    return next(step for step in steps if step >= min_step * (1 - 1e-9))
 
 
-def ticks(place: PlotArea) -> tuple[list[float], float]:
+def ticks(area: PlotArea) -> tuple[list[float], float]:
     """Return round times, nine at most and fewer if labels would touch, and their step."""
-    step = max(round_step(place.span / 9), 1e-3)
+    step = max(round_step(area.span / 9), 1e-3)
     for _ in range(6):
-        largest = max(abs(place.start), abs(place.end))
+        largest = max(abs(area.start), abs(area.end))
         label = axis_time(largest, step, largest)
-        if step / place.span * place.across >= text_width(label) + 20:
+        if step / area.span * area.across >= text_width(label) + 20:
             break
         step = round_step(step * 1.5)
-    first = math.ceil(place.start / step - 1e-9)
-    last = math.floor(place.end / step + 1e-9)
+    first = math.ceil(area.start / step - 1e-9)
+    last = math.floor(area.end / step + 1e-9)
     return [number * step for number in range(first, last + 1)], step
 
 
 @dataclass
 class HeaderPainter(Painter):
-    """Draws axis, minimap and strip above the rows."""
+    """Draws the axis, the minimap and the strip above the rows."""
 
     scene: Mapping[str, Any]
     late: frozenset[int]
@@ -72,34 +73,34 @@ class HeaderPainter(Painter):
         classed: EventClassing | None = None,
     ) -> None:
         """Draw the whole job, by kinds or by classes, and which part of it is shown."""
-        place, theme, drawing = self.place, self.theme, self.drawing
+        area, theme, drawing = self.area, self.theme, self.drawing
         start, end = self.scene["range"]
         length = duration(end - start)
-        drawing.text(place.left - 10, y + 17, length, theme.ink2, anchor="end")
-        room = place.left - 10 - text_width(length) - 20
-        drawing.text(12, y + 17, fit_text(whole_name(self.scene), room), theme.ink3)
-        drawing.rect(place.left, y, place.across, _MINIMAP, theme.lane)
+        drawing.text(area.left - 10, y + 17, length, theme.ink2, anchor="end")
+        max_width = area.left - 10 - text_width(length) - 20
+        drawing.text(12, y + 17, fit_text(whole_name(self.scene), max_width), theme.ink3)
+        drawing.rect(area.left, y, area.across, _MINIMAP, theme.lane)
         bins = int(reply["bins"])
-        x = place.left + np.arange(bins + 1) / bins * place.across
+        x = area.left + np.arange(bins + 1) / bins * area.across
         total = np.zeros(bins)
         layers = []
         for name, shares in columns.items():
             total = total + shares
-            colour = theme.kind["communication" if name == "exposed" else name]
+            color = theme.kind["communication" if name == "exposed" else name]
             is_host = "exposed" not in columns
-            layers.append((total, blend(colour, theme.lane, 0.6) if is_host else colour))
+            layers.append((total, blend(color, theme.lane, 0.6) if is_host else color))
         if classed is not None and classed.parts is not None:
             layers = self._class_layers(total, (start, end), classed.parts)
-        for heights, colour in reversed(layers):
-            drawing.path(_step_path(x, np.round(heights * (_MINIMAP - 2)), y + _MINIMAP), colour)
-        job = PlotArea(place.width, start, max(end, start + 1))
-        x0, x1 = job.x(place.start), job.x(place.end)
-        if x1 - x0 > place.across - 1:
+        for heights, color in reversed(layers):
+            drawing.path(_step_path(x, np.round(heights * (_MINIMAP - 2)), y + _MINIMAP), color)
+        job = PlotArea(area.width, start, max(end, start + 1))
+        x0, x1 = job.x(area.start), job.x(area.end)
+        if x1 - x0 > area.across - 1:
             return
-        drawing.rect(place.left, y, x0 - place.left, _MINIMAP, theme.bg, _VEIL)
-        drawing.rect(x1, y, place.right - x1, _MINIMAP, theme.bg, _VEIL)
+        drawing.rect(area.left, y, x0 - area.left, _MINIMAP, theme.bg, _VEIL)
+        drawing.rect(x1, y, area.right - x1, _MINIMAP, theme.bg, _VEIL)
         width = max(x1 - x0, 3)
-        left = min(x0, place.right - width)
+        left = min(x0, area.right - width)
         drawing.frame(left, y, width, _MINIMAP, theme.brush_line, 1.5)
 
     def _class_layers(
@@ -111,29 +112,29 @@ class HeaderPainter(Painter):
         layers, below = [], np.zeros(bins)
         for code, part in parts.at(times):
             below = below + busy * part
-            layers.append((below, self.colours.column(code, "solid")))
+            layers.append((below, self.colors.column(code, "solid")))
         return layers
 
     def draw_axis(self, y: float) -> list[float]:
         """Draw the axis down to `y`; return the x of its ticks."""
-        place, theme, drawing = self.place, self.theme, self.drawing
-        times, step = ticks(place)
+        area, theme, drawing = self.area, self.theme, self.drawing
+        times, step = ticks(area)
         tick_xs: list[float] = []
         for time in times:
-            x = round(place.x(time))
+            x = round(area.x(time))
             tick_xs.append(x)
             drawing.vertical(x, y - 4, y, theme.rule_strong)
-            label = axis_time(time, step, max(abs(place.start), abs(place.end)))
-            if x + 4 + text_width(label) <= place.right:
+            label = axis_time(time, step, max(abs(area.start), abs(area.end)))
+            if x + 4 + text_width(label) <= area.right:
                 drawing.text(x + 4, y - 7, label, theme.ink2)
         return tick_xs
 
     def draw_strip(self, ribbon: Answered | None, y: float) -> None:
         """Draw steps, phases and the ribbon of late ranks."""
-        scene, place, theme = self.scene, self.place, self.theme
+        scene, area, theme = self.scene, self.area, self.theme
         names: list[str] = []
         if scene["steps"]:
-            several = len(scene["ranks"]) > 1 and not place.narrow
+            several = len(scene["ranks"]) > 1 and not area.narrow
             names.append("steps, median rank" if several else "steps")
             self._draw_steps(y)
         if scene["phases"]:
@@ -141,54 +142,54 @@ class HeaderPainter(Painter):
             names.append("phases")
         if ribbon is not None:
             self._draw_job_ribbon(*ribbon, y + 16 * len(names))
-            names.append("comes last" if place.narrow else "who comes last")
+            names.append("comes last" if area.narrow else "who comes last")
         for index, name in enumerate(names):
-            room = place.left - 20
-            self.drawing.text(12, y + 16 * index + 11, fit_text(name, room), theme.ink3)
+            max_width = area.left - 20
+            self.drawing.text(12, y + 16 * index + 11, fit_text(name, max_width), theme.ink3)
 
     def draw_lines(self, tick_xs: Sequence[float], top: float, bottom: float) -> None:
         """Draw ticks and beginnings of steps through all rows."""
-        place, drawing = self.place, self.drawing
+        area, drawing = self.area, self.drawing
         for x in tick_xs:
-            if x > place.left:
+            if x > area.left:
                 drawing.vertical(x, top, bottom, self.theme.rule_strong, _GRID)
         last = -math.inf
         for step in self.scene["steps"]:
-            if not place.start < step["start"] < place.end:
+            if not area.start < step["start"] < area.end:
                 continue
-            x = round(place.x(step["start"]))
+            x = round(area.x(step["start"]))
             if x - last >= _STEP_LINES_FROM_PX:
                 drawing.dashed_line(x, top, bottom, self.theme.kind["annotation"])
                 last = x
 
     def draw_scale_bar(self, y: float) -> None:
         """Draw a bar of a round time's length, with that time."""
-        place, theme, drawing = self.place, self.theme, self.drawing
-        length_ns = round_step(max(_SCALE_PX * place.ns_per_px / 2.5, 1))
-        wide = length_ns / place.ns_per_px
-        x = place.left
+        area, theme, drawing = self.area, self.theme, self.drawing
+        length_ns = round_step(max(_SCALE_PX * area.ns_per_px / 2.5, 1))
+        wide = length_ns / area.ns_per_px
+        x = area.left
         drawing.rect(x, y, wide, 2, theme.ink)
         drawing.rect(x, y - 3, 1, 8, theme.ink)
         drawing.rect(x + wide - 1, y - 3, 1, 8, theme.ink)
         drawing.text(x + wide + 6, y + 5, duration(length_ns), theme.ink)
 
     def _in_view(self, steps: Sequence[Step]) -> Iterator[tuple[Step, float, float, bool, str]]:
-        """Yield steps or phases with both ends' x, whether they have begun before, and the name."""
-        place = self.place
+        """Yield the steps or phases in view: start x, end x, whether it began before, and name."""
+        area = self.area
         for step in steps:
             start, end = step["start"], step["start"] + step["dur"]
-            if start < place.end and end > place.start:
-                begun = start < place.start
+            if start < area.end and end > area.start:
+                begun = start < area.start
                 name = f"{_BEFORE} {step['name']}" if begun else step["name"]
-                yield step, place.x(start), place.x(end), begun, name
+                yield step, area.x(start), area.x(end), begun, name
 
     def _draw_steps(self, y: float) -> None:
-        place, theme, drawing = self.place, self.theme, self.drawing
+        area, theme, drawing = self.area, self.theme, self.drawing
         dark = theme.name == "dark"
         tint = blend(theme.kind["annotation"], theme.bg, 0.2 if dark else 0.1)
         last = -math.inf
         for step, x0, x1, begun, name in self._in_view(self.scene["steps"]):
-            goes_on = step["start"] + step["dur"] > place.end
+            goes_on = step["start"] + step["dur"] > area.end
             drawing.rect(x0, y, max(x1 - x0 - (0 if goes_on else 1), 1), 15, tint)
             if not begun and x0 - last >= 4:
                 drawing.rect(x0, y, 2, 15, theme.kind["annotation"])
@@ -199,8 +200,8 @@ class HeaderPainter(Painter):
                 continue
             drawing.text(x0 + 6, y + 11, label, theme.ink, bold=True)
             end = _AFTER if goes_on else duration(step["dur"])
-            room = x1 - x0 - text_width(label, bold=True) - 24
-            if (not begun or goes_on) and text_width(end) <= room:
+            max_width = x1 - x0 - text_width(label, bold=True) - 24
+            if (not begun or goes_on) and text_width(end) <= max_width:
                 drawing.text(x1 - 6, y + 11, end, theme.ink2, anchor="end")
 
     def _draw_phases(self, y: float) -> None:
@@ -219,33 +220,33 @@ class HeaderPainter(Painter):
     def _draw_job_ribbon(
         self, reply: Mapping[str, Any], columns: Mapping[str, Any], y: float
     ) -> None:
-        place, theme, drawing = self.place, self.theme, self.drawing
+        area, theme, drawing = self.area, self.theme, self.drawing
         if not reply["of"]:
-            drawing.text(place.left + 6, y + 11, "no collectives matched", theme.ink3)
+            drawing.text(area.left + 6, y + 11, "no collectives matched", theme.ink3)
             return
-        x = place.left + (columns["job_bin"] + 0.5) / reply["bins"] * place.across
-        following = np.append(x[1:], place.right)
+        x = area.left + (columns["job_bin"] + 0.5) / reply["bins"] * area.across
+        following = np.append(x[1:], area.right)
         wait, ranks = columns["job_wait"], columns["job_rank"].tolist()
         drawn = np.flatnonzero(wait > 0)
         width = np.clip(following - x, 1, _MARK_PX)
-        left = np.minimum(x, place.right - width)
+        left = np.minimum(x, area.right - width)
         for index in drawn.tolist():
             share = math.sqrt(min(1, wait[index] / max(reply["job_most"], 1)))
-            colour = blend(
+            color = blend(
                 self._rank_color(ranks[index]), theme.bg, _WEAKEST + (1 - _WEAKEST) * share
             )
-            drawing.rect(float(left[index]), y + 1, float(width[index]), 13, colour)
+            drawing.rect(float(left[index]), y + 1, float(width[index]), 13, color)
         # The costliest ranks are named first, left or right of their tick; each gap is used once.
         used: set[int] = set()
         for index in drawn[np.argsort(-wait[drawn], kind="stable")].tolist():
             begin, end = float(left[index]), float(left[index] + width[index])
-            before = float(left[index - 1]) + _MARK_PX if index else place.left
+            before = float(left[index - 1]) + _MARK_PX if index else area.left
             places: tuple[tuple[int, float, float, Literal["start", "end"]], ...] = (
                 (index, end + 2, float(following[index]) - end - 6, "start"),
                 (index - 1, begin - 2, begin - 6 - before, "end"),
             )
-            for gap, edge, room, anchor in places:
-                label = first_text_that_fits([f"rank {ranks[index]}", str(ranks[index])], room)
+            for gap, edge, max_width, anchor in places:
+                label = first_text_that_fits([f"rank {ranks[index]}", str(ranks[index])], max_width)
                 if ranks[index] < 0 or gap in used or not label:
                     continue
                 drawing.text(edge, y + 11, label, self._rank_color(ranks[index]), anchor=anchor)

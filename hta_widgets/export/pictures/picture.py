@@ -15,10 +15,10 @@ import numpy as np
 from hta_widgets.charts.theme import ThemeName, theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.pictures.drawing import (
-    Colours,
     Drawing,
     EventClassing,
     Painter,
+    PictureColors,
     PlotArea,
     bound_classing,
     first_text_that_fits,
@@ -57,24 +57,24 @@ def timeline_svg(
 ) -> str:
     """Return a view of a timeline as an SVG picture.
 
-    Every column and bar is computed from the events themselves. The picture holds all rows, at
-    the heights that they have in a timeline that is `height` px high.
+    Every column and bar is computed from the events themselves. The picture has all rows, with
+    the heights that they have in a timeline of `height` px.
     """
     if not width >= _MIN_WIDTH:
         raise TraceError(
             f"a picture must be at least {_MIN_WIDTH} px wide, not {width}",
-            remedy="Names and numbers need the room.",
+            remedy="Names and numbers need this width.",
         )
     if classed is None and state.get("color") == "bound" and not scene["without_bounds"]:
         classed = bound_classing(engine.classes_of, theme)
-    colours = Colours(theme_of(theme), scene["kinds"], classed)
+    colors = PictureColors(theme_of(theme), scene["kinds"], classed)
     start, end = (int(time) for time in state.get("view") or scene["range"])
     if end <= start:
         raise TraceError(
             f"a window must end after it starts, not {start} to {end}",
             remedy="Give start_ns < end_ns, in ns since the origin.",
         )
-    place = PlotArea(width, start, end)
+    area = PlotArea(width, start, end)
     clusters = engine.answer({"op": "clusters"})[0] if folded else None
     rows = layout_rows(
         scene,
@@ -84,7 +84,7 @@ def timeline_svg(
         only=only,
         clusters=clusters,
     )
-    picture = _Picture(Drawing(), place, colours, engine, scene, state, rows, classed)
+    picture = _Picture(Drawing(), area, colors, engine, scene, state, rows, classed)
     return picture.draw(headline)
 
 
@@ -102,7 +102,7 @@ class _Picture(Painter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.window = {"start": self.place.start, "end": self.place.end}
+        self.window = {"start": self.area.start, "end": self.area.end}
         stats = self.engine.answer({"op": "stats", **self.window})[0]
         self.shares: dict[str, float] = stats["kinds"]
         self.figures = WindowTotals(totals_by_rank(stats))
@@ -115,26 +115,26 @@ class _Picture(Painter):
                 self.shares = {**self.shares, "wait": sum(lateness["exposed_wait"]) / total_span}
 
     def draw(self, headline: str) -> str:
-        place, theme, drawing = self.place, self.theme, self.drawing
+        area, theme, drawing = self.area, self.theme, self.drawing
         rows_height = sum(row.height for row in self.rows)
-        head = HeaderPainter(drawing, place, self.colours, self.scene, self.figures.late)
-        sides = SideColumnPainter(drawing, place, self.colours, self.figures)
+        head = HeaderPainter(drawing, area, self.colors, self.scene, self.figures.late)
+        sides = SideColumnPainter(drawing, area, self.colors, self.figures)
         strip_rows = _strip_rows(self.scene)
         top = 64 if headline else 46
         axis = top + 32 + 24
         first = axis + 16 * strip_rows + 2
         bottom = first + rows_height
         height = bottom + 34
-        drawing.rect(0, 0, place.width, height, theme.bg)
+        drawing.rect(0, 0, area.width, height, theme.bg)
         self._draw_title(headline)
         self._draw_legend(top - 10)
-        bins = min(max(2, int(place.across)), 4096)
+        bins = min(max(2, int(area.across)), 4096)
         head.draw_minimap(*self._answer("minimap", bins=bins), top, self.classed)
-        drawing.horizontal(top + 32, 0, place.width, theme.rule)
+        drawing.horizontal(top + 32, 0, area.width, theme.rule)
         tick_xs = head.draw_axis(axis)
         ribbon = None
         if self.figures.lateness is not None:
-            ribbon = self._answer("ribbon", **self.window, bins=max(2, int(place.across)))
+            ribbon = self._answer("ribbon", **self.window, bins=max(2, int(area.across)))
         head.draw_strip(ribbon, axis)
         sides.draw_title(self.rows, axis, strip_rows)
         self._draw_lanes(first, ribbon)
@@ -143,21 +143,21 @@ class _Picture(Painter):
         for row in self.rows:
             sides.draw_names(row, first + row.top)
             sides.draw_totals(row, first + row.top)
-        drawing.vertical(place.left - 1, top + 33, bottom, theme.rule)
-        if place.margin:
-            drawing.vertical(place.right, top + 33, bottom, theme.rule)
-        drawing.horizontal(bottom, 0, place.width, theme.rule)
+        drawing.vertical(area.left - 1, top + 33, bottom, theme.rule)
+        if area.margin:
+            drawing.vertical(area.right, top + 33, bottom, theme.rule)
+        drawing.horizontal(bottom, 0, area.width, theme.rule)
         self._mark_selection(first)
         head.draw_scale_bar(bottom + 15)
         note = self.scene["truth"]["text"]
-        room = place.across - 220
-        drawing.text(place.right, bottom + 20, fit_text(note, room), theme.ink3, anchor="end")
+        max_width = area.across - 220
+        drawing.text(area.right, bottom + 20, fit_text(note, max_width), theme.ink3, anchor="end")
         return drawing.svg(
-            place.width,
+            area.width,
             height,
             title=f"{self.scene['title']}, {self._totals_text()}",
             description=headline or note,
-            patterns=self.colours.patterns,
+            patterns=self.colors.patterns,
         )
 
     def _answer(self, op: str, **request: int) -> Answered:
@@ -165,44 +165,48 @@ class _Picture(Painter):
         return {**reply, **request}, unpack(reply["columns"], buffer or b"")
 
     def _totals_text(self) -> str:
-        place = self.place
+        area = self.area
         low, high = self.scene["range"]
         ranks = plural(len(self.scene["ranks"]), "rank")
         shown = {rank for row in self.rows for rank in row.like}
         if len(shown) < len(self.scene["ranks"]):
             ranks = f"{len(shown)} of {ranks}"
         events = plural(self.scene["events"], "event")
-        if (place.start, place.end) == (low, high):
+        if (area.start, area.end) == (low, high):
             name = whole_name(self.scene)
             return f"{ranks}, {events}, {name}, {duration(high - low)}"
         return (
-            f"{ranks}, {place.start / 1e6:.3f}–{place.end / 1e6:.3f}\u202fms "
-            f"({duration(place.span)})"
+            f"{ranks}, {area.start / 1e6:.3f}–{area.end / 1e6:.3f}\u202fms ({duration(area.span)})"
         )
 
     def _draw_title(self, headline: str) -> None:
         drawing, theme = self.drawing, self.theme
-        room = self.place.width - 24
+        max_width = self.area.width - 24
         if headline:
             drawing.text(
-                12, 20, fit_text(headline, room * 11 / 14, bold=True), theme.ink, bold=True, size=14
+                12,
+                20,
+                fit_text(headline, max_width * 11 / 14, bold=True),
+                theme.ink,
+                bold=True,
+                size=14,
             )
         y = 40 if headline else 20
         words = self._totals_text()
-        name = fit_text(self.scene["title"], max(room - text_width(words) - 16, 60), bold=True)
+        name = fit_text(self.scene["title"], max(max_width - text_width(words) - 16, 60), bold=True)
         drawing.text(12, y, name, theme.ink, bold=True)
         x = 12 + text_width(name, bold=True) + 12
-        drawing.text(x, y, fit_text(words, self.place.width - x - 12), theme.ink2)
+        drawing.text(x, y, fit_text(words, self.area.width - x - 12), theme.ink2)
 
     def _draw_legend(self, y: float) -> None:
-        """Draw the legend of colours, as far as there is room."""
+        """Draw the legend of colours, as far as it fits."""
         drawing, theme = self.drawing, self.theme
-        x = self._draw_class_legend(y) if self.classed is not None else self.place.left
+        x = self._draw_class_legend(y) if self.classed is not None else self.area.left
         for kind, fill, line in self._legend_keys():
             kind_share = self.shares.get(kind)
             word = {"cpu": "CPU", "wait": "waiting"}.get(kind, kind)
             label = word if kind_share is None else f"{word} {share(kind_share)}"
-            label = first_text_that_fits([label, word], self.place.width - x - 14 - 12)
+            label = first_text_that_fits([label, word], self.area.width - x - 14 - 12)
             if not label:
                 return
             if kind == "late":
@@ -216,10 +220,10 @@ class _Picture(Painter):
 
     def _draw_class_legend(self, y: float) -> float:
         """Draw the legend of classes; return the x after it."""
-        drawing, x = self.drawing, self.place.left
+        drawing, x = self.drawing, self.area.left
         for name, codes in self.classed.groups if self.classed is not None else ():
             for code in codes:
-                drawing.rect(x, y - 9, 10, 10, self.colours.paint(code).fill)
+                drawing.rect(x, y - 9, 10, 10, self.colors.paint(code).fill)
                 x += 12
             drawing.text(x + 2, y, name, self.theme.ink2)
             x += 2 + text_width(name) + 14
@@ -248,42 +252,42 @@ class _Picture(Painter):
         ]
         if self.classed is not None:
             # The totals on the right are by kind.
-            device = ("compute", "communication", "memory") if self.place.margin else ()
+            device = ("compute", "communication", "memory") if self.area.margin else ()
             keys = [key for key in keys if key[0] in device]
         if self.figures.lateness and any(o["wait"] > 0 for o in self.figures.lateness.values()):
             index = next((n for n, key in enumerate(keys, 1) if key[0] == "communication"), 0)
             late = theme.late if self.figures.late else theme.ink3
             keys[index:index] = [
-                ("wait", self.colours.wait_pattern, theme.wait_line),
+                ("wait", self.colors.wait_pattern, theme.wait_line),
                 ("late", late, ""),
             ]
         return keys
 
     def _draw_lanes(self, first: float, ribbon: Answered | None) -> None:
-        place, theme, drawing = self.place, self.theme, self.drawing
+        area, theme, drawing = self.area, self.theme, self.drawing
         lanes = LanePainter(
             drawing,
-            place,
-            self.colours,
+            area,
+            self.colors,
             by_name=self.state.get("color") == "name",
             classed=self.classed,
             waits=self.figures.lateness is not None,
         )
         budget = LaneBudget(_LANE_BYTES)
-        wanted = {row.rank["rank"] for row in self.rows}
+        drawn_ranks = {row.rank["rank"] for row in self.rows}
         indices = {
             rank.rank: RankIndex(rank, budget, lambda: self.engine.lateness)
             for rank in self.engine.job.ranks
-            if rank.rank in wanted
+            if rank.rank in drawn_ranks
         }
         for row in self.rows:
             y = first + row.top
             index = indices[row.rank["rank"]]
             named = row.rank["rank"] in self.figures.late
             if named:
-                drawing.rect(place.left, y, place.across, row.height, self.colours.late_ground)
+                drawing.rect(area.left, y, area.across, row.height, self.colors.late_ground)
             if row.track is None:
-                drawing.horizontal(y, place.left, place.right, theme.rule)
+                drawing.horizontal(y, area.left, area.right, theme.rule)
             if row.ribbon is not None and ribbon is not None:
                 self._draw_row_ribbon(row, ribbon, y)
             for band in row.bands:
@@ -291,25 +295,25 @@ class _Picture(Painter):
 
     def _draw_row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:
         """Draw a rank's lateness at collectives."""
-        place, drawing = self.place, self.drawing
+        area, drawing = self.area, self.drawing
         reply, columns = ribbon
         top, height = row.ribbon or (0, 0)
-        low, high = (place.x(time) for time in row.rank["range"])
-        drawing.rect(low, y + top, high - low, height, self.colours.waiting(0))
+        low, high = (area.x(time) for time in row.rank["range"])
+        drawing.rect(low, y + top, high - low, height, self.colors.waiting(0))
         is_shown = (columns["rank"] == row.rank["rank"]) & (columns["late"] > 0)
-        x = place.left + np.floor((columns["bin"][is_shown] + 0.5) / reply["bins"] * place.across)
+        x = area.left + np.floor((columns["bin"][is_shown] + 0.5) / reply["bins"] * area.across)
         shares = np.sqrt(np.minimum(1, columns["late"][is_shown] / max(reply["most"], 1)))
-        following = np.append(x[1:], place.right)
+        following = np.append(x[1:], area.right)
         right = np.maximum(np.minimum(x + 2, following), x + 1)
         steps = np.ceil(shares * 48).astype(np.int64)
         for step in np.unique(steps).tolist():
             in_step = steps == step
-            colour = self.colours.waiting(step / 48)
-            drawing.rects(x[in_step], right[in_step], y + top, height, colour)
+            color = self.colors.waiting(step / 48)
+            drawing.rects(x[in_step], right[in_step], y + top, height, color)
 
     def _hatch_missing_data(self, first: float) -> None:
         """Hatch times without data of this rank, to distinguish them from idle time."""
-        place, theme, drawing = self.place, self.theme, self.drawing
+        area, theme, drawing = self.area, self.theme, self.drawing
         job = self.scene["range"]
         for row in self.rows:
             if not row.bands:
@@ -317,10 +321,10 @@ class _Picture(Painter):
             low, high = row.rank["range"]
             top = first + row.top + row.bands[0].top
             height = row.bands[-1].top + row.bands[-1].height - row.bands[0].top
-            for x0, x1 in ((place.x(job[0]), place.x(low)), (place.x(high), place.x(job[1]))):
+            for x0, x1 in ((area.x(job[0]), area.x(low)), (area.x(high), area.x(job[1]))):
                 if x1 - x0 < 1:
                     continue
-                drawing.rect(x0, top, x1 - x0, height, self.colours.no_data_pattern)
+                drawing.rect(x0, top, x1 - x0, height, self.colors.no_data_pattern)
                 words = text_width("no data") + 10
                 if row.track is None and height >= 18 and x1 - x0 >= words + 8:
                     x = (x0 + x1 - words) / 2
@@ -334,16 +338,16 @@ class _Picture(Painter):
         start, end, ranks = (chosen.get(name) for name in ("start_ns", "end_ns", "ranks"))
         if start is None and end is None and ranks is None:
             return
-        place, theme, drawing = self.place, self.theme, self.drawing
-        x0 = place.left if start is None else place.x(start)
-        x1 = place.right if end is None else place.x(end)
+        area, theme, drawing = self.area, self.theme, self.drawing
+        x0 = area.left if start is None else area.x(start)
+        x1 = area.right if end is None else area.x(end)
         blocks = self._selected_blocks(first, ranks) if x1 > x0 else []
         bottom = first + max((row.top + row.height for row in self.rows), default=0)
         above = first
         for top, low in [*blocks, (bottom, bottom)]:
-            drawing.rect(place.left, above, place.across, top - above, theme.bg, _VEIL)
-            drawing.rect(place.left, top, x0 - place.left, low - top, theme.bg, _VEIL)
-            drawing.rect(x1, top, place.right - x1, low - top, theme.bg, _VEIL)
+            drawing.rect(area.left, above, area.across, top - above, theme.bg, _VEIL)
+            drawing.rect(area.left, top, x0 - area.left, low - top, theme.bg, _VEIL)
+            drawing.rect(x1, top, area.right - x1, low - top, theme.bg, _VEIL)
             above = low
         for top, low in blocks:
             width = 2 if ranks is None else 1.5

@@ -29,11 +29,15 @@ from hta_widgets.trace.names import short_name
 
 RankScene = Mapping[str, Any]
 
+#: Heights in px of the lanes of a folded rank, and of the spaces between them.
 _GPU, _COMM, _PAD, _GAP, _BEFORE_CPU, _BELOW = 16, 12, 3, 1, 3, 2
 _GROWN_GPU, _GROWN_COMM = 24, 15
+#: Height of the bar of a host thread; the number of bars, and the number if space is scarce.
 _BAR, _MAX_BARS, _BARS = 3, 3, 2
+#: Above the first number of ranks, rows have one line; above the second, ribbons precede bars.
 _MANY_RANKS, _RIBBON_FIRST = 40, 16
 _RIBBON = 5
+#: Height of a row with a name and a fact below it.
 _TWO_LINES = 36
 
 #: By role of a track: height of a lane, space below all lanes, form of marks.
@@ -62,8 +66,10 @@ class Band:
     height: float
     form: Form
     label: str = ""
+    #: numbers of the lanes with its waits and with late arrivals, -1 for none
     wait: int = -1
     late: int = -1
+    #: minimum and maximum of a counter
     range: tuple[float, float] | None = None
 
 
@@ -77,6 +83,7 @@ class Row:
     height: float
     bands: tuple[Band, ...]
     open: bool = False
+    #: the ranks that the row stands for, and why it is not folded with others
     like: tuple[int, ...] = ()
     why: str = ""
     #: Top and height of the ribbon of late arrivals, from the row's top.
@@ -106,7 +113,7 @@ def layout_rows(
     only: Collection[int] | None = None,
     clusters: Mapping[str, Any] | None = None,
 ) -> list[Row]:
-    """Return the rows from the top; `room` is the height that folded ranks may use to grow."""
+    """Return the rows from the top; folded ranks grow until the rows are `height` px high."""
     groups = [] if clusters is None else clusters["clusters"]
     like = {group["representative"]: group["ranks"] for group in groups if len(group["ranks"]) > 1}
     why = (
@@ -286,8 +293,8 @@ def _host_bands(
     shown = _busiest_threads(rank, threads, max(1, fold.bars))
     if not shown:
         return ()
-    room = fold.height - 2 * fold.pad - (len(shown) - 1)
-    height = max(2, min(12, room // len(shown)))
+    gaps_px = len(shown) - 1
+    height = max(2, min(12, (fold.height - 2 * fold.pad - gaps_px) // len(shown)))
     named = fold.mode == "full"
     return tuple(
         Band(
@@ -358,7 +365,7 @@ class _Slices:
 
 @dataclass(kw_only=True)
 class LanePainter(Painter):
-    """Draws lanes, from the rank's events themselves; `waits`: with their lanes of waits."""
+    """Draws lanes from the events of the ranks, with `waits` also the waits of communication."""
 
     by_name: bool
     classed: EventClassing | None
@@ -367,13 +374,13 @@ class LanePainter(Painter):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.by_name = self.by_name and self.classed is None
-        self.edges = self.place.edges
-        self.x = self.place.xs(self.edges)
+        self.edges = self.area.edges
+        self.x = self.area.xs(self.edges)
 
     def draw_lane(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
-        """Draw one lane with its background; `named`: others wait for this rank."""
-        low, high = map(self.place.x, index.rank.range_ns)
-        self.drawing.rect(low, y, high - low, band.height, self.colours.ground(band.form))
+        """Draw one lane with its background; with `named`, others wait for its rank."""
+        low, high = map(self.area.x, index.rank.range_ns)
+        self.drawing.rect(low, y, high - low, band.height, self.colors.ground(band.form))
         ref, lane = index.lane(band.lane)
         if isinstance(lane, CounterLane):
             self._draw_counter(lane, index.rank.shift_ns, band, y)
@@ -392,8 +399,8 @@ class LanePainter(Painter):
             self._draw_labels(slices, codes, waiting, table, band, y)
 
     def _slices(self, lane: EventLane, shift: int) -> _Slices:
-        min_ns = max(1, math.ceil(_RECT_PX * self.place.ns_per_px))
-        positions = lane.long_events(self.place.start - shift, self.place.end - shift, min_ns)
+        min_ns = max(1, math.ceil(_RECT_PX * self.area.ns_per_px))
+        positions = lane.long_events(self.area.start - shift, self.area.end - shift, min_ns)
         if not len(positions):
             none = np.empty(0, np.int64)
             return _Slices(none, none, np.empty(0, np.int32))
@@ -403,13 +410,13 @@ class LanePainter(Painter):
             lane.rows_of(positions),
         )
 
-    def _cells(self, index: RankIndex, number_: int, lane: EventLane) -> Cells:
+    def _cells(self, index: RankIndex, lane_number: int, lane: EventLane) -> Cells:
         """Return the cells of each px, with their prevailing kind or class."""
         edges = self.edges - index.rank.shift_ns
         if self.classed is None:
             return measure_cells(lane, edges)
         classes = self.classed.classes_of(index.rank.rank)
-        by_class = None if classes is None else index.lane_by_class(number_, classes)
+        by_class = None if classes is None else index.lane_by_class(lane_number, classes)
         if by_class is not None:
             return measure_cells(by_class, edges, by_class=True)
         cells = measure_cells(lane, edges)
@@ -435,24 +442,24 @@ class LanePainter(Painter):
 
     def _draw_columns(self, cells: Cells, slices: _Slices, band: Band, y: float) -> None:
         """Draw events too short for a rectangle as columns, as high as their share of time."""
-        long, longs = slices.measure(self.edges)
-        count = cells.count - longs
-        size = (cells.covered - long) / np.diff(self.edges) * band.height
-        size = np.where((count > 0) & (size < 1), min(1.0, band.height), size)
-        size = np.round(np.minimum(size, band.height) * _STEPS) / _STEPS
-        size[(count <= 0) | (cells.kind == NO_KIND)] = 0
-        for code in np.unique(cells.kind[size > 0]).tolist():
-            of_kind = np.where(cells.kind == code, size, 0)
+        long_ns, long_count = slices.measure(self.edges)
+        count = cells.count - long_count
+        height = (cells.covered - long_ns) / np.diff(self.edges) * band.height
+        height = np.where((count > 0) & (height < 1), min(1.0, band.height), height)
+        height = np.round(np.minimum(height, band.height) * _STEPS) / _STEPS
+        height[(count <= 0) | (cells.kind == NO_KIND)] = 0
+        for code in np.unique(cells.kind[height > 0]).tolist():
+            of_kind = np.where(cells.kind == code, height, 0)
             self.drawing.path(
-                self._column_outline(of_kind, y + band.height), self.colours.column(code, band.form)
+                self._column_outline(of_kind, y + band.height), self.colors.column(code, band.form)
             )
 
-    def _column_outline(self, size: Floats, base: float) -> str:
-        """Return the outline of columns that stand on `base`; equal neighbours are one step."""
-        steps = np.flatnonzero(np.diff(size, prepend=-1.0))
-        ends = np.append(steps[1:], len(size))
+    def _column_outline(self, heights_px: Floats, base: float) -> str:
+        """Return the outline of columns, one per cell, above `base`; equal neighbours are one."""
+        steps = np.flatnonzero(np.diff(heights_px, prepend=-1.0))
+        ends = np.append(steps[1:], len(heights_px))
         foot = number(base)
-        heights = [0.0, *size[steps].tolist(), 0.0]
+        heights = [0.0, *heights_px[steps].tolist(), 0.0]
         parts: list[str] = []
         for index, (first, last) in enumerate(zip(steps.tolist(), ends.tolist(), strict=True), 1):
             if heights[index] <= 0:
@@ -469,14 +476,14 @@ class LanePainter(Painter):
     ) -> None:
         if not len(slices.start):
             return
-        left, right = self.place.xs(slices.start), self.place.xs(slices.end)
+        left, right = self.area.xs(slices.start), self.area.xs(slices.end)
         shown = np.where(right - left >= _GAP_FROM_PX, right - 1, right)
         for code, indices in _runs(codes, is_disjoint=disjoint):
-            paint = self.colours.paint(*divmod(code, 16))
+            paint = self.colors.paint(*divmod(code, 16))
             if band.form != "pale" and not paint.pale:
                 self.drawing.rects(left[indices], shown[indices], y, band.height, paint.fill)
                 continue
-            begins_before = slices.start[indices] < self.place.start
+            begins_before = slices.start[indices] < self.area.start
             edge = np.where(right[indices] - left[indices] <= 8, 1.0, paint.edge_px)
             inner = left[indices] + np.where(
                 begins_before, 0, np.minimum(edge, shown[indices] - left[indices])
@@ -488,7 +495,7 @@ class LanePainter(Painter):
     def _shades(self, table: TableRows, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
         codes, inverse = np.unique(table.name[rows], return_inverse=True)
         names = [short_name(table.names[int(code)]) for code in codes]
-        shades = [self.colours.shade(name, host=host) for name in names]
+        shades = [self.colors.shade(name, host=host) for name in names]
         return np.array(shades, np.int64)[inverse]
 
     def _draw_labels(
@@ -500,40 +507,40 @@ class LanePainter(Painter):
         band: Band,
         y: float,
     ) -> None:
-        place = self.place
+        area = self.area
         baseline = round(y + band.height / 2 + 4)
-        min_ns = _LABEL_FROM_PX * place.ns_per_px
+        min_ns = _LABEL_FROM_PX * area.ns_per_px
         for index in np.flatnonzero(slices.dur >= min_ns).tolist():
-            low = max(int(slices.start[index]), place.start)
-            high = min(int(slices.end[index]), place.end)
+            low = max(int(slices.start[index]), area.start)
+            high = min(int(slices.end[index]), area.end)
             low, high = _longest_uncovered(low, high, slices, index + 1)
             if waits is not None:
                 # Letters over the hatch of a wait would be hard to read.
                 low, high = _longest_uncovered(low, high, waits, 0)
-            x0, x1 = place.x(low), place.x(high)
+            x0, x1 = area.x(low), area.x(high)
             if x1 - x0 < _LABEL_FROM_PX:
                 continue
             row = int(slices.row[index])
             name = short_name(table.names[int(table.name[row])])
-            paint = self.colours.paint(*divmod(int(codes[index]), 16))
+            paint = self.colors.paint(*divmod(int(codes[index]), 16))
             pale = band.form == "pale" or paint.pale
             label = fit_text(name, x1 - x0 - 8)
-            colour = self.theme.ink if pale else paint.text
-            self.drawing.text(x0 + (5 if pale else 4), baseline, label, colour)
+            color = self.theme.ink if pale else paint.text
+            self.drawing.text(x0 + (5 if pale else 4), baseline, label, color)
 
     def _overlay_slices(self, index: RankIndex, lane_number: int) -> tuple[_Slices, Floats]:
-        """Return the long waits or late arrivals of a lane, and the share of the others by cell."""
+        """Return the long waits or late arrivals of a lane, and the share of short ones by cell."""
         lane = cast("EventLane", index.lane(lane_number)[1])
         slices = self._slices(lane, index.rank.shift_ns)
         covered = lane.spans.measure(self.edges - index.rank.shift_ns)[0]
         return slices, (covered - slices.measure(self.edges)[0]) / np.diff(self.edges)
 
     def _draw_waits(self, index: RankIndex, lane: int, y: float, height: float) -> _Slices:
-        pattern = self.colours.wait_pattern
+        pattern = self.colors.wait_pattern
         slices, short = self._overlay_slices(index, lane)
         columns = np.round(np.minimum(short, 1) * height)
         self.drawing.path(self._column_outline(columns, y + height), pattern)
-        left, right = self.place.xs(slices.start), self.place.xs(slices.end)
+        left, right = self.area.xs(slices.start), self.area.xs(slices.end)
         self.drawing.rects(left, right, y, height, pattern)
         self.drawing.frames(left, right, y, height, self.theme.wait_line)
         return slices
@@ -542,15 +549,15 @@ class LanePainter(Painter):
         """Draw the time before late kernels: dotted from when the others had arrived."""
         slices, short = self._overlay_slices(index, band.late)
         cells = np.flatnonzero(short > 0)
-        left = np.r_[self.x[cells], self.place.xs(slices.start)]
-        right = np.r_[self.x[cells + 1], self.place.xs(slices.end)]
+        left = np.r_[self.x[cells], self.area.xs(slices.start)]
+        right = np.r_[self.x[cells + 1], self.area.xs(slices.end)]
         line = self.theme.late if named else self.theme.ink3
         self.drawing.dotted_lines(left, right, y + band.height / 2, line)
 
     def _draw_counter(self, lane: CounterLane, shift: int, band: Band, y: float) -> None:
         if not len(lane.times):
             return
-        smallest, largest = lane.measure(self.edges - shift)
+        smallest, largest = lane.measure(self.edges - shift)  # by cell, NaN without a sample
         low, high = band.range or (0.0, 1.0)
         floor = min(0.0, low)
         scale = (band.height - 1) / (high - floor) if high > floor else 0.0
@@ -559,12 +566,12 @@ class LanePainter(Painter):
         bottom = np.where(has_value, np.round((np.nan_to_num(smallest) - floor) * scale), 0)
         base = y + band.height
         below = (top - 1).clip(0)
-        for height, colour in (
-            (top, self.colours.counter_line),
-            (below, self.colours.counter_range),
-            (np.minimum(bottom, below), self.colours.counter_fill),
+        for height, color in (
+            (top, self.colors.counter_line),
+            (below, self.colors.counter_range),
+            (np.minimum(bottom, below), self.colors.counter_fill),
         ):
-            self.drawing.path(self._column_outline(height, base), colour)
+            self.drawing.path(self._column_outline(height, base), color)
 
 
 def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:
@@ -579,7 +586,7 @@ def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:
 
 
 def _longest_uncovered(low: int, high: int, over: _Slices, first: int) -> tuple[int, int]:
-    """Return the longest part of a range that none of the slices covers."""
+    """Return the longest part of a range that no slice from position `first` on covers."""
     start, end = over.start[first:], over.end[first:]
     is_near = (start < high) & (end > low)
     cursor, widest = low, (low, low)

@@ -18,7 +18,7 @@ _PAD = 12
 #: Minimum height of a row for a name and a fact below it, and the baselines of the two.
 _TWO_LINES_HEIGHT, _FIRST_LINE, _SECOND_LINE = 34, 14, 28
 _WARNING_INK = "#744600"
-#: Short names of lanes, for rows without room for the long ones.
+#: Short names of lanes, for rows that are too narrow for the long ones.
 _SHORT_LANE_NAMES = {"communication": "comm"}
 #: Minimum number of collectives for a label on how often a rank comes last.
 _MIN_COLLECTIVES = 4
@@ -57,7 +57,7 @@ def _device_of(ranks: Iterable[Mapping[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class _RankFact:
-    """A label, then shorter forms of it."""
+    """The most important fact on a rank: a label, then shorter forms of it."""
 
     texts: tuple[str, ...]
     style: Literal["plain", "warn", "late"] = "plain"
@@ -65,7 +65,7 @@ class _RankFact:
 
 @dataclass
 class SideColumnPainter(Painter):
-    """Draws the columns of a picture."""
+    """Draws the names and facts left of the lanes, and the totals right of them."""
 
     figures: WindowTotals
     #: whether the title of the totals names the two numbers below each
@@ -76,10 +76,10 @@ class SideColumnPainter(Painter):
         if row.track is not None:
             self._draw_track_names(row, y)
             return
-        theme, drawing, left = self.theme, self.drawing, self.place.left
+        theme, drawing, left = self.theme, self.drawing, self.area.left
         fact = self._main_fact(row)
         if fact.style == "late":
-            drawing.rect(0, y, left, row.height, self.colours.late_ground)
+            drawing.rect(0, y, left, row.height, self.colors.late_ground)
         drawing.horizontal(y, 0, left, theme.rule)
         if fact.style == "late":
             drawing.rect(0, y + 1, 4, row.height - 1, theme.late)
@@ -91,11 +91,11 @@ class SideColumnPainter(Painter):
 
     def _draw_two_lines(self, row: Row, y: float, fact: _RankFact, ink: str) -> None:
         """Draw a rank's name above its fact, and the names of its lanes next to them."""
-        theme, drawing, place = self.theme, self.drawing, self.place
-        right = place.left - 8
-        bands = [] if place.narrow else [band for band in row.bands if band.label]
+        theme, drawing, area = self.theme, self.drawing, self.area
+        right = area.left - 8
+        bands = [] if area.narrow else [band for band in row.bands if band.label]
         lanes: _LaneNames = [(_name_baseline(band, row.height), band.label) for band in bands]
-        for baseline, texts, bold, colour in (
+        for baseline, texts, bold, color in (
             (_FIRST_LINE, row.names, True, theme.ink),
             (_SECOND_LINE, fact.texts, fact.style == "late", ink),
         ):
@@ -105,13 +105,13 @@ class SideColumnPainter(Painter):
             label = first_text_that_fits(texts, max_width, bold=bold)
             if not label and baseline == _FIRST_LINE:
                 label = fit_text(row.names[-1], max_width, bold=True)
-            drawing.text(_PAD, y + baseline, label, colour, bold=bold)
+            drawing.text(_PAD, y + baseline, label, color, bold=bold)
         for lane_baseline, name in lanes:
             drawing.text(right, y + lane_baseline, name, theme.ink3, anchor="end")
 
     def _draw_one_line(self, row: Row, y: float, fact: _RankFact, ink: str) -> None:
         """Draw a rank's name on the left and its fact on the right."""
-        middle, right = y + round(row.height / 2) + _BASELINE, self.place.left - 8
+        middle, right = y + round(row.height / 2) + _BASELINE, self.area.left - 8
         max_width = right - _PAD
         label = first_text_that_fits(row.names, max_width, bold=row.open)
         label = label or fit_text(row.names[-1], max_width, bold=row.open)
@@ -123,23 +123,23 @@ class SideColumnPainter(Painter):
 
     def _draw_track_names(self, row: Row, y: float) -> None:
         theme, drawing = self.theme, self.drawing
-        right = self.place.left - 8
-        room = right - 10
+        right = self.area.left - 8
+        max_width = right - 10
         spill = next((band for band in row.bands[1:] if band.label), None)
         low = y + (row.height - 4 if spill is None else spill.top)
         middle = (y + low) / 2 + _BASELINE
         name = row.names[0]
-        if self.place.narrow:
+        if self.area.narrow:
             name = re.sub(r"^\w+ {2}", "", name)
         limits = row.track.get("range") if row.track is not None else None
         if limits is not None and low - y >= 28:
             unit = row.track.get("unit", "") if row.track is not None else ""
             lowest, highest = (value(number, unit) for number in limits)
-            drawing.text(right, middle - 7, fit_text(name, room), theme.ink2, anchor="end")
-            label = first_text_that_fits([f"{lowest} – {highest}", highest], room)
+            drawing.text(right, middle - 7, fit_text(name, max_width), theme.ink2, anchor="end")
+            label = first_text_that_fits([f"{lowest} – {highest}", highest], max_width)
             drawing.text(right, middle + 7, label, theme.ink3, anchor="end")
         elif low - y >= 11:
-            drawing.text(right, middle, fit_text(name, room), theme.ink2, anchor="end")
+            drawing.text(right, middle, fit_text(name, max_width), theme.ink2, anchor="end")
         for band in row.bands[1:]:
             if band.label and band.height >= 11:
                 baseline = y + band.top + band.height / 2 + _BASELINE
@@ -183,7 +183,7 @@ class SideColumnPainter(Painter):
             return _RankFact(())
         if stats["data"] <= 0:
             return _RankFact(("no data here",))
-        if not self.place.margin:
+        if not self.area.margin:
             return _RankFact((f"idle {share(stats['idle'] / max(stats['span'], 1))}",))
         if stats["exposed"] > 0:
             return _RankFact((f"exposed {duration(stats['exposed'])}",))
@@ -193,14 +193,14 @@ class SideColumnPainter(Painter):
     def draw_title(self, rows: Sequence[Row], y: float, lines: int) -> None:
         """Label the right column."""
         device = any(part["role"] != "cpu" for row in rows for part in row.rank["summary"])
-        if not self.place.margin or not lines or not device:
+        if not self.area.margin or not lines or not device:
             return
         self.is_named = lines > 1
-        x = self.place.right + _PAD
-        room = self.place.margin - _PAD - 4
+        x = self.area.right + _PAD
+        max_width = self.area.margin - _PAD - 4
         mpi = all(_is_mpi(row.rank) for row in rows)
         label = f"{'MPI' if mpi else _device_of(row.rank for row in rows)} time in view"
-        self.drawing.text(x, y + 11, fit_text(label, room), self.theme.ink3)
+        self.drawing.text(x, y + 11, fit_text(label, max_width), self.theme.ink3)
         has_comm = any(part["role"] == "comm" for row in rows for part in row.rank["summary"])
         if lines > 1 and not has_comm:
             self.drawing.text(x, y + 27, "idle", self.theme.ink3)
@@ -209,38 +209,38 @@ class SideColumnPainter(Painter):
             keys = [f"exposed {part} · idle", f"{part} · idle"]
             if mpi:
                 keys = [f"{part} · other"]
-            self.drawing.text(x, y + 27, first_text_that_fits(keys, room), self.theme.ink3)
+            self.drawing.text(x, y + 27, first_text_that_fits(keys, max_width), self.theme.ink3)
 
     def draw_totals(self, row: Row, y: float) -> None:
         """Draw the parts of a rank's device time in this window."""
-        place, theme, drawing = self.place, self.theme, self.drawing
-        if not place.margin or row.track is not None:
+        area, theme, drawing = self.area, self.theme, self.drawing
+        if not area.margin or row.track is not None:
             return
         number = row.rank["rank"]
         late = number in self.figures.late
         if late:
-            drawing.rect(place.right, y, place.margin, row.height, self.colours.late_ground)
-        drawing.horizontal(y, place.right, place.width, theme.rule)
+            drawing.rect(area.right, y, area.margin, row.height, self.colors.late_ground)
+        drawing.horizontal(y, area.right, area.width, theme.rule)
         stats = self.figures.stats.get(number)
         if stats is None or all(part["role"] == "cpu" for part in row.rank["summary"]):
             return
         span_ns = stats["span"]
-        left, width = place.right + _PAD, place.margin - 2 * _PAD
+        left, width = area.right + _PAD, area.margin - 2 * _PAD
         compact, tall = row.height < 24, row.height >= 36
         height: float = 11 if tall else 8
         top = y + (round((row.height - height) / 2) if compact else 3 if tall else 4)
         wait = self.figures.exposed_wait(number)
         x: float = left
-        for ns, colour in (
+        for ns, color in (
             (stats["compute"], theme.kind["compute"]),
             (stats["exposed"] - wait, theme.kind["communication"]),
-            (wait, self.colours.wait_pattern),
+            (wait, self.colors.wait_pattern),
             (stats["memory"], theme.kind["memory"]),
             (stats["unrecorded"], theme.idle),
         ):
             right = x + (ns / span_ns * width if span_ns > 0 else 0)
-            drawing.rect(x, top, right - x, height, colour)
-            if colour == self.colours.wait_pattern:
+            drawing.rect(x, top, right - x, height, color)
+            if color == self.colors.wait_pattern:
                 drawing.frame(x, top, right - x, height, theme.wait_line)
             x = right
         drawing.frame(left, top, width, height, theme.idle_line)
@@ -255,10 +255,10 @@ class SideColumnPainter(Painter):
         elif late:
             drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
         else:
-            self._draw_shares(row, stats, wait, (left, baseline, width))
+            self._draw_shares(row, stats, wait, baseline)
 
     def _draw_shares(
-        self, row: Row, stats: Mapping[str, Any], wait_ns: int, place: tuple[float, float, float]
+        self, row: Row, stats: Mapping[str, Any], wait_ns: int, baseline: float
     ) -> None:
         """Draw the shares of waiting, or of communication, and of idle or unrecorded time."""
         span_ns = stats["span"]
@@ -271,28 +271,19 @@ class SideColumnPainter(Painter):
         if _is_mpi(row.rank):
             rest = "other"
         rest_share = share(max(stats["idle"], stats["unrecorded"]) / span_ns)
+        # If the column's title names the two numbers, they need no labels.
+        rest_text, number = f"{rest} {rest_share}", label.partition(" ")[2]
         is_named = self.is_named and is_idle
-        self._draw_pair(*place, label, rest, rest_share, is_named=is_named)
+        shorter = [(number, rest_text), (number, rest_share)] if is_named else [(label, "")]
+        self._draw_pair(baseline, [(label, rest_text), *shorter])
 
-    def _draw_pair(
-        self,
-        x: float,
-        y: float,
-        width: float,
-        exposed: str,
-        rest: str,
-        idle: str,
-        *,
-        is_named: bool,
-    ) -> None:
-        """Write `exposed` left, `rest` and `idle` right; shorten them if `width` is too small."""
-        short_text, both = exposed.partition(" ")[2], f"{rest} {idle}"
-        forms = [(short_text, both), (short_text, idle)] if is_named else [(exposed, "")]
-        for left, right in ((exposed, both), *forms):
-            if text_width(left) + text_width(right) + 8 <= width:
-                self.drawing.text(x, y, left, self.theme.ink2)
-                if right:
-                    self.drawing.text(x + width, y, right, self.theme.ink3, anchor="end")
+    def _draw_pair(self, baseline: float, forms: Sequence[tuple[str, str]]) -> None:
+        """Write the first of some pairs of texts that fits, one on each side of the column."""
+        left, right = self.area.right + _PAD, self.area.width - _PAD
+        for left_text, right_text in forms:
+            if text_width(left_text) + text_width(right_text) + 8 <= right - left:
+                self.drawing.text(left, baseline, left_text, self.theme.ink2)
+                self.drawing.text(right, baseline, right_text, self.theme.ink3, anchor="end")
                 return
 
 
@@ -312,9 +303,9 @@ _LaneNames = Sequence[tuple[float, str]]
 
 
 def _lane_names_next_to(
-    lanes: _LaneNames, row: Row, baseline: float, width: float, room: float
+    lanes: _LaneNames, row: Row, baseline: float, width: float, max_width: float
 ) -> _LaneNames:
-    """Return the lane names that leave `width` of `room` at a baseline, as `stage/gutter.ts` does.
+    """Return the lane names that leave `width` of `max_width` at a baseline, as the page does.
 
     Facts on groups and outliers have priority over lane names, which every row repeats.
     """
@@ -330,7 +321,7 @@ def _lane_names_next_to(
     if baseline == _FIRST_LINE and others not in forms:
         # A cut name of a rank may be ambiguous.
         forms.append(others)
-    fitting = (form for form in forms if width + _width_on_line(form, baseline) <= room)
+    fitting = (form for form in forms if width + _width_on_line(form, baseline) <= max_width)
     return next(fitting, forms[-1])
 
 

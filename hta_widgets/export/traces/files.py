@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -24,6 +23,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.export.traces.members import (
     ASK,
     DROP,
+    ExportOptions,
     FlowThreads,
     Members,
     RecordClipper,
@@ -32,26 +32,25 @@ from hta_widgets.export.traces.members import (
     records_of,
     samples_of,
 )
+from hta_widgets.export.traces.merging import MergeScope
 from hta_widgets.files import Output, Target
 from hta_widgets.trace import selection as selections
-from hta_widgets.trace.columns import Fields, decode_fields, decode_json, encode_fields
+from hta_widgets.trace.columns import decode_json
 from hta_widgets.trace.merged_format import (
-    ID_ARGS,
-    ID_FIELDS,
     IDENTITY_KEY,
     MARK_KEY,
-    PID_STRIDE,
     ExportPart,
-    scoped_id,
     stated_export_part,
 )
-from hta_widgets.trace.record_times import BASE_KEY, base_time_ns, move_record, shift_time
+from hta_widgets.trace.record_times import BASE_KEY, base_time_ns, move_record
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 ExportClock = Literal["recorded", "set"]
+ClockName = Literal["recorded", "fitted"]
 _RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
+#: Top-level keys that readers look for in the first bytes of a file.
 _FIRST = (MARK_KEY, "schemaVersion", "deviceProperties", "distributedInfo")
 #: Offset of the ranks of the side after; a larger power of ten if the side before has such ranks.
 AFTER_RANKS = 1000
@@ -92,7 +91,7 @@ class ExportReport:
     ranks: tuple[int, ...] = ()
     left_out: dict[str, int] = field(default_factory=dict)
     samples: int = 0
-    clock: Literal["recorded", "fitted"] = "recorded"
+    clock: ClockName = "recorded"
 
 
 @check_arguments
@@ -156,7 +155,8 @@ def export_trace(
     Raises
     ------
     TraceError
-        If nothing is selected, `path` cannot be written, or no clock can be fitted.
+        If nothing is selected, `path` cannot be written or is a file that `traces` were read from,
+        or no clock can be fitted.
 
     Examples
     --------
@@ -171,41 +171,78 @@ def export_trace(
         traces = TraceSet([traces])
     if not isinstance(selection, Selection):
         selection = Selection() if selection is None else traces.select(selection)
-    elif selection.traces is not None and len(traces) > 1:
+    target = Target.of(path)
+    options = ExportOptions(
+        clip=clip,
+        keep_parents=keep_parents,
+        keep_launches=keep_launches,
+        counters=counters,
+        scrub=scrub,
+    )
+    ranks = choose_ranks(traces, selection, options, moves_ns)
+    names = [_rank_file_name(members) for members in ranks] if target.is_directory else []
+    require_not_input(traces.values(), target.path, *(target.path / name for name in names))
+    _write_ranks(target, ranks)
+    clock_name: ClockName = "fitted" if moves_ns else "recorded"
+    return make_report(target.path, target.written_bytes, ranks, clock_name)
+
+
+def choose_ranks(
+    traces: TraceSet,
+    selection: Selection,
+    options: ExportOptions,
+    moves_ns: Mapping[int, int] | None = None,
+) -> list[Members]:
+    """Return the records to write of each rank with any; raise a `TraceError` if none has.
+
+    `moves_ns` has the ns to add to the times of each rank, if they are moved to the fitted clock.
+    """
+    if selection.traces is not None and len(traces) > 1:
         # The window of the selection is on the clock of its own set, such as that of a view.
         traces = traces.with_clock(selection.traces.clock)
-    if counters is True:
+    if options.counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
-    target = Target.of(path)
-    options = {"keep_parents": keep_parents, "keep_launches": keep_launches}
-    options |= {"counters": bool(counters)}
-    options |= {"clip": clip, "scrub": scrub}
-    ranks = _ranks(traces.values(), selection, options)
+    ranks = _members_of_ranks(traces.values(), selection, options)
     for members in ranks:
         members.fitted = bool(moves_ns)
-        members.move_ns = moves_ns.get(members.trace.rank, 0)
+        members.move_ns = (moves_ns or {}).get(members.trace.rank, 0)
         members.part = _part_of_export(members, selection, len(traces))
     if not ranks:
         raise TraceError(
-            "nothing to export: the selection holds no events",
-            remedy="Widen its window, or loosen its query.",
+            "nothing to export: the selection contains no events",
+            remedy="Widen its window, or loosen its query. Profiles of a whole run have no events.",
         )
-    _write_ranks(target, ranks)
-    return _report(target, ranks, "fitted" if moves_ns else "recorded")
+    return ranks
+
+
+def require_not_input(traces: Iterable[Trace], *targets: Path) -> None:
+    """Raise a `TraceError` if a target is a file that a trace was read from."""
+    inputs = {Path(trace.path).resolve() for trace in traces if trace.path}
+    for target in targets:
+        if target.resolve() in inputs:
+            raise TraceError(
+                "is a file that the traces were read from",
+                path=target,
+                remedy="Choose another place; the input stays as it is.",
+            )
+
+
+def _rank_file_name(members: Members) -> str:
+    return f"rank-{members.trace.rank}.trace.json.gz"
 
 
 def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
     """Write ranks as a directory of files, as one file, or merged into one file."""
     if target.is_directory:
-        names = {f"rank-{members.trace.rank}.trace.json.gz": members for members in ranks}
+        names = {_rank_file_name(members): members for members in ranks}
         with target.directory(names) as folder:
             for name, members in names.items():
                 with folder(name) as out:
-                    _write_rank(out, members, several=len(ranks) > 1)
+                    write_rank(out, members, state_rank=len(ranks) > 1)
         return
     with target.file() as out:
         if len(ranks) == 1:
-            _write_rank(out, ranks[0])
+            write_rank(out, ranks[0])
             return
         # Files of one job usually share their base; otherwise the earliest is used for all.
         bases = [base for members in ranks if (base := base_time_ns(members.trace.metadata))]
@@ -236,15 +273,17 @@ def export_pair(
         )
     # Default labels are names of folders, which `scrub` must not write.
     diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
-    moves = _moves_of_pair(diff) if base == "first_step" else (0, 0)
-    options = {"keep_parents": True, "keep_launches": False, "counters": counters}
-    options |= {"clip": clip, "scrub": scrub}
-    first = _side_ranks("before", diff.before.label, before, 0, moves[0], options)
-    second = _side_ranks("after", diff.after.label, after, _offset(before), moves[1], options)
-    base_ns = max(0, min(base_time_ns(members.trace.metadata) for members in first))
+    moves_ns = _moves_of_pair(diff) if base == "first_step" else (0, 0)
+    options = ExportOptions(clip=clip, counters=counters, scrub=scrub)
+    before_ranks = _side_ranks("before", diff.before.label, before, 0, moves_ns[0], options)
+    offset = _rank_offset(before)
+    after_ranks = _side_ranks("after", diff.after.label, after, offset, moves_ns[1], options)
+    require_not_input((t for s in diff.sides for t in s.traces.values()), target.path)
+    base_ns = max(0, min(base_time_ns(members.trace.metadata) for members in before_ranks))
+    ranks = [*before_ranks, *after_ranks]
     with target.file() as out:
-        _write_merged(out, [*first, *second], base_ns)
-    return _report(target, [*first, *second], "recorded")
+        _write_merged(out, ranks, base_ns)
+    return make_report(target.path, target.written_bytes, ranks, "recorded")
 
 
 def require_fitted_clock(traces: TraceSet) -> None:
@@ -258,18 +297,19 @@ def require_fitted_clock(traces: TraceSet) -> None:
         )
 
 
-def _report(
-    target: Target, ranks: Sequence[Members], clock: Literal["recorded", "fitted"]
+def make_report(
+    path: Path, size_bytes: int, ranks: Sequence[Members], clock: ClockName
 ) -> ExportReport:
+    """Return the counts of what was written."""
     left_out: Counter[str] = Counter()
     for members in ranks:
         left_out.update(members.left_out)
     return ExportReport(
-        path=target.path,
+        path=path,
         events=sum(len(members.rows) for members in ranks),
         flows=sum(members.flows for members in ranks),
         dropped=left_out.total(),
-        bytes=target.written_bytes,
+        bytes=size_bytes,
         ranks=tuple(members.trace.rank for members in ranks),
         left_out=dict(left_out),
         samples=sum(len(members.samples) for members in ranks),
@@ -293,25 +333,27 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
         return {}
     if len(traces) > 1 and not any(trace.clock_offset_ns for trace in traces.values()):
         require_fitted_clock(traces)
-    return _moves(traces)
+    return _moves_to_fitted_clock(traces)
 
 
-def _moves(traces: TraceSet) -> dict[int, int]:
+def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
+    """Return the ns that move the times of each rank's records to the fitted clock."""
     # Instant 0 on each rank's recorded clock. The values differ only if clocks have nothing in
     # common; such ranks are moved onto one clock, or the next reader would align them differently.
-    zeros = {
+    zeros_ns = {
         rank: trace.zero_ns - trace.shift_ns - trace.clock_offset_ns
         for rank, trace in traces.items()
         if len(trace)
     }
     if traces.origin_ns is not None:
-        zero, lift = traces.origin_ns + traces.origin_offset_ns, traces.origin_offset_ns
+        lift_ns = traces.origin_offset_ns
+        zero_ns = traces.origin_ns + lift_ns
     else:
         # Without an origin, the lift of times need not be undone; viewers drop times below 0.
-        counted = ((count, zero) for zero, count in Counter(zeros.values()).items())
-        zero, lift = max(counted, default=(0, 0))[1], 0
+        counted = ((count, zero_ns) for zero_ns, count in Counter(zeros_ns.values()).items())
+        lift_ns, (_, zero_ns) = 0, max(counted, default=(0, 0))
     return {
-        rank: zero - zeros.get(rank, zero) - trace.clock_offset_ns - lift
+        rank: zero_ns - zeros_ns.get(rank, zero_ns) - trace.clock_offset_ns - lift_ns
         for rank, trace in traces.items()
     }
 
@@ -328,11 +370,11 @@ def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, A
     return {"clock": "fitted", "offset_ns": before - (move_ns or 0)}
 
 
-def _ranks(
-    traces: Iterable[Trace], selection: Selection, options: Mapping[str, bool]
+def _members_of_ranks(
+    traces: Iterable[Trace], selection: Selection, options: ExportOptions
 ) -> list[Members]:
     """Return the records to write of each rank that has any."""
-    return [members for trace in traces if (members := choose_members(trace, selection, **options))]
+    return [members for trace in traces if (members := choose_members(trace, selection, options))]
 
 
 def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
@@ -343,24 +385,24 @@ def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> E
         return None
     before = stated_export_part(trace.metadata)
     # Absolute, as recorded.
-    first, last = table.first_ns + trace.zero_ns, table.last_ns + trace.zero_ns
-    low, high = first, last
+    first_ns, last_ns = table.first_ns + trace.zero_ns, table.last_ns + trace.zero_ns
+    low_ns, high_ns = first_ns, last_ns
     if before is not None:
-        low, high = before.start_ns, before.end_ns
+        low_ns, high_ns = before.start_ns, before.end_ns
     if members.start_ns is not None:
-        low = max(low, members.start_ns + trace.zero_ns)
+        low_ns = max(low_ns, members.start_ns + trace.zero_ns)
     if members.end_ns is not None:
-        high = min(high, members.end_ns + trace.zero_ns)
+        high_ns = min(high_ns, members.end_ns + trace.zero_ns)
     start_ns, end_ns = table.start_ns[rows] + trace.zero_ns, table.end_ns[rows] + trace.zero_ns
-    work = rank_part(trace, Selection()).edges
+    work_ns = rank_part(trace, Selection()).edges
     moved_ns = trace.zero_ns + members.move_ns
     return ExportPart(
-        start_ns=low + members.move_ns,
-        end_ns=high + members.move_ns,
-        work_start_ns=0 if work is None else work[0] + moved_ns,
-        work_end_ns=0 if work is None else work[1] + moved_ns,
-        cut_events=int(((start_ns < low) | (end_ns > high)).sum()),
-        all_time=low <= first and high >= last and (before is None or before.all_time),
+        start_ns=low_ns + members.move_ns,
+        end_ns=high_ns + members.move_ns,
+        work_start_ns=0 if work_ns is None else work_ns[0] + moved_ns,
+        work_end_ns=0 if work_ns is None else work_ns[1] + moved_ns,
+        cut_events=int(((start_ns < low_ns) | (end_ns > high_ns)).sum()),
+        all_time=low_ns <= first_ns and high_ns >= last_ns and (before is None or before.all_time),
         all_events=(selection.query, selection.ids, selection.tracks) == (None, None, None)
         and (before is None or before.all_events),
         job_ranks=max(job_ranks, 0 if before is None else before.job_ranks),
@@ -386,34 +428,35 @@ def write_file(out: Output, keys: Mapping[str, bytes], *records: Iterable[bytes]
     out.write(b"\n]\n}\n")
 
 
-def _write_rank(out: Output, members: Members, *, several: bool = False) -> None:
-    write_file(out, _top_level(members, state_rank=several), _records_to_write(members))
+def write_rank(out: Output, members: Members, *, state_rank: bool = False) -> None:
+    """Write a rank as a file; with `state_rank` the file states its rank in any case."""
+    write_file(out, _top_level(members, state_rank=state_rank), _records_to_write(members))
 
 
 def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
     """Return the file's own keys, as JSON; those that state the rank come first."""
     trace, scrub = members.trace, members.scrub
-    values = own_keys(trace)
+    texts = own_keys(trace)
     if scrub:
-        values = scrub.top_level(values)
+        texts = scrub.top_level(texts)
     note = _clock_note(trace.metadata, members.move_ns if members.fitted else None) or {}
     note |= _identity(trace, scrub=scrub is not None)
     if members.part is not None:
         note |= members.part.mark()
-    if note and (members.fitted or members.part is not None or MARK_KEY not in values):
+    if note and (members.fitted or members.part is not None or MARK_KEY not in texts):
         earlier = trace.metadata.get(MARK_KEY)
         if scrub:
             earlier = scrub.value(earlier)
-        values[MARK_KEY] = json_text({**(earlier if isinstance(earlier, Mapping) else {}), **note})
-    info = values.get("distributedInfo")
+        texts[MARK_KEY] = json_text({**(earlier if isinstance(earlier, Mapping) else {}), **note})
+    info = texts.get("distributedInfo")
     if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
-        values["distributedInfo"] = json_text(decode_json(info))  # HTA looks for "rank": 0
+        texts["distributedInfo"] = json_text(decode_json(info))  # HTA looks for "rank": 0
     elif state_rank and (info is None or b'"rank"' not in info):
         stated = {} if info is None else decode_json(info)
         stated = stated if isinstance(stated, dict) else {}
-        values["distributedInfo"] = json_text({**stated, "rank": trace.rank})
-    first = {key: values.pop(key) for key in _FIRST if key in values}
-    return first | values
+        texts["distributedInfo"] = json_text({**stated, "rank": trace.rank})
+    first = {key: texts.pop(key) for key in _FIRST if key in texts}
+    return first | texts
 
 
 def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
@@ -469,145 +512,11 @@ def _write_merged(out: Output, ranks: Sequence[Members], base_ns: int) -> None:
                 "metadata": {key: decode_json(raw) for key, raw in texts.items()} | members.stated,
             }
         )
-        scopes.append(_merged_records(members, position, shift_ns))
+        scopes.append(map(MergeScope(members, position, shift_ns), _records_to_write(members)))
     keys = {MARK_KEY: json_text(head), "schemaVersion": b"1", "displayTimeUnit": b'"ms"'}
     if base_ns:
         keys[BASE_KEY] = str(base_ns).encode()
     write_file(out, keys, *scopes)
-
-
-def _merged_records(members: Members, position: int, shift_ns: int) -> Iterator[bytes]:
-    """Yield the records of a rank in the form of a merged file."""
-    yield from map(_MergeScope(members, position, shift_ns), _records_to_write(members))
-
-
-class _MergeScope:
-    """Rewrites the records of one rank for a merged file; processes and ids are unique to the rank.
-
-    `position` is that of the rank in the file. `shift_ns` is added to its times.
-    """
-
-    def __init__(self, members: Members, position: int, shift_ns: int) -> None:
-        self.rank, self.shift_ns = members.trace.rank, shift_ns
-        self._rank_title = members.title or f"rank {self.rank}"
-        self._first_sort = 1000 * position
-        self._pids: dict[bytes, bytes] = {}
-        self._numbers: dict[str | None, int] = {}
-        self._names, self._labels, order = _processes(members)
-        ordered = sorted(order, key=lambda key: (order[key], key or ""))
-        self._sort_places = {key: place for place, key in enumerate(ordered)}
-
-    def __call__(self, text: bytes) -> bytes:
-        """Return the record in the form of a merged file, after records that introduce it."""
-        fields = decode_fields(text)
-        if fields is None:
-            return text
-        own_pid = fields.get("pid", b"")
-        introduction = b"" if own_pid in self._pids else self._introduce_process(own_pid)
-        fields["pid"] = self._pids[own_pid]
-        for name in ID_FIELDS:
-            if name in fields:
-                fields[name] = scoped_id(fields[name], self.rank)
-        if "id2" in fields:
-            self._scope_members(fields, "id2", ("local", "global"))
-        if "args" in fields:
-            self._scope_members(fields, "args", ID_ARGS)
-        if self.shift_ns and "ts" in fields:
-            fields["ts"] = shift_time(fields["ts"], self.shift_ns)
-        if fields.get("ph") == b'"M"':
-            self._label(fields, _process_key(own_pid))
-        return introduction + encode_fields(fields)
-
-    def _scope_members(self, fields: Fields, name: str, ids: Iterable[str]) -> None:
-        members = decode_fields(fields[name])
-        if members is None:
-            return
-        id_keys = [key for key in ids if key in members]
-        for key in id_keys:
-            members[key] = scoped_id(members[key], self.rank)
-        if id_keys:
-            fields[name] = encode_fields(members)
-
-    def _label(self, fields: Fields, key: str | None) -> None:
-        """Put the rank into the name of a process; keep the original arguments."""
-        args = decode_fields(fields.get("args", b""))
-        if args is None:
-            return
-        recorded = encode_fields(args)
-        record = fields.get("name")
-        if record == b'"process_name"' and "name" in args:
-            args["name"] = json_text(self._title(key, _string(args["name"])))
-        elif record == b'"process_sort_index"' and "sort_index" in args:
-            args["sort_index"] = json_text(self._first_sort + self._sort_places.get(key, 0))
-        else:
-            return
-        args[MARK_KEY] = recorded
-        fields["args"] = encode_fields(args)
-
-    def _title(self, key: str | None, name: str) -> str:
-        label = self._labels.get(key)
-        return f"{self._rank_title} · {name} [{label}]" if label else f"{self._rank_title} · {name}"
-
-    def _introduce_process(self, own_pid: bytes) -> bytes:
-        """Give a process its number; return the records that hold its original id and its name."""
-        key = _process_key(own_pid)
-        is_numbered = key in self._numbers
-        pid = self._numbers.setdefault(key, self.rank * PID_STRIDE + len(self._numbers) + 1)
-        self._pids[own_pid] = str(pid).encode()
-        if is_numbered:  # the same process, stated once as a number and once as a string
-            return b""
-        identity: dict[str, Any] = {"rank": self.rank}
-        if own_pid:
-            identity["pid"] = decode_json(own_pid)
-        records = [_metadata(MARK_KEY, pid, identity)]
-        if key not in self._names:
-            name = self._title(key, key or "process")
-            records.append(_metadata("process_name", pid, {"name": name, MARK_KEY: None}))
-        if key not in self._sort_places:
-            last = {"sort_index": self._first_sort + 999, MARK_KEY: None}
-            records.append(_metadata("process_sort_index", pid, last))
-        return b"".join(record + b",\n" for record in records)
-
-
-def _processes(
-    members: Members,
-) -> tuple[set[str | None], dict[str | None, str], dict[str | None, float]]:
-    """Return the processes that have a name, the labels of processes, and their sort indices."""
-    named: set[str | None] = set()
-    labels: dict[str | None, str] = {}
-    order: dict[str | None, float] = {}
-    source, scrub = members.trace.source, members.scrub
-    for _, text in () if source is None else source.records(np.flatnonzero(members.fate == ASK)):
-        if b'"M"' not in text:
-            continue
-        fields = decode_fields(scrub.record(text) if scrub else text)
-        args = None if fields is None else decode_fields(fields.get("args", b""))
-        if fields is None or args is None:
-            continue
-        key = _process_key(fields.get("pid", b""))
-        record = fields.get("name")
-        if record == b'"process_name"' and "name" in args:
-            named.add(key)
-        elif record == b'"process_labels"' and "labels" in args:
-            labels[key] = _string(args["labels"])
-        elif record == b'"process_sort_index"' and "sort_index" in args:
-            with suppress(ValueError):
-                order[key] = float(args["sort_index"])
-    return named, labels, order
-
-
-def _process_key(raw: bytes) -> str | None:
-    """Return a process id as text: numbers and strings of the same digits mean the same process."""
-    return _string(raw) if raw else None
-
-
-def _metadata(name: str, pid: int, args: dict[str, Any]) -> bytes:
-    return json_text({"name": name, "ph": "M", "pid": pid, "tid": 0, "args": args})
-
-
-def _string(raw: bytes) -> str:
-    value = decode_json(raw)
-    return value if isinstance(value, str) else raw.decode()
 
 
 def _traces_and_selection(source: DiffSource) -> tuple[list[Trace], Selection]:
@@ -618,7 +527,8 @@ def _traces_and_selection(source: DiffSource) -> tuple[list[Trace], Selection]:
     return list(source.values()), Selection()
 
 
-def _offset(before: DiffSource) -> int:
+def _rank_offset(before: DiffSource) -> int:
+    """Return the number to add to the ranks of the side after."""
     highest = max((trace.rank for trace in _traces_and_selection(before)[0]), default=0)
     offset = AFTER_RANKS
     while highest >= offset:
@@ -631,29 +541,27 @@ def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
 
     Both sides move if a time would be negative otherwise.
     """
-    starts = []
+    starts_ns = []
     for side in diff.sides:
         rank, windows = min(side.windows.items(), key=lambda item: int(item[1][0, 0]))
         trace = side.parts[rank].trace
-        starts.append(int(windows[0, 0]) - trace.shift_ns + trace.zero_ns)
-    move = starts[0] - starts[1]
-    earliest = min(
-        (
-            part.trace.zero_ns + (move if side is diff.after else 0)
-            for side in diff.sides
-            for part in side.parts.values()
-        ),
+        starts_ns.append(int(windows[0, 0]) - trace.shift_ns + trace.zero_ns)
+    move_ns = starts_ns[0] - starts_ns[1]
+    earliest_ns = min(
+        part.trace.zero_ns + (move_ns if side is diff.after else 0)
+        for side in diff.sides
+        for part in side.parts.values()
     )
-    lift = max(0, -earliest)
-    return lift, move + lift
+    lift_ns = max(0, -earliest_ns)
+    return lift_ns, move_ns + lift_ns
 
 
 def _side_ranks(
-    side: str, label: str, source: DiffSource, offset: int, move_ns: int, options: dict[str, bool]
+    side: str, label: str, source: DiffSource, offset: int, move_ns: int, options: ExportOptions
 ) -> list[Members]:
     """Return the ranks of one side of a pair, numbered from `offset` on and moved in time."""
-    whose = side if label == side else f"{side} {label}"
-    ranks = _ranks(*_traces_and_selection(source), options)
+    side_title = side if label == side else f"{side} {label}"
+    ranks = _members_of_ranks(*_traces_and_selection(source), options)
     for members in ranks:
         trace = members.trace
         base_ns = base_time_ns(trace.metadata) + move_ns
@@ -662,7 +570,7 @@ def _side_ranks(
         if base_ns or BASE_KEY in trace.metadata:
             members.stated[BASE_KEY] = base_ns
         members.trace = trace.replace(rank=trace.rank + offset)
-        members.title, members.side_move_ns = f"{whose} · rank {trace.rank}", move_ns
+        members.title, members.side_move_ns = f"{side_title} · rank {trace.rank}", move_ns
     if not ranks:
         raise TraceError(f"nothing to export: no events {side}", remedy="Widen what is selected.")
     return ranks

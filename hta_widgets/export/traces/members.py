@@ -1,4 +1,4 @@
-"""Choose the records of a rank that an export writes; clip them, adapt their flows."""
+"""Choose the records of a rank that an export writes, clip them, and adapt their flows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -49,15 +49,20 @@ class Members:
     """
 
     trace: Trace
-    rows: Ints  # events
-    fate: Codes  # by record
+    rows: Ints  # ids of the events
+    fate: Codes  # by record: `KEEP`, `DROP`, or `ASK`, for which `accepts` decides
     whole: bool  # everything of the rank is selected
-    start_ns: int | None = None  # window
+    #: the window, None for an open side
+    start_ns: int | None = None
     end_ns: int | None = None
+    #: numbers of arrows that are written, and of records that are not, by type
     flows: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
-    threads: frozenset[tuple[str, str]] | None = None  # of the events written
+    #: process and thread of the written events if tracks are selected, else None
+    threads: frozenset[tuple[str, str]] | None = None
+    #: starts and ends of the written async intervals, by category, id and name
     asyncs: dict[tuple[str, str, str], list[tuple[int, int]]] = field(default_factory=dict)
+    #: whether to write samples of counters
     counters: bool = False
     #: rows of the counter table whose samples have no record in the file
     samples: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -81,7 +86,7 @@ class Members:
         return self.trace.zero_ns - base_time_ns(self.trace.metadata) + self.move_ns
 
     def accepts(self, text: bytes) -> bool:
-        """Return whether to write a record that is in no table; count the omitted ones."""
+        """Return whether to write a record without a row in a table; count those left out."""
         try:
             record = _decode_header(text)
         except msgspec.DecodeError:
@@ -121,16 +126,18 @@ class Members:
         return False
 
 
-def choose_members(
-    trace: Trace,
-    selection: Selection,
-    *,
-    keep_parents: bool,
-    keep_launches: bool,
-    counters: bool,
-    clip: bool,
-    scrub: bool,
-) -> Members | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """The parameters of `hta_widgets.export_trace` that choose and change records."""
+
+    clip: bool = False
+    keep_parents: bool = True
+    keep_launches: bool = False
+    counters: bool | Literal["own"] = False
+    scrub: bool = False
+
+
+def choose_members(trace: Trace, selection: Selection, options: ExportOptions) -> Members | None:
     """Choose the records of a rank to write; None if none of its events is selected."""
     table = trace.table
     records = 0 if trace.source is None else len(trace.source)
@@ -138,19 +145,19 @@ def choose_members(
     if selection.ranks is not None and trace.rank not in selection.ranks:
         return None
     chosen = selection.mask(trace)
-    by_time = (selection.query, selection.ids, selection.tracks) == (None, None, None)
-    has_asyncs = by_time and not len(table) and bool(records)
-    if not (chosen.any() or has_asyncs or (is_whole and records)):
+    may_have_asyncs = _is_by_time(selection) and not len(table) and bool(records)
+    if not (chosen.any() or may_have_asyncs or (is_whole and records)):
         return None
-    if keep_launches and not is_whole:
-        _add_launches(trace, chosen, selection if clip else Selection())
-    if keep_parents and not is_whole:
+    if options.keep_launches and not is_whole:
+        _add_launches(trace, chosen, selection if options.clip else Selection())
+    if options.keep_parents and not is_whole:
         add_enclosing_rows(chosen, table.parent)
     rows = np.flatnonzero(chosen)
     start_ns, end_ns = _window(trace, selection, rows)
     fate = np.full(records, ASK, np.uint8)
-    members = Members(trace, rows, fate, is_whole, start_ns, end_ns, counters=counters, clip=clip)
-    if scrub:
+    members = Members(trace, rows, fate, is_whole, start_ns, end_ns)
+    members.counters, members.clip = bool(options.counters), options.clip
+    if options.scrub:
         members.scrub = Scrubber(trace.metadata, trace.host)
     if selection.tracks is not None:
         members.threads = frozenset(
@@ -171,6 +178,11 @@ def choose_members(
     return members if len(rows) or is_whole or members.asyncs else None
 
 
+def _is_by_time(selection: Selection) -> bool:
+    """Return whether a selection names no events, and so includes records without a row."""
+    return (selection.query, selection.ids, selection.tracks) == (None, None, None)
+
+
 def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
     """Add the calls in a window that launched chosen events."""
     calls = trace.launch_of[chosen]
@@ -184,8 +196,7 @@ def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None,
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
-    by_event = (selection.query, selection.ids, selection.tracks) != (None, None, None)
-    if (by_event or trace.part) and len(rows):
+    if (not _is_by_time(selection) or trace.part) and len(rows):
         if low is None:
             low = int(trace.table.start_ns[rows].min())
         if high is None:
@@ -214,8 +225,8 @@ def _choose_instants(members: Members) -> None:
     fate[table.record] = DROP
     is_member = _rows_within(members, table.time_ns, table.time_ns)
     if members.threads is not None:
-        on = [pair in members.threads for pair in zip(table.pid, table.tid, strict=True)]
-        is_member &= np.array(on, dtype=bool)
+        threads = zip(table.pid, table.tid, strict=True)
+        is_member &= np.array([thread in members.threads for thread in threads], dtype=bool)
     fate[table.record[is_member]] = KEEP
 
 
@@ -290,7 +301,7 @@ def samples_of(members: Members) -> Iterator[bytes]:
         if low is not None:
             times = np.maximum(times, low)
         for time_ns, value in zip(times.tolist(), values.tolist(), strict=True):
-            yield head + micros(time_ns + base_ns) + tail % _number(value)
+            yield head + micros(time_ns + base_ns) + tail % _value_text(value)
 
 
 def _sample_template(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
@@ -305,7 +316,7 @@ def _sample_template(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
     return json_text(fields)[:-1] + b', "ts": ', tail
 
 
-def _number(value: float) -> bytes:
+def _value_text(value: float) -> bytes:
     """Return a value as JSON; a missing value is 0, since samples of trace files have no gaps."""
     if math.isnan(value):
         return b"0"
@@ -366,13 +377,12 @@ class RecordClipper:
         self._high = np.iinfo(np.int64).max if members.end_ns is None else members.end_ns
         #: nanoseconds to add to a record's time to count it from the trace's first event
         self._base_ns = members.written_zero_ns
-        rows = members.rows
-        start_ns, end_ns = trace.table.start_ns[rows], trace.table.end_ns[rows]
-        out = (start_ns < self._low) | (end_ns > self._high)
-        table, cut = trace.table, rows[out].tolist()
-        #: start and end of the event whose begin, or end, a record is; and that record's own time
+        table, rows = trace.table, members.rows
+        is_cut = (table.start_ns[rows] < self._low) | (table.end_ns[rows] > self._high)
+        #: by record: start and end of its event, and the one of the two that the record states
         self._cut: dict[int, tuple[int, int, int]] = {}
-        for row, start, end in zip(cut, start_ns[out].tolist(), end_ns[out].tolist(), strict=True):
+        for row in rows[is_cut].tolist():
+            start, end = int(table.start_ns[row]), int(table.end_ns[row])
             self._cut[int(table.record[row])] = start, end, start
             if row in table.end_record and end > self._high:
                 self._cut[table.end_record[row]] = start, end, end
@@ -385,19 +395,19 @@ class RecordClipper:
         fields = decode_fields(text)
         if fields is None:
             return text
-        start_ns, end_ns, own_ns = self._cut[number]
-        first, last = max(start_ns, self._low), min(end_ns, self._high)
-        inside_ns = first if own_ns == start_ns else last
-        was = {}
-        if inside_ns != own_ns:
-            was["ts"] = fields["ts"]
+        start_ns, end_ns, stated_ns = self._cut[number]
+        first_ns, last_ns = max(start_ns, self._low), min(end_ns, self._high)
+        inside_ns = first_ns if stated_ns == start_ns else last_ns
+        recorded = {}
+        if inside_ns != stated_ns:
+            recorded["ts"] = fields["ts"]
             fields["ts"] = micros(inside_ns + self._base_ns)
         if "dur" in fields:
-            was["dur"] = fields["dur"]
-            fields["dur"] = micros(last - first)
+            recorded["dur"] = fields["dur"]
+            fields["dur"] = micros(last_ns - first_ns)
         args = decode_fields(fields.get("args", b"{}"))
-        if was and args is not None:
-            args[CLIPPED] = encode_fields(was)
+        if recorded and args is not None:
+            args[CLIPPED] = encode_fields(recorded)
             fields["args"] = encode_fields(args)
         return encode_fields(fields)
 
@@ -408,8 +418,8 @@ class RecordClipper:
         if fields is None or time_ns is None:
             return text
         # An arrow has to end inside of its event, which ends at the window's edge.
-        last = self._high - (fields.get("ph") in _ARROW)
-        inside_ns = max(min(time_ns - self._base_ns, last), self._low)
+        last_ns = self._high - (fields.get("ph") in _ARROW)
+        inside_ns = max(min(time_ns - self._base_ns, last_ns), self._low)
         if inside_ns == time_ns - self._base_ns:
             return text
         fields["ts"] = micros(inside_ns + self._base_ns)
@@ -420,9 +430,9 @@ def _records_to_move(members: Members, low: int, high: int) -> frozenset[int]:
     """Return the flow records and async records whose time may be outside of the window."""
     table, asyncs = members.trace.table, members.trace.async_table
     rows, records = _flow_ends(members.trace)
-    out = (table.start_ns[rows] < low) | (table.end_ns[rows] > high)
-    early = asyncs.record[(asyncs.start_ns < low) & (asyncs.record >= 0)]
-    return frozenset([*records[out].tolist(), *early.tolist()])
+    is_outside = (table.start_ns[rows] < low) | (table.end_ns[rows] > high)
+    early_asyncs = asyncs.record[(asyncs.start_ns < low) & (asyncs.record >= 0)]
+    return frozenset([*records[is_outside].tolist(), *early_asyncs.tolist()])
 
 
 def _flow_ends(trace: Trace) -> tuple[Ints, Ints]:
@@ -441,36 +451,38 @@ class FlowThreads:
 
     def __init__(self, members: Members) -> None:
         trace, table = members.trace, members.trace.table
-        self._track: dict[int, int] = {}
-        self._own: dict[int, dict[str, bytes]] = {}
+        self._track_of_record: dict[int, int] = {}
+        self._ids_of_track: dict[int, dict[str, bytes]] = {}
         if trace.source is None or not members.flows:
             return
         rows, records = _flow_ends(trace)
-        exported = members.fate[records] == KEEP
-        self._track = dict(
-            zip(records[exported].tolist(), table.track[rows[exported]].tolist(), strict=True)
+        is_written = members.fate[records] == KEEP
+        self._track_of_record = dict(
+            zip(records[is_written].tolist(), table.track[rows[is_written]].tolist(), strict=True)
         )
+        # The first written event of each track shows the form of its ids.
         tracks, first = np.unique(table.track[members.rows], return_index=True)
         examples = table.record[members.rows[first]]
-        track_of = dict(zip(examples.tolist(), tracks.tolist(), strict=True))
+        track_of_example = dict(zip(examples.tolist(), tracks.tolist(), strict=True))
         for number, text in trace.source.records(examples):
             fields = decode_fields(text) or {}
-            self._own[track_of[number]] = {key: fields[key] for key in _THREAD if key in fields}
+            ids = {key: fields[key] for key in _THREAD if key in fields}
+            self._ids_of_track[track_of_example[number]] = ids
 
     def __call__(self, number: int, text: bytes) -> bytes:
         """Return the record with its ids in the form that its event has."""
-        own_ids = self._own.get(self._track.get(number, -1))
-        if own_ids is None:
+        event_ids = self._ids_of_track.get(self._track_of_record.get(number, -1))
+        fields = None if event_ids is None else decode_fields(text)
+        if event_ids is None or fields is None:
             return text
-        fields = decode_fields(text)
-        if fields is None or all(fields.get(key) == value for key, value in own_ids.items()):
+        flow_ids = {key: fields.get(key, b"") for key in event_ids}
+        # Ids of another thread stay: an arrow may start outside of its event.
+        is_same_thread = all(
+            _plain_id(flow_ids[key]) == _plain_id(event_ids[key]) for key in event_ids
+        )
+        if flow_ids == event_ids or not is_same_thread:
             return text
-        # Ids of another thread are kept: an arrow may start outside of its event.
-        if any(
-            _plain_id(fields.get(key, b"")) != _plain_id(value) for key, value in own_ids.items()
-        ):
-            return text
-        return encode_fields({**fields, **own_ids})
+        return encode_fields({**fields, **event_ids})
 
 
 def _plain_id(raw: bytes) -> bytes:

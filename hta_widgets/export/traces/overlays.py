@@ -46,30 +46,15 @@ def add_counters(
     if isinstance(traces, Trace):
         traces = TraceSet([traces])
     chosen = traces.select(selection, ranks=ranks)
-    written = traces.ranks if chosen.ranks is None else list(chosen.ranks)
-    _require_not_input(traces, target_path(path), written)
-    return export_trace(
-        with_counters(traces, kinds, ranks=written), path, chosen, counters="own", scrub=scrub
-    )
-
-
-def _require_not_input(traces: TraceSet, path: Path, ranks: Iterable[int]) -> None:
-    inputs = {Path(trace.path).resolve() for trace in traces.values() if trace.path}
-    targets = [path, *(path / f"rank-{rank}.trace.json.gz" for rank in ranks)]
-    for target in targets:
-        if target.resolve() in inputs:
-            raise TraceError(
-                "is a file that the traces were read from",
-                path=target,
-                remedy="Choose another place; the input stays as it is.",
-            )
+    with_samples = with_counters(traces, kinds, ranks=chosen.ranks)
+    return export_trace(with_samples, path, chosen, counters="own", scrub=scrub)
 
 
 #: Name and category of the arrows, as in HTA's files.
 _ARROW = b'"critical_path"'
 #: Categories of events that are kept if only the path is written.
 _FRAME_OF_PATH = ("user_annotation", "python_function")
-#: Types of edges on the path that are drawn unless all edges are requested.
+#: Types of edges of the path that are drawn unless all edges are requested.
 _DRAWN = (DEPENDENCY, LAUNCH, SYNC)
 
 
@@ -121,7 +106,7 @@ def write_overlay(
     all_edges: bool = False,
     replace_input: bool = False,
 ) -> ExportReport:
-    """Write the trace of a given path; see `export_critical_path`."""
+    """Write the trace of a computed critical path; see `export_critical_path`."""
     trace = graph.trace
     target = Target.of(path)
     if target.is_directory:
@@ -137,8 +122,8 @@ def write_overlay(
             path=target.path,
             remedy="Choose another name, or pass replace_input=True.",
         )
-    drawn = _edges_to_draw(graph, every=all_edges and not only_path)
-    overlay = _Overlay(graph, drawn, only_path=only_path)
+    edges = _edges_to_draw(graph, with_others=all_edges and not only_path)
+    overlay = _Overlay(graph, edges, only_path=only_path)
     with target.file() as out:
         write_file(out, own_keys(trace), overlay.records(), overlay.arrows())
     return ExportReport(
@@ -152,9 +137,10 @@ def write_overlay(
     )
 
 
-def _edges_to_draw(graph: CriticalPath, *, every: bool) -> Ints:
+def _edges_to_draw(graph: CriticalPath, *, with_others: bool) -> Ints:
+    """Return the edges of the path to draw, and those outside of it if requested."""
     edges = graph.edges
-    if not every:
+    if not with_others:
         return graph.on_path[np.isin(edges.type[graph.on_path], _DRAWN)]
     # A launch that did not delay its kernel has no weight.
     is_drawn = (edges.type != LAUNCH) | (edges.weight_ns > 0)
@@ -163,19 +149,20 @@ def _edges_to_draw(graph: CriticalPath, *, every: bool) -> Ints:
 
 
 class _Overlay:
-    """The records of the file, marked, and the arrows between them."""
+    """The records of a file with marks on the critical path, and arrows along `drawn` edges."""
 
     def __init__(self, graph: CriticalPath, drawn: Ints, *, only_path: bool) -> None:
         self.events = self.flows = self.dropped = 0
         self._graph, self._drawn, self._only_path = graph, drawn, only_path
         edges, rows = graph.edges, graph.nodes.row
         record = graph.trace.table.record
+        #: records of the events of the path, and of those at an end of an arrow
         self._critical = set(record[graph.path_events].tolist())
         ends = np.concatenate((rows[edges.source[drawn]], rows[edges.target[drawn]]))
-        self._wanted = set(record[np.unique(ends)].tolist())
+        self._arrow_ends = set(record[np.unique(ends)].tolist())
         self._flows = self._flows_within() if only_path else frozenset()
-        #: by record: process and thread of an arrow's end, as written in the file
-        self._place: dict[int, tuple[bytes, bytes]] = {}
+        #: process and thread of the ends of arrows, as the file writes them
+        self._thread_of: dict[int, tuple[bytes, bytes]] = {}
 
     def records(self) -> Iterator[bytes]:
         for number, text in self._all_records():
@@ -222,10 +209,10 @@ class _Overlay:
             yield (record[place - names] if place >= names else -1), text
 
     def _mark_record(self, number: int, text: bytes) -> bytes:
-        if number not in self._critical and number not in self._wanted:
+        if number not in self._critical and number not in self._arrow_ends:
             return text
         fields = decode_fields(text) or {}
-        self._place[number] = (fields.get("pid", b"0"), fields.get("tid", b"0"))
+        self._thread_of[number] = (fields.get("pid", b"0"), fields.get("tid", b"0"))
         if number not in self._critical:
             return text
         args = fields.get("args", b"{}").strip()
@@ -254,16 +241,16 @@ class _Overlay:
         graph = self._graph
         trace, row = graph.trace, int(graph.nodes.row[node])
         table = trace.table
-        time = int(graph.nodes.time_ns[node])
+        time_ns = int(graph.nodes.time_ns[node])
         if not graph.nodes.is_start[node] and table.dur_ns[row] > 0:
-            time -= 1  # the end of an event is outside of it
-        pid, tid = self._place[int(table.record[row])]
+            time_ns -= 1  # the end of an event is outside of it
+        pid, tid = self._thread_of[int(table.record[row])]
         fields = {
             "ph": phase,
             "id": str(number).encode(),
             "pid": pid,
             "tid": tid,
-            "ts": micros(time + trace.zero_ns - base_time_ns(trace.metadata)),
+            "ts": micros(time_ns + trace.zero_ns - base_time_ns(trace.metadata)),
             "cat": _ARROW,
             "name": _ARROW,
             "args": args,
@@ -332,7 +319,7 @@ def _overlay_target(trace: Trace, folder: Path, *, beside_input: bool) -> Path:
         raise TraceError(
             "is the folder that the trace was read from",
             path=folder,
-            remedy="Choose another one, or give beside_input=True.",
+            remedy="Choose another one, or pass beside_input=True.",
         )
     suffix = "" if input_path.name.lower().endswith(_SUFFIXES) else ".json"
     return folder / f"{_PREFIX}{input_path.name}{suffix}"
@@ -344,12 +331,12 @@ def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
         json_text({text: count})
         for text, count in zip(patterns.texts, patterns.count.tolist(), strict=True)
     ]
+    # `below` is -1 for events outside of the occurrences, which picks the appended -1.
     pattern = np.append(patterns.pattern, -1)[patterns.below]
     rows = np.flatnonzero(pattern >= 0)
     records = trace.table.record[rows].tolist()
-    return {
-        record: texts[place] for record, place in zip(records, pattern[rows].tolist(), strict=True)
-    }
+    codes = pattern[rows].tolist()
+    return {record: texts[code] for record, code in zip(records, codes, strict=True)}
 
 
 @dataclass

@@ -26,15 +26,23 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from decimal import Decimal
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 from hta_widgets.errors import TraceError
-from hta_widgets.export.traces.files import ExportReport, export_trace
-from hta_widgets.files import target_path, write_atomically
+from hta_widgets.export.traces.files import (
+    ClockName,
+    ExportReport,
+    choose_ranks,
+    make_report,
+    write_rank,
+)
+from hta_widgets.export.traces.members import ExportOptions
+from hta_widgets.files import Target, target_path, write_atomically
+from hta_widgets.trace.record_times import base_time_ns
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -62,71 +70,62 @@ def export_perfetto(
     """
     target = target_path(path)
     if target.suffix != ".tar":
-        raise TraceError("an archive for Perfetto is a .tar file", path=target)
+        raise TraceError(
+            "an archive for Perfetto is a .tar file", path=target, remedy="End the name with .tar."
+        )
     is_fitted = len(traces) > 1 and bool(clock_fit(traces).collectives.any())
-    placed = traces.with_clock("fitted") if is_fitted else traces
+    clock: ClockName = "fitted" if is_fitted else "recorded"
+    export_options = ExportOptions(**options)
     chosen = traces.select() if selection is None else selection
-    reports, names = [], {}
-    with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
-        for rank in traces.ranks if chosen.ranks is None else chosen.ranks:
-            part = traces.select(chosen, ranks=[rank])
-            if not len(part.rows(traces[rank])):
-                continue
-            names[rank] = f"rank-{rank}.json"
-            reports.append(export_trace(traces, f"{folder}/{names[rank]}", part, **options))
-        if not reports:
-            raise TraceError("nothing to export: the selection holds no events")
-        members = {rank: placed[rank] for rank in names}
-        manifest = _manifest(members, names, with_hosts=not options.get("scrub"))
-        manifest["perfetto_manifest"]["attributes"] = {
-            "hta_widgets.clock": "fitted" if is_fitted else "recorded"
-        }
-        with write_atomically(target) as file, tarfile.open(fileobj=file, mode="w") as archive:
-            _add(archive, MANIFEST, json.dumps(manifest, indent=1).encode())
-            for name in names.values():
-                archive.add(f"{folder}/{name}", arcname=name, filter=_without_owner)
-    left_out: dict[str, int] = {}
-    for report in reports:
-        for what, count in report.left_out.items():
-            left_out[what] = left_out.get(what, 0) + count
-    return ExportReport(
-        path=target,
-        events=sum(report.events for report in reports),
-        flows=sum(report.flows for report in reports),
-        dropped=sum(report.dropped for report in reports),
-        bytes=target.stat().st_size,
-        ranks=tuple(names),
-        left_out=left_out,
-        clock="fitted" if is_fitted else "recorded",
+    ranks = choose_ranks(traces, chosen, export_options)
+    placed_traces = traces.with_clock("fitted") if is_fitted else traces
+    manifest = _manifest(
+        [placed_traces[members.trace.rank] for members in ranks],
+        clock,
+        with_hosts=not export_options.scrub,
     )
+    with (
+        TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder,
+        write_atomically(target) as file,
+        tarfile.open(fileobj=file, mode="w") as archive,
+    ):
+        _add(archive, MANIFEST, json.dumps(manifest, indent=1).encode())
+        for members in ranks:
+            name = _file_name(members.trace)
+            rank_file = Target.of(f"{folder}/{name}")
+            with rank_file.file() as out:
+                write_rank(out, members)
+            archive.add(rank_file.path, arcname=name, filter=_without_owner)
+            rank_file.path.unlink()
+    return make_report(target, target.stat().st_size, ranks, clock)
 
 
-def _manifest(
-    traces: dict[int, Trace], names: dict[int, str], *, with_hosts: bool
-) -> dict[str, Any]:
-    offsets = {rank: _file_offset_ns(trace) for rank, trace in traces.items()}
-    reference = min(offsets, key=lambda rank: (offsets[rank], rank))
+def _file_name(trace: Trace) -> str:
+    return f"rank-{trace.rank}.json"
+
+
+def _manifest(traces: Sequence[Trace], clock: ClockName, *, with_hosts: bool) -> dict[str, Any]:
+    """Return the manifest of the files of ranks, whose times are on the clock of their set."""
+    offsets_ns = list(map(_file_offset_ns, traces))
+    reference = min(range(len(traces)), key=lambda place: (offsets_ns[place], place))
     files = []
-    for rank, name in names.items():
-        host = f" ({traces[rank].host})" if with_hosts and traces[rank].host else ""
-        entry: dict[str, Any] = {"path": name, "machine": {"name": f"rank {rank}{host}"}}
-        if rank != reference:
+    for place, trace in enumerate(traces):
+        host = f" ({trace.host})" if with_hosts and trace.host else ""
+        machine = {"name": f"rank {trace.rank}{host}"}
+        entry: dict[str, Any] = {"path": _file_name(trace), "machine": machine}
+        if place != reference:
             entry["clocks"] = {
-                "sync_to": {"file": names[reference]},
-                "offset_ns": offsets[rank] - offsets[reference],
+                "sync_to": {"file": _file_name(traces[reference])},
+                "offset_ns": offsets_ns[place] - offsets_ns[reference],
             }
         files.append(entry)
-    return {"perfetto_manifest": {"version": 1, "files": files}}
+    attributes = {"hta_widgets.clock": clock}
+    return {"perfetto_manifest": {"version": 1, "files": files, "attributes": attributes}}
 
 
 def _file_offset_ns(trace: Trace) -> int:
-    """Return the offset from the times in a rank's file to the times of the set."""
-    if trace.source is None:
-        raise TraceError(f"rank {trace.rank} has no records to export", path=trace.path)
-    record = trace.source.record(int(trace.table.record[0]))
-    event = json.loads(record.decode("utf-8", "replace"), parse_float=Decimal, strict=False)
-    written_ns = round(Decimal(str(event["ts"])) * 1000)
-    return int(trace.table.start_ns[0]) + trace.shift_ns - written_ns
+    """Return the ns that move the times in a rank's file to the clock of the set."""
+    return trace.shift_ns + base_time_ns(trace.metadata) - trace.zero_ns
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:

@@ -1,7 +1,7 @@
 """Read the database of Ascend's profiler, ``ascend_pytorch_profiler_N.db``.
 
-Tasks of the device have a global id, by which another table has the name and shapes of those that
-compute. A collective has a row of its own, so its tasks do not count::
+Tasks of the device have a global id, by which another table has the names and shapes of those that
+compute. Collectives are rows of a further table, so the tasks of a collective do not count::
 
     TASK               globalTaskId 7, 2.4 … 2.6 ms, stream 2, connectionId 936
     COMPUTE_TASK_INFO  globalTaskId 7, name → "Conv2D1"
@@ -36,26 +36,26 @@ from hta_widgets.trace.problems import Problems
 _TEXTS = "STRING_IDS"
 _EVENTS = {"TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API"}
 _TID_MASK = (1 << 32) - 1
-#: Categories of PyTorch's rows by a word in the name of their type; the others are operators.
+#: Categories of PyTorch's rows by a word in the name of their type; all others are operators.
 _CATEGORIES = {"queue": "enqueue", "trace": "python_function", "python": "python_function",
                "mstx": "user_annotation"}  # fmt: skip
-#: Names of types in databases that lack them.
+#: Names of types, for databases without the table of these names.
 _TYPES = {50002: "queue", 50003: "trace", 50004: "mstx"}
 _COPY = re.compile(r"(PCIE_DMA|SDMA|MEMCPY|MEMSET)\w*")
 _COMPUTE = re.compile(r"(AI_?|MIX_|KERNEL_|DSA|DVPP|AICPU)\w*")
 _COLLECTIVE = re.compile(r"hcom_([A-Za-z]+?)_{1,2}\w*")
-#: c10d's names, by HCCL's, of the collectives whose count is that of the input and the output.
+#: Names of c10d by names of HCCL, for collectives with equal counts of input and output.
 _SAME_COUNT = {
     "allreduce": "allreduce", "broadcast": "broadcast", "reduce": "reduce", "send": "send",
     "receive": "recv",
 }  # fmt: skip
-#: Number of the stream of the first group, which has none.
+#: Number that stands for the stream of the first group; groups have no streams.
 _FIRST_GROUP = 10_000
 _DTYPES = {"FP": "float", "BFP": "bfloat", "INT": "int", "UINT": "uint"}
 
 
 def is_database(start: FileStart) -> bool:
-    """Whether a file is a database of Ascend's profiler, by the names of its tables."""
+    """Whether a file has the tables of Ascend's profiler."""
     names = set(table_names(start.path, start.text))
     return _TEXTS in names and bool(names & _EVENTS) and "StringIds" not in names
 
@@ -77,7 +77,7 @@ def read_database(path: str, *, advance: Advance = None, **_: object) -> Outcome
 
 
 class _AscendTables:
-    """Reads the tables of events."""
+    """The tables of a database, whose events become rows."""
 
     def __init__(self, database: Database) -> None:
         self.rows = EventRows()
@@ -86,10 +86,10 @@ class _AscendTables:
         self._task_ids = np.empty(0, np.int64)
 
     def facts(self, folder_rank: int | None) -> Callable[[int, int], RankFacts]:
-        """Return a function from a process and device to what the file states about its rank."""
+        """Return a function of process and device, which returns the facts of a rank."""
         columns, kinds = ("deviceId", "rankId"), (int, int)
-        stated = self._database.rows("RANK_DEVICE_MAP", columns, kinds=kinds)
-        ranks = {device: rank for device, rank in stated if is_rank(rank)}
+        pairs = self._database.rows("RANK_DEVICE_MAP", columns, kinds=kinds)
+        ranks = {device: rank for device, rank in pairs if is_rank(rank)}
         models = dict(self._database.rows("NPU_INFO", ("id", "name")))
         hosts = self._database.rows("HOST_INFO", ("hostName",), kinds=(str,))
         host = hosts[0][0] if len(hosts) == 1 else None
@@ -103,86 +103,87 @@ class _AscendTables:
     def read_tasks(self) -> None:
         """Read the tasks of devices."""
         columns = self._integers(
-            "TASK", "startNs endNs deviceId connectionId globalTaskId taskType streamId"
+            "TASK", "startNs endNs deviceId streamId", optional="connectionId globalTaskId taskType"
         )
         infos = self._integers("COMPUTE_TASK_INFO", "globalTaskId name opType")
         of_collectives = self._integers("COMMUNICATION_TASK_INFO", "globalTaskId")["globalTaskId"]
         position = first_positions(infos["globalTaskId"], columns["globalTaskId"])
-        computes = position >= 0
-        name, operation = (np.append(infos[key], -1)[position] for key in ("name", "opType"))
-        text = self._texts(columns["taskType"], name, operation)
+        is_compute = position >= 0
+        name, op_type = (np.append(infos[key], -1)[position] for key in ("name", "opType"))
+        task_type = columns["taskType"]
+        texts = self._texts(task_type, name, op_type)
         add = self.rows.category.add
-        kinds = columns["taskType"]
-        category = map_distinct(kinds, lambda code: add(_category(text.get(code, ""))))
-        category[computes] = add("kernel")
-        repeats = np.isin(columns["globalTaskId"], of_collectives) & ~computes
-        category[repeats] = add(NO_WORK_CATEGORY)
-        pairs, code = distinct_rows(kinds, operation)
+        category = map_distinct(task_type, lambda code: add(_category(texts.get(code, ""))))
+        category[is_compute] = add("kernel")
+        is_part = np.isin(columns["globalTaskId"], of_collectives) & ~is_compute
+        category[is_part] = add(NO_WORK_CATEGORY)
+        pairs, code = distinct_rows(task_type, op_type)
         args = [
-            {"Task Type": text.get(kind, ""), **({"op type": text.get(of)} if of >= 0 else {})}
-            for kind, of in pairs
+            {"Task Type": texts.get(task_code, "")}
+            | ({"op type": texts.get(op_code, "")} if op_code >= 0 else {})
+            for task_code, op_code in pairs
         ]
         self._devices = np.unique(columns["deviceId"]).tolist()
         self._task_ids = np.unique(columns["connectionId"])
         self.rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"], category=category,
-            name=self._names(np.where(computes, name, kinds), text, "task"),
+            name=self._names(np.where(is_compute, name, task_type), texts, "task"),
             place=self.rows.place_codes(_stream_place, columns["deviceId"], columns["streamId"]),
             device=columns["deviceId"], stream=columns["streamId"],
             correlation=_ids(columns["connectionId"]), args=self.rows.args_codes(args)[code],
         )  # fmt: skip
 
     def read_collectives(self) -> None:
-        """Read the collectives: one event of its group for each."""
+        """Read collectives; each is one event on the track of its group."""
         columns = self._integers(
-            "COMMUNICATION_OP",
-            "opName startNs endNs connectionId groupName dataType count deviceId",
-        )
-        text = self._texts(columns["opName"], columns["groupName"])
+            "COMMUNICATION_OP", "startNs endNs connectionId",
+            optional="opName groupName dataType count deviceId",
+        )  # fmt: skip
+        texts = self._texts(columns["opName"], columns["groupName"])
         dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", ("id", "name")))
         device = np.where(columns["deviceId"] >= 0, columns["deviceId"], (self._devices or [0])[0])
         groups, group = np.unique(columns["groupName"], return_inverse=True)
-        labels = [text.get(code, f"group {at}") for at, code in enumerate(groups.tolist())]
+        labels = [texts.get(code, f"group {place}") for place, code in enumerate(groups.tolist())]
 
-        def place_of(number: int, at: int) -> RowPlace:
-            npu, thread = _label(number), f"{labels[at]} communication"
-            return RowPlace(npu, str(_FIRST_GROUP + at), npu, thread)
+        def place_of(device: int, group: int) -> RowPlace:
+            npu, thread = _label(device), f"{labels[group]} communication"
+            return RowPlace(npu, str(_FIRST_GROUP + group), npu, thread)
 
         distinct, code = distinct_rows(
             *(columns[key] for key in ("opName", "groupName", "dataType", "count"))
         )
         args = [
             _collective_args(
-                text.get(name, ""), text.get(of, ""), str(dtypes.get(dtype, "")), count
+                texts.get(name, ""), texts.get(group_name, ""), str(dtypes.get(dtype, "")), count
             )
-            for name, of, dtype, count in distinct
+            for name, group_name, dtype, count in distinct
         ]
         self.rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"], category="kernel",
             place=self.rows.place_codes(place_of, device, group),
-            name=self._names(columns["opName"], text, "hcom_collective"), device=device,
+            name=self._names(columns["opName"], texts, "hcom_collective"), device=device,
             stream=_FIRST_GROUP + group, correlation=_ids(columns["connectionId"]),
             args=self.rows.args_codes(args)[code],
         )  # fmt: skip
 
     def read_calls(self) -> None:
-        """Read calls of CANN; those within operators leave the link to the operator."""
+        """Read calls of CANN; a call within an operator has no link, as the operator has it."""
         columns = self._integers("CANN_API", "startNs endNs globalTid connectionId name")
         ids = _ids(columns["connectionId"])
-        of_operators = np.isin(ids, self._connections()["connectionId"])
-        self._add_calls(columns, "cuda_runtime", np.where(of_operators, -1, ids))
+        is_in_operator = np.isin(ids, self._connections()["connectionId"])
+        self._add_calls(columns, "cuda_runtime", np.where(is_in_operator, -1, ids))
 
     def read_operators(self) -> None:
-        """Read PyTorch's operators, functions and ranges, and steps that it does not mark."""
+        """Read PyTorch's operators, functions and ranges, and the steps if no range marks them."""
         columns = self._integers(
-            "PYTORCH_API",
-            "startNs endNs globalTid connectionId name sequenceNumber inputShapes inputDtypes type",
-        )
-        stated = dict(self._database.rows("ENUM_API_TYPE", ("id", "name")))
+            "PYTORCH_API", "startNs endNs globalTid name",
+            optional="connectionId sequenceNumber inputShapes inputDtypes type",
+        )  # fmt: skip
+        type_names = dict(self._database.rows("ENUM_API_TYPE", ("id", "name")))
 
-        def category_of(kind: int) -> int:
-            name = str(stated.get(kind) or _TYPES.get(kind, "")).lower()
-            categories = (c for word, c in _CATEGORIES.items() if word in name)
+        def category_of(type_: int) -> int:
+            name = str(type_names.get(type_) or _TYPES.get(type_, "")).lower()
+            categories = (category for word, category in _CATEGORIES.items() if word in name)
             return self.rows.category.add(next(categories, "cpu_op"))
 
         connections = self._connections()
@@ -190,10 +191,10 @@ class _AscendTables:
         links = np.append(_ids(connections["connectionId"]), -1)[position]
         categories = map_distinct(columns["type"], category_of)
         self._add_calls(columns, categories, links, args=self._operator_args(columns))
+        step_columns = ("id", "startNs", "endNs")
+        rows = self._database.rows("STEP_TIME", step_columns, kinds=(int, int, int))
         if any(name.startswith("ProfilerStep#") for name in self.rows.name.values):
             return
-        kinds_of_steps = ("id", "startNs", "endNs")
-        rows = self._database.rows("STEP_TIME", kinds_of_steps, kinds=(int, int, int))
         steps = [row for row in rows if all(0 <= value < 1 << 62 for value in row)]
         for device in self._devices if steps else []:
             numbers, start_ns, end_ns = np.array(steps, np.int64).T
@@ -220,35 +221,39 @@ class _AscendTables:
         )  # fmt: skip
 
     def _operator_args(self, columns: dict[str, Ints]) -> Ints:
-        text = self._texts(columns["inputShapes"], columns["inputDtypes"])
+        """Return the codes of the args of operators."""
+        texts = self._texts(columns["inputShapes"], columns["inputDtypes"])
         distinct, code = distinct_rows(
             *(columns[key] for key in ("sequenceNumber", "inputShapes", "inputDtypes"))
         )
         args = [
             {
                 "Sequence number": sequence if sequence >= 0 else None,
-                "Input Dims": _lists(text.get(shapes)),
-                "Input type": text[dtypes].split(";") if text.get(dtypes) else None,
+                "Input Dims": _shape_lists(texts.get(shapes)),
+                "Input type": texts[dtypes].split(";") if texts.get(dtypes) else None,
             }
             for sequence, shapes, dtypes in distinct
         ]
-        stated = ({k: v for k, v in of_row.items() if v is not None} for of_row in args)
-        return self.rows.args_codes(stated)[code]
+        known_args = (
+            {key: value for key, value in row.items() if value is not None} for row in args
+        )
+        return self.rows.args_codes(known_args)[code]
 
     def _connections(self) -> dict[str, Ints]:
-        """Return the connections of operators that tasks have too."""
+        """Return the connections between operators and tasks."""
         columns = self._integers("CONNECTION_IDS", "id connectionId")
         return select_rows(columns, np.isin(columns["connectionId"], self._task_ids))
 
-    def _integers(self, table: str, columns: str) -> dict[str, Ints]:
-        return self._database.integers(table, columns.split())
+    def _integers(self, table: str, columns: str, optional: str = "") -> dict[str, Ints]:
+        """Return columns of a table; rows without the first ones are left out."""
+        return self._database.integers(table, columns.split(), optional=optional.split())
 
     def _texts(self, *codes: Ints) -> dict[int, str]:
         wanted = np.unique(np.concatenate(codes)).tolist()
         return self._database.texts_of(_TEXTS, "id", "value", wanted)
 
-    def _names(self, codes: Ints, text: dict[int, str], without: str) -> Ints:
-        return map_distinct(codes, lambda code: self.rows.name.add(text.get(code, without)))
+    def _names(self, codes: Ints, texts: dict[int, str], default: str) -> Ints:
+        return map_distinct(codes, lambda code: self.rows.name.add(texts.get(code, default)))
 
 
 def _ids(connection: Ints) -> Ints:
@@ -287,7 +292,7 @@ def _collective_args(name: str, group: str, dtype: str, count: int) -> dict[str,
     return args
 
 
-def _lists(text: str | None) -> list[list[int]] | None:
+def _shape_lists(text: str | None) -> list[list[int]] | None:
     """Return shapes such as ``"8,3;8"`` as lists."""
     if not text or not re.fullmatch(r"[\d,;\s]*", text):
         return None

@@ -17,7 +17,7 @@ from hta_widgets.readers.formats import FileStart
 from hta_widgets.readers.ranks import is_rank
 
 _OUTPUTS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
-#: Folders of one recording: of torch_npu, of MindSpore, of msprof.
+#: Folders of a recording by torch_npu, MindSpore or msprof.
 _RECORDING = re.compile(r".*_ascend_(pt|ms)|PROF_.*")
 _INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json")
 TRACE_NAME = re.compile(r"trace_view\.json(\.gz)?")
@@ -30,14 +30,14 @@ _MAX_INFO_BYTES = 1 << 20
 
 def is_trace_view(start: FileStart) -> bool:
     """Whether a file is a time line of Ascend's profiler."""
-    if not start.is_json or start.without_bom[:1] != b"[":
-        return False
-    is_named = TRACE_NAME.fullmatch(Path(start.path).name) is not None
-    return is_named or _PROCESS.search(start.text) is not None
+    if TRACE_NAME.fullmatch(Path(start.path).name):
+        return start.is_json
+    is_list = start.is_json and start.without_bom[:1] == b"["
+    return is_list and _PROCESS.search(start.text) is not None
 
 
 def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
-    """Yield the tables and raw data of a trace's recording, and what repeats its events."""
+    """Yield the tables and raw data of a trace's recording, and files with the same events."""
     trace = Path(path)
     is_view = TRACE_NAME.fullmatch(trace.name) is not None
     if trace.parent.name not in _OUTPUTS:
@@ -54,7 +54,7 @@ def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
 
 
 def rank_of_folder(path: str) -> int | None:
-    """Return the rank that the file ``profiler_info_N.json`` of a folder states."""
+    """Return the rank that ``profiler_info_N.json`` in a folder of the recording states."""
     for folder in Path(path).parents[:2]:
         infos = [
             (file, _INFO.fullmatch(file.name))

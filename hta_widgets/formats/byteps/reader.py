@@ -92,9 +92,9 @@ def _name_keys(servers: Sequence[Trace]) -> None:
     ]
     for trace, meaning in zip(servers, servers_of_keys(keys)[1], strict=True):
         for index, track in enumerate(trace.tracks):
-            raw = meaning.get(int(track.pid) if is_key(track.pid) else -1, (0, -1))[1]
-            if raw >= 0 and track.label.startswith("node "):
-                label = f"{raw >> 16}:{raw & 0xFFFF} · {track.label.partition(' (')[0]}"
+            _, raw_key = meaning.get(int(track.pid) if is_key(track.pid) else -1, (0, -1))
+            if raw_key >= 0 and track.label.startswith("node "):
+                label = f"{raw_key >> 16}:{raw_key & 0xFFFF} · {track.label.partition(' (')[0]}"
                 trace.tracks[index] = replace(track, label=label)
 
 
@@ -179,9 +179,9 @@ def is_server(columns: RankColumns) -> bool:
     events = np.flatnonzero(columns.timed & ~np.isin(columns.phase, (ord("M"), ord("C"))))
     if not len(events):
         return False
-    request = np.array([REQUEST.fullmatch(name) is not None for name in columns.names.values])
-    bracket = np.isin(columns.phase[events], (ord("B"), ord("E")))
-    return int((bracket & request[columns.name[events]]).sum()) > len(events) // 2
+    is_request = np.array([REQUEST.fullmatch(name) is not None for name in columns.names.values])
+    is_edge = np.isin(columns.phase[events], (ord("B"), ord("E")))
+    return int((is_edge & is_request[columns.name[events]]).sum()) > len(events) // 2
 
 
 class _RequestPairs(NamedTuple):
@@ -265,15 +265,16 @@ def _open_requests(trace: Trace, columns: RankColumns, pairs: _RequestPairs) -> 
 
 def pair_first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:
     """Pair each end with the first open begin of its group; return begins, ends and unpaired."""
-    balance = pd.Series(np.where(opens, 1, -1)).groupby(group).cumsum()
-    lowest = balance.clip(upper=0).groupby(group).cummin()
-    # An end without a begin lowers the balance below its previous minimum in the group.
-    lost = (lowest < lowest.groupby(group).shift(fill_value=0)).to_numpy()
-    begins, ends = np.flatnonzero(opens), np.flatnonzero(~opens & ~lost)
-    closed = pd.Series(group[ends]).value_counts().reindex(group[begins], fill_value=0)
-    paired = number_in_group(group[begins]) < closed.to_numpy()
-    alone = np.sort(np.concatenate([begins[~paired], np.flatnonzero(lost)]))
-    begins = begins[paired]
+    open_count = pd.Series(np.where(opens, 1, -1)).groupby(group).cumsum()
+    lowest = open_count.clip(upper=0).groupby(group).cummin()
+    # An end without a begin lowers the count below its previous minimum in the group.
+    is_stray_end = (lowest < lowest.groupby(group).shift(fill_value=0)).to_numpy()
+    begins, ends = np.flatnonzero(opens), np.flatnonzero(~opens & ~is_stray_end)
+    # The first begins of a group are paired, as many as it has ends.
+    end_count = pd.Series(group[ends]).value_counts().reindex(group[begins], fill_value=0)
+    is_paired = number_in_group(group[begins]) < end_count.to_numpy()
+    alone = np.sort(np.concatenate([begins[~is_paired], np.flatnonzero(is_stray_end)]))
+    begins = begins[is_paired]
     by_begin, by_end = (np.argsort(group[rows], kind="stable") for rows in (begins, ends))
     return begins[by_begin], ends[by_end], alone
 
@@ -335,8 +336,8 @@ def is_worker(columns: RankColumns) -> bool:
     complete = np.flatnonzero(columns.phase == ord("X"))
     if not len(complete):
         return False
-    tensor = np.array([pid.startswith(PREFIX) for pid in columns.pids.values])
-    return int(tensor[columns.pid[complete]].sum()) > len(complete) // 2
+    is_tensor = np.array([pid.startswith(PREFIX) for pid in columns.pids.values])
+    return int(is_tensor[columns.pid[complete]].sum()) > len(complete) // 2
 
 
 def build_worker(

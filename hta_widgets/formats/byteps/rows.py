@@ -29,11 +29,13 @@ STAGES: tuple[str, ...] = (
     *("PUSH", "PULL", "DECOMPRESS", "COPYH2D", "COORDINATE_BROADCAST", "BROADCAST"),
 )
 
+#: Stands for a whole synchronisation among the codes of stages; -1 is neither.
+_TOTAL_CODE = -2
 REQUEST = re.compile(r"(push|pull)-([0-9]{1,9})")
 _KEYS = 1 << 64
 _RAW_KEYS = 1 << 32
 #: Maximum number of servers, more than any job has.
-_MOST_SERVERS = 4096
+_MAX_SERVERS = 4096
 
 
 @dataclass(slots=True)
@@ -115,7 +117,7 @@ def worker_rows(trace: Trace) -> WorkerRows:
     stages: dict[str, int] = {name: code for code, name in enumerate(STAGES)}
     pair = table.track.astype(np.int64) * max(len(table.names), 1) + table.name
     unique, inverse = np.unique(pair, return_inverse=True)
-    of_pair = np.full((len(unique), 3), -1, np.int64)  # tensor, stage (-2: total), key
+    facts_of_pair = np.full((len(unique), 3), -1, np.int64)  # tensor, stage (`_TOTAL_CODE`), key
     for place, code in enumerate(unique.tolist()):
         track = table.tracks[code // len(table.names)]
         name = stage_of(track.pid, track.tid, table.names[code % len(table.names)])
@@ -123,12 +125,12 @@ def worker_rows(trace: Trace) -> WorkerRows:
             continue
         number = tensors.setdefault(track.pid.removeprefix(PREFIX), len(tensors))
         if name == TOTAL:
-            of_pair[place] = number, -2, -1
+            facts_of_pair[place] = number, _TOTAL_CODE, -1
         else:
-            of_pair[place] = number, stages.setdefault(name, len(stages)), int(track.tid)
-    tensor, stage, key = of_pair[inverse.reshape(-1)].T
+            facts_of_pair[place] = number, stages.setdefault(name, len(stages)), int(track.tid)
+    tensor, stage, key = facts_of_pair[inverse.reshape(-1)].T
     step, start, dur = table.step, table.start_ns, table.dur_ns
-    total_rows, part = np.flatnonzero(stage == -2), np.flatnonzero(stage >= 0)
+    total_rows, part = np.flatnonzero(stage == _TOTAL_CODE), np.flatnonzero(stage >= 0)
     totals = TotalRows(
         total_rows, tensor[total_rows], step[total_rows], start[total_rows], dur[total_rows]
     )
@@ -155,6 +157,7 @@ def _add_queues(rows: StageRows, totals: TotalRows) -> None:
     """Compute how long each stage's task waited before it, and which partitions are complete."""
     first = np.ones(len(rows.row), np.bool_)
     first[1:] = (np.diff(rows.tensor) != 0) | (np.diff(rows.key) != 0) | (np.diff(rows.step) != 0)
+    # A task is ready for a stage at the end of the stage before, which is in the row before.
     ready = np.roll(rows.start_ns + rows.dur_ns, 1)
     steps = int(max(rows.step.max(), totals.step.max(initial=0))) + 1
     began = np.full((int(max(rows.tensor.max(), totals.tensor.max(initial=0))) + 1) * steps, -1)
@@ -264,16 +267,18 @@ def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[
     is the smallest for which raw keys have 32 bits at most and every tensor's partitions, which
     are counted over all files of the job, begin at 0; if there is none, it is 0.
     """
-    every = [int(key) for file in keys for key in file.tolist()]
-    for servers in range(max(1, len(keys)), _MOST_SERVERS):
+    all_keys = [int(key) for file in keys for key in file.tolist()]
+    for servers in range(max(1, len(keys)), _MAX_SERVERS):
         stride = (_KEYS - 1) // servers
-        raw = [key % stride for key in every]
-        if max(raw, default=0) >= _RAW_KEYS or max(every, default=0) // stride >= servers:
+        raw_keys = [key % stride for key in all_keys]
+        if max(raw_keys, default=0) >= _RAW_KEYS or max(all_keys, default=0) // stride >= servers:
             continue
-        first: dict[int, int] = {}
-        for key in raw:
-            first[key >> 16] = min(first.get(key >> 16, 1 << 16), key & 0xFFFF)
+        first_partition: dict[int, int] = {}  # by tensor
+        for key in raw_keys:
+            tensor, partition = divmod(key, 1 << 16)
+            first_partition[tensor] = min(first_partition.get(tensor, 1 << 16), partition)
+        first = first_partition.values()
         # With few files some partitions are on other servers, but never all of the first ones.
-        if min(first.values(), default=0) == 0 and max(first.values(), default=0) < 1 << 15:
+        if min(first, default=0) == 0 and max(first, default=0) < 1 << 15:
             return servers, [{key: divmod(key, stride) for key in file.tolist()} for file in keys]
     return 0, [{} for _ in keys]

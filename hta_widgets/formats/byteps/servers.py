@@ -43,10 +43,10 @@ def _server_parts(
     window: Window | None,
     ranks: Iterable[int] | None,
 ) -> list[tuple[RankPart, Requests, Bools]]:
-    """Return the servers, their requests, and flags of the selected ones.
+    """Return the servers, their requests, and flags of the selected requests.
 
-    Requests that were never answered have no event: they count if nothing is selected by name,
-    kind or id, and if they begin in the window.
+    Requests that were never answered have no event: they are selected if all events are, or if a
+    window is given and they begin in it.
     """
     parts = []
     for part in rank_parts(traces, selection, window, ranks):
@@ -100,21 +100,21 @@ def byteps_requests(
         ``.attrs["open"]``: the number of requests without an end, which are left out.
     """
     parts = _server_parts(traces, selection, window, ranks)
-    raw, names = _raw_keys(traces), _tensor_names(traces)
+    raw_keys, names = _raw_keys(traces), _tensor_names(traces)
     blocks: list[dict[str, Any]] = []
-    open_ = 0
+    open_count = 0
     matched = {"push": 0, "pull": 0}
     for part, requests, chosen in parts:
         trace = part.trace
-        open_ += int((chosen & ~requests.is_answered).sum())
+        open_count += int((chosen & ~requests.is_answered).sum())
         positions = np.flatnonzero(chosen & requests.is_answered)
         push = requests.push[positions]
         wait = _waits(requests)[positions]
         dur = requests.end_ns[positions] - requests.start_ns[positions]
-        unique, key_index = np.unique(requests.key[positions], return_inverse=True)
-        raw_key = np.array([raw[trace.rank].get(key, -1) for key in unique.tolist()], np.int64)
-        of_raw = raw_key[key_index]
-        declared = np.where(of_raw >= 0, of_raw >> 16, -1)
+        keys, key_index = np.unique(requests.key[positions], return_inverse=True)
+        raw_of_key = raw_keys[trace.rank]
+        raw_key = np.array([raw_of_key.get(key, -1) for key in keys.tolist()], np.int64)[key_index]
+        declared = np.where(raw_key >= 0, raw_key >> 16, -1)
         tensors = names.get(trace.job, {})
         matched["push"] += int(push.sum())
         matched["pull"] += int((~push).sum())
@@ -131,7 +131,7 @@ def byteps_requests(
                 "service_ns": dur - wait,
                 "tensor": [tensors.get(key, "") for key in declared.tolist()],
                 "declared_key": declared,
-                "partition": np.where(of_raw >= 0, of_raw & 0xFFFF, -1),
+                "partition": np.where(raw_key >= 0, raw_key & 0xFFFF, -1),
                 "rank": trace.rank,
                 "id": requests.row[positions],
                 "job": trace.job,
@@ -145,9 +145,9 @@ def byteps_requests(
     data = stack_blocks(blocks, schema)
     return result_frame(
         {**data, "op": categorical(data["op"], ("push", "pull"))},
-        matched={**matched, "open": open_},
+        matched={**matched, "open": open_count},
         note="" if parts else NO_SERVERS,
-        open=open_,
+        open=open_count,
     )
 
 
@@ -382,12 +382,14 @@ def _requests_frame(trace: Trace, requests: Requests) -> pd.DataFrame:
     )
 
 
-#: A node, and the number of iterations that the server served before the worker's trace began.
+#: A node that a worker may be, and the number of iterations that servers served before the
+#: worker's trace began.
 _Place = tuple[int, int]
 
+#: Time of a request that a server has not served.
 _NONE = np.iinfo(np.int64).min
-#: Smallest share of a worker's requests that an alignment must match.
-_LEAST_MATCHED = 0.5
+#: Minimum share of a worker's requests that an alignment must match.
+_MIN_MATCHED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,6 +402,7 @@ class _Fit:
 
     @property
     def theta_ns(self) -> int:
+        """The middle of the possible offsets, the estimate."""
         return (self.low_ns + self.high_ns) // 2
 
 
@@ -559,7 +562,7 @@ def _possible_fits(worker: Trace, tables: _Tables) -> dict[_Place, _Fit] | None:
             cell = (op[inside], where[inside], iteration[inside])
             begin = begins[cell]
             is_known = begin != _NONE
-            if is_known.sum() < _LEAST_MATCHED * len(positions):
+            if is_known.sum() < _MIN_MATCHED * len(positions):
                 continue
             high = int((begin - start[inside])[is_known].min())
             low = int((ends[cell] - end[inside])[is_known].max())

@@ -25,7 +25,7 @@ from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Who is last in this share of cases, or more, is a straggler: well above chance.
+#: A worker that is last in this share of cases, or more, is a straggler: well above chance.
 CONSISTENT_SHARE: float = facts("limits")["straggler_share"]
 NO_WORKERS = note_text("no_byteps_workers")
 
@@ -113,16 +113,9 @@ def byteps_gradients(
         unfinished += int((part.contains(totals.row) & (totals.dur_ns == 0)).sum())
         matched["totals"] += int(is_shown.sum())
         matched["stages"] += int(part.contains(rows.parts.row).sum())
-        selected_totals = np.flatnonzero(is_shown)
-        selected_totals = selected_totals[
-            np.lexsort(
-                (
-                    totals.tensor[selected_totals],
-                    totals.start_ns[selected_totals],
-                    totals.step[selected_totals],
-                )
-            )
-        ]
+        # By step, then start, then tensor.
+        order = np.lexsort((totals.tensor, totals.start_ns, totals.step))
+        selected_totals = order[is_shown[order]]
         critical = {
             name: values[selected_totals] for name, values in _critical_partitions(rows).items()
         }
@@ -165,42 +158,45 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     """Return the columns of each total's critical partition; -1 for totals without one."""
     totals, parts = rows.totals, rows.parts
     names = ("busy_ns", "queue_ns", "tail_ns", "critical_partition", "critical_key")
-    columns_of_totals = {name: np.full(len(totals.row), -1, np.int64) for name in names}
-    columns_of_totals["incomplete"] = np.zeros(len(totals.row), np.int64)
-    columns_of_totals["critical"] = _last_of_step(totals)
-    starts = np.flatnonzero(parts.first)
-    if not len(starts) or not len(totals.row):
-        return columns_of_totals
-    end = np.maximum.reduceat(parts.start_ns + parts.dur_ns, starts)
-    key, is_complete = parts.key[starts], parts.complete[starts]
+    columns = {name: np.full(len(totals.row), -1, np.int64) for name in names}
+    columns["incomplete"] = np.zeros(len(totals.row), np.int64)
+    columns["critical"] = _last_of_step(totals)
+    # Stages are sorted by partition and step, so a visit is from one first stage to the next.
+    first_stages = np.flatnonzero(parts.first)
+    if not len(first_stages) or not len(totals.row):
+        return columns
+    end_ns = np.maximum.reduceat(parts.start_ns + parts.dur_ns, first_stages)
+    busy_ns, queue_ns = (
+        np.add.reduceat(times_ns, first_stages) for times_ns in (parts.dur_ns, parts.queue_ns)
+    )
+    key, is_complete = parts.key[first_stages], parts.complete[first_stages]
     steps = int(max(totals.step.max(), parts.step.max())) + 1
-    place = parts.tensor[starts] * steps + parts.step[starts]
-    of_total = totals.tensor * steps + totals.step
-    columns_of_totals["incomplete"] = np.isin(of_total, place[~is_complete]).astype(np.int64)
+    tensor_step = parts.tensor[first_stages] * steps + parts.step[first_stages]
+    total_tensor_step = totals.tensor * steps + totals.step
+    incomplete = np.isin(total_tensor_step, tensor_step[~is_complete])
+    columns["incomplete"] = incomplete.astype(np.int64)
     # The partition that ends last is the critical one; of several, the one with the lowest key.
-    order = np.lexsort((-key, end, place))
+    order = np.lexsort((-key, end_ns, tensor_step))
     order = order[is_complete[order]]
-    critical = np.full(len(rows.tensors) * steps, -1, np.int64)
-    critical[place[order]] = order
-    positions = critical[of_total]
-    has_part = positions >= 0
-    positions = positions[has_part]
-    columns_of_totals["busy_ns"][has_part] = np.add.reduceat(parts.dur_ns, starts)[positions]
-    columns_of_totals["queue_ns"][has_part] = np.add.reduceat(parts.queue_ns, starts)[positions]
-    columns_of_totals["tail_ns"][has_part] = (totals.start_ns + totals.dur_ns)[has_part] - end[
-        positions
-    ]
-    columns_of_totals["critical_key"][has_part] = key[positions]
-    columns_of_totals["critical_partition"][has_part] = key[positions] & 0xFFFF
-    return columns_of_totals
+    critical_visit = np.full(len(rows.tensors) * steps, -1, np.int64)
+    critical_visit[tensor_step[order]] = order
+    visit = critical_visit[total_tensor_step]
+    has_visit = visit >= 0
+    visit = visit[has_visit]
+    columns["busy_ns"][has_visit] = busy_ns[visit]
+    columns["queue_ns"][has_visit] = queue_ns[visit]
+    columns["tail_ns"][has_visit] = (totals.start_ns + totals.dur_ns)[has_visit] - end_ns[visit]
+    columns["critical_key"][has_visit] = key[visit]
+    columns["critical_partition"][has_visit] = key[visit] & 0xFFFF
+    return columns
 
 
 def _last_of_step(totals: TotalRows) -> Ints:
     """Return 1 for the total that ends last in its step; of several, the one that began first."""
     order = np.lexsort((-totals.start_ns, totals.start_ns + totals.dur_ns, totals.step))
-    last = np.full(int(totals.step.max(initial=-1)) + 1, -1, np.int64)
-    last[totals.step[order]] = order
-    return np.isin(np.arange(len(order)), last).astype(np.int64)
+    is_last = np.zeros(len(order), np.int64)
+    is_last[order] = np.diff(totals.step[order], append=-1) != 0
+    return is_last
 
 
 @check_arguments
@@ -444,7 +440,7 @@ def byteps_stages(
     order = list(STAGES)
     for _, rows, _ in selected_parts:
         order = _merge_orders(order, rows.stages)
-    lines: list[tuple[object, ...]] = []
+    gpu_stages: list[tuple[object, ...]] = []
     matched = dict.fromkeys(STAGES, 0)
     others = 0
     for part, rows, numbers in selected_parts:
@@ -465,14 +461,14 @@ def byteps_stages(
                 float(dur.mean()),
             )
             waits = name == "COPYH2D" and not rows.is_root
-            lines.append(
+            gpu_stages.append(
                 (*gpu, order.index(name), *sums, int(dur.max()), queue, rows.is_root, waits, job)
             )
     schema = {
         **int64("rank worker local_rank stage count sum_ns union_ns"), "mean_ns": "float64",
         **int64("max_ns queue_ns"), "root": "bool", "waits_for_root": "bool", "job": "object",
     }  # fmt: skip
-    data = columns_of_rows(lines, schema)
+    data = columns_of_rows(gpu_stages, schema)
     return result_frame(
         {**data, "stage": categorical(data["stage"], order)},
         matched={**matched, "others": others},
@@ -483,11 +479,11 @@ def byteps_stages(
 def _merge_orders(order: list[str], more: list[str]) -> list[str]:
     """Insert missing stages into the order, each after the stage that it follows."""
     merged = list(order)
-    before = ""
+    previous = ""
     for name in more:
         if name not in merged:
-            merged.insert(merged.index(before) + 1 if before else 0, name)
-        before = name
+            merged.insert(merged.index(previous) + 1 if previous else 0, name)
+        previous = name
     return merged
 
 

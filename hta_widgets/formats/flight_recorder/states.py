@@ -194,7 +194,7 @@ def find_hangs(traces: TraceSet) -> list[Hang]:
 
 
 def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
-    """Yield the first hang among a group's collectives, and those of its sends and receives."""
+    """Yield the first hang among a group's collectives, and all hangs of its sends and receives."""
     has_hang = False
     for sequence in sorted(group.calls, key=lambda number: (number < 0, abs(number))):
         if has_hang and sequence >= 0:

@@ -19,7 +19,7 @@ KINETO = Format(
         shortens_paths_of=f"{__name__}.other_tools:has_other_profiler",
         sources={
             "file": f"{__name__}.record_source:FileRecords",
-            "merged": f"{__name__}.records:MergedRecords",
+            "merged": f"{__name__}.merged:MergedRecords",
         },
     ),
 )

@@ -1,7 +1,7 @@
-"""Rows of Ascend's profiler in Chrome JSON: what counts as work, and links of operators.
+"""Mark the work in rows of Ascend's profiler in Chrome JSON, and link operators to their tasks.
 
-A collective is in a file three times: as one event of its group, as the transfers of each plane,
-and as tasks of the hardware's streams. Its time counts once, by the group::
+A collective occurs three times in a file: as one event of its group, as the transfers of each
+plane, and as tasks of the hardware's streams. Only the event of the group counts::
 
     HCCL             Group 0 Communication   hcom_allReduce__586_0_1   counts
                      Plane 1                 Memcpy, Notify_Wait       repeats it
@@ -24,15 +24,15 @@ from hta_widgets.trace.tracks import read_track_names
 
 _HARDWARE = "Ascend Hardware"
 _LAUNCH_FLOW = "async_npu"
-#: Tasks of the hardware that do a part of a collective, wait, or mark a place. Their names are
-#: their types, while kernels and copies have names.
+#: Types of the hardware's tasks that do a part of a collective, wait, or mark a place. These tasks
+#: are named after their type; kernels and copies have names.
 NOT_WORK = re.compile(
     r"SDMA|RDMA\w*|Notify[ _](Wait|Record)|Write[ _]Value(_SQE)?|Reduce[ _]Inline|PROFILING_\w+"
     r"|EVENT_\w+|PLACE_HOLDER\w*|MODEL_(EXECUTE|MAINT\w+)|STREAM_(SWITCH\w*|ACTIVE)|LABEL_\w+"
     r"|.*_(WAIT|RECORD|NOTIFY)(_SQE)?",
     re.IGNORECASE,
 )
-#: A category of tasks of a device that neither compute, communicate nor copy.
+#: Category of tasks of a device that neither compute, communicate nor copy.
 NO_WORK_CATEGORY = "gpu_sync"
 _X = ord("X")
 
@@ -62,31 +62,34 @@ def _link_operators(columns: RankColumns) -> RankColumns:
     begins, ends = (np.flatnonzero(is_flow & (columns.phase == ord(phase))) for phase in "sf")
     if not len(begins) or not len(ends):
         return columns
+    # The begin of each end is the last one with the same flow id.
     begins = begins[np.argsort(columns.flow[begins], kind="stable")]
-    at = np.searchsorted(columns.flow[begins], columns.flow[ends], side="right") - 1
-    paired = columns.flow[begins][np.maximum(at, 0)] == columns.flow[ends]
-    begins, ends = begins[at[paired]], ends[paired]
+    position = np.searchsorted(columns.flow[begins], columns.flow[ends], side="right") - 1
+    is_paired = columns.flow[begins][np.maximum(position, 0)] == columns.flow[ends]
+    begins, ends = begins[position[is_paired]], ends[is_paired]
     operators, tasks = _events_at(columns, begins), _events_at(columns, ends)
-    linked = (operators >= 0) & (tasks >= 0)
+    is_linked = (operators >= 0) & (tasks >= 0)
     correlation = columns.correlation.copy()
-    correlation[operators[linked]] = operators[linked] + 1
-    correlation[tasks[linked]] = operators[linked] + 1
+    correlation[operators[is_linked]] = operators[is_linked] + 1
+    correlation[tasks[is_linked]] = operators[is_linked] + 1
     return replace(columns, correlation=correlation)
 
 
 def _events_at(columns: RankColumns, flows: Rows) -> Ints:
-    """Return the event of the thread of each flow record that begins with it, -1 for none."""
+    """Return the event that begins at the time and on the thread of each flow record; or -1."""
     events = np.flatnonzero((columns.phase == _X) & columns.timed)
-    starts = np.unique(columns.start_ns[events])
+    starts_ns = np.unique(columns.start_ns[events])
 
-    def keys(rows: Rows) -> Ints:
+    def keys_of(rows: Rows) -> Ints:
+        """Return a number for each thread and start; -1 if no event starts then."""
         thread = columns.pid[rows].astype(np.int64) * len(columns.tids) + columns.tid[rows]
-        place = np.minimum(np.searchsorted(starts, columns.start_ns[rows]), len(starts) - 1)
-        is_start = starts[place] == columns.start_ns[rows]
-        return np.where(is_start, thread * len(starts) + place, -1)
+        code = np.minimum(np.searchsorted(starts_ns, columns.start_ns[rows]), len(starts_ns) - 1)
+        is_start = starts_ns[code] == columns.start_ns[rows]
+        return np.where(is_start, thread * len(starts_ns) + code, -1)
 
-    key = keys(events)
+    key = keys_of(events)
     order = np.argsort(key, kind="stable")
-    wanted = keys(flows)
-    at = np.maximum(np.searchsorted(key[order], wanted, side="right") - 1, 0)
-    return np.where((key[order][at] == wanted) & (wanted >= 0), events[order[at]], -1)
+    flow_key = keys_of(flows)
+    position = np.maximum(np.searchsorted(key[order], flow_key, side="right") - 1, 0)
+    is_found = (key[order][position] == flow_key) & (flow_key >= 0)
+    return np.where(is_found, events[order[position]], -1)

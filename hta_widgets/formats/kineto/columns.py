@@ -1,27 +1,29 @@
-"""Columns that grow while the records of a file are decoded, slice by slice.
+"""The columns of a file, to which the records of one slice after the other are added.
 
-No object per record remains: numbers go to a `GrowingColumn`, texts become codes of a `CodeTable`,
-and args stay JSON text (`SmallArgs`). For example, the names ``gemm, relu, gemm`` become the codes
-``0, 1, 0`` and the texts ``["gemm", "relu"]``.
+Records wait in a batch, as single slices are too small for the cost of NumPy calls. A full batch is
+converted: records that cannot be kept are counted, and the fields of all others are appended to
+growing columns.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, cast
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import Raw, Struct
 
+from hta_widgets.formats.kineto.growing import (
+    CodeTable,
+    CopyColumns,
+    FlowIds,
+    GrowingColumn,
+    SmallArgs,
+)
 from hta_widgets.formats.kineto.records import COMMUNICATION_FIELDS, LAUNCH_FIELDS, Args, Record
 from hta_widgets.formats.kineto.times import (
     BAD,
@@ -30,296 +32,17 @@ from hta_widgets.formats.kineto.times import (
     Times,
     joined_texts,
     nanoseconds,
-    plain_integers,
     resolution,
 )
-from hta_widgets.formats.kineto.tolerant import decode_or_none, repair_json
 from hta_widgets.readers.ranks import NoteCounts
-from hta_widgets.trace.arrays import Ints, fit_int32
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.call_args import CallArgColumns, LaunchArgs
-from hta_widgets.trace.columns import (
-    PARAM_COMMS,
-    ArgTable,
-    CopyTable,
-    RankColumns,
-    StringPool,
-    arg_table,
-)
+from hta_widgets.trace.columns import PARAM_COMMS, ArgTable, RankColumns, arg_table
 from hta_widgets.trace.problems import ProblemKind
 from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
 from hta_widgets.trace.tracks import integer_of
 
 _INT64 = 1 << 63
-
-
-class CopyColumns:
-    """The bandwidth and the size of the few device records that state them."""
-
-    def __init__(self) -> None:
-        self._record: list[int] = []
-        self._gb_per_s: list[float] = []
-        self._size_bytes: list[int] = []
-
-    def add(self, record: int, args: Args) -> None:
-        """Add a record's args."""
-        self._record.append(record)
-        self._gb_per_s.append(_rate(args.bandwidth))
-        self._size_bytes.append(_size(args.bytes))
-
-    def finish(self) -> CopyTable:
-        """Return the columns."""
-        return CopyTable(
-            np.array(self._record, np.int64),
-            np.array(self._gb_per_s, np.float64),
-            np.array(self._size_bytes, np.int64),
-        )
-
-
-def _rate(raw: Raw) -> float:
-    """Return a rate; NaN if it is missing or invalid."""
-    try:
-        rate = float(bytes(raw).strip(b'"'))
-    except ValueError:
-        return math.nan
-    return rate if math.isfinite(rate) and rate >= 0 else math.nan
-
-
-def _size(raw: Raw) -> int:
-    """Return a size; -1 if it is missing or invalid."""
-    text = bytes(raw).strip(b'"')
-    try:
-        size = int(text)
-    except ValueError:
-        rate = _rate(raw)
-        size = int(rate) if rate.is_integer() else -1
-    return size if 0 <= size < _INT64 else -1
-
-
-_ABSENT = -1
-
-
-class FlowIds:
-    """Codes of ids by their JSON text: the value of a number, below -1 for any other text."""
-
-    def __init__(self) -> None:
-        self._others = StringPool()
-
-    def codes(self, texts: Sequence[Any]) -> Ints:
-        """Return a code for each JSON text; -1 for an empty one."""
-        numbers = plain_integers(texts, _ABSENT)
-        if numbers is not None:
-            return numbers
-        return np.fromiter((self._code(bytes(text)) for text in texts), np.int64, len(texts))
-
-    def finish(self, codes: Ints) -> tuple[npt.NDArray[np.int32], StringPool]:
-        """Return consecutive codes from 0, and the text of each code."""
-        low, high = (int(codes.min()), int(codes.max())) if len(codes) else (_ABSENT, _ABSENT)
-        if low >= _ABSENT and high < 4 * len(codes):
-            # The profiler numbers its ids: they serve as codes without sorting.
-            return codes.astype(np.int32), _IdPool(None, [], high + 1)
-        present = codes != _ABSENT
-        flow = np.full(len(codes), -1, np.int32)
-        numbers, inverse = np.unique(codes[present], return_inverse=True)
-        flow[present] = inverse
-        return flow, _IdPool(numbers, self._others.values, len(numbers))
-
-    def _code(self, text: bytes) -> int:
-        if not text or text == b"null":
-            return _ABSENT
-        if text.isdigit() and len(text) <= 18:
-            return int(text)
-        return -2 - self._others.add(text.decode("utf-8", "replace"))
-
-
-class _IdPool(StringPool):
-    """A pool of ids whose texts are made on access."""
-
-    __slots__ = ("_count", "_numbers", "_others")
-
-    def __init__(self, numbers: Ints | None, others: list[str], count: int) -> None:
-        self._numbers = numbers  # None: every code stands for itself
-        self._others = others
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, code: int) -> str:
-        if not 0 <= code < self._count:
-            raise IndexError(code)
-        number = code if self._numbers is None else int(self._numbers[code])
-        return str(number) if number >= 0 else self._others[-2 - number]
-
-    @property
-    def values(self) -> list[str]:  # type: ignore[override]
-        return [self[code] for code in range(len(self))]
-
-    def add(self, value: str) -> int:
-        raise TypeError(f"ids are read-only; cannot add {value!r}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_IdPool, (self._numbers, self._others, self._count))
-
-
-class GrowingColumn:
-    """A column that is filled from the front; memory that was not written yet costs nothing.
-
-    Integers that do not fit its type widen it.
-    """
-
-    __slots__ = ("_bounds", "_values", "size")
-
-    def __init__(self, dtype: type[np.generic], capacity: int) -> None:
-        self._values: npt.NDArray[Any] = np.empty(capacity, dtype)
-        self._bounds = np.iinfo(self._values.dtype)
-        self.size = 0
-
-    def extend(self, values: npt.NDArray[Any]) -> None:
-        """Append values."""
-        if not len(values):
-            return
-        end = self.size + len(values)
-        dtype = self._dtype_for(values)
-        capacity = len(self._values) if end <= len(self._values) else end + end // 2
-        if dtype != self._values.dtype or capacity != len(self._values):
-            larger = np.empty(capacity, dtype)
-            larger[: self.size] = self.filled_part()
-            self._values, self._bounds = larger, np.iinfo(dtype)
-        self._values[self.size : end] = values
-        self.size = end
-
-    def _dtype_for(self, values: npt.NDArray[Any]) -> np.dtype[Any]:
-        if values.dtype.itemsize <= self._values.dtype.itemsize:
-            return self._values.dtype
-        low, high = values.min(), values.max()
-        if self._bounds.min <= low and high <= self._bounds.max:
-            return self._values.dtype
-        return np.dtype(np.int32) if fit_int32(low, high) else values.dtype
-
-    def filled_part(self, start: int = 0) -> npt.NDArray[Any]:
-        """View the filled part, from `start` on."""
-        return self._values[start : self.size]
-
-
-class CodeTable:
-    """Codes of values by their text."""
-
-    __slots__ = ("_codes", "pool")
-
-    def __init__(self) -> None:
-        self._codes: dict[Any, int] = {}
-        self.pool = StringPool()
-
-    def codes_of(self, values: list[Any]) -> npt.NDArray[np.int32]:
-        """Return the codes of values: strings, integers, or None for the empty string."""
-        if len(values) < 2:
-            return np.array([self._code(value) for value in values], np.int32)
-        find = itemgetter(*values)
-        try:
-            result = find(self._codes)
-        except KeyError:
-            for value in dict.fromkeys(values):
-                self._code(value)
-            result = find(self._codes)
-        return np.fromiter(result, np.int32, len(result))
-
-    def code(self, value: Any) -> int:
-        """Return the code of a value, -1 for a new one."""
-        return self._codes.get(value, -1)
-
-    def _code(self, value: Any) -> int:
-        code = self._codes.get(value)
-        if code is None:
-            code = self._codes[value] = self.pool.add("" if value is None else str(value))
-        return code
-
-
-class _WithArgs(Struct, gc=False):
-    args: Raw = Raw(b"")
-
-
-_args_text = msgspec.json.Decoder(_WithArgs).decode
-
-
-class SmallArgs(Mapping[int, dict[str, Any]]):
-    """Args by record number, kept as text: a million dictionaries would take too much memory."""
-
-    def __init__(self) -> None:
-        self._numbers = array("q")
-        self._ends = array("q", [0])
-        self._text = bytearray()
-        self._odd: dict[int, dict[str, Any]] = {}
-
-    def add(self, number: int, body: Any) -> None:
-        """Add the args of a record, given their JSON text; numbers must ascend."""
-        try:
-            text: Any = _args_text(body).args
-        except msgspec.DecodeError:
-            text = b""
-            self._odd[number] = _of_value(_decode_leniently(bytes(body)))
-        self._text += text
-        self._numbers.append(number)
-        self._ends.append(len(self._text))
-
-    def get(self, number: int, default: Any = None) -> Any:
-        """Return the args of a record, or `default`."""
-        index = bisect_left(self._numbers, number)
-        if index == len(self._numbers) or self._numbers[index] != number:
-            return default
-        text = self._text[self._ends[index] : self._ends[index + 1]]
-        if not text:
-            return self._odd.get(number) or default
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = _decode_leniently(bytes(text))
-        return (value if isinstance(value, dict) else {}) or default
-
-    def get_many(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the args of records, decoded in one call; an empty dict for none."""
-        ends, text = self._ends, self._text
-        spans = []
-        for number in numbers:
-            at = bisect_left(self._numbers, number)
-            is_known = at < len(self._numbers) and self._numbers[at] == number
-            spans.append(text[ends[at] : ends[at + 1]] if is_known else b"")
-        if all(spans):
-            try:
-                values = json.loads(b"[%s]" % b",".join(spans))
-            except (ValueError, RecursionError):
-                values = []
-            if len(values) == len(spans):
-                return [value if isinstance(value, dict) else {} for value in values]
-        return [self.get(number, {}) for number in numbers]
-
-    def __getitem__(self, number: int) -> dict[str, Any]:
-        args: dict[str, Any] | None = self.get(number)
-        if args is None:
-            raise KeyError(number)
-        return args
-
-    def __contains__(self, number: object) -> bool:
-        return isinstance(number, int) and self.get(number) is not None
-
-    def __iter__(self) -> Iterator[int]:
-        return (number for number in self._numbers if number in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def _of_value(value: Any) -> dict[str, Any]:
-    args = value.get("args") if isinstance(value, dict) else None
-    return args if isinstance(args, dict) else {}
-
-
-def _decode_leniently(text: bytes) -> Any:
-    """Decode JSON, also slightly invalid JSON."""
-    try:
-        return json.loads(repair_json(text))
-    except (ValueError, RecursionError):
-        return decode_or_none(text)
-
 
 _communication = attrgetter(*COMMUNICATION_FIELDS)
 _launch = attrgetter(*LAUNCH_FIELDS)
@@ -351,20 +74,22 @@ SliceTimes = Times | tuple[bytes, int]
 
 
 class _Batch:
-    """Values of the records of some slices, before conversion."""
+    """Fields of the records of some slices before their conversion."""
 
     def __init__(self) -> None:
         self.count = 0
         self.parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _PARTS}
         self.start: list[SliceTimes] = []
         self.dur: list[SliceTimes] = []
-        self.copies: list[tuple[int, Args]] = []  # row, args
+        # Pairs begin with the row of a record in the batch.
+        self.copies: list[tuple[int, Args]] = []
         self.communication: list[tuple[int, Args]] = []
-        self.ids: list[tuple[int, Any]] = []  # row, id
+        self.ids: list[tuple[int, Any]] = []
         self.ends_at_next: list[int] = []
-        self.scoped: list[tuple[int, str]] = []  # row, scope
+        self.scoped: list[tuple[int, str]] = []
         self.unknown_phase: dict[int, str] = {}
-        self.first_rows: list[int] = []  # by slice
+        # One value per slice:
+        self.first_rows: list[int] = []
         self.bodies: list[Callable[[], Sequence[Any]]] = []
         self.offsets: list[Callable[[int], int]] = []
 
@@ -446,8 +171,8 @@ class Columns:
         )
         batch.start.append(start)
         batch.dur.append(dur)
-        has_more = (stream != -1) | (arrays["name"] == self._names.code(PARAM_COMMS))
-        for row in np.flatnonzero(has_more).tolist():
+        has_args = (stream != -1) | (arrays["name"] == self._names.code(PARAM_COMMS))
+        for row in np.flatnonzero(has_args).tolist():
             row_args = args[row]
             if row_args is None:
                 continue
@@ -460,8 +185,8 @@ class Columns:
                 text = tuple(map(bytes, _launch(row_args)))
                 self._launches.append((int(numbers[row]), codes.setdefault(text, len(codes))))
         names = self._categories.pool.values
-        wanted = [code for code, name in enumerate(names) if name.lower() in _OPERATORS]
-        rows = np.flatnonzero(np.isin(arrays["category"], wanted))
+        operators = [code for code, name in enumerate(names) if name.lower() in _OPERATORS]
+        rows = np.flatnonzero(np.isin(arrays["category"], operators))
         self.call_args.add(numbers[rows], [args[row] for row in rows.tolist()])
         self._take_special(records, phase, first)
         batch.first_rows.append(first)
@@ -474,7 +199,7 @@ class Columns:
     def _take_special(
         self, records: Sequence[Record], phase: npt.NDArray[np.uint8], first: int
     ) -> None:
-        """Keep ids, bindings and scopes of the few records that have any."""
+        """Store the ids, bindings and scopes of records, which few have."""
         batch = self._batch
         special = _WITH_ID[phase] | _INSTANTS[phase] | ~_KNOWN_PHASES[phase]
         for row in np.flatnonzero(special).tolist():
@@ -502,10 +227,10 @@ class Columns:
         if start_state is not None:
             keep &= is_metadata | (start_state == OK)
         if not keep.all():
-            # JAX ends its list with an empty object.
-            counted = keep.copy()
-            counted[-1] |= not phase[-1] and bytes(batch.bodies[-1]()[-1]).split() == [b"{}"]
-            self._note_skipped(batch, phase, start_state, counted)
+            is_skipped = ~keep
+            if not phase[-1] and bytes(batch.bodies[-1]()[-1]).split() == [b"{}"]:
+                is_skipped[-1] = False  # JAX ends its list with an empty object
+            self._note_skipped(batch, phase, start_state, is_skipped)
         if dur_state is not None:
             self._note_durations(batch, dur_state, keep)
             dur[dur_state != OK] = -1
@@ -526,12 +251,12 @@ class Columns:
         flow = np.full(batch.count, -1, np.int64)
         flow[[row for row, _ in batch.ids]] = self._flow_ids.codes([id_ for _, id_ in batch.ids])
         parts.update(start_ns=start, dur_ns=dur, flow=flow)
-        everything = bool(keep.all())
-        row_of = self._columns["record"].size - 1 + np.cumsum(keep)
+        keeps_all = bool(keep.all())
+        file_row = self._columns["record"].size - 1 + np.cumsum(keep)
         for name, column in self._columns.items():
-            column.extend(parts[name] if everything else parts[name][keep])
-        self._ends_at_next.extend(int(row_of[row]) for row in batch.ends_at_next if keep[row])
-        self._scope.update((int(row_of[row]), scope) for row, scope in batch.scoped if keep[row])
+            column.extend(parts[name] if keeps_all else parts[name][keep])
+        self._ends_at_next.extend(int(file_row[row]) for row in batch.ends_at_next if keep[row])
+        self._scope.update((int(file_row[row]), scope) for row, scope in batch.scoped if keep[row])
         self._keep_small_args(batch, np.flatnonzero(keep & _WITH_ARGS[phase]), parts["record"])
 
     @property
@@ -560,7 +285,7 @@ class Columns:
         return LaunchArgs(record, code, list(self._launch_codes))
 
     def add_base(self, base_ns: int) -> None:
-        """Shift the records taken since the last call by the file's own base time."""
+        """Add a base time to the starts of all records since the last call."""
         self._flush()
         start = self._columns["start_ns"].filled_part(self._based)
         self._based = self.rows
@@ -594,18 +319,18 @@ class Columns:
     def _exclude_far(self, columns: dict[str, npt.NDArray[Any]]) -> None:
         """Drop the records that start or end so far away that sums of their times overflow."""
         start, dur = columns["start_ns"], columns["dur_ns"]
-        far = (start < FIRST_NS) | (start > LAST_NS)
-        far |= dur > LAST_NS - np.clip(start, FIRST_NS, LAST_NS)
-        far &= columns["phase"] != _M
-        if not far.any():
+        is_far = (start < FIRST_NS) | (start > LAST_NS)
+        is_far |= dur > LAST_NS - np.clip(start, FIRST_NS, LAST_NS)
+        is_far &= columns["phase"] != _M
+        if not is_far.any():
             return
-        self.notes.add("overflow", _FAR, None, int(far.sum()))
-        row_of = np.where(far, -1, np.cumsum(~far) - 1)
+        self.notes.add("overflow", _FAR, None, int(is_far.sum()))
+        new_row = np.where(is_far, -1, np.cumsum(~is_far) - 1)
         for name, values in columns.items():
-            columns[name] = values[~far]
-        self._ends_at_next = [int(row_of[row]) for row in self._ends_at_next if row_of[row] >= 0]
+            columns[name] = values[~is_far]
+        self._ends_at_next = [int(new_row[row]) for row in self._ends_at_next if new_row[row] >= 0]
         self._scope = {
-            int(row_of[row]): scope for row, scope in self._scope.items() if row_of[row] >= 0
+            int(new_row[row]): scope for row, scope in self._scope.items() if new_row[row] >= 0
         }
 
     def _keep_small_args(self, batch: _Batch, rows: npt.NDArray[np.intp], numbers: Ints) -> None:
@@ -633,9 +358,9 @@ class Columns:
         batch: _Batch,
         phase: npt.NDArray[np.uint8],
         start_state: npt.NDArray[np.uint8] | None,
-        keep: npt.NDArray[np.bool_],
+        is_skipped: npt.NDArray[np.bool_],
     ) -> None:
-        for row in np.flatnonzero(~keep).tolist():
+        for row in np.flatnonzero(is_skipped).tolist():
             kind: ProblemKind = "skipped"
             if not _KNOWN_PHASES[phase[row]]:
                 letter = batch.unknown_phase[row]
@@ -665,7 +390,7 @@ class Columns:
 
 
 def _join_times(parts: Sequence[SliceTimes]) -> Times:
-    """Return the times of several slices. Texts of slices in a row are parsed together."""
+    """Return the times of several slices; the texts of adjacent slices are parsed together."""
     converted: list[Times] = []
     for is_converted, run in groupby(parts, lambda part: isinstance(part, Times)):
         if is_converted:
@@ -681,6 +406,7 @@ def _join_times(parts: Sequence[SliceTimes]) -> Times:
 
 
 def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
+    """Return the code of each phase; 0 for a phase that is not one letter."""
     letters = [record.ph for record in records]
     count = len(letters)
     text = ",".join(letters)
@@ -704,12 +430,11 @@ def _integers(values: list[Any]) -> Ints:
 def _wrap_integer(value: Any) -> int:
     """Return an integer wrapped to 64 bits; -1 for other values.
 
-    In merged files with high ranks, ids are such as ``"10000:7"``: the part after the colon is
-    the rank's own id.
+    Merged files with high ranks have ids such as ``"10000:7"``, which is id 7 of rank 10,000.
     """
     try:
-        scoped = _SCOPED.fullmatch(str(value))
-        number = integer_of(scoped[1] if scoped else str(value))
+        match = _SCOPED.fullmatch(str(value))
+        number = integer_of(match[1] if match else str(value))
     except ValueError:
         return -1
     if -_INT64 <= number < _INT64:

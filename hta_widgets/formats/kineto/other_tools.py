@@ -13,10 +13,10 @@ process                thread                      written by
 ``CUDA functions``     the number of the device    PyTorch before Kineto
 =====================  ==========================  ==============================
 
-`mark_rows` gives these rows the category ``kernel`` and a stream, so that they are device work,
-of a kind by name. Other threads of such a process, for example ``XLA Modules`` next to the streams
-or Ascend's ``Overlap Analysis``, repeat the same time, and stay as they are. The rows of Horovod's
-timelines, whose processes are tensors, get the category ``horovod``.
+`mark_rows` gives these rows the category ``kernel`` and a stream, so that they are device work, of
+a kind that depends on the name. Other threads of such a process, for example ``XLA Modules`` next
+to the streams or Ascend's ``Overlap Analysis``, repeat the same time, and are not changed. The rows
+of Horovod's timelines, whose processes are tensors, get the category ``horovod``.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ _FUNCTIONS = re.compile(r"\w+ functions", re.IGNORECASE)
 #: Rows that Ascend's profiler derives from the rows of other processes.
 _DERIVED_PROCESS = "Overlap Analysis"
 _NPU = "NPU"
+_HARDWARE = "Ascend Hardware"
+#: Processes of an Ascend device that have work; some tools drop the labels of processes.
+_NPU_PROCESSES = frozenset({_HARDWARE, "HCCL", "Communication"})
 #: Processes of JAX and TensorFlow, and of torch_npu.
 _OTHER_PROCESS = re.compile(rf"/(device|host):|(Ascend Hardware|CANN|{_NPU})\b")
 
@@ -62,7 +65,10 @@ _TIMED = np.isin(np.arange(256), np.frombuffer(b"XBE", np.uint8))
 
 
 def mark_rows(columns: RankColumns) -> RankColumns:
-    """Give rows of devices and of Horovod, which have no known category, one, and a stream."""
+    """Give rows of devices without a known category the category of kernels, and a stream.
+
+    Rows of Horovod get a category too.
+    """
     columns = mark_ascend_rows(columns)
     is_unknown = np.array(
         [not taxonomy.is_known_category(text) for text in columns.categories.values], dtype=bool
@@ -104,10 +110,10 @@ def is_horovod(names: Sequence[str]) -> bool:
 
 
 def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
-    """Return a text that differs by device, of a thread with device work."""
+    """Return a text that identifies the device of a thread with device work."""
     if _FUNCTIONS.fullmatch(_process_name(pid, names)):
         return f"device {tid}"
-    return _NPU if names.labels.get(pid) == _NPU else pid
+    return _npu_of(pid, names) or pid
 
 
 def _with_category(columns: RankColumns, rows: Rows, category: str) -> RankColumns:
@@ -121,31 +127,40 @@ def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> li
     streams = [-1] * len(threads)
     unnumbered = []
     for pid in {pid for pid, _ in threads if _is_device(pid, names)}:
-        places = [place for place, thread in enumerate(threads) if thread[0] == pid]
-        texts = [names.thread.get(threads[place]) or threads[place][1] for place in places]
-        matches = next(
-            stream_matches
-            for pattern in _WORK_THREADS
-            if any(stream_matches := [pattern.fullmatch(text) for text in texts])
-            or pattern is _WORK_THREADS[-1]
-        )
-        for place, match in zip(places, matches, strict=True):
+        numbers = [number for number, thread in enumerate(threads) if thread[0] == pid]
+        texts = [names.thread.get(threads[number]) or threads[number][1] for number in numbers]
+        matches: list[re.Match[str] | None] = []
+        for pattern in _WORK_THREADS:
+            matches = [pattern.fullmatch(text) for text in texts]
+            if any(matches):
+                break
+        for number, match in zip(numbers, matches, strict=True):
             if match and match.groupdict().get("number"):
-                streams[place] = int(match["number"][:9])
+                streams[number] = int(match["number"][:9])
             elif match:
-                unnumbered.append(place)
-    for place in unnumbered:
-        tid = threads[place][1]
-        number = int(tid) if tid.isdecimal() and len(tid) < 10 else 0
-        streams[place] = max(streams) + 1 if number in streams else number
+                unnumbered.append(number)
+    for number in unnumbered:
+        tid = threads[number][1]
+        stream = int(tid) if tid.isdecimal() and len(tid) < 10 else 0
+        streams[number] = max(streams) + 1 if stream in streams else stream
     return streams
 
 
 def _is_device(pid: str, names: TrackNames) -> bool:
     name = _process_name(pid, names)
-    if names.labels.get(pid) == _NPU:
+    if _npu_of(pid, names):
         return name != _DERIVED_PROCESS
     return _DEVICE_NAMES.fullmatch(name) is not None
+
+
+def _npu_of(pid: str, names: TrackNames) -> str:
+    """Return the label of the Ascend device that a process is of, "" for any other process."""
+    label = names.labels.get(pid, "")
+    if label.startswith(_NPU):
+        return label
+    if names.process.get(pid) not in _NPU_PROCESSES or _HARDWARE not in names.process.values():
+        return ""
+    return next((text for text in names.labels.values() if text.startswith(_NPU)), _NPU)
 
 
 def _process_name(pid: str, names: TrackNames) -> str:

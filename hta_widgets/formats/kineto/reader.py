@@ -1,9 +1,9 @@
 """Read Chrome trace JSON, as Kineto and other tools write it, slice by slice into columns.
 
-A slice is a part of the list ``traceEvents``. Its records are decoded in one call, their fields go
-to columns, and of the records only the positions in the file are kept, from which args are read
-later. A slice that is not valid JSON is read by `tolerant`, record by record. The JSON of BytePS
-is recognised here too, as only its records differ.
+A slice is a part of the list ``traceEvents``. Its records are decoded in one call, and their fields
+go to columns. Args are read later, from the positions of the records in the file. A slice that is
+not valid JSON is read by `tolerant`, record by record. The JSON of BytePS is recognized here, as
+only its records differ.
 """
 
 from __future__ import annotations
@@ -20,20 +20,11 @@ import numpy as np
 from msgspec import Raw
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.byteps.reader import (
-    build_server,
-    build_worker,
-    is_server,
-    is_worker,
-)
+from hta_widgets.formats.byteps.reader import build_server, build_worker, is_server, is_worker
 from hta_widgets.formats.kineto.columns import Columns, SliceTimes
+from hta_widgets.formats.kineto.merged import split_merged
 from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows
-from hta_widgets.formats.kineto.record_source import (
-    FileRecords,
-    FileState,
-    RecordMove,
-    RecordSlice,
-)
+from hta_widgets.formats.kineto.record_source import FileRecords, FileState, RecordMove, RecordSlice
 from hta_widgets.formats.kineto.records import (
     NO_INTEGER,
     Record,
@@ -41,7 +32,6 @@ from hta_widgets.formats.kineto.records import (
     decode_records,
     decode_timed,
     end_of_value,
-    split_merged,
 )
 from hta_widgets.formats.kineto.split_ranks import split_ranks
 from hta_widgets.formats.kineto.times import (
@@ -50,12 +40,7 @@ from hta_widgets.formats.kineto.times import (
     nanoseconds_of_doubles,
     nanoseconds_of_integers,
 )
-from hta_widgets.formats.kineto.tolerant import (
-    ReadResult,
-    is_utf8,
-    read_records,
-    starts_record,
-)
+from hta_widgets.formats.kineto.tolerant import ReadResult, is_utf8, read_records, starts_record
 from hta_widgets.formats.kineto.top_level import (
     decode_values,
     find_events,
@@ -78,7 +63,7 @@ from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.record_times import BASE_KEY, parse_base_time
 from hta_widgets.trace.trace import Trace
 
-#: Around damage, pieces of this size are tried before single records.
+#: Around damage, pieces of this size are decoded before single records are tried.
 _PIECE_BYTES = 1 << 16
 _LONGEST_RECORD = 1 << 26
 _PEEKED_BYTES = 1 << 10
@@ -90,7 +75,8 @@ _CHECKED_ENTRIES = 1 << 18
 #: After more slices than this whose times cannot be decoded as numbers, all times are text.
 _ENOUGH_FAILURES = 3
 
-#: Result for a piece of text: records, maybe with the end of the list, or the failure.
+#: Result of decoding a piece of text: the list goes on, it ends in the text, the text ends within
+#: a record, or the text is not valid JSON.
 SliceOutcome = Literal["open", "closed", "unbalanced", "broken"]
 
 
@@ -230,10 +216,7 @@ class RecordList:
         return True
 
     def _append(
-        self,
-        records: list[Record],
-        text: bytes,
-        times: tuple[SliceTimes, SliceTimes] | None = None,
+        self, records: list[Record], text: bytes, times: tuple[SliceTimes, SliceTimes] | None = None
     ) -> None:
         """Append the records of a list's text."""
         count = len(records)
@@ -525,14 +508,14 @@ class _Documents:
         return 0
 
 
-_PEEKED_BYTES = 1 << 18
+_RANK_PEEK_BYTES = 1 << 18
 
 
 def peek_rank(path: str) -> int | None:
     """Return the rank stated in the first bytes of a file, or None."""
     try:
         with open_stream(path) as stream:
-            text = stream.read(_PEEKED_BYTES)
+            text = stream.read(_RANK_PEEK_BYTES)
         head, _ = find_events(text, lambda _: b"", path, NoteCounts())
     except TraceError:
         return None

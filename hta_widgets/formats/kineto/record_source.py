@@ -1,4 +1,4 @@
-"""Verbatim records of a trace file, read again on demand."""
+"""Read the records of a trace file again on demand, as they are in the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.kineto.records import as_bytes, as_text, decode_bodies
+from hta_widgets.formats.kineto.merged import as_bytes, as_text
+from hta_widgets.formats.kineto.records import decode_bodies
 from hta_widgets.formats.kineto.tolerant import repair_json
 from hta_widgets.readers.streams import Checkpoints, Stream, open_stream
 from hta_widgets.store.rank_file import StoredSource

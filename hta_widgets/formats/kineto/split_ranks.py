@@ -5,13 +5,14 @@ SGLang merges the files of its ranks and puts the coordinates of the rank before
 metadata. Ids are unique within a rank only, so each rank gets its own columns before anything is
 linked.
 
-A process may also drive several devices. Each of them then is a rank of its own, since one would
-otherwise hide the idle time of another. A thread of the host that launches on one device belongs to
-the rank of that device. Threads that launch on several devices, or on none in a process that drives
-several, are shared: each rank has their ranges and the flows that end in it, so that its work is
-linked and its idle time explained. Their instants and counters stay with the device on which they
-launch most work. For example, thread 10 launches on GPU 0, thread 11 on GPU 0 and GPU 1, and thread
-12 marks the steps. The rank of GPU 0 has all three, that of GPU 1 has 11 and 12.
+A process may also drive several devices. Each device then becomes a rank, since the work of one
+would otherwise hide the idle time of another. A thread of the host that launches on one device
+belongs to the rank of that device. Threads that launch on several devices, or on none in a process
+that drives several, are shared: each rank has their ranges and the flows that end in it, so that
+its work is linked and its idle time explained. Their instants and counters belong to the device on
+which they launch most work. For example, thread 10 launches on GPU 0, thread 11 on GPU 0 and GPU 1,
+and thread 12 marks the steps. The rank of GPU 0 has all three threads, the rank of GPU 1 has the
+last two.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets import taxonomy
+from hta_widgets.formats.kineto.merged import UNSCOPED, MergedRank, MergedRecords, columns_of_rank
 from hta_widgets.formats.kineto.other_tools import device_of_thread
-from hta_widgets.formats.kineto.records import UNSCOPED, MergedRank, MergedRecords, columns_of_rank
 from hta_widgets.readers.ranks import ranks_of_coordinates
 from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, positions_in
 from hta_widgets.trace.columns import RankColumns, RecordSource
@@ -52,7 +53,7 @@ def split_ranks(
     if rank_of_pid is not None:
         rank_of_row = rank_of_pid[columns.pid]
         return [
-            _part(columns, np.flatnonzero(rank_of_row == rank), source, metadata, rank)
+            _merged_rank(columns, np.flatnonzero(rank_of_row == rank), source, metadata, rank)
             for rank in np.unique(rank_of_row).tolist()
         ]
     devices = _find_devices(columns)
@@ -71,13 +72,13 @@ def split_ranks(
         " the order of the processes",
     )
     return [
-        _part(columns, rows, source, metadata, None, _device_number(name, number))
+        _merged_rank(columns, rows, source, metadata, None, _device_number(name, number))
         for number, (name, mask) in enumerate(zip(devices.names, masks, strict=True))
         if len(rows := _with_metadata(columns, mask))
     ]
 
 
-def _part(
+def _merged_rank(
     columns: RankColumns,
     rows: Rows,
     source: RecordSource,
@@ -87,15 +88,15 @@ def _part(
 ) -> MergedRank:
     text: Mapping[str, bytes] = getattr(source, "metadata_text", {})
     records = MergedRecords(source, columns.record[rows], UNSCOPED, 0, {}, dict(text))
-    own_columns = columns_of_rank(columns, rows, UNSCOPED, {})
-    return MergedRank(rank, own_columns, metadata, records, "kineto", device)
+    rank_columns = columns_of_rank(columns, rows, UNSCOPED, {})
+    return MergedRank(rank, rank_columns, metadata, records, "kineto", device)
 
 
 def _ranks_of_pids(columns: RankColumns) -> Ints | None:
     """Return the rank of each pid code if pids or their names state coordinates, else None.
 
-    Other processes get the first rank. A single rank counts only in brackets in a pid: the name of
-    any process of a rank may begin with it.
+    Processes without coordinates get the first rank. If there is a single rank, it counts only in
+    brackets in a pid, as the name of any process may begin with coordinates.
     """
     pids = columns.pids.values
     named = read_track_names(columns).process
@@ -224,9 +225,10 @@ def _devices_of_threads(
     launches: _Launches,
     devices: int,
 ) -> tuple[Ints, Bools]:
-    """Return each thread's device, and the devices that it serves.
+    """Return the device of each thread, and the devices that it serves.
 
-    They follow from its launches, else from its process's; without any, the first device has it.
+    They follow from the launches of the thread, else from the launches of its process. A thread
+    without either belongs to the first device.
     """
     count = len(of_slot)
     votes = np.bincount(

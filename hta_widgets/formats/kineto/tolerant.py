@@ -15,8 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from hta_widgets.formats.kineto.records import (
-    Record,
+from hta_widgets.formats.kineto.lenient import (
     decode_leniently,
     encodable,
     encode_json,
@@ -25,6 +24,7 @@ from hta_widgets.formats.kineto.records import (
     with_backslashes_escaped,
     with_words_quoted,
 )
+from hta_widgets.formats.kineto.records import Record
 from hta_widgets.readers.ranks import NoteCounts
 
 _scan = json.JSONDecoder(

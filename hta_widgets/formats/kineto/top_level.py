@@ -1,7 +1,7 @@
-"""The outermost object of a trace file: the place of the list of events, and its other keys.
+"""Find the list of events in the outermost object of a trace file, and read the other keys.
 
-A program may write keys before and after the list. They are decoded strictly if they are valid
-JSON, else leniently, which is a problem of the file::
+A program may write keys before and after the list. Keys that are not valid JSON are decoded
+leniently, and reported as a problem::
 
     {"schemaVersion": 1, "traceEvents": [ … ], "distributedInfo": {"rank": 3}}
     └─ find_events ────────────────────┘    └─ read_tail ──────────────────────┘

@@ -115,18 +115,18 @@ _COLUMNS = {
     "size": "rss_mib",
     "switches": "switches",
 }
-_MOST_STACKS = 50  # no more are printed
+_MAX_STACKS = 50  # no more are printed
 _COMM_ORDER = ("minimum", "median", "maximum")
 _IO_ORDER = ("minimum", "average", "maximum")
 
 
-_UNREACHED = 1e12
+_MAX_NUMBER = 1e12
 
 
 def _number(text: str) -> float:
     """Return a printed number with either decimal mark; NaN for an implausibly large one."""
     number = float(text.replace(",", "."))
-    return number if abs(number) < _UNREACHED else _NAN
+    return number if abs(number) < _MAX_NUMBER else _NAN
 
 
 def _number_or_nan(text: str) -> float:
@@ -152,7 +152,9 @@ def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
             parsers[-1].parse_line(line, place)
     # Complete files end with a line break; only the last profile can be cut.
     is_complete = text.endswith(("\n", "\r"))
-    return [parser.finish(ended=is_complete or parser is not parsers[-1]) for parser in parsers]
+    return [
+        parser.finish(is_complete=is_complete or parser is not parsers[-1]) for parser in parsers
+    ]
 
 
 @dataclass(slots=True)
@@ -235,7 +237,7 @@ class _Parser:
             self._section = section
             self.seen.add(section)
         if stated := _STACKS.search(line):
-            self.stated_stacks = min(int(stated[1]), _MOST_STACKS)
+            self.stated_stacks = min(int(stated[1]), _MAX_STACKS)
         return True
 
     def _value(self, line: str) -> bool:
@@ -353,8 +355,8 @@ class _Parser:
             return False
         return True
 
-    def finish(self, *, ended: bool) -> tuple[MpiProfile, Problems]:
-        """Return the profile and its problems; `ended` is False if its last line may be cut."""
+    def finish(self, *, is_complete: bool) -> tuple[MpiProfile, Problems]:
+        """Return the profile and its problems; an incomplete one ends within its last line."""
         summary = None
         if {"summary", "table"} & self.seen:
             summary = Summary(
@@ -384,10 +386,11 @@ class _Parser:
             summary=summary,
         )
         problems = Problems()
-        missing = self._missing_part(profile) or ("" if ended else "its last line does not end")
+        missing = self._missing_part(profile)
+        missing = missing or ("" if is_complete else "its last line does not end")
         if missing:
             problems.add("truncated", 1, f"the profile is cut off: {missing}")
-        if len(self.unread) > (not ended):
+        if len(self.unread) > (0 if is_complete else 1):  # a cut line is reported above
             detail = f"lines of no known form, the first is line {self.unread[0]}"
             problems.add("skipped", len(self.unread), detail)
         for routine, calls in ({} if missing else _without_size(profile)).items():
@@ -426,7 +429,7 @@ class _Parser:
 
 
 def _without_size(profile: MpiProfile) -> dict[str, int]:
-    """Return by routine the number of calls that are in no bin, for routines with bins."""
+    """Return the number of calls that are in no bin of sizes, by routine, of those with bins."""
     binned: dict[str, int] = {}
     for row in profile.size_rows:
         binned[row.routine] = binned.get(row.routine, 0) + row.calls

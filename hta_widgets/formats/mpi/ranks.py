@@ -189,9 +189,10 @@ def mpi_hosts(
         times = comm.mean(), comm.min(), comm.max(), other.mean()
         rows.append((job, host, len(ranks_of_host), *times, rss.max(), rss.sum(), switches))
     slow = []
-    for job, host, _, _, _, max_ns, *_ in rows:
-        others = [row[4] for row in rows if row[0] == job and row[1] != host]
-        slow.append(bool(others) and all(max_ns < min_ns for min_ns in others))
+    for job, host, _, _, _, max_s, *_ in rows:
+        # The minima of the other hosts of the job.
+        others_s = [row[4] for row in rows if row[0] == job and row[1] != host]
+        slow.append(bool(others_s) and max_s < min(others_s))
     schema = {
         "job": "object", "host": "object", "ranks": "int64",
         **float64("comm_mean_s comm_min_s comm_max_s noncomm_mean_s rss_max_mib rss_sum_mib"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -97,7 +97,7 @@ def mpi_scope(
     part_of = {part.rank: part for part in rank_parts(traces, selection, window, ranks)}
     jobs = mpi_jobs(part.trace for part in part_of.values())
     calls_of_ranks: list[MpiRank] = []
-    old: list[str] = []
+    stale_ranks: list[str] = []
     without_events = 0
     for job in jobs:
         profiles = job.profiles
@@ -105,7 +105,11 @@ def mpi_scope(
             without_events += len(profiles)
             profiles = ()
         elif not stale:
-            old += [f"{t.profile.rank} of job {job.name}" for t in profiles if t.profile.stale]
+            stale_ranks += [
+                f"{trace.profile.rank} of job {job.name}"
+                for trace in profiles
+                if trace.profile.stale
+            ]
             profiles = tuple(trace for trace in profiles if not trace.profile.stale)
         loaded = {trace.profile.rank for trace in profiles}
         ranks_of_job = [_calls_of_profile(trace, job) for trace in profiles]
@@ -122,8 +126,8 @@ def mpi_scope(
             f"{without_events} text profiles are left out: they are totals of a whole run, without"
             " events to select"
         )
-    if old:
-        notes.append(f"left out as left over by another run: ranks {', '.join(old)}")
+    if stale_ranks:
+        notes.append(f"left out as left over by another run: ranks {', '.join(stale_ranks)}")
     return MpiScope(jobs, calls_of_ranks, "; ".join(notes))
 
 
@@ -190,7 +194,7 @@ def _size_bins(name: str, size: Ints, spent: Ints) -> list[CallRow]:
 
 
 def safe_ratio(part: float, total: float) -> float:
-    """Divide; NaN if the whole is not positive."""
+    """Return part / total, NaN if the total is not positive."""
     return part / total if total > 0 else _NAN
 
 
@@ -378,10 +382,18 @@ def mpi_message_sizes(
     )
 
 
-def _sums(bins: Iterable[CallRow], *routines: str, most: float = np.inf) -> tuple[float, ...]:
-    """Return calls, bytes and seconds of the bins of some routines of up to `most` bytes."""
-    chosen = [row for row in bins if row.routine in routines and row.avg_bytes <= most]
-    return (
+class _Sums(NamedTuple):
+    """Sums over bins of message sizes."""
+
+    calls: int
+    size_bytes: float
+    time_s: float
+
+
+def _sums(bins: Iterable[CallRow], *routines: str, max_bytes: float = np.inf) -> _Sums:
+    """Return the sums of the bins of some routines whose messages have up to `max_bytes`."""
+    chosen = [row for row in bins if row.routine in routines and row.avg_bytes <= max_bytes]
+    return _Sums(
         sum(row.calls for row in chosen),
         sum(row.calls * row.avg_bytes for row in chosen),
         sum(row.time_s for row in chosen),
@@ -436,17 +448,21 @@ def mpi_negotiation(
         routine_row = next((row for row in rank.routines if row.routine == routine), None)
         if routine_row is None:
             continue
-        calls, size, time = _sums(rank.sizes, routine, most=limit_bytes)
-        bins = _sums(rank.sizes, routine)
+        calls, size, time = _sums(rank.sizes, routine, max_bytes=limit_bytes)
+        total = _sums(rank.sizes, routine)
         announced = [size_row for size_row in rank.sizes if size_row.avg_bytes > 0]
-        coordination = _sums(announced, "MPI_Gather", "MPI_Bcast", most=4)
+        coordination = _sums(announced, "MPI_Gather", "MPI_Bcast", max_bytes=4)
+        shares = (
+            safe_ratio(calls, total.calls),
+            safe_ratio(time, total.time_s),
+            safe_ratio(size, total.size_bytes),
+        )
         rows.append(
             (
-                *(rank.job, rank.rank, calls, size, time, safe_ratio(time * 1e6, calls)),
-                *(safe_ratio(calls, bins[0]), safe_ratio(time, bins[2]), safe_ratio(size, bins[1])),
+                *(rank.job, rank.rank, calls, size, time, safe_ratio(time * 1e6, calls), *shares),
                 *(safe_ratio(time, rank.comm_s), safe_ratio(time, rank.elapsed_s)),
                 *(safe_ratio(time, routine_row.time_s), routine_row.calls, routine_row.time_s),
-                *(coordination[0], coordination[2], rank.key, rank.source),
+                *(coordination.calls, coordination.time_s, rank.key, rank.source),
             )
         )
     schema = {
@@ -577,10 +593,12 @@ def mpi_compare(
     rows: list[tuple[Any, ...]] = []
     for key in dict.fromkeys([*before_means, *after_means]):
         old, new = before_means.get(key, nothing), after_means.get(key, nothing)
-        change = "changed" if old[:2] != new[:2] else "same"
-        change = (
-            "added" if key not in before_means else "removed" if key not in after_means else change
-        )
+        if key not in before_means:
+            change = "added"
+        elif key not in after_means:
+            change = "removed"
+        else:
+            change = "changed" if old[:2] != new[:2] else "same"  # by calls and bytes
         figures = [value for a, b in zip(old, new, strict=True) for value in (a, b, b - a)]
         means = [safe_ratio(side[2] * 1e6, side[0]) for side in (old, new)]
         rows.append((*(key if by_size else key[:1]), *figures, *means, change))
@@ -620,7 +638,8 @@ def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, tuple[float, ..
     for rank in ranks:
         # Averages are printed to a tenth of a byte, so the sum over bins is more exact.
         binned = {
-            size_row.routine: _sums(rank.sizes, size_row.routine)[1] for size_row in rank.sizes
+            size_row.routine: _sums(rank.sizes, size_row.routine).size_bytes
+            for size_row in rank.sizes
         }
         for row in rank.routines:
             if not by_size or row.routine not in binned:

@@ -65,7 +65,7 @@ class _RankCalls:
     trace: Trace
     rows: Rows
     routines: list[str]
-    sizes: Ints
+    sizes: Ints  # bytes, -1 if unknown
     contents: list[Hashable]  # equal for all members of one collective
 
 
@@ -73,10 +73,11 @@ def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
     """Return the collectives of the time lines of one or several jobs, by place."""
     jobs: dict[str | None, list[int]] = {}
     for number, trace in enumerate(iter_ranks(traces)):
-        # Exported time lines have MPI calls too.
-        # Calls on the host of a rank with a device are not the collectives of its kernels.
-        on_host = all(track.stream < 0 for track in trace.table.tracks)
-        if on_host and MPI_CATEGORY in trace.table.categories.values and len(_rows(trace)):
+        # MPI calls of a rank with a device are not the collectives of its kernels. Exported time
+        # lines are known by the category of their calls.
+        has_device = any(track.stream >= 0 for track in trace.table.tracks)
+        has_calls = MPI_CATEGORY in trace.table.categories.values and len(_collective_rows(trace))
+        if has_calls and not has_device:
             jobs.setdefault(trace.job, []).append(number)
     calls: dict[int, CommEvents] = {}
     for job, members in jobs.items():
@@ -87,7 +88,7 @@ def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
 
 
 @memoize
-def _rows(trace: Trace) -> Rows:
+def _collective_rows(trace: Trace) -> Rows:
     """Return the events that are blocking collectives, by start."""
     table = trace.table
     codes = [code for code, name in enumerate(table.names.values) if name in COLLECTIVES]
@@ -103,49 +104,47 @@ def _collectives_of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]
     often is a group, and each rank's calls of any other routine are a group of their own.
     """
     calls = [_calls(trace, len(traces)) for trace in traces]
-    longest = max((calls_of_rank.contents for calls_of_rank in calls), key=len)
-    names = sorted({name for calls_of_rank in calls for name in calls_of_rank.routines})
-    if all(
-        longest[: len(calls_of_rank.contents)] == calls_of_rank.contents for calls_of_rank in calls
-    ):
+    longest = max((rank_calls.contents for rank_calls in calls), key=len)
+    if all(longest[: len(rank_calls.contents)] == rank_calls.contents for rank_calls in calls):
         ranks = tuple(sorted(mpi_rank(trace) for trace in traces))
-        listed = str(list(ranks))
-        events_of_ranks = []
-        for calls_of_rank in calls:
-            rooted = ["", *sorted(_ROOTED.intersection(calls_of_rank.routines))]
-            code = {name: number for number, name in enumerate(rooted)}
-            group = np.array([code.get(name, 0) for name in calls_of_rank.routines], dtype=np.int64)
-            labels = [f"{label} {name}".strip() for name in rooted]
-            groups = [GroupName(text, ranks, listed, len(ranks)) for text in labels]
-            events_of_ranks.append(_events(calls_of_rank, group, groups))
-        return events_of_ranks
-    equal = {
+        return [_events_in_one_group(rank_calls, ranks, label) for rank_calls in calls]
+    names = sorted({name for rank_calls in calls for name in rank_calls.routines})
+    equally_often = {
         name
         for name in names
-        if len({calls_of_rank.routines.count(name) for calls_of_rank in calls}) == 1
+        if len({rank_calls.routines.count(name) for rank_calls in calls}) == 1
     }
     events_of_ranks = []
-    for calls_of_rank in calls:
-        rank = f" of rank {calls_of_rank.trace.rank}"
-        labels = [f"{label} {name}{'' if name in equal else rank}" for name in names]
-        group = np.array([names.index(name) for name in calls_of_rank.routines], dtype=np.int64)
-        events_of_ranks.append(
-            _events(calls_of_rank, group, [GroupName(text, (), "", -1) for text in labels])
-        )
+    for rank_calls in calls:
+        of_rank = f" of rank {rank_calls.trace.rank}"
+        labels = [f"{label} {name}{'' if name in equally_often else of_rank}" for name in names]
+        group = np.array([names.index(name) for name in rank_calls.routines], dtype=np.int64)
+        groups = [GroupName(text, (), "", -1) for text in labels]
+        events_of_ranks.append(_events(rank_calls, group, groups))
     return events_of_ranks
 
 
+def _events_in_one_group(calls: _RankCalls, ranks: tuple[int, ...], label: str) -> CommEvents:
+    """Return the collectives of a rank in the group of all `ranks`, or that of a rooted routine."""
+    rooted = ["", *sorted(_ROOTED.intersection(calls.routines))]
+    code = {name: number for number, name in enumerate(rooted)}
+    group = np.array([code.get(name, 0) for name in calls.routines], dtype=np.int64)
+    labels = [f"{label} {name}".strip() for name in rooted]
+    groups = [GroupName(text, ranks, str(list(ranks)), len(ranks)) for text in labels]
+    return _events(calls, group, groups)
+
+
 def _calls(trace: Trace, ranks: int) -> _RankCalls:
-    rows, table = _rows(trace), trace.table
+    """Return the blocking collectives of a rank, in a job of `ranks` ranks."""
+    rows, table = _collective_rows(trace), trace.table
     args = event_args(trace, rows, ("bytes", "root"))
-    recorded, roots = to_int64(args["bytes"]), to_int64(args["root"]).tolist()
+    block_bytes, roots = to_int64(args["bytes"]), to_int64(args["root"]).tolist()
     routines = [table.names[code] for code in table.name[rows].tolist()]
-    factors = np.array([ranks if routine in _PER_RANK else 1 for routine in routines], np.int64)
-    uneven = np.array([routine in _UNEVEN for routine in routines], dtype=bool)
-    sizes = np.where((recorded < 0) | uneven, -1, recorded * factors)
-    return _RankCalls(
-        trace, rows, routines, sizes, list(zip(routines, sizes.tolist(), roots, strict=True))
-    )
+    blocks = np.array([ranks if routine in _PER_RANK else 1 for routine in routines], np.int64)
+    is_uneven = np.array([routine in _UNEVEN for routine in routines], dtype=bool)
+    sizes = np.where((block_bytes < 0) | is_uneven, -1, block_bytes * blocks)
+    contents: list[Hashable] = list(zip(routines, sizes.tolist(), roots, strict=True))
+    return _RankCalls(trace, rows, routines, sizes, contents)
 
 
 def _events(calls: _RankCalls, group: Ints, groups: list[GroupName]) -> CommEvents:
@@ -174,8 +173,9 @@ def _events(calls: _RankCalls, group: Ints, groups: list[GroupName]) -> CommEven
 
 
 _RECORD_BYTES = 48
-_MOST_RANKS = 1 << 24
-_LONGEST_S = 1e9
+#: Limits of plausible records.
+_MAX_RANKS = 1 << 24
+_MAX_END_S = 1e9
 _RECEIVES = frozenset(map(ROUTINES.index, mpi_names("Recv Irecv Recv_init Probe Iprobe")))
 _SENDS = frozenset(range(ROUTINES.index("MPI_Send"), ROUTINES.index("MPI_Recv_init")))
 _ROOT_SENDS = frozenset(map(ROUTINES.index, ROOT_SENDS))
@@ -201,11 +201,11 @@ def _looks_valid(records: Array) -> Bools:
     begin, end = records["begin_s"], records["end_s"]
     with np.errstate(invalid="ignore"):
         timed = np.isfinite(begin) & np.isfinite(end) & (begin >= 0) & (end >= begin)
-        timed &= end < _LONGEST_S
+        timed &= end < _MAX_END_S
         # Doubles with bytes in the wrong order are usually tiny.
         timed &= ((begin == 0) | (begin > 1e-12)) & ((end == 0) | (end > 1e-12))
     routine, rank = records["routine"], records["rank"]
-    is_valid = (routine >= 0) & (routine < len(ROUTINES)) & (rank >= 0) & (rank < _MOST_RANKS)
+    is_valid = (routine >= 0) & (routine < len(ROUTINES)) & (rank >= 0) & (rank < _MAX_RANKS)
     return np.asarray(timed & is_valid)
 
 
@@ -258,7 +258,7 @@ class TimeLineRecords(NumberedRecords):
 
     @classmethod
     def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> TimeLineRecords:
-        """Return the records that `kept` described."""
+        """Return the records that `to_stored` described."""
         first, count = facts["first"], facts["count"]
         numbers = column("numbers") if facts["apart"] else np.arange(first, first + count)
         state = FileState(*facts["state"])
@@ -361,8 +361,8 @@ def _naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
     return (*named, files) if has_io else named
 
 
-#: Smallest share of valid records: some may be damaged.
-_LEAST_VALID = 0.9
+#: Minimum share of valid records: some may be damaged.
+_MIN_VALID = 0.9
 #: mpitrace's default limit of events per rank.
 _DEFAULT_BUFFER = 100_000
 
@@ -379,7 +379,7 @@ def _order_of(text: bytes) -> str | None:
         records = np.frombuffer(text, _dtype_of_order(order))
         valid = _looks_valid(records)
         # Zeros are a valid record, but not a trace.
-        if valid.mean() >= _LEAST_VALID and (valid & (records["end_s"] > 0)).mean() > 0.5:
+        if valid.mean() >= _MIN_VALID and (valid & (records["end_s"] > 0)).mean() > 0.5:
             return order
     return None
 
@@ -388,7 +388,7 @@ def read_time_lines(
     path: str,
     *,
     advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
+    keepalive: Any = None,  # noqa: ARG001 - nothing is read again
 ) -> Outcome:
     """Read the time lines of all ranks in a file."""
     problems = Problems()
@@ -445,11 +445,11 @@ def _trace(
     state: FileState,
     problems: Problems,
 ) -> Trace:
-    notes, own_records = Problems(), records[numbers]
-    has_io = bool((own_records["routine"] >= IO_FROM).any())
+    notes, rank_records = Problems(), records[numbers]
+    has_io = bool((rank_records["routine"] >= IO_FROM).any())
     name = Path(path).name.removesuffix(".gz").removesuffix(".zst")
     trace = build_trace(
-        _columns(own_records, rank, has_io=has_io),
+        _columns(rank_records, rank, has_io=has_io),
         rank=rank,
         path=path,
         metadata={},
@@ -472,25 +472,25 @@ def _columns(records: Array, rank: int, *, has_io: bool) -> RankColumns:
     routines, codes = np.unique(records["routine"], return_inverse=True)
     names = StringPool(ROUTINES[routine] for routine in routines.tolist())
     start = _nanoseconds(records["begin_s"])
-    last = np.full(len(named), -1, np.int64)
-    nothing = np.zeros(rows, np.int32)
+    untimed = np.full(len(named), -1, np.int64)
+    zeros = np.zeros(rows, np.int32)
     timed = np.arange(rows) < events
     return RankColumns(
         phase=np.where(timed, ord("X"), ord("M")).astype(np.uint8),
-        start_ns=np.concatenate([start, last]),
-        dur_ns=np.concatenate([_nanoseconds(records["end_s"]) - start, last]),
+        start_ns=np.concatenate([start, untimed]),
+        dur_ns=np.concatenate([_nanoseconds(records["end_s"]) - start, untimed]),
         timed=timed,
         name=np.concatenate(
             [codes.reshape(-1), [names.add(str(record["name"])) for record in named]]
         ).astype(np.int32),
         category=np.append(records["routine"] >= IO_FROM, [False] * len(named)).astype(np.int32),
-        pid=nothing,
+        pid=zeros,
         tid=np.append(
             records["routine"] >= IO_FROM, [naming["tid"] == 1 for naming in named]
         ).astype(np.int32),
-        stream=nothing - 1,
+        stream=zeros - 1,
         correlation=np.full(rows, -1, np.int64),
-        flow=nothing - 1,
+        flow=zeros - 1,
         names=names,
         categories=StringPool((MPI_CATEGORY, MPI_IO_CATEGORY)),
         pids=StringPool((str(rank),)),

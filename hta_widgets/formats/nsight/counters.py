@@ -6,7 +6,7 @@ import numpy as np
 
 from hta_widgets.formats.event_rows import Series, distinct_rows
 from hta_widgets.formats.nsight.recording import Gpu
-from hta_widgets.formats.nsight.tables import process_of
+from hta_widgets.formats.nsight.tables import processes_of
 from hta_widgets.readers.sqlite import Database
 
 _METRICS, _METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
@@ -25,18 +25,19 @@ def device_metrics(database: Database, gpu: Gpu) -> list[Series]:
     rows = database.rows(_METRICS, columns, where=where, kinds=(int,) * 3) if has_values else []
     if not rows:
         return []
-    stated = database.rows(
+    named = database.rows(
         _METRIC_NAMES, ("typeId", "metricId", "metricName"), kinds=(int, int, str)
     )
-    names = {(kind, metric): name for kind, metric, name in stated}
+    names = {(type_id, metric_id): name for type_id, metric_id, name in named}
     *integers, reals = zip(*rows, strict=True)
-    time_ns, kinds, metrics = (np.array(column, np.int64) for column in integers)
+    time_ns, type_ids, metric_ids = (np.array(column, np.int64) for column in integers)
     values = np.array(reals, np.float64)
+    metrics, metric = distinct_rows(type_ids, metric_ids)
     series = []
-    for kind, metric in distinct_rows(kinds, metrics)[0]:
-        positions = np.flatnonzero((kinds == kind) & (metrics == metric) & np.isfinite(values))
-        name = names.get((kind, metric), f"metric {metric}")
-        series.append((name, time_ns[positions], values[positions]))
+    for number, (type_id, metric_id) in enumerate(metrics):
+        samples = np.flatnonzero((metric == number) & np.isfinite(values))
+        name = names.get((type_id, metric_id), f"metric {metric_id}")
+        series.append((name, time_ns[samples], values[samples]))
     return series
 
 
@@ -45,7 +46,7 @@ def allocated_memory(database: Database, process: int, device: int) -> list[Seri
     columns = database.integers(
         _MEMORY, ("start", "globalPid", "deviceId", "bytes", "memoryOperationType")
     )
-    of_rank = (process_of(columns["globalPid"]) == process) & (columns["deviceId"] == device)
+    of_rank = (processes_of(columns["globalPid"]) == process) & (columns["deviceId"] == device)
     rows = np.flatnonzero(of_rank & np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)))
     if not len(rows):
         return []
@@ -60,17 +61,17 @@ def network_metrics(database: Database) -> list[Series]:
     """Return the metrics of network cards, by card and port."""
     keys = ("globalId", "portId", "metricsListId", "metricsIdx")
     columns = database.integers(_NETWORK, ("start", *keys, "value"))
-    stated = database.rows(_NETWORK_NAMES, (*keys[2:], "name"), kinds=(int, int, str))
-    names = {(group, number): name for group, number, name in stated}
-    cards = dict(database.rows("TARGET_INFO_NIC_INFO", ("nicId", "name")))
-    card_of = {
-        of: cards.get(card) for card, of in database.rows("NIC_ID_MAP", ("nicId", "globalId"))
-    }
-    groups, group = distinct_rows(*(columns[key] for key in keys))
+    named = database.rows(_NETWORK_NAMES, (*keys[2:], "name"), kinds=(int, int, str))
+    names = {(list_id, index): name for list_id, index, name in named}
+    nic_names = dict(database.rows("TARGET_INFO_NIC_INFO", ("nicId", "name")))
+    pairs = database.rows("NIC_ID_MAP", ("globalId", "nicId"))
+    name_of_card = {global_id: nic_names.get(nic_id) for global_id, nic_id in pairs}
+    metrics, metric = distinct_rows(*(columns[key] for key in keys))
     series = []
-    for place, (card, port, *metric) in enumerate(groups):
-        at = np.flatnonzero(group == place)
-        name = names.get((metric[0], metric[1]), f"metric {metric[1]}")
-        label = f"{card_of.get(card) or f'NIC {card}'} port {port}: {name}"
-        series.append((label, columns["start"][at], columns["value"][at].astype(np.float64)))
+    for number, (card, port, list_id, index) in enumerate(metrics):
+        samples = np.flatnonzero(metric == number)
+        name = names.get((list_id, index), f"metric {index}")
+        label = f"{name_of_card.get(card) or f'NIC {card}'} port {port}: {name}"
+        values = columns["value"][samples].astype(np.float64)
+        series.append((label, columns["start"][samples], values))
     return series

@@ -4,8 +4,8 @@
 
     aten::mm, seq = 12, op_id = 4711, sizes = [[8, 8], [8, 8]]
 
-Such a range is an operator called ``aten::mm``; the rest are its args. Ranges of libraries'
-domains, such as NCCL's, are calls on the host. All other ranges are annotations of the program.
+Such a range is the operator ``aten::mm``; the rest of the name becomes args. Ranges in the domain
+of a library, such as NCCL, are calls on the host. All other ranges are annotations of the program.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import numpy as np
 
 from hta_widgets.formats.event_rows import EventRows, distinct_rows, select_rows
 from hta_widgets.formats.nsight.tables import (
-    ID_BITS,
     ID_MASK,
     Columns,
     process_of,
+    processes_of,
     text_codes,
     texts_by_id,
 )
@@ -60,8 +60,8 @@ _decode_json = msgspec.json.decode
 class NvtxRanges:
     """The ranges and marks of an export."""
 
-    #: columns of events; ``phase`` is a letter's code, ``end_ns`` is `NO_TIME` for a range that
-    #: never ends; ``domain`` is a position in `domains`, ``payload`` in `payloads`
+    #: columns of events; ``phase`` is the code of a letter, ``end_ns`` is `NO_TIME` for a range
+    #: that never ends, ``domain`` is a position in `domains`, and ``payload`` one in `payloads`
     columns: Columns
     #: names of domains; "" for the program's own
     domains: list[str]
@@ -83,13 +83,13 @@ def domain_names(database: Database) -> dict[tuple[int, int], str]:
         return {}
     columns, where = ("globalTid", "domainId", "text"), f"eventType = {_DOMAIN_CREATION}"
     rows = database.rows(NVTX_TABLE, columns, where=where, kinds=(int, int, str))
-    return {(thread >> ID_BITS, number): text for thread, number, text in rows}
+    return {(process_of(thread), number): text for thread, number, text in rows}
 
 
 def read_ranges(
     database: Database, rows: EventRows, names: Mapping[tuple[int, int], str], problems: Problems
 ) -> NvtxRanges:
-    """Read ranges and marks; `names` are those of domains that processes registered."""
+    """Read ranges and marks; `names` are the domains that processes registered, by number."""
     columns = database.integers(
         NVTX_TABLE,
         ("start", "end", "eventType", "textId", "globalTid", "domainId"),
@@ -103,29 +103,26 @@ def read_ranges(
     detail = f"rows of {NVTX_TABLE} of other types"
     problems.add("skipped", int(is_other.sum()), detail, file=database.path)
     columns, phase = select_rows(columns, is_event), phase[is_event]
-    process = process_of(columns["globalTid"])
+    process = processes_of(columns["globalTid"])
     pairs, domain = distinct_rows(process, np.maximum(columns["domainId"], 0))
     domains = [
-        names.get((of_process, number), f"domain {number}" if number else "")
-        for of_process, number in pairs
+        names.get((owner, number), f"domain {number}" if number else "") for owner, number in pairs
     ]
     payloads, payload = _read_payloads(database, columns["rowid"])
     texts, text = _read_texts(database, columns)
     operators = [_operator(each) for each in texts.values]
     distinct, code = distinct_rows(text, domain, payload)
     args = [
-        {
-            **operators[of_text][1],
-            **({"NVTX domain": domains[of_domain]} if domains[of_domain] else {}),
-            **payloads[of_payload],
-        }
-        for of_text, of_domain, of_payload in distinct
+        operators[text_code][1]
+        | ({"NVTX domain": domains[number]} if domains[number] else {})
+        | payloads[payload_code]
+        for text_code, number, payload_code in distinct
     ]
-    names_of_texts = [name for name, _ in operators]
-    is_operator = np.array(names_of_texts) != np.array(texts.values)
-    is_step = np.array([name.startswith(_STEP_RANGE) for name in names_of_texts])
-    of_library = np.array([LIBRARY.fullmatch(name) is not None for name in domains], bool)
-    is_call = (is_operator[text] | of_library[domain]) & ~is_step[text]
+    range_names = [name for name, _ in operators]
+    is_operator = np.array(range_names) != np.array(texts.values)
+    is_step = np.array([name.startswith(_STEP_RANGE) for name in range_names])
+    is_library = np.array([LIBRARY.fullmatch(name) is not None for name in domains], bool)
+    is_call = (is_operator[text] | is_library[domain]) & ~is_step[text]
     annotation, call = rows.category_codes(("user_annotation", "cpu_op"))
     is_mark = phase == ord("i")
     return NvtxRanges(
@@ -133,7 +130,7 @@ def read_ranges(
             "start_ns": columns["start"],
             "end_ns": np.where(is_mark, columns["start"], columns["end"]),
             "phase": phase,
-            "name": rows.name_codes(names_of_texts)[text],
+            "name": rows.name_codes(range_names)[text],
             "category": np.where(is_call, call, annotation),
             "process": process,
             "thread": columns["globalTid"] & ID_MASK,
@@ -147,7 +144,7 @@ def read_ranges(
 
 
 def _read_texts(database: Database, columns: Columns) -> tuple[StringPool, Ints]:
-    """Return the texts of ranges, and the code of each; texts in the table itself count first."""
+    """Return the texts of ranges, and the code of each; a text in the row itself comes first."""
     pool = StringPool(("",))
     code = np.zeros(len(columns["rowid"]), np.int64)
     has_id = columns["textId"] != NO_TIME
@@ -161,7 +158,7 @@ def _read_texts(database: Database, columns: Columns) -> tuple[StringPool, Ints]
 
 
 def _operator(text: str) -> tuple[str, dict[str, Any]]:
-    """Return a range's name without what PyTorch appends to the names of operators, and that."""
+    """Return the name of a range, and the args that PyTorch appends to names of operators."""
     match = _OPERATOR.search(text)
     if match is None:
         return text, {}
@@ -187,7 +184,7 @@ _FIRST_NESTED_TYPE = 1 << 24
 
 
 def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int]], Ints]:
-    """Return the distinct payloads of ranges, and the position of each row's among them."""
+    """Return the distinct payloads of ranges, and for each row the position of its payload."""
     payloads: list[dict[str, int]] = [{}]
     stored = [name for name in _PAYLOADS if name in database.columns_of(NVTX_TABLE)]
     if not stored:
@@ -222,18 +219,18 @@ def _payload_schemas(database: Database) -> _Schemas:
     entries: dict[tuple[int, int], dict[int, tuple[str, int, str]]] = {}
     columns = ("domainId", "schemaId", "idx", "type", "name", "offset")
     kinds = (int, int, int, int, str)
-    for domain, schema, place, kind, name, offset in database.rows(
+    for domain, schema, index, type_, name, offset in database.rows(
         "NVTX_PAYLOAD_SCHEMA_ENTRIES", columns, kinds=kinds
     ):
-        code = _INTEGERS.get(kind, "I" if kind >= _FIRST_NESTED_TYPE else "")
+        code = _INTEGERS.get(type_, "I" if type_ >= _FIRST_NESTED_TYPE else "")
         start = offset if isinstance(offset, int) else 0
         if code and start >= 0:
-            entries.setdefault((domain, schema), {})[place] = name, start, code
+            entries.setdefault((domain, schema), {})[index] = name, start, code
     return {key: list(fields.values()) for key, fields in entries.items()}
 
 
 def _decode_payload(blob: object, schemas: _Schemas) -> dict[str, int]:
-    """Return the fields of a payload, a blob or its digits in hexadecimal; none if it is none.
+    """Return the fields of a payload, a blob or its hexadecimal digits; none if it is damaged.
 
     Four integers precede the payload: its domain, schema, size and offset.
     """

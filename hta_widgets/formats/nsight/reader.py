@@ -5,8 +5,8 @@ both ranks in one file::
 
     process 4000, device 0 → rank 0        process 4001, device 0 → rank 1
 
-Calls on the host belong to the device that they launch on, or else to the one that their thread
-launches on most, so that no event counts twice.
+A call on the host belongs to the device that it launches on, or else to the device that its thread
+launches on most, so no event counts twice.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DI
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
 #: A mark of Megatron and others on the rank and its place in the job.
 _RANK_MARK = re.compile(r"rank=(\d{1,9})\b.*\b[dpt]p=\d")
+#: Columns of events by which a row is recognized in two versions of a table.
+_IDENTITY = ("process", "thread", "start_ns", "end_ns", "name", "correlation")
 _UNIFIED = "unified memory"
 _LAST_SORT = 1 << 30
 #: Times since the start of a recording are smaller, those since 1970 larger.
@@ -73,7 +75,7 @@ def is_export(start: FileStart) -> bool:
 
 
 def reports_of(path: str) -> list[tuple[Path, bool]]:
-    """Return the reports that an export may have been made from."""
+    """Return the possible names of the report that an export was made from."""
     return [(Path(path).with_suffix(ending), False) for ending in _REPORTS]
 
 
@@ -96,7 +98,7 @@ def _are_plausible(times_ns: Ints) -> Bools:
 
 
 class _ExportEvents:
-    """The events of an export, and the facts of its ranks."""
+    """The events of an export, and what it states about each rank."""
 
     def __init__(self, path: str, database: Database, problems: Problems) -> None:
         self.rows = EventRows()
@@ -132,77 +134,85 @@ class _ExportEvents:
             self._recording.epoch_ns = 0
 
     def _read_table(self, table: ExportTable) -> Columns:
+        """Return the events of a table with times, each once."""
         columns = read_table(self._database, table, self.rows)
         start_ns, end_ns = columns["start_ns"], columns["end_ns"]
         timed = _are_plausible(start_ns) & _are_plausible(end_ns) & (end_ns >= start_ns)
         timed &= (start_ns != 0) | (end_ns != 0)
         self._note("skipped", ~timed, f"rows of {table.name} without times")
-        return select_rows(columns, timed)
+        columns = select_rows(columns, timed)
+        if len(table.stored_names(self._database)) == 1:
+            return columns
+        _, event = distinct_rows(*(columns[name] for name in _IDENTITY))
+        first_rows = np.unique(event, return_index=True)[1]
+        repeated = len(event) - len(first_rows)
+        self._note("skipped", repeated, f"rows that two versions of {table.name} have")
+        return select_rows(columns, np.sort(first_rows))
 
     def _note(self, kind: ProblemKind, count: int | Bools, detail: str) -> None:
         self._problems.add(kind, int(np.sum(count)), detail, file=self._path)
 
     def _assign_process(self, work: Columns) -> None:
-        """Give device work without a process the process of all calls, if there is only one."""
+        """Assign device work without a process to the only process with calls, if there is one."""
         processes = np.unique(self._tables[CALLS]["process"])
         is_unknown = work["process"] < 0
         if len(processes) == 1:
             work["process"] = np.where(is_unknown, processes[0], work["process"])
         else:
-            detail = "events of devices do not state their process: they are ranks of their own"
+            detail = "events of devices do not state their process, and become separate ranks"
             self._note("part", is_unknown, detail)
 
     def _drop_recorded_graphs(self) -> None:
-        """Drop launches of graphs whose kernels are recorded too, and report the others."""
+        """Drop launches of graphs whose kernels are recorded too; report all other launches."""
         graphs, kernels = self._tables[GRAPHS], self._tables[KERNELS]
         if not len(graphs["start_ns"]):
             return
         keys = ("process", "correlation")
-        _, launch = distinct_rows(*(np.concatenate([kernels[k], graphs[k]]) for k in keys))
-        count = len(kernels["start_ns"])
-        is_twice = np.isin(launch[count:], launch[:count])
+        _, launch = distinct_rows(*(np.concatenate([kernels[key], graphs[key]]) for key in keys))
+        launch_of_kernel, launch_of_graph = np.split(launch, [len(kernels["start_ns"])])
+        has_kernels = np.isin(launch_of_graph, launch_of_kernel)
         detail = "launches of CUDA graphs whose kernels are recorded too"
-        self._note("skipped", is_twice, detail)
+        self._note("skipped", has_kernels, detail)
         detail = (
             "CUDA graphs are recorded as a whole; the kernels and the communication of these"
             " launches are not known; nsys profile --cuda-graph-trace=node records them"
         )
-        self._note("part", ~is_twice, detail)
-        self._tables[GRAPHS] = select_rows(graphs, ~is_twice)
+        self._note("part", ~has_kernels, detail)
+        self._tables[GRAPHS] = select_rows(graphs, ~has_kernels)
 
     def _read_ranges(self) -> NvtxRanges:
         domains = self._recording.domains
         ranges = read_ranges(self._database, self.rows, domains, self._problems)
         never_end = ranges.columns["end_ns"] == NO_TIME
         self._note("unpaired", never_end, "NVTX ranges without an end")
-        timed = _are_plausible(ranges.columns["start_ns"])
-        self._note("skipped", ~timed & ~never_end, "NVTX ranges without times")
-        return ranges.select(~never_end & timed)
+        is_timed = _are_plausible(ranges.columns["start_ns"])
+        self._note("skipped", ~is_timed & ~never_end, "NVTX ranges without times")
+        return ranges.select(~never_end & is_timed)
 
     def _add_args(self, columns: Columns, args_of: Mapping[int, dict[str, Any]]) -> None:
-        """Add further args of some rows."""
-        args_of = {row: args for row, args in args_of.items() if args}
-        stated = (msgspec.json.decode(self.rows.args[columns["args"][row]]) for row in args_of)
-        args = [of_row | further for of_row, further in zip(stated, args_of.values(), strict=True)]
-        columns["args"][list(args_of)] = self.rows.args_codes(args)
+        """Add further args to some rows."""
+        rows = [row for row, args in args_of.items() if args]
+        args = (msgspec.json.decode(self.rows.args[columns["args"][row]]) for row in rows)
+        joined = [stated | args_of[row] for row, stated in zip(rows, args, strict=True)]
+        columns["args"][rows] = self.rows.args_codes(joined)
 
     def _add_communication_args(self) -> None:
-        """Add the args of NCCL's kernels; its domain may lack a name."""
+        """Add the args of NCCL's kernels."""
         kernels, calls, ranges = self._tables[KERNELS], self._tables[CALLS], self._ranges
         codes = [code for code, name in enumerate(self.rows.name.values) if _NCCL_NAME.search(name)]
         is_nccl = np.isin(kernels["name"], codes)
-        domains = [
+        nccl_domains = [
             code
             for code, name in enumerate(ranges.domains)
-            if name.upper() == "NCCL" or name.startswith("domain ")
+            if name.upper() == "NCCL" or name.startswith("domain ")  # a domain without a name
         ]
-        of_nccl = ranges.select(np.isin(ranges.columns["domain"], domains))
+        nccl_ranges = ranges.select(np.isin(ranges.columns["domain"], nccl_domains))
         for process in np.unique(kernels["process"][is_nccl]).tolist():
             rows = np.flatnonzero(is_nccl & (kernels["process"] == process))
             args = communication_args(
                 select_rows(kernels, rows),
                 select_rows(calls, calls["process"] == process),
-                of_nccl.select(of_nccl.columns["process"] == process),
+                nccl_ranges.select(nccl_ranges.columns["process"] == process),
                 self.rows.name,
             )
             self._add_args(kernels, dict(zip(rows.tolist(), args, strict=True)))
@@ -213,7 +223,7 @@ class _ExportEvents:
         self._note("part", int(len(ranges.payloads) == 1 and bool(codes)), detail)
 
     def _add_args_of_calls(self) -> None:
-        """Add what calls wait for, and the kernels of nodes of graphs that they captured."""
+        """Add what calls wait for, and the kernels of the graph nodes that calls captured."""
         calls, waits = self._tables[CALLS], read_waits(self._database)
         kernels, names = self._tables[KERNELS], self.rows.name
         self._add_args(calls, captured_calls(self._database, kernels, calls, names))
@@ -223,14 +233,14 @@ class _ExportEvents:
         args_of = {row: waits.get(key, {}) for row, key in zip(rows.tolist(), keys, strict=True)}
         self._add_args(calls, args_of)
 
-    def _add(self, columns: Columns, phase: str = "X", **further: Any) -> None:
+    def _add(self, columns: Columns, phase: str = "X") -> None:
         """Add events with their threads or streams."""
-        no_values = np.full(len(columns["start_ns"]), -1)
-        place = [columns.get(name, no_values) for name in ("process", "device", "thread")]
+        missing = np.full(len(columns["start_ns"]), -1)
+        track = [columns.get(name, missing) for name in ("process", "device", "thread")]
         names = ("start_ns", "end_ns", "name", "category", "process", "args", "device", "stream",
                  "correlation", "size_bytes")  # fmt: skip
-        events = {name: columns[name] for name in names if name in columns} | further
-        self.rows.add(**events, place=self.rows.place_codes(self._place, *place), phase=phase)
+        events: dict[str, Any] = {name: columns[name] for name in names if name in columns}
+        self.rows.add(**events, place=self.rows.place_codes(self._place, *track), phase=phase)
 
     def _place(self, process: int, device: int, thread: int) -> RowPlace:
         process_name = self._recording.processes.get(process, "")
@@ -244,13 +254,14 @@ class _ExportEvents:
         return RowPlace(gpu, str(thread), process_name or gpu)
 
     def facts(self, process: int, device: int) -> RankFacts:
-        """Return a rank's identity; the first also has the counters of its host."""
-        recording, network, self._network = self._recording, self._network, []
+        """Return what the export states about a rank."""
+        recording = self._recording
         gpu = recording.gpu(process, max(device, 0))
-        series = network
+        # Only the first rank has the counters of the host.
+        series, self._network = self._network, []
         if device >= 0:
             memory = allocated_memory(self._database, process, device)
-            series = [*device_metrics(self._database, gpu), *memory, *network]
+            series = [*device_metrics(self._database, gpu), *memory, *series]
         return RankFacts(
             epoch_ns=recording.epoch_ns or 0,
             host=recording.host(process),
@@ -262,19 +273,22 @@ class _ExportEvents:
         )
 
     def _stated_rank(self, process: int, device: int) -> int | None:
-        """Return the rank by NCCL; of a process with one device by MPI, a mark or variables."""
+        """Return the rank that MPI, a mark, NCCL or an environment variable states, if any.
+
+        MPI, marks and variables are about a process, so they do not count if it has several ranks.
+        """
         has_one_device = self._devices_of[process] <= 1
-        stated = self._recording.mpi_ranks.get(process) if has_one_device else None
-        if stated is None:
-            ranges = self._ranges.select(self._ranges.columns["process"] == process)
-            if has_one_device:
-                names = (self.rows.name[code] for code in np.unique(ranges.columns["name"]))
-                stated = next((int(m[1]) for m in map(_RANK_MARK.match, names) if m), None)
-        if stated is None:
-            stated = rank_in_communicators(ranges, None if has_one_device else device)
-        if stated is None and self._devices_of.total() == 1:
-            stated = self._recording.rank_of_variables()
-        return stated if stated is None or stated >= 0 else None
+        ranges = self._ranges.select(self._ranges.columns["process"] == process)
+        if has_one_device:
+            names = (self.rows.name[code] for code in np.unique(ranges.columns["name"]))
+            marks = (int(match[1]) for match in map(_RANK_MARK.match, names) if match)
+            rank = self._recording.mpi_ranks.get(process, next(marks, None))
+            if rank is not None:
+                return rank
+        rank = rank_in_communicators(ranges, None if has_one_device else device)
+        if rank is None and self._devices_of.total() == 1:
+            rank = self._recording.rank_of_variables()
+        return rank if rank is None or rank >= 0 else None
 
     def report(self) -> None:
         """Report what the export lacks."""

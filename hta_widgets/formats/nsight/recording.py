@@ -1,7 +1,7 @@
 """Facts of an export about its recording: clock, host, devices, processes, threads.
 
-Exports hold all environment variables, the command line and the output of the program. Only values
-with the names that this module lists are read.
+Exports contain all environment variables, the command line and the output of the program. Of these,
+only environment variables that state a rank are read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from typing import Any
 
 from hta_widgets.formats.event_rows import RANK_VARIABLES
 from hta_widgets.formats.nsight.nvtx import domain_names
-from hta_widgets.formats.nsight.tables import ID_BITS, ID_MASK, id_in_system, texts_by_id
+from hta_widgets.formats.nsight.tables import (
+    ID_BITS,
+    ID_MASK,
+    id_in_system,
+    process_of,
+    texts_by_id,
+)
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database
 from hta_widgets.trace.record_times import LAST_NS
@@ -26,16 +32,16 @@ _MAX_DIAGNOSTICS = 20
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A device as its process numbers it."""
+    """A device of a process."""
 
-    number: int  # on the host, if the export states it
+    number: int  # on the host, or in the process if the export does not state that
     name: str = ""
     sms: int = 0
     memory_bytes: int = 0
 
     @property
     def label(self) -> str:
-        """Its name on tracks."""
+        """The name of its tracks."""
         return f"GPU {self.number}"
 
     def properties(self) -> dict[str, Any]:
@@ -48,13 +54,13 @@ class Gpu:
 class Recording:
     """Facts that an export states about its recording."""
 
-    #: UTC at time 0 of the events
+    #: UTC at time 0 of the events; None if it is unknown
     epoch_ns: int | None
-    #: of Nsight Systems
+    #: version of Nsight Systems
     version: str
     #: whether the file was cut from another export
     is_cut: bool
-    #: by hardware and virtual machine; None for an export that states neither
+    #: names of hosts by machine, the highest 16 bits of a global id; None if no row states it
     hosts: dict[int | None, str]
     processes: dict[int, str]
     #: by process and thread
@@ -64,7 +70,7 @@ class Recording:
     domains: dict[tuple[int, int], str]
     #: messages of Nsight Systems on lost events, with the process
     diagnostics: list[tuple[int | None, str]]
-    #: variables of the environment that state a rank
+    #: environment variables that state a rank
     variables: dict[str, int]
     gpus: dict[tuple[int | None, int], Gpu]
 
@@ -85,22 +91,24 @@ class Recording:
 
 def read_recording(database: Database) -> Recording:
     """Read what an export states about its recording."""
-    version, is_cut, in_utc = _export_options(database)
+    options = _export_options(database)
+    version = re.match(r"[\d.]{1,40}", options.get("EXPORT_PRODUCT_VERSION", ""))
+    in_utc = options.get("EXPORT_PARAM_TIME_NORMALIZE") == "true"
     begin = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",), kinds=(int,))
     epoch_ns = next((epoch_ns for (epoch_ns,) in begin if 0 < epoch_ns < LAST_NS), None)
     processes = database.rows("PROCESSES", ("globalPid", "name"), kinds=(int, str))
     mpi_ranks = database.rows("MPI_RANKS", ("globalTid", "rank"), kinds=(int, int))
     return Recording(
         epoch_ns=0 if in_utc else epoch_ns,
-        version=version,
-        is_cut=is_cut,
+        version=version[0] if version else "",
+        is_cut=any(name.startswith("DERIVED_") for name in options),
         hosts=_hosts(database),
         processes={
-            process >> ID_BITS: PurePath(shorten_paths(name).replace("\\", "/")).name
+            process_of(process): PurePath(shorten_paths(name).replace("\\", "/")).name
             for process, name in processes
         },
         threads=_thread_names(database),
-        mpi_ranks={thread >> ID_BITS: rank for thread, rank in mpi_ranks if is_rank(rank)},
+        mpi_ranks={process_of(thread): rank for thread, rank in mpi_ranks if is_rank(rank)},
         domains=domain_names(database),
         diagnostics=_diagnostics(database),
         variables=_rank_variables(database),
@@ -108,15 +116,12 @@ def read_recording(database: Database) -> Recording:
     )
 
 
-def _export_options(database: Database) -> tuple[str, bool, bool]:
-    """Return the version, and whether events were cut, and times are UTC."""
+def _export_options(database: Database) -> dict[str, str]:
+    """Return the version and the parameters of the export by name."""
     options: dict[str, str] = {}
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         options.update(database.rows(table, ("name", "value"), kinds=(str, str)))
-    version = re.match(r"[\d.]{1,40}", options.get("EXPORT_PRODUCT_VERSION", ""))
-    is_cut = any(name.startswith("DERIVED_") for name in options)
-    in_utc = options.get("EXPORT_PARAM_TIME_NORMALIZE") == "true"
-    return version[0] if version else "", is_cut, in_utc
+    return options
 
 
 def _hosts(database: Database) -> dict[int | None, str]:
@@ -124,7 +129,10 @@ def _hosts(database: Database) -> dict[int | None, str]:
         return {}
     table, columns = "TARGET_INFO_SYSTEM_ENV", ("value", "globalVid")
     rows = database.rows(table, columns, where="name = 'Hostname'", kinds=(str,))
-    return {of >> 2 * ID_BITS if isinstance(of, int) else None: name for name, of in rows}
+    return {
+        process_of(global_id) >> ID_BITS if isinstance(global_id, int) else None: name
+        for name, global_id in rows
+    }
 
 
 def _thread_names(database: Database) -> dict[tuple[int, int], str]:
@@ -132,7 +140,7 @@ def _thread_names(database: Database) -> dict[tuple[int, int], str]:
     rows = sorted(database.rows("ThreadNames", columns, kinds=(int, int, int)))
     texts = texts_by_id(database, (name for _, _, name in rows))
     return {
-        (thread >> ID_BITS, thread & ID_MASK): shorten_paths(texts[name])
+        (process_of(thread), thread & ID_MASK): shorten_paths(texts[name])
         for _, thread, name in rows
         if name in texts
     }
@@ -143,7 +151,7 @@ def _diagnostics(database: Database) -> list[tuple[int | None, str]]:
         return []
     rows = database.rows("DIAGNOSTIC_EVENT", ("text", "severity", "globalPid"), kinds=(str,))
     return [
-        (process >> ID_BITS if isinstance(process, int) else None, text)
+        (process_of(process) if isinstance(process, int) else None, text)
         for text, severity, process in rows
         if (isinstance(severity, int) and severity >= _SEVERE) or _LOSS.search(text)
     ][:_MAX_DIAGNOSTICS]
@@ -163,7 +171,7 @@ def _rank_variables(database: Database) -> dict[str, int]:
 
 
 def _gpus(database: Database) -> dict[tuple[int | None, int], Gpu]:
-    """Return devices by process and number; by None and number if no process is stated."""
+    """Return devices by process and number; the process is None if a row does not state it."""
     gpus: dict[tuple[int | None, int], Gpu] = {}
     table = "TARGET_INFO_GPU"
     key = "id" if "id" in database.columns_of(table) else "deviceId"

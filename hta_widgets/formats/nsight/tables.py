@@ -5,8 +5,8 @@ id has 8 bits each of hardware and virtual machine, 24 of the process, and 24 of
 
     globalTid  0x01 00 000fa0 000fd2     process 0x01 00 000fa0, thread 0xfd2 = 4050
 
-Correlation ids and devices are numbered by each process, so `read_table` states the process of
-every event.
+Each process numbers its correlation ids and devices, so the columns of `read_table` include the
+process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.formats.event_rows import EventRows, distinct_rows, join_columns
-from hta_widgets.readers.sqlite import Database
+from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import StringPool
@@ -30,6 +30,7 @@ Columns = dict[str, Ints]
 #: Bits of the number of a thread, and of a process, in a global id.
 ID_BITS = 24
 ID_MASK = (1 << ID_BITS) - 1
+_PROCESS_MASK = (1 << 64 - ID_BITS) - 1
 #: Thread of copies of managed memory that the driver makes; they have a track of their own.
 UNIFIED_THREAD = -2
 
@@ -46,9 +47,15 @@ _VERSION = re.compile(r"_v\d{4,5}(_ptsz|_ptds)?$")
 _DRIVER_CALL = 1
 
 
-def process_of(global_id: Ints) -> Ints:
-    """Return the part of global ids that identifies a process."""
-    return global_id >> ID_BITS
+def process_of(global_id: int) -> int:
+    """Return the part of a global id that identifies a process, without the sign of the id."""
+    return (global_id >> ID_BITS) & _PROCESS_MASK
+
+
+def processes_of(global_ids: Ints) -> Ints:
+    """Return the process of each global id, -1 for a missing id."""
+    is_missing = np.isin(global_ids, (-1, NO_TIME))
+    return np.where(is_missing, -1, (global_ids >> ID_BITS) & _PROCESS_MASK)
 
 
 def id_in_system(process: int) -> int:
@@ -68,43 +75,39 @@ def text_codes(
     unknown: str = "event {}",
     change: Callable[[str], str] = str,
 ) -> Ints:
-    """Return the codes of texts in a pool, which only those that are used enter.
+    """Return the code in `pool` of the text of each id.
 
-    `unknown` is the name of an event whose text is not in the export, by id.
+    `unknown` is the name of events whose text is not in the export; it is formatted with the id.
     """
-    texts_of_none = {-1: f"{unknown.removesuffix(' {}')} without a name"}
-    distinct, places = np.unique(ids, return_inverse=True)
-    texts = texts_of_none | texts_by_id(database, distinct.tolist())
+    texts = {-1: f"{unknown.removesuffix(' {}')} without a name"}
+    distinct, position = np.unique(ids, return_inverse=True)
+    texts |= texts_by_id(database, distinct.tolist())
     names = (change(texts.get(number, unknown.format(number))) for number in distinct.tolist())
-    return np.array([pool.add(name) for name in names], np.int64)[places]
+    return np.array([pool.add(name) for name in names], np.int64)[position]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExportTable:
-    """A table of events; `name` is without a suffix such as ``_V2``."""
+    """A table of events, named without a suffix such as ``_V2``."""
 
     name: str
     category: str
-    #: columns that refer to the text of a name; the first that has one counts
+    #: columns that refer to the text of a name; the first of them whose text is known counts
     names: tuple[str, ...] = ("nameId",)
     #: the name without a text, by id
     unknown: str = "event {}"
-    #: makes names of the values in the columns `names` instead
+    #: makes a name from the values in the columns `names`, which then are not ids of texts
     label: Callable[..., str] | None = None
     #: whether its events have a device and a stream; others have a thread
     of_device: bool = False
-    #: columns by the arg of an event's record; NULL is left out
+    #: column by arg of an event's record; NULL is left out
     args: dict[str, str] = field(default_factory=dict)
 
-    def stored_name(self, database: Database) -> str:
-        """Return the name of the table in a file; the name itself if it is missing.
-
-        If a table has several versions, one with rows counts.
-        """
+    def stored_names(self, database: Database) -> list[str]:
+        """Return the names of the versions of the table that have rows; its own name for none."""
         pattern = re.compile(rf"{self.name}(_V\d+)?")
-        names = sorted(filter(pattern.fullmatch, database.tables), reverse=True)
-        names.sort(key=database.is_empty)
-        return names[0] if names else self.name
+        names = filter(pattern.fullmatch, database.tables)
+        return [name for name in names if not database.is_empty(name)] or [self.name]
 
 
 def _copy_label(kind: int, source: int, target: int) -> str:
@@ -152,7 +155,7 @@ CALLS = ExportTable(
     "CUPTI_ACTIVITY_KIND_RUNTIME", "cuda_runtime", unknown="CUDA call {}",
     args={"return value": "returnValue"},
 )  # fmt: skip
-#: All tables of events but NVTX's: first those of devices.
+#: All tables of events except NVTX's: tables of devices, then of hosts.
 DEVICE_TABLES = (
     KERNELS,
     ExportTable(
@@ -179,13 +182,16 @@ HOST_TABLES = (
 
 def read_table(database: Database, table: ExportTable, rows: EventRows) -> Columns:
     """Return the columns of a table's events, with codes of the names and args in `rows`."""
-    place = ("deviceId", "streamId", "globalPid") if table.of_device else ("globalTid",)
-    blocks = database.integer_blocks(
-        table.stored_name(database),
-        tuple(dict.fromkeys(("start", "end", "correlationId", *place, *table.names))),
-        optional=("eventClass", "bytes", "graphNodeId", *table.args.values()),
+    track = ("deviceId", "streamId", "globalPid") if table.of_device else ("globalTid",)
+    required = tuple(dict.fromkeys(("start", "end", "correlationId", *track, *table.names)))
+    optional = ("eventClass", "bytes", "graphNodeId", *table.args.values())
+    return join_columns(
+        [
+            _event_columns(database, table, columns, rows)
+            for name in table.stored_names(database)
+            for columns in database.integer_blocks(name, required, optional=optional)
+        ]
     )
-    return join_columns([_event_columns(database, table, columns, rows) for columns in blocks])
 
 
 def _event_columns(
@@ -201,7 +207,6 @@ def _event_columns(
         "end_ns": columns["end"],
         "name": _names(database, table, columns, rows),
         "category": category,
-        # Only calls launch.
         "correlation": _link_ids(columns["correlationId"], table),
         "args": _args(database, table, columns, rows),
     }
@@ -209,13 +214,13 @@ def _event_columns(
         ids = columns["globalTid"]
         none = np.full(len(ids), -1)
         return event_columns | {
-            "process": process_of(ids), "thread": ids & ID_MASK, "device": none, "stream": none,
+            "process": processes_of(ids), "thread": ids & ID_MASK, "device": none, "stream": none,
             "size_bytes": none,
         }  # fmt: skip
     kinds = columns.get("copyKind", np.array(-1))
     is_unified = (kinds >= _FIRST_UNIFIED_COPY) & (kinds <= _LAST_UNIFIED_COPY)
     return event_columns | {
-        "process": process_of(columns["globalPid"]),
+        "process": processes_of(columns["globalPid"]),
         "thread": np.where(is_unified, UNIFIED_THREAD, columns["streamId"]),
         "device": np.maximum(columns["deviceId"], 0),
         "stream": columns["streamId"],
@@ -225,19 +230,23 @@ def _event_columns(
 
 
 def _link_ids(correlation: Ints, table: ExportTable) -> Ints:
-    links = table.of_device or table is CALLS
-    return np.where((correlation > 0) & links, correlation, -1)
+    """Return the ids that link calls with device work, -1 for other events."""
+    is_linked = table.of_device or table is CALLS
+    return np.where((correlation > 0) & is_linked, correlation, -1)
 
 
 def _names(database: Database, table: ExportTable, columns: Columns, rows: EventRows) -> Ints:
     """Return the codes of the names of a table's rows."""
-    of_names = [columns[name] for name in table.names]
+    name_columns = [columns[name] for name in table.names]
     if table.label is not None:
-        distinct, code = distinct_rows(*of_names)
+        distinct, code = distinct_rows(*name_columns)
         return rows.name_codes(table.label(*values) for values in distinct)[code]
-    ids = of_names[-1]
-    for further in of_names[-2::-1]:
-        ids = np.where(further >= 0, further, ids)
+    ids = name_columns[0]
+    if len(name_columns) > 1:
+        known_ids = list(texts_by_id(database, np.unique(np.concatenate(name_columns)).tolist()))
+        has_text = [np.isin(column, known_ids) for column in name_columns]
+        has_id = [column >= 0 for column in name_columns]
+        ids = np.select([*has_text, *has_id], [*name_columns, *name_columns], -1)
 
     def change(text: str) -> str:
         return _VERSION.sub("", text) if table is CALLS else text
@@ -254,11 +263,12 @@ def _args(database: Database, table: ExportTable, columns: Columns, rows: EventR
         {label: value for label, value in zip(table.args, values, strict=True) if value != -1}
         for values in distinct
     ]
-    texts = texts_by_id(database, {of_row[_SHORT_NAME] for of_row in args if _SHORT_NAME in of_row})
-    for of_row in args:
-        number = of_row.pop(_SHORT_NAME, None)
-        if number in texts:
-            of_row[_SHORT_NAME] = texts[number]
+    name_ids = {row_args[_SHORT_NAME] for row_args in args if _SHORT_NAME in row_args}
+    texts = texts_by_id(database, name_ids)
+    for row_args in args:
+        name_id = row_args.pop(_SHORT_NAME, None)
+        if name_id in texts:
+            row_args[_SHORT_NAME] = texts[name_id]
     return rows.args_codes(map(_join_launch_args, args))[code]
 
 

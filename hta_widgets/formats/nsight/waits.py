@@ -8,7 +8,7 @@ call that recorded it::
     SYNCHRONIZATION  eventSyncId 71, stream 21, correlation 603   cudaStreamWaitEvent
         {"wait_on_stream": 33, "wait_on_cuda_event_record_corr_id": 601, …}
 
-Ids of events are reused, so ``eventSyncId`` takes precedence if an export has it.
+CUDA reuses the ids of events, so ``eventSyncId`` takes precedence over ``eventId``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from hta_widgets.formats.nsight.tables import ID_BITS
+from hta_widgets.formats.nsight.tables import processes_of
 from hta_widgets.readers.sqlite import Database
 
 _WAITS, _RECORDS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
@@ -35,41 +35,41 @@ def read_waits(database: Database) -> dict[Call, dict[str, Any]]:
     """Return what calls wait for, as args."""
     waits = {}
     recordings = _recordings(database)
-    for process, correlation, stream, *event, kind in _rows(database, _WAITS, "syncType"):
+    for process, correlation, stream, event, sync, kind in _rows(database, _WAITS, "syncType"):
         args: dict[str, Any] = {"synchronization": _KINDS.get(kind, f"type {kind}")}
         is_stream_wait = kind == _STREAM_WAITS
         stream_key = "waiting stream" if is_stream_wait else "waited stream"
-        stated = ((stream_key, stream), ("waited event", event[0]))
-        args |= {key: value for key, value in stated if value not in (-1, _NONE)}
-        of_event = recordings[_event_key(process, *event)]
-        earlier = bisect_left(of_event, (correlation, -1))
+        ids = {stream_key: stream, "waited event": event}
+        args |= {key: number for key, number in ids.items() if number not in (-1, _NONE)}
+        event_recordings = recordings[_event_key(process, event, sync)]
+        earlier = bisect_left(event_recordings, (correlation, -1))
         if is_stream_wait and earlier:
-            last = of_event[earlier - 1]
+            last = event_recordings[earlier - 1]
             args["wait_on_cuda_event_record_corr_id"], args["wait_on_stream"] = last
         waits[process, correlation] = args
     return waits
 
 
 def _rows(database: Database, table: str, *further: str) -> Iterator[tuple[int, ...]]:
-    """Yield process, correlation id, stream, event and recording, and further columns."""
+    """Yield process, correlation id, stream, ``eventId``, ``eventSyncId``, and further columns."""
     columns = database.integers(table, (*_COLUMNS[:3], *further), optional=_COLUMNS[3:])
-    columns["globalPid"] >>= ID_BITS
+    columns["globalPid"] = processes_of(columns["globalPid"])
     return zip(*(columns[name].tolist() for name in (*_COLUMNS, *further)), strict=True)
 
 
-def _event_key(process: int, event: int, recording: int = -1) -> tuple[int, str, int]:
-    """Return what identifies a recording of an event."""
-    if recording in (-1, _NONE):
+def _event_key(process: int, event: int, sync: int = -1) -> tuple[int, str, int]:
+    """Return the key of a recorded event: its ``eventSyncId``, or its ``eventId`` without one."""
+    if sync in (-1, _NONE):
         return process, "eventId", event
-    return process, "eventSyncId", recording
+    return process, "eventSyncId", sync
 
 
 def _recordings(database: Database) -> defaultdict[tuple[int, str, int], list[tuple[int, int]]]:
     """Return the correlation id and the stream of each recording of events, ascending."""
     recordings: defaultdict[tuple[int, str, int], list[tuple[int, int]]] = defaultdict(list)
-    for process, correlation, stream, *event in _rows(database, _RECORDS):
-        for key in {_event_key(process, event[0]), _event_key(process, *event)}:
+    for process, correlation, stream, event, sync in _rows(database, _RECORDS):
+        for key in {_event_key(process, event), _event_key(process, event, sync)}:
             recordings[key].append((correlation, stream))
-    for of_event in recordings.values():
-        of_event.sort()
+    for event_recordings in recordings.values():
+        event_recordings.sort()
     return recordings

@@ -1,7 +1,8 @@
-"""Events of ROCm's profilers, from all of their files, as rows of a device and of a host.
+"""Collect the events of ROCm's profilers, whatever the kind of their file.
 
-Times count from the start of the host. RCCL makes a stream per channel, and most have one
-kernel: the rare streams of a device share rows, each event in the first row that is free then.
+Times count from the start of the host. RCCL creates a stream per channel, and most of these streams
+run one kernel. If a device has many streams, those with little work share tracks: each event gets
+the first track that is free at its start.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,14 @@ from hta_widgets.readers.formats import Outcome
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.problems import Problems
 
+#: A device with more streams than this shows streams with less than this share of work together.
 _MANY_STREAMS = 32
 _RARE_SHARE = 0.01
 _WAVE_SIZE = 64
 _COPY = re.compile(
     r"(MEMORY_)?COPY_?(?P<source>HOST|DEVICE)_?TO_?(?P<target>HOST|DEVICE)", re.IGNORECASE
 )
-#: Categories by a word in the kind of calls; rocprof-sys writes kinds such as ``rocm_hip_api``.
+#: Categories of calls by a word in their kind, which rocprof-sys writes as ``rocm_hip_api``.
 _CATEGORIES = (
     (re.compile(r"marker|roctx|user"), "user_annotation"),
     (re.compile(r"hsa|hip_compiler"), "cuda_driver"),
@@ -49,45 +51,30 @@ def category_of_calls(kind: str) -> str:
 
 @dataclass(slots=True)
 class RocmEvents:
-    """Collects the events of a file, and builds its ranks."""
+    """The events of a file, from which its ranks are built."""
 
     path: str
-    rows: EventRows
-    problems: Problems
-
-    @classmethod
-    def of(cls, path: str) -> RocmEvents:
-        """Return a collector without events."""
-        return cls(path, EventRows(), Problems())
+    rows: EventRows = field(default_factory=EventRows)
+    problems: Problems = field(default_factory=Problems)
 
     def add_work(self, *, category: str | Ints = "kernel", **columns: Any) -> None:
-        """Add kernels or copies; the columns are those of `EventRows.add`."""
+        """Add kernels or copies; the keywords are the same as for `EventRows.add`."""
         process, device = columns["process"], columns["device"]
         start_ns, end_ns = columns["start_ns"], columns["end_ns"]
         stream = np.maximum(columns["stream"], 0)
         ranks, rank = distinct_rows(process, device)
         for number in range(len(ranks)):
             rows = np.flatnonzero(rank == number)
-            stream[rows] = _share_rows(start_ns[rows], end_ns[rows], stream[rows])
+            stream[rows] = _join_rare_streams(start_ns[rows], end_ns[rows], stream[rows])
         columns |= {"stream": stream, "correlation": _link_ids(columns["correlation"])}
         place = self.rows.place_codes(_stream_place, device, stream)
         self.rows.add(category=category, place=place, **columns)
 
-    def add_calls(
-        self,
-        category: str | Ints,
-        name: Ints,
-        times: tuple[Ints, Ints],
-        process: Ints,
-        threads: tuple[Ints, Ints],
-        correlation: Ints,
-    ) -> None:
-        """Add calls of the host; `threads` are the numbers of process and thread in the system."""
-        self.rows.add(
-            start_ns=times[0], end_ns=times[1], name=name,
-            category=category, place=self.rows.place_codes(_thread_place, *threads),
-            process=process, correlation=_link_ids(correlation),
-        )  # fmt: skip
+    def add_calls(self, category: str | Ints, *, pid: Ints, tid: Ints, **columns: Any) -> None:
+        """Add calls of a process and thread of the host; other keywords as for `EventRows.add`."""
+        columns |= {"correlation": _link_ids(columns["correlation"])}
+        place = self.rows.place_codes(_thread_place, pid, tid)
+        self.rows.add(category=category, place=place, **columns)
 
     def finish(
         self, format_name: str, facts: Mapping[tuple[int, int], RankFacts], steps: str | None
@@ -134,18 +121,21 @@ def _link_ids(correlation: Ints) -> Ints:
     return np.where(np.asarray(correlation) > 0, correlation, -1)
 
 
-def _share_rows(start_ns: Ints, end_ns: Ints, stream: Ints) -> Ints:
-    """Return streams with rows that rare streams share, if a device has many."""
+def _join_rare_streams(start_ns: Ints, end_ns: Ints, stream: Ints) -> Ints:
+    """Return the stream of each event; if a device has many, rare streams have been joined."""
     streams, code = np.unique(stream, return_inverse=True)
     if len(streams) <= _MANY_STREAMS:
         return stream
     busy_ns = np.bincount(code, end_ns - start_ns, len(streams))
-    rare = np.flatnonzero((busy_ns < _RARE_SHARE * busy_ns.sum())[code])
-    shared = stream.copy()
-    free: list[tuple[int, int]] = []  # end of the last event of each row, and its number
-    numbers = iter(np.unique(stream[rare]).tolist())
-    for row in rare[np.argsort(start_ns[rare], kind="stable")].tolist():
-        number = heapq.heappop(free)[1] if free and free[0][0] <= start_ns[row] else next(numbers)
-        shared[row] = number
-        heapq.heappush(free, (int(end_ns[row]), number))
-    return shared
+    rare_events = np.flatnonzero((busy_ns < _RARE_SHARE * busy_ns.sum())[code])
+    joined = stream.copy()
+    used_streams: list[tuple[int, int]] = []  # a heap: end of the last event, and stream
+    unused_streams = iter(np.unique(stream[rare_events]).tolist())
+    for event in rare_events[np.argsort(start_ns[rare_events], kind="stable")].tolist():
+        if used_streams and used_streams[0][0] <= start_ns[event]:
+            _, number = heapq.heappop(used_streams)
+        else:
+            number = next(unused_streams)
+        joined[event] = number
+        heapq.heappush(used_streams, (int(end_ns[event]), number))
+    return joined

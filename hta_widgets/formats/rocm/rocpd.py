@@ -1,8 +1,8 @@
 """Read rocpd databases of rocprofv3, and the older databases of rocmProfileData.
 
-Each process has its own set of tables, whose names end in its id; a merged file has several sets.
-A call and the kernel that it launched have one ``stack_id`` in their events; ``correlation_id`` is
-the program's own, and 0 as a rule::
+Each process has a set of tables whose names end in its id, so a merged file has several sets. The
+events of a call and of the kernel that it launches have the same ``stack_id``. The program sets the
+``correlation_id``, which is mostly 0::
 
     rocpd_region_0a1b           hipLaunchKernel, event 1     rocpd_event_0a1b  1: stack_id 23804
     rocpd_kernel_dispatch_0a1b  kernel 10, event 2                             2: stack_id 23804
@@ -44,7 +44,7 @@ _KERNEL_NAMES = ("display_name", "formatted_kernel_name", "kernel_name")
 
 
 def is_rocpd(start: FileStart) -> bool:
-    """Whether a file is a database of rocprofv3 or rocmProfileData, by the names of its tables."""
+    """Whether a file has the tables of rocprofv3 or rocmProfileData."""
     names = set(table_names(start.path, start.text))
     return names >= _OLD or any(name.startswith("rocpd_metadata") for name in names)
 
@@ -53,7 +53,7 @@ def read_rocpd(
     path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of a database; `steps` is a regular expression of the names of steps."""
-    events = RocmEvents.of(path)
+    events = RocmEvents(path)
     with Database(path, advance) as database:
         facts: dict[tuple[int, int], RankFacts] = {}
         if set(database.tables) >= _OLD:
@@ -61,9 +61,9 @@ def read_rocpd(
         else:
             matches = filter(None, map(_SET.fullmatch, database.tables))
             for number, suffix in enumerate(sorted({match[1] for match in matches})):
-                tables = _TableSet(database, suffix, number)
-                tables.read(events)
-                facts |= tables.facts()
+                table_set = _TableSet(database, suffix, number)
+                table_set.read(events)
+                facts |= table_set.facts()
         database.report(events.problems)
     return events.finish("rocpd", facts, steps)
 
@@ -74,7 +74,7 @@ def companions_of(path: str) -> list[tuple[Path, bool]]:
 
 
 class _TableSet:
-    """The tables of one process, or of several without ids in their names."""
+    """The tables of one process, or of all processes if names of tables have no ids."""
 
     def __init__(self, database: Database, suffix: str, number: int) -> None:
         self._database, self._suffix = database, suffix
@@ -84,14 +84,18 @@ class _TableSet:
         self._used: set[tuple[int, ...]] = set()
         #: number and properties of each GPU of the host, by agent
         self._gpus: dict[int, dict[str, Any]] = {}
-        for agent, kind, *places, product, name, extra in self._rows("info_agent", *columns):
+        #: agents that are processors of the host
+        self._cpus: set[int] = set()
+        for agent, kind, *indices, product, name, extra in self._rows("info_agent", *columns):
             if kind == "GPU":
-                number = next(filter(_is_index, places), agent)
+                index = next(filter(_is_index, indices), agent)
                 model = next((t for t in (product, name) if isinstance(t, str) and t), "")
                 units = _json(extra).get("cu_count")
-                self._gpus[agent] = device_properties(number, model, units)
+                self._gpus[agent] = device_properties(index, model, units)
+            else:
+                self._cpus.add(agent)
         self._pid_of, self._tid_of = (
-            {key: of for key, of in self._rows(f"info_{what}", "id", column) if _is_index(of)}
+            {key: id_ for key, id_ in self._rows(f"info_{what}", "id", column) if _is_index(id_)}
             for what, column in (("process", "pid"), ("thread", "tid"))
         )
 
@@ -108,11 +112,11 @@ class _TableSet:
         hosts = {name for (name,) in nodes}
         host = hosts.pop() if len(hosts) == 1 else None
         facts = {}
-        for key, environment in self._rows("info_process", "id", "environment"):
-            devices = {device for process, device in self._used if process == key}
+        for process, environment in self._rows("info_process", "id", "environment"):
+            devices = {device for user, device in self._used if user == process}
             rank = _rank_of(environment) if len(devices) == 1 else None
             for gpu in self._gpus.values():
-                facts[self._first_process + key, gpu["id"]] = RankFacts(0, host, rank, gpu)
+                facts[self._first_process + process, gpu["id"]] = RankFacts(0, host, rank, gpu)
         return facts
 
     def _read_kernels(self, events: RocmEvents) -> None:
@@ -143,9 +147,7 @@ class _TableSet:
     ) -> None:
         if len(name):
             stream = columns["stream_id"]
-            gpus = {key: gpu["id"] for key, gpu in self._gpus.items()}
-            only = next(iter(gpus.values())) if len(gpus) == 1 else 0
-            device = map_distinct(agent, lambda key: gpus.get(key, key if key >= 0 else only))
+            device = map_distinct(agent, self._device_of)
             self._used.update(distinct_rows(columns["pid"], device)[0])
             events.add_work(
                 start_ns=columns["start"], end_ns=columns["end"], name=name,
@@ -155,19 +157,28 @@ class _TableSet:
                 **further,
             )  # fmt: skip
 
+    def _device_of(self, agent: int) -> int:
+        """Return the number of a GPU; for a copy within the host, that of a GPU with kernels."""
+        if agent in self._gpus:
+            return int(self._gpus[agent]["id"])
+        if agent >= 0 and agent not in self._cpus:
+            return agent
+        listed = (gpu["id"] for gpu in self._gpus.values())
+        return min((device for _, device in self._used), default=next(listed, 0))
+
     def _read_regions(self, events: RocmEvents) -> None:
         columns = self._integers("region", "start", "end", "pid", "tid", "name_id", "event_id")
         name = self._names(events, "string", ("string",), columns["name_id"])
         kinds = self._of_event(columns, "category_id")
         texts = self._database.texts_of(self._table("string"), "id", "string", np.unique(kinds))
         stack = self._of_event(columns, "stack_id")
-        pid = map_distinct(columns["pid"], lambda key: self._pid_of.get(key, key))
-        tid = map_distinct(columns["tid"], lambda key: self._tid_of.get(key, key))
+        pid = map_distinct(columns["pid"], lambda row_id: self._pid_of.get(row_id, row_id))
+        tid = map_distinct(columns["tid"], lambda row_id: self._tid_of.get(row_id, row_id))
         add = events.rows.category.add
         category = map_distinct(kinds, lambda kind: add(category_of_calls(texts.get(kind, ""))))
         events.add_calls(
-            category, name, (columns["start"], columns["end"]),
-            self._first_process + columns["pid"], (pid, tid), stack,
+            category, start_ns=columns["start"], end_ns=columns["end"], name=name,
+            process=self._first_process + columns["pid"], pid=pid, tid=tid, correlation=stack,
         )  # fmt: skip
 
     def _of_event(self, columns: dict[str, Ints], name: str) -> Ints:
@@ -193,14 +204,17 @@ class _TableSet:
         convert: Callable[[str], str] = str,
     ) -> Ints:
         """Return the codes of the names that a table has in the first of some columns."""
-        wanted = set(np.unique(ids).tolist())
+        used_ids = set(np.unique(ids).tolist())
         texts = {-1: "event without a name"}
         for column in columns:
-            texts |= self._database.texts_of(self._table(table), "id", column, wanted - set(texts))
-        word = table.removeprefix("info_").replace("_", " ")
-        return map_distinct(
-            ids, lambda key: events.rows.name.add(convert(texts.get(key, "")) or f"{word} {key}")
-        )
+            unnamed = used_ids - set(texts)
+            texts |= self._database.texts_of(self._table(table), "id", column, unnamed)
+        noun = table.removeprefix("info_").replace("_", " ")
+
+        def name_code(row_id: int) -> int:
+            return events.rows.name.add(convert(texts.get(row_id, "")) or f"{noun} {row_id}")
+
+        return map_distinct(ids, name_code)
 
 
 def _is_index(value: object) -> bool:
@@ -231,7 +245,7 @@ def _old_category(operation: str) -> str:
 
 
 def _read_old(database: Database, events: RocmEvents) -> None:
-    """Read a database of rocmProfileData, whose links are a table of their own."""
+    """Read a database of rocmProfileData, which has a table of links."""
     columns = database.integers(
         "rocpd_op", ("id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")
     )
@@ -239,35 +253,36 @@ def _read_old(database: Database, events: RocmEvents) -> None:
     calls = database.integers(
         "rocpd_api", ("id", "pid", "tid", "start", "end", "apiName_id", "args_id")
     )
-    ids = (columns["description_id"], columns["opType_id"], calls["apiName_id"], calls["args_id"])
-    codes = np.unique(np.concatenate(ids)).tolist()
-    texts = database.texts_of("rocpd_string", "id", "string", codes)
+    description, kind = columns["description_id"], columns["opType_id"]
+    text_ids = np.concatenate([description, kind, calls["apiName_id"], calls["args_id"]])
+    texts = database.texts_of("rocpd_string", "id", "string", np.unique(text_ids).tolist())
     pool = events.rows.name
 
     def names_of(text_ids: Ints) -> Ints:
         return map_distinct(
-            text_ids, lambda key: pool.add(copy_name(texts.get(key) or "operation"))
+            text_ids, lambda text_id: pool.add(copy_name(texts.get(text_id) or "operation"))
         )
 
-    described = map_distinct(ids[0], lambda key: int(bool(texts.get(key)))) == 1
-    name = np.where(described, names_of(ids[0]), names_of(ids[1]))
+    is_described = np.isin(description, [text_id for text_id, text in texts.items() if text])
+    name = np.where(is_described, names_of(description), names_of(kind))
     call_of = np.append(links["api_id"], -1)[first_positions(links["op_id"], columns["id"])]
     copies = database.integers("rocpd_copyapi", ("api_ptr_id",), optional=("size",))
     size_of = np.append(copies["size"], -1)[first_positions(copies["api_ptr_id"], call_of)]
     add = events.rows.category.add
-    kinds = map_distinct(ids[1], lambda key: add(_old_category(texts.get(key, ""))))
+    category = map_distinct(kind, lambda text_id: add(_old_category(texts.get(text_id, ""))))
     if len(name):
         events.add_work(
-            start_ns=columns["start"], end_ns=columns["end"], name=name, category=kinds,
+            start_ns=columns["start"], end_ns=columns["end"], name=name, category=category,
             process=np.zeros(len(name), np.int64), device=np.maximum(columns["gpuId"], 0),
             stream=columns["queueId"], correlation=call_of,
-            size_bytes=np.where(kinds == add("gpu_memcpy"), size_of, -1),
+            size_bytes=np.where(category == add("gpu_memcpy"), size_of, -1),
         )  # fmt: skip
-    is_marker = map_distinct(ids[2], lambda key: int(texts.get(key) == "UserMarker")) == 1
-    categories = events.rows.category_codes(("cuda_runtime", "user_annotation"))
+    marker_ids = [text_id for text_id, text in texts.items() if text == "UserMarker"]
+    is_marker = np.isin(calls["apiName_id"], marker_ids)
     events.add_calls(
-        categories[is_marker.astype(np.int8)],
-        names_of(np.where(is_marker, calls["args_id"], calls["apiName_id"])),
-        (calls["start"], calls["end"]), np.zeros(len(is_marker), np.int64),
-        (calls["pid"], calls["tid"]), calls["id"],
+        np.where(is_marker, add("user_annotation"), add("cuda_runtime")),
+        start_ns=calls["start"], end_ns=calls["end"],
+        name=names_of(np.where(is_marker, calls["args_id"], calls["apiName_id"])),
+        process=np.zeros(len(is_marker), np.int64), pid=calls["pid"], tid=calls["tid"],
+        correlation=calls["id"],
     )  # fmt: skip

@@ -6,12 +6,15 @@ of a kind of ``strings``::
     {"rocprofiler-sdk-tool": [{"metadata": {…}, "agents": […], "kernel_symbols": […],
         "strings": {"buffer_records": [{"kind": "HIP_RUNTIME_API", "operations": […]}]},
         "buffer_records": {"kernel_dispatch": […], "hip_api": […], "memory_copy": […]}}]}
+
+Files of hardware counters have the dispatches of kernels in ``callback_records`` instead.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -29,6 +32,7 @@ from hta_widgets.formats.rocm.events import (
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.problems import ProblemKind
 
 _BEGIN = re.compile(rb'\{\s*"rocprofiler-sdk-tool"')
 _GPU = 2
@@ -69,6 +73,10 @@ class _BufferRecord(msgspec.Struct, frozen=True):
     dst_agent_id: _Handle = _Handle()
     src_agent_id: _Handle = _Handle()
     bytes: int = -1
+
+
+class _CounterRecord(msgspec.Struct, frozen=True):
+    dispatch_data: _BufferRecord
 
 
 class _Agent(msgspec.Struct, frozen=True):
@@ -116,6 +124,7 @@ class _Process(msgspec.Struct, frozen=True):
     kernel_symbols: list[_Symbol] = []
     strings: _Strings = _Strings()
     buffer_records: dict[str, list[msgspec.Raw]] = {}
+    callback_records: dict[str, msgspec.Raw] = {}
 
 
 class _File(msgspec.Struct, frozen=True, rename={"processes": "rocprofiler-sdk-tool"}):
@@ -124,6 +133,10 @@ class _File(msgspec.Struct, frozen=True, rename={"processes": "rocprofiler-sdk-t
 
 _decode_file = msgspec.json.Decoder(_File).decode
 _decode_record = msgspec.json.Decoder(_BufferRecord).decode
+_decode_counter_records = msgspec.json.Decoder(list[_CounterRecord]).decode
+_KERNELS, _COPIES, _COUNTERS = "kernel_dispatch", "memory_copy", "counter_collection"
+#: Ids are unsigned integers of 64 bits in the file, and signed ones here.
+_ID_MASK = (1 << 63) - 1
 _CALLS = re.compile(r"(hip|hsa|marker|rccl|rocdecode|rocjpeg)_api")
 
 
@@ -136,12 +149,12 @@ def read_rocprof_json(
     path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of a file; `steps` is a regular expression of the names of steps."""
-    events = RocmEvents.of(path)
+    events = RocmEvents(path)
     facts: dict[tuple[int, int], RankFacts] = {}
     try:
         file = _decode_file(read_whole_file(path, events.problems, advance))
         for number, process in enumerate(file.processes):
-            reader = _ProcessReader(process, number, events)
+            reader = _ProcessRecords(process, number, events)
             reader.read()
             facts |= reader.facts()
     except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError) as cause:
@@ -153,8 +166,8 @@ def read_rocprof_json(
     return events.finish("rocprof-json", facts, steps)
 
 
-class _ProcessReader:
-    """Reads the records of a process; `number` is its place in the file."""
+class _ProcessRecords:
+    """The records of a process, whose place in the file is `number`."""
 
     def __init__(self, process: _Process, number: int, events: RocmEvents) -> None:
         self._process, self._number, self._events = process, number, events
@@ -163,6 +176,7 @@ class _ProcessReader:
             symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name
             for symbol in process.kernel_symbols
         }
+        self._first_device = 0
         self._texts = {text.key: text.value for text in process.strings.marker_api}
 
     def facts(self) -> dict[tuple[int, int], RankFacts]:
@@ -178,26 +192,47 @@ class _ProcessReader:
 
     def read(self) -> None:
         """Add all events."""
-        for group, raws in self._process.buffer_records.items():
-            add = {"memory_copy": self._add_copies, "kernel_dispatch": self._add_kernels}.get(group)
-            if add is None and _CALLS.fullmatch(group):
-                add = self._add_calls
-            if raws and add is not None:
-                add(list(map(_decode_record, raws)))
+        groups = dict(self._process.buffer_records)
+        kernels = self._decode(groups.pop(_KERNELS, []))
+        if not kernels and _COUNTERS in self._process.callback_records:
+            counted = _decode_counter_records(self._process.callback_records[_COUNTERS])
+            kernels = [record.dispatch_data for record in counted]
+        self._add_kernels(kernels)
+        self._add_copies(self._decode(groups.pop(_COPIES, [])))
+        for group in list(filter(_CALLS.fullmatch, groups)):
+            self._add_calls(self._decode(groups.pop(group)))
+        unread = sum(map(len, groups.values()))
+        names = ", ".join(name for name, records in groups.items() if records)
+        self._note("part", unread, f"records that are not read: {names}")
+
+    def _decode(self, raws: Sequence[msgspec.Raw]) -> list[_BufferRecord]:
+        """Return records; those without times of 64 bits are left out, and counted."""
+        records = []
+        for raw in raws:
+            with suppress(msgspec.ValidationError):
+                record = _decode_record(raw)
+                if 0 <= record.start_timestamp <= record.end_timestamp <= _ID_MASK:
+                    records.append(record)
+        self._note("skipped", len(raws) - len(records), "records without times")
+        return records
+
+    def _note(self, kind: ProblemKind, count: int, detail: str) -> None:
+        self._events.problems.add(kind, count, detail, file=self._events.path)
 
     def _columns(self, records: Sequence[_BufferRecord]) -> dict[str, Any]:
         columns = {
             "start_ns": [record.start_timestamp for record in records],
             "end_ns": [record.end_timestamp for record in records],
             "process": [self._number] * len(records),
-            "correlation": [record.correlation_id.internal for record in records],
-            "stream": list(map(_stream_of, records)),
+            "correlation": [_signed_id(record.correlation_id.internal) for record in records],
+            "stream": [_signed_id(_stream_of(record)) for record in records],
         }
         return {name: np.array(values, np.int64) for name, values in columns.items()}
 
     def _devices(self, agents: Sequence[int]) -> Ints:
+        """Return the device of each agent; that of a copy within the host is one with kernels."""
         numbers = {key: max(agent.logical_node_type_id, 0) for key, agent in self._gpus.items()}
-        return np.array([numbers.get(agent, 0) for agent in agents], np.int64)
+        return np.array([numbers.get(agent, self._first_device) for agent in agents], np.int64)
 
     def _add_kernels(self, records: list[_BufferRecord]) -> None:
         pairs = [(record, record.dispatch_info) for record in records if record.dispatch_info]
@@ -216,14 +251,18 @@ class _ProcessReader:
             )
             for info in infos
         ]
+        device = self._devices([info.agent_id.handle for info in infos])
+        self._first_device = int(device.min())
         self._events.add_work(
             name=self._events.rows.name_codes(names),
-            device=self._devices([info.agent_id.handle for info in infos]),
+            device=device,
             args=self._events.rows.args_codes(args),
             **self._columns([record for record, _ in pairs]),
         )
 
     def _add_copies(self, records: list[_BufferRecord]) -> None:
+        if not records:
+            return
         ends = [(record.dst_agent_id.handle, record.src_agent_id.handle) for record in records]
         agents = [target if target in self._gpus else source for target, source in ends]
         names = (copy_name(self._operation(record)) for record in records)
@@ -236,6 +275,8 @@ class _ProcessReader:
         )
 
     def _add_calls(self, records: list[_BufferRecord]) -> None:
+        if not records:
+            return
         columns = self._columns(records)
         kinds = self._process.strings.buffer_records
         kind = kinds[records[0].kind].kind if 0 <= records[0].kind < len(kinds) else ""
@@ -244,18 +285,22 @@ class _ProcessReader:
         if category == "user_annotation":
             ids = columns["correlation"].tolist()
             names = [self._texts.get(key, name) for key, name in zip(ids, names, strict=True)]
-        threads = np.array([record.thread_id for record in records], np.int64)
-        pids = np.full(len(records), self._process.metadata.pid, np.int64)
         self._events.add_calls(
-            category, self._events.rows.name_codes(names),
-            (columns["start_ns"], columns["end_ns"]), columns["process"], (pids, threads),
-            columns["correlation"],
+            category, name=self._events.rows.name_codes(names),
+            start_ns=columns["start_ns"], end_ns=columns["end_ns"], process=columns["process"],
+            pid=np.full(len(records), self._process.metadata.pid, np.int64),
+            tid=np.array([_signed_id(record.thread_id) for record in records], np.int64),
+            correlation=columns["correlation"],
         )  # fmt: skip
 
     def _operation(self, record: _BufferRecord) -> str:
         kinds = self._process.strings.buffer_records
         operations = kinds[record.kind].operations if 0 <= record.kind < len(kinds) else []
         return operations[record.operation] if 0 <= record.operation < len(operations) else ""
+
+
+def _signed_id(number: int) -> int:
+    return number & _ID_MASK if number >= 0 else -1
 
 
 def _stream_of(record: _BufferRecord) -> int:

@@ -17,14 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats.event_rows import round_ps
-from hta_widgets.formats.xplane.messages import (
-    EventName,
-    Line,
-    Plane,
-    ProtobufError,
-    Stats,
-)
+from hta_widgets.formats.event_rows import distinct_rows, round_ps
+from hta_widgets.formats.xplane.messages import EventName, Line, Plane, ProtobufError, Stats
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 
 Bytes = npt.NDArray[np.uint8]
@@ -71,7 +65,7 @@ def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]
     """
     octets = np.frombuffer(data, np.uint8)
     spans = np.array(line.events, np.int64).reshape(-1, 2)
-    fields = _read_columns(data, octets, spans[:, 0], spans[:, 1])
+    fields = _read_columns(octets, spans[:, 0], spans[:, 1])
     number, offset, duration = (
         fields.last_integers(field, len(spans)).view(np.int64)
         for field in (_NUMBER, _OFFSET, _DURATION)
@@ -87,38 +81,39 @@ def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]
     stats.require_wire(_BYTES)
     correlation, has_correlation, others = _split_correlation(octets, plane, stats, len(spans))
     kinds = _kinds(data, others, [number, has_correlation.astype(np.int64)])
-    kind, first_of_kind = _first_places(kinds[rows])
+    kind = pd.factorize(kinds[rows])[0]
+    first_of_kind = np.unique(kind, return_index=True)[1]
     first_stat = np.searchsorted(others.row, np.arange(len(spans) + 1))
-    names, all_stats = [], []
+    names, stats_of_kinds = [], []
     for row in rows[first_of_kind].tolist():
         metadata_id = int(number[row]) & ((1 << 64) - 1)
         shared = plane.names.get(metadata_id) or EventName(f"event {metadata_id}")
-        of_row = slice(first_stat[row], first_stat[row + 1])
-        begin = others.value[of_row].astype(np.int64)
-        stat_spans = zip(begin.tolist(), (begin + others.size[of_row]).tolist(), strict=True)
+        row_stats = slice(first_stat[row], first_stat[row + 1])
+        first_byte = others.value[row_stats].astype(np.int64)
+        end_byte = first_byte + others.size[row_stats]
+        stat_spans = zip(first_byte.tolist(), end_byte.tolist(), strict=True)
         event_stats = {**shared.stats, **plane.decode_stats(data, stat_spans)}
         if has_correlation[row]:
             event_stats[CORRELATION] = None
         names.append(shared.name)
-        all_stats.append(event_stats)
-    stated = np.array([whole_number(of_kind.get(CORRELATION)) for of_kind in all_stats], np.int64)
-    correlation = np.where(has_correlation, correlation, -1)[rows]
+        stats_of_kinds.append(event_stats)
+    stated = [whole_number(kind_stats.get(CORRELATION)) for kind_stats in stats_of_kinds]
     events = LineEvents(
         line.first_ns + round_ps(offset[rows]),
         line.first_ns + round_ps(end[rows]),
-        np.where(has_correlation[rows], correlation, stated[kind]),
+        np.where(has_correlation[rows], correlation[rows], np.array(stated, np.int64)[kind]),
         kind,
         names,
-        all_stats,
+        stats_of_kinds,
     )
     return events, int(is_sum.sum())
 
 
 def whole_number(value: object) -> int:
-    """Return a statistic that is a number or its text; -1 for none."""
-    if isinstance(value, str) and value.isdecimal() and len(value) < 19:
-        return int(value)
-    return value if isinstance(value, int) and 0 <= value < 1 << 62 else -1
+    """Return a statistic that is a number, or the text of one; -1 for any other."""
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value < 1 << 63 else -1
 
 
 @dataclass(slots=True)
@@ -147,8 +142,8 @@ class _FieldColumns:
         return values
 
 
-def _read_columns(data: bytes, octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
-    """Return the fields of messages."""
+def _read_columns(octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
+    """Return the fields of messages, given the position of their first byte and of their end."""
     rounds: list[tuple[npt.NDArray[np.generic], ...]] = []
     at = start.copy()
     active = np.flatnonzero(at < end)
@@ -158,22 +153,24 @@ def _read_columns(data: bytes, octets: Bytes, start: Ints, end: Ints) -> _FieldC
         stop = end[active]
         key, after = _read_varints(octets, at[active], stop)
         wire = (key & np.uint64(7)).astype(np.int64)
-        known = np.isin(wire, (_VARINT, _FIXED64, _BYTES, _FIXED32))
-        if not known.all():
-            place = np.flatnonzero(~known)[0]
+        is_unknown = ~np.isin(wire, (_VARINT, _FIXED64, _BYTES, _FIXED32))
+        if is_unknown.any():
+            first = np.flatnonzero(is_unknown)[0]
             raise ProtobufError(
-                f"a field of the unknown wire type {wire[place]} at byte {after[place]:,}"
+                f"a field of the unknown wire type {wire[first]} at byte {after[first]:,}"
             )
         value = np.zeros(len(active), np.uint64)
         size = np.where(wire == _FIXED64, 8, 4)
-        numbered = np.flatnonzero((wire == _VARINT) | (wire == _BYTES))
-        value[numbered], after[numbered] = _read_varints(octets, after[numbered], stop[numbered])
-        texts = wire == _BYTES
-        size[texts] = np.minimum(value[texts], np.uint64(len(data) + 1)).astype(np.int64)
+        has_varint = np.flatnonzero((wire == _VARINT) | (wire == _BYTES))
+        value[has_varint], after[has_varint] = _read_varints(
+            octets, after[has_varint], stop[has_varint]
+        )
+        is_bytes = wire == _BYTES
+        size[is_bytes] = np.minimum(value[is_bytes], np.uint64(len(octets) + 1)).astype(np.int64)
         size[wire == _VARINT] = 0
         if (size > stop - after).any():
-            place = np.flatnonzero(size > stop - after)[0]
-            message = f"a field ends after its message at byte {after[place]:,}"
+            first = np.flatnonzero(size > stop - after)[0]
+            message = f"a field ends after its message at byte {after[first]:,}"
             raise ProtobufError(message, is_cut=True)
         value[wire != _VARINT] = after[wire != _VARINT].astype(np.uint64)
         rounds.append((active, (key >> np.uint64(3)).astype(np.int64), wire, value, size))
@@ -188,28 +185,32 @@ def _read_columns(data: bytes, octets: Bytes, start: Ints, end: Ints) -> _FieldC
 
 
 def _read_varints(octets: Bytes, at: Ints, end: Ints) -> tuple[Unsigned, Ints]:
-    """Return a number at each position, and the position after it."""
+    """Return the number at each position, and the position after it."""
     value = np.zeros(len(at), np.uint64)
     after = at.copy()
-    rest = np.arange(len(at))
+    unfinished = np.arange(len(at))
     shift = 0
-    while len(rest):
-        if (after[rest] >= end[rest]).any():
-            raise ProtobufError(f"a number is cut at byte {int(at[rest[0]]):,}", is_cut=True)
-        octet = octets[after[rest]]
-        value[rest] |= (octet & 127).astype(np.uint64) << np.uint64(shift)
-        after[rest] += 1
-        rest = rest[octet > 127]
+    while len(unfinished):
+        if (after[unfinished] >= end[unfinished]).any():
+            raise ProtobufError(f"a number is cut at byte {at[unfinished[0]]:,}", is_cut=True)
+        octet = octets[after[unfinished]]
+        value[unfinished] |= (octet & 127).astype(np.uint64) << np.uint64(shift)
+        after[unfinished] += 1
+        unfinished = unfinished[octet > 127]
         shift += 7
-        if shift > _MAX_SHIFT and len(rest):
-            raise ProtobufError(f"a number of more than 10 bytes at byte {int(at[rest[0]]):,}")
+        if shift > _MAX_SHIFT and len(unfinished):
+            raise ProtobufError(f"a number of more than 10 bytes at byte {at[unfinished[0]]:,}")
     return value, after
 
 
 def _split_correlation(
     octets: Bytes, plane: Plane, stats: _FieldColumns, count: int
 ) -> tuple[Ints, Bools, _FieldColumns]:
-    """Return the correlation ids that are numbers, the events with one, and other statistics."""
+    """Split off the correlation ids that are numbers.
+
+    Returns the ids, which of the `count` events have one, and all other statistics. Ids differ
+    between events, so they would make each event a kind of its own.
+    """
     start = stats.value.astype(np.int64)
     end = start + stats.size
     correlation, has_correlation = np.full(count, -1, np.int64), np.zeros(count, bool)
@@ -217,17 +218,17 @@ def _split_correlation(
     for number in plane.stat_numbers(CORRELATION):
         prefix = b"\x08" + _varint(number)  # field 1: the statistic; then field 3 or 4: its value
         rows = np.flatnonzero(stats.size > len(prefix) + 1)
-        for place, octet in enumerate(prefix):
-            rows = rows[octets[start[rows] + place] == octet]
-        at = start[rows] + len(prefix)
-        is_number = np.isin(octets[at], (0x18, 0x20)) & (octets[end[rows] - 1] <= 127)
-        rows, at = rows[is_number], at[is_number] + 1
-        value, after = _read_varints(octets, at, end[rows])
-        is_single = after == end[rows]
-        rows, value = rows[is_single], value[is_single]
-        of_event = stats.row[rows]
-        correlation[of_event] = np.where(value < 1 << 62, value.view(np.int64), -1)
-        has_correlation[of_event] = True
+        for position, octet in enumerate(prefix):
+            rows = rows[octets[start[rows] + position] == octet]
+        key = start[rows] + len(prefix)
+        is_number = np.isin(octets[key], (0x18, 0x20)) & (octets[end[rows] - 1] <= 127)
+        rows, first_byte = rows[is_number], key[is_number] + 1
+        value, after = _read_varints(octets, first_byte, end[rows])
+        is_last_field = after == end[rows]
+        rows, value = rows[is_last_field], value[is_last_field]
+        events = stats.row[rows]
+        correlation[events] = np.where(value < 1 << 63, value.view(np.int64), -1)
+        has_correlation[events] = True
         is_other[rows] = False
     return correlation, has_correlation, stats.select(is_other)
 
@@ -242,31 +243,22 @@ def _varint(number: int) -> bytes:
 
 def _kinds(data: bytes, stats: _FieldColumns, columns: list[Ints]) -> Ints:
     """Return the kind of each event: the values of `columns` and all statistics in their order."""
-    kind = columns[0]
-    for column in columns:
-        codes, values = pd.factorize(column)
-        kind = pd.factorize(kind)[0] * len(values) + codes
-    kind = pd.factorize(kind)[0]
-    code_of: dict[bytes, int] = {}
-    begin = stats.value.astype(np.int64)
-    spans = zip(begin.tolist(), (begin + stats.size).tolist(), strict=True)
-    code = np.array([code_of.setdefault(data[a:b], len(code_of)) for a, b in spans], np.int64)
-    first = np.searchsorted(stats.row, np.arange(len(kind)))
-    place = np.arange(len(code)) - first[stats.row]
+    kind = distinct_rows(*columns)[1]
+    code_of_text: dict[bytes, int] = {}
+    first_byte = stats.value.astype(np.int64)
+    spans = zip(first_byte.tolist(), (first_byte + stats.size).tolist(), strict=True)
+    texts = (data[start:end] for start, end in spans)
+    code = np.array([code_of_text.setdefault(text, len(code_of_text)) for text in texts], np.int64)
+    # Each round combines the kinds so far with the next statistic of every event that has one.
+    first_stat = np.searchsorted(stats.row, np.arange(len(kind)))
+    place = np.arange(len(code)) - first_stat[stats.row]
     next_kind = len(kind)
     for number in range(min(int(place.max(initial=-1)) + 1, _MAX_STATS)):
-        at = np.flatnonzero(place == number)
-        rows = stats.row[at]
-        kind[rows] = next_kind + pd.factorize(kind[rows] * len(code_of) + code[at])[0]
-        next_kind += len(at)
+        is_next = place == number
+        rows = stats.row[is_next]
+        pair = kind[rows] * len(code_of_text) + code[is_next]
+        kind[rows] = next_kind + pd.factorize(pair)[0]
+        next_kind += len(rows)
     many = np.unique(stats.row[place >= _MAX_STATS])
     kind[many] = next_kind + np.arange(len(many))
     return kind
-
-
-def _first_places(values: Ints) -> tuple[Ints, Ints]:
-    """Return a code for each value in the order of occurrence, and where each first occurs."""
-    codes, distinct = pd.factorize(values)
-    first = np.full(len(distinct), len(values), np.int64)
-    np.minimum.at(first, codes, np.arange(len(values)))
-    return codes, first

@@ -6,9 +6,9 @@ event of metadata 5 that begins 1,000 ps after its line's start::
     08 05     field 1, a varint: 5
     10 e8 07  field 2, a varint: 1,000
 
-Messages nest by the schema, so depth is bounded. A length beyond the message around it means
+Messages nest by the schema, so the depth is bounded. A length beyond the enclosing message means
 that the file was cut; the messages before it are kept. Messages with names are few and are read
-one by one; `hta_widgets.formats.xplane.events` reads events, which are many, in columns.
+one by one. Events are many, and `hta_widgets.formats.xplane.events` reads them in columns.
 """
 
 from __future__ import annotations
@@ -62,9 +62,8 @@ def read_fields(data: bytes, span: Span) -> Iterator[tuple[int, Any]]:
     """Yield the number and value of each field: an int, a span of bytes, or bytes of fixed size."""
     at, end = span
     while at < end:
-        key = data[
-            at
-        ]  # numbers of one byte are read here, as a call for each takes most of the time
+        # Numbers of one byte are read here: a call for each would take most of the time.
+        key = data[at]
         at += 1
         if key > _LAST_BYTE:
             key, at = _read_varint(data, at - 1, end)
@@ -130,7 +129,7 @@ def _finite(value: Any) -> float | None:
 
 @dataclass(slots=True)
 class Line:
-    """A thread or stream; `first_ns` is what the offsets of its events count from."""
+    """A thread or stream; the offsets of its events count from `first_ns`."""
 
     number: int = 0
     name: str = ""
@@ -258,7 +257,7 @@ def _read_line(data: bytes, span: Span) -> Line:
 
 
 def _read_metadata(data: bytes, entry: Span) -> tuple[int, str, list[Span]]:
-    """Return id, name for display, and statistics of an entry of a map of metadata."""
+    """Return the id, the displayed name and the statistics of an entry in a map of metadata."""
     number, name, display = 0, "", ""
     stats: list[Span] = []
     for key, value in read_fields(data, entry):

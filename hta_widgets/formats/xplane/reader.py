@@ -1,18 +1,18 @@
 """Read XPlane profiles of JAX and TensorFlow into a trace per device.
 
-A profile has a plane per device and one for the threads of the host. Files that XProf has processed
-also have lines that repeat the work of the streams by module, operation and scope::
+A profile has a plane per device, and one for the threads of the host. In files that XProf has
+processed, further lines repeat the work of the streams by module, operation and scope::
 
     /device:GPU:0   Stream #16(Kernel)   device work
                     XLA Modules          ranges of the device
                     XLA Ops              repeats the kernels: left out
-    /device:TPU:0   XLA Ops              device work; loops and calls that contain other operations
+    /device:TPU:0   XLA Ops              device work; operations that contain others, such as loops,
                                          are ranges of the device
                     Steps                steps
     /device:TPU:0 SparseCore 1           more work of the same device: Sparse Core Ops
 
-Kernels have the operation of XLA (``hlo_op``) that they are a part of; a collective's operation
-has the same name on all ranks, so its kernels are matched by module, operation and order.
+Kernels state their operation of XLA (``hlo_op``). The operation of a collective has the same name
+on all ranks, so its kernels are matched by module, operation and order.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from hta_widgets.trace.trace import Trace
 _DEVICE = re.compile(
     r"/device:(?P<kind>(?!CUSTOM\b|CPU\b)\w+):(?P<number>\d{1,9})(?: (?P<core>.+))?"
 )
-#: Threads of the host; calls that CUPTI and ROCtracer record have planes of their own in old files.
+#: Threads of the host; old files have further planes for calls that CUPTI or ROCtracer recorded.
 _HOST = re.compile(r"/host:(?!metadata)(\w+)")
 _ENVIRONMENT = "Task Environment"
-_STREAM = re.compile(r"Stream #(\d{1,9})\b.*")
+_STREAM = re.compile(r"Stream *#? *(\d{1,9})\b.*", re.IGNORECASE)
 _OPS = re.compile(r"(Async )?XLA Ops|Sparse Core Ops")
 _MODULES, _STEPS, _NESTED = "XLA Modules", "Steps", "XLA Ops"
 #: Lines that XProf derives from others.
@@ -66,7 +66,7 @@ _DETAILS = re.compile(r"\b(\w+):(\d{1,18}(?:,\d{1,18})*)\b")
 _SHARED_MEMORY = ("static_shared", "dynamic_shared", "group_mem")
 _ALLOCATOR = re.compile(r"GPU_(\d{1,9})_bfc")
 _MEMORY = "memory allocated by XLA (bytes)"
-#: Times since the start of a profile are smaller, those since 1970 larger.
+#: Times since the start of a profile are smaller than this, and times since 1970 are larger.
 _MIN_UTC_NS = 100_000_000_000_000_000
 _REPLACED = "\ufffd".encode()
 #: Statistics of work, and their names as args.
@@ -108,13 +108,13 @@ def read_profile(
 
 
 def note_captures(traces: list[Trace], problems: Problems) -> list[Trace]:
-    """Report the devices that several captures hold, which are not further ranks of a job."""
+    """Report devices that occur in several captures; these are not further ranks of a job."""
     first: dict[tuple[str | None, int], str] = {}
     for trace in traces:
         if trace.format == "xplane":
             path = first.setdefault((trace.host, trace.local_rank), trace.path)
             if trace.host and Path(path).parent != Path(trace.path).parent:
-                detail = f"is {ANOTHER_RUN}: {path} holds device {trace.local_rank} of {trace.host}"
+                detail = f"is {ANOTHER_RUN}: {path} has device {trace.local_rank} of {trace.host}"
                 detail += " too; load the folder of one capture"
                 problems.add("duplicate_rank", 1, detail, file=trace.path)
     return traces
@@ -140,7 +140,7 @@ class _ProfileEvents:
         self._profile, self._data, self._path, self._problems = profile, data, path, problems
         self._devices: dict[int, Plane] = {}
         self._memory: dict[int, list[tuple[int, int]]] = {}
-        #: FLOPs and bytes of kernels by the position in `_figures`, which is by correlation id
+        #: distinct FLOPs and bytes of kernels, and the position in them by correlation id
         self._figures: list[Stats] = []
         self._figure_of: dict[int, int] = {}
         self._steps = steps
@@ -228,7 +228,7 @@ class _ProfileEvents:
         """Return the operations that contain no others; those that do are added as ranges."""
         is_container = _are_containers(events)
         self._add_ranges(events.take(np.flatnonzero(is_container)), place, device, stream)
-        detail = "operations that contain others, as loops do, are ranges; their parts are work"
+        detail = "operations that contain others, such as loops, are ranges; their parts are work"
         self._note("repaired", int(is_container.sum()), detail)
         return events.take(np.flatnonzero(~is_container))
 
@@ -246,16 +246,16 @@ class _ProfileEvents:
         self._append(events, "gpu_user_annotation", place, device=device, stream=stream, args=args)
 
     def _note_figures(self, events: LineEvents) -> None:
-        first = len(self._figures)
-        of_kinds = [{key: s[key] for key in _FIGURES.values() if key in s} for s in events.stats]
-        has_figures = np.array([bool(figures) for figures in of_kinds], bool)[events.kind]
-        kinds = first + events.kind[has_figures]
+        """Store the FLOPs and bytes of kernels for the calls that launch them."""
+        figures = [{key: s[key] for key in _FIGURES.values() if key in s} for s in events.stats]
+        has_figures = np.array(list(map(bool, figures)), bool)[events.kind]
+        positions = len(self._figures) + events.kind[has_figures]
         correlation = events.correlation[has_figures]
-        self._figure_of.update(zip(correlation.tolist(), kinds.tolist(), strict=True))
-        self._figures += of_kinds
+        self._figure_of.update(zip(correlation.tolist(), positions.tolist(), strict=True))
+        self._figures += figures
 
     def _add_steps(self, plane: Plane, line: Line, place: int, device: int) -> None:
-        """Add steps of a device that no call on the host launches, numbered by their names."""
+        """Add the steps of a device whose work has no launches, numbered by their names."""
         events = self._events(plane, line)
         numbers = [
             int(name) if name.isdecimal() and len(name) < 18 else -1 for name in events.names
@@ -308,22 +308,22 @@ class _ProfileEvents:
             self._note("repaired", len(rows), detail)
 
     def _add_operations(self, events: LineEvents, place: int) -> None:
-        """Put the operation of XLA that launches are a part of around them, as an operator."""
+        """Add the operation of XLA of each launch as an operator around the launch."""
         is_operation = np.array(["hlo_op" in stats for stats in events.stats], bool)
         launches = events.take(np.flatnonzero(is_operation[events.kind]))
         figure = np.array(
             [self._figure_of.get(number, -1) for number in launches.correlation.tolist()], np.int64
         )
         pairs, code = distinct_rows(launches.kind, figure)
-        figures = [*self._figures, {}]  # -1: none
-        args = [{**_args_of_stats(events.stats[kind]), **figures[of]} for kind, of in pairs]
+        figures = [*self._figures, {}]  # the last one is for -1
+        args = [_args_of_stats(events.stats[kind]) | figures[place] for kind, place in pairs]
         names = [str(stats.get("hlo_op")) for stats in events.stats]
         operations = replace(launches, names=names)
         self._append(operations, "cpu_op", place, args=self.rows.args_codes(args)[code])
 
     def _append(self, events: LineEvents, category: str | Ints, place: int, **columns: Any) -> None:
-        used, kind = np.unique(events.kind, return_inverse=True)
-        names = self.rows.name_codes([events.names[of] for of in used.tolist()])
+        used_kinds, kind = np.unique(events.kind, return_inverse=True)
+        names = self.rows.name_codes([events.names[number] for number in used_kinds.tolist()])
         self.rows.add(
             start_ns=events.start_ns, end_ns=events.end_ns, name=names[kind], category=category,
             place=place, **columns,
@@ -340,11 +340,12 @@ class _ProfileEvents:
 
 
 def _are_containers(events: LineEvents) -> Bools:
-    """Return which events contain another one, that is, the next in the order of their starts."""
+    """Return which events contain another one."""
+    # An event that contains any other contains the next one by start, the longest first.
     rows = np.flatnonzero(events.end_ns > events.start_ns)
     rows = rows[np.lexsort((-events.end_ns[rows], events.start_ns[rows]))]
-    following, is_container = rows[1:], np.zeros(len(events.kind), bool)
-    rows = rows[:-1]
+    rows, following = rows[:-1], rows[1:]
+    is_container = np.zeros(len(events.kind), bool)
     is_container[rows] = events.start_ns[following] < events.end_ns[rows]
     is_container[rows] &= events.end_ns[following] <= events.end_ns[rows]
     return is_container
@@ -360,7 +361,7 @@ def _args_of_stats(stats: Stats) -> Stats:
 
 
 def _args(name: str, stats: Stats) -> Stats:
-    """Return the args of device work; the name of its operation identifies a collective."""
+    """Return the args of device work; a collective is identified by the name of its operation."""
     operation = str(stats.get("hlo_op") or name)
     match = _COLLECTIVE.search(operation)
     args = {**_args_of_stats(stats), **_launch_args(stats)}

@@ -101,10 +101,9 @@ export class ChartFrame implements ChartPanel, GestureTarget {
   }
 
   toPng(): Promise<Blob> {
-    const { canvas } = this;
-    this.requireDrawing();
     return new Promise((done, fail) => {
-      canvas.toBlob((blob) =>
+      this.requireDrawing();
+      this.canvas.toBlob((blob) =>
         blob === null ? fail(new Error("the picture is too large")) : done(blob),
       );
     });
@@ -112,11 +111,13 @@ export class ChartFrame implements ChartPanel, GestureTarget {
 
   toSvg(): Promise<Blob> {
     const { width, height, selection } = this;
-    const drawing = this.requireDrawing();
-    const svg = this.recordSvg({ width, height }, drawing.content.title, (pen) =>
-      drawing.paint(pen, selection),
-    );
-    return Promise.resolve(new Blob([svg], { type: "image/svg+xml" }));
+    return new Promise((done) => {
+      const drawing = this.requireDrawing();
+      const svg = this.recordSvg({ width, height }, drawing.content.title, (pen) =>
+        drawing.paint(pen, selection),
+      );
+      done(new Blob([svg], { type: "image/svg+xml" }));
+    });
   }
 
   destroy(): void {

@@ -201,6 +201,7 @@ describe("charts", () => {
       "No communication kernels matched.",
     );
     expect(panel.el.querySelector<HTMLElement>(".hta-chart-view")!.hidden).toBe(true);
+    await expect(panel.toPng()).rejects.toThrow("the chart is empty");
     panel.show(frameOf("overlap"), NOTHING);
     await painted();
     expect(panel.el.querySelector<HTMLElement>(".hta-chart-view")!.hidden).toBe(false);

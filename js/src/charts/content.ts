@@ -2,6 +2,7 @@
 
 import type { Brush, ChartSelection, PanelFrame } from "../protocol/source";
 import { ranksOfAttribute } from "../ui/text";
+import type { Theme } from "../ui/theme";
 import type { DrawContext, MarkStyle } from "./paint";
 
 export type SelectionKey = number | string;
@@ -85,7 +86,7 @@ export interface RowsContent {
   barTexts?(): BarText[];
   endTexts?: readonly BarEndText[] | undefined;
   legend?: readonly (readonly [style: MarkStyle, text: string])[] | undefined;
-  /** Height of a row if there is room for it. */
+  /** Height of a row, unless the chart would be too high. */
   rowPitchPx?: number | undefined;
   tooltip(row: number): TooltipContent;
   /** Whether marks select windows. */
@@ -125,6 +126,18 @@ export function markedRows(
   const rowsOf = (flaggedRanks: readonly number[]): Set<number> =>
     new Set(Array.from(ranks).flatMap((rank, row) => (flaggedRanks.includes(rank) ? [row] : [])));
   return { lateRows: rowsOf(lateRanks(frame)), factRows: rowsOf(factRanks(frame)) };
+}
+
+/** Style of a row's texts: red for late ranks, bold for all that the headline names. */
+export function rowLabelStyle(
+  { lateRows, factRows }: Pick<RowsContent, "lateRows" | "factRows">,
+  row: number,
+  theme: Theme,
+): { color: string; bold: boolean } {
+  if (lateRows?.has(row) === true) return { color: theme.late, bold: true };
+  return factRows?.has(row) === true
+    ? { color: theme.ink, bold: true }
+    : { color: theme.ink2, bold: false };
 }
 
 // Interface between a chart and the frame around it. px are CSS px, relative to the chart.

@@ -12,17 +12,18 @@ import { textOn, type Theme } from "../ui/theme";
 import { barStyle, colorColumn, itemColors, resolveColor } from "./colors";
 import {
   factRanks,
-  type MarkHit,
   type BarText,
   type SelectionKey,
   lateRanks,
   type ChartMark,
   markedRows,
   type RowsContent,
+  type SideColumn,
   type TooltipContent,
 } from "./content";
 import {
   type ScalarValue,
+  allRows,
   combineCodes,
   columnFromFrame,
   evaluate,
@@ -88,13 +89,8 @@ export function buildRowsContent(
   if (definition.place !== undefined) data.row = toNumbers(evaluate(definition.place, scope));
   const order = sortItems(definition, scope, data);
   const numberOf = (code: Code): number => toNumber(evaluate(code, frameScope));
-  const columnOf = (code: string): ColumnData => toColumn(evaluate(code, scope), names.length);
-  const texts = (template: string): readonly string[] =>
-    toColumn(fillTemplate(template, scope), names.length) as string[];
-  const keys = rows.keys.map(columnOf);
+  const keys = rows.keys.map((code) => rowColumn(code, scope));
   const ranks = rows.rank === undefined ? null : toNumbers(evaluate(rows.rank, scope));
-  const rowsWhereTrue = (code: string | undefined): Set<number> | undefined =>
-    code === undefined ? undefined : new Set(indicesOfTrue(columnOf(code)));
   const flaggedRows = ranks === null ? undefined : markedRows(frame, ranks);
   const tooltip = tooltipFiller(definition.tooltip, scope, stack.lines);
   const drawnMarks = [...stack.marks, ...marks.map((mark) => buildMark(mark, data, theme))];
@@ -110,7 +106,7 @@ export function buildRowsContent(
     keys: names.map((_, row) =>
       keys.flatMap((column) => column[row] as SelectionKey | SelectionKey[]),
     ),
-    lateRows: rowsWhereTrue(rows.late_rows) ?? flaggedRows?.lateRows,
+    lateRows: rowsWhere(rows.late_rows, scope) ?? flaggedRows?.lateRows,
     factRows: flaggedRows?.factRows,
     data,
     // The spread is drawn over bars and below dots.
@@ -122,17 +118,9 @@ export function buildRowsContent(
     hasRules: rows.rules,
     head: rows.head ?? "",
     rowPitchPx: rows.pitch === undefined ? undefined : numberOf(rows.pitch),
-    columns: filterByCondition(definition.columns ?? [], scope).map(
-      ({ head = "", text, min_width, late_rows, bold_rows }) => ({
-        head,
-        texts: texts(text),
-        minWidthPx: min_width,
-        lateRows: rowsWhereTrue(late_rows),
-        boldRows: rowsWhereTrue(bold_rows),
-      }),
-    ),
-    secondLines: rows.second && texts(rows.second.text),
-    endTexts: rows.ends && buildEndTexts(rows.ends, texts(rows.ends.text), scope),
+    columns: buildSideColumns(definition, scope),
+    secondLines: rows.second && rowTexts(rows.second.text, scope),
+    endTexts: rows.ends && buildEndTexts(rows.ends, scope),
     barTexts: () => [...stack.barTexts(), ...barTextsOfMarks.flatMap((barTexts) => barTexts())],
     legend: [...stack.legend, ...legendOf(marks, theme)],
     tooltip: (row) => {
@@ -143,6 +131,34 @@ export function buildRowsContent(
     table: isFolded ? foldedFrame(scope, fold, frame) : undefined,
     ...markInteraction(definition, scope, data, order),
   };
+}
+
+/** A value for each row of the chart. */
+function rowColumn(code: string, scope: EvaluationScope): ColumnData {
+  return toColumn(evaluate(code, scope), (scope.get("names") as string[]).length);
+}
+
+/** A text for each row of the chart. */
+function rowTexts(template: string, scope: EvaluationScope): readonly string[] {
+  const { length } = scope.get("names") as string[];
+  return toColumn(fillTemplate(template, scope), length) as string[];
+}
+
+/** The rows for which an expression is true; undefined without an expression. */
+function rowsWhere(code: string | undefined, scope: EvaluationScope): Set<number> | undefined {
+  return code === undefined ? undefined : new Set(indicesOfTrue(rowColumn(code, scope)));
+}
+
+function buildSideColumns(definition: Definition, scope: EvaluationScope): SideColumn[] {
+  return filterByCondition(definition.columns ?? [], scope).map(
+    ({ head = "", text, min_width, late_rows, bold_rows }) => ({
+      head,
+      texts: rowTexts(text, scope),
+      minWidthPx: min_width,
+      lateRows: rowsWhere(late_rows, scope),
+      boldRows: rowsWhere(bold_rows, scope),
+    }),
+  );
 }
 
 /** Why there is nothing to show; null if there is something. */
@@ -299,7 +315,7 @@ export function buildScope(
     scope.set(name, columnFromFrame(frame.columns[name] ?? new Array<null>(frame.rows).fill(null)));
   }
   if (frame.rows === 0) return scope;
-  let rows = indicesOfTrue(new Float64Array(frame.rows).fill(1));
+  let rows = allRows(frame.rows);
   if (definition.from !== undefined) {
     const { keep, sort } = definition.from;
     for (const [name, code] of Object.entries(definition.from.let ?? {})) {
@@ -440,14 +456,17 @@ function buildTicks(
 }
 
 function buildEndTexts(
-  { at }: { at: string },
-  texts: readonly string[],
+  { at, text: template }: { at: string; text: string },
   scope: EvaluationScope,
 ): NonNullable<RowsContent["endTexts"]> {
   const ends = toNumbers(evaluate(at, scope));
   const highest = scope.get("fold_high") as Float64Array | undefined;
   // Texts start after the line that shows the spread of ranks that share a row.
-  return texts.map((text, row) => ({ row, at: Math.max(ends[row]!, highest?.[row] || 0), text }));
+  return rowTexts(template, scope).map((text, row) => ({
+    row,
+    at: Math.max(ends[row]!, highest?.[row] || 0),
+    text,
+  }));
 }
 
 /** Tooltips and selections of marks that differ from their row's. */
@@ -457,71 +476,69 @@ function markInteraction(
   data: Record<string, ColumnData>,
   order: Int32Array | null,
 ): Pick<RowsContent, "hitTest" | "keysWithin" | "windows" | "selectedMarks"> {
-  const mark = definition.marks?.find(
-    (mark) => mark.shape !== "line" && mark.tooltip !== undefined,
-  );
-  if (mark === undefined || mark.shape === "line" || mark.tooltip === undefined) return {};
+  const mark = definition.marks
+    ?.filter((mark) => mark.shape !== "line")
+    .find(({ tooltip }) => tooltip !== undefined);
+  if (mark?.tooltip === undefined) return {};
   const { selects } = definition.rows;
   const row = data.row as Float64Array;
-  const items = order ?? Int32Array.from(row.keys());
+  /** The item of the scope at each place of `data`, which is sorted. */
+  const items = order ?? allRows(row.length);
   const [from, to] = markEnds(mark).map((end) => data[end]) as [Float64Array, Float64Array];
   const tooltipOf = tooltipFiller(mark.tooltip, scope);
-  const { keys, window } = mark.selects ?? {};
-  const key =
-    keys === undefined
+  const { keys: keysCode, window: windowCodes } = mark.selects ?? {};
+  const keysOf =
+    keysCode === undefined
       ? null
       : Array.from(
-          toColumn(evaluate(keys, scope), row.length),
-          (itemKeys) => [itemKeys].flat() as SelectionKey[],
+          toColumn(evaluate(keysCode, scope), row.length),
+          (keys) => [keys].flat() as SelectionKey[],
         );
-  const [start, end] = (window ?? []).map((code) => toNumbers(evaluate(code, scope)));
-  const hitOf = (itemIndex: number): MarkHit | null => {
-    const item = items[itemIndex];
-    if (item === undefined) return null;
-    return {
-      tooltip: tooltipOf(item),
-      keys: key === null ? null : key[item]!,
-      window: start === undefined ? null : [start[item]!, end![item]!],
+  const [start, end] = (windowCodes ?? []).map((code) => toNumbers(evaluate(code, scope)));
+  const windowOf = (item: number): [number, number] | null =>
+    start === undefined || end === undefined ? null : [start[item]!, end[item]!];
+  const chosenMarks = (selected: ChartSelection): number[] | null => {
+    const keys: readonly SelectionKey[] | null =
+      keysOf === null || selects === "window" ? null : selected[selects];
+    const window = start === undefined ? null : selected.window;
+    if (keys === null && window === null) return null;
+    const chosenKeys = keys === null ? null : new Set(keys);
+    const isChosen = (item: number): boolean => {
+      const [low, high] = windowOf(item) ?? [0, 0];
+      const isWithin = window === null || (low < window[1] && high > window[0]);
+      return (
+        isWithin && (chosenKeys === null || keysOf![item]!.every((key) => chosenKeys.has(key)))
+      );
     };
+    return Array.from(items.keys()).filter((place) => isChosen(items[place]!));
   };
   return {
-    windows: window !== undefined,
+    windows: windowCodes !== undefined,
     hitTest: (x, y, reachX, reachY) => {
-      let [best, minDistance] = [-1, 1];
-      from.forEach((left, item) => {
-        const aside = Math.max(left - x, x - to[item]!, 0) / reachX;
-        const above = Math.abs(row[item]! - y);
+      let [nearest, minDistance] = [-1, 1];
+      from.forEach((left, place) => {
+        const aside = Math.max(left - x, x - to[place]!, 0) / reachX;
+        const above = Math.abs(row[place]! - y);
         // A bar is hit over the whole height of its row.
         const inRow = above <= 0.5 ? aside : Infinity;
         const distance = mark.shape === "dot" ? Math.hypot(aside, above / reachY) : inRow;
-        if (distance <= minDistance) [best, minDistance] = [item, distance];
+        if (distance <= minDistance) [nearest, minDistance] = [place, distance];
       });
-      return hitOf(best);
+      const item = items[nearest];
+      if (item === undefined) return null;
+      return { tooltip: tooltipOf(item), keys: keysOf?.[item] ?? null, window: windowOf(item) };
     },
-    keysWithin: key === null ? undefined : keysIn,
-    selectedMarks: mark.selects && chosenOf,
+    keysWithin:
+      keysOf === null
+        ? undefined
+        : (x0, x1, y0, y1) => {
+            const touched = Array.from(items).filter(
+              (_, place) =>
+                from[place]! >= x0 && from[place]! <= x1 && row[place]! >= y0 && row[place]! <= y1,
+            );
+            const keys = [...new Set(touched.flatMap((item) => keysOf[item]!))];
+            return keys.every((key) => typeof key === "number") ? keys.sort((a, b) => a - b) : keys;
+          },
+    selectedMarks: mark.selects && chosenMarks,
   };
-  function keysIn(x0: number, x1: number, y0: number, y1: number): SelectionKey[] {
-    const touched = items.filter(
-      (_, item) => from[item]! >= x0 && from[item]! <= x1 && row[item]! >= y0 && row[item]! <= y1,
-    );
-    const keys = [...new Set(Array.from(touched).flatMap((item) => key![item]!))];
-    return keys.every((key) => typeof key === "number") ? keys.sort((a, b) => a - b) : keys;
-  }
-
-  function chosenOf(selected: ChartSelection): number[] | null {
-    const selectedKeys =
-      key === null || selects === "window" ? null : (selected[selects] as SelectionKey[] | null);
-    const requested = selectedKeys === null ? null : new Set(selectedKeys);
-    const within = start === undefined ? null : selected.window;
-    if (requested === null && within === null) return null;
-    const [low, high] = within ?? [-Infinity, Infinity];
-    return Array.from(items.keys()).filter((itemIndex) => {
-      const item = items[itemIndex]!;
-      const inside = within === null || (start![item]! < high && end![item]! > low);
-      return (
-        inside && (requested === null || key![item]!.every((itemKey) => requested.has(itemKey)))
-      );
-    });
-  }
 }

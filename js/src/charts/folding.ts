@@ -9,6 +9,7 @@ import { factRanks, lateRanks } from "./content";
 import {
   combineCodes,
   evaluate,
+  evaluateAggregate,
   fillTemplate,
   isColumn,
   toNumbers,
@@ -16,7 +17,9 @@ import {
   type ColumnData,
   toColumn,
   type EvaluationScope,
+  type ScalarValue,
   takeRows,
+  unknownValue,
 } from "./language";
 
 /** Rules for folding similar ranks: numbers without a rule are averaged, the first text is used. */
@@ -72,6 +75,43 @@ export function addMemberColumns(
   scope.set("members", members as number[][]).set("who", members.map(ranksLabel));
 }
 
+/** The number of each item's group, from 1 on; 0 for items that are not folded. */
+function groupNumbers(
+  scope: EvaluationScope,
+  { keep }: FoldRule,
+  groups: GroupOfRank,
+): Float64Array {
+  const ranks = scope.get("rank") as Float64Array;
+  const numberOf = new Map([...new Set(groups.values())].map((group, index) => [group, index + 1]));
+  const isKept = keep === undefined ? [] : toColumn(evaluate(keep, scope), ranks.length);
+  return ranks.map((rank, item) => {
+    const group = isKept[item] ? undefined : groups.get(rank);
+    return group === undefined ? 0 : numberOf.get(group)!;
+  });
+}
+
+/** Apply an aggregate of definitions, such as `mean`, to the items of each fold. */
+type FoldAggregate = (name: string, ...operands: readonly ColumnData[]) => ColumnData;
+
+/** One value for each fold: the first text, or the numbers combined by the rule. */
+function foldColumn(column: ColumnData, rule: string, aggregate: FoldAggregate): ColumnData {
+  if (rule === "same") {
+    const [first, distinctCounts] = [aggregate("first", column), aggregate("distinct", column)];
+    const values = Array.from<ScalarValue, ScalarValue>(first, (value, fold) =>
+      distinctCounts[fold] === 1 ? value : unknownValue(column),
+    );
+    return column instanceof Float64Array ? toNumbers(values) : values;
+  }
+  return aggregate(column instanceof Float64Array ? rule : "first", column);
+}
+
+/** Sort the items of a scope by a column, which is returned sorted too. */
+function sortScope(scope: EvaluationScope, names: readonly string[], by: Float64Array) {
+  const order = sortedOrder([by]);
+  for (const name of names) scope.set(name, takeRows(scope.get(name) as ColumnData, order));
+  return takeRows(by, order) as Float64Array;
+}
+
 /**
  * Fold the items of a scope into one item per group of ranks and value of `separateBy`. Without
  * `separateBy`, single ranks come first. Adds `members`, `who`, `fold_low`, `fold_high` and
@@ -83,65 +123,46 @@ export function foldItems(
   groups: GroupOfRank,
   separateBy: readonly ColumnData[] = [],
 ): void {
-  const { each = [], by = {}, keep } = fold;
   const items = (scope.get("rank") as Float64Array).length;
-  const places = new Map([...new Set(groups.values())].map((ranks, index) => [ranks, index + 1]));
-  const keepApart = keep === undefined ? null : toColumn(evaluate(keep, scope), items);
-  const placeOf = (rank: number, index: number): number => {
-    const group = keepApart?.[index] ? undefined : groups.get(rank);
-    return group === undefined ? 0 : places.get(group)!;
-  };
-  let place: Float64Array = (scope.get("rank") as Float64Array).map(placeOf);
-  const itemColumns = [...scope].filter(([, value]) => isColumn(value) && value.length === items);
-  if (separateBy.length === 0) {
-    const order = sortedOrder([place]);
-    for (const [name, value] of itemColumns) scope.set(name, takeRows(value as ColumnData, order));
-    place = takeRows(place, order) as Float64Array;
-  }
+  const names = [...scope].flatMap(([name, value]) =>
+    isColumn(value) && value.length === items ? [name] : [],
+  );
+  let groupOfItem = groupNumbers(scope, fold, groups);
+  if (separateBy.length === 0) groupOfItem = sortScope(scope, names, groupOfItem);
   const rank = scope.get("rank") as Float64Array;
   const { of, format, at = of } = fold.spread;
-  const [measure, position] = [of, at].map((code) => toNumbers(evaluate(code, scope), items));
-  const placeKeys = rank.map((rankNumber, item) => (place[item]! > 0 ? -place[item]! : rankNumber));
-  const columns = each.map((name) => toColumn(scope.get(name)!, items));
-  const foldScope: EvaluationScope = new Map([
-    ["fold", combineCodes([...separateBy, placeKeys, ...columns])],
-    ["measure", measure!],
-    ["position", position!],
-    ["rank", rank],
-  ]);
-  const aggregate = (code: string, value: ColumnData = rank): ColumnData =>
-    evaluate(`${code}, by=fold)`, new Map([...foldScope, ["value", value]])) as ColumnData;
-  const ranks = aggregate("lists(rank") as number[][];
-  const members = ranks.map((foldedRanks) => [...new Set(foldedRanks)].sort((a, b) => a - b));
-  for (const [name] of itemColumns) {
-    const value = scope.get(name) as ColumnData;
-    const rule = name === "rank" ? "min" : (by[name] ?? "mean");
-    const first = aggregate("first(value", value);
-    if (rule === "same") {
-      const distinctCounts = aggregate("distinct(value", value);
-      const missingValue = value instanceof Float64Array ? NaN : "";
-      const sharedValues = Array.from(first, (firstValue, item) =>
-        distinctCounts[item] === 1 ? firstValue : missingValue,
-      );
-      scope.set(
-        name,
-        value instanceof Float64Array ? Float64Array.from(sharedValues as number[]) : sharedValues,
-      );
-    } else
-      scope.set(name, value instanceof Float64Array ? aggregate(`${rule}(value`, value) : first);
+  const measure = toNumbers(evaluate(of, scope), items);
+  const position = toNumbers(evaluate(at, scope), items);
+  // Negative, so that no group has the key of a single rank.
+  const groupOrRank = rank.map((rankNumber, item) => -groupOfItem[item]! || rankNumber);
+  const each = (fold.each ?? []).map((name) => toColumn(scope.get(name)!, items));
+  const by = combineCodes([...separateBy, groupOrRank, ...each]);
+  const aggregate: FoldAggregate = (name, ...operands) =>
+    evaluateAggregate(name, operands, { by }) as ColumnData;
+  const members = (aggregate("lists", rank) as number[][]).map((ranks) =>
+    [...new Set(ranks)].sort((a, b) => a - b),
+  );
+  for (const name of names) {
+    const rule = name === "rank" ? "min" : (fold.by?.[name] ?? "mean");
+    scope.set(name, foldColumn(scope.get(name) as ColumnData, rule, aggregate));
   }
   addMemberColumns(scope, members);
   const isSingle = (item: number): boolean => members[item]!.length === 1;
-  const spreadOrNaN = (values: ColumnData): Float64Array =>
-    (values as Float64Array).map((value, item) => (isSingle(item) ? NaN : value));
-  scope
-    .set("fold_low", spreadOrNaN(aggregate("min(position")))
-    .set("fold_high", spreadOrNaN(aggregate("max(position")));
+  const spreadEnd = (name: "min" | "max"): Float64Array =>
+    (aggregate(name, position) as Float64Array).map((end, item) => (isSingle(item) ? NaN : end));
+  scope.set("fold_low", spreadEnd("min")).set("fold_high", spreadEnd("max"));
   const spreadScope: EvaluationScope = new Map([
-    ["low", aggregate("min(measure")],
-    ["high", aggregate("max(measure")],
-    ["of_low", aggregate("pick(rank, -measure")],
-    ["of_high", aggregate("pick(rank, measure")],
+    ["low", aggregate("min", measure)],
+    ["high", aggregate("max", measure)],
+    [
+      "of_low",
+      aggregate(
+        "pick",
+        rank,
+        measure.map((value) => -value),
+      ),
+    ],
+    ["of_high", aggregate("pick", rank, measure)],
   ]);
   const spreadTexts = fillTemplate(
     `{low:${format}} (rank {of_low}) – {high:${format}} (rank {of_high})`,

@@ -12,6 +12,7 @@ import {
   type ChartBox,
   type Drawing,
   markedRows,
+  rowLabelStyle,
   type DragSpan,
   type HoverTarget,
   type TooltipContent,
@@ -36,9 +37,7 @@ export function heatmapFrame(
     rows: ranks.length,
     columns: {
       rank: ranks,
-      total_ns: ranks.map((_, row) =>
-        values.subarray(row * bins, (row + 1) * bins).reduce((sum, ns) => sum + ns, 0),
-      ),
+      total_ns: ranks.map((_, row) => sum(values.subarray(row * bins, (row + 1) * bins))),
       value_ns: values as unknown as readonly number[],
     },
     attrs: { ...reply.attrs, start, end, bins, metric },
@@ -58,9 +57,11 @@ interface HeatmapContent {
   /** Start of each bin, and end of the last one. */
   edges: readonly number[];
   ramp: "busy" | "waiting";
-  /** Row by row. */
+  /** Share of each cell's time, row by row. */
   share: Float64Array;
+  /** Mean share of the ranks in each bin. */
   mean: number[];
+  /** Sum of each row, ns. */
   total: number[];
   tooltip(row: number, bin: number): TooltipContent;
   lateRows: Set<number>;
@@ -87,19 +88,7 @@ export function buildHeatmapContent(
     { length: bins + 1 },
     (_, bin) => start + Math.floor(((end - start) * bin) / bins),
   );
-  const share = new Float64Array(ranks.length * bins);
-  const total = ranks.map(() => 0);
-  const sums = new Array<number>(bins).fill(0);
-  for (let row = 0; row < ranks.length; row += 1) {
-    for (let bin = 0; bin < bins; bin += 1) {
-      const size = edges[bin + 1]! - edges[bin]!;
-      const ns = value[row * bins + bin]!;
-      const part = size > 0 ? ns / size : 0;
-      share[row * bins + bin] = part;
-      total[row]! += ns;
-      sums[bin]! += part;
-    }
-  }
+  const { share, total, mean } = measureCells(value, edges, ranks.length);
   const spans = (frame.attrs.span_ns ?? []) as number[];
   // Shares refer to the sum of the spans of all ranks, as in the legend of the timeline.
   const label = fillDeviceWord(template, deviceWord(definition, frame));
@@ -127,7 +116,7 @@ export function buildHeatmapContent(
     edges,
     ramp: ramp as "busy" | "waiting",
     share: drawnShare,
-    mean: sums.map((shareSum) => shareSum / ranks.length),
+    mean,
     total: Array.from(drawnScope.get("total_ns") as Float64Array),
     tooltip: (row, bin) => {
       const cell = new Map(drawnScope)
@@ -147,6 +136,22 @@ export function buildHeatmapContent(
       rows.map((members) => members[0]!),
     ),
   };
+}
+
+/** Shares of the time of cells, totals of rows, and the mean share of each bin. */
+function measureCells(value: ArrayLike<number>, edges: readonly number[], rows: number) {
+  const bins = edges.length - 1;
+  const share = new Float64Array(rows * bins);
+  const total = new Array<number>(rows).fill(0);
+  const shareSums = new Array<number>(bins).fill(0);
+  for (let cell = 0; cell < share.length; cell += 1) {
+    const [row, bin] = [Math.floor(cell / bins), cell % bins];
+    const binNs = edges[bin + 1]! - edges[bin]!;
+    share[cell] = binNs > 0 ? value[cell]! / binNs : 0;
+    total[row]! += value[cell]!;
+    shareSums[bin]! += share[cell]!;
+  }
+  return { share, total, mean: shareSums.map((shareSum) => shareSum / rows) };
 }
 
 const FOLD_RULE = HEATMAP.fold!;
@@ -433,7 +438,7 @@ interface HeatmapPlan {
   top: number;
   rowPitch: number;
   textLayer: TextLayer;
-  bars: readonly BoxEdges[];
+  bars: BoxEdges[];
 }
 
 export function planHeatmap(content: HeatmapContent, width: number, theme: Theme): HeatmapPlan {
@@ -458,60 +463,70 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   textLayer.text(left - 8, y + STRIP_WIDTH_PX - 7, "mean of ranks", theme.ink3, { align: "right" });
   const bars = meanBars(content, left, plotWidth, strip);
   const top = strip + 4;
-  const names = fitNames(content.names, left - 16);
+  const bottom = top + rows * rowPitch;
+  const height = Math.ceil(bottom + 22);
+  const plan: HeatmapPlan = { width, height, left, plotWidth, top, rowPitch, textLayer, bars };
   const labelled = labelledRows(
     rows,
     computeLabelInterval(rowPitch),
     content.lateRows,
     content.factRows,
   );
-  const maxTotal = Math.max(...content.total);
-  const totals = content.total.map(formatDuration);
-  const longest = totals.reduce((high, text) => Math.max(high, textWidth(text, "bold")), 0);
-  const span = right - 16 - longest - 6;
-  const overlappedRows = Math.max(0, Math.ceil((LINE_HEIGHT_PX - rowPitch) / 2 / rowPitch));
-  if (right > 0) textLayer.text(left + plotWidth + 10, strip - 7, "total", theme.ink3);
-  names.forEach((name, row) => {
-    const late = content.lateRows.has(row);
-    const bold = late || content.factRows.has(row);
-    const color = late ? theme.late : bold ? theme.ink : theme.ink2;
-    const middle = top + (row + 0.5) * rowPitch;
-    if (right > 0) {
-      const from = left + plotWidth + 10;
-      const barLength = (barRow: number): number =>
-        maxTotal > 0 ? (content.total[barRow]! / maxTotal) * span : 0;
-      const size = barLength(row);
-      const half = Math.max(0.5, rowPitch * 0.34);
-      if (size > 0) bars.push([from, middle - half, from + size, middle + half]);
-      if (labelled.has(row)) {
-        // In thin rows, the text also overlaps the neighbours' bars.
-        let clear = size;
-        for (
-          let nearRow = Math.max(0, row - overlappedRows);
-          nearRow <= Math.min(rows - 1, row + overlappedRows);
-          nearRow += 1
-        ) {
-          clear = Math.max(clear, barLength(nearRow));
-        }
-        textLayer.text(from + clear + 5, middle, totals[row]!, color, { bold });
-      }
-    }
-    if (labelled.has(row)) {
-      textLayer.text(left - 8, middle, name, color, { align: "right", bold });
-    }
-    if (rowPitch >= 12 && row > 0) {
-      textLayer.plate(
-        left,
-        top + row * rowPitch - 0.5,
-        left + plotWidth,
-        top + row * rowPitch + 0.5,
-        theme.bg,
-      );
-    }
-  });
-  const bottom = top + rows * rowPitch;
+  addRowNames(plan, content, labelled, theme);
+  if (right > 0) addRowTotals(plan, content, labelled, right, theme);
   drawTimeAxis(textLayer, content, { left, width, plotWidth, bottom }, theme);
-  return { width, height: Math.ceil(bottom + 22), left, plotWidth, top, rowPitch, textLayer, bars };
+  return plan;
+}
+
+const rowMiddle = ({ top, rowPitch }: HeatmapPlan, row: number): number =>
+  top + (row + 0.5) * rowPitch;
+
+/** Add the names of rows, and lines between rows that are tall enough. */
+function addRowNames(
+  plan: HeatmapPlan,
+  content: HeatmapContent,
+  labelled: ReadonlySet<number>,
+  theme: Theme,
+): void {
+  const { left, plotWidth, top, rowPitch, textLayer } = plan;
+  fitNames(content.names, left - 16).forEach((name, row) => {
+    if (labelled.has(row)) {
+      const { color, bold } = rowLabelStyle(content, row, theme);
+      textLayer.text(left - 8, rowMiddle(plan, row), name, color, { align: "right", bold });
+    }
+    if (rowPitch < 12 || row === 0) return;
+    const y = top + row * rowPitch;
+    textLayer.plate([left, y - 0.5, left + plotWidth, y + 0.5], theme.bg);
+  });
+}
+
+/** Add the totals of rows to the margin on the right: bars, and texts after them. */
+function addRowTotals(
+  plan: HeatmapPlan,
+  content: HeatmapContent,
+  labelled: ReadonlySet<number>,
+  marginPx: number,
+  theme: Theme,
+): void {
+  const { left, plotWidth, top, rowPitch, textLayer } = plan;
+  const barX = left + plotWidth + 10;
+  textLayer.text(barX, top - 11, "total", theme.ink3);
+  const texts = content.total.map(formatDuration);
+  const maxTextPx = texts.reduce((max, text) => Math.max(max, textWidth(text, "bold")), 0);
+  const maxBarPx = marginPx - 22 - maxTextPx;
+  const maxTotal = Math.max(...content.total);
+  const barPx = content.total.map((total) => (maxTotal > 0 ? (total / maxTotal) * maxBarPx : 0));
+  const halfHeight = Math.max(0.5, rowPitch * 0.34);
+  // In thin rows, a text also overlaps the bars of its neighbours.
+  const overlappedRows = Math.max(0, Math.ceil((LINE_HEIGHT_PX - rowPitch) / 2 / rowPitch));
+  barPx.forEach((px, row) => {
+    const middle = rowMiddle(plan, row);
+    if (px > 0) plan.bars.push([barX, middle - halfHeight, barX + px, middle + halfHeight]);
+    if (!labelled.has(row)) return;
+    const nearBars = barPx.slice(Math.max(0, row - overlappedRows), row + overlappedRows + 1);
+    const { color, bold } = rowLabelStyle(content, row, theme);
+    textLayer.text(barX + Math.max(...nearBars) + 5, middle, texts[row]!, color, { bold });
+  });
 }
 
 /** A bar for the mean of the ranks in each bin; `bottom` is its base. */
@@ -529,7 +544,7 @@ function meanBars(
   });
 }
 
-/** Draw ticks and their times below the cells, as far as the texts have room. */
+/** Draw ticks below the cells, and their times where the texts do not overlap. */
 function drawTimeAxis(
   textLayer: TextLayer,
   content: HeatmapContent,
@@ -564,7 +579,8 @@ function drawColorKey(
   const end = right - textWidth("100\u202f%") - 5;
   const start = end - ramp.length * SWATCH_PX;
   ramp.forEach((color, index) => {
-    textLayer.plate(start + index * SWATCH_PX, 4, start + (index + 1) * SWATCH_PX, 14, color);
+    const left = start + index * SWATCH_PX;
+    textLayer.plate([left, 4, left + SWATCH_PX, 14], color);
   });
   textLayer.text(start - 5, 9, "0", theme.ink3, { align: "right" });
 }

@@ -62,7 +62,7 @@ function compactColumn(cells: ScalarValue[]): ColumnData {
   return typeof first === "number" || typeof first === "boolean" ? toNumbers(cells) : cells;
 }
 
-/** A column as it is in frames; unknown numbers are NaN, unknown texts empty. */
+/** A frame's column for expressions: unknown numbers are NaN, unknown texts empty. */
 export function columnFromFrame(values: ArrayLike<number | string | boolean | null>): ColumnData {
   let firstKnown = 0;
   while (firstKnown < values.length && values[firstKnown] === null) firstKnown += 1;
@@ -179,6 +179,10 @@ const COLUMN_FUNCTIONS: Readonly<Record<string, (...values: ScopeValue[]) => Sco
     (texts as string[]).filter((text) => text !== "").join(between as string),
 };
 
+/** The value of a column's cells that are unknown. */
+export const unknownValue = (column: ColumnData): number | string =>
+  column instanceof Float64Array ? NaN : "";
+
 /** The rows of a group. */
 type GroupRows = Int32Array;
 
@@ -214,8 +218,7 @@ const AGGREGATES: Readonly<
   all: (values, members) => members.every((index) => Boolean(values[index])),
   count: (_, members) => members.length,
   distinct: (values, members) => new Set(takeRows(values, members)).size,
-  first: (values, members) =>
-    members.length > 0 ? values[members[0]!]! : values instanceof Float64Array ? NaN : "",
+  first: (values, members) => values[members[0] ?? -1] ?? unknownValue(values),
   lists: (values, members) => Array.from(members, (index) => values[index] as number | string),
 };
 
@@ -252,11 +255,18 @@ function rankValues(column: ColumnData): Float64Array {
 
 /** The order of rows by several columns, the first one first. */
 export function sortedOrder(columns: readonly ColumnData[]): Int32Array {
-  let rows = indicesOfTrue(new Float64Array(columns[0]!.length).fill(1));
+  let rows = allRows(columns[0]!.length);
   for (const column of [...columns].reverse()) {
     const { members } = groupRows(rankValues(column), rows);
     rows = members;
   }
+  return rows;
+}
+
+/** The numbers of all rows, ascending. */
+export function allRows(count: number): Int32Array {
+  const rows = new Int32Array(count);
+  for (let row = 0; row < count; row += 1) rows[row] = row;
   return rows;
 }
 
@@ -288,55 +298,58 @@ function groupRows(keys: Float64Array, rows: Int32Array): RowGroups {
   return { starts, members };
 }
 
-/** Cached groups, as definitions use the same ones repeatedly. */
 const groupCache = new WeakMap<Float64Array, RowGroups>();
 
-function evaluateAggregate(
+/** The rows where a condition holds, by key. Groups of all rows are cached: many aggregates use them. */
+function groupRowsWhere(keys: Float64Array, where: ScopeValue): RowGroups {
+  if (where === true)
+    return getOrMake(groupCache, keys, () => groupRows(keys, allRows(keys.length)));
+  return groupRows(keys, indicesOfTrue(toColumn(where, keys.length)));
+}
+
+/** The row of a group with the highest score; -1 if no score is known. */
+function bestRow(scores: Float64Array, group: GroupRows): number {
+  let best = -1;
+  for (const row of group) {
+    if (Number.isFinite(scores[row]) && !(scores[row]! <= scores[best]!)) best = row;
+  }
+  return best;
+}
+
+/**
+ * Reduce a column to one value, or to one for each group of the keys `by`; with `each` instead of
+ * `by`, every row gets the value of its group.
+ */
+export function evaluateAggregate(
   name: string,
-  operands: ScopeValue[],
-  named: Readonly<Record<string, ScopeValue>>,
+  operands: readonly ScopeValue[],
+  { where = true, by, each }: Readonly<Record<string, ScopeValue>>,
 ): ScopeValue {
-  const values = operands[0] as ColumnData;
-  const { where = true } = named;
-  const keys = (named.by ?? named.each) as Float64Array | undefined;
-  const groupKeys = keys ?? new Float64Array(values.length);
-  let groups = groupCache.get(groupKeys);
-  if (groups === undefined || where !== true) {
-    groups = groupRows(groupKeys, indicesOfTrue(toColumn(where, values.length)));
-    if (where === true) groupCache.set(groupKeys, groups);
-  }
-  const { starts, members } = groups;
-  const mapGroups = <T>(work: (group: GroupRows) => T): T[] =>
-    Array.from({ length: Math.max(starts.length - 1, keys === undefined ? 1 : 0) }, (_, index) =>
-      work(members.subarray(starts[index], starts[index + 1])),
+  const column = operands[0] as ColumnData;
+  const keys = (by ?? each) as Float64Array | undefined;
+  const { starts, members } = groupRowsWhere(keys ?? new Float64Array(column.length), where);
+  // Without keys, all rows are one group, even if there are none.
+  const groupCount = Math.max(starts.length - 1, keys === undefined ? 1 : 0);
+  const mapGroups = <T>(reduce: (group: GroupRows) => T): T[] =>
+    Array.from({ length: groupCount }, (_, group) =>
+      reduce(members.subarray(starts[group], starts[group + 1])),
     );
-  if (name !== "pick" && name !== "is_most") {
-    return spread(mapGroups((group) => AGGREGATES[name]!(values, group)));
-  }
-  const scores = toNumbers(operands.at(-1)!);
-  const bestRows = mapGroups((group) =>
-    group.reduce(
-      (best, index) =>
-        Number.isFinite(scores[index]) && !(scores[index]! <= (scores[best] ?? -Infinity))
-          ? index
-          : best,
-      -1,
-    ),
-  );
+  const bestRows = (): number[] => {
+    const scores = toNumbers(operands.at(-1)!);
+    return mapGroups((group) => bestRow(scores, group));
+  };
   if (name === "is_most") {
-    const isBest = new Float64Array(values.length);
-    for (const index of bestRows) if (index >= 0) isBest[index] = 1;
+    const isBest = new Float64Array(column.length);
+    for (const row of bestRows()) if (row >= 0) isBest[row] = 1;
     return isBest;
   }
-  return spread(
-    bestRows.map((index) => values[index] ?? (values instanceof Float64Array ? NaN : "")),
-  );
-
-  function spread(results: ScalarValue[]): ScopeValue {
-    if (keys === undefined) return results[0]!;
-    const rows = compactColumn(results);
-    return named.each === undefined ? rows : takeRows(rows, Int32Array.from(keys));
-  }
+  const results =
+    name === "pick"
+      ? bestRows().map((row) => column[row] ?? unknownValue(column))
+      : mapGroups((group) => AGGREGATES[name]!(column, group));
+  if (keys === undefined) return results[0]!;
+  const valueOfGroup = compactColumn(results);
+  return each === undefined ? valueOfGroup : takeRows(valueOfGroup, Int32Array.from(keys));
 }
 
 /** Apply a function cell by cell; single values are used for every row. */

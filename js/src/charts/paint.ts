@@ -1,6 +1,6 @@
 /** Paint bars, lines, dots and texts of a chart, in CSS px, on a canvas or for SVG. */
 
-import { wrapText } from "../ui/text";
+import { textWidth, wrapText } from "../ui/text";
 import { FONT_FAMILY, type Theme } from "../ui/theme";
 
 /** A canvas's context, or one that records SVG. */
@@ -138,6 +138,9 @@ export function paintWhisker(
   pen.globalAlpha = alpha;
 }
 
+/** Side of a legend's swatch. */
+const SWATCH_PX = 10;
+
 type LabelAlign = "left" | "center" | "right";
 
 /** Texts, lines and plates. */
@@ -192,13 +195,32 @@ export class TextLayer {
     return y + lines.length * 14;
   }
 
+  /** Texts of a legend in lines; returns the places of their swatches, and the position below. */
+  legend(
+    texts: readonly string[],
+    top: number,
+    width: number,
+    { ink2 }: Theme,
+  ): { swatches: BoxEdges[]; bottom: number } {
+    let [x, y] = [0, top];
+    const swatches = texts.map((text): BoxEdges => {
+      const entryWidth = SWATCH_PX + 4 + textWidth(text);
+      if (x > 0 && x + entryWidth > width) [x, y] = [0, y + 16];
+      const left = x;
+      this.text(left + SWATCH_PX + 4, y + 7, text, ink2);
+      x += entryWidth + 12;
+      return [left, y + 2, left + SWATCH_PX, y + 2 + SWATCH_PX];
+    });
+    return { swatches, bottom: y + 16 };
+  }
+
   line(x0: number, y0: number, x1: number, y1: number, color: string): void {
     this.lines.push([x0, y0, x1, y1, color]);
   }
 
   /** A plate below a text that would otherwise be hard to read. */
-  plate(left: number, top: number, right: number, bottom: number, color: string): void {
-    this.plates.push([[left, top, right, bottom], color]);
+  plate(box: BoxEdges, color: string): void {
+    this.plates.push([box, color]);
   }
 
   /** Paint the items below marks. */

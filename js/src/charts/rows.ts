@@ -9,6 +9,7 @@ import {
   type Drawing,
   type DragSpan,
   type MarkHit,
+  rowLabelStyle,
   type SelectionKey,
   type ChartMark,
   type ChartPoint,
@@ -18,6 +19,7 @@ import {
 } from "./content";
 import { isSameWindow, isExactly, toggleKeys } from "./gestures";
 import {
+  type BoxEdges,
   UNSELECTED_OPACITY,
   paintBox,
   paintDot,
@@ -92,7 +94,7 @@ export class RowsDrawing implements Drawing {
       });
     } else if (right > left) {
       // Without space between rows, only outlines would be visible.
-      const markStyle = plan.fillShare === 1 ? { ...style, line: undefined } : style;
+      const markStyle = plan.fillShare === 1 ? { ...style, outline: undefined } : style;
       paintBox(pen, [left, middle - half, right, middle + half], markStyle);
     }
   }
@@ -251,7 +253,7 @@ interface ChartHead {
   width: number;
   textLayer: TextLayer;
   /** Swatches of the legend. */
-  keys: (readonly [style: MarkStyle, left: number, top: number, right: number, bottom: number])[];
+  keys: (readonly [style: MarkStyle, ...box: BoxEdges])[];
 }
 
 interface RowsPlan extends ChartHead {
@@ -282,19 +284,10 @@ function layoutHead({ content, theme, width, textLayer, keys }: ChartHead): numb
   let y = textLayer.title(content.title, [0, 0], width, theme);
   if (content.subtitle !== "") y = textLayer.subtitle(content.subtitle, [0, y], width, theme);
   if (content.legend !== undefined && content.legend.length > 0) {
-    y += 6;
-    let x = 0;
-    for (const [style, text] of content.legend) {
-      const neededWidth = 14 + textWidth(text);
-      if (x > 0 && x + neededWidth > width) {
-        x = 0;
-        y += 16;
-      }
-      keys.push([style, x, y + 2, x + 10, y + 12]);
-      textLayer.text(x + 14, y + 7, text, theme.ink2);
-      x += neededWidth + 12;
-    }
-    y += 16;
+    const texts = content.legend.map(([, text]) => text);
+    const legend = textLayer.legend(texts, y + 6, width, theme);
+    content.legend.forEach(([style], index) => keys.push([style, ...legend.swatches[index]!]));
+    y = legend.bottom;
   }
   return y;
 }
@@ -370,12 +363,12 @@ function addRowNames(plan: RowsPlan): void {
   const maxWidth = plan.namesWidth - 8;
   const names = fitNames(content.names, maxWidth);
   names.forEach((name, row) => {
-    const late = content.lateRows?.has(row) === true;
     if (!plan.labelledRows.has(row)) return;
     const second = plan.rowPitch >= 30 ? content.secondLines?.[row] : undefined;
     const y = plan.rowMiddle(row) - (second === undefined ? 0 : 7);
-    const bold = late || content.factRows?.has(row) === true || second !== undefined;
-    const color = late ? theme.late : bold ? theme.ink : theme.ink2;
+    const style = rowLabelStyle(content, row, theme);
+    const bold = style.bold || second !== undefined;
+    const color = bold && !style.bold ? theme.ink : style.color;
     const text = bold ? shortenMiddle(name, maxWidth, "bold") : name;
     plan.textLayer.text(plan.namesWidth - 8, y, text, color, { align: "right", bold });
     if (second !== undefined) {
@@ -431,9 +424,8 @@ function addSideColumns(
     plan.textLayer.text(right, headY, column.head, theme.ink3, { align: "right" });
     column.texts.forEach((text, row) => {
       if (!plan.labelledRows.has(row)) return;
-      const late = column.lateRows?.has(row) === true;
-      const bold = late || column.boldRows?.has(row) === true;
-      const color = late ? theme.late : bold ? theme.ink : theme.ink2;
+      const marked = { lateRows: column.lateRows, factRows: column.boldRows };
+      const { color, bold } = rowLabelStyle(marked, row, theme);
       plan.textLayer.text(right, plan.rowMiddle(row), text, color, { align: "right", bold });
     });
     right -= widths[index]! + 14;
@@ -467,15 +459,15 @@ function addBarTexts(
     const y = plan.rowMiddle(row);
     if (plate !== undefined) {
       const background = isFaint(row) ? theme.bg : plate;
-      textLayer.plate(x(left) + 1.5, y - 7, x(left) + labelWidth + 7, y + 7, background);
+      textLayer.plate([x(left) + 1.5, y - 7, x(left) + labelWidth + 7, y + 7], background);
     }
     const textColor = isFaint(row) ? theme.ink2 : color;
     if (isAtEnd === true) textLayer.text(x(right) - 4, y, text, textColor, { align: "right" });
     else textLayer.text(x(left) + 4, y, text, textColor);
   }
   for (const { row, at, text } of content.endTexts ?? []) {
-    const marked = content.lateRows?.has(row) === true || content.factRows?.has(row) === true;
-    textLayer.text(x(at) + 6, plan.rowMiddle(row), text, marked ? theme.ink : theme.ink2);
+    const color = rowLabelStyle(content, row, theme).bold ? theme.ink : theme.ink2;
+    textLayer.text(x(at) + 6, plan.rowMiddle(row), text, color);
   }
 }
 

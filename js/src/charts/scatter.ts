@@ -6,7 +6,7 @@
 
 import type { Brush, ChartSelection, PanelFrame } from "../protocol/source";
 import { formatValue } from "../ui/formats";
-import { joinSentences, textWidth } from "../ui/text";
+import { joinSentences } from "../ui/text";
 import type { Theme } from "../ui/theme";
 import {
   type ChartBox,
@@ -92,16 +92,11 @@ export class RooflineDrawing implements Drawing {
       hidden > 0 ? `${hidden} without FLOPs not drawn` : "",
     );
     top = layer.subtitle(subtitle, [0, top], width, theme) + 8;
-    const legend = new Set(this.rows.map((row) => this.bounds[row]!));
-    let left = 0;
-    for (const bound of legend) {
-      const needs = 14 + textWidth(`bound by ${bound}`);
-      if (left > 0 && left + needs > width) [left, top] = [0, top + 16];
-      layer.plate(left, top + 2, left + 10, top + 12, this.colorOf(bound));
-      layer.text(left + 14, top + 7, `bound by ${bound}`, theme.ink2);
-      left += needs + 14;
-    }
-    top += 22;
+    const bounds = [...new Set(this.rows.map((row) => this.bounds[row]!))];
+    const legendTexts = bounds.map((bound) => `bound by ${bound}`);
+    const { swatches, bottom } = layer.legend(legendTexts, top, width, theme);
+    bounds.forEach((bound, index) => layer.plate(swatches[index]!, this.colorOf(bound)));
+    top = bottom + 6;
     this.width = width;
     this.height = top + PLOT_HEIGHT_PX + 34;
     const ridges = this.roofs.map(([, peak, memory]) => (peak * 1e3) / memory);

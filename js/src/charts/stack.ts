@@ -90,8 +90,13 @@ function buildPartStack(
       const plate =
         barDefinition.hatch === undefined ? undefined : resolveColor(barDefinition.fill, theme);
       return Array.from(indicesOfTrue(size), (row) => ({
-        ...{ row, left: start[row]!, right: end[row]!, color, plate },
-        ...{ text: formatShare(size[row]!), isAtEnd: part.align_end === true },
+        row,
+        left: start[row]!,
+        right: end[row]!,
+        text: formatShare(size[row]!),
+        color,
+        plate,
+        isAtEnd: part.align_end === true,
       }));
     };
     left = end;

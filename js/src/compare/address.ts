@@ -52,7 +52,7 @@ function comparisonText({ options, wholes }: ComparisonView): string | null {
   return parts.toString();
 }
 
-/** The link to a comparison as it is shown; null without an address, or if it is too long. */
+/** The link to the current state of a comparison; null without an address, or if it is too long. */
 export function comparisonLink(view: ComparisonView): string | null {
   return linkTo(view.options.model, comparisonText(view));
 }
@@ -86,12 +86,16 @@ function alignedReach(scenes: BySide<Scene>, side: Side): [number, number] {
 }
 
 /** Keep the page's address equal to the state of a comparison. */
-export function followComparisonAddress(view: ComparisonView, signal: AbortSignal): void {
+export function followComparisonAddress(
+  view: ComparisonView,
+  signal: AbortSignal,
+  changeBoth: (act: () => void) => void,
+): void {
   const { model, states } = view.options;
   const changes = [
     ...SIDES.flatMap((side) => addressChanges(model, states[side])),
     ...["pair", ...SETTING_NAMES].map((name): [Model, string] => [model, name]),
   ];
-  const apply = (): void => applyComparisonAddress(view.options);
+  const apply = (): void => changeBoth(() => applyComparisonAddress(view.options));
   followAddress(model, changes, () => comparisonText(view), signal, apply);
 }

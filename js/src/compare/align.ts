@@ -1,7 +1,7 @@
 /** Convert times between two runs by the chosen alignment. */
 
 import type { PanelFrame, Span } from "../protocol/source";
-import { type BySide, numberAt, rowsOf } from "./frames";
+import { type BySide, numberAt, otherSide, rowsOf, type Side } from "./frames";
 
 export type AlignmentBase = "steps" | "first_step" | "collectives" | "absolute" | "scaled";
 
@@ -10,7 +10,7 @@ interface AlignedSegment {
   common: Span;
 }
 
-/** The pieces of both runs, before and after, ascending. */
+/** The segments of both runs, before and after, ascending. */
 export function alignedSegments(frame: PanelFrame): [AlignedSegment[], AlignedSegment[]] {
   const segmentsBySide: [AlignedSegment[], AlignedSegment[]] = [[], []];
   for (const row of rowsOf(frame)) {
@@ -22,22 +22,17 @@ export function alignedSegments(frame: PanelFrame): [AlignedSegment[], AlignedSe
   return segmentsBySide;
 }
 
-/** The last piece that starts at or before a time, or else the first piece. */
+/** The last segment that starts at or before a time, or else the first segment. */
 function segmentAt(
-  pieces: readonly AlignedSegment[],
+  segments: readonly AlignedSegment[],
   time: number,
   axis: "own" | "common",
 ): AlignedSegment | null {
-  let low = 0;
-  let high = pieces.length - 1;
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (pieces[middle]![axis][0] <= time) low = middle;
-    else high = middle - 1;
-  }
-  return pieces[low] ?? null;
+  const next = segments.findIndex((segment) => segment[axis][0] > time);
+  return segments.at(next < 0 ? -1 : Math.max(next - 1, 0)) ?? null;
 }
 
+/** Map a time of one span to another span; times outside keep their distance to the nearer end. */
 function stretchTime(time: number, from: Span, to: Span): number {
   const length = from[1] - from[0];
   const targetLength = to[1] - to[0];
@@ -46,18 +41,18 @@ function stretchTime(time: number, from: Span, to: Span): number {
   return to[0] + ((time - from[0]) * targetLength) / length;
 }
 
-export function toCommon(pieces: readonly AlignedSegment[], time: number): number {
-  const piece = segmentAt(pieces, time, "own");
-  return piece === null ? time : stretchTime(time, piece.own, piece.common);
+export function toCommon(segments: readonly AlignedSegment[], time: number): number {
+  const segment = segmentAt(segments, time, "own");
+  return segment === null ? time : stretchTime(time, segment.own, segment.common);
 }
 
 /** Times on the run's own axis; for a gap, the instant before it. */
-export function toOwnTime(pieces: readonly AlignedSegment[], time: number): number {
-  const piece = segmentAt(pieces, time, "common");
-  if (piece === null) return time;
-  const isLast = piece === pieces.at(-1);
-  const commonTime = isLast ? time : Math.min(time, Math.max(piece.common[1], piece.common[0]));
-  return stretchTime(commonTime, piece.common, piece.own);
+export function toOwnTime(segments: readonly AlignedSegment[], time: number): number {
+  const segment = segmentAt(segments, time, "common");
+  if (segment === null) return time;
+  const isLast = segment === segments.at(-1);
+  const commonTime = isLast ? time : Math.min(time, Math.max(segment.common[1], segment.common[0]));
+  return stretchTime(commonTime, segment.common, segment.own);
 }
 
 export interface Alignment {
@@ -65,11 +60,9 @@ export interface Alignment {
   segments: [AlignedSegment[], AlignedSegment[]];
   /** The windows that show both runs as a whole, before and after. */
   wholes: [Span, Span];
-  /** Times of a pair of events to align instead of the slots, before and after. */
-  anchor?: readonly [number, number] | null;
 }
 
-/** Times after minus times before at the slots of two segments, which start at once. */
+/** Shift from times of before to times of after that aligns the starts of two segments. */
 function shiftBetween(before?: AlignedSegment, after?: AlignedSegment): number {
   if (before === undefined || after === undefined) return 0;
   return after.own[0] - after.common[0] - (before.own[0] - before.common[0]);
@@ -92,11 +85,16 @@ export function makeAlignment(
 /**
  * The window of the other run: as long, so that a millisecond is as wide on both sides, and shifted
  * like the slot in its middle, or near the whole run like the first slot. Only if runs are scaled,
- * a window of one has another length in the other.
+ * a window of one has another length in the other. `anchor` has the times of a pair of events, before and
+ * after, that are aligned instead of the slots.
  */
-export function partnerView(alignment: Alignment, from: 0 | 1, view: Span): Span {
-  const { base, segments, wholes, anchor = null } = alignment;
-  const to = from === 0 ? 1 : 0;
+export function partnerView(
+  { base, segments, wholes }: Alignment,
+  from: Side,
+  view: Span,
+  anchor: BySide<number> | null = null,
+): Span {
+  const to = otherSide(from);
   if (base === "scaled") {
     const edge = (time: number): number => toOwnTime(segments[to], toCommon(segments[from], time));
     return [edge(view[0]), edge(view[1])];
@@ -104,12 +102,13 @@ export function partnerView(alignment: Alignment, from: 0 | 1, view: Span): Span
   const segment = segmentAt(segments[from], (view[0] + view[1]) / 2, "own");
   const slot = segment === null ? 0 : segments[from].indexOf(segment);
   const partner = segments[to][Math.min(slot, segments[to].length - 1)];
-  const shift =
+  const slotShift =
     anchor === null ? shiftBetween(segment ?? undefined, partner) : anchor[to] - anchor[from];
-  const share = (view[1] - view[0]) / Math.max(wholes[0][1] - wholes[0][0], 1);
-  const lastSlotShare = Math.min(0.5, 1 / Math.max(segments[from].length - 1, 1));
-  const blend = (share - lastSlotShare) / Math.max(0.98 - lastSlotShare, 0.1);
   const wholeShift = wholes[to][0] - wholes[from][0];
-  const blended = shift + (wholeShift - shift) * Math.min(1, Math.max(0, blend));
-  return [view[0] + blended, view[1] + blended];
+  // From a view as long as one slot to nearly the whole run, the shift changes from one to the other.
+  const viewShare = (view[1] - view[0]) / Math.max(wholes[0][1] - wholes[0][0], 1);
+  const slotShare = Math.min(0.5, 1 / Math.max(segments[from].length - 1, 1));
+  const wholeWeight = (viewShare - slotShare) / Math.max(0.98 - slotShare, 0.1);
+  const shift = slotShift + (wholeShift - slotShift) * Math.min(1, Math.max(0, wholeWeight));
+  return [view[0] + shift, view[1] + shift];
 }

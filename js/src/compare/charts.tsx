@@ -90,7 +90,7 @@ export class DiffCharts {
     });
   }
 
-  /** Show as many rows of the tables as the layout has room for next to `timelines`. */
+  /** Show as many rows of the tables as fit next to `timelines` in the layout. */
   fitTables(layout: DiffLayout, timelines: HTMLElement): void {
     const { strip, icicle, waterfall, names, changes } = this;
     for (const { el, width } of [strip, icicle]) width.value = el.clientWidth;
@@ -134,7 +134,7 @@ export class DiffCharts {
         const kinds = framed.pair === null ? "waterfall:kind" : this.ofPair("waterfall:kind");
         const totals = totalTimesOf(await ctx.loadFrame(kinds));
         const steps = framed.pair === null ? "steps" : this.ofPair("steps");
-        return { ...framed, totals, isChange: isSignificant(await ctx.loadFrame(steps)) };
+        return { ...framed, totals, isChange: isBeyondChance(await ctx.loadFrame(steps)) };
       }),
       this.icicle.load(() => this.framedOfPair("icicle")),
     ]);
@@ -154,7 +154,7 @@ export class DiffCharts {
     const slots = await this.loadSlotFrame();
     const lanes = await ctx.loadFrame(this.ofPair("lanes"));
     const labels = ctx.inOrder(ctx.about.labels);
-    const isChange = isSignificant(steps);
+    const isChange = isBeyondChance(steps);
     return { labels, slots, lanes, totals, isChange, ranksText: this.ranksText() };
   }
 
@@ -267,9 +267,9 @@ function totalTimesOf({ attrs }: PanelFrame): [number, number] {
   return [Number(attrs.before_ns), Number(attrs.after_ns)];
 }
 
-/** Whether steps changed beyond the noise. */
-function isSignificant({ attrs }: PanelFrame): boolean {
-  return attrs.is_significant === true;
+/** Whether steps changed by more than what the findings call chance. */
+function isBeyondChance({ attrs }: PanelFrame): boolean {
+  return attrs.may_be_chance === false;
 }
 
 /** Length of a pair of steps, before and after. */
@@ -300,8 +300,8 @@ export function spreadText(frame: PanelFrame): string {
 // Layout of panels, and the initial rows of tables at which adjacent columns are equally high.
 
 /**
- * Layout of panels: one column; changes next to the steps, and names next to the waterfall; or a
- * column of changes, waterfall and names next to a column of the others.
+ * Layout of panels. `sheet`: one column. `pair`: changes next to the steps, and names next to the
+ * waterfall. `columns`: changes, waterfall and names in one column, the other panels in another.
  */
 export type DiffLayout = "sheet" | "pair" | "columns";
 

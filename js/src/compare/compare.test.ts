@@ -6,14 +6,7 @@ import { plain } from "../../test/plain";
 import { contextOf, frame, slots, strip as runs } from "../../test/two_runs";
 import { PairSource } from "../engine/pairs";
 import type { PanelFrame } from "../protocol/source";
-import {
-  type Alignment,
-  alignedSegments,
-  makeAlignment,
-  partnerView,
-  toCommon,
-  toOwnTime,
-} from "./align";
+import { alignedSegments, makeAlignment, partnerView, toCommon, toOwnTime } from "./align";
 import { countsText, deltaColour, shortLabels, swapSides } from "./frames";
 import { THEMES } from "../ui/theme";
 import { pairText } from "./partner";
@@ -39,22 +32,22 @@ describe("slots", () => {
       label: "Step #7",
       x: 0,
       width: 150,
-      reach: [100, 150],
+      lengthsPx: [100, 150],
       diff: 50,
     });
-    expect(second).toMatchObject({ x: 155, width: 200, reach: [200, 120], share: -0.4 });
+    expect(second).toMatchObject({ x: 155, width: 200, lengthsPx: [200, 120], share: -0.4 });
   });
 
   test("have the lengths of the table of steps: means over ranks, which start and end apart", () => {
     const steps = frame({ before_ns: [90, 200], after_ns: [120, 130], diff_ns: [30, -70] });
     const [slot] = placeSlots(withLengths(slots, steps), [0, 1], 325);
-    expect(slot).toMatchObject({ width: 120, reach: [90, 120], diff: 30 });
+    expect(slot).toMatchObject({ width: 120, lengthsPx: [90, 120], diff: 30 });
     expect(withLengths(slots, frame({ before_ns: [90] }))).toBe(slots);
   });
 
   test("lanes are of the kinds that there are, in the words of the format", () => {
     const lanes = stripLanes(frame({ lane: [1, 1] }), { communication: "MPI" });
-    expect(lanes).toMatchObject([{ name: "MPI", kind: "communication", place: 1, height: 58 }]);
+    expect(lanes).toMatchObject([{ name: "MPI", kind: "communication", index: 1, height: 58 }]);
     expect(stripLanes(frame({ lane: [] }), {}).map(({ name }) => name)).toHaveLength(3);
   });
 
@@ -114,9 +107,8 @@ describe("the way from one run to the other", () => {
   });
 
   test("a selected pair starts in line", () => {
-    const anchored: Alignment = { ...line, anchor: [120, 1100] };
-    expect(partnerView(anchored, 0, [110, 150])).toEqual([1090, 1130]);
-    expect(partnerView(anchored, 1, [1090, 1130])).toEqual([110, 150]);
+    expect(partnerView(line, 0, [110, 150], [120, 1100])).toEqual([1090, 1130]);
+    expect(partnerView(line, 1, [1090, 1130], [120, 1100])).toEqual([110, 150]);
   });
 });
 

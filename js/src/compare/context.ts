@@ -2,7 +2,7 @@
 
 import { type ReadonlySignal, signal } from "@preact/signals";
 import type { LiveSource } from "../connection/answering";
-import { type Model, traitSignal } from "../connection/store";
+import { type Model, saveTrait, traitSignal } from "../connection/store";
 import {
   asError,
   type PanelFrame,
@@ -92,9 +92,7 @@ export class DiffContext {
 
   /** Write one of the widget's own traits. */
   saveTrait(name: string, value: unknown): void {
-    const { model } = this.options;
-    model.set(name, value);
-    model.save_changes();
+    saveTrait(this.options.model, name, value);
   }
 
   /** Show an error in the status line. */

@@ -67,7 +67,7 @@ export class PairHistory {
     if (step === "undo") this.travelSide(side, this.past, this.future);
     else if (step === "redo") this.travelSide(side, this.future, this.past);
     else {
-      // A change of one side without an action is an action of its own.
+      // A change of one side that no act names is an act by itself.
       this.unnamedCount += 1;
       addSide(this.past, side, { act: after.together ?? String(this.unnamedCount) });
       this.future.value = [];

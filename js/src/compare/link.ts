@@ -42,13 +42,17 @@ const FOLLOWED_KEYS = ["search", "color"] as const;
 export class TimelineLink {
   readonly history = new PairHistory(
     (side, direction) => this.apps[side].ctx.shared[direction](),
-    (move) => this.recordTogether(move),
+    (move) => this.changeBoth(move),
   );
   private leadingSide: Side = 0;
-  /** Set during own writes, whose change events are ignored. */
+  /** Set while the link itself writes; change events are ignored then. */
   private isQuiet = false;
   private hovering = "";
   private alignment: Alignment | null = null;
+  /** Times of the selected pair of events, before and after; both starts are aligned. */
+  private anchor: BySide<number> | null = null;
+  /** The change that the partner follows once the alignment arrives: the last one of several. */
+  private readonly deferred = new Map<"view" | "selection", () => void>();
   private readonly newestPick: LatestRequest;
   private readonly newestMark: LatestRequest;
 
@@ -86,9 +90,9 @@ export class TimelineLink {
     });
     unlessQuiet("view", () => {
       this.leadingSide = side;
-      this.followView(side);
+      this.alignPartner();
     });
-    unlessQuiet("selection", () => this.onSelect(side));
+    unlessQuiet("selection", () => this.whenAligned("selection", () => this.followSelection(side)));
     unlessQuiet("selected_event", () => this.onPick(side));
     unlessQuiet("pinned", () => this.followPins(side));
     for (const key of FOLLOWED_KEYS) {
@@ -159,9 +163,13 @@ export class TimelineLink {
       const segments = await frames.get(`segments:${selected}`);
       if (selected !== base.value) return;
       const [before, after] = options.scenes;
+      this.settlePair();
+      if (this.alignment !== null && this.alignment.base !== selected) this.anchor = null;
       this.alignment = makeAlignment(selected, segments, [before.range, after.range]);
       this.showWholes(this.alignment.wholes);
       if (movesPartner) this.alignPartner();
+      for (const follow of this.deferred.values()) follow();
+      this.deferred.clear();
       const slots = await this.ctx.loadFrame(`slots:${selected}`);
       if (frameNote(slots) !== "") statusText.value = frameNote(slots);
     } catch (error) {
@@ -169,16 +177,23 @@ export class TimelineLink {
     }
   }
 
-  /** Move the other side to the leader's view, after another alignment or after unlinking. */
+  /** Move the other side to the leader's view. */
   alignPartner(): void {
-    this.followView(this.leadingSide);
+    this.whenAligned("view", () => this.followView(this.leadingSide));
+  }
+
+  /** Change the partner now, or once the alignment has arrived. */
+  private whenAligned(change: "view" | "selection", follow: () => void): void {
+    if (this.alignment === null) this.deferred.set(change, follow);
+    else follow();
   }
 
   private followView(side: Side): void {
     const { alignment } = this;
     if (alignment === null || this.isQuiet || !this.ctx.coupled.value) return;
     const to = otherSide(side);
-    const [start, end] = partnerView(alignment, side, this.apps[side].ctx.stage.view());
+    const ownView = this.apps[side].ctx.stage.view();
+    const [start, end] = partnerView(alignment, side, ownView, this.anchor);
     const view: [number, number] = [
       Math.floor(start),
       Math.max(Math.ceil(end), Math.floor(start) + 1),
@@ -215,7 +230,7 @@ export class TimelineLink {
   }
 
   /** Change both sides at once; neither follows the other. */
-  private recordTogether(act: () => void): void {
+  changeBoth(act: () => void): void {
     this.withoutEcho(act);
     this.showStates();
   }
@@ -247,7 +262,7 @@ export class TimelineLink {
     const put = (): void =>
       this.apps.forEach(({ ctx }, side) => ctx.shared.commitPatch(patches[side as Side], name));
     this.history.beginAct(name, swapChoice);
-    this.recordTogether(put);
+    this.changeBoth(put);
   }
 
   /** Show one pair of steps, or all, at the same scale; `swapChoice`: see `PairHistory.beginAct`. */
@@ -329,12 +344,12 @@ export class TimelineLink {
   }
 
   /** Select the same part of the other run: window by the alignment, ranks by their pairs. */
-  private onSelect(side: Side): void {
-    if (!this.ctx.coupled.value) return;
+  private followSelection(side: Side): void {
     const { alignment } = this;
+    if (alignment === null || !this.ctx.coupled.value) return;
     const { selection } = this.apps[side].ctx.shared.state;
     const to = otherSide(side);
-    if (selection === null || alignment === null) {
+    if (selection === null) {
       this.writePartner(to, { selection: null });
       return;
     }
@@ -344,14 +359,21 @@ export class TimelineLink {
       time === null
         ? null
         : Math.round(toOwnTime(alignment.segments[to], toCommon(alignment.segments[side], time)));
-    const pairs = this.ctx.about.rank_pairs;
-    const ranks =
-      selection.ranks?.flatMap((rank) =>
-        pairs.filter((pair) => pair[side] === rank).map((pair) => pair[to]),
-      ) ?? null;
-    const { query } = selection;
-    const window = { start_ns: edge(selection.start_ns), end_ns: edge(selection.end_ns) };
-    this.writePartner(to, { selection: { ...FULL_SELECTION, ...window, ranks, query } });
+    const partnersOf = (rank: number): number[] =>
+      this.ctx.about.rank_pairs.filter((pair) => pair[side] === rank).map((pair) => pair[to]);
+    // A track of a single rank is a pair of rank and key.
+    const tracks = selection.tracks as readonly (string | [number, string])[] | null;
+    const partnerTracks = tracks?.flatMap((track): (string | [number, string])[] =>
+      typeof track === "string" ? [track] : partnersOf(track[0]).map((rank) => [rank, track[1]]),
+    );
+    const partnerSelection: SelectionJson = {
+      ...selection,
+      start_ns: edge(selection.start_ns),
+      end_ns: edge(selection.end_ns),
+      ranks: selection.ranks?.flatMap(partnersOf) ?? null,
+      tracks: (partnerTracks ?? null) as SelectionJson["tracks"],
+    };
+    this.writePartner(to, { selection: partnerSelection });
   }
 
   /** Outline the partner of the event under the pointer, and describe the pair. */
@@ -391,7 +413,7 @@ export class TimelineLink {
     this.newestPick.cancel();
     if (event === null) {
       ctx.selectedPair.value = null;
-      if (this.alignment !== null) this.alignment.anchor = null;
+      this.anchor = null;
       if (!ctx.coupled.value) return;
       this.writePartner(to, { selected_event: null });
       this.alignPartner();
@@ -409,9 +431,8 @@ export class TimelineLink {
         this.writePartner(to, {
           selected_event: partner === null ? null : [partner.rank, partner.id],
         });
-        if (this.alignment === null || partner === null) return;
-        this.alignment.anchor =
-          side === 0 ? [brief.start, partner.start] : [partner.start, brief.start];
+        if (partner === null) return;
+        this.anchor = side === 0 ? [brief.start, partner.start] : [partner.start, brief.start];
         this.alignPartner();
       },
       (error) => ctx.fail(error),

@@ -118,13 +118,9 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     const { top } = this.ctx.choice.value;
     const tiles = width === 0 ? [] : placeTiles(frame, top, width - 32);
     const depthCount = tiles.reduce((max, { depth }) => Math.max(max, depth + 1), 0);
-    // Not by the tiles: a hidden panel has no width, and so none.
+    // Tiles do not tell, as a hidden panel has no width and draws none.
     const isEmpty = rowsOf(frame).every((row) => rowSize(row) === 0);
     this.el.hidden = isEmpty && frameNote(frame) === "";
-    const { measure, without_waiting: unpaired } = frame.attrs;
-    const { communication } = this.ctx.about.kind_words;
-    const time = communication === undefined ? "device time" : `time in ${communication}`;
-    const timeText = `${measure === "host" ? "time on the host" : time}${unpaired === true ? " without waiting for other ranks" : ""}`;
     return (
       <>
         <div class="hta-diff-head">
@@ -132,7 +128,7 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
           {this.scale()}
         </div>
         <p class="hta-about">
-          {`${timeText}, a step; as wide as the longer of both runs, coloured by the change. ` +
+          {`${this.measureText(frame)} a step; as wide as the longer of both runs, coloured by the change. ` +
             "Click: zoom in, and mark the calls on both timelines."}
         </p>
         {top >= 0 && this.crumbs(frame, top)}
@@ -142,6 +138,14 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
         </div>
       </>
     );
+  }
+
+  /** The measure that the widths of tiles show. */
+  private measureText({ attrs }: PanelFrame): string {
+    const { communication } = this.ctx.about.kind_words;
+    const deviceText = communication === undefined ? "device time" : `time in ${communication}`;
+    const text = attrs.measure === "host" ? "time on the host" : deviceText;
+    return attrs.without_waiting === true ? `${text} without waiting for other ranks,` : `${text},`;
   }
 
   private scale() {
@@ -163,12 +167,10 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
   private crumbs(frame: PanelFrame, top: number) {
     const byNode = new Map(rowsOf(frame).map((row) => [numberAt(row, "node"), row]));
     const path: FrameRow[] = [];
-    for (
-      let node = byNode.get(top);
-      node !== undefined;
-      node = byNode.get(numberAt(node, "parent"))
-    ) {
-      path.unshift(node);
+    let row = byNode.get(top);
+    while (row !== undefined) {
+      path.unshift(row);
+      row = byNode.get(numberAt(row, "parent"));
     }
     return (
       <p class="hta-diff-crumbs">

@@ -1,4 +1,4 @@
-/** The parts of the comparison's page, and its headline. */
+/** The base of a comparison's panels, and its headline. */
 
 import { batch, signal } from "@preact/signals";
 import { type ComponentChildren, render } from "preact";

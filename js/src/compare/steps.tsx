@@ -24,8 +24,13 @@ import {
 import { DiffPanel } from "./pane";
 
 const BAND_HEIGHT = 74;
+/** Space above and below the band of changes, px. */
+const BAND_MARGIN = 4;
 const LABELS_HEIGHT = 18;
 const NARROW_BELOW_PX = 760;
+
+/** Distance from the top of the upper run's lanes to that of the lower run's. */
+const runPitch = (runHeight: number): number => runHeight + BAND_HEIGHT + 2 * BAND_MARGIN;
 
 export class Strip extends DiffPanel<StripData> {
   /** In a page without a kernel, the steps with figures and a text on them; null for all. */
@@ -61,8 +66,8 @@ export class Strip extends DiffPanel<StripData> {
     const shown = hasManySlots ? [this.chosenSlot ?? medianSlot(data.slots)] : all;
     const slots = placeSlots(data.slots, shown, stripWidth);
     const lanes = stripLanes(data.lanes, this.ctx.about.kind_words);
-    const run = heightOf(lanes);
-    const height = LABELS_HEIGHT + 2 * run + 8 + BAND_HEIGHT;
+    const runHeight = heightOf(lanes);
+    const height = LABELS_HEIGHT + runPitch(runHeight) + runHeight;
     const theme = this.ctx.theme.value;
     const held = this.heldSteps.value;
     return (
@@ -83,7 +88,7 @@ export class Strip extends DiffPanel<StripData> {
           <Gutter
             data={data}
             lanes={narrow ? [] : lanes}
-            run={run}
+            runHeight={runHeight}
             only={slots.length === 1 ? slots[0]! : null}
             ranksText={narrow ? "" : data.ranksText}
           />
@@ -96,7 +101,7 @@ export class Strip extends DiffPanel<StripData> {
               size={[stripWidth, height]}
             />
             <svg width={stripWidth} height={height} class="hta-diff-over">
-              {slots.map((slot) => this.slot(slot, run, narrow))}
+              {slots.map((slot) => this.slot(slot, runHeight, narrow))}
             </svg>
           </div>
         </div>
@@ -106,8 +111,8 @@ export class Strip extends DiffPanel<StripData> {
 
   /** A cell that chooses a step, shown if there are many steps. */
   private cell(stepSlot: StepSlot, drawn: number) {
-    const { slot, label, diff, length } = stepSlot;
-    const text = `${deltaText(diff)} ${shareText(diff, length[0])}`;
+    const { slot, label, diff, lengths } = stepSlot;
+    const text = `${deltaText(diff)} ${shareText(diff, lengths[0])}`;
     return (
       <button
         key={slot}
@@ -142,15 +147,15 @@ export class Strip extends DiffPanel<StripData> {
   }
 
   /** Label, dashed line and band of a slot, as one button. */
-  private slot(slot: StepSlot, run: number, narrow: boolean) {
-    const { x, width, reach, diff, length, label } = slot;
+  private slot(slot: StepSlot, runHeight: number, narrow: boolean) {
+    const { x, width, lengthsPx, diff, lengths, label } = slot;
     const theme = THEMES[this.ctx.theme.value];
-    const top = LABELS_HEIGHT + run + 4;
-    const slotHeight = top + BAND_HEIGHT + 4 + run;
+    const top = LABELS_HEIGHT + runHeight + BAND_MARGIN;
+    const slotHeight = LABELS_HEIGHT + runPitch(runHeight) + runHeight;
     const isOn = this.chosenSlot === slot.slot;
     const points = bandPoints(slot, BAND_HEIGHT).map(([px, py]) => `${px},${top + py}`);
-    // Those that are visible come first: names of controls contain their visible text.
-    const numbers = [...changeLines(slot, narrow), deltaText(diff), shareText(diff, length[0])];
+    // The drawn texts come first, as the name of a control must contain its visible text.
+    const numbers = [...changeLines(slot, narrow), deltaText(diff), shareText(diff, lengths[0])];
     return (
       <g
         key={slot.slot}
@@ -175,17 +180,17 @@ export class Strip extends DiffPanel<StripData> {
           {fittingLabel(label, width)}
         </text>
         <rect x={0} y={top} width={width} height={BAND_HEIGHT} fill={theme.lane} />
-        {Math.abs(reach[0] - reach[1]) >= 0.5 && (
+        {Math.abs(lengthsPx[0] - lengthsPx[1]) >= 0.5 && (
           <polygon points={points.join(" ")} fill={this.colourOf(slot)} />
         )}
         {SIDES.map((side) => {
-          const y = LABELS_HEIGHT + side * (run + 8 + BAND_HEIGHT) + run / 2;
-          const from = reach[side];
+          const y = LABELS_HEIGHT + side * runPitch(runHeight) + runHeight / 2;
+          const from = lengthsPx[side];
           if (width - from < 3) return null;
           return (
             <g stroke={theme.ruleStrong}>
               <line x1={from + 1} x2={width} y1={y} y2={y} stroke-dasharray="2 3" />
-              <line x1={from} x2={from} y1={y - run / 2} y2={y + run / 2 - GAP} />
+              <line x1={from} x2={from} y1={y - runHeight / 2} y2={y + runHeight / 2 - GAP} />
             </g>
           );
         })}
@@ -241,19 +246,19 @@ function Legend(props: { lanes: readonly StripLane[]; isChange: boolean; theme: 
 function Gutter(props: {
   data: StripData;
   lanes: readonly StripLane[];
-  run: number;
+  runHeight: number;
   only: StepSlot | null;
   ranksText: string;
 }) {
-  const { data, lanes, run, only, ranksText } = props;
+  const { data, lanes, runHeight, only, ranksText } = props;
   const names = shortLabels(data.labels);
   const [before, after] = data.totals;
   const side = (sideIndex: 0 | 1) => (
-    <div class="hta-diff-run" style={{ height: `${run}px` }}>
+    <div class="hta-diff-run" style={{ height: `${runHeight}px` }}>
       <div class="hta-diff-run-name">
         <b>{sideIndex === 0 ? "before" : "after"}</b>
         <span title={data.labels[sideIndex]}>{names[sideIndex]}</span>
-        <small>{formatDuration((only?.length ?? data.totals)[sideIndex])}</small>
+        <small>{formatDuration((only?.lengths ?? data.totals)[sideIndex])}</small>
       </div>
       {lanes.length > 0 && (
         <div class="hta-diff-lane-names">
@@ -270,12 +275,15 @@ function Gutter(props: {
     <div class="hta-diff-gutter">
       <small
         style={{ height: `${LABELS_HEIGHT}px` }}
-        title={`${data.ranksText}, steps starting in line`}
+        title={`${data.ranksText}, starts of steps aligned`}
       >
         {ranksText}
       </small>
       {side(0)}
-      <div class="hta-diff-run hta-diff-between" style={{ height: `${BAND_HEIGHT + 8}px` }}>
+      <div
+        class="hta-diff-run hta-diff-between"
+        style={{ height: `${BAND_HEIGHT + 2 * BAND_MARGIN}px` }}
+      >
         <div class="hta-diff-run-name">
           <b>change</b>
           <small>{only === null ? `mean ${shareText(after - before, before)}` : ""}</small>
@@ -287,27 +295,31 @@ function Gutter(props: {
 }
 
 /** The numbers of a change that fit into the width of its slot. */
-function changeLines({ diff, length, width }: StepSlot, narrow: boolean): string[] {
+function changeLines({ diff, lengths, width }: StepSlot, narrow: boolean): string[] {
   const lines = narrow || deltaText(diff).length * 7.6 + 14 > width ? [] : [deltaText(diff)];
-  return width >= 34 ? [...lines, shareText(diff, length[0]) || "new"] : lines;
+  return width >= 34 ? [...lines, shareText(diff, lengths[0]) || "new"] : lines;
 }
 
 /** Draw the numbers in the grey part if they fit, else on a plate. */
 function ChangeMark(props: { slot: StepSlot; narrow: boolean; top: number; theme: ThemeName }) {
   const { slot, narrow, top, theme } = props;
-  const { width, reach } = slot;
+  const { width, lengthsPx } = slot;
   const lines = changeLines(slot, narrow);
-  const wide = Math.max(...lines.map((line, index) => line.length * (index === 0 ? 7.4 : 6.6)), 0);
+  const textWidth = Math.max(
+    ...lines.map((line, index) => line.length * (index === 0 ? 7.4 : 6.6)),
+    0,
+  );
   if (lines.length === 0) return null;
-  const freeY = Math.min(...reach) + Math.abs(reach[0] - reach[1]) / 3;
+  // The band is grey up to the shorter run's end, and narrow in its first third after that.
+  const greyWidth = Math.min(...lengthsPx) + Math.abs(lengthsPx[0] - lengthsPx[1]) / 3;
   const y = top + BAND_HEIGHT / 2 - (lines.length - 1) * 9 + 4;
   return (
     <>
-      {freeY < wide + 10 && (
+      {greyWidth < textWidth + 10 && (
         <rect
           x={4}
           y={y - 14}
-          width={Math.min(wide + 8, width - 6)}
+          width={Math.min(textWidth + 8, width - 6)}
           height={18 * lines.length + 2}
           fill={THEMES[theme].bg}
           opacity={0.88}
@@ -363,29 +375,29 @@ function paintStrip(canvas: HTMLCanvasElement, picture: StripPicture, dpr: numbe
   if (pen === null) return;
   const { data, slots, lanes } = picture;
   const theme = THEMES[picture.theme];
-  const run = heightOf(lanes);
+  const runHeight = heightOf(lanes);
   const shares = busyShares(data.lanes, slots, dpr);
   pen.scale(dpr, dpr);
-  for (const { slot, x, reach } of slots) {
+  for (const { slot, x, lengthsPx } of slots) {
     // On whole device pixels: in between, all colours would be paler.
     const left = Math.round(x * dpr) / dpr;
     for (const side of SIDES) {
-      const top = LABELS_HEIGHT + side * (run + 8 + BAND_HEIGHT);
+      const top = LABELS_HEIGHT + side * runPitch(runHeight);
       let y = top;
-      for (const { place, kind, height } of lanes) {
+      for (const { index, kind, height } of lanes) {
         const bottom = y + height;
         pen.fillStyle = theme.lane;
-        pen.fillRect(x, y, reach[side], height);
+        pen.fillRect(x, y, lengthsPx[side], height);
         pen.fillStyle = theme.kind[kind];
-        shares.get(`${slot}/${side}/${place}`)?.forEach((share, bin) => {
+        shares.get(`${slot}/${side}/${index}`)?.forEach((share, bin) => {
           if (share <= 0) return;
-          const tall = Math.max(Math.min(share, 1) * height, 1 / dpr);
-          pen.fillRect(left + bin / dpr, bottom - tall, 1 / dpr, tall);
+          const barHeight = Math.max(Math.min(share, 1) * height, 1 / dpr);
+          pen.fillRect(left + bin / dpr, bottom - barHeight, 1 / dpr, barHeight);
         });
         y = bottom + GAP;
       }
       pen.fillStyle = theme.kind.annotation;
-      pen.fillRect(x - 1, top, 2, run - GAP);
+      pen.fillRect(x - 1, top, 2, runHeight - GAP);
     }
   }
 }
@@ -407,11 +419,11 @@ function busyShares(
     const slot = bySlot.get(slotNumber![row]!);
     if (slot === undefined) continue;
     const key = `${slot.slot}/${side![row]}/${lane![row]}`;
-    const wide = Math.max(1, Math.floor(slot.width * dpr));
-    const pixels = getOrMake(shares, key, () => new Float64Array(wide));
-    const pxPerNs = (slot.width * dpr) / Math.max(...slot.length, 1);
+    const pixelCount = Math.max(1, Math.floor(slot.width * dpr));
+    const pixels = getOrMake(shares, key, () => new Float64Array(pixelCount));
+    const pxPerNs = (slot.width * dpr) / Math.max(...slot.lengths, 1);
     const from = cell![row]! * cellNs * pxPerNs;
-    const to = Math.min((cell![row]! + 1) * cellNs * pxPerNs, wide);
+    const to = Math.min((cell![row]! + 1) * cellNs * pxPerNs, pixelCount);
     const share = (busy![row]! * pxPerNs) / Math.max(to - from, 1e-9);
     for (let bin = Math.floor(from); bin < to; bin += 1) {
       pixels[bin]! += share * (Math.min(to, bin + 1) - Math.max(from, bin));
@@ -438,12 +450,12 @@ export interface StripData {
 interface StepSlot {
   slot: number;
   label: string;
-  /** Length of the step in both runs. */
-  length: [number, number];
+  /** Length of the step, before and after, ns. */
+  lengths: [number, number];
   x: number;
   width: number;
-  /** Length of the step in its slot, before and after, px. */
-  reach: [number, number];
+  /** The same in px. */
+  lengthsPx: [number, number];
   diff: number;
   share: number;
 }
@@ -463,23 +475,23 @@ interface StripLane {
   name: string;
   kind: (typeof LANES)[number]["kind"];
   height: number;
-  /** Its index in the frame. */
-  place: number;
+  /** Its number in the frame. */
+  index: number;
 }
 
 /** The kinds that occur, or all if none does. `kindNames` are the names that formats give them. */
 export function stripLanes(frame: PanelFrame, kindNames: Record<string, string>): StripLane[] {
   const present = new Set(frame.columns.lane);
-  const all = LANES.map((lane, place) => {
+  const all = LANES.map((lane, index) => {
     const name = kindNames[lane.kind] ?? lane.name;
-    return { ...lane, name, place };
+    return { ...lane, name, index };
   });
-  const some = all.filter(({ place }) => present.has(place));
-  if (some.length === 0 || some.length === all.length) return all;
-  // These kinds share the height of all kinds, which the labels need.
-  const lanesHeight = heightOf(all) - some.length * GAP;
-  const high = heightOf(some) - some.length * GAP;
-  return some.map((lane) => ({ ...lane, height: Math.round((lane.height * lanesHeight) / high) }));
+  const shown = all.filter(({ index }) => present.has(index));
+  if (shown.length === 0 || shown.length === all.length) return all;
+  // The shown kinds share the height of all kinds, which the labels need.
+  const gaps = shown.length * GAP;
+  const scale = (heightOf(all) - gaps) / (heightOf(shown) - gaps);
+  return shown.map((lane) => ({ ...lane, height: Math.round(lane.height * scale) }));
 }
 
 function heightOf(lanes: readonly StripLane[]): number {
@@ -512,7 +524,7 @@ export function withLengths(slots: PanelFrame, steps: PanelFrame): PanelFrame {
   return { ...slots, columns: { ...slots.columns, before_ns, after_ns, delta_ns: diff_ns } };
 }
 
-/** The slots whose steps are given, side by side in the available width. */
+/** Place the selected steps side by side in a width of px; each slot fits the longer of its steps. */
 export function placeSlots(
   frame: PanelFrame,
   selected: readonly number[],
@@ -525,8 +537,8 @@ export function placeSlots(
   const scale = availableWidth / sum(longest);
   let next = 0;
   return rows.map((row, index): StepSlot => {
-    const length = lengthsOf(row);
-    const [before, after] = length;
+    const lengths = lengthsOf(row);
+    const [before, after] = lengths;
     const labels = [textAt(row, "before_label"), textAt(row, "after_label")].map(stepLabel);
     const x = next;
     const width = longest[index]! * scale;
@@ -534,10 +546,10 @@ export function placeSlots(
     return {
       slot: numberAt(row, "slot"),
       label: [...new Set(labels)].join(" → "),
-      length,
+      lengths,
       x,
       width,
-      reach: [before * scale, after * scale],
+      lengthsPx: [before * scale, after * scale],
       diff: after - before,
       share: before > 0 ? (after - before) / before : Infinity,
     };
@@ -551,7 +563,10 @@ export function medianSlot(frame: PanelFrame): number {
 }
 
 /** Corners of the band between the ends before and after, for a height of the band. */
-export function bandPoints({ reach: [top, bottom] }: StepSlot, height: number): [number, number][] {
-  const max = Math.max(top, bottom);
-  return [[top, 0], [max, 0], [max, height], [bottom, height]]; // prettier-ignore
+export function bandPoints(
+  { lengthsPx: [before, after] }: StepSlot,
+  height: number,
+): [number, number][] {
+  const longer = Math.max(before, after);
+  return [[before, 0], [longer, 0], [longer, height], [after, height]]; // prettier-ignore
 }

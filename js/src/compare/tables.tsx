@@ -72,7 +72,7 @@ const HATCH_TEXTS = [
   ["replaced", "replaced by another name"],
 ] as const;
 
-/** The meaning of the hatches of bars, if there are any. */
+/** The meaning of hatched bars, as far as the rows have them. */
 function HatchLegend({ rows, theme }: { rows: readonly FrameRow[]; theme: ThemeName }) {
   const changeClasses = new Set(rows.map(changeClassOfName));
   return HATCH_TEXTS.filter(([changeClass]) => changeClasses.has(changeClass)).map(
@@ -193,7 +193,9 @@ export function NamesTable({
         {`sum of ${times} ${steps > 1 ? "a step, mean " : ""}over ${plural(steps, "step")}` +
           `${ranks ? ", mean over ranks" : ""}; ` +
           "parallel streams add up, so this column does not sum to the difference" +
-          (hiddenRows > 0 ? `; ${plural(hiddenRows, "name")} that changed less in Python` : "") +
+          (hiddenRows > 0
+            ? `; Python has ${plural(hiddenRows, "more name")} that changed less`
+            : "") +
           ". Grey: not beyond the noise."}
         <HatchLegend rows={rows} theme={theme} />
       </p>
@@ -238,7 +240,7 @@ export function chanceText(
     };
   }
   const aboutText =
-    "How likely chance alone makes the means of the steps differ as much, by t-tests over the steps.";
+    "How likely chance alone is to make the means of the steps differ this much, by t-tests over the steps.";
   return { words: formatPValue(p), about: aboutText };
 }
 
@@ -253,7 +255,7 @@ export function replacedText(row: FrameRow, form: "names" | "short" = "names"): 
   return `${before} → ${after}`;
 }
 
-/** Calls of a change; all calls of the name if some of them were added or removed. */
+/** Number of calls of a change; of all calls of the name if only some were added or removed. */
 export function callsText(row: FrameRow): string {
   const totals = [numberAt(row, "before_total"), numberAt(row, "after_total")] as const;
   return Math.min(...totals) > 0 && ["added", "removed"].includes(textAt(row, "change"))
@@ -555,7 +557,7 @@ export function PlainTable({ name, frame }: { name: string; frame: PanelFrame })
       )}
       <p class="hta-note">
         {left > 0 && <Link text={plural(left, "more row")} press={() => (all.value = true)} />}
-        {left <= 0 && hiddenRows > 0 && `${plural(hiddenRows, "row")} in Python.`}
+        {left <= 0 && hiddenRows > 0 && `Python has ${plural(hiddenRows, "more row")}.`}
       </p>
     </>
   );

@@ -1,4 +1,4 @@
-/** Both timelines of a comparison: their place, colours, and the classes of their events. */
+/** Both timelines of a comparison: positions, colours, and the classes of their events. */
 
 import { computed, signal } from "@preact/signals";
 import { listenTo } from "../connection/store";
@@ -20,7 +20,7 @@ const DIFF_HELP: HelpGroup = {
   title: "In the comparison",
   lines: [
     { keys: [["point"]], text: "outline the partner of an event, and describe both" },
-    { keys: [["click"]], text: "select an event and its partner, and start them in line" },
+    { keys: [["click"]], text: "select an event and its partner, and align their starts" },
     { keys: [["click"]], text: "a step, a change, a name, an operator: mark it on both sides" },
     { keys: [["Ctrl", "Z"]], text: "undo, from anywhere in the comparison" },
   ],

@@ -21,11 +21,11 @@ interface DiffToolbarProps {
 }
 
 const BASE_CHOICES: readonly (readonly [id: AlignmentBase, text: string, about: string])[] = [
-  ["steps", "steps", "Every pair of steps starts in line"],
-  ["first_step", "start", "The first steps start in line"],
-  ["collectives", "collectives", "Every pair of collectives starts in line"],
-  ["absolute", "absolute", "Each run's own times"],
-  ["scaled", "scaled", "The shorter run stretched to the length of the longer one"],
+  ["steps", "steps", "Align the starts of each pair of steps"],
+  ["first_step", "start", "Align the starts of the first steps"],
+  ["collectives", "collectives", "Align the starts of each pair of collectives"],
+  ["absolute", "absolute", "Use each run's own times"],
+  ["scaled", "scaled", "Stretch the shorter run to the length of the longer one"],
 ];
 
 export function DiffToolbar(props: DiffToolbarProps) {

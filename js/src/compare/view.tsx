@@ -144,6 +144,12 @@ export class DiffApp {
     abortSignal.addEventListener("abort", () => root.remove(), { once: true });
   }
 
+  /** Change both timelines at once; neither follows the other. */
+  changeBoth(act: () => void): void {
+    if (this.events === null) act();
+    else this.events.timelines.link.changeBoth(act);
+  }
+
   private fitWidth(): void {
     const { root, events } = this;
     const width = root.clientWidth;
@@ -246,7 +252,7 @@ export class DiffApp {
 function DiffStatus({ ctx }: { ctx: DiffContext }) {
   const { has_events: hasEvents, all_matched: isAllMatched, matched: matchedText } = ctx.about;
   const hint = hasEvents
-    ? "Click steps, changes, names, operators; point at events for partners."
+    ? "Click a step, change, name or operator to mark it; hover over an event to see its partner."
     : "";
   return (
     <div class={`hta-status hta-diff-status${hasEvents ? "" : " hta-diff-quiet"}`}>

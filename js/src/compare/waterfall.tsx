@@ -180,7 +180,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
     const title =
       diff === 0
         ? `Where the time goes ${what}`
-        : `Where the ${formatDuration(Math.abs(diff))} ${steps > 1 ? "a step " : ""}${diff > 0 ? "come from" : "less come from"} ${what}`;
+        : `Where the ${formatDuration(Math.abs(diff))} ${steps > 1 ? "a step " : ""}${diff > 0 ? "come from" : "are saved"} ${what}`;
     return (
       <>
         <div class="hta-diff-head">

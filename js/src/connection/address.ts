@@ -1,6 +1,6 @@
-/** The address of a view, as a page or tab of ours gives it to the view's model. */
+/** The address of a view, which our pages and tabs set on the view's model. */
 
-/** The address of a view: a trait of its model that exists only in pages and tabs of ours. */
+/** The value of the trait `_address`, which only models in our pages and tabs have. */
 export interface ViewAddress {
   /** The address up to the state. */
   base: string;
@@ -10,7 +10,7 @@ export interface ViewAddress {
   isPage: boolean;
   /** Panels of an address that names none. */
   panels: PanelIds;
-  /** The reach of the address, in words for the user. */
+  /** The places in which the address works, as text for the user. */
   reach: string;
 }
 

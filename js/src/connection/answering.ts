@@ -26,6 +26,7 @@ import {
   type Answer,
 } from "../protocol/source";
 import {
+  abortError,
   askWithRetries,
   type HostTerms,
   KernelSource,
@@ -52,7 +53,7 @@ export class HybridSource implements Source {
     return this.kernel.status;
   }
 
-  /** The part of the job that the page holds. */
+  /** The part of the job whose data the page has. */
   get pageExtent(): "all" | "part" | "nothing" {
     const page = this.page.value;
     return page === null ? "nothing" : page.isComplete ? "all" : "part";
@@ -345,7 +346,7 @@ export function wholeNsWindow(span: Span): { start: number; end: number } {
 
 function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(new DOMException("no longer wanted", "AbortError"));
+    const onAbort = (): void => reject(abortError());
     if (signal.aborted) onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
     void promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));

@@ -50,7 +50,7 @@ function makeViewToken(): string {
   return Array.from(randoms, (random) => random.toString(36)).join("");
 }
 
-function abortError(): Error {
+export function abortError(): Error {
   return new DOMException("The request was abandoned.", "AbortError");
 }
 
@@ -283,7 +283,7 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => {
       clearTimeout(timer);
-      reject(new DOMException("no longer wanted", "AbortError"));
+      reject(abortError());
     };
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", onAbort);

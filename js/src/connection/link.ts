@@ -3,7 +3,7 @@
  *
  *     report.html#?view=12000_34000&ranks=0-3.5&query=kind+in+%5B%27compute%27%5D
  *
- * The page that holds the view keeps its own address up to date, and opening an address restores
+ * The page of the view keeps its address up to date, and opening an address restores
  * the state. An address may come from anywhere: what this job does not have is left out.
  */
 
@@ -20,6 +20,7 @@ import {
   isScope,
   listenTo,
   type Model,
+  saveTrait,
   STATE_KEYS,
 } from "./store";
 
@@ -71,12 +72,9 @@ export function applyAddress(model: Model, state: Model, scene: Scene): string {
   const linked = decodeState(address.state, scene, offered ?? PANELS.map(({ id }) => id));
   for (const key of STATE_KEYS) state.set(key, linked.state[key]);
   state.save_changes();
-  if (linked.panels !== null) {
-    model.set("panels", linked.panels);
-    model.save_changes();
-  }
+  if (linked.panels !== null) saveTrait(model, "panels", linked.panels);
   const parts = linked.rejected.join(", ");
-  return parts === "" ? "" : `The link names what this job does not have: ${parts}.`;
+  return parts === "" ? "" : `The link refers to what this job does not have: ${parts}.`;
 }
 
 /**
@@ -100,7 +98,7 @@ export function followAddress(
     try {
       if (href !== window.location.href) history.replaceState(history.state, "", href);
     } catch {
-      // A page in a frame without an address of its own.
+      // A page in a frame that may not change its address.
     }
   };
   const writeLater = (): void => {

@@ -44,6 +44,13 @@ export function traitSignal<T>(
   return trait;
 }
 
+/** Write a trait of a model, unless it has this value. */
+export function saveTrait(model: Model, name: string, value: unknown): void {
+  if (isSameJson(model.get(name), value)) return;
+  model.set(name, value);
+  model.save_changes();
+}
+
 export type StateKey = keyof SharedState;
 export const SAVE_MS = 80;
 export const COMMIT_MS = 350;

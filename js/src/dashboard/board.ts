@@ -11,7 +11,7 @@ export const MIN_PX = 220;
 const MAX_PX = 560;
 /** Factor up to which the timeline exceeds its natural height to fill free space. */
 const MAX_STRETCH = 1.35;
-/** Height up to which it fills free space in any case: there, a rank can be opened. */
+/** Height up to which it always fills free space, so that a rank can be opened. */
 const ROOMY_PX = 440;
 
 /** Bands of columns, separated by rules. */
@@ -59,39 +59,45 @@ export class PanelGrid {
   }
 
   /**
-   * Set the timeline's height: as given, or by its ranks and the neighbouring columns. Then fill
-   * tables. A selection changes the ranks shown, and the height must not follow, unless `isAnew`.
+   * Set the timeline's height, then fill tables. A selection changes the ranks shown; the height
+   * does not follow it, unless `always` is set.
    */
-  fitTimeline(isAnew = false): void {
-    const { timeline, selectionState, height: given } = this.ctx;
-    const isFixed = this.hasFitted && !this.hasColumns && selectionState.selection.value !== null;
-    if (isFixed && !isAnew) return;
+  fitTimeline({ always = false } = {}): void {
+    const { timeline, selectionState, height: chosenHeight } = this.ctx;
+    const hasSelection = selectionState.selection.value !== null;
+    if (this.hasFitted && !this.hasColumns && hasSelection && !always) return;
     this.hasFitted = true;
-    const timelineColumn = this.layout?.bands
-      .flat()
-      .find(({ panels }) => panels.includes("timeline"));
-    if (this.hasColumns && timelineColumn !== undefined) {
-      const height = this.el.firstElementChild?.clientHeight ?? 0;
-      const drawn = timeline.ctx.stage.el.parentElement!.offsetHeight;
-      // Panels below the timeline give way to the details of an event.
-      const drawer = timeline.panels.shown.peek();
-      const isOpen = drawer !== null;
-      const inSight = timelineColumn.panels.filter(
-        (id) => id === "timeline" || (id === "heatmap" && !isOpen),
-      );
-      const others = this.heightOf({ panels: inSight });
-      timeline.height = Math.max(height - others + drawn, MIN_PX);
-      // The drawer has taken room from the lanes: its event's row stays in sight.
-      const { brief } = timeline.picking;
-      if (isOpen && drawer !== this.drawer && brief !== null) timeline.rows.show(brief.lane);
-      this.drawer = drawer;
-    } else {
-      const needed = Math.min(Math.max(timeline.ctx.stage.contentHeight(), MIN_PX), MAX_PX);
-      const maxHeight = Math.max(needed * MAX_STRETCH, ROOMY_PX);
-      const availableHeight = timeline.height + this.heightBeside("timeline");
-      timeline.height = given.value ?? Math.max(needed, Math.min(availableHeight, maxHeight));
-    }
+    const columns = this.layout?.bands.flat() ?? [];
+    const ownColumn = columns.find(({ panels }) => panels.includes("timeline"));
+    if (this.hasColumns && ownColumn !== undefined) this.fillColumn(ownColumn);
+    else timeline.height = chosenHeight.value ?? this.naturalHeight();
     this.fillTables();
+  }
+
+  /** Let the timeline fill its column, above the heatmap or the details of an event. */
+  private fillColumn({ panels }: LayoutColumn): void {
+    const { timeline } = this.ctx;
+    const drawer = timeline.panels.shown.peek();
+    const inSight = panels.filter(
+      (id) => id === "timeline" || (id === "heatmap" && drawer === null),
+    );
+    const drawnHeight = timeline.ctx.stage.el.parentElement!.offsetHeight;
+    const otherHeight = this.heightOf({ panels: inSight }) - drawnHeight;
+    const columnHeight = this.el.firstElementChild?.clientHeight ?? 0;
+    timeline.height = Math.max(columnHeight - otherHeight, MIN_PX);
+    // A drawer that opens takes height from the lanes: its event's row stays in view.
+    const { brief } = timeline.picking;
+    if (drawer !== null && drawer !== this.drawer && brief !== null) timeline.rows.show(brief.lane);
+    this.drawer = drawer;
+  }
+
+  /** The height that the timeline's rows need, stretched a little to that of its neighbours. */
+  private naturalHeight(): number {
+    const { timeline } = this.ctx;
+    const needed = Math.min(Math.max(timeline.ctx.stage.contentHeight(), MIN_PX), MAX_PX);
+    const maxHeight = Math.max(needed * MAX_STRETCH, ROOMY_PX);
+    const availableHeight = timeline.height + this.heightBeside("timeline");
+    return Math.max(needed, Math.min(availableHeight, maxHeight));
   }
 
   fillTables(): void {

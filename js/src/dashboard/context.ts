@@ -5,7 +5,7 @@ import { ChartSlot, type MakeChart } from "../charts/chart";
 import { type LiveSource, ObservedSource } from "../connection/answering";
 import type { ViewAddress } from "../connection/address";
 import { addressTrait, linkOf } from "../connection/link";
-import { type Model, isSameJson, traitSignal } from "../connection/store";
+import { type Model, saveTrait, traitSignal } from "../connection/store";
 import { findPanelKind, PANELS } from "../facts/panels";
 import type { ColumnTables } from "../formats/shared";
 import { withTables } from "../formats/source";
@@ -77,7 +77,7 @@ export class DashContext {
 
   /** Ids of the chosen panels. */
   readonly shownPanels = computed(() => shownIds(this.panelChoice.value));
-  /** Panels that leave their place to others. */
+  /** Panels that are not laid out, as they have nothing to show. */
   readonly idlePanels = computed(() => {
     const scene = this.scene.value;
     return findIdlePanels({ ...scene, problems: problemLines(scene).length });
@@ -142,7 +142,7 @@ export class DashContext {
     return linkOf(this.model, this.timeline.ctx.shared.state, this.scene.peek());
   }
 
-  /** Whether the view has its page or tab for itself: a trait that only hosts of ours set. */
+  /** Whether the view is alone in its page or tab, as only our hosts state in a trait. */
   get fills(): boolean {
     return this.model.get("_fills") === true;
   }
@@ -154,9 +154,7 @@ export class DashContext {
 
   /** Save a choice of the user in the model. */
   saveTrait(name: string, value: unknown): void {
-    if (isSameJson(this.model.get(name), value)) return;
-    this.model.set(name, value);
-    this.model.save_changes();
+    saveTrait(this.model, name, value);
   }
 
   showPanel(id: string, on: boolean): void {

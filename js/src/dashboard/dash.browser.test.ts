@@ -93,7 +93,7 @@ test("undo and redo go through what was brushed in different panels; Escape clea
 
 test("a choice of host events says why charts of GPU work are empty", async () => {
   const view = await opened();
-  const empty = "None is GPU work, so charts of it are empty";
+  const empty = "No event is GPU work, so its charts are empty";
   view.state.set("selection", { ...FULL_SELECTION, query: "name in ['aten::native_layer_norm']" });
   await expect.poll(() => view.text(".hta-sel-words")).toContain(empty);
   click(view.find(`[data-panel=kernels] [data-name="${NN}"]`));
@@ -122,7 +122,9 @@ test("texts speak of the devices that the job has", async () => {
   await expect.poll(() => view.text(".hta-said")).toContain("of each NPU span");
   view.find("[aria-label='Choose which panels are shown']").click();
   expect(view.text(".hta-popover")).toContain("NPU idle time by cause");
-  expect(view.text(".hta-dash-left-out")).toBe("Not in this job: NPU idle time by cause (no queues).");
+  expect(view.text(".hta-dash-left-out")).toBe(
+    "Not in this job: NPU idle time by cause (no queues).",
+  );
   expect(view.root.innerHTML).not.toMatch(/GPU|device_word/);
 });
 
@@ -141,7 +143,7 @@ test("names: a click chooses, Ctrl adds, a click on the only one clears; chips t
     .poll(chips)
     .toEqual(["ranks 0 and 2", expect.stringMatching(/^names gemm bf16 .* and gemm bf16 /)]);
   expect(view.text(".hta-sel-code")).toBe(`traces.select("${BOTH}", ranks=[0, 2])`);
-  view.find('[aria-label="Take back ranks 0 and 2"]').click();
+  view.find('[aria-label="Remove ranks 0 and 2 from the selection"]').click();
   expect(selection(view)).toMatchObject({ ranks: null, query: BOTH });
   click(row(NN));
   await expect.poll(() => row(NN).querySelector("button")?.ariaPressed).toBe("true");

@@ -2,7 +2,7 @@
 
 import type { SelectionJson } from "../protocol/source";
 
-/** A piece of a sentence: text, or a rank that can be chosen; `fact`: others do not wait for it. */
+/** A piece of a sentence: text, or a rank that can be chosen; `fact`: no other rank waits for it. */
 export type HeadlinePiece = string | { rank: number; text?: string; fact?: boolean };
 
 /** Text and selection of a finding. */
@@ -15,7 +15,7 @@ export interface Finding {
 export interface HeadlineFacts {
   headline: HeadlinePiece[];
   more: HeadlinePiece[][];
-  /** The ranks that the others wait for. */
+  /** The ranks for which other ranks wait. */
   late_ranks?: number[];
   /** The ranks of pieces with `fact`. */
   fact_ranks?: number[];

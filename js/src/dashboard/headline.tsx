@@ -50,7 +50,7 @@ export function Headline({ ctx }: { ctx: DashContext }) {
   );
 }
 
-/** The first findings: those that bring a window into view, or the others. */
+/** Buttons for the first findings: those with a window, or those without. */
 export function FindingButtons({ ctx, isWindow }: { ctx: DashContext; isWindow: boolean }) {
   const findings = ctx.headline.value?.findings ?? [];
   return (

@@ -27,38 +27,15 @@ const LEFT_PX = 396;
 const MIDDLE_PX = 1000;
 const RIGHT_PX = [348, 460] as const;
 
-const ONE_COLUMN = [
-  ["flight_hang"],
-  ["flight_collectives"],
-  ["snapshot_peak"],
-  ["snapshot_segments"],
-  ["mpi_ranks"],
-  ["byteps_stragglers"],
-  ["breakdown"],
-  ["timeline"],
-  ["heatmap"],
-  ["byteps_gradients"],
-  ["mpi_sizes"],
-  ["mpi_routine_table"],
-  ["selection"],
-  ["kernels"],
-  ["byteps_blame"],
-  ["byteps_servers"],
-  ["byteps_stages"],
-  ["byteps_requests"],
-  ["byteps_clock"],
-  ["mpi_messages"],
-  ["mpi_routines"],
-  ["mpi_hosts"],
-  ["overlap"],
-  ["steps"],
-  ["kernel_durations"],
-  ["kernel_types"],
-  ["idle"],
-  ["queue"],
-  ["operators"],
-  ["problems"],
-];
+/** The ids in a text, separated by white space. */
+const panelIds = (text: string): string[] => text.trim().split(/\s+/);
+
+const ONE_COLUMN = panelIds(`
+  flight_hang flight_collectives snapshot_peak snapshot_segments mpi_ranks byteps_stragglers
+  breakdown timeline heatmap byteps_gradients mpi_sizes mpi_routine_table selection kernels
+  byteps_blame byteps_servers byteps_stages byteps_requests byteps_clock mpi_messages mpi_routines
+  mpi_hosts overlap steps kernel_durations kernel_types idle queue operators problems
+`);
 const PAIRED_COLUMNS = [
   ["flight_hang"],
   ["flight_collectives"],
@@ -79,42 +56,21 @@ const PAIRED_COLUMNS = [
   ["idle", "queue"],
   ["operators"],
 ];
-/** Left, middle and right; the left column ends with all that have no other place. */
+/** Left, middle and right; panels that are not listed are added to the left column. */
 const THREE_COLUMNS = [
-  [
-    "breakdown",
-    "overlap",
-    "steps",
-    "snapshot_peak",
-    "snapshot_segments",
-    "mpi_ranks",
-    "mpi_hosts",
-    "byteps_blame",
-    "byteps_servers",
-    "byteps_clock",
-    "byteps_gradients",
-    "byteps_stages",
-    "byteps_requests",
-    "kernel_durations",
-    "kernel_types",
-    "idle",
-    "queue",
-  ],
-  [
-    "flight_hang",
-    "flight_collectives",
-    "timeline",
-    "heatmap",
-    "byteps_stragglers",
-    "mpi_sizes",
-    "mpi_routine_table",
-    "mpi_messages",
-    "operators",
-  ],
+  panelIds(`
+    breakdown overlap steps snapshot_peak snapshot_segments mpi_ranks mpi_hosts byteps_blame
+    byteps_servers byteps_clock byteps_gradients byteps_stages byteps_requests kernel_durations
+    kernel_types idle queue
+  `),
+  panelIds(`
+    flight_hang flight_collectives timeline heatmap byteps_stragglers mpi_sizes mpi_routine_table
+    mpi_messages operators
+  `),
   ["selection", "kernels", "mpi_routines", "problems"],
 ];
 
-/** Relative widths of panels that need more room than their neighbours. */
+/** Relative widths of panels that are wider than their neighbours. */
 const COLUMN_SHARES: Record<string, number> = {
   timeline: 2,
   heatmap: 2,
@@ -126,7 +82,7 @@ function isRowsChoice(choice: PanelChoice): choice is readonly (readonly string[
   return choice.some((entry) => typeof entry !== "string");
 }
 
-/** Panels with nothing to show, or to compare, in a job: they leave their place to others. */
+/** Panels with nothing to show, or nothing to compare, in a job; they are not laid out. */
 export function findIdlePanels({ ranks, steps, problems }: IdleFacts): string[] {
   const isSingle = ranks.length === 1 && steps.length < 2;
   return [...(problems === 0 ? ["problems"] : []), ...(isSingle ? ["steps"] : [])];
@@ -155,7 +111,7 @@ export function leftOutText(
   return parts.length > 0 ? `Not in this job: ${parts.join("; ")}.` : "";
 }
 
-/** `fills`: the view has the window for itself, and scrolls in columns if they have room. */
+/** `fills`: the view is alone in its window, and scrolls in columns if they fit. */
 export function computeLayout(width: number, choice: PanelChoice, fills = false): PanelLayout {
   const shownPanels = shownIds(choice);
   const shown = new Set(shownPanels);
@@ -176,7 +132,8 @@ export function computeLayout(width: number, choice: PanelChoice, fills = false)
         : [[...left, ...others], middle, right];
     return { name, bands: [sizeColumns(width, columns)], statusAfter: 0 };
   } else {
-    bands = (name === "one" ? ONE_COLUMN : PAIRED_COLUMNS).map((ids) => rowBand(present(ids)));
+    const rows = name === "one" ? ONE_COLUMN.map((id) => [id]) : PAIRED_COLUMNS;
+    bands = rows.map((ids) => rowBand(present(ids)));
   }
   const placed = new Set(bands.flat().flatMap(({ panels }) => panels));
   bands.push(...[...shown].filter((id) => !placed.has(id)).map((id) => rowBand([id])));

@@ -118,7 +118,7 @@ export class PaneSet {
     return el.offsetHeight - spareRows * ROW_PX;
   }
 
-  /** Show as many more rows of each table as its column has room for. */
+  /** Show as many more rows of each table as fit into its column. */
   fillTables(rowsFor: (id: string) => number): void {
     const rows = (id: string): number => Math.max(Math.floor(rowsFor(id) / ROW_PX), 0);
     const spare = Object.fromEntries(Object.keys(TABLES).map((id) => [id, rows(id)]));

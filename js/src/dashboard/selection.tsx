@@ -48,8 +48,8 @@ export function SelectionPanel({ ctx }: { ctx: DashContext }) {
             <span>{text}</span>
             <button
               type="button"
-              aria-label={`Take back ${text}`}
-              title="Take this part back"
+              aria-label={`Remove ${text} from the selection`}
+              title="Remove this part"
               onClick={() =>
                 selectionState.select(withoutDimension(selection, part), selectionState.ranksFrom)
               }
@@ -97,7 +97,7 @@ function wholeRunText({ part, range: [start, end], events, ranks }: Scene): stri
 }
 
 const noDeviceEventsText = (device: string): string =>
-  ` None is ${device} work, so charts of it are empty: click an event, and select what it launched.`;
+  ` No event is ${device} work, so its charts are empty: click an event, and select what it launched.`;
 
 /** Number and kinds of the selected events. */
 function totalsText(sums: PanelFrame, scene: Scene): string {

@@ -59,7 +59,7 @@ function exportItem(
   const press = (): void => {
     makeFile()
       .then((file) => download(fileName(ctx, name), file))
-      .catch((error: unknown) => ctx.timeline.fail("The file cannot be made", error));
+      .catch((error: unknown) => ctx.timeline.fail("The file could not be written", error));
   };
   return { text, press };
 }
@@ -200,7 +200,7 @@ function SaveForm({ ctx: { source, signal, scene } }: { ctx: DashContext }) {
         out.
       </p>
       {source.status === "none" ? (
-        <p>Without a kernel it cannot be written.</p>
+        <p>Only a kernel can write the page.</p>
       ) : (
         <div class="hta-field-row">
           <input

@@ -15,7 +15,7 @@ import { BarCell, countText, durationText, NameButton, numberOrNull } from "../u
 import { ranksText, frameNote, withPrefix } from "../ui/text";
 import type { DashColumn, RowReader, TableSpec } from "./name_table";
 
-/** A rank stands out if its mean differs by more than this. */
+/** A rank is an outlier if its mean differs by more than this share. */
 const OUTLIER_MIN_EXCESS = 0.05;
 /** Min calls per rank to report a slow rank: fewer may differ in shape, or be cut by the window. */
 const MIN_COMPARED_CALLS = 5;
@@ -127,9 +127,9 @@ const durationColumn = (column: string, title: string, hint: string, from?: numb
   numberColumn(column, title, hint, durationText, from);
 
 const countColumn = (from?: number): DashColumn =>
-  numberColumn("count", "count", "How often it ran, on all ranks", countText, from);
+  numberColumn("count", "count", "Number of calls, on all ranks", countText, from);
 
-/** The rank that stands out, if it is the same in all rows that have one; otherwise null. */
+/** The outlier of all rows that have one, if it is the same rank; otherwise null. */
 function outlierRank(frame: PanelFrame): number | null {
   const { odd_rank: ranks = [], odd_ratio: ratios = [] } = frame.columns;
   const outlierRanks = new Set(
@@ -163,7 +163,7 @@ function OutlierCell({ row, frame }: { row: RowReader; frame: PanelFrame }) {
   );
 }
 
-/** The last column, on the rank that stands out; no column if no row has such a rank. */
+/** The last column, on the rank that is an outlier; no column without outliers. */
 function outlierColumn(frame: PanelFrame): DashColumn[] {
   if (!hasNonZero(frame, "odd_ratio")) return [];
   const rank = outlierRank(frame);
@@ -193,7 +193,7 @@ function rateColumnsOf(frame: PanelFrame, of: string, from = 400): DashColumn[] 
       cell: (row) => {
         const bound = row("bound") ?? "";
         return (
-          <span title={BOUND_HINTS[String(bound)] ?? "Not known"}>
+          <span title={BOUND_HINTS[String(bound)] ?? "Unknown"}>
             {bound !== "" && <small class="hta-verdict">{`${String(bound)} `}</small>}
             {formatShare(numberOrNull(row("roofline_share")))}
           </span>
@@ -210,7 +210,7 @@ function rateColumnsOf(frame: PanelFrame, of: string, from = 400): DashColumn[] 
     numberColumn(
       "gb_per_s",
       "bytes/s",
-      `Least bytes by time, ${of}`,
+      `Minimum bytes by time, ${of}`,
       (value) => rate(value, (giga) => formatBytes(giga * 1e9)),
       840,
     ),
@@ -423,7 +423,7 @@ const REQUESTS: TableSpec = {
   selectsRanks: true,
   title: "Server requests",
   about: (frame) =>
-    `all digits of the key · the others' pulls wait for the last push${noteSuffix(frame)}`,
+    `by key, with all digits · pulls of all nodes wait for the last push${noteSuffix(frame)}`,
   columns: () => [
     nameColumn({
       title: "key",
@@ -451,7 +451,7 @@ const REQUESTS: TableSpec = {
       "Total time that its pulls waited for the last push",
       durationText,
     ),
-    numberColumn("requests", "requests", "How many were answered", countText, 400),
+    numberColumn("requests", "requests", "Number of answered requests", countText, 400),
     numberColumn("push_ns", "pushes", "Total time of its pushes", durationText, 700),
     numberColumn(
       "service_ns",
@@ -486,7 +486,7 @@ const ROUTINES: TableSpec = {
     routineColumn(frame, "minmax(0, 1.3fr)"),
     barColumn("time_s", "time", "Time of all calls, all ranks together", secondsText),
     numberColumn("share_of_time", "of MPI", "Share of all time in MPI", shareText, 400),
-    numberColumn("calls", "calls", "How often it was called", countText),
+    numberColumn("calls", "calls", "Number of calls", countText),
     numberColumn("bytes", "bytes", "Calls times their mean size", sizeText, 460),
     meanColumn("Mean of a call", 560),
     {
@@ -511,7 +511,7 @@ const MESSAGES: TableSpec = {
   rows: "row",
   title: "Messages by size",
   about: (frame) =>
-    `shares are of the routine's calls, time and bytes: look at all three${noteSuffix(frame)}`,
+    `shares of the routine's calls, time and bytes: compare all three${noteSuffix(frame)}`,
   columns: (frame) => [
     routineColumn(frame, "minmax(0, 1.2fr)"),
     {
@@ -522,7 +522,7 @@ const MESSAGES: TableSpec = {
       cell: (row) => formatSizeRange(Number(row("size_lo")), Number(row("size_hi"))),
     },
     barColumn("time_s", "time", "Time of all calls, all ranks together", secondsText),
-    numberColumn("calls", "calls", "How often", countText, 420),
+    numberColumn("calls", "calls", "Number of calls", countText, 420),
     numberColumn("bytes", "bytes", "Calls times their mean size", sizeText, 520),
     numberColumn("share_of_calls", "calls %", "Share of the routine's calls", shareText),
     numberColumn("share_of_time", "time %", "Share of the routine's time", shareText),
@@ -541,7 +541,7 @@ const HOSTS: TableSpec = {
       width: "minmax(0, 1.2fr)",
       words: (row) => jobPrefix(frame, row, "host"),
     }),
-    numberColumn("ranks", "ranks", "How many ranks run there", countText),
+    numberColumn("ranks", "ranks", "Number of ranks that run there", countText),
     barColumn("comm_mean_s", "in MPI", "Mean of its ranks", secondsText),
     numberColumn("comm_min_s", "min", "Minimum of its ranks", secondsText, 420),
     numberColumn("comm_max_s", "max", "Maximum of its ranks", secondsText, 420),
@@ -556,7 +556,7 @@ const HOSTS: TableSpec = {
     {
       by: "is_slow",
       title: "slow",
-      hint: "Whether the others wait for all of its ranks",
+      hint: "Whether ranks of other hosts wait for all of its ranks",
       cell: (row) => (row("is_slow") === true ? <span class="hta-late-text">slow</span> : "–"),
     },
   ],
@@ -567,7 +567,7 @@ const COLLECTIVES: TableSpec = {
   selectsRanks: true,
   title: "Collectives by group and number",
   about: (frame) =>
-    `its state in each rank's dump; unfinished ones first, then the latest${noteSuffix(frame)}`,
+    `state in each rank's dump; unfinished collectives first, then the latest${noteSuffix(frame)}`,
   columns: () => [
     nameColumn({
       title: "collective",

@@ -150,7 +150,7 @@ export class DashApp {
     watchBoxes(
       [panes.pane("timeline")],
       throttle(FIT_DELAY_MS, abortSignal, () =>
-        grid.hasColumns ? grid.fitTimeline(true) : grid.fillTables(),
+        grid.hasColumns ? grid.fitTimeline({ always: true }) : grid.fillTables(),
       ),
       abortSignal,
     );
@@ -169,7 +169,7 @@ export class DashApp {
       abortSignal,
     );
     onSignal(ctx.panelChoice, () => this.arrange(), abortSignal);
-    onSignal(ctx.height, () => grid.fitTimeline(true), abortSignal);
+    onSignal(ctx.height, () => grid.fitTimeline({ always: true }), abortSignal);
     onSignal(ctx.folded, (folded) => timeline.folding.set(folded === true, false), abortSignal);
     onSignal(
       () => [selectionState.chartSelection.value, selectionState.scope.value, ctx.metric.value],
@@ -195,12 +195,12 @@ export class DashApp {
     const width = ctx.root.clientWidth;
     if (width > 0) ctx.root.classList.toggle("hta-tight", width < TIGHT_BELOW_PX);
     if (!grid.arrange(width, ctx.fills || fullWindow.isOn)) {
-      if (grid.hasColumns) grid.fitTimeline(true);
+      if (grid.hasColumns) grid.fitTimeline({ always: true });
       return;
     }
     ctx.isFilled.value = grid.hasColumns && ctx.fills;
     ctx.root.classList.toggle("hta-fills", ctx.isFilled.value);
-    grid.fitTimeline(true);
+    grid.fitTimeline({ always: true });
     this.loadAfterFirstFrame();
     this.panes.refresh();
   }

@@ -311,8 +311,8 @@ export function waitsWithoutTransfers(events: CollectiveEvents): EventPieces {
     }
   });
   const remaining: [start: number, dur: number, entry: number][] = [];
-  const waitUnion = IntervalUnion.of(Float64Array.from(begins), Float64Array.from(ends));
-  waitUnion.forEachDifference(transferUnion(events), (start, end, piece) => {
+  const union = IntervalUnion.of(Float64Array.from(begins), Float64Array.from(ends));
+  union.forEachDifference(transferUnion(events), (start, end, piece) => {
     remaining.push([start, end - start, owners[piece]!]);
   });
   return {

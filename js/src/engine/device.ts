@@ -14,7 +14,7 @@ import {
   withoutMask,
 } from "./panel_rank";
 import { COMMUNICATION as COMMUNICATION_KIND, DEVICE_KIND_COUNT } from "./rank";
-import { IntervalSet, type IntervalUnion } from "./spans";
+import { IntervalSet, timeOutside, type IntervalUnion } from "./spans";
 import { Sweep, timeInStates } from "./sweep";
 
 /** Bits of a state; bits of work are in the order of its kinds. */
@@ -125,10 +125,7 @@ export function unrecordedTimes(
 
 /** Time within a window that was recorded. */
 export function recordedTime(selection: RankSelection, low: number, high: number): number {
-  return unrecordedTimes(selection).reduce(
-    (time, [start, end]) => time - Math.max(Math.min(end, high) - Math.max(start, low), 0),
-    Math.max(high - low, 0),
-  );
+  return timeOutside(unrecordedTimes(selection), low, high);
 }
 
 /** Time of chosen communication, of all compute, which hides it even if not chosen, and of both. */

@@ -182,7 +182,7 @@ function addHostTimes(selection: RankSelection, paths: CallPaths, sums: Operator
   }
 }
 
-/** Time in a window that each operator's children cover; the stored time for those all in it. */
+/** Time in a window that each operator's children cover; `first` to `last` overlap the window. */
 function childCoverWithin(
   tree: OperatorTree,
   first: number,
@@ -191,24 +191,24 @@ function childCoverWithin(
   high: number,
 ): Float64Array {
   const { start, end, parent } = tree;
-  const crossing = new Map<number, { covered: number; reached: number }>();
+  const isInside = (index: number): boolean => start[index]! >= low && end[index]! <= high;
+  // Operators across an edge of the window, and where their last child so far ends.
+  const lastEnds = new Map<number, number>();
   for (let index = first; index < last; index += 1) {
-    const inside = start[index]! >= low && end[index]! <= high;
-    if (!inside) crossing.set(index, { covered: 0, reached: low });
+    if (!isInside(index)) lastEnds.set(index, low);
   }
-  if (crossing.size === 0) return tree.covered;
+  if (lastEnds.size === 0) return tree.covered;
   const covered = tree.covered.slice(0, last);
+  for (const index of lastEnds.keys()) covered[index] = 0;
   for (let index = first; index < last; index += 1) {
     const above = parent[index]!;
-    // Most parents are within the window.
-    if (above < first || (start[above]! >= low && end[above]! <= high)) continue;
-    const crossed = crossing.get(above)!;
+    if (above < first || isInside(above)) continue;
+    const from = Math.max(start[index]!, lastEnds.get(above)!);
     const until = Math.min(end[index]!, end[above]!, high);
-    const from = Math.max(start[index]!, crossed.reached);
-    if (until > from) crossed.covered += until - from;
-    crossed.reached = Math.max(crossed.reached, until);
+    if (until <= from) continue;
+    covered[above] = covered[above]! + until - from;
+    lastEnds.set(above, until);
   }
-  for (const [index, crossed] of crossing) covered[index] = crossed.covered;
   return covered;
 }
 

@@ -8,6 +8,7 @@ import {
   type RankSelection,
   type DeviceWork,
 } from "./panel_rank";
+import { timeOutside } from "./spans";
 
 /** Figures of one stream's queue. */
 interface QueueFigures {
@@ -16,6 +17,7 @@ interface QueueFigures {
   count: number;
   max: number | null;
   mean: number | null;
+  /** Time in which the length is known, from the first to the last change. */
   span: number;
   /** Number of chosen launches, regardless of the window. */
   launched: number;
@@ -66,22 +68,18 @@ class QueueChanges {
 
   /** Figures within a window. */
   figuresWithin(low: number, high: number): QueueFigures {
-    const { time, length, stream } = this;
+    const { time, stream } = this;
     const first = countBelow(time, low);
     const last = Math.max(countBelow(time, high), first);
-    let max = -Infinity;
-    for (let at = first; at < last; at += 1) max = Math.max(max, length[at]!);
-    const from = Math.max(low, time[0]!);
-    const to = Math.min(high, time[time.length - 1]!);
-    const span = this.unknown.reduce(
-      (total, [start, end]) => total - Math.max(Math.min(end, to) - Math.max(start, from), 0),
-      Math.max(to - from, 0),
-    );
+    const lengths = this.length.subarray(first, last);
+    const start = Math.max(low, time[0]!);
+    const end = Math.min(high, time[time.length - 1]!);
+    const span = timeOutside(this.unknown, start, end);
     return {
       stream,
-      count: last - first,
-      max: last > first ? max : null,
-      mean: span > 0 ? (this.areaBefore(to) - this.areaBefore(from)) / span : null,
+      count: lengths.length,
+      max: lengths.length > 0 ? lengths.reduce((a, b) => Math.max(a, b)) : null,
+      mean: span > 0 ? (this.areaBefore(end) - this.areaBefore(start)) / span : null,
       span,
       launched: time.length / 2,
     };

@@ -118,13 +118,13 @@ export class PageSource implements LocalSource {
     return this.job.page.scene.embedded?.level === "all";
   }
 
-  /** False for files, which the kernel writes, and for arguments that did not fit into the page. */
   canAnswer(op: Operation): boolean {
-    const { ranks_args: argsRanks = [], ranks_full: fullRanks = [] } =
-      this.job.page.scene.embedded ?? {};
-    const hasArguments = op !== "event" || argsRanks.length === fullRanks.length;
-    const isKnown = op in this.jsonHandlers || op in this.bufferHandlers;
-    return this.isComplete && hasArguments && op !== "export" && isKnown;
+    const { embedded } = this.job.page.scene;
+    // The kernel writes files.
+    if (embedded?.level !== "all" || op === "export") return false;
+    // Arguments of some ranks may not have fit into the page.
+    if (op === "event" && embedded.ranks_args.length !== embedded.ranks_full.length) return false;
+    return op in this.jsonHandlers || op in this.bufferHandlers;
   }
 
   /** Build the indices for the first replies of panels. */

@@ -228,3 +228,15 @@ export function pieceAt(cover: IntervalUnion, time: number): number {
 function shrink(values: Float64Array, length: number): Float64Array {
   return values.length === length ? values : values.slice(0, length);
 }
+
+/** Length of a window without its parts in disjoint gaps. */
+export function timeOutside(
+  gaps: readonly (readonly [start: number, end: number])[],
+  low: number,
+  high: number,
+): number {
+  return gaps.reduce(
+    (time, [start, end]) => time - Math.max(Math.min(end, high) - Math.max(start, low), 0),
+    Math.max(high - low, 0),
+  );
+}

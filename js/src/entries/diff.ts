@@ -40,8 +40,8 @@ async function render({ model, el, host, signal }: RenderProps<DiffTraits>): Pro
       signal,
     };
     applyComparisonAddress(options);
-    const { ctx } = new DiffApp(el, options);
-    followComparisonAddress(ctx, signal);
+    const app = new DiffApp(el, options);
+    followComparisonAddress(app.ctx, signal, (act) => app.changeBoth(act));
   } catch (error) {
     showFailurePanel(el, "The comparison cannot be shown", asError(error), signal);
   }

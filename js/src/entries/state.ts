@@ -1,3 +1,3 @@
-/** The shared state of linked views: it holds traits and shows nothing. */
+/** The shared state of linked views: a model without a view. */
 
 export default {};

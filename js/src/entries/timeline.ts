@@ -4,7 +4,7 @@ import type { RenderProps } from "@anywidget/types";
 import { HybridSource } from "../connection/answering";
 import { KernelSource } from "../connection/kernel";
 import { type FollowedTraits, renderLinkedApp } from "../connection/linked_app";
-import { listenTo } from "../connection/store";
+import { listenTo, saveTrait } from "../connection/store";
 import { findPageSource } from "../engine/job";
 import { TimelineApp } from "../timeline/view";
 
@@ -16,25 +16,19 @@ interface TimelineTraits extends FollowedTraits {
 
 async function render(props: RenderProps<TimelineTraits>): Promise<void> {
   const { model, el, signal } = props;
-  const saveTrait = <Name extends keyof TimelineTraits>(
-    name: Name,
-    value: TimelineTraits[Name],
-  ): void => {
-    model.set(name, value);
-    model.save_changes();
-  };
+  const save = (name: string, value: unknown): void => saveTrait(model, name, value);
   await renderLinkedApp(props, "The timeline cannot be shown", (scene, state) => {
     const page = findPageSource(model);
     const app = new TimelineApp(el, {
       scene,
       state,
       source: page ?? new HybridSource(new KernelSource(model, signal)),
-      setClock: page === null ? (clock) => saveTrait("clock", clock) : undefined,
+      setClock: page === null ? (clock) => save("clock", clock) : undefined,
       height: model.get("height"),
       signal,
       folded: model.get("folded") ?? null,
-      saveFolded: (folded) => saveTrait("folded", folded),
-      saveHeight: (height) => saveTrait("height", height),
+      saveFolded: (folded) => save("folded", folded),
+      saveHeight: (height) => save("height", height),
     });
     const fold = (): void => app.folding.set(model.get("folded") === true, false);
     const resize = (): void => {

@@ -82,7 +82,10 @@ class ViewPage {
 
   private onHello(hello: HelloMessage): void {
     if (hello.protocol !== PROTOCOL) {
-      this.fail({ message: "this page is of another version", remedy: "Reload it." });
+      this.fail({
+        message: "this page and its server have different versions",
+        remedy: "Reload the page.",
+      });
       return;
     }
     if (this.hello === null) {
@@ -252,7 +255,7 @@ class ViewPage {
       h(
         "span",
         { class: "hta-host-said" },
-        "This page goes on with the data that it holds. To start again, run",
+        "This page continues with the data that it has. To start again, run",
       ),
       h("code", {}, command),
       copy,

@@ -20,7 +20,6 @@ import {
   unionLength,
 } from "./shared";
 
-/** A worker that is last in this share, or more, is late by more than chance; see `workers.py`. */
 const NO_WORKERS = noteFor("no_byteps_workers");
 const NO_SERVERS = noteFor("no_byteps_servers");
 
@@ -96,15 +95,11 @@ function pushArrivals(requests: readonly RequestRow[], files: FilesOfRanks): Pus
         const starts = group.map(({ start_ns }) => start_ns);
         const [first, latest] = [Math.min(...starts), Math.max(...starts)];
         const isAlone = starts.filter((start) => start === latest).length === 1;
-        return group.map(({ rank, key, node, iteration, start_ns }) => ({
-          rank,
-          key,
-          node,
-          iteration,
-          start_ns,
-          job: files.get(rank)!.job,
-          lag: start_ns - first,
-          isLast: isAlone && start_ns === latest,
+        return group.map((push) => ({
+          ...push,
+          job: files.get(push.rank)!.job,
+          lag: push.start_ns - first,
+          isLast: isAlone && push.start_ns === latest,
         }));
       });
   });
@@ -129,15 +124,13 @@ export function stragglersFrame(tables: ColumnTables, selection: SelectionJson):
       return groupBy(ofIteration, ({ node }) => node).map((ofNode) => {
         const { job, node, iteration } = ofNode[0]!;
         return {
-          ...{
-            job,
-            node,
-            iteration,
-            keys: ofNode.length,
-            lag_ns: sumBy(ofNode, "lag"),
-            start_ns,
-            end_ns,
-          },
+          job,
+          node,
+          iteration,
+          keys: ofNode.length,
+          lag_ns: sumBy(ofNode, "lag"),
+          start_ns,
+          end_ns,
           last: ofNode.filter(({ isLast }) => isLast).length,
           label: byServers ? nodeLabel(node) : `worker ${node}`,
         };
@@ -226,13 +219,17 @@ export function requestsFrame(tables: ColumnTables, selection: SelectionJson): P
   return makeFrame(columns, {}, tableNote(tables.requests, NO_SERVERS));
 }
 
+/** Share of the arrivals that were alone the last ones. */
+const lastShare = (arrivals: readonly PushLag[]): number =>
+  arrivals.filter(({ isLast }) => isLast).length / arrivals.length;
+
 /** The node that most often comes last, its share of the iterations, and its mean lag. */
 function lastNodeOf(
   arrivals: readonly PushArrival[],
 ): { node: number; share: number; lag: number } | null {
   const nodes = groupBy(arrivals, ({ node }) => node).map((ofNode) => ({
     node: ofNode[0]!.node,
-    share: ofNode.filter(({ isLast }) => isLast).length / ofNode.length,
+    share: lastShare(ofNode),
     lag: sumBy(ofNode, "lag") / ofNode.length,
   }));
   nodes.sort((a, b) => b.share - a.share || a.node - b.node);
@@ -270,7 +267,10 @@ export function gradientsFrame(tables: ColumnTables, selection: SelectionJson): 
     const counted = ofRoot.length > 0 ? ofRoot : group;
     const { job, worker } = files.get(group[0]!.rank)!;
     return {
-      ...{ tensor: group[0]!.tensor, job, worker, count: counted.length },
+      tensor: group[0]!.tensor,
+      job,
+      worker,
+      count: counted.length,
       total_ns: sumBy(counted, "total_ns"),
       busy_ns: sumBy(counted, "busy_ns"),
       queue_ns: sumBy(counted, "queue_ns"),
@@ -396,12 +396,7 @@ export function blameFrame(tables: ColumnTables, selection: SelectionJson): Pane
     ({ job, node }) => `${node} ${job}`,
   ).map((pulls) => {
     const { job, node: worker } = pulls[0]!;
-    return {
-      job,
-      worker,
-      pulls,
-      share: pulls.filter(({ isLast }) => isLast).length / pulls.length,
-    };
+    return { job, worker, pulls, share: lastShare(pulls) };
   });
   workerRows.sort((a, b) => compareCodePoints(a.job, b.job) || a.worker - b.worker);
   const columns = buildColumns(workerRows, {

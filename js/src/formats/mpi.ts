@@ -58,14 +58,17 @@ export function routinesFrame(tables: ColumnTables, selection: SelectionJson): P
     const slowest = group.reduce((extreme, row) => (row.time_s > extreme.time_s ? row : extreme));
     const [calls, time] = [sumBy(group, "calls"), sumBy(group, "time_s")];
     return {
-      ...{ job, name: routine, ranks: group.length, calls, bytes: sumBy(group, "bytes") },
-      ...{ time_s: time, is_io: is_io === true },
-      ...{
-        min_s: fastest.time_s,
-        min_rank: fastest.rank,
-        max_s: slowest.time_s,
-        max_rank: slowest.rank,
-      },
+      job,
+      name: routine,
+      ranks: group.length,
+      calls,
+      bytes: sumBy(group, "bytes"),
+      time_s: time,
+      is_io: is_io === true,
+      min_s: fastest.time_s,
+      min_rank: fastest.rank,
+      max_s: slowest.time_s,
+      max_rank: slowest.rank,
       mean_s: time / group.length,
       share_of_time: is_io === true ? null : ratio(time, timeOfJobs.get(job) ?? 0),
       mean_us: ratio(time * 1e6, calls),
@@ -133,12 +136,15 @@ export function sizesFrame(tables: ColumnTables, selection: SelectionJson): Pane
 /** Totals of rows of one routine and size. */
 function totalsOf(rows: readonly Omit<RoutineRow, "rank" | "key" | "source">[]) {
   const { job, routine, size_lo = -1, size_hi = -1 } = rows[0]!;
-  const [calls, time_s, bytes] = [
-    sumBy(rows, "calls"),
-    sumBy(rows, "time_s"),
-    sumBy(rows, "bytes"),
-  ];
-  return { job, routine, size_lo, size_hi, calls, time_s, bytes };
+  return {
+    job,
+    routine,
+    size_lo,
+    size_hi,
+    calls: sumBy(rows, "calls"),
+    time_s: sumBy(rows, "time_s"),
+    bytes: sumBy(rows, "bytes"),
+  };
 }
 
 /** Frames that no selection narrows. */

@@ -123,7 +123,7 @@ export class LoadingCard {
     replaceChildren(
       this.bar,
       h("span", { class: "hta-host-badge hta-host-warn", role: "status" }, ended),
-      h("span", { class: "hta-host-said" }, "This page goes on with the data that it holds."),
+      h("span", { class: "hta-host-said" }, "This page continues with the data that it has."),
       renderButton({ text: "Start again", press: () => this.callbacks.again() }),
     );
     this.bar.hidden = false;

@@ -84,14 +84,22 @@ test.each([
   expect(relativeTimeText(Date.UTC(2024, 1, 29), Date.UTC(2024, 1, 29) + age)).toBe(text);
 });
 
-const judged = (path: string, ranks: number, text: string): FolderEntry => ({
+const judged = (path: string, ranks: number, text: string, work = 70): FolderEntry => ({
   ...entry(path),
   verdict: {
     ranks,
     step_ns: ranks === 8 ? 34_600_000 : null,
     text,
-    picture: { compute: [0, 70], communication: [0, 20] },
+    picture: { compute: [0, work], communication: [0, 0] },
   },
+});
+
+test("the picture names the kinds of work; a job without work on devices has none", () => {
+  page.showEntries([judged("a", 2, "All is well."), judged("dumps", 2, "A hang.", 0)]);
+  const [picture, ...others] = page.el.querySelectorAll(".hta-host-picture");
+  expect(picture!.getAttribute("aria-label")).toBe("Work over the job: compute");
+  expect(others).toEqual([]);
+  expect(page.el.querySelector("[title='No work on devices is recorded']")!.textContent).toBe("–");
 });
 
 test("a job has its ranks, step time and verdict; names and verdicts are searched, columns sort", () => {

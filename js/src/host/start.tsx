@@ -226,9 +226,10 @@ export class StartPage {
   }
 }
 
-/** Work of all ranks over the job, stacked by kind; the rest is idle. */
+/** Work of all ranks over the job, stacked by kind; the rest is idle. A dash if none is recorded. */
 function WorkPicture({ picture }: Pick<Verdict, "picture">): VNode {
-  const kinds = Object.entries(picture);
+  const kinds = Object.entries(picture).filter(([, shares]) => shares.some((share) => share > 0));
+  if (kinds.length === 0) return <span title="No work on devices is recorded">–</span>;
   const bins = kinds[0]?.[1].length ?? 0;
   const below = new Array<number>(bins).fill(0);
   const paths = kinds.map(([kind, shares]) => {

@@ -121,15 +121,15 @@ export function decodeTiles({ reply, buffer }: Reply): TilesReply {
   return tiles;
 }
 
-/** Integers of a column; a compact reply may use a narrower type. */
+/** Integers of a column, which may have a narrower type in a compact reply. */
 function readWidened<T>(
   reply: Record<string, unknown>,
   bytes: ReceivedBytes | null,
   name: string,
   Type: new (values: ArrayLike<number>) => T,
 ): T {
-  const [dtype] = (reply.columns as Record<string, [Dtype] | undefined>)[name] ?? ["u8"];
-  const values = readColumn(reply, bytes, name, dtype);
+  const spec = (reply.columns as Record<string, [Dtype] | undefined>)[name];
+  const values = readColumn(reply, bytes, name, spec?.[0] ?? "u8"); // throws without a spec
   return values instanceof Type ? values : new Type(values);
 }
 

@@ -204,28 +204,23 @@ function KeyHint() {
   );
 }
 
-/** The state of the connection; a press explains it in the status line. */
+/** The state of the connection, or a saved page's content; a press explains it in the line. */
 function KernelBadge({ line }: { line: StatusLine }) {
   const status = line.kernel.value;
   if (status === null) return null;
-  const { ctx } = line.app;
-  const { embedded } = ctx.scene;
-  const title =
-    embedded === undefined ? plainText(status.text) : `${status.badge}. ${embedded.text}`;
+  const { source, scene } = line.app.ctx;
+  const { embedded } = scene;
+  const explanation = embedded === undefined ? status.text : [embedded.text];
+  const title = `${embedded === undefined ? "" : `${status.badge}. `}${plainText(explanation)}`;
+  const badge = `${source.status === "busy" ? "● " : ""}${status.badge}`;
   return (
     <button
       type="button"
       class={`hta-badge hta-kernel ${status.isWarning ? "hta-warn" : ""}`}
       title={title}
-      onClick={() =>
-        line.flashMessage(embedded === undefined ? status.text : [embedded.text], 5000)
-      }
+      onClick={() => line.flashMessage(explanation, 5000)}
     >
-      {embedded?.level === "partial" ? (
-        <span>{title}</span>
-      ) : (
-        `${ctx.source.status === "busy" ? "● " : ""}${status.badge}`
-      )}
+      {embedded?.level === "partial" ? <span>{title}</span> : badge}
     </button>
   );
 }

@@ -78,13 +78,14 @@ export function fitNames(names: readonly string[], maxWidth: number): string[] {
   });
 }
 
-// Short names of rows, disambiguated as in Python's `charts/data.py`.
+// Short names of rows, disambiguated as in Python's `trace/names.py`.
 
 /** Max length of distinguishing parts of names; rows with longer ones are numbered. */
 const MAX_LABEL_LENGTH = 28;
 /** Max number of characters read of a name; names in files may be a megabyte long. */
 const MAX_READ = 1 << 15;
 
+/** The labels; equal ones get words in which their `names` differ, or else a number. */
 export function disambiguate(labels: readonly string[], names: readonly string[]): string[] {
   const distinctLabels = [...labels];
   for (const rows of groupsOfSameLabel(distinctLabels)) {
@@ -96,14 +97,12 @@ export function disambiguate(labels: readonly string[], names: readonly string[]
   }
   const taken = new Set(distinctLabels);
   for (const rows of groupsOfSameLabel(distinctLabels)) {
-    let number = 1;
+    const label = distinctLabels[rows[0]!]!;
+    let number = 2;
     for (const row of rows.slice(1)) {
-      const plain = distinctLabels[row]!;
-      while (taken.has(distinctLabels[row]!)) {
-        number += 1;
-        distinctLabels[row] = `${plain} (${number})`;
-      }
-      taken.add(distinctLabels[row]!);
+      while (taken.has(`${label} (${number})`)) number += 1;
+      distinctLabels[row] = `${label} (${number})`;
+      taken.add(distinctLabels[row]);
     }
   }
   return distinctLabels;

@@ -22,22 +22,26 @@ export function interpolateStops(stops: readonly string[], share: number): strin
   const position = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
   const lower = Math.min(Math.floor(position), stops.length - 2);
   const part = position - lower;
-  const channel = (stop: string, from: number): number => parseInt(stop.slice(from, from + 2), 16);
-  const mixed = [1, 3, 5].map((from) =>
-    Math.round(channel(stops[lower]!, from) * (1 - part) + channel(stops[lower + 1]!, from) * part)
+  const [from, to] = [channels(stops[lower]!), channels(stops[lower + 1]!)];
+  const mixed = from.map((value, i) =>
+    Math.round(value * (1 - part) + to[i]! * part)
       .toString(16)
       .padStart(2, "0"),
   );
   return `#${mixed.join("")}`;
 }
 
-/** The text colour with enough contrast to a background. */
-export function textOn(ground: string): string {
-  const [red, green, blue] = [1, 3, 5].map(
-    (from) => (parseInt(ground.slice(from, from + 2), 16) / 255) ** 2.2,
-  ) as [number, number, number];
-  const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-  return light > 0.3 ? THEMES.light.ink : THEMES.light.bg;
+/** Red, green and blue of a colour, from 0 to 255. */
+function channels(hex: string): [number, number, number] {
+  const channel = (start: number): number => parseInt(hex.slice(start, start + 2), 16);
+  return [channel(1), channel(3), channel(5)];
+}
+
+/** The text colour with enough contrast to a background, by its approximate luminance. */
+export function textOn(background: string): string {
+  const [red, green, blue] = channels(background).map((value) => (value / 255) ** 2.2);
+  const luminance = 0.2126 * red! + 0.7152 * green! + 0.0722 * blue!;
+  return luminance > 0.3 ? THEMES.light.ink : THEMES.light.bg;
 }
 
 /** Sizes in CSS px. */

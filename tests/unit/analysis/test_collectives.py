@@ -526,6 +526,17 @@ def test_time_and_bytes_of_each_group(job, tmp_path):
     assert (silent["group"].tolist(), silent.attrs["note"]) == ([""], note)
 
 
+def test_kernels_without_a_purpose_have_that_of_the_header(tmp_path):
+    config = [{"pg_name": "4", "pg_desc": "mesh_pp", "ranks": [0, 1]}]
+    stated = args_of("x", 1, "Float", "4", what="mine")
+    silent = {key: value for key, value in stated.items() if "Description" not in key}
+    unlisted = silent | {"Process Group Name": "5"}
+    ranks = {0: (config, [nccl(0, 9, **silent), nccl(9, 12, **unlisted)]),
+             1: (config, [nccl(0, 9, **stated)])}  # fmt: skip
+    frame = communication_by_group(write(tmp_path, 2, ranks))
+    assert frame["description"].tolist() == ["mesh_pp", "", "mine"]
+
+
 @pytest.mark.parametrize(
     ("elements", "dtype", "size"),
     [

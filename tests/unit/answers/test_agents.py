@@ -76,6 +76,28 @@ def test_long_arguments_make_no_long_replies(tools, call):
     assert "\x1b" not in text
 
 
+def test_events_with_many_args_and_wide_tables_make_no_long_replies(tmp_path):
+    call = small.event("cpu_op", "big", 0, 9, **{f"k{i}": "v" * 150 for i in range(900)})
+    counts = {f"sm__count_{i}": i for i in range(300)}
+    profiled = small.event("cuda_profiler_range", "range", 0, 9, pid=0, tid=7, **counts)
+    small.write(tmp_path, [call, profiled])
+    tools = AgentTools([tmp_path])
+    event = tools.event(".", 0, 0)
+    assert 20 < len(event["args"]) < 900
+    assert event["note"] == "not all of args is shown"
+    counters = tools.run_analysis(".", "cupti_counters")
+    assert "60 of 3" in counters["note"]
+    for reply in (event, counters):
+        assert len(json.dumps(reply, ensure_ascii=False).encode()) <= MAX_BYTES
+
+
+def test_names_below_a_launching_call_are_marked_as_data(tmp_path):
+    small.write(tmp_path, [small.call(0, 2, launch=5), small.kernel(3, 9, launch=5)])
+    reply = AgentTools([tmp_path]).event(".", 0, 0)
+    assert {"kernels", "flows", "rows"} <= {*reply["untrusted"]}
+    assert all(reply[key] for key in reply["untrusted"])
+
+
 def test_names_of_files_are_escaped(tmp_path):
     (tmp_path / "a\x1b[2J\nnow obey").mkdir()
     reply = AgentTools([tmp_path]).open_job("nothing")

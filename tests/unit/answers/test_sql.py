@@ -51,6 +51,22 @@ def test_the_command_replies_in_the_envelope(demo_folder, capsys, reply_schema):
     assert "nope" in json.loads(capsys.readouterr().out)["error"]["message"]
 
 
+def test_values_that_json_lacks_are_null_or_text(demo_folder, capsys, reply_schema):
+    query = """
+        select sum(dur_ns) as ns, 'x'::blob as bytes, [null, 'nan'::double] as list,
+        {'a': 'inf'::double, 'b': date '2026-01-02'} as struct,
+        '6d1f5e0c-6d1f-4e0c-8d1f-6d1f5e0c6d1f'::uuid as id from events where false
+    """
+    assert cli.main(["sql", str(demo_folder / "kineto"), query, "--json"]) == 0
+    reply = json.loads(capsys.readouterr().out)
+    jsonschema.validate(reply, reply_schema)
+    (row,) = reply["rows"]
+    assert (row[0], row[2], row[3]["a"]) == (None, [None, None], None)
+    assert "2026-01-02" in row[3]["b"]
+    assert row[4].startswith("6d1f5e0c-")
+    assert reply["columns"][0]["dtype"] == "int64"
+
+
 def test_args_are_texts_and_json_as_in_the_file(tmp_path):
     args = {"stream": 7, "text": 'a"b', "dims": [[2, 3], []], "ratio": 0.50}
     events = [small.kernel(0, 10, **args), small.kernel(20, 30, text="\ud800")]

@@ -175,6 +175,22 @@ def test_the_scope_reaches_the_analysis_and_the_code_repeats_it(jobs):
     pd.testing.assert_frame_equal(names["frame"].reset_index(drop=True), reply.frame)
 
 
+def test_the_code_repeats_the_ranks_and_steps_that_were_loaded(demo_folder, capsys):
+    job = str(demo_folder / "kineto")
+    for command in (
+        ["summary", job, "--ranks", "1,3"],
+        ["diff", job, job, "--ranks", "0-1", "--after-ranks", "2-3"],
+        ["table", job, "step_times", "--steps", "step.*", "--ranks", "1"],
+    ):
+        assert cli.main([*command, "--json"]) == 0
+        envelope = json.loads(capsys.readouterr().out)
+        names = {"hw": hw}
+        exec(envelope["code"], names)
+        assert len(names["frame"]) == envelope["total_rows"] > 0
+    assert envelope["code"].startswith("hw.options.steps = 'step.*'; traces = hw.load(")
+    hw.options.steps = None
+
+
 def test_events_are_a_table(jobs):
     job = jobs["kineto"]
     reply = run_table(job, "events", query="kind == 'communication'", ranks=[1], limit=2)

@@ -138,6 +138,8 @@ def test_a_command_exits_with_the_verdict(tmp_path, monkeypatch, capsys, reply_s
     assert cli.main(command) == 2
     assert "no baseline 'main'" in capsys.readouterr().err
     assert cli.main(["baseline", "save", "../x", "y"]) == 2
+    assert cli.main(["baseline", "list", "main"]) == 2
+    assert "`baseline list` got the wrong arguments" in capsys.readouterr().err
 
 
 def test_a_comparison_is_a_table(tmp_path):

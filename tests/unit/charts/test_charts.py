@@ -302,6 +302,16 @@ def test_many_changes_keep_their_least_and_most_and_say_so():
     assert (steps.value.tolist(), steps.most.tolist()) == ([1, 7, 3], [7, 7, 7])
 
 
+def test_memory_used_at_an_instant_that_is_not_drawn_counts_as_used():
+    count = 60_000
+    rows = {"time_ns": np.arange(count), "Parameter": np.arange(count) % 3 * 100}
+    frame = pd.DataFrame(rows | {"Input": 0, "Gradient": 0})
+    frame.loc[30_001, "Input"] = 1  # 101 bytes in all, between neighbours with 0 and 200
+    figure = charts.memory_timeline(frame)
+    assert not data_of(figure, "Input")["Input"].any()
+    assert "never used: Gradient" in words_of(figure)
+
+
 def test_operators_are_means_of_ranks():
     data = data_of(charts.operators(frames.operators()), "name", "device_self_ns")
     columns = ["name", "device_self_ns", "cpu_self_ns", "count"]

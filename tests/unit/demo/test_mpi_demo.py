@@ -58,7 +58,7 @@ def test_many_ranks_come_with_a_histogram(tmp_path):
     "wrong", [{"ranks": 0}, {"steps": 0}, {"hosts": 9}, {"factor": 0}, {"files": "some"}]
 )
 def test_impossible_jobs_are_refused(tmp_path, wrong):
-    with pytest.raises(TraceError, match=r"invalid size of the job|takes"):
+    with pytest.raises(TraceError, match=r"do not fit a job of|takes"):
         write_mpi_job(tmp_path / "job", **{"ranks": 4, **wrong})
 
 

@@ -332,6 +332,7 @@ def test_steps_and_their_kinds(tmp_path):
     assert result[columns].to_numpy().tolist() == [[by, by, 0] for by in (100, 100, 85, 105)]
     assert result.attrs["is_significant"]
     assert result.attrs["p_value"] < 1e-4
+    assert result.attrs["may_be_chance"] is False
     texts = [finding.text.replace("\u202f", " ") for finding in hd.findings(diff)]
     assert texts[:2] == [
         "After takes 97.5 ns longer a step: 104 ns → 201 ns, +94 %: compute grows by 97.5 ns.",
@@ -357,6 +358,7 @@ def test_steps_and_their_kinds(tmp_path):
         > 0.5
     )
     assert hd.steps(slower).attrs["is_significant"]
+    assert hd.steps(slower).attrs["may_be_chance"]
     first = hd.findings(slower)[0]
     assert first.kind == "slight"
     assert first.text.replace("\u202f", " ") == (

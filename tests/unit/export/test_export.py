@@ -12,7 +12,7 @@ import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.errors import TraceError
-from hta_widgets.export.traces.files import export_trace
+from hta_widgets.export.traces.files import export_pair, export_trace
 from hta_widgets.live.job import TileEngine
 
 HOST = {"pid": 1, "tid": 1}
@@ -261,9 +261,26 @@ def test_a_file_in_the_way_of_a_directory(small, tmp_path):
 
 def test_nothing_selected_is_an_error_and_writes_nothing(small, tmp_path):
     traces, _ = small
-    with pytest.raises(TraceError, match="holds no events"):
+    with pytest.raises(TraceError, match="contains no events"):
         export_trace(traces, tmp_path / "out.json", "name == 'absent'")
     assert not (tmp_path / "out.json").exists()
+
+
+def test_no_input_is_replaced_by_an_export_or_a_page(tmp_path):
+    job = hw.export_trace(load(tmp_path, [kernel(0, 9)], [kernel(0, 9)]), tmp_path / "job").path
+    traces = read(job)
+    first, second = sorted(job.iterdir())
+    before = first.read_bytes(), second.read_bytes()
+    for write in (
+        lambda: export_trace(traces, second, traces.select(ranks=[0])),
+        lambda: export_trace(traces, job),
+        lambda: export_trace(traces[0], job / ".." / "job" / first.name),
+        lambda: export_pair(traces[0], traces[1], second),
+        lambda: hw.Timeline(traces).save_html(first),
+    ):
+        with pytest.raises(TraceError, match="is a file that the traces were read from"):
+            write()
+    assert (first.read_bytes(), second.read_bytes()) == before
 
 
 def test_a_failure_leaves_the_old_file_and_no_rests(small, tmp_path):
@@ -338,7 +355,7 @@ EVENTS = [
 
 
 def reopened(traces, folder, *, clip=False, **selection):
-    path = folder / "part.json"
+    path = folder / f"part-{len(list(folder.iterdir()))}.json"
     hw.export_trace(traces, path, hw.Selection(**selection), clip=clip)
     return read(path)
 

@@ -57,6 +57,26 @@ def test_offsets_put_the_ends_of_collectives_together(tmp_path, offsets, capsys)
     assert len(references) == 1
 
 
+def test_ranks_with_asyncs_only_have_files_and_offsets(tmp_path):
+    def asyncs(start):
+        return [
+            {"ph": phase, "cat": "c", "name": "n", "id": 1, "pid": 1, "tid": 1, "ts": time}
+            for phase, time in (("b", start), ("e", start + 5))
+        ]
+
+    small.write(tmp_path, [*asyncs(30)], base_ns=1_000_000)
+    (tmp_path / "rank-1.json").write_text(
+        json.dumps({"baseTimeNanoseconds": 1_004_000, "traceEvents": asyncs(28)})
+    )
+    traces = small.read(tmp_path)
+    report = export_perfetto(traces, tmp_path / "job.tar")
+    manifest, files = read_archive(tmp_path / "job.tar")
+    assert report.ranks == (0, 1)
+    assert [len(document["traceEvents"]) for document in files.values()] == [2, 2]
+    first, second = manifest["files"]
+    assert (first.get("clocks"), second["clocks"]["offset_ns"]) == (None, 4_000)
+
+
 def test_files_keep_their_records_and_the_window(tmp_path):
     job = write_job(tmp_path, (0, 50_000))
     out = tmp_path / "job.tar"

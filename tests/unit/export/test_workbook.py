@@ -36,6 +36,16 @@ def test_a_workbook_has_a_sheet_for_each_table_with_rows(traces, tmp_path):
     assert contents["collectives"][1]
 
 
+@pytest.mark.parametrize(
+    ("name", "message"), [("t.csv", "is a .xlsx file"), ("no/t.xlsx", "cannot be written")]
+)
+def test_a_workbook_is_written_under_its_name_only(traces, tmp_path, name, message):
+    pytest.importorskip("openpyxl")
+    with pytest.raises(hw.TraceError, match=message):
+        save_workbook(traces, tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
 def test_without_openpyxl_a_sentence_says_what_to_install(traces, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(hw.TraceError, match=r'pip install "hta_widgets\[xlsx\]"'):

@@ -74,6 +74,28 @@ def test_the_rank_is_stated_in_the_file_or_by_its_name(tmp_path, stated, info):
     assert load(tmp_path).ranks == [5]
 
 
+@pytest.mark.parametrize("label", [None, "NPU 0"])
+def test_collectives_count_whatever_the_labels_of_processes(tmp_path, label):
+    path = write_trace_view(tmp_path, rank=0) / "trace_view.json"
+    events = json.loads(path.read_text())
+    labels = [event for event in events if event["name"] == "process_labels"]
+    for event in labels:
+        event["args"] = {"labels": label}
+    path.write_text(json.dumps(events if label else [e for e in events if e not in labels]))
+    traces = load(tmp_path)
+    row = temporal_breakdown(traces).loc[0]
+    assert traces.ranks == [0]
+    assert (row.compute_ns, row.communication_ns) == (40_250, 100_000)
+
+
+def test_a_time_line_may_be_an_object(tmp_path):
+    path = write_trace_view(tmp_path, rank=5) / "trace_view.json"
+    path.write_text(json.dumps({"traceEvents": json.loads(path.read_text())}))
+    traces = load(tmp_path)
+    assert (traces.ranks, traces[5].format) == ([5], "ascend")
+    assert traces.problems.query("kind != 'overlap'").empty
+
+
 def test_an_export_has_the_same_figures(tmp_path):
     write_trace_view(tmp_path / "job", rank=0)
     traces = load(tmp_path / "job")

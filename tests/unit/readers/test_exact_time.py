@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import hta_widgets as hw
-from hta_widgets.formats.kineto.columns import SmallArgs
+from hta_widgets.formats.kineto.growing import SmallArgs
 from hta_widgets.formats.kineto.times import (
     BAD,
     MISSING,
@@ -211,7 +211,7 @@ def test_many_at_once_are_as_one_by_one(args, numbers):
 
 
 def test_more_counters_than_are_decoded_at_once(load_one, monkeypatch):
-    monkeypatch.setattr("hta_widgets.trace.flows._AT_ONCE", 7)
+    monkeypatch.setattr("hta_widgets.trace.flows._RECORDS_AT_ONCE", 7)
     samples = [
         {"ph": "C", "name": f"c{i % 2}", "pid": i % 3, "ts": i, "args": {"x": i, "bad": "no"}}
         for i in range(40)

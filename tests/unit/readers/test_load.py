@@ -344,7 +344,7 @@ def full_disk(*_, **__):
 def test_a_full_temporary_folder_is_named(tmp_path, monkeypatch):
     job = write_job(tmp_path, 2, 2, 40, 4)
     monkeypatch.setattr(cache, "write_files", full_disk)
-    with pytest.raises(hw.TraceError, match=r"rank-0\S+: cannot be kept in .*No space.*TMPDIR"):
+    with pytest.raises(hw.TraceError, match=r"rank-0\S+: cannot be written to .*No space.*TMPDIR"):
         hw.load(job, cache=False, memory_limit="2 GB")
     monkeypatch.setattr(files.tempfile, "mkdtemp", full_disk)
     files.temporary_folder.cache_clear()
@@ -412,7 +412,7 @@ def test_a_load_that_cannot_fit_is_told_before(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # Cached ranks need not stay in memory; and two of these would not fit together.
-        assert memory.plan_workers(sizes, None, 2, kept=True) == memory.WorkerPlan(
+        assert memory.plan_workers(sizes, None, 2, is_mapped=True) == memory.WorkerPlan(
             1, spills_to_disk=False
         )
 

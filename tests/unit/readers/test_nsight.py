@@ -480,7 +480,8 @@ def test_the_critical_path_follows_recorded_events_of_streams(tmp_path, has_reco
 
 
 @pytest.mark.parametrize("change_names", ["alter table {} drop column demangledName",
-                                          "update {} set demangledName = null"])  # fmt: skip
+                                          "update {} set demangledName = null",
+                                          "update {} set demangledName = 99999"])  # fmt: skip
 def test_kernels_without_a_full_name_have_their_short_one(export, change_names):
     traces = load(change(export, change_names.format(KERNELS)))
     assert (temporal_breakdown(traces).communication_ns > 0).all()
@@ -629,6 +630,38 @@ def test_names_may_be_blobs_and_an_empty_table_may_precede_its_next_version(expo
         f"delete from {KERNELS}",
     )
     assert temporal_breakdown(load(export)).equals(before)
+
+
+def test_versions_of_a_table_are_read_together_and_unread_tables_are_said(export):
+    before = temporal_breakdown(load(export))
+    change(
+        export,
+        f"create table {KERNELS}_V2 as select * from {KERNELS} where rowid % 2 = 0",
+        f"delete from {KERNELS} where rowid % 4 = 0",  # half of the rows of the other version
+        "create table SCHED_EVENTS (start INTEGER, cpu INTEGER)",
+        "insert into SCHED_EVENTS values (5, 1)",
+        "create table EMPTY_EVENTS (start INTEGER)",
+    )
+    traces = load(export)
+    assert temporal_breakdown(traces).equals(before)
+    counts = dict(traces.problems[["detail", "count"]].to_numpy().tolist())
+    assert counts[f"rows that two versions of {KERNELS} have"] == 3
+    assert counts["tables of events that are not read: SCHED_EVENTS"] == 1
+
+
+def test_the_highest_bit_of_an_id_is_no_sign(export):
+    before = load(export)
+    with closing(sqlite3.connect(export)) as database:
+        tables = [name for (name,) in database.execute("select name from sqlite_master")]
+        for table in tables:
+            columns = [row[1] for row in database.execute(f"pragma table_info({table})")]
+            for column in {"globalTid", "globalPid"} & set(columns):
+                database.execute(f"update {table} set {column} = {column} | {-1 << 63}")
+        database.commit()
+    after = load(export)
+    assert after.problems.equals(before.problems)
+    pairs = zip(before.values(), after.values(), strict=True)
+    assert all(one.events.equals(other.events) for one, other in pairs)
 
 
 @pytest.mark.parametrize("pattern", [None, "iteration"])

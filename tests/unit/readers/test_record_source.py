@@ -67,7 +67,7 @@ def test_pickled_source_reads_the_file_again(big):
 
 def test_checkpoints_stay_few(big):
     path, _, trace = big
-    remaining = trace.source._checkpoints.kept
+    remaining = trace.source._checkpoints.points
     assert len(remaining) <= 8
     assert (len(remaining) > 2) == path.name.endswith("gz")
 

@@ -93,15 +93,74 @@ def test_the_json_of_the_same_run_is_left_out(tmp_path):
     ("text", "message"),
     [
         ('{"rocprofiler-sdk-tool": []}', "no events of devices"),
-        ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [7]}}]}', "not JSON of roc"),
+        (
+            '{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [7]}}]}',
+            "no events of devices",
+        ),
+        ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": 7}}]}', "not JSON of roc"),
         ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [{"start', "not JSON of roc"),
         ('{"rocprofiler-sdk-tool": ' + "[" * 2000, "not JSON of roc"),
-        (json.dumps(rocprof_json()).replace(str(BOOT_NS + 10_000), "9" * 30), "not JSON of roc"),
     ],
 )
 def test_damaged_json_is_refused(write, text, message):
     with pytest.raises(TraceError, match=message):
         load(write(text.encode(), "70_results.json"))
+
+
+def test_launches_that_nothing_links_are_said_to_be_unknown(tmp_path):
+    traces = load(change(write_rpd(tmp_path / "a.rpd"), "drop table rocpd_api_ops"))
+    counts = traces.problems[traces.problems.detail.str.contains("not recorded")]["count"]
+    assert counts.tolist() == [2]
+
+
+@pytest.mark.parametrize("start", [None, int("9" * 30), 1 << 63, -5])
+def test_a_record_without_times_leaves_the_others_alone(write, start):
+    contents = rocprof_json(kernels=3)
+    groups = contents["rocprofiler-sdk-tool"][0]["buffer_records"]
+    groups["kernel_dispatch"][1]["start_timestamp"] = start
+    groups["scratch_memory"] = [{"operation": 1}]
+    traces = load(write(json.dumps(contents).encode(), "70_results.json"))
+    assert temporal_breakdown(traces).compute_ns.tolist() == [20_000]
+    counts = dict(traces.problems[["detail", "count"]].to_numpy().tolist())
+    assert counts["records without times"] == 1
+    assert counts["records that are not read: scratch_memory"] == 1
+
+
+def test_dispatches_may_be_those_of_counters_and_ids_may_have_64_bits(write):
+    contents = rocprof_json(kernels=2, streams=2)
+    process = contents["rocprofiler-sdk-tool"][0]
+    dispatches = process["buffer_records"].pop("kernel_dispatch")
+    for record in (*dispatches, *process["buffer_records"]["hip_api"]):
+        record["correlation_id"]["internal"] += 1 << 63
+    dispatches[1]["stream_id"]["handle"] = (1 << 63) + 7
+    counted = [{"dispatch_data": record, "records": []} for record in dispatches]
+    process["callback_records"] = {"counter_collection": counted}
+    trace = load(write(json.dumps(contents).encode(), "70_results.json"))[0]
+    kernels = trace.events.query("category == 'kernel'")
+    assert kernels.stream.tolist() == [0, 7]
+    assert (trace.launch_of[kernels.index] >= 0).all()
+
+
+def test_a_copy_within_the_host_is_no_device(tmp_path, write):
+    database = change(
+        write_rocpd(tmp_path / "900_results.db"),
+        "insert into rocpd_info_agent_0000aaa values (1, 'CPU', 1, 1, 'EPYC', '', '{}')",
+        "insert into rocpd_info_agent_0000aaa values (3, 'GPU', 3, 0, '', '', '{}')",
+        "update rocpd_info_agent_0000aaa set type_index = 4 where id = 2",
+        "update rocpd_memory_copy_0000aaa set dst_agent_id = 1, src_agent_id = 1",
+    )
+    contents = rocprof_json()
+    process = contents["rocprofiler-sdk-tool"][0]
+    process["agents"][0]["logical_node_type_id"] = 4
+    process["agents"].append({"id": {"handle": 5}, "type": 1})
+    copy = {**process["buffer_records"]["hip_api"][0], "bytes": 8}
+    copy |= {"dst_agent_id": {"handle": 5}, "src_agent_id": {"handle": 5}}
+    process["buffer_records"] = {"memory_copy": [copy], **process["buffer_records"]}
+    text = json.dumps(contents).encode()
+    for path in (database, write(text, "70_results.json")):
+        traces = load(path)
+        assert [trace.local_rank for trace in traces.values()] == [4]
+        assert traces[0].events.category.eq("gpu_memcpy").sum() == 1
 
 
 def test_names_and_streams_of_other_versions(tmp_path, write):

@@ -70,6 +70,19 @@ def test_rows_of_other_types_are_left_out(tmp_path, value):
     assert columns["b"].tolist() == [2, -1, 6]
 
 
+@pytest.mark.parametrize("value", ["7.0", "'7'"])
+def test_whole_numbers_are_integers_whatever_their_type(tmp_path, value):
+    path = database(
+        tmp_path / "a.db",
+        "create table t (a, b)",
+        f"insert into t values ({value}, {value}), (8, 'x'), ('x', 9)",
+    )
+    with Database(path) as opened:
+        columns = opened.integers("t", ("a",), optional="b")
+        assert opened.skipped == {"t": 1}
+    assert (columns["a"].tolist(), columns["b"].tolist()) == ([7, 8], [7, -1])
+
+
 def test_views_are_not_read(tmp_path):
     path = database(
         tmp_path / "a.db", "create table StringIds (id integer)",

@@ -208,6 +208,19 @@ def test_changed_bytes_raise_nothing_but_trace_errors(tmp_path):
             temporal_breakdown(traces)
 
 
+def test_ids_of_63_bits_link_and_streams_have_any_spelling(opened):
+    first = (1 << 63) - 3
+    work = [(name, at, at + 9_000, {"correlation_id": first + n})
+            for n, (name, at) in enumerate((("gemm", 5_000), ("relu", 20_000)))]  # fmt: skip
+    calls = [("cuLaunchKernel", at - 2_000, at, args) for _, at, _, args in work]
+    derived = [("fusion.1", 5_000, 90_000, {})]
+    lines = {"stream 13(Kernel)": work, "XLA Ops": derived}
+    trace = opened(profile(plane("/device:GPU:0", lines), plane("/host:CPU", {"py/1": calls})))[0]
+    kernels = trace.events.query("category == 'kernel'")
+    assert (kernels.name.tolist(), kernels.stream.tolist()) == (["gemm", "relu"], [13, 13])
+    assert trace.launch_of[kernels.index].min() >= 0
+
+
 @pytest.mark.parametrize("host", ["CUPTI", "ROCTRACER"])
 def test_calls_of_older_profiles_have_a_plane_of_their_own(opened, host):
     kernel = ("gemm", 9_000_000, 19_000_000, {"correlation_id": 3})

@@ -527,7 +527,7 @@ def test_one_pair_of_ranks_has_its_own_figures(shown, sides):
 
 
 SVG = "{http://www.w3.org/2000/svg}"
-SLOWER = [class_styles("light")[CLASSES.index(f"slower_{size}")].colour for size in (1, 2, 3)]
+SLOWER = [class_styles("light")[CLASSES.index(f"slower_{size}")].color for size in (1, 2, 3)]
 COMPUTE = "#1f77c0"
 
 
@@ -549,7 +549,7 @@ def test_a_picture_has_the_colours_that_the_page_has(shown, tmp_path, monkeypatc
     for name in ("slower", "only here", "same"):
         assert words.count(name) == 2, name
     assert ink(root, SLOWER[-1]) > 0
-    assert ink(root, class_styles("light")[CLASSES.index("same")].colour) > 2000
+    assert ink(root, class_styles("light")[CLASSES.index("same")].color) > 2000
     # Kinds are left in the totals and their keys alone.
     by_change = ink(root, COMPUTE)
     assert "CPU" not in words[words.index("slower") : words.index("whole job")]

@@ -161,10 +161,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   return <FactList rows={rows.filter((row) => row !== false)} />;
 }
 
-/**
- * Enclosing events, outermost first. Only the two innermost ones and a link that calls `expand`,
- * unless it is null.
- */
+/** Enclosing events, outermost first: the innermost ones, and a link that calls `expand` for all. */
 function chainRows(
   name: string,
   parents: readonly Brief[],
@@ -174,14 +171,10 @@ function chainRows(
   if (parents.length === 0) return [];
   const outermost = [...parents].reverse();
   const shown = expand === null ? outermost : outermost.slice(-PARENTS_SHOWN);
-  const value = [
-    expand !== null &&
-      shown.length < outermost.length && [
-        <Link text="…" title="Show all enclosing events" press={expand} />,
-        " › ",
-      ],
-    shown.map((parent, index) => [index > 0 && " › ", <EventLink event={parent} goTo={goTo} />]),
-  ];
+  const links = shown.map((parent) => <EventLink event={parent} goTo={goTo} />);
+  if (expand !== null && shown.length < outermost.length)
+    links.unshift(<Link text="…" title="Show all enclosing events" press={expand} />);
+  const value = links.flatMap((link, index) => (index === 0 ? [link] : [" › ", link]));
   const title = outermost.map(({ short }) => short).join(" › ");
   return [{ name, value, title, className: expand === null ? "wrapped" : "chain" }];
 }

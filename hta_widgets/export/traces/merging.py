@@ -1,0 +1,166 @@
+"""Rewrite the records of a rank for a merged file, so that ids and processes are its own.
+
+The processes of rank 3 get the numbers from ``3 * PID_STRIDE + 1`` on, and names that state the
+rank. A record before the first one of a process states its original id (docs/merged-format.md)::
+
+    {"name": "hta_widgets", "ph": "M", "pid": 300001, "tid": 0, "args": {"rank": 3, "pid": 40100}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hta_widgets.export.traces.members import ASK, Members, json_text
+from hta_widgets.trace.columns import Fields, decode_fields, decode_json, encode_fields
+from hta_widgets.trace.merged_format import (
+    ID_ARGS,
+    ID_FIELDS,
+    MARK_KEY,
+    PID_STRIDE,
+    scoped_id,
+)
+from hta_widgets.trace.record_times import shift_time
+
+
+class MergeScope:
+    """Rewrites the records of one rank.
+
+    `position` is that of the rank in the file. `shift_ns` is added to its times.
+    """
+
+    def __init__(self, members: Members, position: int, shift_ns: int) -> None:
+        self.rank, self.shift_ns = members.trace.rank, shift_ns
+        self._rank_title = members.title or f"rank {self.rank}"
+        self._first_sort = 1000 * position
+        #: new pid by the pid as written, and by its text
+        self._pids: dict[bytes, bytes] = {}
+        self._numbers: dict[str | None, int] = {}
+        self._processes = _StatedProcesses.of(members)
+        order = self._processes.sort_index
+        ordered = sorted(order, key=lambda key: (order[key], key or ""))
+        self._sort_places = {key: place for place, key in enumerate(ordered)}
+
+    def __call__(self, text: bytes) -> bytes:
+        """Return the record in the form of a merged file, after records that introduce it."""
+        fields = decode_fields(text)
+        if fields is None:
+            return text
+        stated_pid = fields.get("pid", b"")
+        introduction = b"" if stated_pid in self._pids else self._introduce_process(stated_pid)
+        fields["pid"] = self._pids[stated_pid]
+        for name in ID_FIELDS:
+            if name in fields:
+                fields[name] = scoped_id(fields[name], self.rank)
+        if "id2" in fields:
+            self._scope_members(fields, "id2", ("local", "global"))
+        if "args" in fields:
+            self._scope_members(fields, "args", ID_ARGS)
+        if self.shift_ns and "ts" in fields:
+            fields["ts"] = shift_time(fields["ts"], self.shift_ns)
+        if fields.get("ph") == b'"M"':
+            self._name_process(fields, _process_key(stated_pid))
+        return introduction + encode_fields(fields)
+
+    def _scope_members(self, fields: Fields, name: str, ids: Iterable[str]) -> None:
+        members = decode_fields(fields[name])
+        if members is None:
+            return
+        id_keys = [key for key in ids if key in members]
+        for key in id_keys:
+            members[key] = scoped_id(members[key], self.rank)
+        if id_keys:
+            fields[name] = encode_fields(members)
+
+    def _name_process(self, fields: Fields, key: str | None) -> None:
+        """Put the rank into the name or the place of a process, and add the original arguments."""
+        args = decode_fields(fields.get("args", b""))
+        if args is None:
+            return
+        recorded = encode_fields(args)
+        record = fields.get("name")
+        if record == b'"process_name"' and "name" in args:
+            args["name"] = json_text(self._title(key, _string(args["name"])))
+        elif record == b'"process_sort_index"' and "sort_index" in args:
+            args["sort_index"] = json_text(self._first_sort + self._sort_places.get(key, 0))
+        else:
+            return
+        args[MARK_KEY] = recorded
+        fields["args"] = encode_fields(args)
+
+    def _title(self, key: str | None, name: str) -> str:
+        label = self._processes.labels.get(key)
+        return f"{self._rank_title} · {name} [{label}]" if label else f"{self._rank_title} · {name}"
+
+    def _introduce_process(self, stated_pid: bytes) -> bytes:
+        """Give a process its number; return records with its original id, its name and place."""
+        key = _process_key(stated_pid)
+        is_numbered = key in self._numbers
+        pid = self._numbers.setdefault(key, self.rank * PID_STRIDE + len(self._numbers) + 1)
+        self._pids[stated_pid] = str(pid).encode()
+        if is_numbered:  # the same process, stated once as a number and once as a string
+            return b""
+        identity: dict[str, Any] = {"rank": self.rank}
+        if stated_pid:
+            identity["pid"] = decode_json(stated_pid)
+        records = [_metadata(MARK_KEY, pid, identity)]
+        if key not in self._processes.named:
+            name = self._title(key, key or "process")
+            records.append(_metadata("process_name", pid, {"name": name, MARK_KEY: None}))
+        if key not in self._sort_places:
+            last = {"sort_index": self._first_sort + 999, MARK_KEY: None}
+            records.append(_metadata("process_sort_index", pid, last))
+        return b"".join(record + b",\n" for record in records)
+
+
+@dataclass(slots=True)
+class _StatedProcesses:
+    """Metadata of a file about its processes, by the text of their ids."""
+
+    named: set[str | None] = field(default_factory=set)
+    labels: dict[str | None, str] = field(default_factory=dict)
+    sort_index: dict[str | None, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, members: Members) -> _StatedProcesses:
+        """Read the metadata of a rank's file."""
+        processes = cls()
+        source, scrub = members.trace.source, members.scrub
+        asked = np.flatnonzero(members.fate == ASK)
+        for _, text in () if source is None else source.records(asked):
+            if b'"M"' in text:
+                processes.add(decode_fields(scrub.record(text) if scrub else text))
+        return processes
+
+    def add(self, fields: Fields | None) -> None:
+        """Add a record of metadata."""
+        args = None if fields is None else decode_fields(fields.get("args", b""))
+        if fields is None or args is None:
+            return
+        key = _process_key(fields.get("pid", b""))
+        record = fields.get("name")
+        if record == b'"process_name"' and "name" in args:
+            self.named.add(key)
+        elif record == b'"process_labels"' and "labels" in args:
+            self.labels[key] = _string(args["labels"])
+        elif record == b'"process_sort_index"' and "sort_index" in args:
+            with suppress(ValueError):
+                self.sort_index[key] = float(args["sort_index"])
+
+
+def _process_key(raw: bytes) -> str | None:
+    """Return a process id as text: numbers and strings of the same digits mean the same process."""
+    return _string(raw) if raw else None
+
+
+def _metadata(name: str, pid: int, args: dict[str, Any]) -> bytes:
+    return json_text({"name": name, "ph": "M", "pid": pid, "tid": 0, "args": args})
+
+
+def _string(raw: bytes) -> str:
+    value = decode_json(raw)
+    return value if isinstance(value, str) else raw.decode()

@@ -1,0 +1,162 @@
+r"""Decode records that are not valid JSON, with the repair that each needs.
+
+Python's decoder accepts control characters, NaN and any number. Texts with single backslashes, such
+as ``"torch\nn\modules"``, and values without quotes, such as ``ncclFloat32``, are repaired first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from hta_widgets.formats.kineto.records import BANDWIDTH, CALL_NAMES, Args, Record
+
+_INT64 = 1 << 63
+
+
+class _Number(str):
+    """Text of a number, as opposed to a string."""
+
+    __slots__ = ()
+
+
+def decode_leniently(body: bytes) -> Any:
+    """Decode JSON that may hold control characters, bad UTF-8, NaN or any number, exactly."""
+    return json.loads(
+        body.decode("utf-8", "replace"),
+        strict=False,
+        parse_int=_Number,
+        parse_float=_Number,
+        parse_constant=_Number,
+    )
+
+
+def record_of(value: dict[str, Any]) -> Record:
+    """Convert a result of `decode_leniently` to a record, whatever the types of its fields."""
+    args = value.get("args")
+    phase = value.get("ph")
+    return Record(
+        ph=phase if isinstance(phase, str) and not isinstance(phase, _Number) else "",
+        ts=_json_text(value.get("ts")),
+        dur=_json_text(value.get("dur")),
+        name=_text(value.get("name")),
+        cat=_text(value.get("cat")),
+        pid=_text(value.get("pid")),
+        tid=_text(value.get("tid")),
+        id=_json_text(value.get("id")),
+        bp=_text(value.get("bp")),
+        s=_text(value.get("s")),
+        args=Args(
+            _integer(args.get("stream")),
+            _integer(args.get("correlation")),
+            _json_text(args.get(BANDWIDTH)),
+            _json_text(args.get("bytes")),
+            **{field: _json_text(args.get(key)) for field, key in CALL_NAMES.items()},
+        )
+        if isinstance(args, dict)
+        else None,
+    )
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return encodable(str(value))
+    return bytes(_json_text(value)).decode()
+
+
+def _json_text(value: Any) -> Raw:
+    return Raw(b"") if value is None else Raw(encode_json(value))
+
+
+def encode_json(value: Any) -> bytes:
+    """Encode what `decode_leniently` returns, keeping numbers as text; quote NaN and infinity."""
+    return msgspec.json.encode(_encodable_value(value))
+
+
+def _encodable_value(value: Any) -> Any:
+    if isinstance(value, _Number):
+        return str(value) if value.lstrip("-") in {"NaN", "Infinity"} else Raw(value.encode())
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {encodable(key): _encodable_value(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_encodable_value(item) for item in value]
+    return value
+
+
+def _integer(value: Any) -> int:
+    try:
+        number = int(float(value)) if "." in str(value) or "e" in str(value) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        return -1
+    return number if -_INT64 <= number < 2 * _INT64 else -1
+
+
+def encodable(text: str) -> str:
+    """Replace halves of surrogate pairs, which no other program would accept."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+#: A text; one without an end goes on to the end, so that no byte is looked at twice.
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
+_BACKSLASHES = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+_DRIVE = re.compile(rb'"[A-Za-z]:\\[bfnrtu]')
+_JSON_VALUE = re.compile(
+    rb"true|false|null|NaN|-?Infinity|-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*"
+)
+#: A text, a comma or colon with nothing after it, or a value without quotes.
+_BARE_VALUE = re.compile(
+    _TEXT.pattern
+    + rb"|(?P<comma>,\s*)(?=[}\]])|(?P<colon>:\s*)(?=[,}\]])"
+    + rb'|(?P<before>[:,\[]\s*)(?P<value>[^\s"\[\]{},:][^"\[\]{},]*)',
+    re.DOTALL,
+)
+
+
+def with_backslashes_escaped(body: bytes) -> bytes:
+    r"""Double the backslashes of texts that hold one that begins no escape.
+
+    In ``"torch\nn\modules"`` no backslash is meant as an escape, as ``\m`` cannot be one.
+    """
+    return _TEXT.sub(lambda text: _escape_backslashes(text[0]), body)
+
+
+def _escape_backslashes(text: bytes) -> bytes:
+    is_json = all(match[1] for match in _BACKSLASHES.finditer(text))
+    if is_json and not _DRIVE.match(text):
+        return text
+    # Quotes stay escaped, as they would have ended the text otherwise.
+    return _ESCAPE.sub(
+        lambda match: match[0] if match[1] == b'"' else match[0].replace(b"\\", b"\\\\"), text
+    )
+
+
+def names_windows_drive(body: bytes) -> bool:
+    r"""Return whether a text of a record begins with a drive and one backslash (``"D:\new"``)."""
+    return _DRIVE.search(body) is not None
+
+
+def with_words_quoted(body: bytes) -> bytes:
+    """Quote values that are not JSON, such as ``ncclFloat32``, ``0x7f`` or ``-inf``.
+
+    A missing value becomes null, and a comma before a closing bracket is left out.
+    """
+
+    def repair(match: re.Match[bytes]) -> bytes:
+        if match["comma"]:
+            return b""
+        if match["colon"]:
+            return match["colon"] + b"null"
+        value = match["value"]
+        is_valid = value is None or _JSON_VALUE.fullmatch(value.rstrip())
+        return match[0] if is_valid else b'%s"%s"' % (match["before"], value.rstrip())
+
+    return _BARE_VALUE.sub(repair, body)

@@ -1,0 +1,353 @@
+"""Split files that hold the merged traces of several ranks.
+
+A merge puts the rank before ids that would collide. `MergedRecords` returns the records of a rank
+as they were before the merge.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta, Struct, ValidationError
+
+from hta_widgets.arguments import convert
+from hta_widgets.errors import TraceError
+from hta_widgets.formats.kineto.times import resolution
+from hta_widgets.readers.cache import source_from_store
+from hta_widgets.readers.ranks import LAST_RANK, is_rank
+from hta_widgets.store.rank_file import StoredSource
+from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.columns import (
+    CopyTable,
+    Fields,
+    RankColumns,
+    RecordSource,
+    StringPool,
+    decode_fields,
+    encode_fields,
+)
+from hta_widgets.trace.merged_format import (
+    ID_ARGS,
+    ID_FIELDS,
+    ID_STRIDE,
+    LARGEST_ID,
+    MARK_KEY,
+    PID_STRIDE,
+    original_id,
+)
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.record_times import shift_time
+
+_VERSION = 1
+_M = ord("M")
+_HAS_SMALL_ARGS = np.isin(np.arange(256), np.frombuffer(b"MC", np.uint8))
+
+
+#: Stands for a rank if the ids of the records were not changed.
+UNSCOPED = -1
+
+
+class MergedRank(NamedTuple):
+    """One rank of a merged file."""
+
+    rank: int | None
+    columns: RankColumns
+    metadata: dict[str, Any]
+    source: MergedRecords
+    format: str
+    #: number of the device, if the rank is one of several devices in a file
+    device: int = -1
+
+
+class _Entry(Struct):
+    """Entry of a merged file about one of its ranks."""
+
+    rank: Annotated[int, Meta(ge=0, le=LAST_RANK)]
+    metadata: dict[str, Any]
+    shift_ns: Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)] = 0
+    format: str = ""
+
+
+class _Head(Struct):
+    ranks: Annotated[list[_Entry], Meta(min_length=1)]
+
+
+def split_merged(
+    columns: RankColumns,
+    metadata: Mapping[str, Any],
+    source: RecordSource,
+    path: str,
+    problems: Problems,
+) -> list[MergedRank] | None:
+    """Split a file's columns by rank; None if it is not a merged file."""
+    head = metadata.get(MARK_KEY)
+    if not isinstance(head, dict) or "merged" not in head:
+        return None
+    if head["merged"] != _VERSION:
+        raise TraceError(
+            f"holds merged ranks in version {head['merged']} of the format",
+            path=path,
+            remedy=f"This version of hta_widgets reads version {_VERSION}; install a newer one.",
+        )
+    try:
+        entries = convert(head, _Head).ranks
+    except ValidationError as error:
+        detail = f"its list of merged ranks is damaged ({error}); read as one rank"
+        problems.add("repaired", 1, detail, file=path)
+        return None
+    processes, mark_rows = _marked_processes(columns)
+    rank_of_pid = np.array([_rank_of(pid) for pid in columns.pids.values], np.int64)
+    for code, process in processes.items():
+        rank_of_pid[code] = process.rank
+    rank_of_row = rank_of_pid[columns.pid] if len(rank_of_pid) else np.empty(0, np.int64)
+    is_unassigned = np.ones(len(rank_of_row), np.bool_)
+    is_unassigned[mark_rows] = False
+    ranks = []
+    for entry in entries:
+        rank = entry.rank
+        rows = np.flatnonzero(is_unassigned & (rank_of_row == rank))
+        pids = {
+            columns.pids[code]: process.pid
+            for code, process in processes.items()
+            if process.rank == rank
+        }
+        records = MergedRecords(
+            source, columns.record[rows], rank, entry.shift_ns, pids,
+            {key: json.dumps(value).encode() for key, value in entry.metadata.items()},
+        )  # fmt: skip
+        rank_columns = columns_of_rank(columns, rows, rank, pids)
+        ranks.append(MergedRank(rank, rank_columns, entry.metadata, records, entry.format))
+        is_unassigned[rows] = False
+    detail = "records of no rank of the merged file"
+    problems.add("skipped", int(is_unassigned.sum()), detail, file=path)
+    return ranks
+
+
+class _MarkedProcess(NamedTuple):
+    """The rank of a process, and the JSON of its pid before the merge; empty for none."""
+
+    rank: int
+    pid: bytes
+
+
+def _marked_processes(columns: RankColumns) -> tuple[dict[int, _MarkedProcess], list[int]]:
+    """Return the processes that the merge marked, by code of pid, and the rows of the marks."""
+    processes: dict[int, _MarkedProcess] = {}
+    mark_rows: list[int] = []
+    for row in np.flatnonzero(columns.phase == _M).tolist():
+        args = columns.small_args.get(int(columns.record[row]), {})
+        if columns.names[columns.name[row]] == MARK_KEY and is_rank(args.get("rank")):
+            pid = json.dumps(args["pid"]).encode() if "pid" in args else b""
+            processes[int(columns.pid[row])] = _MarkedProcess(args["rank"], pid)
+            mark_rows.append(row)
+        elif MARK_KEY in args and args[MARK_KEY] is None:
+            mark_rows.append(row)
+    return processes, mark_rows
+
+
+def _rank_of(pid: str) -> int:
+    """Return the rank encoded in a process number; -1 for none."""
+    number = int(pid) if pid.isdecimal() and len(pid) <= 18 else 0
+    return (number - 1) // PID_STRIDE if number else -1
+
+
+def columns_of_rank(
+    columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes]
+) -> RankColumns:
+    """Return a rank's rows as if they were read from its own file."""
+    codes, pid = np.unique(columns.pid[rows], return_inverse=True)
+    pid_texts = [columns.pids[code] for code in codes]
+    if rank != UNSCOPED:
+        pid_texts = [_original_pid(text, pids) for text in pid_texts]
+    first_id = rank * ID_STRIDE
+    correlation = columns.correlation[rows].astype(np.int64)
+    if rank == UNSCOPED or first_id + ID_STRIDE >= LARGEST_ID:  # such ranks have texts as ids
+        first_id = 0
+    is_scoped = (correlation >= first_id) & (correlation < first_id + ID_STRIDE)
+    positions = np.flatnonzero(_HAS_SMALL_ARGS[columns.phase[rows]])
+    numbers = columns.record[rows[positions]].tolist()
+    small_args = {
+        position: _unscope_args(columns.small_args[number], rank)
+        for position, number in zip(positions.tolist(), numbers, strict=True)
+        if number in columns.small_args
+    }
+    ends_at_next = np.searchsorted(rows, columns.ends_at_next)
+    ends_at_next = ends_at_next[np.isin(columns.ends_at_next, rows)]
+    new_row = {int(row): number for number, row in enumerate(rows)} if columns.scope else {}
+    column_names = ("phase", "start_ns", "dur_ns", "timed", "name", "category", "tid", "stream")
+    rank_columns = {name: getattr(columns, name)[rows] for name in column_names}
+    flow = columns.flow[rows]
+    flow_codes, flow[flow >= 0] = np.unique(flow[flow >= 0], return_inverse=True)
+    is_timed = rank_columns["timed"]
+    has_duration = is_timed & (rank_columns["dur_ns"] >= 0)
+    copy_records = np.searchsorted(columns.record[rows], columns.copies.record)
+    copies = np.flatnonzero(np.isin(columns.copies.record, columns.record[rows]))
+    return replace(
+        columns,
+        **rank_columns,
+        flow=flow,
+        flow_ids=_UnscopedIds(columns.flow_ids, flow_codes, rank),
+        resolution_ns=resolution(
+            rank_columns["start_ns"][is_timed], rank_columns["dur_ns"][has_duration]
+        ),
+        pid=pid.astype(np.int32),
+        pids=StringPool(pid_texts),
+        correlation=np.where(is_scoped, correlation - first_id, correlation),
+        small_args=small_args,
+        record=np.arange(len(rows), dtype=np.int64),
+        ends_at_next=ends_at_next.astype(np.int64),
+        scope={new_row[row]: scope for row, scope in columns.scope.items() if row in new_row},
+        copies=CopyTable(
+            copy_records[copies].astype(np.int64),
+            columns.copies.gb_per_s[copies],
+            columns.copies.size_bytes[copies],
+        ),
+    )
+
+
+def _original_pid(pid: str, pids: Mapping[str, bytes]) -> str:
+    """Return the text of a pid before the merge; `pids` has the JSON of those that changed."""
+    original = pids.get(pid, pid.encode())
+    return str(json.loads(original)) if original[:1] == b'"' else original.decode()
+
+
+def _unscope_args(args: dict[str, Any], rank: int) -> dict[str, Any]:
+    if isinstance(args.get(MARK_KEY), dict):
+        return dict(args[MARK_KEY])
+    return {
+        key: json.loads(original_id(json.dumps(value).encode(), rank)) if key in ID_ARGS else value
+        for key, value in args.items()
+    }
+
+
+class _UnscopedIds(StringPool):
+    """A pool of ids without the prefix of the merge, which is removed on access."""
+
+    __slots__ = ("_pool", "_pool_codes", "_rank")
+
+    def __init__(self, pool: StringPool, codes: npt.NDArray[np.int32], rank: int) -> None:
+        self._pool, self._pool_codes, self._rank = pool, codes, rank
+
+    def __len__(self) -> int:
+        return len(self._pool_codes)
+
+    def __getitem__(self, code: int) -> str:
+        return original_id(self._pool[self._pool_codes[code]].encode(), self._rank).decode()
+
+    @property
+    def values(self) -> list[str]:  # type: ignore[override]
+        return [self[code] for code in range(len(self))]
+
+    def add(self, value: str) -> int:
+        raise TypeError(f"ids are read-only; cannot add {value!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_UnscopedIds, (self._pool, self._pool_codes, self._rank))
+
+
+def as_text(texts: Mapping[str, bytes]) -> dict[str, str]:
+    """Decode bytes as Latin-1, one character per byte, so that JSON can hold them."""
+    return {key: bytes(text).decode("latin-1") for key, text in texts.items()}
+
+
+def as_bytes(texts: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the bytes that `as_text` converted."""
+    return {key: text.encode("latin-1") for key, text in texts.items()}
+
+
+class MergedRecords:
+    """The records of one rank of a merged file, as they were before merging."""
+
+    def __init__(
+        self,
+        source: RecordSource,
+        numbers: Ints,
+        rank: int,
+        shift_ns: int,
+        pids: Mapping[str, bytes],
+        metadata_text: dict[str, bytes],
+    ) -> None:
+        self.path = source.path
+        self.metadata_text = metadata_text
+        self._source, self._numbers = source, numbers
+        self._rank, self._shift_ns, self._pids = rank, shift_ns, dict(pids)
+
+    def to_stored(self) -> StoredSource:
+        """Return the facts and columns for `restore`."""
+        stored: StoredSource = self._source.to_stored()  # type: ignore[attr-defined]
+        facts = {
+            "kind": "merged",
+            "whole": stored.facts,
+            "rank": self._rank,
+            "shift_ns": self._shift_ns,
+            "pids": as_text(self._pids),
+            "metadata_text": as_text(self.metadata_text),
+        }
+        return StoredSource(facts, {**stored.columns, "numbers": self._numbers})
+
+    @classmethod
+    def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> MergedRecords:
+        """Return a source from the result of `to_stored`."""
+        source, numbers = source_from_store(facts["whole"], column), column("numbers")
+        if np.any(np.diff(numbers, prepend=-1, append=len(source)) <= 0):
+            raise ValueError("the numbers of records are not in order")
+        return cls(
+            source,
+            numbers,
+            facts["rank"],
+            facts["shift_ns"],
+            as_bytes(facts["pids"]),
+            as_bytes(facts["metadata_text"]),
+        )
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def record(self, index: int) -> bytes:
+        """Return the JSON object of one record."""
+        return self._restore_record(self._source.record(int(self._numbers[index])))
+
+    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
+        """Yield ``(index, JSON object)`` of some records, in file order."""
+        wanted = np.unique(np.asarray(indices, dtype=np.int64))
+        records = self._source.records(self._numbers[wanted])
+        for index, (_, text) in zip(wanted.tolist(), records, strict=True):
+            yield index, self._restore_record(text)
+
+    def _restore_record(self, text: bytes) -> bytes:
+        if self._rank == UNSCOPED:
+            return text
+        fields = decode_fields(text)
+        if fields is None:
+            return text
+        original_pid = self._pids.get(fields.get("pid", b"").strip(b'"').decode(), b"")
+        if original_pid:
+            fields["pid"] = original_pid
+        else:
+            fields.pop("pid", None)
+        for name in ID_FIELDS:
+            if name in fields:
+                fields[name] = original_id(fields[name], self._rank)
+        for name, keys in (("id2", ("local", "global")), ("args", (*ID_ARGS, MARK_KEY))):
+            self._restore_ids(fields, name, keys)
+        if self._shift_ns and "ts" in fields:
+            fields["ts"] = shift_time(fields["ts"], -self._shift_ns)
+        return encode_fields(fields)
+
+    def _restore_ids(self, fields: Fields, name: str, keys: tuple[str, ...]) -> None:
+        """Restore the ids in the object `name` of a record."""
+        members = decode_fields(fields[name]) if name in fields else None
+        scoped_keys = [key for key in keys if key in members] if members else []
+        if members is None or not scoped_keys:
+            return
+        if MARK_KEY in scoped_keys:
+            fields[name] = members[MARK_KEY]
+            return
+        for key in scoped_keys:
+            members[key] = original_id(members[key], self._rank)
+        fields[name] = encode_fields(members)
