@@ -241,17 +241,15 @@ def _divide_half_even(value: Ints, unit: Ints | np.int64) -> Ints:
 
 
 def _integers(text: Bytes, ends: Ints, digits: Ints) -> Ints:
-    """Return the values of runs of digits; undefined for runs of more than 18."""
+    """Return the values of runs of digits, eight at a time from the last; undefined above 18."""
     words = _words(text)
     min_digits, max_digits = int(digits.min()), min(int(digits.max()), _MAX_DIGITS)
-    value: Ints | None = None
-    for done in range(0, max(max_digits, 1), 8):
-        word = words[ends - (8 + done)]
-        if min_digits < done + 8:
-            word = word & _LAST_BYTES[np.clip(digits - done, 0, 8)]
-        part = _eight_digits(word)
-        value = part if value is None else value + part * 10**done
-    assert value is not None  # noqa: S101 - the loop runs at least once
+    value: Ints = np.zeros(len(ends), np.int64)
+    for place in range(0, max_digits, 8):
+        word = words[ends - (8 + place)]
+        if min_digits < place + 8:
+            word &= _LAST_BYTES[np.clip(digits - place, 0, 8)]
+        value += _eight_digits(word) * 10**place
     return value
 
 
