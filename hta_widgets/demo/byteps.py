@@ -367,14 +367,16 @@ def _spans(
 
 
 def _server_file(job: _BytepsJob, server: int, clock: int) -> str:
-    stamps = []
+    """Return a server's profile: JSON that no server ever closes."""
+    first_key = server * (_IDS // job.servers)
+    stamps: list[tuple[int, str]] = []
     for request in job.requests:
         if request.server == server:
             name = f"{'push' if request.push else 'pull'}-{request.node}"
-            key = request.key + server * (_IDS // job.servers)
+            key = first_key + request.key
             for phase, time in (("B", request.start), ("E", request.end)):
-                common = f'"pid": {key}, "tid": {key}, "ts": {time + clock}'
-                stamps.append((time, f'\t\t{{"name": "{name}", "ph": "{phase}", {common}}}'))
+                fields = f'"pid": {key}, "tid": {key}, "ts": {time + clock}'
+                stamps.append((time, f'\t\t{{"name": "{name}", "ph": "{phase}", {fields}}}'))
     if not stamps:
         return ""  # the beginning of the file is still in the buffer
     stamps.sort(key=lambda stamp: stamp[0])

@@ -362,13 +362,13 @@ class Operators:
 
     def exchange(self, way: ExchangeDirection) -> None:
         """Gather or scatter the sequence now, and do the opposite in the backward pass."""
-        self._exchange(way)
-        if self.is_again:
-            return
         opposite: ExchangeDirection = "scatter" if way == "gather" else "gather"
-        self.tape.append(Node("", -1, partial(self._exchange, opposite)))
+        self._exchange(way)
+        if not self.is_again:
+            self.tape.append(Node("", -1, partial(self._exchange, opposite)))
 
     def _exchange(self, way: ExchangeDirection) -> int:
+        """Add the collective; return 0, as no parameter's gradients are computed."""
         p, m = self.program, self.model
         if m.tensor_ranks < 2:
             return 0

@@ -61,13 +61,8 @@ def add_steps(
     ranges = select_rows(ranges, np.argsort(ranges["start_ns"], kind="stable"))
     for process, device in ranks_of(events):
         is_of_rank = (ranges["process"] == process) & np.isin(ranges["target"], (-1, device))
-        is_work = (events["process"] == process) & (events["device"] == device) & (device >= 0)
-        ids = events["correlation"][is_work]
-        is_launch = (events["process"] == process) & (events["device"] < 0)
-        is_launch &= np.isin(events["correlation"], ids[ids > 0])
-        launch_threads = events["place"][is_launch]
-        span_ns = int(np.ptp(events["start_ns"][is_work])) if is_work.any() else 0
         rank_ranges = select_rows(ranges, is_of_rank)
+        launch_threads, span_ns = _launches_of_rank(events, process, device)
         steps = _find_steps(rank_ranges, launch_threads, names, span_ns, pattern)
         if steps is None:
             continue
@@ -80,6 +75,17 @@ def add_steps(
             name=rows.name_codes(f"{_PROFILER_STEP}{n}" for n in steps.numbers.tolist()),
             args=rows.args_codes({noun.removesuffix("s"): name} for name in chosen),
         )  # fmt: skip
+
+
+def _launches_of_rank(events: Columns, process: int, device: int) -> tuple[Ints, int]:
+    """Return the thread of each launch of a rank's work, and the span of the work's starts."""
+    is_of_process = events["process"] == process
+    is_work = is_of_process & (events["device"] == device) & (device >= 0)
+    ids = events["correlation"][is_work]
+    is_launch = is_of_process & (events["device"] < 0)
+    is_launch &= np.isin(events["correlation"], ids[ids > 0])
+    span_ns = int(np.ptp(events["start_ns"][is_work])) if is_work.any() else 0
+    return events["place"][is_launch], span_ns
 
 
 def _find_steps(

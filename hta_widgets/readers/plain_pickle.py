@@ -74,10 +74,10 @@ def read_plain(data: bytes) -> tuple[Any, bool]:
     """Return the value of a pickle, and whether the pickle ends early."""
     try:
         return PlainUnpickler(io.BytesIO(data)).load(), False
-    except (EOFError, pickle.UnpicklingError) as error:
-        if not isinstance(error, EOFError) and not any(
-            word in str(error) for word in ("truncated", "exhausted", "EOF")
-        ):
+    except EOFError:
+        pass
+    except pickle.UnpicklingError as error:
+        if not any(word in str(error) for word in ("truncated", "exhausted", "EOF")):
             raise
     reader = _SlowUnpickler(io.BytesIO(data))
     with contextlib.suppress(*_ENDS_EARLY):

@@ -266,9 +266,9 @@ def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool 
 def _products_with_weights(
     call: OperatorCall, m: int, k: int, weights: Sequence[Tensor], size: int, estimate: str
 ) -> Work:
-    """Return the work of the products of `m` rows by each of some weights, as one product.
+    """Return the work of the products of `m` rows by each of some weights.
 
-    Each row takes a multiply-add for every element of the weights.
+    It is that of one product of depth 1 with a column for each element of the weights.
     """
     elements = sum(tensor.elements for tensor in weights)
     work = _gemm_work(call, (1, m, elements, 1), size, estimate=estimate)

@@ -129,11 +129,11 @@ class _StatedProcesses:
     def of(cls, members: Members) -> _StatedProcesses:
         """Read the metadata of a rank's file."""
         processes = cls()
-        source, scrub = members.trace.source, members.scrub
-        asked = np.flatnonzero(members.fate == ASK)
-        for _, text in () if source is None else source.records(asked):
+        if members.trace.source is None:
+            return processes
+        for _, text in members.trace.source.records(np.flatnonzero(members.fate == ASK)):
             if b'"M"' in text:
-                processes.add(decode_fields(scrub.record(text) if scrub else text))
+                processes.add(decode_fields(members.scrub.record(text) if members.scrub else text))
         return processes
 
     def add(self, fields: Fields | None) -> None:

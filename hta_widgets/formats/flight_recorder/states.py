@@ -149,8 +149,8 @@ def flight_jobs(traces: TraceSet) -> list[_Job]:
 
 def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
     """Return the groups of a job; a name whose ranks differ between dumps is several groups."""
-    member_lists: dict[str, set[tuple[int, ...]]] = defaultdict(set)
     descriptions: dict[str, str] = {}
+    member_lists: dict[str, set[tuple[int, ...]]] = defaultdict(set)
     for rank, dump in dumps.items():
         descriptions |= {name: text for name, text in dump.descriptions.items() if text}
         for name, ranks in dump.members.items():
@@ -158,23 +158,28 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
                 member_lists[name].add(tuple(ranks))
     groups: dict[tuple[str, tuple[int, ...]], _Group] = {}
     for rank, dump in dumps.items():
-        entries: dict[str, list[EnqueuedCollective]] = defaultdict(list)
-        for entry in dump.entries:
-            entries[entry.group].append(entry)
-        names_with_rank = {name for name, ranks in dump.members.items() if rank in ranks}
-        for name in sorted(names_with_rank | set(entries)):
-            candidates = sorted(member_lists[name])
-            members: tuple[int, ...] = next((ranks for ranks in candidates if rank in ranks), ())
-            label = group_name(name, descriptions.get(name, ""))
-            group = groups.setdefault(
-                (name, members), _Group(job, label, bool(members), members or tuple(dumps))
-            )
-            group.add_dump(rank, entries[name], dump.enqueued.get(name, -1))
+        entries = _entries_by_group(rank, dump)
+        for name in sorted(entries):
+            members = min((ranks for ranks in member_lists[name] if rank in ranks), default=())
+            if (name, members) not in groups:
+                label = group_name(name, descriptions.get(name, ""))
+                groups[name, members] = _Group(job, label, bool(members), members or tuple(dumps))
+            groups[name, members].add_dump(rank, entries[name], dump.enqueued.get(name, -1))
+    # Unless it is the group of all ranks, a group without a list has the ranks that called it.
     for group in groups.values():
         if not group.is_listed and "default_pg" not in group.label:
-            ranks_with_calls = {rank for calls in group.calls.values() for rank in calls}
-            group.ranks = tuple(sorted(ranks_with_calls))
+            group.ranks = tuple(sorted(set().union(*group.calls.values())))
     return list(groups.values())
+
+
+def _entries_by_group(rank: int, dump: FlightDump) -> dict[str, list[EnqueuedCollective]]:
+    """Return a rank's entries of each group that it is in or calls."""
+    entries: dict[str, list[EnqueuedCollective]] = {
+        name: [] for name, ranks in dump.members.items() if rank in ranks
+    }
+    for entry in dump.entries:
+        entries.setdefault(entry.group, []).append(entry)
+    return entries
 
 
 @memoize

@@ -161,12 +161,12 @@ class RecordList:
         """Read all complete records of the window."""
         if self.window.ended:
             return self._take_strictly(len(self.window.text), open_ended=True)
-        outcome: SliceOutcome = "unbalanced"
+        # A comma within the last, incomplete record leaves the text unbalanced: try the one before.
         for cut in separators_before(self.window.text, self.window.at, len(self.window.text)):
             outcome = self._take_strictly(cut)
             if outcome != "unbalanced":
-                break
-        return outcome
+                return outcome
+        return "unbalanced"
 
     def _take_strictly(self, cut: int, *, open_ended: bool = False) -> SliceOutcome:
         """Read the records up to the comma at `cut`, or none."""

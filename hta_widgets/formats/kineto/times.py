@@ -241,17 +241,16 @@ def _divide_half_even(value: Ints, unit: Ints | np.int64) -> Ints:
 
 
 def _integers(text: Bytes, ends: Ints, digits: Ints) -> Ints:
-    """Return the values of runs of digits; undefined for runs of more than 18."""
-    words = _words(text)
+    """Return the values of runs of digits, eight at a time from the last; undefined above 18."""
     min_digits, max_digits = int(digits.min()), min(int(digits.max()), _MAX_DIGITS)
-    value: Ints | None = None
-    for done in range(0, max(max_digits, 1), 8):
-        word = words[ends - (8 + done)]
-        if min_digits < done + 8:
-            word = word & _LAST_BYTES[np.clip(digits - done, 0, 8)]
+    value: Ints = np.zeros(len(ends), np.int64)
+    for place in range(0, max_digits, 8):
+        word = _words(text)[ends - (8 + place)]
+        if min_digits < place + 8:
+            word &= _LAST_BYTES[np.clip(digits - place, 0, 8)]
         part = _eight_digits(word)
-        value = part if value is None else value + part * 10**done
-    assert value is not None  # noqa: S101 - the loop runs at least once
+        part *= 10**place
+        value += part
     return value
 
 
@@ -271,8 +270,7 @@ def _eight_digits(words: npt.NDArray[np.uint64]) -> Ints:
     words &= np.uint64(0x0000FFFF0000FFFF)
     words *= np.uint64(42949672960001)
     words >>= np.uint64(32)
-    value: Ints = words.view(np.int64)
-    return value
+    return words.view(np.int64)
 
 
 def _parse_exactly(text: bytes) -> tuple[int, int]:

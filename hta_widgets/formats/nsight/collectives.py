@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hta_widgets.analysis.cross_rank.comm_events import bytes_of
-from hta_widgets.formats.event_rows import select_rows
 from hta_widgets.formats.nsight.nvtx import NvtxRanges
 from hta_widgets.formats.nsight.tables import Columns
 from hta_widgets.trace.arrays import Ints, first_positions
@@ -72,11 +71,9 @@ def rank_in_communicators(ranges: NvtxRanges, device: int | None = None) -> int 
 
     With `device`, only communicators of this device count.
     """
-    inits = [
-        payload
-        for payload in _initializations(ranges)
-        if device is None or payload.get(_DEVICE) == device
-    ]
+    inits = _initializations(ranges)
+    if device is not None:
+        inits = [payload for payload in inits if payload.get(_DEVICE) == device]
     return max(inits, key=lambda payload: payload[_RANKS])[_RANK] if inits else None
 
 
@@ -137,14 +134,14 @@ def _calls_of_kernels(
     result: list[list[_NcclCall]] = [[] for _ in kernels["name"]]
     launch_of_kernel = first_positions(calls["correlation"], kernels["correlation"])
     launch_of_kernel[kernels["correlation"] < 0] = -1
+    # Position -1, of kernels without a launch, is that of the value appended to each column.
     thread_of_kernel = np.append(calls["thread"], -1)[launch_of_kernel]
     launch_ns = np.append(calls["start_ns"], 0)[launch_of_kernel]
+    kernels_by_launch = np.argsort(launch_ns, kind="stable")
+    ranges = ranges.select(np.argsort(ranges.columns["start_ns"], kind="stable"))
     for thread in np.unique(thread_of_kernel[thread_of_kernel >= 0]).tolist():
         thread_ranges = ranges.select(ranges.columns["thread"] == thread)
-        order = np.argsort(thread_ranges.columns["start_ns"], kind="stable")
-        thread_ranges.columns = select_rows(thread_ranges.columns, order)
-        thread_kernels = np.flatnonzero(thread_of_kernel == thread)
-        thread_kernels = thread_kernels[np.argsort(launch_ns[thread_kernels], kind="stable")]
+        thread_kernels = kernels_by_launch[thread_of_kernel[kernels_by_launch] == thread]
         calls_of_launches = _calls_on_thread(launch_ns[thread_kernels], thread_ranges, pool)
         for kernel, nccl_calls in zip(thread_kernels.tolist(), calls_of_launches, strict=True):
             result[kernel] = nccl_calls

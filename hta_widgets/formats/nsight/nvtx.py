@@ -68,9 +68,9 @@ class NvtxRanges:
     #: fields of payloads by name; the first is empty
     payloads: list[dict[str, int]] = field(default_factory=lambda: [{}])
 
-    def select(self, mask: Bools) -> NvtxRanges:
-        """Return some of the ranges."""
-        return NvtxRanges(select_rows(self.columns, mask), self.domains, self.payloads)
+    def select(self, rows: Bools | Ints) -> NvtxRanges:
+        """Return some of the ranges, by a mask or by positions."""
+        return NvtxRanges(select_rows(self.columns, rows), self.domains, self.payloads)
 
     def of_phase(self, phase: str) -> NvtxRanges:
         """Return the ranges that nest, the marks, or the ranges that need not nest."""

@@ -86,18 +86,18 @@ class _TableSet:
         self._gpus: dict[int, dict[str, Any]] = {}
         #: agents that are processors of the host
         self._cpus: set[int] = set()
-        for agent, kind, *indices, product, name, extra in self._rows("info_agent", *columns):
-            if kind == "GPU":
-                index = next(filter(_is_index, indices), agent)
-                model = next((t for t in (product, name) if isinstance(t, str) and t), "")
-                units = _json(extra).get("cu_count")
-                self._gpus[agent] = device_properties(index, model, units)
-            else:
+        for agent, kind, gpu, index, product, name, extra in self._rows("info_agent", *columns):
+            if kind != "GPU":
                 self._cpus.add(agent)
-        self._pid_of, self._tid_of = (
-            {key: id_ for key, id_ in self._rows(f"info_{what}", "id", column) if _is_index(id_)}
-            for what, column in (("process", "pid"), ("thread", "tid"))
-        )
+                continue
+            number_in_host = next(filter(_is_index, (gpu, index)), agent)
+            model = next((text for text in (product, name) if isinstance(text, str) and text), "")
+            units = _json(extra).get("cu_count")
+            self._gpus[agent] = device_properties(number_in_host, model, units)
+        processes = self._rows("info_process", "id", "pid")
+        threads = self._rows("info_thread", "id", "tid")
+        self._pid_of = {key: pid for key, pid in processes if _is_index(pid)}
+        self._tid_of = {key: tid for key, tid in threads if _is_index(tid)}
 
     def read(self, events: RocmEvents) -> None:
         """Add all events."""

@@ -444,7 +444,7 @@ export class TimelineLink {
     return reply.event;
   }
 
-  /** The partner of an event, if that is an event too, the pair, and their node of the tree. */
+  /** The partner of an event (null for a step), the pair as shown, and its node of the tree. */
   private async partnerOf(
     side: Side,
     event: Brief,
@@ -455,11 +455,11 @@ export class TimelineLink {
     const { reply } = await source.ask("partner", requested, signal);
     const { rank, id, node } = reply;
     const partner = id < 0 ? null : await this.fetchBrief(otherSide(side), rank, id);
-    const present = partner ?? (await this.stepOf(side, event));
-    const status = reply.status ?? (present === null ? null : "same");
-    const shown = (ctx.swapped.value && status !== null && OPPOSITE[status]) || status;
-    const events = ctx.inOrder(side === 0 ? [event, present] : [present, event]);
-    return { partner, pair: { events, status: shown }, node };
+    const counterpart = partner ?? (await this.stepOf(side, event));
+    let status = reply.status ?? (counterpart === null ? null : "same");
+    if (ctx.swapped.value && status !== null) status = OPPOSITE[status] ?? status;
+    const events = ctx.inOrder(side === 0 ? [event, counterpart] : [counterpart, event]);
+    return { partner, pair: { events, status }, node };
   }
 
   /** The counterpart of a step by slots, as steps are not matched as calls. */

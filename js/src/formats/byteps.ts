@@ -109,44 +109,36 @@ function nodeLabel(node: number): string {
   return node < 8 ? `node ${node}` : `node ${node} (ps rank ${Math.floor((node - 8) / 2)})`;
 }
 
+/** Lag of each node in one iteration of a job. */
+function lagsOfNodes(lags: readonly PushLag[]) {
+  const starts = lags.map(({ start_ns }) => start_ns);
+  const start_ns = starts.reduce((a, b) => Math.min(a, b));
+  const end_ns = starts.reduce((a, b) => Math.max(a, b)) + 1;
+  return groupBy(lags, ({ node }) => node).map((ofNode) => {
+    const { job, node, iteration } = ofNode[0]!;
+    const last = ofNode.filter(({ isLast }) => isLast).length;
+    const lag_ns = sumBy(ofNode, "lag");
+    return { job, node, iteration, keys: ofNode.length, lag_ns, last, start_ns, end_ns };
+  });
+}
+
 /** Lag of each worker in each iteration, from the servers' data or else the workers' pulls. */
 export function stragglersFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
   const byServers = tables.requests !== undefined;
   const files = filesOf(tables, "byteps-server", selection);
-  const all: readonly PushLag[] = byServers
+  const lags: readonly PushLag[] = byServers
     ? pushArrivals(requestsOf(tables, files, selection), files)
     : workerPulls(tables, selection);
-  const lagsOfGroups = groupBy(all, ({ job, iteration }) => `${iteration} ${job}`).flatMap(
-    (ofIteration) => {
-      const starts = ofIteration.map(({ start_ns }) => start_ns);
-      const start_ns = starts.reduce((a, b) => Math.min(a, b));
-      const end_ns = starts.reduce((a, b) => Math.max(a, b)) + 1;
-      return groupBy(ofIteration, ({ node }) => node).map((ofNode) => {
-        const { job, node, iteration } = ofNode[0]!;
-        return {
-          job,
-          node,
-          iteration,
-          keys: ofNode.length,
-          lag_ns: sumBy(ofNode, "lag"),
-          start_ns,
-          end_ns,
-          last: ofNode.filter(({ isLast }) => isLast).length,
-          label: byServers ? nodeLabel(node) : `worker ${node}`,
-        };
-      });
-    },
-  );
-  lagsOfGroups.sort(
+  const rows = groupBy(lags, ({ job, iteration }) => `${iteration} ${job}`)
+    .flatMap(lagsOfNodes)
+    .map((row) => ({ ...row, label: byServers ? nodeLabel(row.node) : `worker ${row.node}` }));
+  rows.sort(
     (a, b) => compareCodePoints(a.job, b.job) || a.node - b.node || a.iteration - b.iteration,
   );
-  const columns = columnsOfRows(
-    lagsOfGroups,
-    "job node iteration keys lag_ns last start_ns end_ns label",
-  );
+  const columns = columnsOfRows(rows, "job node iteration keys lag_ns last start_ns end_ns label");
   const emptyNote = byServers ? "no iteration was pushed by every node" : NO_PULLS;
   const source = byServers ? "servers" : "workers";
-  return makeFrame(columns, { source }, lagsOfGroups.length === 0 ? emptyNote : "");
+  return makeFrame(columns, { source }, rows.length === 0 ? emptyNote : "");
 }
 
 export function serversFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
