@@ -261,7 +261,7 @@ def added_rules() -> tuple[Rule, ...]:
 
 
 def use_rules(rules: tuple[Rule, ...]) -> None:
-    """Replace the added rules by those of another process."""
+    """Replace the added rules by the rules of another process."""
     _added_rules[:] = rules
 
 

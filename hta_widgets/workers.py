@@ -151,7 +151,7 @@ class WorkerPool(Executor):
     ) -> subprocess.Popen[bytes] | None:
         """Run a task, and return the worker for the next one; None if it has ended.
 
-        If a worker ends unexpectedly, the task is run once more in a new one.
+        If a worker ends unexpectedly, the task runs again in a new one.
         """
         for is_last in (False, True):
             try:

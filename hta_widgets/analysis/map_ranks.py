@@ -29,7 +29,7 @@ from hta_widgets.workers import ExecutorClosedError, result_of, submit, workers_
 T = TypeVar("T")
 _BATCHES_PER_WORKER = 4  # so that a worker that finishes early takes another batch
 _IN_FLIGHT_PER_WORKER = 2  # submitted batches
-_RankArguments = Sequence[tuple[Any, ...]]  # those of each rank
+_RankArguments = Sequence[tuple[Any, ...]]  # arguments of each rank
 _RankResult = tuple[Any, Ints | None]  # a rank's result, and its number of events by kind
 
 

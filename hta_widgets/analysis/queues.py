@@ -93,7 +93,7 @@ def _map_queues(
 ) -> tuple[list[T], dict[str, Any]]:
     """Return a function's result for each rank's queues, and the attributes of their frame."""
     # If work waits throughout the window, neither the work nor its launching call overlaps the
-    # window. So queues are those of the selected events at all times.
+    # window. So queues include the selected events at all times.
     always = rank_parts(chosen.owner, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
     results = list(map_ranks(always, _queues_of_rank, function, edges, launches, *args))

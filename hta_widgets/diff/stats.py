@@ -78,7 +78,7 @@ def combined_p_value(
 ) -> Floats:
     """Return the p-value of each column by Welch's test, and by the paired test if `by_step`."""
     # The smaller of the two, each multiplied by its factor: two tests have more false positives
-    # than one. The default factors add at most a tenth to those of Welch's test.
+    # than one. The default factors add at most a tenth to the false positives of Welch's test.
     p_value = welch_p_value(before, after)
     if by_step and len(before) >= MIN_PAIRS:
         p_value = np.fmin(factors[0] * p_value, factors[1] * paired_steps_p_value(before, after))

@@ -421,7 +421,7 @@ def table_functions(diff: Comparison) -> dict[str, Table]:
     return of_events | names_of_format | added
 
 
-#: Tables of events; `FormatComparison.tables` has those of a format.
+#: Tables of events; `FormatComparison.tables` has the tables of a format.
 _TABLES: dict[str, Table] = {
     "waterfall": waterfall,
     "steps": steps,

@@ -91,7 +91,7 @@ class FileReading:
     ----------
     sniff : (FileStart) -> bool
     words : tuple of bytes
-        Byte strings, one of which occurs at the beginning of each file of the format. Files without
+        Byte strings. At least one occurs at the beginning of each file of the format. Files without
         any of them are not sniffed. Empty if every file is sniffed.
     read : (path, *, advance, keepalive) -> Outcome
         `advance` is called with the number of bytes read. `keepalive` is an object to reference as
@@ -118,7 +118,7 @@ class FileReading:
     shortens_paths : bool
         Whether names and args lose the folders of paths, which name users.
     shortens_paths_of : (Trace) -> bool
-        The same for some traces only: those of another profiler.
+        The same for some traces only: traces of another profiler.
     """
 
     sniff: str

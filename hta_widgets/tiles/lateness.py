@@ -57,7 +57,7 @@ class EventPieces:
     row: Ints
 
     def select_rows(self, member: Bools) -> EventPieces:
-        """Return those of the events for which `member`, by row, is true."""
+        """Return the events for which `member`, by row, is true."""
         is_member = member[self.row]
         return EventPieces(self.start[is_member], self.dur[is_member], self.row[is_member])
 

@@ -272,7 +272,7 @@ def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
 
 
 def _count_skipped(columns: RankColumns, problems: Problems) -> None:
-    """Count the records without a time, and those of an unknown phase."""
+    """Count the records without a time, and the records of an unknown phase."""
     is_known_phase = np.isin(columns.phase, np.frombuffer(b"XBEstfiIRbneSTFCM", dtype=np.uint8))
     timeless = is_known_phase & ~columns.timed & (columns.phase != ord("M"))
     problems.add("skipped", int(timeless.sum()), "records without a time")

@@ -496,7 +496,7 @@ def _track(item: object) -> str | tuple[int, str]:
 
 
 def _ids_of(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]:
-    """Return rank and id of each event of a frame; `ranks` are those of the set."""
+    """Return rank and id of each event of a frame; `ranks` are the ranks of the set."""
     if "rank" in frame.columns:
         rank = frame["rank"].to_numpy(dtype=np.int64)
     elif len(ranks) == 1:

@@ -109,7 +109,7 @@ def _categorical(parts: list[tuple[Array, Sequence[str]]], column: str) -> pd.Ca
     """Return a column of strings from the codes and strings of each rank."""
     if not parts:
         return pd.Categorical([], categories=[])
-    if column in {"kind", "phase"}:  # all ranks have the same strings, of which all are kept
+    if column in {"kind", "phase"}:  # all ranks have the same strings
         codes, values = np.concatenate([part[0] for part in parts]), list(parts[0][1])
     elif len(parts) == 1:
         codes, values = _drop_unused_categories(*parts[0])

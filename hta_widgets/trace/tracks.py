@@ -36,7 +36,7 @@ from hta_widgets.trace.problems import Problems
 
 @dataclass(slots=True)
 class ResolvedNesting:
-    """Nesting of the events of one track, some of which cross the end of another."""
+    """Nesting of the events of one track, if some cross the end of another."""
 
     spilled: Ints  # events that nest nowhere, ascending
     around: Ints  # the nested event that encloses each spilled one, -1 for none

@@ -131,8 +131,8 @@ def _overlap(shift: Any, first: int, second: int) -> tuple[Any, Any]:
 def _cost(differences: Ints, share: Any) -> tuple[Any, Floats]:
     """Return how unlikely a shift is, and the deviations of its differences from their median.
 
-    `differences` are those of ends, on the last axis. `share` is the part of the shorter sequence
-    that has partners.
+    `differences` are differences of ends, on the last axis. `share` is the part of the shorter
+    sequence that has partners.
     """
     middle = np.median(differences, axis=-1, keepdims=True)
     deviations = np.abs(differences - middle)

@@ -251,7 +251,7 @@ def _origin_offset_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
 
 
 def _usable_mask(match: Matching) -> Bools:
-    """Return a mask of the entries to fit: those of collectives that all ranks leave together.
+    """Return a mask of the entries to fit: entries of collectives that all ranks leave together.
 
     A group without such collectives has all entries except those in which a rank may leave early.
     """

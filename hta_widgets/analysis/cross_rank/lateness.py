@@ -133,7 +133,7 @@ def _time_before_arrival(
             clock.to_rank(time_ns[entries])
             for time_ns in (since, waits_since, times.arrival_ns, times.last_ns)
         )
-        # How long the rank waited in unmatched events is unknown, so all of it counts as waiting.
+        # The waiting part of unmatched events is unknown, so all of their time counts as waiting.
         is_unmatched = ~events.is_single_rank
         is_unmatched[match.place[entries]] = False
         unmatched = events.start_ns[is_unmatched], events.end_ns[is_unmatched]

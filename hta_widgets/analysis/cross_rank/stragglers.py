@@ -461,7 +461,7 @@ def _causes(
 
 
 class _Contents(NamedTuple):
-    """What a rank's file has: its compute kernels, a device, and calls that launch its work."""
+    """Contents of a rank's file: compute kernels, a device, and calls that launch its work."""
 
     kernels_per_ns: float
     kernel_mean_ns: float

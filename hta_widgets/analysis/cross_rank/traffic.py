@@ -195,7 +195,7 @@ def _min_bytes(
 ) -> tuple[Floats, Floats]:
     """Return the minimum of bytes that the rank sends, and of these to other nodes; NaN if unknown.
 
-    The letters are those of the table at the top.
+    The letters are explained in the table at the top.
     """
     nodes = count_nodes(groups, node_of)
     member_nodes = [[node_of[member] for member in group.ranks] for group in groups]

@@ -214,7 +214,7 @@ def _attention_flops(scores: int, outputs: int, *, backward: bool) -> tuple[int,
 def _output_bytes(
     out_bytes: int, shapes: Iterable[Sequence[int]], type_name: str, *, backward: bool
 ) -> int:
-    """Return the bytes of the output; backward, those of its gradient and the inputs' gradients."""
+    """Return the bytes of the output; in a backward, also of its and the inputs' gradients."""
     if not backward:
         return out_bytes
     return 2 * out_bytes + sum(elements_bytes(prod(shape), type_name) for shape in shapes)

@@ -220,7 +220,7 @@ def _te_product(call: OperatorCall) -> Work:
     """Return the work of Transformer Engine's product.
 
     Arguments 0 and 5 are the operands, 4 and 9 say whether they are transposed, 14 is the bias, 10
-    the output, and 20 says whether the product is added to it.
+    the output, and 20 states whether the product is added to it.
     """
     a, out = call.shape(0), call.shape(10)
     k = a[-1] if call.number(4) else prod(a[:-1])

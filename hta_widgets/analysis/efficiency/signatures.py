@@ -62,7 +62,7 @@ _Dims = tuple[int, ...]
 
 
 class _Signature(NamedTuple):
-    """What the work of a call follows from; without matrix work, operators below have the rest."""
+    """Inputs of the work of a call; without matrix work, operators below have the rest."""
 
     name: str
     texts: Texts

@@ -112,7 +112,7 @@ class Hang:
     waiting: tuple[int, ...]  # ranks that enqueued it and did not finish it
     absent: tuple[int, ...]  # ranks whose dumps lack it
     without_dump: tuple[int, ...]
-    differing: dict[int, str]  # by rank: its call, where it differs from that of most ranks
+    differing: dict[int, str]  # by rank: its call, if it differs from the call of most ranks
     last: dict[int, str]  # by absent rank: its last call, and where
     where: str
     usual: str = ""  # the call of most ranks, if another differs

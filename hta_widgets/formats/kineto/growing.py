@@ -107,8 +107,23 @@ class FlowIds:
         return -2 - self._others.add(text.decode("utf-8", "replace"))
 
 
-class _IdPool(StringPool):
-    """A pool of ids whose texts are created on access."""
+class ReadOnlyIds(StringPool):
+    """A pool of ids whose texts are derived on access."""
+
+    __slots__ = ()
+
+    @property
+    def values(self) -> list[str]:  # type: ignore[override]
+        """The texts of all codes."""
+        return [self[code] for code in range(len(self))]
+
+    def add(self, value: str) -> int:
+        """Raise an error, as the texts are derived."""
+        raise TypeError(f"ids are read-only; cannot add {value!r}")
+
+
+class _IdPool(ReadOnlyIds):
+    """Ids whose texts are numbers, or other texts for negative ones."""
 
     __slots__ = ("_count", "_numbers", "_others")
 
@@ -125,13 +140,6 @@ class _IdPool(StringPool):
             raise IndexError(code)
         number = code if self._numbers is None else int(self._numbers[code])
         return str(number) if number >= 0 else self._others[-2 - number]
-
-    @property
-    def values(self) -> list[str]:  # type: ignore[override]
-        return [self[code] for code in range(len(self))]
-
-    def add(self, value: str) -> int:
-        raise TypeError(f"ids are read-only; cannot add {value!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_IdPool, (self._numbers, self._others, self._count))

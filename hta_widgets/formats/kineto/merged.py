@@ -17,6 +17,7 @@ from msgspec import Meta, Struct, ValidationError
 
 from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
+from hta_widgets.formats.kineto.growing import ReadOnlyIds
 from hta_widgets.formats.kineto.times import resolution
 from hta_widgets.readers.cache import source_from_store
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
@@ -225,8 +226,8 @@ def _unscope_args(args: dict[str, Any], rank: int) -> dict[str, Any]:
     }
 
 
-class _UnscopedIds(StringPool):
-    """A pool of ids without the prefix of the merge, which is removed on access."""
+class _UnscopedIds(ReadOnlyIds):
+    """Ids without the prefix of the merge."""
 
     __slots__ = ("_pool", "_pool_codes", "_rank")
 
@@ -238,13 +239,6 @@ class _UnscopedIds(StringPool):
 
     def __getitem__(self, code: int) -> str:
         return original_id(self._pool[self._pool_codes[code]].encode(), self._rank).decode()
-
-    @property
-    def values(self) -> list[str]:  # type: ignore[override]
-        return [self[code] for code in range(len(self))]
-
-    def add(self, value: str) -> int:
-        raise TypeError(f"ids are read-only; cannot add {value!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_UnscopedIds, (self._pool, self._pool_codes, self._rank))

@@ -95,7 +95,7 @@ function addAmount(sum: [number, number], amount: number | null, time: number): 
   sum[1] += time;
 }
 
-/** What limits the calls for most of their time; of equal times, the first in alphabetical order. */
+/** The limit of the calls for most of their time; the alphabetically first one of equal times. */
 function longestBound(sums: NameSums | undefined): string | null {
   const bounds = [...(sums?.timeByBound ?? [])];
   bounds.sort(([a, timeA], [b, timeB]) => timeB - timeA || (a < b ? -1 : 1));

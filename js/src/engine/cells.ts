@@ -39,7 +39,7 @@ interface LaneEvents {
 
 export class IndexedLane {
   readonly spans: IntervalSet;
-  /** The events of each kind, by code. With one kind, its spans are those of the lane. */
+  /** The events of each kind, by code. With one kind, its spans are the spans of the lane. */
   private readonly kindSpans: readonly KindSpans[];
   /** Kind of each point, in the order of the points; at the same instant, the lowest kind first. */
   private readonly kindOfPoint: Uint8Array;

@@ -302,7 +302,7 @@ export function waitsWithoutTransfers(events: CollectiveEvents): EventPieces {
   let reached = Number.NEGATIVE_INFINITY;
   waits.start.forEach((start, i) => {
     const end = start + waits.dur[i]!;
-    // Where waits overlap, the time counts as part of the earlier one.
+    // Time of overlapping waits counts as part of the earlier one.
     if (end > reached) {
       begins.push(Math.max(start, reached));
       ends.push(end);

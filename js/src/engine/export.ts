@@ -351,7 +351,7 @@ class TraceWriter {
     }
   }
 
-  /** The selection's window; open ends are those of the selected events. */
+  /** The selection's window; open ends are the ends of the selected events. */
   private exportWindow({ rank, rows }: Pick<RankExport, "rank" | "rows">): [number, number] {
     const { start, dur } = rank.events;
     const { start_ns: low, end_ns: high, query, ids, tracks } = this.selection;

@@ -263,7 +263,7 @@ function forEachGap(
   }
 }
 
-/** Of the work that starts at the same time as the work at `position`, the one launched first. */
+/** The work that was launched first among the work that starts when the work at `position` does. */
 function earliestLaunched(
   analysis: RankAnalysis,
   position: number,

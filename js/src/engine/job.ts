@@ -127,8 +127,6 @@ export class PageJob {
   }
 }
 
-// How views find the data embedded in their page.
-
 /** The trait with the name of the embedded data; only models of a saved page have it. */
 export const EMBEDDED = "_embedded";
 

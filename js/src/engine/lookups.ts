@@ -67,7 +67,7 @@ function overviewCell(rank: RankOverview, request: CellRequest): Cell {
   return counterCell(null, ...extremes);
 }
 
-/** The reply for a counter; `min` and `max` are not finite if there is no value. */
+/** The reply for a counter; `min` and `max` are not finite without values. */
 function counterCell(count: number | null, min: number, max: number): Cell {
   const finiteOrNull = (value: number) => (Number.isFinite(value) ? value : null);
   const extremes = { min: finiteOrNull(min), max: finiteOrNull(max) };
@@ -134,7 +134,7 @@ export function snapTime(
   return best;
 }
 
-// Where the matches of a search are in the view, as runs of bins.
+// Positions of the matches of a search in the view, as runs of bins.
 
 /** Rows, ascending, to mark in one table of a rank. */
 export interface MarkedRows {

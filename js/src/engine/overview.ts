@@ -290,7 +290,7 @@ class GridLane {
   readonly slices: GridSlice[] = [];
   private shares: Float64Array | null = null;
 
-  /** `total` has the events of all kinds, `kinds` those of each kind, ascending. */
+  /** `total` has the events of all kinds, `kinds` the events of each kind, ascending. */
   constructor(
     private readonly grid: Grid,
     readonly total: GridSums,

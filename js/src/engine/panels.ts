@@ -51,7 +51,7 @@ import { IntervalSet } from "./spans";
 import { stepsFrame } from "./steps";
 
 const { table_rows: TOP, duration_names: TOP_DURATIONS } = LIMITS;
-/** Max number of cached frames: those of all panels for a few selections. */
+/** Max number of cached frames: all panels for a few selections. */
 const MAX_FRAMES = 48;
 const NO_PHASES: PhasesHeader = { names: [], labels: [] };
 

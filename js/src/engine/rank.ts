@@ -140,7 +140,7 @@ export class RankTrace {
     };
   }
 
-  /** Return `id` as a row of the table; throw an error if there is no such row. */
+  /** Return `id` as a row of the table; throw an error if the table lacks it. */
   checkRow(rows: EventTable, id: unknown): number {
     const row = Number(id);
     if (Number.isInteger(row) && row >= 0 && row < rows.start.length) return row;

@@ -323,7 +323,7 @@ function toRecord(sums: TotalsEntry, names: NameTable): KindSums {
 
 // Durations of events of one name: figures and a histogram.
 
-/** Figures of durations, of which there is at least one. Sorts the array in place. */
+/** Figures of one or more durations. Sorts the array in place. */
 export function durationFigures(durs: Float64Array): SameName {
   durs.sort();
   const count = durs.length;

@@ -81,7 +81,7 @@ interface Coverage {
 
 /**
  * A set of intervals that may overlap, with its covered time and the number of intervals in any
- * window. `starts` and `ends` are those of the intervals with a length, each sorted separately. Both
+ * window. `starts` and `ends` belong to the intervals with a length, each sorted separately. Both
  * are null if no intervals overlap, because the pieces of `cover` are then the intervals. `points`
  * has the starts of intervals without length.
  */

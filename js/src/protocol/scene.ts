@@ -82,7 +82,7 @@ export class LaneIndex {
     return this.scene.ranks.find((sceneRank) => sceneRank.rank === rank) ?? null;
   }
 
-  /** The table of which a slice's id is a row. */
+  /** The table whose row a slice's id is. */
   tableOf(slice: Slice): TableName {
     const role = this.locate(slice.lane)?.track?.role;
     return role === "async" ? "asyncs" : role === "instant" ? "instants" : "events";

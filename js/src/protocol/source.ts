@@ -204,7 +204,7 @@ export interface RowInfo {
   pinned: boolean;
   /** All ranks of a row that represents several, including `rank`. */
   memberRanks?: readonly number[];
-  /** What a click on the badge does: fold similar ranks, or unfold them. Absent for no badge. */
+  /** Effect of a click on the badge: fold similar ranks, or unfold them. Absent for no badge. */
   badge?: "fold" | "unfold";
   /** Lanes without events in view, drawn as thin lines. */
   thinLanes?: number;

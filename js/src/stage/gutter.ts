@@ -108,7 +108,7 @@ function rowFact(row: StageRow, frame: StageFrame): RowFact {
     return { texts: [`${count} in folded ranks`, `${count} folded`, count], tone: "hit" };
   }
   const reason = foldReason(row.reason);
-  // The figures are those of one of the folded ranks.
+  // The figures belong to one of the folded ranks.
   const prefixRank = (text: string): string =>
     /\d/.test(text) ? `rank ${row.rank.rank} ${text}` : text;
   if (foldedRanks.length > 0) fact.texts = fact.texts.map(prefixRank);

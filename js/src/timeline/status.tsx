@@ -101,7 +101,7 @@ export class StatusLine {
   readonly asideText = signal("");
   /** Numbers of ranks shown and of all ranks, which differ if a linked panel selects ranks. */
   readonly ranks = signal<readonly [shown: number, all: number]>([0, 0]);
-  /** How far recorded clocks disagree; null while this is not known. */
+  /** Disagreement of the recorded clocks; null while this is not known. */
   readonly clocks = signal<ClockFacts | null>(null);
   /** Show hints of keys while focused, until a key is pressed. */
   readonly isHinting = signal(false);

@@ -128,7 +128,7 @@ export function Swatch({ kind }: { kind: Kind }) {
   return <span class="hta-swatch" data-kind={kind} aria-hidden="true" />;
 }
 
-/** A row of buttons of which one is chosen. */
+/** A row of buttons; one is chosen. */
 export function ChoiceButtons<T extends string>(props: {
   name: string;
   options: readonly (readonly [id: T, text: string, about?: string])[];
@@ -283,7 +283,7 @@ async function copyText(text: string, inside: HTMLElement): Promise<boolean> {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Refused, or on plain http, where there is no clipboard. A selection may still be copied.
+    // Refused, or plain http, which has no clipboard. A selection may still be copied.
     return copyBySelection(text, inside);
   }
 }
@@ -351,7 +351,7 @@ export interface FactRow {
   name: string;
   value: ComponentChildren;
   title?: string | undefined;
-  /** How the value is laid out: `line` truncates its link, `chain` its beginning, `wrapped` wraps. */
+  /** Layout of the value: `line` truncates its link, `chain` its beginning, `wrapped` wraps. */
   className?: "chain" | "line" | "wrapped" | undefined;
 }
 

@@ -163,7 +163,7 @@ export function setWidthClass(root: HTMLElement, width: number): void {
   root.classList.toggle("hta-wide", width >= WIDE_FROM_PX);
 }
 
-/** Which of several elements are visible, so that only visible panels send requests. */
+/** The visible ones of several elements, so that only visible panels send requests. */
 export class VisibilityTracker {
   private readonly visibleElements = new Set<Element>();
   private readonly observer: IntersectionObserver;

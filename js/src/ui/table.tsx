@@ -35,7 +35,7 @@ interface TableProps<Row> {
   rows: readonly Row[];
   /** Returns the value to sort by; null if rows cannot be sorted. */
   value: ((row: Row, by: string) => CellValue) | null;
-  /** How `rows` are sorted; null if by no column. */
+  /** Order of `rows`; null if they are not sorted by a column. */
   order?: SortOrder | null;
   /** Text that one of a row's names must contain. */
   filter?: string;

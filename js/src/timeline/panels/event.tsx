@@ -115,7 +115,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   const { detail, collective, figures } = picking.stateSignal.value;
   const goTo = (other: Brief): void => picking.goTo(other);
   const event = detail?.event ?? brief;
-  /** Which lists of the event `of` are shown in full. */
+  /** The lists of the event `of` that are shown in full. */
   const all = useSignal({ of: "", flows: false, parents: false });
   const eventKey = `${brief.rank}/${brief.table}/${brief.id}`;
   const open =
@@ -366,7 +366,7 @@ export function positionInBins(edges: readonly number[], value: number): number 
   return (bin + Math.min(Math.max(within, 0), 1)) / bins;
 }
 
-/** Compare the duration of an event with those of all events of its name. */
+/** Compare the duration of an event with the durations of all events of its name. */
 export function histogramText(same: SameName, dur: number): string {
   const { min, max, median } = same;
   const events = plural(same.count, "event");
