@@ -13,13 +13,7 @@ from hta_widgets.charts.device import (
     queue_length_summary,
     temporal_breakdown,
 )
-from hta_widgets.charts.diffs import (
-    diff_changes,
-    diff_names,
-    diff_ops,
-    diff_steps,
-    diff_waterfall,
-)
+from hta_widgets.charts.diffs import diff_changes, diff_names, diff_ops, diff_steps, diff_waterfall
 from hta_widgets.charts.efficiency import modules, operator_efficiency
 from hta_widgets.charts.figure import column, row, to_html
 from hta_widgets.charts.groups import (

@@ -15,12 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.data import (
-    ChartSource,
-    analysis_frame,
-    color_ramp,
-    require_columns_of,
-)
+from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp, require_columns_of
 from hta_widgets.charts.definition import (
     Code,
     ColumnColor,

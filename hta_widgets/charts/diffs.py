@@ -83,10 +83,7 @@ def _signed_bars(
     return [bars], Scale(high + span, low - span, labels, zero_line=True)
 
 
-_OPS_TITLES = {
-    "duration": "Change in time, by name",
-    "count": "Change in calls, by name",
-}
+_OPS_TITLES = {"duration": "Change in time, by name", "count": "Change in calls, by name"}
 
 
 @check_arguments
@@ -458,9 +455,7 @@ def diff_steps(
     >>> charts.diff_steps(diff.steps(both))  # doctest: +SKIP
     """
     frame = diff_frame(
-        "diff_steps",
-        frame,
-        *("before_step", "after_step", "before_ns", "after_ns", "diff_ns"),
+        "diff_steps", frame, *("before_step", "after_step", "before_ns", "after_ns", "diff_ns")
     )
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)

@@ -10,12 +10,7 @@ import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.chart import draw_rows
-from hta_widgets.charts.data import (
-    ChartSource,
-    analysis_frame,
-    color_ramp,
-    largest_of_cells,
-)
+from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp, largest_of_cells
 from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     NAMED_ROWS,

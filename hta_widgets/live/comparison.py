@@ -285,12 +285,7 @@ def comparison_of_step(both: Comparison, step: int) -> Comparison:
     before, after = (side.of_steps(np.array([step])) for side in both.sides)
     none = np.empty(0, np.int64)
     return replace(
-        both,
-        before=before,
-        after=after,
-        before_alone=none,
-        after_alone=none,
-        part_of=(both, step),
+        both, before=before, after=after, before_alone=none, after_alone=none, part_of=(both, step)
     )
 
 

@@ -402,11 +402,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     @check_arguments
     def to_svg(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        width: float = 1200,
-        theme: ThemeName = "light",
+        self, path: str | os.PathLike[str], *, width: float = 1200, theme: ThemeName = "light"
     ) -> str:
         """Write both timelines as one vector picture, coloured as shown, before above after.
 

@@ -109,10 +109,7 @@ class PagePlan:
         used = 0
         for rank in self.order:
             part = full_rank(
-                self.indices[rank],
-                self.names,
-                self.phases.by_rank[rank],
-                self.device_steps[rank],
+                self.indices[rank], self.names, self.phases.by_rank[rank], self.device_steps[rank]
             )
             used += part.size_bytes
             if used > self.limit:

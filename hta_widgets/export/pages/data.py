@@ -282,10 +282,7 @@ def rank_header(rank: RankLayout) -> dict[str, Any]:
         "tracks": [_track(rank, row) for row in rank.tracks],
         # Track -1 stands for all tracks.
         "overlays": [
-            {
-                "role": ref.role,
-                "track": place_of_track(rank, ref.sources[0]) if ref.sources else -1,
-            }
+            {"role": ref.role, "track": place_of_track(rank, ref.sources[0]) if ref.sources else -1}
             for ref in rank.overlays
         ],
     }

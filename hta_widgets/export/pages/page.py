@@ -75,12 +75,7 @@ class OfflineData:
     `make` returns the content that fits into a number of bytes of text.
     """
 
-    def __init__(
-        self,
-        make: Callable[[float], PageContent],
-        *,
-        max_mb: float = _MAX_MB,
-    ) -> None:
+    def __init__(self, make: Callable[[float], PageContent], *, max_mb: float = _MAX_MB) -> None:
         self._make, self._limit_bytes = make, max_mb * 1e6 * _TEXT_PER_BYTE
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
