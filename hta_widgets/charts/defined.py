@@ -110,21 +110,11 @@ def row_name(ranks: Sequence[int]) -> str:
 TOGETHER = "similar ranks share a row: mean"
 
 
-def folded_text(definition: Definition) -> str:
-    """Return `TOGETHER` and what the line means."""
-    return f"{TOGETHER}, line: min to max {_fold_of(definition).spread.name}"
-
-
 def set_members(scope: Scope, members: Sequence[Sequence[int]]) -> None:
     """Set ``members``, the ranks of each item, and ``who``, their name."""
-    scope["members"] = _lists(members)
+    scope["members"] = np.empty(len(members), object)
+    scope["members"][:] = [list(ranks) for ranks in members]
     scope["who"] = np.array([row_name(ranks) for ranks in members], object)
-
-
-def _lists(values: Sequence[Any]) -> Any:
-    lists = np.empty(len(values), object)
-    lists[:] = [list(value) for value in values]
-    return lists
 
 
 def fold_items(scope: Scope, fold: FoldSpec, groups: Groups, apart: Sequence[Any] = ()) -> None:
@@ -249,7 +239,8 @@ def rows_content(
         scope = fold_scope(definition, frame, scope_of_all, groups)
         _add_stack(definition, scope_of_all, {}, colors)
         subtitle = subtitle_of(definition, drawn_frame, scope_of_all)
-        style = style.with_subtitle(subtitle, folded_text(definition))
+        line = f"line: min to max {_fold_of(definition).spread.name}"
+        style = style.with_subtitle(subtitle, f"{TOGETHER}, {line}")
         drawn_frame = _folded_frame(scope, drawn_frame)
     else:
         scope = scope_of_all

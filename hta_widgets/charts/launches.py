@@ -23,7 +23,7 @@ from hta_widgets.charts.figure import (
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import count, duration, share
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints
+from hta_widgets.trace.arrays import Bools, Floats, Ints
 
 #: Number of bars per decade of durations.
 _BINS_PER_DECADE = 8
@@ -199,7 +199,10 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
             "solid_top": np.log10(1.0 + bins.solid_counts),
             "from_ns": start_ns,
             "to_ns": end_ns,
-            "range_text": _bin_ranges(start_ns, end_ns),
+            "range_text": [
+                f"{duration(since)} to {duration(until)}" if until else "0 ns"
+                for since, until in zip(start_ns, end_ns, strict=True)
+            ],
             "count_text": list(map(count, bins.counts)),
             "solid_text": list(map(count, bins.solid_counts)),
         }
@@ -224,13 +227,6 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
         names=[(0.0, "0"), *((float(np.log10(1 + n)), count(n)) for n in _count_ticks(top))],
     )
     return figure
-
-
-def _bin_ranges(start_ns: Array, end_ns: Array) -> list[str]:
-    return [
-        "0 ns" if until == 0 else f"{duration(since)} to {duration(until)}"
-        for since, until in zip(start_ns, end_ns, strict=True)
-    ]
 
 
 def _count_ticks(top: float) -> list[int]:

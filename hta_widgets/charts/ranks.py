@@ -53,7 +53,7 @@ from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural, rank_list, share
 from hta_widgets.trace.arrays import Floats
 
-_MAX_CLUSTERS = 60
+_MAX_ROWS = 60
 #: Columns whose mean a cluster shows.
 _MEANS = (
     *("step_ns", "own_ns", "compute_ns", "idle_ns", "exposed_communication_ns", "exposed_wait_ns"),
@@ -106,16 +106,14 @@ def rank_clusters(
     if frame.empty:
         return empty_figure(frame, style)
     clusters = _cluster_rows(frame)
-    count_drawn = len(clusters)
-    while count_drawn > 1 and _figure_height(clusters[:count_drawn]) > _MAX_CLUSTERS:
-        count_drawn -= 1
-    data = clusters[:count_drawn]
-    omitted = ""
-    if count_drawn < len(clusters):
-        omitted = f"the first {count(count_drawn)} of {count(len(clusters))} clusters"
     # A cluster has a row for its bars, and one below it for each of its reasons.
-    reasons = [str(reason).split("; ") if reason else [] for reason in data["why"]]
+    reasons = [str(reason).split("; ") if reason else [] for reason in clusters["why"]]
     heights = np.array([1 + len(texts) for texts in reasons])
+    drawn = max(1, int((np.cumsum(heights) <= _MAX_ROWS).sum()))
+    data, reasons, heights = clusters[:drawn], reasons[:drawn], heights[:drawn]
+    omitted = ""
+    if drawn < len(clusters):
+        omitted = f"the first {count(drawn)} of {count(len(clusters))} clusters"
     data = data.assign(row=np.cumsum(heights) - heights)
     parts = _add_parts(data, theme)
     end = max(float(data["step_ns"].max()) or 1.0, float(data[parts[-1].right].max())) * 1.02
@@ -166,10 +164,6 @@ def _spread_texts(data: pd.DataFrame, heights: Any, template: str) -> list[str]:
     texts = np.full(int(heights.sum()), "", dtype=object)
     texts[data["row"]] = row_texts(data, template)
     return list(texts)
-
-
-def _figure_height(data: pd.DataFrame) -> int:
-    return int(sum(1 + (text.count("; ") + 1 if text else 0) for text in data["why"]))
 
 
 def _cluster_rows(frame: pd.DataFrame) -> pd.DataFrame:
