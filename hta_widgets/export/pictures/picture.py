@@ -49,7 +49,6 @@ def timeline_svg(
     width: float = 1200,
     height: float = 480,
     theme: ThemeName = "light",
-    headline: str = "",
     folded: bool = False,
     opened: Collection[int] | None = None,
     only: Collection[int] | None = None,
@@ -85,7 +84,7 @@ def timeline_svg(
         clusters=clusters,
     )
     picture = _Picture(Drawing(), area, colors, engine, scene, state, rows, classed)
-    return picture.draw(headline)
+    return picture.draw()
 
 
 def _strip_rows(scene: Mapping[str, Any]) -> int:
@@ -114,19 +113,19 @@ class _Picture(Painter):
             if total_span := sum(stats["span"]):
                 self.shares = {**self.shares, "wait": sum(lateness["exposed_wait"]) / total_span}
 
-    def draw(self, headline: str) -> str:
+    def draw(self) -> str:
         area, theme, drawing = self.area, self.theme, self.drawing
         rows_height = sum(row.height for row in self.rows)
         head = HeaderPainter(drawing, area, self.colors, self.scene, self.figures.late)
         sides = SideColumnPainter(drawing, area, self.colors, self.figures)
         strip_rows = _strip_rows(self.scene)
-        top = 64 if headline else 46
+        top = 46
         axis = top + 32 + 24
         first = axis + 16 * strip_rows + 2
         bottom = first + rows_height
         height = bottom + 34
         drawing.rect(0, 0, area.width, height, theme.bg)
-        self._draw_title(headline)
+        self._draw_title()
         self._draw_legend(top - 10)
         bins = min(max(2, int(area.across)), 4096)
         head.draw_minimap(*self._answer("minimap", bins=bins), top, self.classed)
@@ -156,7 +155,7 @@ class _Picture(Painter):
             area.width,
             height,
             title=f"{self.scene['title']}, {self._totals_text()}",
-            description=headline or note,
+            description=note,
             patterns=self.colors.patterns,
         )
 
@@ -179,24 +178,13 @@ class _Picture(Painter):
             f"{ranks}, {area.start / 1e6:.3f}–{area.end / 1e6:.3f}\u202fms ({duration(area.span)})"
         )
 
-    def _draw_title(self, headline: str) -> None:
-        drawing, theme = self.drawing, self.theme
-        max_width = self.area.width - 24
-        if headline:
-            drawing.text(
-                12,
-                20,
-                fit_text(headline, max_width * 11 / 14, bold=True),
-                theme.ink,
-                bold=True,
-                size=14,
-            )
-        y = 40 if headline else 20
-        words = self._totals_text()
-        name = fit_text(self.scene["title"], max(max_width - text_width(words) - 16, 60), bold=True)
-        drawing.text(12, y, name, theme.ink, bold=True)
+    def _draw_title(self) -> None:
+        words, width = self._totals_text(), self.area.width
+        max_width = max(width - 24 - text_width(words) - 16, 60)
+        name = fit_text(self.scene["title"], max_width, bold=True)
+        self.drawing.text(12, 20, name, self.theme.ink, bold=True)
         x = 12 + text_width(name, bold=True) + 12
-        drawing.text(x, y, fit_text(words, self.area.width - x - 12), theme.ink2)
+        self.drawing.text(x, 20, fit_text(words, width - x - 12), self.theme.ink2)
 
     def _draw_legend(self, y: float) -> None:
         """Draw the legend of colours, as far as it fits."""

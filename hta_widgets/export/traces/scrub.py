@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -107,21 +108,15 @@ _SUSPECT = re.compile(
 )
 
 
+@dataclass(slots=True, eq=False)
 class _NumberText:
     """A number as written in a JSON text."""
 
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-
-def _number_text(number: _NumberText) -> msgspec.Raw:
-    return msgspec.Raw(number.text.encode())
+    text: str
 
 
 _decode = msgspec.json.Decoder(float_hook=_NumberText).decode
-_encode = msgspec.json.Encoder(enc_hook=_number_text).encode
+_encode = msgspec.json.Encoder(enc_hook=lambda number: msgspec.Raw(number.text.encode())).encode
 
 
 class Scrubber:
