@@ -281,7 +281,11 @@ def _cut_details(answer: Reply, keys: Iterable[str]) -> list[str]:
     """Halve the largest lists and mappings of `keys` until a reply fits; return their keys."""
     cut_keys: dict[str, None] = {}
     while _size_bytes(answer) > MAX_BYTES:
-        sizes = {key: _size_bytes(answer[key]) for key in keys if _can_halve(answer[key])}
+        sizes = {
+            key: _size_bytes(answer[key])
+            for key in keys
+            if isinstance(answer[key], list | dict) and len(answer[key]) > 1
+        }
         if not sizes:
             break
         largest = max(sizes, key=lambda key: sizes[key])
@@ -291,10 +295,6 @@ def _cut_details(answer: Reply, keys: Iterable[str]) -> list[str]:
         answer[largest] = items[:half] if is_list else dict(list(items.items())[:half])
         cut_keys[largest] = None
     return list(cut_keys)
-
-
-def _can_halve(value: object) -> bool:
-    return isinstance(value, list | dict) and len(value) > 1
 
 
 def _size_bytes(value: object) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -234,8 +234,3 @@ def _only(values: Iterable[Any]) -> Any:
     """Return the value if all are equal, else None."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
-
-
-def first_line(function: Callable[..., Any]) -> str:
-    """Return the first line of a docstring."""
-    return (function.__doc__ or "").strip().split("\n")[0]

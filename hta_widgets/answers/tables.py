@@ -19,7 +19,7 @@ import pandas as pd
 
 from hta_widgets import analysis, options as settings
 from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
-from hta_widgets.answers.reply import TableReply, first_line, grouped_problems, job_facts
+from hta_widgets.answers.reply import TableReply, grouped_problems, job_facts
 from hta_widgets.errors import TraceError, UnknownNameError, redact_urls
 from hta_widgets.readers.formats import formats_named
 from hta_widgets.readers.load import load
@@ -146,13 +146,11 @@ def list_tables(job: Job) -> TableReply:
         "problems": "" if has_problems else "nothing was skipped, repaired or guessed",
     }
     reasons |= {name: _reason_without_data(name, functions, job.traces) for name in functions}
-    rows = [
-        (name, _PLAIN[name], "")
-        if name in _PLAIN
-        else (name, first_line(functions[name]), ", ".join(required_options(functions[name])))
-        for name, reason in reasons.items()
-        if not reason
-    ]
+    rows = [(name, question, "") for name, question in _PLAIN.items()]
+    for name, function in functions.items():
+        question = inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
+        rows.append((name, question, ", ".join(required_options(function))))
+    rows = [row for row in rows if not reasons[row[0]]]
     frame = pd.DataFrame(rows, columns=["table", "question", "needs"])
     without_data = [
         {"reason": reason, "tables": [name for name in reasons if reasons[name] == reason]}

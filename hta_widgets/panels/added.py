@@ -15,11 +15,12 @@ from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, batched_send
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.parallel_groups import pipelines
 from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
+from hta_widgets.analysis.efficiency.module_owners import has_module_ranges
 from hta_widgets.errors import TraceError
 from hta_widgets.panels.call_tree import call_tree
 from hta_widgets.panels.groupings import GROUPED_FRAMES
 from hta_widgets.panels.kernels import fusion_chains, kernel_geometry
-from hta_widgets.panels.layers import has_layers, layers
+from hta_widgets.panels.layers import layers
 from hta_widgets.panels.savings import operator_savings
 from hta_widgets.text import rank_list
 from hta_widgets.trace.memo import memo
@@ -340,7 +341,7 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
         missing["no memory events: profile_memory=True records them"] = ["memory"]
     if not has_word("execute_context", "execute_diffusion", "step[", "decode[", "prefill["):
         missing["no steps of an inference engine"] = ["serving"]
-    if not has_layers(traces):
+    if not any(map(has_module_ranges, traces.values())):
         missing["no modules: with_stack=True records them"] = ["layers"]
     if has_device_work and not has_shapes(next(iter(traces.values()))):
         missing["no shapes: record_shapes=True records them"] = ["roofline", "fusion_candidates"]

@@ -432,7 +432,8 @@ class _NameGroups:
     def labels(self, order: Rows) -> dict[str, Any]:
         names = [self.names[group] for group in order.tolist()]
         kind = pd.Categorical.from_codes(self.kind[order], dtype=categorical_dtype(KINDS))
-        return {"name": text_column(names), "short": short_name_column(names), "kind": kind}
+        shorts = text_column(list(map(short_name, names)))
+        return {"name": text_column(names), "short": shorts, "kind": kind}
 
 
 def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
@@ -631,8 +632,3 @@ def text_column(values: Sequence[str]) -> Any:
         return pd.array(values, dtype="str")
     except UnicodeError:
         return np.array(values, dtype=object)
-
-
-def short_name_column(names: Sequence[str]) -> Any:
-    """Return short names as a column."""
-    return text_column([short_name(name) for name in names])

@@ -286,13 +286,13 @@ class LinkedView(anywidget.AnyWidget):
         self.engine = engine or TileEngine(self.traces)
         self._engines = {self.traces.clock: (self.traces, self.engine)}
         self._is_syncing = False
-        drawn = clock_of(self.traces)
+        clock_name = next(name for name, of in _CLOCKS.items() if of == self.traces.clock)
         super().__init__(
-            state=state or State(view=self.whole, color=color, clock=drawn),
+            state=state or State(view=self.whole, color=color, clock=clock_name),
             view=self.whole,
             selection=Selection(traces=self.traces),
             color=color,
-            clock=drawn,
+            clock=clock_name,
             **traits,
         )
         self.observe(self._switch, names="clock")
@@ -540,11 +540,6 @@ class LinkedView(anywidget.AnyWidget):
             "bytes": report.bytes,
         }
         return reply, None
-
-
-def clock_of(traces: TraceSet) -> str:
-    """Return a view's name for the clock of its traces."""
-    return next(name for name, clock in _CLOCKS.items() if clock == traces.clock)
 
 
 def traces_to_draw(
