@@ -22,9 +22,7 @@ own syntax for the value of a column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,28 +53,11 @@ def draw_rows(content: RowsContent, style: FigureStyle) -> Figure:
     return rows_chart(filled, style)
 
 
-class _ExpressionColumns(Mapping[str, Any]):
-    """The columns of a frame for expressions, each converted at its first use."""
-
-    def __init__(self, data: pd.DataFrame) -> None:
-        self._data = data
-        self._columns: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._columns:
-            self._columns[name] = column(self._data[name])
-        return self._columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return map(str, self._data)
-
-    def __len__(self) -> int:
-        return self._data.shape[1]
-
-
 def row_texts(data: pd.DataFrame, template: str) -> list[str]:
     """Return a template's text for each row."""
-    filled = fill_template(template, _ExpressionColumns(data))
+    # Only the columns that the template may name: converting all of them takes a while.
+    scope = {str(name): column(data[name]) for name in data if str(name) in template}
+    filled = fill_template(template, scope)
     return list(filled) if is_rows(filled) else [str(filled)] * len(data)
 
 

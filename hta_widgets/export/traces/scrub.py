@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -108,11 +107,13 @@ _SUSPECT = re.compile(
 )
 
 
-@dataclass(slots=True, eq=False)
 class _NumberText:
     """A number as written in a JSON text."""
 
-    text: str
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
 _decode = msgspec.json.Decoder(float_hook=_NumberText).decode
