@@ -43,16 +43,6 @@ def complete_rows(frame: pd.DataFrame) -> Bools:
     return np.ones(len(frame), dtype=bool)
 
 
-def late_ranks(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
-    """Return the ranks to mark in red: those given, else those that the headline names."""
-    return [int(rank) for rank in (frame.attrs.get("late_ranks", ()) if late is None else late)]
-
-
-def fact_ranks(frame: pd.DataFrame) -> list[int]:
-    """Return the ranks to mark in ink: the headline names them, but others do not wait for them."""
-    return [int(rank) for rank in frame.attrs.get("fact_ranks", ())]
-
-
 def most_often_last(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
     """Return the ranks to mark as late: the given ones, or the one that causes most of the waiting.
 
