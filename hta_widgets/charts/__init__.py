@@ -13,7 +13,14 @@ from hta_widgets.charts.device import (
     queue_length_summary,
     temporal_breakdown,
 )
-from hta_widgets.charts.diffs import diff_changes, diff_names, diff_ops, diff_steps, diff_waterfall
+from hta_widgets.charts.diffs import (
+    diff_changes,
+    diff_icicle,
+    diff_names,
+    diff_ops,
+    diff_steps,
+    diff_waterfall,
+)
 from hta_widgets.charts.efficiency import modules, operator_efficiency
 from hta_widgets.charts.figure import column, row, to_html
 from hta_widgets.charts.groups import (
@@ -21,7 +28,6 @@ from hta_widgets.charts.groups import (
     communication_by_stream,
     parallel_groups,
 )
-from hta_widgets.charts.icicle import diff_icicle
 from hta_widgets.charts.launches import launch_stats
 from hta_widgets.charts.operators import (
     frequent_kernel_sequences,

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows, with_tooltip_columns
 from hta_widgets.charts.data import (
     ChartSource,
     analysis_frame,
@@ -35,6 +34,7 @@ from hta_widgets.charts.figure import (
     unmatched_note,
 )
 from hta_widgets.charts.lanes import time_figure
+from hta_widgets.charts.language import extremes_text
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
     Bars,
@@ -44,11 +44,12 @@ from hta_widgets.charts.rows import (
     Scale,
     Tooltip,
     add_row_outlines,
-    extremes_text,
+    draw_rows,
     legend_for,
     round_ticks,
     rows_apart,
     tick_step,
+    with_tooltip_columns,
 )
 from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
 from hta_widgets.text import MINUS, axis_time, count, duration, rank_list, rate, size

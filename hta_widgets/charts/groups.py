@@ -10,7 +10,6 @@ import pandas as pd
 
 from hta_widgets.analysis.cross_rank.comm_events import sum_known_bytes
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows
 from hta_widgets.charts.data import (
     KIND_ORDER,
     ChartSource,
@@ -27,6 +26,7 @@ from hta_widgets.charts.rows import (
     Scale,
     Tooltip,
     Whiskers,
+    draw_rows,
     round_ticks,
     time_scale,
 )

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows, with_tooltip_columns
 from hta_widgets.charts.data import ChartSource, analysis_frame, columns_of
 from hta_widgets.charts.figure import (
     Figure,
@@ -32,9 +31,11 @@ from hta_widgets.charts.rows import (
     Column,
     RowsContent,
     Tooltip,
+    draw_rows,
     legend_for,
     time_scale,
     view_of,
+    with_tooltip_columns,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.panels.added import path_cause_text

@@ -11,7 +11,6 @@ import pandas as pd
 from msgspec import structs
 
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows, row_texts
 from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp
 from hta_widgets.charts.defined import (
     TOGETHER,
@@ -45,6 +44,8 @@ from hta_widgets.charts.rows import (
     Scale,
     Tooltip,
     add_row_outlines,
+    draw_rows,
+    row_texts,
     rows_apart,
     time_ticks,
 )

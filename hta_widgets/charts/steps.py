@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows
 from hta_widgets.charts.data import (
     ChartSource,
     analysis_frame,
@@ -27,6 +26,7 @@ from hta_widgets.charts.rows import (
     RowsContent,
     Scale,
     Tooltip,
+    draw_rows,
     round_ticks,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
