@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import wraps
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 from hta_widgets.answers.agents import AgentTools, Window, no_answer
-from hta_widgets.errors import TraceError
+from hta_widgets.errors import TraceError, import_extra
 
 _INSTRUCTIONS = (
     "Read-only tools for profiler traces of distributed training. Begin with open_job. Texts under "
@@ -28,9 +27,9 @@ def serve(roots: Sequence[Path]) -> None:
 
 def make_server(tools: AgentTools) -> Any:
     """Return the server with its tools."""
-    mcp_server = _require("mcp.server", "mcp")
+    mcp_server = import_extra("mcp.server", "mcp")
     server = mcp_server.MCPServer("hta-widgets", instructions=_INSTRUCTIONS)
-    annotations = _require("mcp.types", "mcp").ToolAnnotations(read_only_hint=True)
+    annotations = import_extra("mcp.types", "mcp").ToolAnnotations(read_only_hint=True)
     functions: list[Callable[..., Any]] = [
         tools.open_job,
         tools.list_analyses,
@@ -89,14 +88,4 @@ def _short_svg(svg: str) -> str:
 
 def png_of(svg: str) -> bytes:
     """Return an SVG picture as PNG, drawn without a browser."""
-    return bytes(_require("resvg_py", "mcp").svg_to_bytes(svg_string=svg))
-
-
-def _require(module: str, extra: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError:
-        raise TraceError(
-            f"{module.partition('.')[0]} is not installed",
-            remedy=f'Install it: pip install "hta_widgets[{extra}]".',
-        ) from None
+    return bytes(import_extra("resvg_py", "mcp").svg_to_bytes(svg_string=svg))

@@ -15,7 +15,6 @@ from hta_widgets.charts.figure import (
     add_tooltip,
     display_in_notebooks,
     empty_figure,
-    join_sentences,
     keep_fitting,
     models,
     new_figure,
@@ -77,40 +76,34 @@ def launch_stats(
     kernel = frame["gpu_dur_ns"].to_numpy()
     late, long = duration(launch_delay_cutoff_ns), duration(runtime_cutoff_ns)
     blue, grey = theme.kind["compute"], theme.kind["cpu"]
-    delays = _Histogram(
-        "delay of kernels",
-        "from the end of the launch call to the kernel's start, 0 if the kernel starts before",
-        delay,
-        delay > launch_delay_cutoff_ns,
-        f"later than {late}",
-        blue,
-    )
-    calls = _Histogram(
-        "duration of calls",
-        "time that the call blocks its thread",
-        call,
-        call > runtime_cutoff_ns,
-        f"longer than {long}",
-        grey,
-    )
-    kernels = _Histogram(
-        "duration of kernels",
-        "device time of launched work, copies included",
-        kernel,
-        kernel < call,
-        "shorter than their launch call",
-        blue,
-    )
-    notes = {kernels.name: unmatched_note(frame)}
-    figures = [
-        _draw_histogram(
-            histogram,
-            replace(
-                style, title=f"{title}: {histogram.name}", subtitle=notes.get(histogram.name, "")
-            ),
-        )
-        for histogram in (delays, calls, kernels)
+    histograms = [
+        _Histogram(
+            "delay of kernels",
+            "from the end of the launch call to the kernel's start, 0 if the kernel starts before",
+            delay,
+            delay > launch_delay_cutoff_ns,
+            f"later than {late}",
+            blue,
+        ),
+        _Histogram(
+            "duration of calls",
+            "time that the call blocks its thread",
+            call,
+            call > runtime_cutoff_ns,
+            f"longer than {long}",
+            grey,
+        ),
+        _Histogram(
+            "duration of kernels",
+            "device time of launched work, copies included",
+            kernel,
+            kernel < call,
+            "shorter than their launch call",
+            blue,
+            unmatched_note(frame),
+        ),
     ]
+    figures = [_draw_histogram(histogram, style) for histogram in histograms]
     sizing = {"width": int(width)} if width else {"sizing_mode": "stretch_width"}
     return display_in_notebooks(models.Column(children=figures, spacing=8, **sizing))
 
@@ -125,15 +118,7 @@ class _Histogram:
     solid: Bools
     solid_name: str
     color: str
-
-    def subtitle(self) -> str:
-        solid = self.solid
-        return join_sentences(
-            self.explanation,
-            f"solid: {self.solid_name}, {count(int(solid.sum()))} of {count(len(solid))} "
-            f"({share(float(solid.mean()))}), {duration(float(self.values[solid].sum()))} together",
-            "both scales logarithmic",
-        )
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -173,11 +158,19 @@ def _decade_bins(histogram: _Histogram) -> _DecadeBins:
 
 
 def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
-    bins = _decade_bins(histogram)
+    bins, solid = _decade_bins(histogram), histogram.solid
+    solid_ns = histogram.values[solid].sum()
+    style = replace(style, title=f"{style.title}: {histogram.name}").with_subtitle(
+        histogram.explanation,
+        f"solid: {histogram.solid_name}, {count(int(solid.sum()))} of {count(len(solid))} "
+        f"({share(float(solid.mean()))}), {duration(float(solid_ns))} together",
+        "both scales logarithmic",
+        histogram.note,
+    )
     # A logarithmic scale, since counts differ by orders of magnitude and the small ones matter.
     top = max(1.0, float(np.log10(1 + bins.counts.max())))
     figure = new_figure(
-        style.with_subtitle(histogram.subtitle(), style.subtitle),
+        style,
         frame_height=96,
         x_range=models.Range1d(float(bins.left[0]) - 0.05, bins.high + 0.05),
         y_range=models.Range1d(0, top * 1.06),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ from hta_widgets.charts.figure import (
     side_axis,
 )
 from hta_widgets.charts.lanes import time_axis
+from hta_widgets.charts.language import Scope
 from hta_widgets.charts.rows import (
     Bars,
     Column,
@@ -340,37 +340,25 @@ def rank_time_heatmap(
         part, value_ns = (
             np.stack([values[mask].mean(axis=0) for mask in masks]) for values in (part, value_ns)
         )
-    return _heatmap_figure(
-        HeatmapContent(
-            names=list(scope["names"]),
-            ranks=scope["rank"],
-            share=part,
-            value_ns=value_ns,
-            mean_share=mean,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            ramp=theme.busy if facts_of_metric["ramp"] == "busy" else theme.waiting,
-        ),
-        style.with_subtitle(subtitle, TOGETHER if groups else ""),
+    palette = color_ramp(
+        theme.busy if facts_of_metric["ramp"] == "busy" else theme.waiting, _SHADES
     )
+    style = style.with_subtitle(subtitle, TOGETHER if groups else "")
+    return _draw_heatmap(scope, part, value_ns, mean, (start_ns, end_ns), palette, style)
 
 
-@dataclass(frozen=True)
-class HeatmapContent:
-    """Content of a heatmap: rows by cells of time, each with a share of its cell."""
-
-    names: list[str]
-    ranks: Any
-    share: Floats
-    value_ns: Floats
-    mean_share: Floats
-    start_ns: float
-    end_ns: float
-    ramp: Sequence[str]
-
-
-def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Figure:
-    rows, (start_ns, end_ns) = len(content.names), (content.start_ns, content.end_ns)
+def _draw_heatmap(
+    scope: Scope,
+    part: Floats,
+    value_ns: Floats,
+    mean: Floats,
+    window: tuple[float, float],
+    palette: list[str],
+    style: FigureStyle,
+) -> Figure:
+    """Draw the shares `part` of cells, `value_ns`, and above them the `mean` of all ranks."""
+    (rows, bins), (start_ns, end_ns) = part.shape, window
+    names = list(scope["names"])
     pitch = 16 if rows <= 32 else max(1, 512 // rows)
     strip = _STRIP / pitch
     figure = new_figure(
@@ -381,8 +369,6 @@ def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Figure:
         select="height",
     )
     time_axis(figure)
-    palette = color_ramp(content.ramp, _SHADES)
-    bins = content.share.shape[1]
     picture = figure.image(
         image="share",
         x=start_ns,
@@ -391,9 +377,9 @@ def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Figure:
         dh=rows,
         source=models.ColumnDataSource(
             {
-                "share": [content.share],
-                "value_ns": [content.value_ns],
-                "of_rank": [np.repeat(np.array(content.names)[:, None], bins, axis=1)],
+                "share": [part],
+                "value_ns": [value_ns],
+                "of_rank": [np.repeat(np.array(names)[:, None], bins, axis=1)],
             }
         ),
         color_mapper=models.LinearColorMapper(palette=palette, low=0, high=1),
@@ -403,35 +389,26 @@ def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Figure:
     figure.quad(
         left=edges[:-1],
         right=edges[1:],
-        top=base - content.mean_share * (strip - 4 / pitch),
+        top=base - mean * (strip - 4 / pitch),
         bottom=np.full(bins, base),
         fill_color=palette[_SHADES * 2 // 3],
         line_color=None,
     )
-    total_ns = content.value_ns.sum(axis=1)
-    add_row_outlines(
-        figure,
-        {
-            "row": np.arange(rows),
-            "rank": content.ranks,
-            "ranks": content.names,
-            "total_ns": total_ns,
-        },
-        (start_ns, end_ns),
-        style.theme,
-    )
+    total_ns = value_ns.sum(axis=1)
+    ranks = {"row": np.arange(rows), "rank": scope["rank"], "ranks": names, "total_ns": total_ns}
+    add_row_outlines(figure, ranks, window, style.theme)
     add_tooltip(figure, [picture], style.theme, "@{of_rank}", [("share", "@{share}{0 %}")])
     labelled = rows_apart(rows, pitch, 14)
     middle = -0.5 - strip / 2
     numbers: dict[float, str] = {row: duration(float(total_ns[row])) for row in labelled}
-    numbers[middle] = f"mean {share(float(content.mean_share.mean()))}"
+    numbers[middle] = f"mean {share(float(mean.mean()))}"
     ticks = [middle, *labelled]
     figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
     side = side_axis(figure, ticks, numbers, style.theme)
     keep_fitting(
         figure,
         width=style.width,
-        names=[(middle, "mean of ranks"), *((row, content.names[row]) for row in labelled)],
+        names=[(middle, "mean of ranks"), *((row, names[row]) for row in labelled)],
         columns=[(side, 0)],
         timed=True,
     )

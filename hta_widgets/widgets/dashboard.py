@@ -24,7 +24,7 @@ from hta_widgets.export.pages.format import read_asset
 from hta_widgets.export.pages.page import OfflineData, embed
 from hta_widgets.export.pictures.bars import bars_svg
 from hta_widgets.export.pictures.drawing import side_width, stacked_svg
-from hta_widgets.export.pictures.fallback import Fallback
+from hta_widgets.export.pictures.picture import Fallback
 from hta_widgets.files import table_bytes, write_table
 from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, deadline_after

@@ -26,8 +26,7 @@ from hta_widgets.export.pages.diff_page import comparison_content, save_diff
 from hta_widgets.export.pages.format import read_asset
 from hta_widgets.export.pages.page import OfflineData
 from hta_widgets.export.pictures.drawing import class_events, stacked_svg
-from hta_widgets.export.pictures.fallback import Fallback, timeline_fallback
-from hta_widgets.export.pictures.picture import timeline_svg
+from hta_widgets.export.pictures.picture import Fallback, timeline_fallback, timeline_svg
 from hta_widgets.export.traces.files import ExportReport, export_pair
 from hta_widgets.files import write_text
 from hta_widgets.live import operations

@@ -19,7 +19,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.export.pages.format import read_asset
 from hta_widgets.export.pages.page import save_html
-from hta_widgets.export.pictures.fallback import Fallback, timeline_fallback
+from hta_widgets.export.pictures.picture import Fallback, timeline_fallback
 from hta_widgets.export.traces.files import ExportReport, export_trace
 from hta_widgets.facts import facts
 from hta_widgets.files import target_path, write_errors
