@@ -39,28 +39,16 @@ _MAX_CELL = 100  # characters of a text in a table that people read
 
 @dataclass(frozen=True)
 class TableReply:
-    """A table with all that a program needs to read it.
+    """A table with all that a program needs to read it."""
 
-    Attributes
-    ----------
-    frame : DataFrame
-        The rows that are shown.
-    table : str
-        Name of the analysis, by which columns are explained.
-    total_rows : int
-        Number of rows before the limit.
-    more : mapping
-        Further keys of the envelope.
-    """
-
-    frame: pd.DataFrame
-    table: str
+    frame: pd.DataFrame  # the rows that are shown
+    table: str  # name of the analysis, by which columns are explained
     job: Mapping[str, Any]
-    total_rows: int
+    total_rows: int  # before the limit
     note: str = ""
     problems: Sequence[Mapping[str, Any]] = ()
     code: str = ""
-    more: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)  # further keys of the envelope
 
     @property
     def columns(self) -> list[ColumnFacts]:

@@ -222,30 +222,12 @@ def run_table(
     limit: int = DEFAULT_LIMIT,
     options: Mapping[str, Any] | None = None,
 ) -> TableReply:
-    """Return rows of a table.
+    """Return rows of a table of `list_tables`.
 
-    Parameters
-    ----------
-    job : Job
-    name : str
-        Of `list_tables`.
-    window : (time, time), optional
-        Two times that `hta_widgets.load` also takes, such as ``("12ms", "18ms")``.
-    ranks : iterable of int, optional
-    query : str, optional
-        A pandas query over event columns.
-    sort : str, default ""
-        A column; "" keeps the order of the analysis.
-    descending : bool, default False
-    limit : int, default 50
-        Maximum number of rows, 0 for all.
-    options : mapping, optional
-        Further parameters of the analysis.
-
-    Raises
-    ------
-    TraceError
-        For unknown names of tables, columns and options, and for a scope that does not fit.
+    A `window` is two times such as ``("12ms", "18ms")``, a `query` is one of pandas over event
+    columns, and `options` are further parameters of the analysis. An empty `sort` keeps the order
+    of the analysis; a `limit` of 0 returns all rows. Unknown names of tables, columns and options,
+    and a scope that does not fit, raise a `TraceError`.
     """
     scope: dict[str, Any] = {"ranks": ranks, "query": query}
     scope["window"] = None if window is None else as_window(window)

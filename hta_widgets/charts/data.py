@@ -137,19 +137,9 @@ def analysis_frame(
 ) -> pd.DataFrame:
     """Return the frame of a chart: `source`, or for traces the result of the chart's analysis.
 
-    Parameters
-    ----------
-    chart : str
-        Name of the chart, for errors.
-    source : DataFrame, TraceSet, Trace or Selection
-    options : mapping
-        Further arguments of the analysis, such as ``window``; none if `source` is a frame.
-    *columns : str
-        Columns that the frame must have unless it is empty.
-    analysis : str, optional
-        Name of the analysis. Default: that of the chart.
-    path : str, optional
-        Name of another analysis that is run first, if `analysis` takes the frame of that one.
+    `options` are further arguments of the analysis; a frame takes none. The frame must have the
+    `columns` unless it is empty. The `analysis` has by default the name of the chart; if it takes
+    the frame of another one, `path`, that one is run first.
     """
     name = analysis or chart
     if isinstance(source, (TraceSet, Trace, Selection)):

@@ -243,21 +243,8 @@ class WindowTrait(t.Tuple):
 class LinkedView(anywidget.AnyWidget):
     """A view of a job that mirrors the state of linked views.
 
-    Parameters
-    ----------
-    traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
-        For a `Selection`, its ranks and window are drawn.
-    engine : TileEngine, optional
-        The engine of another view of the same traces.
-    state : State, optional
-        The state to follow. Default: a new one.
-    color : {"kind", "name", "bound"}
-        How events are coloured at first: ``"bound"`` is by what limits the work and how close it
-        comes to that limit, by kind in jobs without shapes.
-    clock : {"recorded", "fitted", "auto"}, optional
-        The clock to draw on. Default: that of the traces.
-    **traits
-        The view's own traits.
+    It draws what `Timeline` takes. It uses the `engine` of another view of the same traces, if
+    there is one, and follows a `state`, by default a new one. `traits` are the view's own.
     """
 
     state = anywidget.WidgetTrait().tag(sync=True)
