@@ -93,11 +93,9 @@ def _cell_numbers(coordinates: npt.ArrayLike, cells: int) -> Ints:
 
 def largest_of_cells(data: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Return the row with the largest measure of each cell: each ``row`` and ``left``."""
-    order = np.lexsort((data[measure], data["left"], data["row"]))
-    corners = data[["row", "left"]].to_numpy()[order]
-    is_largest = np.append((np.diff(corners, axis=0) != 0).any(axis=1), True)
-    largest: pd.DataFrame = data.iloc[order[is_largest]].reset_index(drop=True)
-    return largest
+    cell = ["row", "left"]
+    ordered = data.sort_values([*cell, measure], kind="stable")
+    return ordered.drop_duplicates(cell, keep="last").reset_index(drop=True)
 
 
 def color_ramp(stops: Sequence[str], steps: int) -> list[str]:
@@ -278,6 +276,7 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
 class _GroupColumn:
     """A column of groups of one kind that have no rank in common."""
 
+    number: int
     kind: str
     described: str
     members: set[int] = field(default_factory=set)
@@ -294,21 +293,19 @@ def _place_groups(groups: pd.DataFrame) -> tuple[dict[Any, int], dict[Any, int]]
     column_of: dict[Any, int] = {}
     number_of: dict[Any, int] = {}
     for code, group in groups.to_dict("index").items():
+        kind, described, members = group["kind"], group["described"], group["members"]
         free = [
-            index
-            for index, column in enumerate(columns)
-            if column.kind == group["kind"] and not column.members & group["members"]
-        ]
-        same_description = [
-            index for index in free if columns[index].described == group["described"]
+            column
+            for column in columns
+            if column.kind == kind and column.members.isdisjoint(members)
         ]
         if not free:
-            free = [len(columns)]
-            columns.append(_GroupColumn(group["kind"], group["described"]))
-        index = (same_description or free)[0]
-        column_of[code], number_of[code] = index, columns[index].groups
-        columns[index].members |= group["members"]
-        columns[index].groups += 1
+            free = [_GroupColumn(len(columns), kind, described)]
+            columns += free
+        column = next((column for column in free if column.described == described), free[0])
+        column_of[code], number_of[code] = column.number, column.groups
+        column.members |= members
+        column.groups += 1
     return column_of, number_of
 
 

@@ -170,17 +170,12 @@ def without_panel_filters(panel: Panel, selection: Selection | None) -> Selectio
     own_parts = set(panel.own)
     if selection.launches and panel.rows == "kernels":
         own_parts.discard("names")
-    if "ranks" in own_parts:
-        selection = replace(selection, ranks=None)
-    if "tracks" in own_parts:
-        selection = replace(selection, tracks=None)
-    if "ids" in own_parts:
-        selection = replace(selection, ids=None)
-    if "window" in own_parts:
-        selection = replace(selection, start_ns=None, end_ns=None)
+    unfiltered = [name for name in ("ranks", "tracks", "ids") if name in own_parts]
+    unfiltered += ["start_ns", "end_ns"] if "window" in own_parts else []
+    selection = replace(selection, **dict.fromkeys(unfiltered))
     clauses = parse_clauses(selection.query)
-    unfiltered = {name: None for name in ("names", "kinds", "rest") if name in own_parts}
-    others = replace(clauses, **unfiltered)
+    own_clauses = [name for name in ("names", "kinds", "rest") if name in own_parts]
+    others = replace(clauses, **dict.fromkeys(own_clauses))
     return selection if others == clauses else replace(selection, query=others.query)
 
 
