@@ -17,7 +17,6 @@ model narrows its question by a window, ranks, a query or columns, and does not 
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -33,6 +32,7 @@ from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.discovery import files_below
 from hta_widgets.text import as_window, escape_controls
+from hta_widgets.trace.memo import LRU
 from hta_widgets.trace.selection import resolve_ranks
 
 P = ParamSpec("P")
@@ -84,7 +84,7 @@ class AgentTools:
     """The tools; they read only files below `roots`."""
 
     roots: Sequence[Path]
-    _jobs: OrderedDict[Path, Job] = field(default_factory=OrderedDict, init=False, repr=False)
+    _jobs: LRU[Path, Job] = field(default_factory=lambda: LRU(_MAX_JOBS), init=False, repr=False)
 
     @_as_answer
     def open_job(self, job: str) -> Reply:
@@ -209,14 +209,12 @@ class AgentTools:
     def _job(self, path: str) -> Job:
         """Return a job, loaded once; raise a `TraceError` for paths outside of the folders."""
         job_path = self._existing_path(path)
-        if job_path not in self._jobs:
-            for file in files_below(str(job_path)) if job_path.is_dir() else ():
-                self._allowed_path(file)  # a link below a folder may lead elsewhere
-            self._jobs[job_path] = Job.open([str(job_path)])
-            while len(self._jobs) > _MAX_JOBS:
-                self._jobs.popitem(last=False)
-        self._jobs.move_to_end(job_path)
-        return self._jobs[job_path]
+        return self._jobs.get_or_compute(job_path, lambda: self._open(job_path))
+
+    def _open(self, job_path: Path) -> Job:
+        for file in files_below(str(job_path)) if job_path.is_dir() else ():
+            self._allowed_path(file)  # a link below a folder may lead elsewhere
+        return Job.open([str(job_path)])
 
     def _existing_path(self, path: str) -> Path:
         allowed_path = self._allowed_path(path)
