@@ -291,7 +291,8 @@ def _always_last_ranks(
 ) -> list[LastRank]:
     """Return the ranks that are last at nearly all collectives and are not stragglers."""
     match = work.match
-    run_ns = sum(high - low for low, high in traces.windows)
+    # On the recorded clocks, the run would include the differences between the clocks.
+    run_ns = sum(high - low for low, high in traces.with_clock(work.clock).windows)
     companion_counts = work.companion_counts().tolist()
     complete_counts = work.complete_counts().tolist()
     last_ranks = []

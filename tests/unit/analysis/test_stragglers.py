@@ -652,6 +652,19 @@ def test_who_is_nearly_always_last_is_a_fact_from_one_per_cent_on(tmp_path):
     assert straggler_report(job(tmp_path, often, before=computing)).last_ranks == []
 
 
+@pytest.mark.parametrize("rank", [0, 3])
+def test_clocks_that_differ_do_not_hide_who_is_always_last(tmp_path, rank):
+    """One clock is an hour ahead, which is no part of a run of 80 ms."""
+    traces = job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer)
+    path = Path(traces[rank].path)
+    document = json.loads(path.read_text())
+    for record in document["traceEvents"]:
+        record["ts"] += 3_600_000_000
+    path.write_text(json.dumps(document))
+    (last,) = straggler_report(hw.load(path.parent, cache=False, progress=False)).last_ranks
+    assert (last.rank, last.wait_ns) == (2, 8 * 300 * US)
+
+
 @pytest.mark.parametrize("lines", [False, True])
 def test_mpi_ranks_are_told_by_time_lines_or_else_by_profiles(tmp_path, lines):
     write_mpi_job(tmp_path / "job", ranks=4, slow_rank=2, steps=8, traces=lines)
