@@ -109,7 +109,23 @@ def late_ranks(diff: Comparison) -> list[Finding]:
                 verdicts[is_late], rank, diff.step_count, appears=is_late, weight=weight
             )
         )
+    results = [finding for finding in results if not _is_as_late(finding, results, diff.step_ns)]
     return sorted(results, key=lambda finding: -finding.weight)
+
+
+def _is_as_late(finding: Finding, findings: list[Finding], step_ns: float) -> bool:
+    """Return whether a rank is as slow as before, and another one stopped or began to be late.
+
+    Of two ranks that are equally late, each costs the others half as much as it does alone.
+    """
+    min_excess_ns = _MIN_EXCESS_OF_STEP * step_ns
+    if abs(finding.details.get("excess_ns", min_excess_ns)) >= min_excess_ns:
+        return False
+    return any(
+        other.details["sign"] != finding.details["sign"]
+        and abs(other.details.get("excess_ns", 0)) >= min_excess_ns
+        for other in findings
+    )
 
 
 @memoize

@@ -76,7 +76,7 @@ _CAUSE_WORDS = {
 _CAUTION_SENTENCES: dict[str, str] = {
     "on_device": "Hosts are ahead of their devices: a step ends with its last device work.",
     "single_step": "With one step on each side, the peculiarities of a step look like changes.",
-    "unmatched": "Communication includes waiting for other ranks, whose events are not here.",
+    "unmatched": "Communication includes waiting for other ranks: not all of it is matched.",
 }
 
 

@@ -127,6 +127,17 @@ def test_a_late_rank_is_named_if_the_other_side_lacks_a_file(tmp_path, missing, 
     assert finding.text.startswith(text)
 
 
+@pytest.mark.parametrize("late", [1, 3])
+def test_a_rank_that_is_as_slow_as_before_is_not_named(tmp_path, late):
+    """Of two ranks that are slow, the lower one is charged; the other one remains slow alone."""
+    both = synchronous_job(tmp_path, [600_000, 750_000, 600_000, 750_000], copied_ns=0)
+    work_ns = [750_000 if rank == late else 600_000 for rank in range(4)]
+    alone = synchronous_job(tmp_path, work_ns, copied_ns=0)
+    for sides in ((both, alone), (alone, both)):
+        named = [finding.ranks for finding in hd.findings(hd.compare(*sides)) if finding.ranks]
+        assert named == [(4 - late,)]
+
+
 def gloo_job(tmp_path, work_ns, steps=4):
     """Hosts without devices that meet in Gloo, 50 µs after the last has come."""
     ranks = []
