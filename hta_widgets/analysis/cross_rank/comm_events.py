@@ -24,7 +24,7 @@ from hta_widgets.analysis.scope import host_collectives
 from hta_widgets.taxonomy import HOST_LIBRARIES, KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, PARAM_COMMS, event_args, to_int64
-from hta_widgets.trace.host_stack import nested_parents
+from hta_widgets.trace.host_stack import name_mask, names_match, nested_parents
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
@@ -220,8 +220,7 @@ def host_comm_events(trace: Trace) -> CommEvents:
     file's header lists, or all ranks. If the header lists several, the range is left out.
     """
     table, rows = trace.table, host_collectives(trace)
-    codes = [code for code, name in enumerate(table.names.values) if _LIBRARY.match(name)]
-    rows = rows[np.isin(table.name[rows], codes)]
+    rows = rows[names_match(trace, rows, _LIBRARY.match)]
     args = _host_args(trace, rows)
     own_rank = stated_rank(trace)
     listed = list({group.ranks for group in job_header(trace).groups if own_rank in group.ranks})
@@ -298,9 +297,7 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
 
 def _records(trace: Trace) -> Rows:
     """Return the ``record_param_comms`` operators of a rank."""
-    table = trace.table
-    codes = [code for code, name in enumerate(table.names.values) if _RECORD.match(name)]
-    return np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
+    return np.flatnonzero(name_mask(trace, _RECORD.match))
 
 
 def recorded_operators(trace: Trace, rows: Rows) -> Ints:
