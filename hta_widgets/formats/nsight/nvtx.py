@@ -32,7 +32,6 @@ from hta_widgets.formats.nsight.tables import (
 from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.trace.arrays import Bools, Ints, positions_in
 from hta_widgets.trace.columns import StringPool
-from hta_widgets.trace.problems import Problems
 
 NVTX_TABLE = "NVTX_EVENTS"
 #: Types of events by their phase: ranges that nest, marks, and ranges that need not nest.
@@ -87,7 +86,7 @@ def domain_names(database: Database) -> dict[tuple[int, int], str]:
 
 
 def read_ranges(
-    database: Database, rows: EventRows, names: Mapping[tuple[int, int], str], problems: Problems
+    database: Database, rows: EventRows, names: Mapping[tuple[int, int], str]
 ) -> NvtxRanges:
     """Read ranges and marks; `names` are the domains that processes registered, by number."""
     columns = database.integers(
@@ -100,8 +99,7 @@ def read_ranges(
         phase[np.isin(columns["eventType"], types)] = ord(letter)
     is_event = phase > 0
     is_other = ~is_event & ~np.isin(columns["eventType"], _NO_EVENTS)
-    detail = f"rows of {NVTX_TABLE} of other types"
-    problems.add("skipped", int(is_other.sum()), detail, file=database.path)
+    rows.note("skipped", is_other, f"rows of {NVTX_TABLE} of other types")
     columns, phase = select_rows(columns, is_event), phase[is_event]
     process = processes_of(columns["globalTid"])
     pairs, domain = distinct_rows(process, np.maximum(columns["domainId"], 0))
@@ -111,13 +109,12 @@ def read_ranges(
     payloads, payload = _read_payloads(database, columns["rowid"])
     texts, text = _read_texts(database, columns)
     operators = [_operator(each) for each in texts.values]
-    distinct, code = distinct_rows(text, domain, payload)
-    args = [
-        operators[text_code][1]
-        | ({"NVTX domain": domains[number]} if domains[number] else {})
-        | payloads[payload_code]
-        for text_code, number, payload_code in distinct
-    ]
+
+    def args_of(text_code: int, domain_code: int, payload_code: int) -> dict[str, Any]:
+        domain_name = domains[domain_code]
+        domain_args = {"NVTX domain": domain_name} if domain_name else {}
+        return operators[text_code][1] | domain_args | payloads[payload_code]
+
     range_names = [name for name, _ in operators]
     is_operator = np.array(range_names) != np.array(texts.values)
     is_step = np.array([name.startswith(_STEP_RANGE) for name in range_names])
@@ -134,7 +131,7 @@ def read_ranges(
             "category": np.where(is_call, call, annotation),
             "process": process,
             "thread": columns["globalTid"] & ID_MASK,
-            "args": rows.args_codes(args)[code],
+            "args": rows.args_by_row(args_of, text, domain, payload),
             "domain": domain,
             "payload": payload,
         },
