@@ -82,7 +82,10 @@ class _AscendTables:
     def __init__(self, database: Database, rows: EventRows) -> None:
         self._database, self._rows = database, rows
         self._devices: list[int] = []
-        self._task_ids = np.empty(0, np.int64)
+        none = np.empty(0, np.int64)
+        self._task_ids = none
+        #: ids and devices of the tasks of collectives, and of all tasks
+        self._device_of_collective = self._device_of_connection = none, none
 
     def facts(self, folder_rank: int | None) -> Callable[[int, int], RankFacts]:
         """Return a function of process and device, which returns the facts of a rank."""
@@ -105,7 +108,7 @@ class _AscendTables:
             "TASK", "startNs endNs deviceId streamId", optional="connectionId globalTaskId taskType"
         )
         infos = self._integers("COMPUTE_TASK_INFO", "globalTaskId name opType")
-        of_collectives = self._integers("COMMUNICATION_TASK_INFO", "globalTaskId")["globalTaskId"]
+        parts = self._integers("COMMUNICATION_TASK_INFO", "globalTaskId", optional="opId")
         position = first_positions(infos["globalTaskId"], columns["globalTaskId"])
         is_compute = position >= 0
         name, op_type = (np.append(infos[key], -1)[position] for key in ("name", "opType"))
@@ -114,20 +117,24 @@ class _AscendTables:
         add = self._rows.category.add
         category = map_distinct(task_type, lambda code: add(_category(texts.get(code, ""))))
         category[is_compute] = add("kernel")
-        is_part = np.isin(columns["globalTaskId"], of_collectives) & ~is_compute
+        is_part = np.isin(columns["globalTaskId"], parts["globalTaskId"]) & ~is_compute
         category[is_part] = add(NO_WORK_CATEGORY)
 
         def args_of(task_code: int, op_code: int) -> dict[str, str]:
             args = {"Task Type": texts.get(task_code, "")}
             return args | {"op type": texts.get(op_code, "")} if op_code >= 0 else args
 
-        self._devices = np.unique(columns["deviceId"]).tolist()
+        device = np.maximum(columns["deviceId"], 0)
+        self._devices = np.unique(device).tolist()
         self._task_ids = np.unique(columns["connectionId"])
+        self._device_of_connection = columns["connectionId"], device
+        device_of_part = values_by_id(columns["globalTaskId"], device, parts["globalTaskId"])
+        self._device_of_collective = parts["opId"], device_of_part
         self._rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"], category=category,
             name=self._names(np.where(is_compute, name, task_type), texts, "task"),
-            place=self._rows.place_codes(_stream_place, columns["deviceId"], columns["streamId"]),
-            device=columns["deviceId"], stream=columns["streamId"],
+            place=self._rows.place_codes(_stream_place, device, columns["streamId"]),
+            device=device, stream=columns["streamId"],
             correlation=_ids(columns["connectionId"]),
             args=self._rows.args_by_row(args_of, task_type, op_type),
         )  # fmt: skip
@@ -136,11 +143,11 @@ class _AscendTables:
         """Read collectives; each is one event on the track of its group."""
         columns = self._integers(
             "COMMUNICATION_OP", "startNs endNs connectionId",
-            optional="opName groupName dataType count deviceId",
+            optional="opName groupName dataType count deviceId opId",
         )  # fmt: skip
         texts = self._texts(columns["opName"], columns["groupName"])
         dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", ("id", "name")))
-        device = np.where(columns["deviceId"] >= 0, columns["deviceId"], (self._devices or [0])[0])
+        device = self._devices_of_collectives(columns)
         groups, group = np.unique(columns["groupName"], return_inverse=True)
         labels = [texts.get(code, f"group {place}") for place, code in enumerate(groups.tolist())]
 
@@ -162,6 +169,22 @@ class _AscendTables:
             stream=_FIRST_GROUP + group, correlation=_ids(columns["connectionId"]),
             args=self._rows.args_by_row(args_of, *args_columns),
         )  # fmt: skip
+
+    def _devices_of_collectives(self, columns: dict[str, Ints]) -> Ints:
+        """Return the stated device of each collective, else that of its tasks, else the first."""
+        device = columns["deviceId"]
+        for ids, key in (
+            (self._device_of_collective, "opId"),
+            (self._device_of_connection, "connectionId"),
+        ):
+            device = np.where(device >= 0, device, values_by_id(*ids, columns[key]))
+        is_unknown = device < 0
+        if len(self._devices) > 1:
+            detail = (
+                f"collectives without a device; they are taken to be of {_label(self._devices[0])}"
+            )
+            self._rows.note("repaired", is_unknown, detail)
+        return np.where(is_unknown, (self._devices or [0])[0], device)
 
     def read_calls(self) -> None:
         """Read calls of CANN; a call within an operator has no link, as the operator has it."""

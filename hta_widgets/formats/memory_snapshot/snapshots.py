@@ -174,7 +174,7 @@ class _SnapshotReader:
             events = traces[number] if number < len(traces) else ()
             if on_device or events:
                 snapshot.devices.append(self._device(number, events, on_device))
-        self._rows.note("skipped", self._skipped, "events or blocks without a size or an address")
+        self._rows.note("skipped", self._skipped, "events without a size or an address")
         snapshot.segments.extend(map(_segment, segments))
         snapshot.stacks.extend(map(list, self._number_of))
         for memory in snapshot.devices:
@@ -197,6 +197,7 @@ class _SnapshotReader:
         reserved, has_times = 0, False
         for place, event in enumerate(as_list(events)):
             entry = event if isinstance(event, dict) else {}
+            self._skipped += not entry
             action, size = str(entry.get("action")), _size(entry.get("size"))
             address = _address(entry.get("addr"))
             time_us = as_integer(entry.get("time_us"), _MAX_US)

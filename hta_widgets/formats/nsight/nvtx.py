@@ -142,12 +142,13 @@ def read_ranges(
 
 def _read_texts(database: Database, columns: Columns) -> tuple[StringPool, Ints]:
     """Return the texts of ranges, and the code of each; a text in the row itself comes first."""
-    pool = StringPool(("",))
+    pool = StringPool(("range without a name",))
     code = np.zeros(len(columns["rowid"]), np.int64)
     has_id = columns["textId"] != NO_TIME
     code[has_id] = text_codes(database, pool, columns["textId"][has_id])
     if "text" in database.columns_of(NVTX_TABLE):
-        rows = database.rows(NVTX_TABLE, ("rowid", "text"), where="typeof(\"text\") = 'text'")
+        where = "typeof(\"text\") = 'text' and \"text\" <> ''"
+        rows = database.rows(NVTX_TABLE, ("rowid", "text"), where=where)
         inline = np.array([pool.add(text) for _, text in rows], np.int64)
         positions = positions_in(np.array([row for row, _ in rows], np.int64), columns["rowid"])
         code[positions >= 0] = inline[positions[positions >= 0]]

@@ -102,6 +102,7 @@ class _ExportReader:
         self._recording = read_recording(database)
         self._network = network_metrics(database)
         self._metrics = device_metrics(database)
+        self._used_gpus: set[int] = set()
         self._tables: dict[ExportTable, Columns] = {}
         #: number of devices by process
         self._devices_of: Counter[int] = Counter()
@@ -252,6 +253,7 @@ class _ExportReader:
         series, self._network = self._network, []
         if device >= 0:
             memory = allocated_memory(self._database, process, device)
+            self._used_gpus.add(gpu.number)
             series = [*self._metrics.get(gpu.number, []), *memory, *series]
         return RankFacts(
             epoch_ns=recording.epoch_ns or 0,
@@ -285,6 +287,9 @@ class _ExportReader:
         """Report what the export lacks."""
         recording = self._recording
         self._database.report(self._rows.problems)
+        unused = [metrics for gpu, metrics in self._metrics.items() if gpu not in self._used_gpus]
+        samples = sum(len(times_ns) for metrics in unused for _, times_ns, _ in metrics)
+        self._rows.note("part", samples, "samples of metrics of GPUs that no rank uses")
         detail = "the export does not state when the recording began"
         self._rows.note("clock", int(recording.epoch_ns is None), detail)
         self._rows.note("part", int(recording.is_cut), "the file was cut from a longer export")

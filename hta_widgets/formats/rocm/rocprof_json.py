@@ -136,6 +136,7 @@ _decode_counter_records = msgspec.json.Decoder(list[_CounterRecord]).decode
 _KERNELS, _COPIES, _COUNTERS = "kernel_dispatch", "memory_copy", "counter_collection"
 #: Ids are unsigned integers of 64 bits in the file, and signed ones here.
 _ID_MASK = (1 << 63) - 1
+_NO_ID = (1 << 64) - 1
 _CALLS = re.compile(r"(hip|hsa|marker|rccl|rocdecode|rocjpeg)_api")
 
 
@@ -293,11 +294,12 @@ class _ProcessRecords:
 
 
 def _signed_id(number: int) -> int:
-    return number & _ID_MASK if number >= 0 else -1
+    """Return an id as a signed integer; the largest one of 64 bits stands for none."""
+    return number & _ID_MASK if 0 <= number < _NO_ID else -1
 
 
 def _stream_of(record: _BufferRecord) -> int:
     """Return the stream of HIP, or the queue in files of before ROCm 7."""
-    if record.stream_id is not None:
+    if record.stream_id is not None and record.stream_id.handle != _NO_ID:
         return record.stream_id.handle
     return record.dispatch_info.queue_id.handle if record.dispatch_info else -1
