@@ -55,6 +55,11 @@ _COLUMNS = (
     "start_ns", "end_ns", "name", "category", "place", "process", "device", "target", "stream",
     "correlation", "size_bytes", "args", "phase",
 )  # fmt: skip
+#: The values of columns that a block may leave out.
+_DEFAULTS = {
+    "process": 0, "args": 0,
+    **dict.fromkeys(("device", "target", "stream", "correlation", "size_bytes"), -1),
+}  # fmt: skip
 _STORED = tuple(name for name in _COLUMNS if name not in ("process", "target"))
 #: Columns that mostly fit into 32 bits.
 _SMALL = frozenset(_COLUMNS) - {"start_ns", "end_ns", "process"}
@@ -170,41 +175,26 @@ class EventRows:
         return self.args_codes(args_of(*row) for row in distinct)[code]
 
     def add(
-        self,
-        *,
-        start_ns: Any,
-        end_ns: Any,
-        name: Any,
-        category: str | Ints,
-        place: Any,
-        process: Any = 0,
-        device: Any = -1,
-        target: Any = -1,
-        stream: Any = -1,
-        correlation: Any = -1,
-        size_bytes: Any = -1,
-        args: Any = 0,
-        phase: str | Ints = "X",
-        is_outer: bool = False,
+        self, *, category: str | Ints, phase: str | Ints = "X", is_outer: bool = False, **given: Any
     ) -> None:
-        """Add events; `device` is -1 on the host, where `target` may state the device of a call.
+        """Add events, given the columns `_COLUMNS`; those in `_DEFAULTS` may be left out.
 
-        The phases are ``X``, ``i`` for instants, ``b`` for ranges that need not nest, ``B`` and
-        ``E`` for the two ends of ranges, and ``C`` for samples of counters, whose values are the
-        args. Events with `is_outer` contain other events of the same times.
+        ``device`` is -1 on the host, where ``target`` may state the device of a call. The phases
+        are ``X``, ``i`` for instants, ``b`` for ranges that need not nest, ``B`` and ``E`` for the
+        two ends of ranges, and ``C`` for samples of counters, whose values are the args. Events
+        with `is_outer` contain other events of the same times.
         """
         code = self.category.add(category) if isinstance(category, str) else category
-        values = (
-            start_ns, end_ns, name, code, place, process, device, target,
-            stream, correlation, size_bytes, args, ord(phase) if isinstance(phase, str) else phase,
-        )  # fmt: skip
-        block = narrow_columns(
-            {
-                column: np.asarray(value, getattr(value, "dtype", np.int64))
-                for column, value in zip(_COLUMNS, values, strict=True)
-            }
-        )
-        count = len(start_ns)
+        letter = ord(phase) if isinstance(phase, str) else phase
+        stated = {**_DEFAULTS, **given, "category": code, "phase": letter}
+        block = {}
+        for name in _COLUMNS:
+            value = stated.pop(name)
+            block[name] = np.asarray(value, getattr(value, "dtype", np.int64))
+        if stated:
+            raise TypeError(f"unknown columns of events: {', '.join(stated)}")
+        count = len(block["start_ns"])
+        block = narrow_columns(block)
         columns = {name: np.broadcast_to(values, count) for name, values in block.items()}
         self._blocks.insert(0 if is_outer else len(self._blocks), columns)
 

@@ -182,17 +182,19 @@ class Database:
     ) -> list[tuple[Any, ...]]:
         """Return rows as Python values, in the order of row ids; for small tables and texts.
 
-        ``where`` is a further condition in SQL, on columns that the table has. Rows whose first
-        values are not of the types `kinds` are left out.
+        ``where`` is a further condition in SQL, on columns that the table has. The first values are
+        of the types `kinds`, integers or texts: numbers may be stored as texts, and texts as blobs.
+        Rows with other values are left out, and so are all rows if the table lacks such a column.
         """
-        present = self.columns_of(table)
-        if not present:
+        present = [*self.columns_of(table), "rowid"]
+        if table not in self.tables or not set(columns[: len(kinds)]) <= set(present):
             return []
-        present = [*present, "rowid"]
         selected = [_quote(name) if name in present else "null" for name in columns]
-        result = self._select(selected, table, f"{where} order by rowid")
-        self._report(_BYTES_PER_ROW * len(result))
-        return [row for row in result if all(map(isinstance, row, kinds))]
+        stored = self._select(selected, table, f"{where} order by rowid")
+        self._report(_BYTES_PER_ROW * len(stored))
+        count = len(kinds)
+        rows = [(*map(_as_kind, row, kinds), *row[count:]) for row in stored]
+        return [row for row in rows if None not in row[:count]]
 
     def texts_of(self, table: str, key: str, value: str, keys: Iterable[int]) -> dict[int, str]:
         """Return the texts in the column `value` of the rows with these keys."""
@@ -370,6 +372,13 @@ class _ColumnKind:
         if self.is_real:
             return float(str(value))
         return _as_integer(value, None if self.is_required else self.missing)
+
+
+def _as_kind(value: object, kind: type) -> object:
+    """Return an integer or a text; None for a value of another kind."""
+    if kind is int:
+        return _as_integer(value, None)
+    return text_of(value) if isinstance(value, (str, bytes)) else None
 
 
 def _as_integer(value: object, default: int | None) -> int | None:

@@ -78,11 +78,12 @@ class NvtxRanges:
 
 def domain_names(database: Database) -> dict[tuple[int, int], str]:
     """Return the names of domains by process and number."""
-    if "eventType" not in database.columns_of(NVTX_TABLE):
-        return {}
-    columns, where = ("globalTid", "domainId", "text"), f"eventType = {_DOMAIN_CREATION}"
-    rows = database.rows(NVTX_TABLE, columns, where=where, kinds=(int, int, str))
-    return {(process_of(thread), number): text for thread, number, text in rows}
+    columns, where = (
+        ("eventType", "globalTid", "domainId", "text"),
+        f"eventType = {_DOMAIN_CREATION}",
+    )
+    rows = database.rows(NVTX_TABLE, columns, where=where, kinds=(int, int, int, str))
+    return {(process_of(thread), number): text for _, thread, number, text in rows}
 
 
 def read_ranges(
@@ -146,12 +147,11 @@ def _read_texts(database: Database, columns: Columns) -> tuple[StringPool, Ints]
     code = np.zeros(len(columns["rowid"]), np.int64)
     has_id = columns["textId"] != NO_TIME
     code[has_id] = text_codes(database, pool, columns["textId"][has_id])
-    if "text" in database.columns_of(NVTX_TABLE):
-        where = "typeof(\"text\") = 'text' and \"text\" <> ''"
-        rows = database.rows(NVTX_TABLE, ("rowid", "text"), where=where)
-        inline = np.array([pool.add(text) for _, text in rows], np.int64)
-        positions = positions_in(np.array([row for row, _ in rows], np.int64), columns["rowid"])
-        code[positions >= 0] = inline[positions[positions >= 0]]
+    where = "typeof(\"text\") = 'text' and \"text\" <> ''"
+    rows = database.rows(NVTX_TABLE, ("text", "rowid"), where=where, kinds=(str,))
+    inline = np.array([pool.add(text) for text, _ in rows], np.int64)
+    positions = positions_in(np.array([row for _, row in rows], np.int64), columns["rowid"])
+    code[positions >= 0] = inline[positions[positions >= 0]]
     return pool, code
 
 

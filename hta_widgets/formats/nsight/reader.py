@@ -280,7 +280,7 @@ class _ExportReader:
                 return rank
         rank = rank_in_communicators(ranges, None if has_one_device else device)
         if rank is None and self._devices_of.total() == 1:
-            rank = self._recording.rank_of_variables()
+            rank = self._recording.rank_of_variables
         return rank if rank is None or rank >= 0 else None
 
     def report(self) -> None:
