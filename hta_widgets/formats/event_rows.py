@@ -305,6 +305,7 @@ def _rank_masks(events: Mapping[str, Ints], rows: EventRows) -> Iterator[tuple[i
     process_of_row, device_of_row = events["process"], events["device"].copy()
     is_work = device_of_row >= 0
     if not is_work.any():
+        rows.note("skipped", process_of_row < 0, "events without a thread and process")
         yield from ((process, -1, process_of_row == process) for process, _ in ranks)
         return
     _note_left_out(events, is_work, rows)

@@ -766,3 +766,27 @@ def test_ids_and_streams_of_64_bits_link_and_kernels_may_take_no_time(export):
     assert kernels.dur_ns.tolist() == [0] * 6
     launches = trace.events.loc[trace.launch_of[kernels.index]]
     assert launches.name.tolist() == ["cudaLaunchKernel", "cuLaunchKernelEx"] * 3
+
+
+def test_events_without_a_thread_are_said_to_be_left_out(export):
+    for table in ("KERNEL", "MEMCPY", "GRAPH_TRACE", "RUNTIME"):
+        change(export, f"drop table CUPTI_ACTIVITY_KIND_{table}")
+    change(export, "update MPI_COLLECTIVES_EVENTS set globalTid = null where rowid <= 2")
+    traces = load(export)
+    assert sum(trace.events.name.eq("MPI_Allreduce").sum() for trace in traces.values()) == 4
+    notes = traces.problems[traces.problems.detail.str.contains("without a thread")]
+    assert notes[["kind", "count"]].to_numpy().tolist() == [["skipped", 2]]
+
+
+def test_numbers_of_small_tables_may_be_texts_and_texts_blobs(export):
+    change(
+        export,
+        "alter table MPI_RANKS rename to old",
+        "create table MPI_RANKS (globalTid TEXT, rank TEXT)",
+        "insert into MPI_RANKS select globalTid, rank + 4 from old",
+        "update TARGET_INFO_SYSTEM_ENV set value = cast('uzel-ž' as blob)",
+        "alter table PROCESSES drop column name",
+    )
+    traces = load(export)
+    assert traces.ranks == [4, 5]
+    assert {trace.host for trace in traces.values()} == {"uzel-ž"}
