@@ -42,7 +42,7 @@ FORMAT = "flight-recorder"
 #: Category of events that are enqueued collectives; they have no duration.
 CATEGORY = "flight_recorder"
 _REMEDY = "Dump it again (TORCH_NCCL_DUMP_ON_TIMEOUT=1), or copy the file again."
-_RANK_AT_END = re.compile(r"(.*?)[-_.]?(?:rank)?[-_.]?(\d{1,9})", re.IGNORECASE)
+_RANK_AT_END = re.compile(r"(.*?)[-_.]?(?:rank)?[-_.]?(?<!\d)(\d{1,19})", re.IGNORECASE)
 _ENDINGS = re.compile(r"(\.(json|pkl|pickle|gz|zst))+$", re.IGNORECASE)
 
 
