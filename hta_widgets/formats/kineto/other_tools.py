@@ -117,6 +117,14 @@ def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
     return _npu_of(pid, names) or pid
 
 
+def track_names(columns: RankColumns) -> TrackNames:
+    """Return the names of tracks; the processes of an Ascend device have its label, or get one."""
+    names = read_track_names(columns)
+    labels = {pid: _npu_of(pid, names) for pid in names.process}
+    names.labels |= {pid: label for pid, label in labels.items() if label}
+    return names
+
+
 def _with_category(columns: RankColumns, rows: Rows, category: str) -> RankColumns:
     codes = columns.category.astype(np.int32)
     codes[rows] = columns.categories.add(category)

@@ -260,5 +260,6 @@ def test_processes_of_hardware_without_labels_are_devices(tmp_path, devices):
     assert [trace.events.name.tolist() for trace in traces.values()] == [
         [f"MatMul{number}", "hcom_allReduce__586_0_1"] for number in range(devices)
     ]
+    assert "merged" not in traces.problems.kind.tolist()
     expected = [[1000 * (10 + number)] * 2 for number in range(devices)]
     assert [trace.events.dur_ns.tolist() for trace in traces.values()] == expected
