@@ -35,6 +35,7 @@ from hta_widgets.analysis.efficiency.devices import (
     UsedDevice,
     added_devices,
     device_columns,
+    peaks_of,
     used_device,
 )
 from hta_widgets.analysis.scope import rank_part
@@ -127,7 +128,7 @@ def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | 
     frame = _call_frame(times, device)[has_work].reset_index(drop=True)
     groups = frame.groupby(list(_SHARED), sort=False, dropna=False)
     shared = frame.loc[~frame.duplicated(_SHARED), list(_SHARED)].to_dict("records")
-    peak = {name: text for name, (text,) in device_columns(device, 1).items()}
+    peak = device_columns(device)
     columns = ["row", "device_ns", "kernels", *CALL_RATES]
     longest = _longest_work(trace, calls)
     return CallEfficiency(
@@ -147,9 +148,7 @@ def _none_if_nan(value: Any) -> Any:
 def _call_frame(times: CallTimes, device: UsedDevice | None) -> pd.DataFrame:
     signature_set = times.signatures
     precision = np.array(PRECISION_NAMES, dtype=object)[times.precision]
-    peaks = [device.peak(name) if device else np.nan for name in PRECISION_NAMES]
-    flops = signature_set.of_calls(lambda work: work.flops, np.float64)
-    least_bytes = signature_set.of_calls(lambda work: work.min_bytes, np.float64)
+    flops, least_bytes = signature_set.figures("flops"), signature_set.figures("min_bytes")
     frame = pd.DataFrame(
         {
             "row": signature_set.calls.rows,
@@ -160,12 +159,12 @@ def _call_frame(times: CallTimes, device: UsedDevice | None) -> pd.DataFrame:
             "least_bytes": least_bytes,
             "total_flops": flops,
             "total_bytes": least_bytes,
-            "peak_tflop_per_s": np.array(peaks)[times.precision],
+            "peak_tflop_per_s": peaks_of(device, PRECISION_NAMES)[times.precision],
             "memory_gb_s": device.memory_gb_s if device else np.nan,
             "is_limited": ~(times.communicates | times.is_host_copy),
             "recompute": signature_set.is_recomputed,
             "precision": precision,
-            "certainty": signature_set.of_calls(lambda work: work.certainty, object),
+            "certainty": signature_set.texts_of_work("certainty"),
             "reason": times.reasons,
         }
     )

@@ -54,8 +54,6 @@ THRESHOLDS: Final = {
     "above_peak_share": 1.02,
     "target_roofline_share": 0.7,
 }
-#: Verdicts, in the order of legends.
-BOUNDS: Final = ("compute", "memory", "overhead", "unknown")
 #: Columns that verdicts follow from.
 _MEASURES: Final = ("device_ns", "kernels", "is_limited", "compute_ns", "memory_ns", "limit_ns")
 
@@ -93,7 +91,7 @@ class CallTimes:
     @property
     def reasons(self) -> Array:
         """Why each call has no figures or no limit; empty for calls with both."""
-        reasons = self.signatures.of_calls(lambda work: work.reason, object)
+        reasons = self.signatures.texts_of_work("reason")
         reasons[self.is_host_copy] = "limited by the link to the host"
         reasons[self.communicates] = "communication"
         return reasons

@@ -13,7 +13,7 @@ of memory, 304 units and compute capability 9.4 is an MI300X, ``matched_by="prop
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final
@@ -26,6 +26,7 @@ from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.arguments import check_arguments, match_pattern, require_pattern
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
+from hta_widgets.trace.arrays import Floats
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -418,10 +419,16 @@ def added_devices() -> tuple[Device, ...]:
     return tuple(_added)
 
 
-def device_columns(device: UsedDevice | None, count: int) -> dict[str, list[str]]:
+def device_columns(device: UsedDevice | None) -> dict[str, str]:
     """Return the columns of frames that name the device of the peaks and their source."""
     row = device.row if device else None
-    texts = [row.device, row.source] if row else ["", ""]
-    texts.append(device.certainty if device and row else "")
-    columns = ("device", "peak_source", "peak_certainty")
-    return {name: [text] * count for name, text in zip(columns, texts, strict=True)}
+    return {
+        "device": row.device if row else "",
+        "peak_source": row.source if row else "",
+        "peak_certainty": device.certainty if device and row else "",
+    }
+
+
+def peaks_of(device: UsedDevice | None, precisions: Iterable[str]) -> Floats:
+    """Return the peaks of some precisions in TFLOP/s, NaN if unknown."""
+    return np.array([device.peak(name) if device else np.nan for name in precisions])

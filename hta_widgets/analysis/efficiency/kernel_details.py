@@ -239,6 +239,6 @@ def _is_below_vector_work(trace: Trace, rows: Rows) -> Bools:
     calls = signature_set.calls
     position = positions_of_rows(calls.work, len(trace))[rows]
     call = np.append(calls.call_of_work, -1)[position]
-    is_vector = signature_set.of_calls(lambda work: work.kind == "vector", bool)
+    is_vector = signature_set.texts_of_work("kind") == "vector"
     is_below: Bools = np.append(is_vector, False)[call]
     return is_below

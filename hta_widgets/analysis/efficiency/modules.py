@@ -7,7 +7,6 @@ Layers that repeat are folded: 12 equal ``Block`` modules below one parent are a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -65,13 +64,6 @@ _SCHEMA: Final = {
     **dict.fromkeys(("min_device_ns", "max_device_ns"), "int64"),
     **dict.fromkeys(("source", "events"), "str"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _RankModules:
-    columns: dict[str, Any]
-    device_ns: int
-    has_shapes: bool
 
 
 @check_arguments
@@ -135,7 +127,7 @@ def modules(
     """
     parts = rank_parts(traces, selection, window, ranks, captured=True)
     results = list(map_ranks(parts, partial(_modules_of_rank, fold=fold)))
-    frame = pd.DataFrame(stack_blocks([result.columns for result in results], _SCHEMA))
+    frame = pd.DataFrame(stack_blocks([columns for columns, _ in results], _SCHEMA))
     first = frame.groupby("rank").cumcount() == 0
     offset = np.maximum.accumulate(np.where(first, np.arange(len(frame)), 0))
     frame["parent"] = frame["parent"].where(frame["parent"] < 0, frame["parent"] + offset)
@@ -159,7 +151,7 @@ def modules(
             if is_guess
             else "",
         ],
-        device_ns=sum(result.device_ns for result in results) if has_modules else 0,
+        device_ns=sum(device_ns for _, device_ns in results) if has_modules else 0,
     )
 
 
@@ -171,11 +163,12 @@ def _columns() -> list[str]:
     ]  # fmt: skip
 
 
-def _modules_of_rank(part: RankPart, *, fold: bool) -> _RankModules:
+def _modules_of_rank(part: RankPart, *, fold: bool) -> tuple[dict[str, Any], int]:
     return part.get_or_compute(("modules", fold), partial(_rank_rows, part, fold=fold))
 
 
-def _rank_rows(part: RankPart, *, fold: bool) -> _RankModules:
+def _rank_rows(part: RankPart, *, fold: bool) -> tuple[dict[str, Any], int]:
+    """Return the rows of a rank, and the time of all its device work."""
     owners = module_owners(part.trace)
     forest = forest_of(owners.parent)
     columns: dict[str, Any] = _host_columns(part, owners)
@@ -199,9 +192,7 @@ def _rank_rows(part: RankPart, *, fold: bool) -> _RankModules:
         "min_device_ns": spread["min"].to_numpy(),
         "max_device_ns": spread["max"].to_numpy(),
     }
-    block = _add_others(block, others, owners.source)
-    has_shapes = bool(len(flops)) and not np.isnan(flops[_FLOPS[0]]).all()
-    return _RankModules({"rank": part.rank, **block}, device_ns, has_shapes)
+    return {"rank": part.rank, **_add_others(block, others, owners.source)}, device_ns
 
 
 def _host_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
@@ -257,7 +248,7 @@ def _flops_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Floats]:
     """Return matrix FLOPs by phase and module, NaN if the rank has no shapes."""
     calls, size = signatures(part.trace), len(owners.names)
     rows = calls.calls.rows
-    flops = calls.of_calls(lambda work: work.flops if work.kind == "matrix" else 0, np.float64)
+    flops = np.where(calls.texts_of_work("kind") == "matrix", calls.figures("flops"), 0)
     is_chosen = part.contains(rows) & part.is_in_window(part.table.start_ns[rows])
     is_chosen &= ~calls.is_stopped & ~np.isnan(flops) & (owners.owner[rows] >= 0)
     phase = np.where(calls.is_recomputed, RECOMPUTE, owners.phase[rows])

@@ -27,10 +27,10 @@ from hta_widgets.analysis.efficiency.devices import (
     UsedDevice,
     added_devices,
     device_columns,
+    peaks_of,
     unknown_device_note,
     used_device,
 )
-from hta_widgets.analysis.efficiency.work import has_known_matrix_flops
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
@@ -203,7 +203,7 @@ def _steps_of_rank(
     times = call_times(part, device)
     calls = times.signatures.calls
     is_counted = times.is_selected & ~times.signatures.is_stopped
-    is_counted &= times.signatures.of_calls(lambda work: work.kind == "matrix", bool)
+    is_counted &= times.signatures.texts_of_work("kind") == "matrix"
     if len(calls.work):
         is_counted &= times.kernels > 0
     else:
@@ -223,8 +223,8 @@ def _steps_of_rank(
         **sums,
         "known_share": known_share,
         "precision": main,
-        "peak_tflop_per_s": np.array([device.peak(name) if device else np.nan for name in main]),
-        **device_columns(device, len(steps)),
+        "peak_tflop_per_s": peaks_of(device, main),
+        **device_columns(device),
         "whole": whole_steps(part, steps) if has_steps else np.ones(len(steps), dtype=bool),
     }
     columns["at_least"] = sums["at_least"] | (known_share < _MIN_KNOWN)
@@ -238,11 +238,10 @@ def _steps_of_rank(
 def _figures(times: CallTimes, device: UsedDevice | None, precision: str | None) -> pd.DataFrame:
     """Return the FLOPs of each call by purpose, NaN if unknown, and its peak."""
     signature_set = times.signatures
-    all_flops = signature_set.of_calls(lambda work: work.flops, np.float64) * times.inside
-    model = signature_set.of_calls(lambda work: work.model_flops, np.float64) * times.inside
+    all_flops = signature_set.figures("flops") * times.inside
+    model = signature_set.figures("model_flops") * times.inside
     recomputed, backward = signature_set.is_recomputed, signature_set.calls.is_backward
-    rates = [device.peak(precision or name) if device else np.nan for name in PRECISION_NAMES]
-    peak = np.array(rates)[times.precision]
+    peak = peaks_of(device, [precision or name for name in PRECISION_NAMES])[times.precision]
     model_flops = np.where(recomputed, 0, model)
     return pd.DataFrame(
         {
@@ -278,7 +277,7 @@ def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool)
 
 def _known_shares(part: RankPart, times: CallTimes, steps: Ints, *, has_steps: bool) -> Floats:
     """Return the known share of each step: of the time of its kernels, by launch."""
-    is_known = np.append(times.signatures.of_calls(has_known_matrix_flops, bool), False)
+    is_known = np.append(times.signatures.has_known_matrix_flops, False)
     calls, table = times.signatures.calls, part.table
     start, end = part.clip_rows(calls.work)
     step = table.step[calls.work] if has_steps else np.full(len(calls.work), -1)
