@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -61,6 +62,10 @@ _PROMOTION: Final = (
     "bool", "Bool", "unsigned char", "signed char", "short int", "int", "Int", "long", "long int",
     "c10::Half", "c10::BFloat16", "float", "double", "c10::complex<float>", "c10::complex<double>",
 )  # fmt: skip
+_FIRST_OF_CATEGORY: Final = tuple(
+    map(_PROMOTION.index, ("unsigned char", "c10::Half", "c10::complex<float>"))
+)
+_DEFAULT_TYPES: Final = ("bool", "long int", "float", "c10::complex<float>")
 
 
 #: Name and grid of kernels; an empty grid if it is unknown.
@@ -141,23 +146,27 @@ def elements_bytes(elements: int, type_name: str) -> int:
     return elements * item_bytes(type_name)
 
 
-def promote(tensors: Sequence[Tensor]) -> str:
-    """Return the type of the result of a pointwise operator.
+def promote(types: Sequence[str], numbers: Sequence[str] = ()) -> str:
+    """Return the type of the result of operands of some types.
 
-    Numbers and tensors without dims do not raise the type within its category.
+    Numbers and tensors without dims raise the type only to another category, as 1.5 makes floats of
+    integers.
     """
-    types = [tensor.type for tensor in tensors if tensor.dims] or [
-        tensor.type for tensor in tensors
-    ]
     places = [_PROMOTION.index(name) for name in types if name in _PROMOTION]
     if len(places) < len(types) or not places:
         if len(set(types)) == 1:
             return types[0]
         raise CallError(UNKNOWN_TYPE)
-    highest = max(places)
-    if {"c10::Half", "c10::BFloat16"} <= set(types) and highest < _PROMOTION.index("float"):
-        return "float"
-    return _PROMOTION[highest]
+    name = _PROMOTION[max(places)]
+    if {"c10::Half", "c10::BFloat16"} <= set(types) and name == "c10::BFloat16":
+        name = "float"
+    category = max((_category(number) for number in numbers if number in _PROMOTION), default=0)
+    return name if category <= _category(name) else _DEFAULT_TYPES[category]
+
+
+def _category(type_name: str) -> int:
+    """Return 0 for bool, 1 for integers, 2 for floats and 3 for complex numbers."""
+    return bisect(_FIRST_OF_CATEGORY, _PROMOTION.index(type_name))
 
 
 def broadcast(shapes: Iterable[Sequence[int]]) -> tuple[int, ...]:

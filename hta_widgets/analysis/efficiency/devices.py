@@ -219,7 +219,10 @@ def add(
     100.0
     >>> hw.devices.reset()
     """
-    _validate_rates(tflop_per_s)
+    bandwidths = {"memory_gb_s": memory_gb_s, "link_gb_s": link_gb_s}
+    _validate_rates(
+        tflop_per_s, **{key: rate for key, rate in bandwidths.items() if rate is not None}
+    )
     pattern = f"^{re.escape(device)}$" if pattern is None and not properties else pattern
     require_pattern(pattern or "", f"pattern={pattern!r}")
     rates = {precision: float(rate) for precision, rate in tflop_per_s.items()}
@@ -397,21 +400,23 @@ def device_of_peaks(peaks: Peaks) -> Device:
                 return row
         names = ", ".join(dict.fromkeys(row.device for row in all_devices()))
         raise TraceError(f"no device is named {peaks!r}", remedy=f"The devices are {names}.")
-    rates = {key: float(rate) for key, rate in peaks.items() if key != "memory_gb_s"}
-    _validate_rates(rates)
-    return Device("given", None, rates, peaks.get("memory_gb_s"), source="given")
+    rates = {key: float(rate) for key, rate in peaks.items()}
+    memory = {key: rates.pop(key) for key in ("memory_gb_s",) if key in rates}
+    _validate_rates(rates, **memory)
+    return Device("given", None, rates, **memory, source="given")
 
 
-def _validate_rates(rates: Mapping[str, float]) -> None:
+def _validate_rates(rates: Mapping[str, float], **bandwidths: float) -> None:
     unknown = sorted(set(rates) - set(PRECISIONS))
     if unknown:
         raise TraceError(
             f"{unknown[0]!r} is not a precision",
             remedy=f"The precisions are {', '.join(PRECISIONS)}.",
         )
-    for precision, rate in rates.items():
+    for name, rate in {**rates, **bandwidths}.items():
         if not rate > 0:
-            raise TraceError(f"the rate of {precision} is {rate!r}", remedy="Give TFLOP/s above 0.")
+            unit = "GB/s" if name in bandwidths else "TFLOP/s"
+            raise TraceError(f"the rate of {name} is {rate!r}", remedy=f"Give {unit} above 0.")
 
 
 def added_devices() -> tuple[Device, ...]:

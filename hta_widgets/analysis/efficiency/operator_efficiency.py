@@ -207,12 +207,13 @@ def operator_efficiency(
     definition counts, small data stay in caches, and a peak may be wrong.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
-    results = _efficiency_of_ranks(chosen, tuple(group_by), peaks)
+    group_by = tuple(dict.fromkeys(group_by))
+    results = _efficiency_of_ranks(chosen, group_by, peaks)
     frame = _base_frame(results)
     known_ns = int(frame["compute_kernel_ns"][_has_known_matrix_flops(frame)].sum())
     covered = frame["total_flops"].notna() | frame["total_bytes"].notna()
     covered_ns = int(frame["device_ns"][covered].sum())
-    if tuple(group_by) != _SIGNATURE_KEYS:
+    if group_by != _SIGNATURE_KEYS:
         frame = _group_rows(frame, ["rank", *group_by])
     frame = add_rates(frame)
     order = {"rank": True, "device_ns": False, "total_flops": False, "name": True}

@@ -12,7 +12,7 @@ model FLOPs over all FLOPs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
@@ -36,6 +36,7 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.analysis.steps import step_length, step_times, whole_steps
 from hta_widgets.arguments import check_arguments
+from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints
@@ -122,7 +123,8 @@ def step_efficiency(
     selection : Selection, optional
         The operators to work on; all by default.
     window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks; steps and work are cut at the window.
+        Narrow the selection in time and to ranks; steps and work are cut at the window. An operator
+        whose work it cuts counts as the part of a call that is inside.
 
     Returns
     -------
@@ -144,6 +146,10 @@ def step_efficiency(
         ``.attrs``: ``job_mfu``, the mean over ranks and whole steps; ``ahead``, the steps measured
         on the device; ``outside_flops`` of operators outside of steps.
     """
+    if model_flops is not None and model_flops < 0:
+        raise TraceError(
+            f"model_flops= is {model_flops!r}", remedy="Give the model FLOPs of a step, at least 0."
+        )
     times = step_times(traces, selection=selection, window=window, ranks=ranks)
     parts = rank_parts(traces, selection, window, ranks, captured=True)
     steps = dict(iter(times.groupby("rank")["step"]))
@@ -200,7 +206,9 @@ def _steps_of_rank(
     precision: str | None,
 ) -> _RankSteps:
     device = used_device(part.trace, peaks, added)
-    times = call_times(part, device)
+    # A host that runs ahead calls operators before the window whose work is in it.
+    all_calls = replace(part.without_window, low=part.low, high=part.high, plain=False)
+    times = call_times(all_calls, device)
     calls = times.signatures.calls
     is_counted = times.is_selected & ~times.signatures.is_stopped
     is_counted &= times.signatures.texts_of_work("kind") == "matrix"

@@ -388,12 +388,43 @@ def test_gradients_of_a_convolution_without_a_mask_are_an_upper_bound():
          256, 128 + 256 + 16),
         ("sgl_kernel::sgl_per_token_quant_fp8", args(_0=X, _1=X8, _2=((4, 1), FLOAT)),
          256, 128 + 256 + 16),
+        # Numbers raise the type to another category only.
+        ("aten::add", args(_0=((10,), LONG), _1=((), "double")), 10, 80 + 40),
+        ("aten::mul", args(_0=((10,), "bool"), _1=((), LONG)), 10, 10 + 80),
+        ("aten::mul", args(_0=((10,), BF16), _1=((), "double")), 10, 20 + 20),
+        ("aten::add", args(_0=((10,), INT), _1=((), LONG)), 10, 40 + 40),
+        # Sums of integers are of 8 bytes.
+        ("aten::cumsum", args(_0=((10,), INT), _1="0"), 10, 40 + 80),
+        ("aten::cumprod", args(_0=((10,), "bool"), _1="0"), 10, 10 + 80),
+        ("aten::cumsum", args(_0=((10,), BF16), _1="0"), 10, 20 + 20),
+        # Windows start at 0, 2 and 4 of 5 elements; the last one ends outside.
+        ("aten::max_pool2d_with_indices", args(_0=((1, 2, 5, 5), FLOAT), _1="[2, 2]", _2="[2, 2]",
+         _3="[0, 0]", _4="[1, 1]", _5="True"), 2 * 9 * 4, 200 + 18 * 12),
+        ("aten::max_pool2d_with_indices", args(_0=((1, 2, 5, 5), FLOAT), _1="[2, 2]", _2="[2, 2]",
+         _3="[0, 0]", _4="[1, 1]", _5="False"), 2 * 4 * 4, 200 + 8 * 12),
+        # With a padding of 1, a fourth window would start in the padding.
+        ("aten::avg_pool2d", args(_0=((1, 2, 5, 5), FLOAT), _1="[2, 2]", _2="[2, 2]", _3="[1, 1]",
+         _4="True"), 2 * 9 * 4, 200 + 18 * 4),
     ],
 )  # fmt: skip
 def test_vector_operators(name, call_args, flops, size):
     work = call_work(OperatorCall(name, *call_args))
     assert (work.kind, work.min_bytes) == ("vector", size)
     assert work.flops == flops or (math.isnan(flops) and math.isnan(work.flops))
+
+
+@pytest.mark.parametrize(
+    ("name", "lists", "tensors"),
+    [
+        ("aten::_fused_adamw_", 4, 7), ("aten::_fused_adam_", 5, 9),  # with amsgrad
+        ("aten::_fused_sgd_", 2, 3), ("aten::_fused_sgd_", 3, 5),  # with momentum
+    ],
+)  # fmt: skip
+def test_optimizers_read_and_write_the_states_that_they_have(name, lists, tensors):
+    """Parameters are read and written, gradients read, each state read and written."""
+    dims = [[[4, 6], [5]]] * lists + [[]] * (6 - lists)
+    work = call_work(OperatorCall(name, dims, ["TensorList"] * 6))
+    assert (work.min_bytes, work.certainty) == (tensors * 4 * 29, "estimate")
 
 
 def test_a_lookup_within_a_kernel_of_inductor_without_its_loops_is_unknown():
