@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from support.small import call, copy, event, kernel, load, nccl
+from support.small import call, copy, event, kernel, load, nccl, write
 
 import hta_widgets as hw
 from hta_widgets import TraceError, analysis
@@ -304,6 +304,31 @@ def test_an_added_device_comes_first_and_can_be_removed(tmp_path):
         hw.devices.reset()
     assert "mine" not in set(hw.devices.table["device"])
     assert operator_efficiency(job)["roofline_ns"].tolist() == [-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "gib", "device", "clock_ghz"),
+    [
+        ("NVIDIA A800-SXM4-80GB", 108, 79.2, "A800 80 GB SXM", 1.41),
+        ("NVIDIA A800 80GB PCIe", 108, 79.2, "A800 80 GB PCIe", 1.41),
+        ("NVIDIA A30", 56, 23.5, "A30", 1.44), ("NVIDIA A40", 84, 44.4, "A40", 1.74),
+        ("NVIDIA RTX A6000", 84, 47.5, "RTX A6000", 1.8), ("NVIDIA L20", 92, 44.5, "L20", 2.52),
+    ],
+)  # fmt: skip
+def test_peaks_of_devices_follow_from_units_and_clocks(
+    tmp_path, name, units, gib, device, clock_ghz
+):
+    """FLOPs of a unit in a clock, in 16 bits: 2048 of an A100, 1024 of an A40, 512 of an L20."""
+    folder = write(tmp_path, LINEAR)
+    path = folder / "rank-0.json"
+    stated = {"id": 0, "name": name, "numSms": units, "totalGlobalMem": int(gib * (1 << 30))}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"deviceProperties": [stated]}))
+    found = hw.devices.of(hw.load(folder, cache=False, progress=False)).iloc[0]
+    assert (found["device"], found["matched_by"]) == (device, "name")
+    rate = {"A40": 1024, "RTX A6000": 1024, "L20": 512}.get(device, 2048)
+    assert hw.devices.peak(device, "bf16") == pytest.approx(
+        units * rate * clock_ghz / 1e3, rel=0.01
+    )
 
 
 def test_wrong_peaks_say_which_there_are(tmp_path):
