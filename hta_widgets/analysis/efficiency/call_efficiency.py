@@ -108,8 +108,7 @@ def has_call_figures(trace: Trace) -> bool:
 def call_efficiency(trace: Trace) -> CallEfficiency | None:
     """Return the figures of a rank's calls; None for ranks without shapes or stated work."""
     added = added_devices()
-    key = ("call_efficiency", tuple(device.device for device in added))
-    return memo(trace, key, lambda: _call_efficiency(trace, added))
+    return memo(trace, ("call_efficiency", repr(added)), lambda: _call_efficiency(trace, added))
 
 
 def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | None:

@@ -219,10 +219,7 @@ def add(
     100.0
     >>> hw.devices.reset()
     """
-    bandwidths = {"memory_gb_s": memory_gb_s, "link_gb_s": link_gb_s}
-    _validate_rates(
-        tflop_per_s, **{key: rate for key, rate in bandwidths.items() if rate is not None}
-    )
+    _validate_rates(tflop_per_s, memory_gb_s=memory_gb_s, link_gb_s=link_gb_s)
     pattern = f"^{re.escape(device)}$" if pattern is None and not properties else pattern
     require_pattern(pattern or "", f"pattern={pattern!r}")
     rates = {precision: float(rate) for precision, rate in tflop_per_s.items()}
@@ -400,13 +397,12 @@ def device_of_peaks(peaks: Peaks) -> Device:
                 return row
         names = ", ".join(dict.fromkeys(row.device for row in all_devices()))
         raise TraceError(f"no device is named {peaks!r}", remedy=f"The devices are {names}.")
-    rates = {key: float(rate) for key, rate in peaks.items()}
-    memory = {key: rates.pop(key) for key in ("memory_gb_s",) if key in rates}
-    _validate_rates(rates, **memory)
-    return Device("given", None, rates, **memory, source="given")
+    rates = {key: float(rate) for key, rate in peaks.items() if key != "memory_gb_s"}
+    _validate_rates(rates, memory_gb_s=peaks.get("memory_gb_s"))
+    return Device("given", None, rates, peaks.get("memory_gb_s"), source="given")
 
 
-def _validate_rates(rates: Mapping[str, float], **bandwidths: float) -> None:
+def _validate_rates(rates: Mapping[str, float], **bandwidths: float | None) -> None:
     unknown = sorted(set(rates) - set(PRECISIONS))
     if unknown:
         raise TraceError(
@@ -414,7 +410,7 @@ def _validate_rates(rates: Mapping[str, float], **bandwidths: float) -> None:
             remedy=f"The precisions are {', '.join(PRECISIONS)}.",
         )
     for name, rate in {**rates, **bandwidths}.items():
-        if not rate > 0:
+        if rate is not None and not rate > 0:
             unit = "GB/s" if name in bandwidths else "TFLOP/s"
             raise TraceError(f"the rate of {name} is {rate!r}", remedy=f"Give {unit} above 0.")
 

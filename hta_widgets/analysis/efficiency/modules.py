@@ -127,7 +127,8 @@ def modules(
     """
     parts = rank_parts(traces, selection, window, ranks, captured=True)
     results = list(map_ranks(parts, partial(_modules_of_rank, fold=fold)))
-    frame = pd.DataFrame(stack_blocks([columns for columns, _ in results], _SCHEMA))
+    blocks = [block for rank_blocks, _ in results for block in rank_blocks]
+    frame = pd.DataFrame(stack_blocks(blocks, _SCHEMA))
     first = frame.groupby("rank").cumcount() == 0
     offset = np.maximum.accumulate(np.where(first, np.arange(len(frame)), 0))
     frame["parent"] = frame["parent"].where(frame["parent"] < 0, frame["parent"] + offset)
@@ -163,11 +164,11 @@ def _columns() -> list[str]:
     ]  # fmt: skip
 
 
-def _modules_of_rank(part: RankPart, *, fold: bool) -> tuple[dict[str, Any], int]:
+def _modules_of_rank(part: RankPart, *, fold: bool) -> tuple[list[dict[str, Any]], int]:
     return part.get_or_compute(("modules", fold), partial(_rank_rows, part, fold=fold))
 
 
-def _rank_rows(part: RankPart, *, fold: bool) -> tuple[dict[str, Any], int]:
+def _rank_rows(part: RankPart, *, fold: bool) -> tuple[list[dict[str, Any]], int]:
     """Return the rows of a rank, and the time of all its device work."""
     owners = module_owners(part.trace)
     forest = forest_of(owners.parent)
@@ -192,7 +193,9 @@ def _rank_rows(part: RankPart, *, fold: bool) -> tuple[dict[str, Any], int]:
         "min_device_ns": spread["min"].to_numpy(),
         "max_device_ns": spread["max"].to_numpy(),
     }
-    return {"rank": part.rank, **_add_others(block, others, owners.source)}, device_ns
+    rank_and_source = {"rank": part.rank, "source": owners.source}
+    blocks = [_depth_first(block) | rank_and_source, _other_rows(others) | {"rank": part.rank}]
+    return blocks, device_ns
 
 
 def _host_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
@@ -330,31 +333,28 @@ def _event_names(owners: ModuleOwners, group: Ints) -> dict[int, str]:
     return {at: "\n".join(dict.fromkeys(listed)) for at, listed in names.items()}
 
 
-def _add_others(block: dict[str, Any], others: dict[int, Ints], source: str) -> dict[str, Any]:
-    """Return the rows in depth-first order, and rows of work outside of modules."""
+def _depth_first(block: dict[str, Any]) -> dict[str, Any]:
+    """Return rows in depth-first order; `parent` is a row."""
     size = len(block["path"])
-    forest = forest_of(block["parent"])
-    order = np.argsort(forest.preorder) if size else np.empty(0, np.int64)
-    number = np.append(np.argsort(order), -1)
-    block["parent"] = number[block["parent"]]
-    names = {key: name for key, name in _OTHERS.items() if others[key].sum()}
-    more = len(names)
-    times = np.array([others[key] for key in names], dtype=np.int64).reshape(more, len(_PHASES))
-    total = times.sum(axis=1)
-    added: dict[str, Any] = {
-        **{key: list(names.values()) for key in ("path", "module", "class_name")},
-        **dict(zip(_DEVICE, times.T, strict=True)),
-        **dict.fromkeys(("device_self_ns", "min_device_ns", "max_device_ns"), total),
-        "parent": np.full(more, -1),
-        "instances": np.ones(more, np.int64),
-        "events": [""] * more,
-        **dict.fromkeys(_FLOPS, np.full(more, np.nan)),
+    order = np.argsort(forest_of(block["parent"]).preorder) if size else np.empty(0, np.int64)
+    block["parent"] = np.append(np.argsort(order), -1)[block["parent"]]
+    return {
+        name: [values[at] for at in order.tolist()] if isinstance(values, list) else values[order]
+        for name, values in block.items()
     }
-    result: dict[str, Any] = {"source": [source] * size + [""] * more}
-    for name, values in block.items():
-        extra = added.get(name, np.zeros(more, np.int64))
-        if isinstance(values, list):
-            result[name] = [values[at] for at in order.tolist()] + list(extra)
-        else:
-            result[name] = np.append(values[order], extra)
-    return result
+
+
+def _other_rows(others: dict[int, Ints]) -> dict[str, Any]:
+    """Return the rows of work outside of modules."""
+    names = {key: name for key, name in _OTHERS.items() if others[key].sum()}
+    times = np.array([others[key] for key in names], np.int64).reshape(-1, len(_PHASES))
+    return {
+        **dict.fromkeys(_SCHEMA, 0),
+        **{key: list(names.values()) for key in ("path", "module", "class_name")},
+        **dict.fromkeys(("source", "events"), ""),
+        **dict(zip(_DEVICE, times.T, strict=True)),
+        **dict.fromkeys(("device_self_ns", "min_device_ns", "max_device_ns"), times.sum(axis=1)),
+        **dict.fromkeys(_FLOPS, np.nan),
+        "parent": -1,
+        "instances": 1,
+    }
