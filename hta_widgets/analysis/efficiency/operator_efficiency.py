@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.call_times import (
+from hta_widgets.analysis.efficiency.call_efficiency import (
     PRECISION_NAMES,
     THRESHOLDS,
     CallTimes,

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.call_times import unions_of_calls
+from hta_widgets.analysis.efficiency.call_efficiency import unions_of_calls
 from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
 from hta_widgets.analysis.efficiency.signatures import signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks

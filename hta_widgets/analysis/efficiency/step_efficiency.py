@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.call_times import PRECISION_NAMES, CallTimes, call_times
+from hta_widgets.analysis.efficiency.call_efficiency import PRECISION_NAMES, CallTimes, call_times
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.devices import (
     NO_DEVICE,

@@ -49,12 +49,6 @@ from hta_widgets.trace.call_args import decode_arg
 #: How an operator counts among nested operators.
 Role = Literal["gemm", "outermost", "fallback", "listed", "unlisted"]
 
-#: Categories of operators, in the order of legends.
-CATEGORIES: Final[tuple[str, ...]] = (
-    "gemm", "attention", "convolution", "norm", "softmax", "elementwise", "reduction", "copy",
-    "embedding", "optimizer", "triton", "communication", "other",
-)  # fmt: skip
-
 #: Maximum figure of a valid shape; sums of larger figures would not fit into 64 bits.
 _MAX_FIGURE: Final = 1 << 60
 _NUMBERED: Final = re.compile(r"(sglang_profiler::.+)_\d+")

@@ -12,12 +12,16 @@ from hta_widgets.analysis.efficiency.calls import OperatorCall
 from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
 from hta_widgets.analysis.efficiency.matrix_work import MATRIX_FORMULAS
 from hta_widgets.analysis.efficiency.vector_work import VECTOR_FORMULAS
-from hta_widgets.analysis.efficiency.work import CATEGORIES, call_work
+from hta_widgets.analysis.efficiency.work import call_work
 from hta_widgets.facts import facts
 
 BF16, FLOAT, INT, LONG = "c10::BFloat16", "float", "int", "long int"
 E4M3, BYTE = "c10::Float8_e4m3fn", "unsigned char"
 KEYS = {"formula", "category", "operators"}
+CATEGORIES = {
+    "gemm", "attention", "convolution", "norm", "softmax", "elementwise", "reduction", "copy",
+    "embedding", "optimizer", "triton",
+}  # fmt: skip
 #: (4, 32) by (32, 16): 4096 FLOPs; 128, 512 and 64 elements.
 GEMM = 2 * 4 * 16 * 32
 
