@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -56,8 +56,10 @@ _FLOPS: Final = (
 )  # fmt: skip
 #: Times that the FLOPs would take at the peak.
 _PEAK_TIMES: Final = ("model_peak_ns", "peak_ns")
+#: Start, length, and time of device work.
+_TIMES: Final = ("start_ns", "step_ns", "busy_ns")
 _SCHEMA: Final = {
-    **dict.fromkeys(("rank", "step"), "int64"),
+    **dict.fromkeys(("rank", "step", *_TIMES), "int64"),
     **dict.fromkeys(_FLOPS, "float64"),
     **dict.fromkeys((*_PEAK_TIMES, "known_share"), "float64"),
     "matrix_device_ns": "int64",
@@ -68,21 +70,12 @@ _SCHEMA: Final = {
 }
 
 
-class _Span(NamedTuple):
-    """The time of a rank: start, length, and time of device work."""
-
-    start_ns: int
-    step_ns: int
-    busy_ns: int
-
-
 @dataclass(frozen=True, slots=True)
 class _RankSteps:
     """The rows of a rank; `outside_flops` are of operators outside of steps."""
 
     columns: dict[str, Any]
     device: UsedDevice | None
-    span: _Span
     has_shapes: bool
     outside_flops: float
 
@@ -152,13 +145,11 @@ def step_efficiency(
         )
     times = step_times(traces, selection=selection, window=window, ranks=ranks)
     parts = rank_parts(traces, selection, window, ranks, captured=True)
-    steps = dict(iter(times.groupby("rank")["step"]))
+    lengths = dict(iter(_lengths(times).groupby("rank")))
     analyze = partial(_steps_of_rank, peaks=peaks, added=added_devices(), precision=precision)
-    args_of_ranks = [(steps.get(rank, pd.Series([-1])).to_numpy(np.int64),) for rank in parts.ranks]
-    results = list(map_ranks(parts, analyze, each=args_of_ranks))
+    lengths_of_ranks = [(lengths.get(rank),) for rank in parts.ranks]
+    results = list(map_ranks(parts, analyze, each=lengths_of_ranks))
     frame = pd.DataFrame(stack_blocks([result.columns for result in results], _SCHEMA))
-    spans = dict(zip(parts.ranks, (result.span for result in results), strict=True))
-    frame = _add_times(frame, times, spans)
     if model_flops is not None:
         scale = model_flops / frame["model_flops"].where(frame["model_flops"] > 0)
         frame["model_peak_ns"] *= scale
@@ -199,12 +190,16 @@ def _notes(results: Sequence[_RankSteps], times: pd.DataFrame) -> list[str]:
 
 def _steps_of_rank(
     part: RankPart,
-    steps: Ints,
+    lengths: pd.DataFrame | None,
     *,
     peaks: str | Mapping[str, float] | None,
     added: Sequence[Device],
     precision: str | None,
 ) -> _RankSteps:
+    has_steps = lengths is not None
+    if lengths is None:
+        lengths = _whole_time(part)
+    steps = lengths["step"].to_numpy()
     device = used_device(part.trace, peaks, added)
     # A host that runs ahead calls operators before the window whose work is in it.
     all_calls = replace(part.without_window, low=part.low, high=part.high, plain=False)
@@ -216,7 +211,6 @@ def _steps_of_rank(
         is_counted &= times.kernels > 0
     else:
         is_counted &= part.is_in_window(part.table.start_ns[calls.rows])
-    has_steps = steps[:1].tolist() != [-1]
     step = part.table.step[calls.rows] if has_steps else np.full(len(calls), -1)
     place = pd.Index(steps).get_indexer(pd.Index(step))
     figures = _figures(times, device, precision).assign(place=place)
@@ -227,7 +221,7 @@ def _steps_of_rank(
     main = [precision] * len(steps) if precision else _main_precisions(counted, len(steps))
     columns = {
         "rank": part.rank,
-        "step": steps,
+        **{name: lengths[name].to_numpy() for name in ("step", *_TIMES)},
         **sums,
         "known_share": known_share,
         "precision": main,
@@ -236,11 +230,26 @@ def _steps_of_rank(
         "whole": whole_steps(part, steps) if has_steps else np.ones(len(steps), dtype=bool),
     }
     columns["at_least"] = sums["at_least"] | (known_share < _MIN_KNOWN)
+    outside_flops = float(figures["flops"][is_counted & (place < 0)].sum())
+    return _RankSteps(columns, device, has_shapes, outside_flops)
+
+
+def _lengths(times: pd.DataFrame) -> pd.DataFrame:
+    """Return the times of steps: on the devices, if hosts run ahead of them."""
+    ahead = np.array(times.attrs.get("ahead", []), dtype=np.int64)
+    length = step_length(
+        ahead, *(times[name].to_numpy() for name in ("step", "dur_ns", "device_span_ns"))
+    )
+    starts = np.where(times["step"].isin(ahead), times["device_start_ns"], times["start_ns"])
+    return times[["rank", "step", "busy_ns"]].assign(start_ns=starts, step_ns=length)
+
+
+def _whole_time(part: RankPart) -> pd.DataFrame:
+    """Return the times of a rank without steps."""
     first, last = part.edges or (0, 0)
     busy_ns = total_length(part.union_of_all_of_kinds("compute", "communication", "memory"))
-    outside_flops = float(figures["flops"][is_counted & (place < 0)].sum())
-    span = _Span(first + part.trace.shift_ns, last - first, busy_ns)
-    return _RankSteps(columns, device, span, has_shapes, outside_flops)
+    times = (-1, first + part.trace.shift_ns, last - first, busy_ns)
+    return pd.DataFrame([times], columns=["step", *_TIMES])
 
 
 def _figures(times: CallTimes, device: UsedDevice | None, precision: str | None) -> pd.DataFrame:
@@ -306,24 +315,6 @@ def _main_precisions(calls: pd.DataFrame, steps: int) -> list[str]:
     flops = np.bincount(key, calls["flops"].fillna(0), minlength=steps * size)
     table = flops.reshape(steps, size)
     return [PRECISION_NAMES[code] for code in table.argmax(axis=1).tolist()]
-
-
-def _add_times(
-    frame: pd.DataFrame, times: pd.DataFrame, spans: Mapping[int, _Span]
-) -> pd.DataFrame:
-    """Return the frame with the time of each step, and of ranks without steps."""
-    ahead = np.array(times.attrs.get("ahead", []), dtype=np.int64)
-    length = step_length(
-        ahead, *(times[name].to_numpy() for name in ("step", "dur_ns", "device_span_ns"))
-    )
-    starts = np.where(times["step"].isin(ahead), times["device_start_ns"], times["start_ns"])
-    lengths = times[["rank", "step", "busy_ns"]].assign(start_ns=starts, step_ns=length)
-    frame = frame.merge(lengths, on=["rank", "step"], how="left")
-    has_step = frame["step"] >= 0
-    for name in _Span._fields:
-        of_rank = frame["rank"].map({rank: getattr(span, name) for rank, span in spans.items()})
-        frame[name] = frame[name].where(has_step, of_rank).astype("int64")
-    return frame
 
 
 def _add_shares(frame: pd.DataFrame) -> pd.DataFrame:
