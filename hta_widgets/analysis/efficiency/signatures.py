@@ -210,7 +210,7 @@ def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dic
             contexts |= {
                 call: CallContext(forward=texts[sequences[call]])
                 for call in backward
-                if sequences[call] in texts
+                if sequences[call] >= 0 and sequences[call] in texts
             }
     return contexts
 
@@ -291,7 +291,8 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
     outputs = {}
     for call in convolutions:
         dims = dims_of(codes[call])
-        output = gradients.get((int(args.sequence[call]), str(dims[:2])))
+        number = int(args.sequence[call])
+        output = gradients.get((number, str(dims[:2]))) if number >= 0 else None
         if output is None and _is_shape(dims[1:2]) and _is_shape(dims[:1]):
             following = range(call + 1, min(call + 1 + _MAX_AHEAD, len(codes)))
             on_track = [

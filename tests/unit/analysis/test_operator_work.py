@@ -536,6 +536,34 @@ def test_gradients_of_an_autograd_function_follow_from_its_forward(tmp_path):
     assert (row["forward_flops"], row["backward_flops"]) == (GEMM, 2 * GEMM)
 
 
+def test_a_forward_call_without_a_sequence_number_is_not_that_of_a_gradient(tmp_path):
+    events = [
+        op("_Linear", 100, 200, [[16, 32], [2, 2, 32], [16], []]),
+        call(110, 120, 1), kernel(300, 400, launch=1, name="nvjet_tst_64x8"),
+        op("_LinearBackward", 500, 600, [[2, 2, 16]]),
+        call(510, 520, 2), kernel(700, 900, launch=2, name="nvjet_tst_64x8"),
+    ]  # fmt: skip
+    frame = operator_efficiency(load(tmp_path, events), peaks=PEAKS).set_index("name")
+    assert math.isnan(frame.loc["_LinearBackward", "flops"])
+    assert frame.loc["_LinearBackward", "reason"] == "the forward call is not in the file"
+
+
+def test_an_output_of_a_convolution_is_not_that_of_a_call_without_a_number(tmp_path):
+    """Of two strides, a gradient without a number fits either; nothing that follows fits one."""
+    x, w = [2, 3, 8, 8], [4, 3, 3, 3]
+    backward = "aten::cudnn_convolution_backward"
+    events = [
+        op("aten::cudnn_convolution", 100, 200, [x, w]),
+        call(110, 120, 1), kernel(300, 400, launch=1),
+        op("FusedBackward", 490, 690, [[2, 4, 4, 4]]),
+        op(backward, 500, 600, [x, [2, 4, 4, 4], w]),
+        op(f"{backward}_input", 510, 590, [[2, 4, 4, 4], w]),
+        call(520, 530, 2), kernel(700, 900, launch=2),
+    ]  # fmt: skip
+    frame = operator_efficiency(load(tmp_path, events), peaks=PEAKS).set_index("name")
+    assert math.isnan(frame.loc["aten::cudnn_convolution", "flops"])
+
+
 @pytest.mark.parametrize(
     ("name", "kind"), [("triton_tem_mm_0", "matrix"), ("triton_poi_0", "vector")]
 )
