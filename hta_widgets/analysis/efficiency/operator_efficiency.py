@@ -39,20 +39,14 @@ from hta_widgets.analysis.efficiency.devices import (
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
-from hta_widgets.analysis.frames import result_frame, stack_blocks
+from hta_widgets.analysis.frames import float64, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, narrow_selection, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import share as share_text
-from hta_widgets.trace.arrays import (
-    Ints,
-    Rows,
-    group_by_columns,
-    group_statistics,
-    sum_by_group,
-)
+from hta_widgets.trace.arrays import Ints, Rows, group_by_columns, group_statistics, sum_by_group
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import CumulativeCoverage
 from hta_widgets.trace.selection import Selection
@@ -73,7 +67,7 @@ _SIGNATURE: Final = (
 )  # fmt: skip
 _SUMS: Final = (
     "count", "kernels", "device_ns", "compute_kernel_ns", "overlapped_ns",
-    *("total_flops", "total_model_flops", "total_bytes", "compute_ns", "memory_ns", "limit_ns"),
+    "total_flops", "total_model_flops", "total_bytes", "compute_ns", "memory_ns", "limit_ns",
 )  # fmt: skip
 #: Columns of figures, by the field of `Work`.
 _FIGURES: Final = {"flops": "flops", "model_flops": "model_flops", "least_bytes": "min_bytes"}
@@ -84,21 +78,12 @@ _TOTALS: Final = {
     "least_bytes": "total_bytes",
 }
 _SCHEMA: Final = {
-    "rank": "int64",
-    "step": "int64",
-    **dict.fromkeys(("phase", *_SIGNATURE), "str"),
+    **int64("rank step count kernels device_ns compute_kernel_ns overlapped_ns min_ns max_ns"),
     **dict.fromkeys(_NUMBERS, "int64"),
-    "recompute": "bool",
-    "is_limited": "bool",
-    "precision": "str",
-    "count": "int64",
-    "kernels": "int64",
-    **dict.fromkeys(("device_ns", "compute_kernel_ns", "overlapped_ns"), "int64"),
-    **dict.fromkeys(("min_ns", "max_ns"), "int64"),
-    "inside": "float64",
-    **dict.fromkeys(("flops", "model_flops", "least_bytes"), "float64"),
-    **dict.fromkeys(("peak_tflop_per_s", "memory_gb_s"), "float64"),
+    **float64("inside flops model_flops least_bytes peak_tflop_per_s memory_gb_s"),
+    **dict.fromkeys(("phase", *_SIGNATURE, "precision"), "str"),
     **dict.fromkeys(("device", "peak_source", "peak_certainty"), "str"),
+    **dict.fromkeys(("recompute", "is_limited"), "bool"),
 }
 #: Values of columns in rows of kernels, unless they are known.
 _UNKNOWN: Final = {
