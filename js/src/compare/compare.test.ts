@@ -318,6 +318,28 @@ describe("a saved page that holds some of many steps", () => {
   });
 });
 
+test.each([
+  [
+    [100, 90],
+    ["slower", "faster"],
+  ],
+  [[100, 130], ["slower"]],
+  [[80, 90], ["faster"]],
+])("the legend of steps has the directions of %j after 90 and 100: %j", async (after, expected) => {
+  const strip = new Strip(contextOf({}), () => {});
+  strip.width.value = 900;
+  const slots = frame({ ...runs.slots.columns, before_ns: [90, 100], after_ns: after });
+  strip.show({ ...runs, slots, isChange: true });
+  const words = (): string[] =>
+    Array.from(strip.el.querySelectorAll(".hta-diff-legend span"), (key) => key.textContent);
+  await vi.waitFor(() => expect(words()).not.toEqual([]));
+  expect(
+    words()
+      .filter((word) => word === "faster" || word === "slower")
+      .sort(),
+  ).toEqual(expected.sort());
+});
+
 test("without findings, the total comes first, even one that may be chance", () => {
   const [total, verdict] = noFindingTexts([1_000_000, 1_200_000]);
   expect(total).toMatch(/^After takes 200\sµs longer a step: .* → .*20\s%; that may be chance\.$/u);
