@@ -133,8 +133,37 @@ describe("the waterfall", () => {
     });
     const [compute] = waterfallBars(kinds);
     const bars = partBars(parts, compute!);
-    expect(bars).toHaveLength(9);
-    expect(bars.at(-1)).toMatchObject({ label: "4 more", to: compute!.to });
+    expect(bars).toHaveLength(7);
+    expect(bars.at(-1)).toMatchObject({ label: "6 more", to: compute!.to });
+  });
+
+  test.each([
+    [
+      [328_000, -1, 1, 0],
+      ["a", "3 more"],
+    ],
+    [
+      [328_000, -328, 1, 0],
+      ["a", "b", "2 more"],
+    ],
+    [
+      [328_000, -1],
+      ["a", "b"],
+    ],
+    [
+      [0, 0, 0],
+      ["a", "b", "c"],
+    ],
+  ])("parts too small to be seen are summed: %j", (diffs, labels) => {
+    const [bar] = waterfallBars(frame({ kind: ["compute"], before_ns: [1], diff_ns: [1] }));
+    const parts = frame({
+      kind: diffs.map(() => "compute"),
+      name: diffs.map((_, index) => "abcd"[index]!),
+      before_ns: diffs.map(() => 1_000_000),
+      after_ns: diffs.map((diff) => 1_000_000 + diff),
+      diff_ns: diffs,
+    });
+    expect(partBars(parts, bar!).map(({ label }) => label)).toEqual(labels);
   });
 });
 
