@@ -257,9 +257,12 @@ export class LanePainter {
     const dot = Math.max(1, Math.round(DOT_PX * place.dpr));
     const top = Math.round((place.y0 + place.y1 - dot) / 2);
     this.forEachColumn(place, lane, (x) => raster.fillRect(x, top, x + 1, top + dot, color));
+    const pitch = 2 * dot;
     this.forEachSlice(place, lane, (x0, x1) => {
-      for (let x = x0; x < x1; x += 2 * dot)
-        raster.fillRect(x, top, Math.min(x + dot, x1), top + dot, color);
+      // Relative to the stage's origin, as the dots of overlapping delays would else form a line.
+      const first = x1 - x0 < pitch ? x0 : x0 - (((x0 % pitch) + pitch) % pitch);
+      for (let x = first; x < x1; x += pitch)
+        raster.fillRect(Math.max(x, x0), top, Math.min(x + dot, x1), top + dot, color);
     });
   }
 
