@@ -124,7 +124,7 @@ class _AscendTables:
             args = {"Task Type": texts.get(task_code, "")}
             return args | {"op type": texts.get(op_code, "")} if op_code >= 0 else args
 
-        device = np.maximum(columns["deviceId"], 0)
+        device, stream = (np.maximum(columns[key], 0) for key in ("deviceId", "streamId"))
         self._devices = np.unique(device).tolist()
         self._task_ids = np.unique(columns["connectionId"])
         self._device_of_connection = columns["connectionId"], device
@@ -133,8 +133,8 @@ class _AscendTables:
         self._rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"], category=category,
             name=self._names(np.where(is_compute, name, task_type), texts, "task"),
-            place=self._rows.place_codes(_stream_place, device, columns["streamId"]),
-            device=device, stream=columns["streamId"],
+            place=self._rows.place_codes(_stream_place, device, stream), device=device,
+            stream=stream,
             correlation=_ids(columns["connectionId"]),
             args=self._rows.args_by_row(args_of, task_type, op_type),
         )  # fmt: skip

@@ -217,13 +217,14 @@ def _event_columns(
             "process": processes_of(ids), "thread": ids & ID_MASK, "device": none, "stream": none,
             "size_bytes": none,
         }  # fmt: skip
+    stream = np.maximum(columns["streamId"], 0)
     kinds = columns.get("copyKind", np.array(-1))
     is_unified = (kinds >= _FIRST_UNIFIED_COPY) & (kinds <= _LAST_UNIFIED_COPY)
     return event_columns | {
         "process": processes_of(columns["globalPid"]),
-        "thread": np.where(is_unified, UNIFIED_THREAD, columns["streamId"]),
+        "thread": np.where(is_unified, UNIFIED_THREAD, stream),
         "device": np.maximum(columns["deviceId"], 0),
-        "stream": columns["streamId"],
+        "stream": stream,
         "size_bytes": columns["bytes"],
         "graph_node": columns["graphNodeId"],
     }

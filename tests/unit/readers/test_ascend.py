@@ -263,3 +263,11 @@ def test_processes_of_hardware_without_labels_are_devices(tmp_path, devices):
     assert "merged" not in traces.problems.kind.tolist()
     expected = [[1000 * (10 + number)] * 2 for number in range(devices)]
     assert [trace.events.dur_ns.tolist() for trace in traces.values()] == expected
+
+
+def test_tasks_without_a_stream_are_on_the_default_stream(database):
+    change(database, "update TASK set streamId = null")
+    trace = load(database)[0]
+    assert trace.events.query("kind == 'compute'").stream.tolist() == [0]
+    labels = [track.label for track in trace.tracks if track.stream >= 0]
+    assert labels == ["stream 0", "group 586 communication"]

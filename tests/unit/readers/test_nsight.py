@@ -790,3 +790,12 @@ def test_numbers_of_small_tables_may_be_texts_and_texts_blobs(export):
     traces = load(export)
     assert traces.ranks == [4, 5]
     assert {trace.host for trace in traces.values()} == {"uzel-ž"}
+
+
+def test_work_without_a_stream_is_on_the_default_stream(export):
+    change(export, "update CUPTI_ACTIVITY_KIND_KERNEL set streamId = null where streamId = 7")
+    trace = load(export)[0]
+    kernels = trace.events.query("category == 'kernel'")
+    assert kernels.stream.tolist() == [0, 21] * 3
+    labels = [track.label for track in trace.tracks if track.stream >= 0]
+    assert labels == ["stream 0", "stream 21", "unified memory"]
