@@ -24,10 +24,11 @@ FLOPs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isnan, prod
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from hta_widgets.analysis.efficiency.calls import (
     DATA_DEPENDENT,
@@ -123,17 +124,22 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     if places.window is not None:
         left, right = (int(call.number(places.window + number, -1)) for number in range(2))
     is_causal, bottom_right = _MASKS[call.value(places.causal)]
-    mask = _Mask(left, 0 if is_causal else right, bottom_right or places.bottom_right)
+    pairs_of = partial(
+        attention_pairs,
+        left=left,
+        right=0 if is_causal else right,
+        bottom_right=bottom_right or places.bottom_right,
+    )
     q, k, v = (call.shape(places.query + number) for number in range(3))
     if any(map(call.is_present, places.lengths)):
-        (batch, queries, keys), pairs_of_head = _packed_pairs(call, places, mask)
+        (batch, queries, keys), pairs_of_head = _packed_pairs(call, places, pairs_of)
         heads, kv_heads = q[-2], k[-2]
     else:
         if any(len(shape) != 4 for shape in (q, k, v)):
             raise CallError(OTHER_ARGUMENTS)
         axis = 1 if places.heads_last else 2
         batch, queries, keys, heads, kv_heads = q[0], q[axis], k[axis], q[3 - axis], k[3 - axis]
-        pairs_of_head = [batch * mask.pairs(queries, keys)]
+        pairs_of_head = [batch * pairs_of(queries, keys)]
     parameters = {
         "batch": batch,
         "heads": heads,
@@ -171,26 +177,14 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     )
 
 
-class _Mask(NamedTuple):
-    """The window of a mask, as `attention_pairs` takes it."""
-
-    left: int
-    right: int
-    bottom_right: bool
-
-    def pairs(self, queries: int, keys: int) -> int:
-        """Return the pairs of one sequence."""
-        left, right, bottom_right = self
-        return attention_pairs(queries, keys, left=left, right=right, bottom_right=bottom_right)
-
-
 def _packed_pairs(
-    call: OperatorCall, places: AttentionArguments, mask: _Mask
+    call: OperatorCall, places: AttentionArguments, pairs_of: Callable[[int, int], int]
 ) -> tuple[tuple[int, int, int], list[int]]:
     """Return number and maximum lengths of sequences, and the pairs of a head, or their bounds.
 
-    Query and key are of (token, head, element), maybe in a batch of 1. Bounds are for sequences of
-    at least one token, with a query for each key, if their numbers and maximum lengths agree.
+    Query and key are of (token, head, element), maybe in a batch of 1. `pairs_of` returns the pairs
+    of one sequence, by the numbers of its queries and keys. Bounds are for sequences of at least
+    one token, with a query for each key, if their numbers and maximum lengths agree.
     """
     shapes = [call.shape(places.query + number) for number in range(2)]
     if any(len(shape) != 3 and (len(shape) != 4 or shape[0] != 1) for shape in shapes):
@@ -202,19 +196,18 @@ def _packed_pairs(
     queries, keys = (int(call.number(places.longest + number, -1)) for number in range(2))
     if not (0 < tokens <= sequences * queries and 0 < cached <= sequences * keys):
         raise CallError(DATA_DEPENDENT)
-    sees_all_keys = mask.left < 0 and (mask.right < 0 or mask.bottom_right)
     if (tokens, cached) == (sequences * queries, sequences * keys):
-        pairs = [sequences * mask.pairs(queries, keys)]
-    elif queries == 1 and tokens == sequences and sees_all_keys:
+        pairs = [sequences * pairs_of(queries, keys)]
+    elif queries == 1 and tokens == sequences and pairs_of(1, keys) == keys:
         pairs = [cached]
     elif (tokens, queries) == (cached, keys) and tokens >= queries + sequences - 1:
-        # Pairs grow faster than lengths: few of the maximum length leave the fewest, most the most.
+        # Pairs grow faster than lengths: even lengths leave the fewest, uneven ones the most.
         shorter, longer = divmod(tokens - queries, sequences - 1)
         full, rest = divmod(tokens - sequences, queries - 1)
         even = [(1, queries), (longer, shorter + 1), (sequences - 1 - longer, shorter)]
         uneven = [(full, queries), (1, 1 + rest), (sequences - full - 1, 1)]
         pairs = [
-            sum(count * mask.pairs(length, length) for count, length in lengths)
+            sum(count * pairs_of(length, length) for count, length in lengths)
             for lengths in (even, uneven)
         ]
     else:

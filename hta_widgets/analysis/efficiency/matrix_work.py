@@ -442,25 +442,26 @@ def _convolution(
     flops = 2 * prod(w[1:]) * prod(x if transposed else out)
     size = call.size_bytes(0, 1, *([] if bias is None else [bias]))
     size += elements_bytes(prod(out), call.type_of(0))
-    return _convolution_work(call, flops, size, x, w, group_count, strides)
+    return _convolution_work(call, flops, size, (x, w, out), group_count, strides)
 
 
 def _convolution_work(
     call: OperatorCall,
     flops: int,
     size: int,
-    x: Sequence[int],
-    w: Sequence[int],
+    shapes: tuple[Sequence[int], Sequence[int], Sequence[int]],
     groups: int,
     strides: Sequence[int] = (),
 ) -> Work:
+    """Return the work of a convolution of `shapes`: input, weight, and output or its gradient."""
+    x, w, out = shapes
     return matrix_work(
         flops,
         size,
         certainty="exact" if call.values else "linked",
         batch=x[0],
         channels_in=x[1],
-        channels_out=w[0],
+        channels_out=out[1],
         groups=groups,
         kernel_size="×".join(map(str, w[2:])),
         stride="×".join(map(str, strides)),
@@ -488,7 +489,7 @@ def _gradients(
     size += elements_bytes(grad[1], type_name) * mask[2]
     flops = 2 * prod(w[1:]) * prod(x if transposed else grad) * (mask[0] + mask[1])
     groups = groups if transposed else max(x[1] // max(w[1], 1), 1)
-    return _convolution_work(call, flops, size, x, w, groups)
+    return _convolution_work(call, flops, size, (x, w, grad), groups)
 
 
 def _convolution_backward(call: OperatorCall) -> Work:

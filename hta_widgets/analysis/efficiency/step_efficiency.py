@@ -202,8 +202,11 @@ def _steps_of_rank(
     steps = lengths["step"].to_numpy()
     device = used_device(part.trace, peaks, added)
     # A host that runs ahead calls operators before the window whose work is in it.
-    all_calls = replace(part.without_window, low=part.low, high=part.high, plain=False)
-    times = call_times(all_calls, device)
+    whole = part.without_window
+    times = call_times(
+        part if whole is part else replace(whole, low=part.low, high=part.high, plain=False),
+        device,
+    )
     calls = times.signatures.calls
     is_counted = times.is_selected & ~times.signatures.is_stopped
     is_counted &= times.signatures.texts_of_work("kind") == "matrix"

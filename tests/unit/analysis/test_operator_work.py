@@ -276,6 +276,20 @@ def test_forms_of_convolutions(name, call_args, flops):
     assert (work.category, work.flops, work.certainty) == ("convolution", flops, "exact")
 
 
+def test_channels_of_a_transposed_convolution_and_its_gradients():
+    """Weights are of (input channels, output channels of a group, sizes)."""
+    sizes = ["[2, 2]", "[0, 0]", "[1, 1]", "True", "[0, 0]", "2"]
+    x, w, out = [1, 4, 8, 8], [4, 3, 2, 2], [1, 6, 16, 16]
+    forward = OperatorCall("aten::convolution", [x, w, *[[]] * 7], [FLOAT] * 9, [],
+                           ["", "", "", *sizes])  # fmt: skip
+    backward = OperatorCall("aten::convolution_backward", [out, x, w, *[[]] * 8], [FLOAT] * 11, [],
+                            ["", "", "", "[6]", *sizes, "[True, False, False]"])  # fmt: skip
+    for work in map(call_work, (forward, backward)):
+        assert work.flops == 2 * 3 * 4 * 4 * 64
+        channels = {"channels_in": 4, "channels_out": 6, "groups": 2}
+        assert {key: work.parameters[key] for key in channels} == channels
+
+
 def test_recurrent_layers_multiply_each_matrix_at_each_time_step():
     """5 · 3 inputs by (4 · 8, 6) and (4 · 8, 8): 2 · 15 · 32 · 14 FLOPs."""
     weights = [[32, 6], [32, 8], [32], [32]]
