@@ -250,3 +250,16 @@ describe("charts", () => {
     slot.chart!.destroy();
   });
 });
+
+test("the table scrolls instead of breaking its words", async () => {
+  const { panel } = await mount("kernel_durations", { width: 240 });
+  panel.el.querySelector<HTMLElement>(".hta-chart-show")!.click();
+  const cells = [...panel.el.querySelectorAll("td.hta-chart-text")];
+  const words = cells.filter(({ textContent }) => /^\w{4,20}$/.test(textContent ?? ""));
+  expect(words.length).toBeGreaterThan(0);
+  const range = document.createRange();
+  for (const word of words) {
+    range.selectNodeContents(word);
+    expect([word.textContent, range.getClientRects().length]).toEqual([word.textContent, 1]);
+  }
+});

@@ -60,7 +60,9 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
         search="Search panels"
         items={panels}
         onClose={showAdded}
-      />
+      >
+        {" ▾"}
+      </MenuButton>
       <ShareButton ctx={ctx} />
       {!ctx.isFilled.value && <FullButton full={full} hint />}
       <Button
