@@ -1,10 +1,12 @@
-"""Exceptions of the package, all of them of the class `TraceError`."""
+"""Exceptions of the package, all of them of the class `TraceError`, and imports that may fail."""
 
 from __future__ import annotations
 
 import re
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 _URL = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#'\"<>]*@)?(?P<path>[^\s?#'\"<>]*)"
@@ -85,3 +87,14 @@ class UnknownNameError(TraceError, KeyError):
 
     # A KeyError shows its message in quotes.
     __str__ = Exception.__str__
+
+
+def import_extra(module: str, extra: str) -> Any:
+    """Return a module that an extra of the package installs; raise a `TraceError` without it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise TraceError(
+            f"{module.partition('.')[0]} is not installed",
+            remedy=f'Install it: pip install "hta_widgets[{extra}]".',
+        ) from None

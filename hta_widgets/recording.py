@@ -32,10 +32,7 @@ _GZIP_LEVEL = 3  # a third of the time of the default level, for a tenth more by
 
 @check_arguments
 def trace_handler(
-    dir: str | os.PathLike[str],
-    *,
-    compress: bool = True,
-    name: str | None = None,
+    dir: str | os.PathLike[str], *, compress: bool = True, name: str | None = None
 ) -> Callable[[Any], str]:
     """Return a handler for ``torch.profiler.profile(on_trace_ready=…)``.
 

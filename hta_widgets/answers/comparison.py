@@ -23,7 +23,6 @@ from hta_widgets.answers.tables import Job
 from hta_widgets.answers.verdict import judge
 from hta_widgets.diff.compare import Comparison, compare
 from hta_widgets.diff.findings import cautions, findings
-from hta_widgets.diff.records import Finding
 from hta_widgets.diff.tables import iter_rows
 from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder
@@ -69,7 +68,8 @@ def compare_jobs(
     ]
     diff = compare(*sides)
     findings_of_runs = findings(diff)
-    frame = pd.DataFrame([_finding_row(finding) for finding in findings_of_runs], columns=_COLUMNS)
+    frame = pd.DataFrame(list(map(vars, findings_of_runs)), columns=_COLUMNS)
+    frame["ranks"] = [", ".join(map(str, ranks)) for ranks in frame["ranks"]]
     frame = frame.astype(dict.fromkeys(("before", "after", "diff_ns", "p_value"), "float64"))
     more = {"before": job_facts(jobs[0].traces, before.paths), "metrics": _metrics(diff)}
     if limit_share is not None:
@@ -90,12 +90,6 @@ def compare_jobs(
         note=note,
         more=more,
     )
-
-
-def _finding_row(finding: Finding) -> list[Any]:
-    """Return the values of `_COLUMNS`; ranks are a text, such as ``0, 3``."""
-    ranks = ", ".join(map(str, finding.ranks))
-    return [ranks if name == "ranks" else getattr(finding, name) for name in _COLUMNS]
 
 
 def _metrics(diff: Comparison) -> dict[str, Any]:

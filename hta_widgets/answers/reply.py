@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -39,28 +39,16 @@ _MAX_CELL = 100  # characters of a text in a table that people read
 
 @dataclass(frozen=True)
 class TableReply:
-    """A table with all that a program needs to read it.
+    """A table with all that a program needs to read it."""
 
-    Attributes
-    ----------
-    frame : DataFrame
-        The rows that are shown.
-    table : str
-        Name of the analysis, by which columns are explained.
-    total_rows : int
-        Number of rows before the limit.
-    more : mapping
-        Further keys of the envelope.
-    """
-
-    frame: pd.DataFrame
-    table: str
+    frame: pd.DataFrame  # the rows that are shown
+    table: str  # name of the analysis, by which columns are explained
     job: Mapping[str, Any]
-    total_rows: int
+    total_rows: int  # before the limit
     note: str = ""
     problems: Sequence[Mapping[str, Any]] = ()
     code: str = ""
-    more: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)  # further keys of the envelope
 
     @property
     def columns(self) -> list[ColumnFacts]:
@@ -234,8 +222,3 @@ def _only(values: Iterable[Any]) -> Any:
     """Return the value if all are equal, else None."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
-
-
-def first_line(function: Callable[..., Any]) -> str:
-    """Return the first line of a docstring."""
-    return (function.__doc__ or "").strip().split("\n")[0]

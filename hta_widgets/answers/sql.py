@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
 from typing import Any
 
 import pandas as pd
@@ -18,7 +17,7 @@ import pyarrow as pa
 
 from hta_widgets import analysis
 from hta_widgets.answers.tables import required_options, suggest_name, table_functions
-from hta_widgets.errors import TraceError
+from hta_widgets.errors import TraceError, import_extra
 from hta_widgets.trace.arrow import ArgsStream
 from hta_widgets.trace.traceset import TraceSet
 
@@ -35,12 +34,7 @@ _NO_TABLE = re.compile(r"(Catalog Error: Table with name (\S+) does not exist)")
 
 def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
     """Return the rows of a query; see `TraceSet.sql`."""
-    try:
-        duckdb = import_module("duckdb")
-    except ImportError:
-        raise TraceError(
-            "duckdb is not installed", remedy='Install it: pip install "hta_widgets[sql]".'
-        ) from None
+    duckdb = import_extra("duckdb", "sql")
     connection = duckdb.connect(":memory:")
     try:
         statements = duckdb.extract_statements(query)

@@ -101,12 +101,7 @@ def summarize_job(job: Job, *, efficiency: bool = False) -> TableReply:
     ranks = [rank | {"file": escape_controls(rank["file"] or "")} for rank in summary["ranks"]]
     frame = pd.DataFrame(ranks).dropna(axis=1, how="all").convert_dtypes()
     return job.reply(
-        frame,
-        "ranks",
-        len(frame),
-        code="traces.summary()",
-        note=summary["note"],
-        more=summary,
+        frame, "ranks", len(frame), code="traces.summary()", note=summary["note"], more=summary
     )
 
 

@@ -19,7 +19,7 @@ import pandas as pd
 
 from hta_widgets import analysis, options as settings
 from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
-from hta_widgets.answers.reply import TableReply, first_line, grouped_problems, job_facts
+from hta_widgets.answers.reply import TableReply, grouped_problems, job_facts
 from hta_widgets.errors import TraceError, UnknownNameError, redact_urls
 from hta_widgets.readers.formats import formats_named
 from hta_widgets.readers.load import load
@@ -146,13 +146,11 @@ def list_tables(job: Job) -> TableReply:
         "problems": "" if has_problems else "nothing was skipped, repaired or guessed",
     }
     reasons |= {name: _reason_without_data(name, functions, job.traces) for name in functions}
-    rows = [
-        (name, _PLAIN[name], "")
-        if name in _PLAIN
-        else (name, first_line(functions[name]), ", ".join(required_options(functions[name])))
-        for name, reason in reasons.items()
-        if not reason
-    ]
+    rows = [(name, question, "") for name, question in _PLAIN.items()]
+    for name, function in functions.items():
+        question = inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
+        rows.append((name, question, ", ".join(required_options(function))))
+    rows = [row for row in rows if not reasons[row[0]]]
     frame = pd.DataFrame(rows, columns=["table", "question", "needs"])
     without_data = [
         {"reason": reason, "tables": [name for name in reasons if reasons[name] == reason]}
@@ -224,30 +222,12 @@ def run_table(
     limit: int = DEFAULT_LIMIT,
     options: Mapping[str, Any] | None = None,
 ) -> TableReply:
-    """Return rows of a table.
+    """Return rows of a table of `list_tables`.
 
-    Parameters
-    ----------
-    job : Job
-    name : str
-        Of `list_tables`.
-    window : (time, time), optional
-        Two times that `hta_widgets.load` also takes, such as ``("12ms", "18ms")``.
-    ranks : iterable of int, optional
-    query : str, optional
-        A pandas query over event columns.
-    sort : str, default ""
-        A column; "" keeps the order of the analysis.
-    descending : bool, default False
-    limit : int, default 50
-        Maximum number of rows, 0 for all.
-    options : mapping, optional
-        Further parameters of the analysis.
-
-    Raises
-    ------
-    TraceError
-        For unknown names of tables, columns and options, and for a scope that does not fit.
+    A `window` is two times such as ``("12ms", "18ms")``, a `query` is one of pandas over event
+    columns, and `options` are further parameters of the analysis. An empty `sort` keeps the order
+    of the analysis; a `limit` of 0 returns all rows. Unknown names of tables, columns and options,
+    and a scope that does not fit, raise a `TraceError`.
     """
     scope: dict[str, Any] = {"ranks": ranks, "query": query}
     scope["window"] = None if window is None else as_window(window)

@@ -43,39 +43,21 @@ _NAMES = {"step": "step time", "exposed_comm": "exposed communication", "idle": 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a comparison for one metric.
-
-    Attributes
-    ----------
-    outcome : str
-        ``regressed``, ``within`` or ``cannot tell``.
-    metric, unit : str
-    limit_share : float
-    steps : int
-        Number of steps on each side.
-    before, after : float or None
-        Means over steps and ranks.
-    change_share : float or None
-        ``(after - before) / before``. A lower MFU is worse, of others a higher value.
-    noise_share : float or None
-        The smallest change that is significant with steps that scatter like these.
-    p_value : float or None
-        How likely the change is by chance.
-    reason : str
-        Why it cannot tell.
-    """
+    """The outcome of a comparison for one metric; the values are means over steps and ranks."""
 
     outcome: Outcome
     metric: str
     unit: str
     limit_share: float
-    steps: int
+    steps: int  # on each side
     before: float | None = None
     after: float | None = None
+    #: ``(after - before) / before``. A lower MFU is worse, of other metrics a higher value.
     change_share: float | None = None
+    #: The smallest change that is significant with steps that scatter like these.
     noise_share: float | None = None
     p_value: float | None = None
-    reason: str = ""
+    reason: str = ""  # why it cannot tell
 
     @property
     def exit_code(self) -> int:
@@ -116,16 +98,10 @@ def parse_limit(text: str) -> float:
 
 
 def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict:
-    """Return whether a metric is worse in the second run by more than a limit.
+    """Return whether a metric is worse in the second run by more than a share of its value before.
 
-    Parameters
-    ----------
-    diff : Comparison
-    limit_share : float
-        As a share of the value before.
-    metric : str, default "step"
-        ``step``, ``exposed_comm``, ``idle``, ``mfu``, or ``kernel:`` and a regular expression that
-        names of device work contain.
+    Metrics are ``step``, ``exposed_comm``, ``idle``, ``mfu``, or ``kernel:`` and a regular
+    expression that names of device work contain.
     """
     samples_of, unit = _samples_function(metric)
     before, after = (samples_of(diff, side) for side in diff.sides)

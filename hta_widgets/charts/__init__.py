@@ -15,6 +15,7 @@ from hta_widgets.charts.device import (
 )
 from hta_widgets.charts.diffs import (
     diff_changes,
+    diff_icicle,
     diff_names,
     diff_ops,
     diff_steps,
@@ -27,7 +28,7 @@ from hta_widgets.charts.groups import (
     communication_by_stream,
     parallel_groups,
 )
-from hta_widgets.charts.icicle import diff_icicle
+from hta_widgets.charts.lanes import memory_bandwidth, memory_timeline, queue_length
 from hta_widgets.charts.launches import launch_stats
 from hta_widgets.charts.operators import (
     frequent_kernel_sequences,
@@ -36,7 +37,6 @@ from hta_widgets.charts.operators import (
 )
 from hta_widgets.charts.paths import critical_path, job_critical_path, job_path_summary
 from hta_widgets.charts.ranks import rank_clusters, rank_time_heatmap
-from hta_widgets.charts.series import memory_bandwidth, memory_timeline, queue_length
 from hta_widgets.charts.steps import step_phases, step_times
 from hta_widgets.charts.stragglers import stragglers, stragglers_by_step
 from hta_widgets.charts.theme import DARK, LIGHT, Theme

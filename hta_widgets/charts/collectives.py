@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows, with_tooltip_columns
 from hta_widgets.charts.data import (
     ChartSource,
     analysis_frame,
@@ -35,6 +34,7 @@ from hta_widgets.charts.figure import (
     unmatched_note,
 )
 from hta_widgets.charts.lanes import time_figure
+from hta_widgets.charts.language import extremes_text
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
     Bars,
@@ -44,11 +44,12 @@ from hta_widgets.charts.rows import (
     Scale,
     Tooltip,
     add_row_outlines,
-    extremes_text,
+    draw_rows,
     legend_for,
     round_ticks,
     rows_apart,
     tick_step,
+    with_tooltip_columns,
 )
 from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
 from hta_widgets.text import MINUS, axis_time, count, duration, rank_list, rate, size
@@ -333,7 +334,7 @@ def collectives(
         return empty_figure(frame, style)
     grid = _Grid(frame, measure, late)
     folded = f", each cell the longest of {count(grid.fold)}" if grid.fold > 1 else ""
-    extremes = extremes_text(grid.names(), grid.total, duration)
+    extremes = extremes_text(grid.names, grid.total, duration)
     style = style.with_subtitle(
         f"{_DEFINED[measure]}, {count(grid.count)} collectives in order of time{folded}",
         _spread_text(grid.spread),
@@ -371,21 +372,11 @@ class _Grid:
         self.cells = data
         shown = data["shown_ns"].to_numpy(float)
         self.darkest = float(np.quantile(shown, 0.98)) or float(shown.max()) or 1.0
-
-    @property
-    def verb(self) -> str:
-        return "waits" if self.measure == "wait_ns" else "late by"
-
-    def names(self) -> list[str]:
-        return [f"rank {rank}" for rank in self.ranks]
-
-    def ticks(self) -> list[tuple[float, str]]:
-        return [
-            (tick, count(tick)) for tick in round_ticks(float(self.count), 4) if tick == int(tick)
-        ]
-
-    def end(self) -> float:
-        return float(self.columns * self.fold)
+        self.verb = "waits" if measure == "wait" else "late by"
+        self.names = [f"rank {rank}" for rank in self.ranks]
+        self.end = float(self.columns * self.fold)
+        ticks = (tick for tick in round_ticks(float(self.count), 4) if tick == int(tick))
+        self.ticks = [(tick, count(tick)) for tick in ticks]
 
     def matrix(self, values: pd.Series, missing: float, dtype: Any) -> Array:
         """Return a value for each rank and column from one for each cell."""
@@ -398,9 +389,8 @@ def _legend_items(grid: _Grid, theme: Theme) -> list[Bars]:
     """Return the legend; empty if no rank waits or is late."""
     if not grid.total.any():
         return []
-    verb = grid.verb
     return [
-        Bars(0.0, "", theme.waiting[-2], f"{verb} {duration(grid.darkest)} or more"),
+        Bars(0.0, "", theme.waiting[-2], f"{grid.verb} {duration(grid.darkest)} or more"),
         Bars(0.0, "", theme.waiting[2], "less", line=theme.waiting[2]),
         Bars(0.0, "", theme.lane, "none", line=theme.rule),
     ]
@@ -431,9 +421,9 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
         legend.append(Bars(0.0, "", theme.late_fill, "arrives last", line=theme.late))
     content = RowsContent(
         data=data,
-        names=grid.names(),
+        names=grid.names,
         marks=[Bars("left", "right", "fill", line="line")],
-        scale=Scale(grid.end(), ticks=grid.ticks()),
+        scale=Scale(grid.end, ticks=grid.ticks),
         head=" ",
         columns=[Column("total", [duration(total_ns) for total_ns in grid.total])],
         legend=legend,
@@ -465,7 +455,7 @@ def _mark_rows(figure: Figure, grid: _Grid, theme: Theme, half: float) -> None:
         if len(rows):
             figure.quad(
                 left=[0.0] * len(rows),
-                right=[grid.end()] * len(rows),
+                right=[grid.end] * len(rows),
                 top=(rows - half).tolist(),
                 bottom=(rows + half).tolist(),
                 fill_color=None,
@@ -482,19 +472,19 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
     figure = new_figure(
         style,
         frame_height=rows * pitch + above,
-        x_range=models.Range1d(0, grid.end()),
+        x_range=models.Range1d(0, grid.end),
         y_range=models.Range1d(rows - 0.5, -0.5 - above / pitch),
         select="height",
     )
     axis = figure.xaxis[0]
-    axis.ticker = models.FixedTicker(ticks=[tick for tick, _ in grid.ticks()])
-    axis.major_label_overrides = dict(grid.ticks())
-    add_ground(figure, theme, left=0, right=grid.end(), top=-0.5, bottom=rows - 0.5)
+    axis.ticker = models.FixedTicker(ticks=[tick for tick, _ in grid.ticks])
+    axis.major_label_overrides = dict(grid.ticks)
+    add_ground(figure, theme, left=0, right=grid.end, top=-0.5, bottom=rows - 0.5)
     picture = figure.image(
         image="shown_us",
         x=0,
         y=-0.5,
-        dw=grid.end(),
+        dw=grid.end,
         dh=rows,
         source=models.ColumnDataSource(
             {
@@ -541,7 +531,7 @@ def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
         wait_ns=("wait_ns", "sum"),
         last=("is_last", "sum"),
     ).reset_index()
-    add_row_outlines(figure, columns_of(data), (0, grid.end()), theme)
+    add_row_outlines(figure, columns_of(data), (0, grid.end), theme)
 
 
 def _row_labels(grid: _Grid, pitch: int) -> tuple[list[tuple[float, str]], dict[float, str]]:

@@ -43,16 +43,6 @@ def complete_rows(frame: pd.DataFrame) -> Bools:
     return np.ones(len(frame), dtype=bool)
 
 
-def late_ranks(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
-    """Return the ranks to mark in red: those given, else those that the headline names."""
-    return [int(rank) for rank in (frame.attrs.get("late_ranks", ()) if late is None else late)]
-
-
-def fact_ranks(frame: pd.DataFrame) -> list[int]:
-    """Return the ranks to mark in ink: the headline names them, but others do not wait for them."""
-    return [int(rank) for rank in frame.attrs.get("fact_ranks", ())]
-
-
 def most_often_last(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
     """Return the ranks to mark as late: the given ones, or the one that causes most of the waiting.
 
@@ -103,11 +93,9 @@ def _cell_numbers(coordinates: npt.ArrayLike, cells: int) -> Ints:
 
 def largest_of_cells(data: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Return the row with the largest measure of each cell: each ``row`` and ``left``."""
-    order = np.lexsort((data[measure], data["left"], data["row"]))
-    corners = data[["row", "left"]].to_numpy()[order]
-    is_largest = np.append((np.diff(corners, axis=0) != 0).any(axis=1), True)
-    largest: pd.DataFrame = data.iloc[order[is_largest]].reset_index(drop=True)
-    return largest
+    cell = ["row", "left"]
+    ordered = data.sort_values([*cell, measure], kind="stable")
+    return ordered.drop_duplicates(cell, keep="last").reset_index(drop=True)
 
 
 def color_ramp(stops: Sequence[str], steps: int) -> list[str]:
@@ -147,19 +135,9 @@ def analysis_frame(
 ) -> pd.DataFrame:
     """Return the frame of a chart: `source`, or for traces the result of the chart's analysis.
 
-    Parameters
-    ----------
-    chart : str
-        Name of the chart, for errors.
-    source : DataFrame, TraceSet, Trace or Selection
-    options : mapping
-        Further arguments of the analysis, such as ``window``; none if `source` is a frame.
-    *columns : str
-        Columns that the frame must have unless it is empty.
-    analysis : str, optional
-        Name of the analysis. Default: that of the chart.
-    path : str, optional
-        Name of another analysis that is run first, if `analysis` takes the frame of that one.
+    `options` are further arguments of the analysis; a frame takes none. The frame must have the
+    `columns` unless it is empty. The `analysis` has by default the name of the chart; if it takes
+    the frame of another one, `path`, that one is run first.
     """
     name = analysis or chart
     if isinstance(source, (TraceSet, Trace, Selection)):
@@ -298,6 +276,7 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
 class _GroupColumn:
     """A column of groups of one kind that have no rank in common."""
 
+    number: int
     kind: str
     described: str
     members: set[int] = field(default_factory=set)
@@ -314,21 +293,19 @@ def _place_groups(groups: pd.DataFrame) -> tuple[dict[Any, int], dict[Any, int]]
     column_of: dict[Any, int] = {}
     number_of: dict[Any, int] = {}
     for code, group in groups.to_dict("index").items():
+        kind, described, members = group["kind"], group["described"], group["members"]
         free = [
-            index
-            for index, column in enumerate(columns)
-            if column.kind == group["kind"] and not column.members & group["members"]
-        ]
-        same_description = [
-            index for index in free if columns[index].described == group["described"]
+            column
+            for column in columns
+            if column.kind == kind and column.members.isdisjoint(members)
         ]
         if not free:
-            free = [len(columns)]
-            columns.append(_GroupColumn(group["kind"], group["described"]))
-        index = (same_description or free)[0]
-        column_of[code], number_of[code] = index, columns[index].groups
-        columns[index].members |= group["members"]
-        columns[index].groups += 1
+            free = [_GroupColumn(len(columns), kind, described)]
+            columns += free
+        column = next((column for column in free if column.described == described), free[0])
+        column_of[code], number_of[code] = column.number, column.groups
+        column.members |= members
+        column.groups += 1
     return column_of, number_of
 
 

@@ -15,32 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.data import (
-    ChartSource,
-    analysis_frame,
-    color_ramp,
-    require_columns_of,
-)
-from hta_widgets.charts.definition import (
-    Code,
-    ColumnColor,
-    ConditionalLine,
-    ConditionalText,
-    Definition,
-    DotMark,
-    FoldSpec,
-    ItemColor,
-    ItemStack,
-    LineMark,
-    Mark,
-    PartStack,
-    PlacedTicks,
-    RampColor,
-    RowsDefinition,
-    ScaleSpec,
-    rows_definition,
-    style_of,
-)
+from hta_widgets.charts import definition as specs
+from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp, require_columns_of
 from hta_widgets.charts.figure import (
     Figure,
     FigureStyle,
@@ -115,24 +91,16 @@ def row_name(ranks: Sequence[int]) -> str:
 TOGETHER = "similar ranks share a row: mean"
 
 
-def folded_text(definition: Definition) -> str:
-    """Return `TOGETHER` and what the line means."""
-    return f"{TOGETHER}, line: min to max {_fold_of(definition).spread.name}"
-
-
 def set_members(scope: Scope, members: Sequence[Sequence[int]]) -> None:
     """Set ``members``, the ranks of each item, and ``who``, their name."""
-    scope["members"] = _lists(members)
+    scope["members"] = np.empty(len(members), object)
+    scope["members"][:] = [list(ranks) for ranks in members]
     scope["who"] = np.array([row_name(ranks) for ranks in members], object)
 
 
-def _lists(values: Sequence[Any]) -> Any:
-    lists = np.empty(len(values), object)
-    lists[:] = [list(value) for value in values]
-    return lists
-
-
-def fold_items(scope: Scope, fold: FoldSpec, groups: Groups, apart: Sequence[Any] = ()) -> None:
+def fold_items(
+    scope: Scope, fold: specs.FoldSpec, groups: Groups, apart: Sequence[Any] = ()
+) -> None:
     """Fold the items of a scope: each of `groups` becomes one item per value of `apart`.
 
     Without `apart`, single ranks come first. Adds ``members``, ``who``, ``mean_of``, ``fold_low``,
@@ -208,7 +176,7 @@ def draw_analysis(
     clusters: pd.DataFrame | None = None,
 ) -> Figure:
     """Draw the frame of an analysis, or run it on traces, by the definition of this name."""
-    frame = analysis_frame(rows_definition(name).analysis, source, options)
+    frame = analysis_frame(specs.rows_definition(name).analysis, source, options)
     return draw_definition(name, frame, width, theme, title, clusters)
 
 
@@ -221,7 +189,7 @@ def draw_definition(
     clusters: pd.DataFrame | None = None,
 ) -> Figure:
     """Draw a frame by the definition of this name; `clusters` of ranks are drawn together."""
-    title = fill_device_word(title or rows_definition(name).title, frame)
+    title = fill_device_word(title or specs.rows_definition(name).title, frame)
     style = FigureStyle(title, theme_of(theme), width)
     content, style, note = rows_content(name, frame, style, clusters)
     return empty_figure(frame, style, note=note) if content is None else rows_chart(content, style)
@@ -236,7 +204,7 @@ def rows_content(
     name: str, frame: pd.DataFrame, style: FigureStyle, clusters: pd.DataFrame | None = None
 ) -> tuple[RowsContent | None, FigureStyle, str]:
     """Return what a chart draws, its style with a subtitle, and a note if there is no content."""
-    definition, colors = rows_definition(name), style.theme
+    definition, colors = specs.rows_definition(name), style.theme
     if frame.empty:
         return None, style, ""
     source = f"analysis.{definition.analysis}" if definition.analysis else f"panel.{name}"
@@ -254,11 +222,12 @@ def rows_content(
         scope = fold_scope(definition, frame, scope_of_all, groups)
         _add_stack(definition, scope_of_all, {}, colors)
         subtitle = subtitle_of(definition, drawn_frame, scope_of_all)
-        style = style.with_subtitle(subtitle, folded_text(definition))
+        line = f"line: min to max {_fold_of(definition).spread.name}"
+        style = style.with_subtitle(subtitle, f"{TOGETHER}, {line}")
         drawn_frame = _folded_frame(scope, drawn_frame)
     else:
         scope = scope_of_all
-    if isinstance(definition.stack, PartStack):
+    if isinstance(definition.stack, specs.PartStack):
         # Bars are drawn per row; a row has several items if the definition groups them.
         drawn_frame = drawn_frame[~pd.Series(scope["row"]).duplicated().to_numpy()]
         scope["row"] = np.arange(len(drawn_frame))
@@ -292,7 +261,7 @@ def rows_content(
     return content, style, ""
 
 
-def _fill_columns(definition: Definition, scope: Scope) -> list[Column]:
+def _fill_columns(definition: specs.Definition, scope: Scope) -> list[Column]:
     rows = definition.rows
     columns = [column for column in definition.columns if evaluate(column.when, scope)]
     return [
@@ -302,18 +271,18 @@ def _fill_columns(definition: Definition, scope: Scope) -> list[Column]:
     ]
 
 
-def _has_rank_rows(definition: Definition) -> bool:
+def _has_rank_rows(definition: specs.Definition) -> bool:
     return definition.rows.rank is not None and definition.rows.selects == "ranks"
 
 
-def _fold_of(definition: Definition) -> FoldSpec:
+def _fold_of(definition: specs.Definition) -> specs.FoldSpec:
     if definition.fold is None:
         raise TypeError("this chart does not draw ranks together")
     return definition.fold
 
 
 def fold_scope(
-    definition: Definition, frame: pd.DataFrame, scope_of_all: Scope, groups: Groups
+    definition: specs.Definition, frame: pd.DataFrame, scope_of_all: Scope, groups: Groups
 ) -> Scope:
     """Return the scope in which `groups` of ranks are drawn together."""
     if _has_rank_rows(definition):
@@ -333,7 +302,7 @@ def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _add_spread(
-    definition: Definition, scope: Scope, data: dict[str, Any], colors: Theme
+    definition: specs.Definition, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> Whiskers:
     """Add the columns of the line from the lowest to the highest folded rank; return its mark."""
     first = np.ones(len(scope["who"]), bool)
@@ -346,7 +315,7 @@ def _add_spread(
 
 
 def chart_scope(
-    definition: Definition, frame: pd.DataFrame, groups: Groups | None = None
+    definition: specs.Definition, frame: pd.DataFrame, groups: Groups | None = None
 ) -> tuple[Scope, pd.DataFrame]:
     """Return the values that texts and marks may name, and the rows that are drawn.
 
@@ -396,16 +365,16 @@ def idle_cause_text(cause: str) -> str:
     return label
 
 
-def _fill_sentences(texts: Sequence[str | ConditionalText], scope: Scope) -> list[str]:
+def _fill_sentences(texts: Sequence[str | specs.ConditionalText], scope: Scope) -> list[str]:
     templates = (
-        text.text if isinstance(text, ConditionalText) else text
+        text.text if isinstance(text, specs.ConditionalText) else text
         for text in texts
-        if not isinstance(text, ConditionalText) or evaluate(text.when, scope)
+        if not isinstance(text, specs.ConditionalText) or evaluate(text.when, scope)
     )
     return [str(fill_template(template, scope)) for template in templates]
 
 
-def subtitle_of(definition: Definition, frame: pd.DataFrame, scope: Scope) -> str:
+def subtitle_of(definition: specs.Definition, frame: pd.DataFrame, scope: Scope) -> str:
     """Return the subtitle; set ``finding`` in the scope, which subtitles may name."""
     scope["finding"] = join_sentences(*_fill_sentences(definition.finding, scope))
     kinds = definition.unmatched
@@ -435,16 +404,16 @@ def color_of(token: str, colors: Theme) -> str:
     return str(color.get(kind, color["other"]) if kind else color)
 
 
-def item_colors(color: ItemColor, scope: Scope, colors: Theme) -> list[str]:
+def item_colors(color: specs.ItemColor, scope: Scope, colors: Theme) -> list[str]:
     """Return the colour of each item."""
 
-    def evaluate_items(code: Code) -> Any:
+    def evaluate_items(code: specs.Code) -> Any:
         return np.broadcast_to(evaluate(code, scope), len(scope["row"]))
 
-    if isinstance(color, ColumnColor):
+    if isinstance(color, specs.ColumnColor):
         return [color_of(token, colors) for token in evaluate_items(color.tokens)]
     places = evaluate_items(color.at)
-    if isinstance(color, RampColor):
+    if isinstance(color, specs.RampColor):
         stops = getattr(colors, color.ramp)
         missing = color_of(color.missing, colors)
         return [missing if np.isnan(value) else _ramp_color(stops, value) for value in places]
@@ -460,7 +429,7 @@ def _ramp_color(stops: tuple[str, ...], value: float) -> str:
 
 
 def _styled_bars(style_name: str, left: str | float, right: str, name: str, colors: Theme) -> Bars:
-    style = style_of(style_name)
+    style = specs.style_of(style_name)
     fill = color_of(style.fill, colors)
     line = color_of(style.line, colors) if style.line else None
     return Bars(
@@ -480,18 +449,18 @@ StackMarks = tuple[list[Bars | Dots | Whiskers], list[tuple[str, str]]]
 
 
 def _add_stack(
-    definition: RowsDefinition, scope: Scope, data: dict[str, Any], colors: Theme
+    definition: specs.RowsDefinition, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> StackMarks:
     """Add the columns of stacked bars; return their marks, and lines of the tooltip."""
     if definition.stack is None:
         return [], []
-    if isinstance(definition.stack, ItemStack):
+    if isinstance(definition.stack, specs.ItemStack):
         return _add_item_stack(definition.stack, scope, data, colors)
     return _add_part_stack(definition.stack, scope, data, colors)
 
 
 def _add_item_stack(
-    stack: ItemStack, scope: Scope, data: dict[str, Any], colors: Theme
+    stack: specs.ItemStack, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> StackMarks:
     size = np.maximum(np.nan_to_num(evaluate(stack.value, scope)), 0)
     right = pd.Series(size).groupby(scope["row"]).cumsum().to_numpy(float)
@@ -506,7 +475,7 @@ def _add_item_stack(
         part_size = size[scope[stack.by] == part].sum()
         if part_size > 0:
             bars = _styled_bars(style_name, "left", "right", idle_cause_text(part), colors)
-            text = "inside" if style_of(style_name).on else ""
+            text = "inside" if specs.style_of(style_name).on else ""
             marks.append(replace(bars, only=(stack.by, part), text=text))
             shares.append(f"{bars.name} {share(part_size / max(size.sum(), 1))}")
     scope["parts"] = ", ".join(shares)
@@ -514,7 +483,7 @@ def _add_item_stack(
 
 
 def _add_part_stack(
-    stack: PartStack, scope: Scope, data: dict[str, Any], colors: Theme
+    stack: specs.PartStack, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> StackMarks:
     rows = len(scope["names"])
     total = None if stack.of is None else evaluate(stack.of, scope)
@@ -546,7 +515,7 @@ def _add_part_stack(
 
 
 def _add_mark(
-    mark: Mark, scope: Scope, data: dict[str, Any], colors: Theme
+    mark: specs.Mark, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> Bars | Dots | Whiskers:
     """Return a mark, and add its columns."""
 
@@ -556,14 +525,14 @@ def _add_mark(
         data[code] = np.broadcast_to(evaluate(code, scope), len(scope["row"]))
         return code
 
-    def mark_color(color: str | ItemColor) -> str:
+    def mark_color(color: str | specs.ItemColor) -> str:
         if isinstance(color, str):
             return color_of(color, colors)
         column = color_column(color)
         data[column] = item_colors(color, scope, colors)
         return column
 
-    if isinstance(mark, DotMark):
+    if isinstance(mark, specs.DotMark):
         return Dots(
             place(mark.at),
             mark_color(mark.color),
@@ -572,7 +541,7 @@ def _add_mark(
             angle=place(mark.angle) or "",
         )
     left, right = place(mark.left), place(mark.right)
-    if isinstance(mark, LineMark):
+    if isinstance(mark, specs.LineMark):
         return Whiskers(left, right, mark_color(mark.color))
     left = left if isinstance(left, str) else float(left)
     if isinstance(mark.color, str):
@@ -593,12 +562,12 @@ def _add_mark(
     )
 
 
-def color_column(color: ItemColor) -> str:
+def color_column(color: specs.ItemColor) -> str:
     """Return the name of the source's column with the colours of items."""
-    return str(color.tokens) if isinstance(color, ColumnColor) else "fill"
+    return str(color.tokens) if isinstance(color, specs.ColumnColor) else "fill"
 
 
-def _evaluate_scale(scale: ScaleSpec, scope: Scope) -> Scale:
+def _evaluate_scale(scale: specs.ScaleSpec, scope: Scope) -> Scale:
     return Scale(
         float(evaluate(scale.to, scope)) or 1.0,
         float(evaluate(scale.from_, scope)),
@@ -607,11 +576,11 @@ def _evaluate_scale(scale: ScaleSpec, scope: Scope) -> Scale:
     )
 
 
-def _scale_ticks(scale: ScaleSpec, scope: Scope) -> list[tuple[float, str]]:
+def _scale_ticks(scale: specs.ScaleSpec, scope: Scope) -> list[tuple[float, str]]:
     ticks = next((ticks for ticks in scale.ticks if evaluate(ticks.when, scope)), None)
     if ticks is None:
         return []
-    if isinstance(ticks, PlacedTicks):
+    if isinstance(ticks, specs.PlacedTicks):
         is_drawn = np.asarray(evaluate(ticks.where, scope), bool)
         texts = fill_template(ticks.text, scope)[is_drawn]
         return list(zip(evaluate(ticks.at, scope)[is_drawn].tolist(), texts, strict=True))
@@ -634,7 +603,7 @@ def _format_tick(spec: str, value: float, step: float) -> str:
 
 
 def _add_tooltip(
-    definition: RowsDefinition,
+    definition: specs.RowsDefinition,
     scope: Scope,
     data: dict[str, Any],
     parts: list[tuple[str, str]],
@@ -642,7 +611,7 @@ def _add_tooltip(
     is_folded: bool,
 ) -> Tooltip:
     """Return the tooltip, and add the columns with its texts."""
-    tooltips = [mark.tooltip for mark in definition.marks if not isinstance(mark, LineMark)]
+    tooltips = [mark.tooltip for mark in definition.marks if not isinstance(mark, specs.LineMark)]
     tooltip = next(filter(None, tooltips), definition.tooltip)
 
     def place(template: str, name: str) -> str:
@@ -655,9 +624,9 @@ def _add_tooltip(
 
     lines: list[tuple[str, str]] = []
     templates = (
-        line.of if isinstance(line, ConditionalLine) else line
+        line.of if isinstance(line, specs.ConditionalLine) else line
         for line in tooltip.lines
-        if not isinstance(line, ConditionalLine) or evaluate(line.when, scope)
+        if not isinstance(line, specs.ConditionalLine) or evaluate(line.when, scope)
     )
     for index, (label, template) in enumerate(templates):
         if label == "{parts}":

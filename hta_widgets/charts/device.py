@@ -7,18 +7,18 @@ from collections.abc import Iterable
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows
 from hta_widgets.charts.data import ChartSource, analysis_frame, spread_over_ranks, top_rows
 from hta_widgets.charts.defined import draw_analysis, draw_definition
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
+from hta_widgets.charts.language import extremes_text
 from hta_widgets.charts.rows import (
     Bars,
     Column,
     RowsContent,
     Tooltip,
     Whiskers,
-    extremes_text,
+    draw_rows,
     time_scale,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of

@@ -1,4 +1,4 @@
-"""Charts of two runs: operators, names, changes, steps, and the causes of their difference."""
+"""Charts of two runs: operators, names, changes, steps, causes of the difference, call paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows
 from hta_widgets.charts.data import (
     ChartFrame,
     ChartSource,
@@ -27,10 +26,12 @@ from hta_widgets.charts.rows import (
     Scale,
     Tooltip,
     Whiskers,
+    draw_rows,
     round_ticks,
     tick_step,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.panels.layers import left_edges
 from hta_widgets.text import (
     MINUS,
     axis_time,
@@ -42,20 +43,21 @@ from hta_widgets.text import (
     share,
     share_delta,
 )
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.names import disambiguate, short_name
 
 _SAME_RATIO = 0.02  # of before; smaller differences are grey
-COLOURS = "green: less, magenta: more"
+_COLORS = "green: less, magenta: more"
 _TIMES = "{before_ns:duration} → {after_ns:duration}"
 
 
-def counts_text(data: pd.DataFrame) -> list[str]:
+def _counts_text(data: pd.DataFrame) -> list[str]:
     """Return the numbers of calls before and after as text."""
     pairs = zip(data["before_count"], data["after_count"], strict=True)
     return [f"{mean_count(before)} → {mean_count(after)}" for before, after in pairs]
 
 
-def relative_change(data: pd.DataFrame) -> pd.Series:
+def _relative_change(data: pd.DataFrame) -> pd.Series:
     """Return the difference as a share of the time before, nan if there is none."""
     return data["diff_ns"] / data["before_ns"].where(data["before_ns"] > 0)
 
@@ -83,10 +85,7 @@ def _signed_bars(
     return [bars], Scale(high + span, low - span, labels, zero_line=True)
 
 
-_OPS_TITLES = {
-    "duration": "Change in time, by name",
-    "count": "Change in calls, by name",
-}
+_OPS_TITLES = {"duration": "Change in time, by name", "count": "Change in calls, by name"}
 
 
 @check_arguments
@@ -194,7 +193,7 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
         style.with_subtitle(
             "total after minus total before",
             f"all names except ranges {total}",
-            f"{COLOURS}, grey: within ±2 %",
+            f"{_COLORS}, grey: within ±2 %",
             f"{plural(left, 'other name')} with smaller differences not drawn" if left else "",
             unmatched_note(frame),
         ),
@@ -249,7 +248,7 @@ def diff_changes(
         return empty_figure(frame, style)
     data = frame.head(top).reset_index(drop=True)
     data = data.assign(**{name: data[name].astype(str) for name in ("change", "measure", "name")})
-    relative = relative_change(data)
+    relative = _relative_change(data)
     timed = data["change"].isin(["slower", "faster"])
     data["share_text"] = [
         share_delta(change) if flag else "" for change, flag in zip(relative, timed, strict=True)
@@ -257,7 +256,7 @@ def diff_changes(
     data["what"] = data["change"].where(~timed, data["change"] + " · " + data["measure"])
     data["diff_text"] = [duration_delta(change) for change in data["diff_ns"].round()]
     data["was"], data["now"] = data["before_ns"].round(), data["after_ns"].round()
-    data["counts_text"] = counts_text(data)
+    data["counts_text"] = _counts_text(data)
     left = len(frame) - len(data)
     marks, scale = _signed_bars(data, (0.0, "diff_ns"), relative, data["diff_ns"] > 0, theme)
     return draw_rows(
@@ -288,7 +287,7 @@ def diff_changes(
         ),
         style.with_subtitle(
             "time per step after minus before; mean over steps and ranks",
-            COLOURS,
+            _COLORS,
             f"{plural(left, 'smaller change')} not drawn" if left else "",
             unmatched_note(frame, ()),
         ),
@@ -400,7 +399,7 @@ def diff_waterfall(
     data["low"], data["high"] = np.minimum(starts, ends), np.maximum(starts, ends)
     data["share"] = data["diff_ns"] / before if before else np.nan
     is_increase = data["diff_ns"] > 0
-    marks, scale = _signed_bars(data, ("low", "high"), relative_change(data), is_increase, theme)
+    marks, scale = _signed_bars(data, ("low", "high"), _relative_change(data), is_increase, theme)
     return draw_rows(
         RowsContent(
             data=data,
@@ -423,7 +422,7 @@ def diff_waterfall(
         ),
         style.with_subtitle(
             f"{duration(before)} → {duration(after)}{_scope_text(frame)}",
-            f"each bar begins at the end of the bar above; {COLOURS}",
+            f"each bar begins at the end of the bar above; {_COLORS}",
             unmatched_note(frame, ()),
         ),
     )
@@ -458,9 +457,7 @@ def diff_steps(
     >>> charts.diff_steps(diff.steps(both))  # doctest: +SKIP
     """
     frame = diff_frame(
-        "diff_steps",
-        frame,
-        *("before_step", "after_step", "before_ns", "after_ns", "diff_ns"),
+        "diff_steps", frame, *("before_step", "after_step", "before_ns", "after_ns", "diff_ns")
     )
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
@@ -472,7 +469,7 @@ def diff_steps(
     data["low"] = data[["before_ns", "after_ns"]].min(axis=1)
     data["high"] = data[["before_ns", "after_ns"]].max(axis=1)
     data["diff_text"] = [duration_delta(diff_ns) for diff_ns in data["diff_ns"]]
-    data["share_text"] = [share_delta(diff_ns) for diff_ns in relative_change(data)]
+    data["share_text"] = [share_delta(diff_ns) for diff_ns in _relative_change(data)]
     sides = zip(data["before_ns"].round(), data["after_ns"].round(), strict=True)
     data["times_text"] = [f"{duration(before)} → {duration(after)}" for before, after in sides]
     pairs = zip(frame["before_step"], frame["after_step"], strict=True)
@@ -567,3 +564,129 @@ def _ticks(start: float, end: float) -> list[tuple[float, str]]:
     first = np.ceil(start / step) * step
     every = np.arange(first, end + 0.01 * step, step)
     return [(float(tick), axis_time(float(tick), step)) for tick in every]
+
+
+#: Minimum share of the tree's width for a tile.
+_MIN_SHARE = 0.001
+#: Minimum difference for each of a tile's three darker colours, as a share of the time before.
+_SHADE_STEPS = (0.05, 0.25, 1.0)
+#: Prefix of the ranges that call the operators of a backward pass.
+_AUTOGRAD = "autograd::engine::evaluate_function: "
+#: Number of letters that fit into the chart; the page leaves out texts wider than their tile.
+_MAX_LETTERS = 120
+
+
+@check_arguments
+def diff_icicle(
+    frame: ChartFrame,
+    *,
+    depth: Positive = 14,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Operators of both runs",
+) -> Figure:
+    """Draw the operator tree of both runs: callers above callees.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Result of `hta_widgets.diff.icicle`.
+    depth : int, default 14
+        Number of levels.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One tile per path, coloured by the change. Its width is its time in a step, the mean of
+        before and after, so that widths add up. Tiles narrower than 0.1 % of the whole are left
+        out. Its source has the frame's columns.
+
+    Examples
+    --------
+    >>> charts.diff_icicle(diff.icicle(both))  # doctest: +SKIP
+    """
+    frame = diff_frame(
+        "diff_icicle",
+        frame,
+        *("node", "parent", "depth", "name", "before_ns", "after_ns", "diff_ns"),
+        *("diff_self_ns", "before_count", "after_count", "path"),
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
+    size = ((frame["before_ns"] + frame["after_ns"]) / 2).to_numpy(dtype=np.float64)
+    level = frame["depth"].to_numpy()
+    total = float(size[level == 0].sum())
+    if total <= 0:
+        return empty_figure(frame, style, note="nothing below these operators takes time")
+    left = left_edges(frame["parent"].to_numpy(), size)
+    is_wide = size >= _MIN_SHARE * total
+    is_shown = is_wide & (level < depth)
+    data = frame[is_shown].reset_index(drop=True)
+    data["row"] = data["depth"]
+    data["low"] = left[is_shown]
+    data["high"] = (left + size)[is_shown]
+    data["name"] = data["name"].astype(str)
+    data["label"] = [
+        _tile_label(name, int(_MAX_LETTERS * tile_size / total))
+        for name, tile_size in zip(data["name"], size[is_shown].tolist(), strict=True)
+    ]
+    shade = _shade_index(data)
+    data["fill"] = [theme.delta[k] for k in shade.tolist()]
+    # Texts have the background's colour on the ramp's dark ends, and ink on its pale middle.
+    data["ink"] = [theme.bg if k in {0, 1, 5, 6} else theme.ink for k in shade.tolist()]
+    relative = zip(_relative_change(data), data["before_ns"], strict=True)
+    data["share_text"] = [share_delta(change) if is_old else "new" for change, is_old in relative]
+    data["counts_text"] = _counts_text(data)
+    for name in ("before", "after", "diff", "diff_self"):
+        data[f"{name}_whole"] = data[f"{name}_ns"].round()
+    deeper = int((is_wide & (level >= depth)).sum())
+    narrow = int((~is_wide).sum())
+    measure = str(frame.attrs.get("measure", ""))
+    on_measure = f" on the {measure}" if measure else ""
+    bars = Bars("low", "high", "fill", line=theme.bg, text="label", text_color="ink", height=0.96)
+    return draw_rows(
+        RowsContent(
+            data=data,
+            names=[""] * (int(data["depth"].max()) + 1),
+            marks=[bars],
+            scale=Scale(total),
+            pitch=20.0,
+            tooltip=Tooltip(
+                "@{name}",
+                [
+                    ("time per step", "{before_whole:duration} → {after_whole:duration}"),
+                    ("difference", "{diff_whole:duration_delta} {share_text}"),
+                    ("self", "{diff_self_whole:duration_delta}"),
+                    ("calls per step", "@{counts_text}"),
+                    ("in", "@{path}"),
+                ],
+            ),
+        ),
+        style.with_subtitle(
+            f"width: time{on_measure} per step, mean of both runs",
+            _COLORS,
+            f"{plural(narrow, 'narrow tile')} not drawn" if narrow else "",
+            f"{plural(deeper, 'tile')} on deeper levels not drawn" if deeper else "",
+            unmatched_note(frame, ()),
+        ),
+    )
+
+
+def _tile_label(name: str, letters: int) -> str:
+    label = short_name(name).removeprefix(_AUTOGRAD)
+    return label if len(label) <= letters or letters < 6 else f"{label[: letters - 1]}…"
+
+
+def _shade_index(data: pd.DataFrame) -> Ints:
+    """Return each tile's index in the ramp of seven colours."""
+    before = data["before_ns"].to_numpy(dtype=np.float64)
+    change = data["diff_ns"].to_numpy(dtype=np.float64)
+    share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)
+    share = np.where(change == 0, 0.0, share)
+    steps = np.searchsorted(np.array(_SHADE_STEPS), np.abs(share), side="right")
+    shades: Ints = 3 + steps * np.sign(change).astype(np.int64)
+    return shades

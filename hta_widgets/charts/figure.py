@@ -206,14 +206,18 @@ def keep_fitting(
     if axis is not None and names:
         letters = max(2, int((gutter - 12) / _LETTER_WIDTH))
         axis.major_label_overrides = _short_labels(names, letters)
-    words = [each for each in figure.above if isinstance(each, models.Title)] + [figure.title]
     texts = [
-        (title, title.text, "bold 13px " if title is figure.title else f"{title.text_font_size} ")
-        for title in words
+        (title, title.text, f"{title.text_font_size} ")
+        for title in figure.above
+        if isinstance(title, models.Title)
     ]
+    texts.append((figure.title, figure.title.text, "bold 13px "))
+    max_letters = max(int((room - 12) / _LETTER_WIDTH), 1)
     for title, text, _ in texts:
         title.offset = 4 - gutter
-        title.text = _wrap_lines(text, int((room - 12) / _LETTER_WIDTH))
+        title.text = textwrap.fill(
+            text, max_letters, break_long_words=False, break_on_hyphens=False
+        )
     for column, min_width in columns:
         column.visible = room >= min_width
     if legend is not None:
@@ -227,6 +231,7 @@ def keep_fitting(
             text if len(text) * _LETTER_WIDTH + 8 <= span * scale else ""
             for text, span in zip(labels.data["full"], labels.data["span"], strict=True)
         ]
+    is_log = isinstance(figure.x_scale, models.LogScale)
     fit = models.CustomJS(
         args={
             "fig": figure,
@@ -240,7 +245,8 @@ def keep_fitting(
             "labels": labels,
             "legend": legend,
             "timed": timed,
-            "ticks": _thinned_ticks(figure),
+            # A narrow figure shows every second tick or so of a linear axis.
+            "ticks": [] if is_log else sorted(getattr(figure.xaxis[0].ticker, "ticks", None) or []),
             "family": FONT,
         },
         code=_after_layout(script("fit")),
@@ -249,19 +255,14 @@ def keep_fitting(
     figure.js_on_change("inner_width", fit)
 
 
-def _thinned_ticks(figure: Figure) -> list[float]:
-    """Return the ticks of a linear axis; a narrow figure shows every second or so."""
-    if isinstance(figure.x_scale, models.LogScale):
-        return []
-    return sorted(getattr(figure.xaxis[0].ticker, "ticks", None) or [])
-
-
 def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:
     """Shorten the long lines of names; number names that become equal."""
     met: dict[str, int] = {}
     labels = {}
     for position, text in names:
-        *first, last = [escape_text(line) for line in _split_lines(text, letters)]
+        joined = text.replace("\n", " · ")
+        lines = [joined] if len(joined) <= letters else text.split("\n")
+        *first, last = map(escape_text, lines)
         head = [_cut_middle(line, letters) for line in first]
         label = "\n".join([*head, _cut_middle(last, letters)])
         met[label] = met.get(label, 0) + 1
@@ -270,23 +271,12 @@ def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[floa
     return labels
 
 
-def _split_lines(text: str, letters: int) -> list[str]:
-    """Return the text as one line if it fits, else its lines."""
-    joined = text.replace("\n", " · ")
-    return [joined] if len(joined) <= letters else text.split("\n")
-
-
 def _cut_middle(text: str, letters: int) -> str:
     """Cut a long text in the middle, because the names of matrix products differ at their ends."""
     if len(text) <= letters:
         return text
     head = -(-letters * 6 // 10)
     return f"{text[:head]}…{text[len(text) - (letters - 1 - head) :]}"
-
-
-def _wrap_lines(text: str, letters: int) -> str:
-    lines = textwrap.wrap(text, max(letters, 1), break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines)
 
 
 def text_on(color: str) -> str:

@@ -10,7 +10,6 @@ import pandas as pd
 
 from hta_widgets.analysis.cross_rank.comm_events import sum_known_bytes
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows
 from hta_widgets.charts.data import (
     KIND_ORDER,
     ChartSource,
@@ -27,6 +26,7 @@ from hta_widgets.charts.rows import (
     Scale,
     Tooltip,
     Whiskers,
+    draw_rows,
     round_ticks,
     time_scale,
 )
@@ -93,7 +93,11 @@ def parallel_groups(
     data = group_positions(frame)
     # An unknown kind is not a guess, and has no question mark.
     data["guessed"] = data["guessed"].to_numpy(bool) & (data["kind"] != "unknown").to_numpy()
-    data["fill"], data["line"] = _group_tints(data["number"], theme)
+    data["line"] = [
+        theme.category[_GROUP_COLORS[number % len(_GROUP_COLORS)]] for number in data["number"]
+    ]
+    tint_share = 0.3 if theme.name == "light" else 0.45
+    data["fill"] = [blend(line, theme.bg, tint_share) for line in data["line"]]
     data["name"] = [
         "all ranks" if kind == "all" else f"{kind} group {number}"
         for kind, number in zip(data["kind"], data["number"], strict=True)
@@ -271,13 +275,6 @@ def _column_heads(cells: pd.DataFrame, columns: Sequence[int]) -> list[str]:
         number = f" {met[kind]}" if met[kind] > 1 else ""
         heads.append(f"{kind}{number}{' ?' if guessed[column] else ''}")
     return heads
-
-
-def _group_tints(numbers: pd.Series, theme: Theme) -> tuple[list[str], list[str]]:
-    lines = [theme.category[_GROUP_COLORS[number % len(_GROUP_COLORS)]] for number in numbers]
-    part = 0.3 if theme.name == "light" else 0.45
-    tint = {line: blend(line, theme.bg, part) for line in set(lines)}
-    return [tint[line] for line in lines], lines
 
 
 def _drawn_groups(groups: pd.DataFrame) -> pd.Series:

@@ -19,11 +19,12 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import text
-from hta_widgets.charts.rows import extremes_text
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.names import disambiguate
 
 Scope = dict[str, Any]
+#: Maximum number of rows whose extremes are seen without a sentence about them.
+_FEW_ROWS = 16
 
 
 def length_text(mean: float) -> str:
@@ -34,6 +35,20 @@ def length_text(mean: float) -> str:
         return "<0.01"
     digits = max(0, 1 - math.floor(math.log10(mean))) if mean > 0 else 0
     return text.value(float(text.fixed_decimals(mean, digits)))
+
+
+def extremes_text(
+    names: Sequence[str], values: object, format_value: Callable[[float], str]
+) -> str:
+    """Return the minimum and the maximum with their names; "" for up to 16 rows."""
+    numbers = np.asarray(values, dtype=float)
+    if len(numbers) <= _FEW_ROWS or not np.isfinite(numbers).any():
+        return ""
+    low, high = int(np.nanargmin(numbers)), int(np.nanargmax(numbers))
+    low_text, high_text = format_value(numbers[low]), format_value(numbers[high])
+    if low_text == high_text:
+        return f"{low_text} on each"
+    return f"{low_text} ({names[low]}) to {high_text} ({names[high]})"
 
 
 #: Nouns that a placeholder may add to its number: ``{steps:step}`` is "1 step" or "2 steps".

@@ -15,7 +15,6 @@ from hta_widgets.charts.figure import (
     add_tooltip,
     display_in_notebooks,
     empty_figure,
-    join_sentences,
     keep_fitting,
     models,
     new_figure,
@@ -23,7 +22,7 @@ from hta_widgets.charts.figure import (
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import count, duration, share
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints
+from hta_widgets.trace.arrays import Bools, Floats, Ints
 
 #: Number of bars per decade of durations.
 _BINS_PER_DECADE = 8
@@ -77,40 +76,34 @@ def launch_stats(
     kernel = frame["gpu_dur_ns"].to_numpy()
     late, long = duration(launch_delay_cutoff_ns), duration(runtime_cutoff_ns)
     blue, grey = theme.kind["compute"], theme.kind["cpu"]
-    delays = _Histogram(
-        "delay of kernels",
-        "from the end of the launch call to the kernel's start, 0 if the kernel starts before",
-        delay,
-        delay > launch_delay_cutoff_ns,
-        f"later than {late}",
-        blue,
-    )
-    calls = _Histogram(
-        "duration of calls",
-        "time that the call blocks its thread",
-        call,
-        call > runtime_cutoff_ns,
-        f"longer than {long}",
-        grey,
-    )
-    kernels = _Histogram(
-        "duration of kernels",
-        "device time of launched work, copies included",
-        kernel,
-        kernel < call,
-        "shorter than their launch call",
-        blue,
-    )
-    notes = {kernels.name: unmatched_note(frame)}
-    figures = [
-        _draw_histogram(
-            histogram,
-            replace(
-                style, title=f"{title}: {histogram.name}", subtitle=notes.get(histogram.name, "")
-            ),
-        )
-        for histogram in (delays, calls, kernels)
+    histograms = [
+        _Histogram(
+            "delay of kernels",
+            "from the end of the launch call to the kernel's start, 0 if the kernel starts before",
+            delay,
+            delay > launch_delay_cutoff_ns,
+            f"later than {late}",
+            blue,
+        ),
+        _Histogram(
+            "duration of calls",
+            "time that the call blocks its thread",
+            call,
+            call > runtime_cutoff_ns,
+            f"longer than {long}",
+            grey,
+        ),
+        _Histogram(
+            "duration of kernels",
+            "device time of launched work, copies included",
+            kernel,
+            kernel < call,
+            "shorter than their launch call",
+            blue,
+            unmatched_note(frame),
+        ),
     ]
+    figures = [_draw_histogram(histogram, style) for histogram in histograms]
     sizing = {"width": int(width)} if width else {"sizing_mode": "stretch_width"}
     return display_in_notebooks(models.Column(children=figures, spacing=8, **sizing))
 
@@ -125,15 +118,7 @@ class _Histogram:
     solid: Bools
     solid_name: str
     color: str
-
-    def subtitle(self) -> str:
-        solid = self.solid
-        return join_sentences(
-            self.explanation,
-            f"solid: {self.solid_name}, {count(int(solid.sum()))} of {count(len(solid))} "
-            f"({share(float(solid.mean()))}), {duration(float(self.values[solid].sum()))} together",
-            "both scales logarithmic",
-        )
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -173,11 +158,19 @@ def _decade_bins(histogram: _Histogram) -> _DecadeBins:
 
 
 def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
-    bins = _decade_bins(histogram)
+    bins, solid = _decade_bins(histogram), histogram.solid
+    solid_ns = histogram.values[solid].sum()
+    style = replace(style, title=f"{style.title}: {histogram.name}").with_subtitle(
+        histogram.explanation,
+        f"solid: {histogram.solid_name}, {count(int(solid.sum()))} of {count(len(solid))} "
+        f"({share(float(solid.mean()))}), {duration(float(solid_ns))} together",
+        "both scales logarithmic",
+        histogram.note,
+    )
     # A logarithmic scale, since counts differ by orders of magnitude and the small ones matter.
     top = max(1.0, float(np.log10(1 + bins.counts.max())))
     figure = new_figure(
-        style.with_subtitle(histogram.subtitle(), style.subtitle),
+        style,
         frame_height=96,
         x_range=models.Range1d(float(bins.left[0]) - 0.05, bins.high + 0.05),
         y_range=models.Range1d(0, top * 1.06),
@@ -199,7 +192,10 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
             "solid_top": np.log10(1.0 + bins.solid_counts),
             "from_ns": start_ns,
             "to_ns": end_ns,
-            "range_text": _bin_ranges(start_ns, end_ns),
+            "range_text": [
+                f"{duration(since)} to {duration(until)}" if until else "0 ns"
+                for since, until in zip(start_ns, end_ns, strict=True)
+            ],
             "count_text": list(map(count, bins.counts)),
             "solid_text": list(map(count, bins.solid_counts)),
         }
@@ -224,13 +220,6 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
         names=[(0.0, "0"), *((float(np.log10(1 + n)), count(n)) for n in _count_ticks(top))],
     )
     return figure
-
-
-def _bin_ranges(start_ns: Array, end_ns: Array) -> list[str]:
-    return [
-        "0 ns" if until == 0 else f"{duration(since)} to {duration(until)}"
-        for since, until in zip(start_ns, end_ns, strict=True)
-    ]
 
 
 def _count_ticks(top: float) -> list[int]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows
 from hta_widgets.charts.data import (
     ChartSource,
     analysis_frame,
@@ -16,7 +15,15 @@ from hta_widgets.charts.data import (
     top_rows,
 )
 from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
-from hta_widgets.charts.rows import Bars, Column, RowsContent, Tooltip, Whiskers, time_scale
+from hta_widgets.charts.rows import (
+    Bars,
+    Column,
+    RowsContent,
+    Tooltip,
+    Whiskers,
+    draw_rows,
+    time_scale,
+)
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import plural
 from hta_widgets.trace.names import disambiguate, short_name

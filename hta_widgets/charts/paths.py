@@ -6,7 +6,7 @@ hundred thousand segments, so neighbours of one cause that share a pixel are joi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows, with_tooltip_columns
 from hta_widgets.charts.data import ChartSource, analysis_frame, columns_of
 from hta_widgets.charts.figure import (
     Figure,
@@ -32,9 +31,11 @@ from hta_widgets.charts.rows import (
     Column,
     RowsContent,
     Tooltip,
+    draw_rows,
     legend_for,
     time_scale,
     view_of,
+    with_tooltip_columns,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.panels.added import path_cause_text
@@ -82,24 +83,20 @@ def critical_path(
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    data = frame.reset_index(drop=True)
-    data["bound_by"] = data["bound_by"].astype(str)
-    data["end_ns"] = data["start_ns"] + data["dur_ns"]
+    data = _segments(frame)
     start, end = float(data["start_ns"].min()), float(data["end_ns"].max())
-    total = data.groupby("bound_by")["dur_ns"].sum()
-    total = total[total > 0].sort_values(ascending=False, kind="stable")
+    total = _time_by(data, "bound_by")
+    total = total[total > 0]
     joining = ""
-    segments = len(data)
-    if segments > _MAX_SEGMENTS:
+    if len(data) > _MAX_SEGMENTS:
         max_gap = (end - start) / (_MAX_SEGMENTS / max(1, len(total)))
-        data = pd.concat(_join_segments(data, max_gap), ignore_index=True)
         gap = duration(max_gap)
-        joining = f"{count(segments)} segments; those of one cause closer than {gap} are joined"
+        joining = f"{count(len(data))} segments; those of one cause closer than {gap} are joined"
+        data = _join_near(data, max_gap)
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
-    row_of = {str(name): row + 1 for row, name in enumerate(total.index)}
+    row_of = {name: row for row, name in enumerate(total.index, 1)}
     data["row"] = data["bound_by"].map(row_of)
     data["name"] = data["name"].astype(str)
-    data["bound_text"] = [path_cause_text(name) for name in data["bound_by"]]
     ranks = frame["rank"].unique()
     if len(ranks) == 1:
         style = replace(style, title=f"{title} of rank {ranks[0]}")
@@ -121,6 +118,20 @@ def critical_path(
         unmatched_note(frame, ()),
     )
     return _draw_segments(data, total, (start, end), tooltip, style)
+
+
+def _segments(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the segments of a path with their end and the name of their cause."""
+    data = frame.reset_index(drop=True)
+    data["bound_by"] = data["bound_by"].astype(str)
+    data["end_ns"] = data["start_ns"] + data["dur_ns"]
+    data["bound_text"] = data["bound_by"].map(path_cause_text)
+    return data
+
+
+def _time_by(data: pd.DataFrame, column: str) -> pd.Series:
+    """Return the time of each value of a column, the longest first."""
+    return data.groupby(column)["dur_ns"].sum().sort_values(ascending=False, kind="stable")
 
 
 def _draw_segments(
@@ -160,11 +171,11 @@ def _draw_segments(
         nonselection_fill_alpha=1,
     )
     for name in map(str, causes.index):
-        colors = cause_style(name, style.theme)
-        bars(view=view_of("bound_by", name), fill_color=colors["fill"], **_hatch(colors, 1))
-        if colors["hatch"] or colors["line"] != colors["fill"]:
+        cause = _cause_bars(name, style.theme)
+        bars(view=view_of("bound_by", name), fill_color=cause.fill, **_hatch(cause, 1))
+        if cause.hatch or cause.line != cause.fill:
             # Bars too narrow for a hatch have the line's colour, as pale ones could not be seen.
-            bars(view=view_of("thin", name), fill_color=colors["line"])
+            bars(view=view_of("thin", name), fill_color=cause.line)
     marks = [
         figure.hbar(
             y=place,
@@ -185,54 +196,24 @@ def _draw_segments(
     return figure
 
 
-def _hatch(style: Mapping[str, Any], unselected: float) -> dict[str, Any]:
-    if not style["hatch"]:
+def _hatch(bars: Bars, unselected: float) -> dict[str, Any]:
+    if not bars.hatch:
         return {}
-    return {
-        "hatch_pattern": style["hatch"],
-        "hatch_color": style["hatch_color"],
-        "hatch_scale": 5,
-        "nonselection_hatch_alpha": unselected,
-    }
+    style = {"hatch_pattern": bars.hatch, "hatch_color": bars.hatch_color, "hatch_scale": 5}
+    return {**style, "nonselection_hatch_alpha": unselected}
 
 
-def _legend_entry(cause: str, theme: Theme, suffix: str = "") -> Bars:
-    """Return a cause's entry in a legend."""
-    style = cause_style(cause, theme)
-    return Bars(
-        0.0,
-        "",
-        style["fill"],
-        path_cause_text(cause) + suffix,
-        line=style["line"],
-        hatch=style["hatch"],
-        hatch_color=style["hatch_color"],
-    )
+def _join_near(data: pd.DataFrame, max_gap: float) -> pd.DataFrame:
+    """Return the segments by cause; those of one cause are joined over gaps of up to `max_gap`."""
+    data = data.iloc[np.argsort(pd.factorize(data["bound_by"])[0], kind="stable")]
+    gap = data["start_ns"] - data["end_ns"].shift()
+    is_first = data["bound_by"].ne(data["bound_by"].shift()) | (gap > max_gap)
+    columns = ["rank", "start_ns", "end_ns", "dur_ns", "id", "name", "bound_by", "bound_text"]
+    return _join(data[columns], is_first)
 
 
-def _join_segments(data: pd.DataFrame, near: float) -> Iterator[pd.DataFrame]:
-    """Yield the segments of each cause; those closer together than `near` are joined."""
-    for cause, part in data.groupby("bound_by", sort=False):
-        gap = part["start_ns"].to_numpy()[1:] - part["end_ns"].to_numpy()[:-1]
-        group = np.r_[0, np.cumsum(gap > near)]
-        groups = part.groupby(group)
-        names = groups["name"].first().astype(str)
-        several = groups.size() > 1
-        yield pd.DataFrame(
-            {
-                "rank": groups["rank"].first(),
-                "start_ns": groups["start_ns"].min(),
-                "end_ns": groups["end_ns"].max(),
-                "dur_ns": groups["dur_ns"].sum(),
-                "id": groups["id"].first().where(~several, -1),
-                "name": names.where(~several, "several segments"),
-                "bound_by": cause,
-            }
-        )
-
-
-def cause_style(bound: str, colors: Theme) -> dict[str, Any]:
-    """Return the style of a cause: solid for work, hatched for waits."""
+def _cause_bars(bound: str, colors: Theme) -> Bars:
+    """Return the bars of a cause, named for legends: solid for work, hatched for waits."""
     solid = {
         "cpu_bound": "cpu", "cpu_outside_operators": "cpu", "data_loading": "other",
         "gpu_compute_bound": "compute", "gpu_communication_bound": "communication",
@@ -241,10 +222,13 @@ def cause_style(bound: str, colors: Theme) -> dict[str, Any]:
     if bound in solid:
         color = colors.kind[solid[bound]]
         hatch = "/" if bound == "cpu_outside_operators" else None
-        return {"fill": color, "line": color, "hatch": hatch, "hatch_color": colors.bg}
-    hatch = None if bound == "outside_path" else "/"
-    line = colors.kind["sync"] if bound == "cpu_blocked" else colors.idle_line
-    return {"fill": colors.idle, "line": line, "hatch": hatch, "hatch_color": line}
+        fill, line, hatch_color = color, color, colors.bg
+    else:
+        hatch = None if bound == "outside_path" else "/"
+        line = colors.kind["sync"] if bound == "cpu_blocked" else colors.idle_line
+        fill, hatch_color = colors.idle, line
+    name = path_cause_text(bound)
+    return Bars("from", "to", fill, name, line=line, hatch=hatch, hatch_color=hatch_color)
 
 
 _MAX_LANES = 24
@@ -289,32 +273,30 @@ def job_critical_path(
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    data = frame.reset_index(drop=True)
-    data["bound_by"] = data["bound_by"].astype(str)
-    data["end_ns"] = data["start_ns"] + data["dur_ns"]
+    data = _segments(frame)
     data["is_jump"] = data["rank"].ne(data["rank"].shift()) & (data.index > 0)
-    by_rank = data.groupby("rank")["dur_ns"].sum()
-    by_rank = by_rank.sort_values(ascending=False, kind="stable")
+    by_rank = _time_by(data, "rank")
     total_ns = float(by_rank.sum()) or 1.0
     ranks = sorted(int(rank) for rank in by_rank.index[:_MAX_LANES])
     lane_of = {rank: lane for lane, rank in enumerate(ranks)}
     data["row"] = [lane_of.get(int(rank), len(ranks)) for rank in data["rank"]]
     jumps = int(data["is_jump"].sum())
     lines = _jump_lines(data)
-    segments, joining = len(data), ""
-    if segments > _MAX_SEGMENTS:
-        data = _join_neighbours(data)
-        joining = f"{count(segments)} segments; adjacent ones of one rank and cause are joined"
+    joining = ""
+    if len(data) > _MAX_SEGMENTS:
+        joining = f"{count(len(data))} segments; adjacent ones of one rank and cause are joined"
+        keys = data[["rank", "bound_by"]]
+        data = _join(data, (keys != keys.shift()).any(axis=1))
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
-    causes = data.groupby("bound_by")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
+    causes = _time_by(data, "bound_by")
     lanes = [Lane(f"rank {rank}", _share_text(by_rank[rank], total_ns)) for rank in ranks]
     if len(by_rank) > len(ranks):
         left = float(by_rank.iloc[_MAX_LANES:].sum())
         lanes.append(
             Lane(plural(len(by_rank) - len(ranks), "other rank"), _share_text(left, total_ns))
         )
-    data["after_ns"] = data["start_ns"] - float(frame["start_ns"].min())
-    data["bound_text"] = [path_cause_text(name) for name in data["bound_by"]]
+    start_ns = float(frame["start_ns"].min())
+    data["after_ns"] = data["start_ns"] - start_ns
     tooltip = with_tooltip_columns(
         data,
         Tooltip(
@@ -335,7 +317,6 @@ def job_critical_path(
         joining,
         unmatched_note(frame, ()),
     )
-    start_ns = float(frame["start_ns"].min())
     return _rank_lanes(data, lanes, lines, causes / total_ns, start_ns, tooltip, style)
 
 
@@ -369,9 +350,10 @@ def _rank_lanes(
         line_alpha=0.8 if len(lines["x"]) <= _FEW_LINES else 0.25,
     )
     source = models.ColumnDataSource(columns_of(data))
-    marks = []
-    for cause in map(str, parts.index):
-        colors = cause_style(cause, theme)
+    marks, entries = [], []
+    for cause, part in parts.items():
+        bars = _cause_bars(str(cause), theme)
+        entries.append(replace(bars, name=f"{bars.name} {share(part)}"))
         marks.append(
             figure.hbar(
                 y="row",
@@ -379,15 +361,14 @@ def _rank_lanes(
                 right="end_ns",
                 height=0.72,
                 source=source,
-                view=view_of("bound_by", cause),
-                fill_color=colors["fill"],
+                view=view_of("bound_by", str(cause)),
+                fill_color=bars.fill,
                 # An outline would widen very short segments.
                 line_color=None,
                 nonselection_fill_alpha=0.3,
-                **_hatch(colors, 0.3),
+                **_hatch(bars, 0.3),
             )
         )
-    entries = [_legend_entry(str(cause), theme, f" {share(part)}") for cause, part in parts.items()]
     add_tooltip(figure, marks, theme, tooltip.heading, tooltip.rows)
     finish(legend_for(figure, entries, theme))
     return figure
@@ -412,10 +393,9 @@ def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _join_neighbours(data: pd.DataFrame) -> pd.DataFrame:
-    """Join neighbouring segments of one rank and cause."""
-    keys = data[["rank", "bound_by"]]
-    groups = data.groupby((keys != keys.shift()).any(axis=1).cumsum(), sort=False)
+def _join(data: pd.DataFrame, is_first: pd.Series) -> pd.DataFrame:
+    """Join each segment with the ones after it, up to the next one that `is_first`."""
+    groups = data.groupby(is_first.cumsum(), sort=False)
     joined = groups.first()
     joined["dur_ns"] = groups["dur_ns"].sum()
     joined["end_ns"] = groups["end_ns"].max()
@@ -481,7 +461,7 @@ def job_path_summary(
         return empty_figure(frame, style)
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
-    by_rank = data.groupby("rank")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
+    by_rank = _time_by(data, "rank")
     total_ns = float(by_rank.sum()) or 1.0
     row_of = {int(rank): min(row, _MAX_LANES) for row, rank in enumerate(by_rank.index)}
     data["row"] = [row_of[int(rank)] for rank in data["rank"]]
@@ -492,15 +472,15 @@ def job_path_summary(
         others = data[rest].groupby("bound_by", as_index=False)[["count", "dur_ns"]].sum()
         others = others.assign(rank=-1, row=_MAX_LANES)
         data = pd.concat([data[~rest], others], ignore_index=True)
-    causes = data.groupby("bound_by")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
-    place = {str(name): number for number, name in enumerate(causes.index)}
+    causes = _time_by(data, "bound_by")
+    place = {name: number for number, name in enumerate(causes.index)}
     # Causes have the same order in each bar.
     data = data.assign(order=data["bound_by"].map(place)).sort_values(["row", "order"])
     data = data.reset_index(drop=True)
     data["to"] = data.groupby("row")["dur_ns"].cumsum()
     data["from"] = data["to"] - data["dur_ns"]
     data["share"] = data["dur_ns"] / total_ns
-    data["bound_text"] = [path_cause_text(name) for name in data["bound_by"]]
+    data["bound_text"] = data["bound_by"].map(path_cause_text)
     data["who"] = [names[row] for row in data["row"]]
     per_row = data.groupby("row")["dur_ns"].sum()
     on_most = by_rank.index[by_rank > total_ns / 2].tolist()
@@ -509,10 +489,8 @@ def job_path_summary(
             data=data,
             names=names,
             marks=[
-                replace(
-                    _legend_entry(cause, theme), left="from", right="to", only=("bound_by", cause)
-                )
-                for cause in map(str, causes.index[causes > 0])
+                replace(_cause_bars(cause, theme), only=("bound_by", cause))
+                for cause in causes.index[causes > 0]
             ],
             scale=time_scale(float(per_row.max())),
             head=" ",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pandas as pd
 from msgspec import structs
 
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows, row_texts
 from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp
 from hta_widgets.charts.defined import (
     TOGETHER,
@@ -38,6 +36,7 @@ from hta_widgets.charts.figure import (
     side_axis,
 )
 from hta_widgets.charts.lanes import time_axis
+from hta_widgets.charts.language import Scope
 from hta_widgets.charts.rows import (
     Bars,
     Column,
@@ -45,6 +44,8 @@ from hta_widgets.charts.rows import (
     Scale,
     Tooltip,
     add_row_outlines,
+    draw_rows,
+    row_texts,
     rows_apart,
     time_ticks,
 )
@@ -53,7 +54,7 @@ from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural, rank_list, share
 from hta_widgets.trace.arrays import Floats
 
-_MAX_CLUSTERS = 60
+_MAX_ROWS = 60
 #: Columns whose mean a cluster shows.
 _MEANS = (
     *("step_ns", "own_ns", "compute_ns", "idle_ns", "exposed_communication_ns", "exposed_wait_ns"),
@@ -106,16 +107,14 @@ def rank_clusters(
     if frame.empty:
         return empty_figure(frame, style)
     clusters = _cluster_rows(frame)
-    count_drawn = len(clusters)
-    while count_drawn > 1 and _figure_height(clusters[:count_drawn]) > _MAX_CLUSTERS:
-        count_drawn -= 1
-    data = clusters[:count_drawn]
-    omitted = ""
-    if count_drawn < len(clusters):
-        omitted = f"the first {count(count_drawn)} of {count(len(clusters))} clusters"
     # A cluster has a row for its bars, and one below it for each of its reasons.
-    reasons = [str(reason).split("; ") if reason else [] for reason in data["why"]]
+    reasons = [str(reason).split("; ") if reason else [] for reason in clusters["why"]]
     heights = np.array([1 + len(texts) for texts in reasons])
+    drawn = max(1, int((np.cumsum(heights) <= _MAX_ROWS).sum()))
+    data, reasons, heights = clusters[:drawn], reasons[:drawn], heights[:drawn]
+    omitted = ""
+    if drawn < len(clusters):
+        omitted = f"the first {count(drawn)} of {count(len(clusters))} clusters"
     data = data.assign(row=np.cumsum(heights) - heights)
     parts = _add_parts(data, theme)
     end = max(float(data["step_ns"].max()) or 1.0, float(data[parts[-1].right].max())) * 1.02
@@ -166,10 +165,6 @@ def _spread_texts(data: pd.DataFrame, heights: Any, template: str) -> list[str]:
     texts = np.full(int(heights.sum()), "", dtype=object)
     texts[data["row"]] = row_texts(data, template)
     return list(texts)
-
-
-def _figure_height(data: pd.DataFrame) -> int:
-    return int(sum(1 + (text.count("; ") + 1 if text else 0) for text in data["why"]))
 
 
 def _cluster_rows(frame: pd.DataFrame) -> pd.DataFrame:
@@ -345,37 +340,25 @@ def rank_time_heatmap(
         part, value_ns = (
             np.stack([values[mask].mean(axis=0) for mask in masks]) for values in (part, value_ns)
         )
-    return _heatmap_figure(
-        HeatmapContent(
-            names=list(scope["names"]),
-            ranks=scope["rank"],
-            share=part,
-            value_ns=value_ns,
-            mean_share=mean,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            ramp=theme.busy if facts_of_metric["ramp"] == "busy" else theme.waiting,
-        ),
-        style.with_subtitle(subtitle, TOGETHER if groups else ""),
+    palette = color_ramp(
+        theme.busy if facts_of_metric["ramp"] == "busy" else theme.waiting, _SHADES
     )
+    style = style.with_subtitle(subtitle, TOGETHER if groups else "")
+    return _draw_heatmap(scope, part, value_ns, mean, (start_ns, end_ns), palette, style)
 
 
-@dataclass(frozen=True)
-class HeatmapContent:
-    """Content of a heatmap: rows by cells of time, each with a share of its cell."""
-
-    names: list[str]
-    ranks: Any
-    share: Floats
-    value_ns: Floats
-    mean_share: Floats
-    start_ns: float
-    end_ns: float
-    ramp: Sequence[str]
-
-
-def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Figure:
-    rows, (start_ns, end_ns) = len(content.names), (content.start_ns, content.end_ns)
+def _draw_heatmap(
+    scope: Scope,
+    part: Floats,
+    value_ns: Floats,
+    mean: Floats,
+    window: tuple[float, float],
+    palette: list[str],
+    style: FigureStyle,
+) -> Figure:
+    """Draw the shares `part` of cells, `value_ns`, and above them the `mean` of all ranks."""
+    (rows, bins), (start_ns, end_ns) = part.shape, window
+    names = list(scope["names"])
     pitch = 16 if rows <= 32 else max(1, 512 // rows)
     strip = _STRIP / pitch
     figure = new_figure(
@@ -386,8 +369,6 @@ def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Figure:
         select="height",
     )
     time_axis(figure)
-    palette = color_ramp(content.ramp, _SHADES)
-    bins = content.share.shape[1]
     picture = figure.image(
         image="share",
         x=start_ns,
@@ -396,9 +377,9 @@ def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Figure:
         dh=rows,
         source=models.ColumnDataSource(
             {
-                "share": [content.share],
-                "value_ns": [content.value_ns],
-                "of_rank": [np.repeat(np.array(content.names)[:, None], bins, axis=1)],
+                "share": [part],
+                "value_ns": [value_ns],
+                "of_rank": [np.repeat(np.array(names)[:, None], bins, axis=1)],
             }
         ),
         color_mapper=models.LinearColorMapper(palette=palette, low=0, high=1),
@@ -408,35 +389,26 @@ def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Figure:
     figure.quad(
         left=edges[:-1],
         right=edges[1:],
-        top=base - content.mean_share * (strip - 4 / pitch),
+        top=base - mean * (strip - 4 / pitch),
         bottom=np.full(bins, base),
         fill_color=palette[_SHADES * 2 // 3],
         line_color=None,
     )
-    total_ns = content.value_ns.sum(axis=1)
-    add_row_outlines(
-        figure,
-        {
-            "row": np.arange(rows),
-            "rank": content.ranks,
-            "ranks": content.names,
-            "total_ns": total_ns,
-        },
-        (start_ns, end_ns),
-        style.theme,
-    )
+    total_ns = value_ns.sum(axis=1)
+    ranks = {"row": np.arange(rows), "rank": scope["rank"], "ranks": names, "total_ns": total_ns}
+    add_row_outlines(figure, ranks, window, style.theme)
     add_tooltip(figure, [picture], style.theme, "@{of_rank}", [("share", "@{share}{0 %}")])
     labelled = rows_apart(rows, pitch, 14)
     middle = -0.5 - strip / 2
     numbers: dict[float, str] = {row: duration(float(total_ns[row])) for row in labelled}
-    numbers[middle] = f"mean {share(float(content.mean_share.mean()))}"
+    numbers[middle] = f"mean {share(float(mean.mean()))}"
     ticks = [middle, *labelled]
     figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
     side = side_axis(figure, ticks, numbers, style.theme)
     keep_fitting(
         figure,
         width=style.width,
-        names=[(middle, "mean of ranks"), *((row, content.names[row]) for row in labelled)],
+        names=[(middle, "mean of ranks"), *((row, names[row]) for row in labelled)],
         columns=[(side, 0)],
         timed=True,
     )

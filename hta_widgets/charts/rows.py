@@ -1,14 +1,35 @@
-"""Charts of rows: their marks, columns of texts, ticks, tooltip and legend."""
+"""Charts of rows: their marks, columns of texts, ticks, tooltip and legend.
+
+A chart is a public function of a frame, or of traces, whose analysis `analysis_frame` runs. It ends
+in one drawing call: `draw_definition` for charts that dashboards show, `empty_figure` with the
+reason why there is nothing to draw, or `draw_rows` with a `RowsContent`::
+
+    return draw_rows(
+        RowsContent(
+            data=data,  # columns name, sum_ns, share
+            names="{name}",
+            marks=[Bars(0.0, "sum_ns", theme.idle)],
+            scale=time_scale(data["sum_ns"].max()),
+            columns=[Column("total", "{sum_ns:duration}")],
+            tooltip=Tooltip("@{name}", [("share", "{share:share}")]),
+        ),
+        style.with_subtitle("device time by name", unmatched_note(frame)),
+    )
+
+A template has the expressions and formats of chart definitions (`language`); ``@{name}`` is Bokeh's
+own syntax for the value of a column.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from hta_widgets.charts import language
 from hta_widgets.charts.data import columns_of
 from hta_widgets.charts.figure import (
     Figure,
@@ -188,8 +209,6 @@ def draw_mark(
     )
 
 
-#: Maximum number of rows whose extremes are seen without a sentence about them.
-_FEW_ROWS = 16
 #: Maximum number of rows with a name each; more are drawn as a profile, with some names.
 NAMED_ROWS = 64
 
@@ -219,20 +238,6 @@ def time_ticks(end_ns: float, count: int = 3, start_ns: float = 0.0) -> list[tup
     return [(tick, axis_time(tick, step)) for tick in ticks]
 
 
-def extremes_text(
-    names: Sequence[str], values: object, format_value: Callable[[float], str]
-) -> str:
-    """Return the minimum and the maximum with their names; "" for up to 16 rows."""
-    numbers = np.asarray(values, dtype=float)
-    if len(numbers) <= _FEW_ROWS or not np.isfinite(numbers).any():
-        return ""
-    low, high = int(np.nanargmin(numbers)), int(np.nanargmax(numbers))
-    low_text, high_text = format_value(numbers[low]), format_value(numbers[high])
-    if low_text == high_text:
-        return f"{low_text} on each"
-    return f"{low_text} ({names[low]}) to {high_text} ({names[high]})"
-
-
 def _row_pitch(rows: int) -> float:
     if rows <= 40:
         return 20.0
@@ -240,6 +245,51 @@ def _row_pitch(rows: int) -> float:
         return 14.0
     # Whole pixels, so that bars have no seams between them and do not overlap.
     return max(1.0, 640 // rows) if rows <= 2048 else 0.5
+
+
+def draw_rows(content: RowsContent, style: FigureStyle) -> Figure:
+    """Return a figure of rows, after filling the templates of its texts."""
+    data = content.data
+    if "row" not in data:
+        data["row"] = np.arange(len(data))
+    names = content.names
+    columns = [
+        replace(column, texts=row_texts(data, column.texts))
+        if isinstance(column.texts, str)
+        else column
+        for column in content.columns
+    ]
+    filled = replace(
+        content,
+        names=row_texts(data, names) if isinstance(names, str) else names,
+        columns=columns,
+        tooltip=content.tooltip and with_tooltip_columns(data, content.tooltip),
+    )
+    return rows_chart(filled, style)
+
+
+def row_texts(data: pd.DataFrame, template: str) -> list[str]:
+    """Return a template's text for each row."""
+    # Only the columns that the template may name: converting all of them takes a while.
+    scope = {str(name): language.column(data[name]) for name in data if str(name) in template}
+    filled = language.fill_template(template, scope)
+    return list(filled) if language.is_rows(filled) else [str(filled)] * len(data)
+
+
+def with_tooltip_columns(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
+    """Add a column of texts for each template of a tooltip; return a tooltip that names them."""
+
+    def place(template: str, name: str) -> str:
+        if "@" in template or "{" not in template:
+            return template
+        data[name] = row_texts(data, template)
+        return f"@{{{name}}}"
+
+    lines = [
+        (label, place(template, f"tip_{index}"))
+        for index, (label, template) in enumerate(tooltip.rows)
+    ]
+    return Tooltip(place(tooltip.heading, "tip_heading"), lines)
 
 
 def rows_chart(content: RowsContent, style: FigureStyle) -> Figure:

@@ -9,12 +9,10 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows
 from hta_widgets.charts.data import (
     ChartSource,
     analysis_frame,
     groups_of_ranks,
-    late_ranks,
     panel_frame,
     require_columns_of,
     thin_points,
@@ -28,6 +26,7 @@ from hta_widgets.charts.rows import (
     RowsContent,
     Scale,
     Tooltip,
+    draw_rows,
     round_ticks,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
@@ -164,7 +163,7 @@ def step_times(
     dots, names = _step_dots(frame, measure, groups)
     median = dots.groupby("row")["median_ns"].median()
     data, thinning = _thin_dots(dots, len(names))
-    marked = late_ranks(frame, late)
+    marked = list(map(int, frame.attrs.get("late_ranks", ()) if late is None else late))
     is_late = data["rank"].isin(marked)
     data["order"] = np.select([is_late, data["is_outlier"]], [2, 1], default=0)
     data = data.sort_values("order", kind="stable").reset_index(drop=True)

@@ -9,13 +9,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
-from hta_widgets.charts.chart import draw_rows
-from hta_widgets.charts.data import (
-    ChartSource,
-    analysis_frame,
-    color_ramp,
-    largest_of_cells,
-)
+from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp, largest_of_cells
 from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
@@ -24,6 +18,7 @@ from hta_widgets.charts.rows import (
     RowsContent,
     Scale,
     Tooltip,
+    draw_rows,
     time_scale,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, blend, theme_of

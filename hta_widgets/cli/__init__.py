@@ -510,12 +510,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_input(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "paths",
-        nargs="+",
-        metavar="PATH",
-        help=_PATHS_HELP,
-    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", help=_PATHS_HELP)
     _add_steps(parser)
     _add_ranks(parser)
 

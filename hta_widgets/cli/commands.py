@@ -18,11 +18,7 @@ from hta_widgets.demo.exact_jobs import ExactJob, write_exact_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.errors import TraceError
-from hta_widgets.export.traces.files import (
-    ExportClock,
-    export_trace,
-    require_fitted_clock,
-)
+from hta_widgets.export.traces.files import ExportClock, export_trace, require_fitted_clock
 from hta_widgets.export.traces.perfetto import export_perfetto
 from hta_widgets.export.workbook import save_workbook
 from hta_widgets.panels.headline import headline

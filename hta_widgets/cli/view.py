@@ -24,11 +24,7 @@ def view(options: argparse.Namespace) -> None:
     listening = listen(options.port)
     downloads = Downloads()
     settings.export_dir = downloads.written
-    hello = {
-        "title": offered.title,
-        "again": reopen_command(options),
-        "request": offered.request,
-    }
+    hello = {"title": offered.title, "again": reopen_command(options), "request": offered.request}
     session = Session(offered.source, hello, offer=downloads.offer)
     site = Site(
         session,

@@ -17,14 +17,7 @@ from hta_widgets.arguments import Count, Size, check_arguments
 from hta_widgets.demo import files as document
 from hta_widgets.demo.files import JobPlan, StepTemplate, step_template
 from hta_widgets.demo.program import Program
-from hta_widgets.demo.training_step import (
-    KINDS,
-    TRUTH,
-    ChangeName,
-    JobKind,
-    Model,
-    training_step,
-)
+from hta_widgets.demo.training_step import KINDS, TRUTH, ChangeName, JobKind, Model, training_step
 from hta_widgets.errors import TraceError
 from hta_widgets.files import new_folder, write_atomically, write_text
 from hta_widgets.trace.arrays import Floats, Ints

@@ -18,7 +18,7 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.arguments import check_arguments
-from hta_widgets.errors import TraceError
+from hta_widgets.errors import TraceError, import_extra
 from hta_widgets.files import target_path, write_atomically
 from hta_widgets.trace.traceset import TraceSet
 
@@ -64,13 +64,7 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
         raise TraceError(
             "a workbook is a .xlsx file", path=target, remedy="End the name with .xlsx."
         )
-    try:
-        from openpyxl import Workbook  # an extra
-    except ImportError:
-        raise TraceError(
-            "writing a workbook needs openpyxl",
-            remedy='Install it: pip install "hta_widgets[xlsx]".',
-        ) from None
+    openpyxl = import_extra("openpyxl", "xlsx")
     frames = {name: _table(traces, name) for name in TABLES}
     contents = pd.DataFrame(
         [(name, len(frame), frame.attrs.get("note", "")) for name, frame in frames.items()],
@@ -79,7 +73,7 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
     filled = {name: frame for name, frame in frames.items() if len(frame)}
     with write_atomically(target) as file:
         # Sheets that are begun before an unwritable path fails would be left open.
-        book = Workbook(write_only=True)
+        book = openpyxl.Workbook(write_only=True)
         for name, frame in {"tables": contents, **filled}.items():
             _write_sheet(book.create_sheet(name[:31]), frame)
         book.save(file)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import diff
-from hta_widgets.diff.align import Base, lanes
+from hta_widgets.diff.align import lanes
 from hta_widgets.diff.changes import changed_kinds, changed_names
 from hta_widgets.diff.compare import Comparison, conditions
 from hta_widgets.diff.sentences import kind_labels
@@ -28,6 +28,7 @@ from hta_widgets.live.pair_table import PairTable, class_overview
 from hta_widgets.panels.frames import frame_to_json
 from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Codes
+from hta_widgets.trace.memo import memo
 from hta_widgets.trace.names import short_name
 
 #: Tables that have their own place in the page.
@@ -38,6 +39,7 @@ _MAX_ROWS = 300
 # Events of both sides.
 _FEW_EVENTS = 250_000  # maximum for requesting all answers in one request
 _MAX_EVENTS = 1_000_000  # maximum for preparing answers; more could delay the next cell
+_MAIN_FINDINGS = 3  # number of sentences in outputs of notebooks
 _PAUSE_S = 0.002  # pause between two prepared answers, in which requests of the page are handled
 
 
@@ -47,10 +49,7 @@ class DiffAnswers:
     def __init__(self, both: Comparison, swapped: Callable[[], Comparison]) -> None:
         self.both = both
         self._swapped = swapped
-        self._frames: dict[str, dict[str, Any]] = {}
-        self._alignments: dict[str, diff.Alignment] = {}
-        self._pair_answers: dict[int, DiffAnswers] = {}
-        self._members: dict[str, dict[str, list[str]]] = {}
+        self.memo: dict[Any, Any] = {}
 
     def about(self) -> dict[str, Any]:
         """Return the facts that the page shows before any frame."""
@@ -108,6 +107,12 @@ class DiffAnswers:
         """Whether the runs are so small that all answers together are fast."""
         return self.events <= _FEW_EVENTS
 
+    def main_findings(self) -> list[str]:
+        """Return the first findings as sentences; none of large runs, which take long."""
+        if self.events > _MAX_EVENTS:
+            return []
+        return [finding.text for finding in diff.findings(self.both)[:_MAIN_FINDINGS]]
+
     @cached_property
     def tables(self) -> list[str]:
         """The names of the tables of formats and of `add_table`."""
@@ -118,9 +123,7 @@ class DiffAnswers:
         name, _, pair = name.partition("@")
         if pair:
             return self.answers_of_pair(int(pair)).frame(name)
-        if name not in self._frames:
-            self._frames[name] = frame_to_json(self._frame(name))
-        return self._frames[name]
+        return memo(self, ("frame", name), lambda: frame_to_json(self._frame(name)))
 
     def frames(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return several frames, skipping failed ones, whose errors single requests get."""
@@ -177,22 +180,20 @@ class DiffAnswers:
         count = len(self.both.rank_pairs)
         if not 0 <= pair < count:
             raise ValueError(f"no pair of ranks {pair}: pairs have the numbers 0 to {count - 1}")
-        if pair not in self._pair_answers:
-            swapped_ranks = self.both.rank_pairs[pair][::-1]
+        swapped_ranks = self.both.rank_pairs[pair][::-1]
 
-            def compare_swapped() -> Comparison:
-                swapped = self._swapped()
-                return comparison_of_pair(swapped, swapped.rank_pairs.index(swapped_ranks))
+        def compare_swapped() -> Comparison:
+            swapped = self._swapped()
+            return comparison_of_pair(swapped, swapped.rank_pairs.index(swapped_ranks))
 
-            pair_comparison = comparison_of_pair(self.both, pair)
-            self._pair_answers[pair] = DiffAnswers(pair_comparison, compare_swapped)
-        return self._pair_answers[pair]
+        return memo(
+            self,
+            ("pair", pair),
+            lambda: DiffAnswers(comparison_of_pair(self.both, pair), compare_swapped),
+        )
 
-    def _alignment(self, base: str) -> diff.Alignment:
-        if base not in self._alignments:
-            kind: Base = base  # type: ignore[assignment]
-            self._alignments[base] = diff.align(self.both, kind)
-        return self._alignments[base]
+    def _alignment(self, base: Any) -> diff.Alignment:
+        return memo(self, ("alignment", base), lambda: diff.align(self.both, base))
 
     def _names(self, step: int | None) -> pd.DataFrame:
         both = self.both if step is None else comparison_of_step(self.both, step)
@@ -207,19 +208,17 @@ class DiffAnswers:
              "change", "replaced_by"]
         ].copy()  # fmt: skip
         names["is_change"] = names["name"].isin({short_name(name) for name in changed_names(both)})
-        members = self._names_by_short_name(device)
+        members = memo(self, ("members", device), lambda: self._names_by_short_name(device))
         names["members"] = [members.get(name, [name]) for name in names["name"].tolist()]
         names.attrs = {**table.attrs, "device": device, "names": len(table)}
         return names
 
     def _names_by_short_name(self, device: Any) -> dict[str, list[str]]:
         """Return the full names with each short name, those that differ most first."""
-        if device not in self._members:
-            members: dict[str, list[str]] = {}
-            for name in diff.names(self.both, device=device)["name"].tolist():
-                members.setdefault(short_name(name), []).append(name)
-            self._members[device] = members
-        return self._members[device]
+        members: dict[str, list[str]] = {}
+        for name in diff.names(self.both, device=device)["name"].tolist():
+            members.setdefault(short_name(name), []).append(name)
+        return members
 
     @cached_property
     def tree(self) -> pd.DataFrame:
@@ -285,12 +284,7 @@ def comparison_of_step(both: Comparison, step: int) -> Comparison:
     before, after = (side.of_steps(np.array([step])) for side in both.sides)
     none = np.empty(0, np.int64)
     return replace(
-        both,
-        before=before,
-        after=after,
-        before_alone=none,
-        after_alone=none,
-        part_of=(both, step),
+        both, before=before, after=after, before_alone=none, after_alone=none, part_of=(both, step)
     )
 
 

@@ -15,12 +15,12 @@ from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, batched_send
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.parallel_groups import pipelines
 from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
+from hta_widgets.analysis.efficiency.module_owners import has_module_ranges
 from hta_widgets.errors import TraceError
 from hta_widgets.panels.call_tree import call_tree
 from hta_widgets.panels.groupings import GROUPED_FRAMES
-from hta_widgets.panels.kernels import fusion_chains, kernel_geometry
-from hta_widgets.panels.layers import has_layers, layers
-from hta_widgets.panels.savings import operator_savings
+from hta_widgets.panels.layers import layers
+from hta_widgets.panels.savings import operator_savings, short_operator
 from hta_widgets.text import rank_list
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.names import short_name
@@ -243,6 +243,51 @@ def _pipeline(traces: TraceSet) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
+_GEOMETRY = ("blocks_per_sm", "occupancy_share", "registers")
+
+
+def _kernel_geometry(traces: TraceSet) -> pd.DataFrame:
+    """Return how well kernels fill the device, means of ranks, those with the most time first."""
+    rows = analysis.kernel_details(traces)
+    rows = rows.assign(name=rows["name"].astype(str))
+    groups = rows.groupby("name", sort=False)
+    frame = groups[["count", "sum_ns"]].sum()
+    for column in _GEOMETRY:
+        value = rows[column].astype("float64")
+        is_known = np.isfinite(value) & (value >= 0) & (rows["sum_ns"] > 0)
+        weight = rows["sum_ns"].where(is_known, 0)
+        sums = (value.where(is_known, 0) * weight).groupby(rows["name"], sort=False).sum()
+        time_ns = weight.groupby(rows["name"], sort=False).sum()
+        frame[column] = sums / time_ns.where(time_ns > 0)
+    frame["registers"] = frame["registers"].round()
+    first = groups[["tensor_core", "precision"]].first()
+    frame["tensor_core"] = first["tensor_core"].astype(str)
+    frame["precision"] = first["precision"].astype(str)
+    ranks = max(rows["rank"].nunique(), 1)
+    frame[["count", "sum_ns"]] //= ranks
+    frame = frame.sort_values(["sum_ns", "count"], ascending=False).reset_index()
+    frame.insert(1, "short", [short_name(name) for name in frame["name"]])
+    frame.attrs = {"ranks": ranks, "note": rows.attrs.get("note", "")}
+    for name in ("tensor_core_share", "short_kernels"):
+        if np.isfinite(value := rows.attrs.get(name, np.nan)):
+            frame.attrs[name] = value
+    return frame
+
+
+def _fusion_chains(traces: TraceSet) -> pd.DataFrame:
+    """Return chains of pointwise operators, means of ranks, the most bytes to save first."""
+    rows = analysis.fusion_candidates(traces)
+    groups = rows.groupby(["operators", "shape", "length"], sort=False)
+    columns = ["count", "device_ns", "total_saved_bytes", "saving_ns"]
+    frame = groups[columns].sum() // max(rows["rank"].nunique(), 1)
+    frame = frame.sort_values(["total_saved_bytes", "device_ns"], ascending=False).reset_index()
+    frame["short"] = [
+        " → ".join(map(short_operator, operators.split(" → "))) for operators in frame["operators"]
+    ]
+    frame.attrs = {"ranks": rows["rank"].nunique(), "note": rows.attrs.get("note", "")}
+    return frame
+
+
 #: The functions of frames of the whole job: panels with ``"added": "job"`` in the catalogue.
 WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "critical_path": _critical_path,
@@ -257,8 +302,8 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "layers": layers,
     "serving": _serving,
     "pipeline": _pipeline,
-    "kernel_details": _first_rows_of(kernel_geometry),
-    "fusion_candidates": _first_rows_of(fusion_chains),
+    "kernel_details": _first_rows_of(_kernel_geometry),
+    "fusion_candidates": _first_rows_of(_fusion_chains),
     **GROUPED_FRAMES,
 }
 
@@ -340,7 +385,7 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
         missing["no memory events: profile_memory=True records them"] = ["memory"]
     if not has_word("execute_context", "execute_diffusion", "step[", "decode[", "prefill["):
         missing["no steps of an inference engine"] = ["serving"]
-    if not has_layers(traces):
+    if not any(map(has_module_ranges, traces.values())):
         missing["no modules: with_stack=True records them"] = ["layers"]
     if has_device_work and not has_shapes(next(iter(traces.values()))):
         missing["no shapes: record_shapes=True records them"] = ["roofline", "fusion_candidates"]

@@ -22,6 +22,7 @@ from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.matching import count_selected, matching
 from hta_widgets.analysis.cross_rank.waits import RankWaits, collective_waits, wait_intervals
 from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.operator_times import operators_with_communication
 from hta_widgets.analysis.scope import RankPart, narrow_selection, rank_parts
 from hta_widgets.analysis.steps import deviation_from_median, device_steps
 from hta_widgets.errors import TraceError
@@ -170,17 +171,12 @@ def without_panel_filters(panel: Panel, selection: Selection | None) -> Selectio
     own_parts = set(panel.own)
     if selection.launches and panel.rows == "kernels":
         own_parts.discard("names")
-    if "ranks" in own_parts:
-        selection = replace(selection, ranks=None)
-    if "tracks" in own_parts:
-        selection = replace(selection, tracks=None)
-    if "ids" in own_parts:
-        selection = replace(selection, ids=None)
-    if "window" in own_parts:
-        selection = replace(selection, start_ns=None, end_ns=None)
+    unfiltered = [name for name in ("ranks", "tracks", "ids") if name in own_parts]
+    unfiltered += ["start_ns", "end_ns"] if "window" in own_parts else []
+    selection = replace(selection, **dict.fromkeys(unfiltered))
     clauses = parse_clauses(selection.query)
-    unfiltered = {name: None for name in ("names", "kinds", "rest") if name in own_parts}
-    others = replace(clauses, **unfiltered)
+    own_clauses = [name for name in ("names", "kinds", "rest") if name in own_parts]
+    others = replace(clauses, **dict.fromkeys(own_clauses))
     return selection if others == clauses else replace(selection, query=others.query)
 
 
@@ -280,6 +276,7 @@ MIN_PCT = 1
 _DURATION_COLUMNS = ("rank", "count", "mean_ns", "min_ns", "max_ns")
 _OPERATOR_COLUMNS = (
     "count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns",
+    "communication_ns",
 )  # fmt: skip
 _QUEUE_COLUMNS = ("rank", "stream", "count", "time_weighted_mean", "max", "span_ns")
 
@@ -382,7 +379,8 @@ def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.Data
 
 def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
     """Return the operators with the most time, summed over ranks."""
-    frame = analysis.operators(traces, selection=selection)
+    chosen = narrow_selection(traces, selection)
+    frame = operators_with_communication(chosen, ["name"])
     sums = frame.groupby("name", sort=False)[list(_OPERATOR_COLUMNS)].sum()
     by_time_and_name = [
         *zip(-sums["device_total_ns"], -sums["cpu_self_ns"], sums.index, strict=True)
@@ -432,7 +430,8 @@ class _NameGroups:
     def labels(self, order: Rows) -> dict[str, Any]:
         names = [self.names[group] for group in order.tolist()]
         kind = pd.Categorical.from_codes(self.kind[order], dtype=categorical_dtype(KINDS))
-        return {"name": text_column(names), "short": short_name_column(names), "kind": kind}
+        shorts = text_column(list(map(short_name, names)))
+        return {"name": text_column(names), "short": shorts, "kind": kind}
 
 
 def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
@@ -631,8 +630,3 @@ def text_column(values: Sequence[str]) -> Any:
         return pd.array(values, dtype="str")
     except UnicodeError:
         return np.array(values, dtype=object)
-
-
-def short_name_column(names: Sequence[str]) -> Any:
-    """Return short names as a column."""
-    return text_column([short_name(name) for name in names])

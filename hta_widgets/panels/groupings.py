@@ -74,8 +74,11 @@ def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
     frame = frame.sort_values(["sum_ns", "count"], ascending=False)
     shown = frame.head(_MAX_ROWS)
     is_listed = shown["count"].cumsum() <= _MAX_EVENTS
+    pairs = work[["rank", "row"]].to_numpy()
     events = [
-        _events_json(work, np.asarray(groups.indices[tuple(key)])) if listed else ""
+        json.dumps(pairs[groups.indices[tuple(key)]].tolist(), separators=(",", ":"))
+        if listed
+        else ""
         for *key, listed in zip(shown["name"], shown["label"], is_listed, strict=True)
     ]
     shown = shown.assign(events=events).reset_index(drop=True)
@@ -85,12 +88,6 @@ def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
         "by": by,
     }
     return shown
-
-
-def _events_json(work: pd.DataFrame, positions: Rows) -> str:
-    """Return the events at some positions as JSON: pairs of rank and id."""
-    pairs = work[["rank", "row"]].to_numpy()[positions]
-    return json.dumps(pairs.tolist(), separators=(",", ":"))
 
 
 def _work_of_rank(trace: Trace, panel: str, by: Grouping) -> pd.DataFrame:

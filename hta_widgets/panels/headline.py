@@ -24,7 +24,7 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.collectives import largest_exposed_operation
-from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
+from hta_widgets.analysis.cross_rank.stragglers import straggler_report
 from hta_widgets.analysis.horovod import NEGOTIATION
 from hta_widgets.analysis.host_activity import (
     free_calls,
@@ -261,7 +261,11 @@ def headline(traces: TraceSet) -> Headline:
     if first is not None and first.kind == "waiting" and late is not None:
         facts = {"late": late, "cause": report.causes.get(late.ranks[0], "")}
         others.append(HeadlineFinding("late_rank", facts=facts))
-    others += _last_rank_finding(report)
+    # A rank that is nearly always last, but is not judged to be the cause.
+    others += [
+        HeadlineFinding("last_rank", facts={"last": last, "report": report})
+        for last in report.last_ranks[:1]
+    ]
     others += _slowest_step(steps)
     if 1 - times.span_share >= _MIN_SHARE_AROUND:
         others.append(HeadlineFinding("around_work", facts={"around": 1 - times.span_share}))
@@ -350,12 +354,6 @@ def _waiting_finding(
         selection=Selection(ranks=tuple(late.ranks)),
         facts={"late": late, "rank_count": rank_count},
     )
-
-
-def _last_rank_finding(report: StragglerReport) -> Iterator[HeadlineFinding]:
-    """Yield the first rank that is nearly always last but is not judged to be the cause."""
-    for last in report.last_ranks[:1]:
-        yield HeadlineFinding("last_rank", facts={"last": last, "report": report})
 
 
 def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding:

@@ -358,13 +358,7 @@ def _last_ready_text(
 
 
 def _async_only_text(
-    _times: RunTimes,
-    *,
-    contents: str,
-    rank_count: int,
-    span_ns: int,
-    longest: str,
-    longest_ns: int,
+    _times: RunTimes, *, contents: str, rank_count: int, span_ns: int, longest: str, longest_ns: int
 ) -> list[Piece]:
     """Describe files whose only events are async intervals; a duration of -1 is unknown."""
     text = f"{contents} of {plural(rank_count, 'rank')} over {duration(span_ns)}"

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.efficiency.module_owners import has_module_ranges
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.traceset import TraceSet
 
@@ -82,8 +81,3 @@ def module_bars(frame: pd.DataFrame) -> pd.DataFrame:
 def layers(traces: TraceSet) -> pd.DataFrame:
     """Return the bars of all modules of a job."""
     return module_bars(analysis.modules(traces))
-
-
-def has_layers(traces: TraceSet) -> bool:
-    """Return whether any rank has calls of modules, or ranges that may name layers."""
-    return any(has_module_ranges(trace) for trace in traces.values())

@@ -24,7 +24,7 @@ from hta_widgets.export.pages.format import read_asset
 from hta_widgets.export.pages.page import OfflineData, embed
 from hta_widgets.export.pictures.bars import bars_svg
 from hta_widgets.export.pictures.drawing import side_width, stacked_svg
-from hta_widgets.export.pictures.fallback import Fallback
+from hta_widgets.export.pictures.picture import Fallback
 from hta_widgets.files import table_bytes, write_table
 from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, deadline_after
@@ -69,7 +69,7 @@ _SAVED = ("height", "folded", "panels", "metric", "_headline", "_about", "_table
 
 
 #: The charts in outputs of notebooks, their width in px, and the longest wait for the headline.
-_DRAWN_PANELS, _DRAWN_WIDTH, _HEADLINE_MS = ("breakdown", "overlap"), side_width(900), 500
+_DRAWN_PANELS, _DRAWN_WIDTH, _HEADLINE_MS = ("breakdown", "overlap"), side_width(900), 2000
 
 T = TypeVar("T")
 

@@ -26,8 +26,7 @@ from hta_widgets.export.pages.diff_page import comparison_content, save_diff
 from hta_widgets.export.pages.format import read_asset
 from hta_widgets.export.pages.page import OfflineData
 from hta_widgets.export.pictures.drawing import class_events, stacked_svg
-from hta_widgets.export.pictures.fallback import Fallback, timeline_fallback
-from hta_widgets.export.pictures.picture import timeline_svg
+from hta_widgets.export.pictures.picture import Fallback, timeline_fallback, timeline_svg
 from hta_widgets.export.traces.files import ExportReport, export_pair
 from hta_widgets.files import write_text
 from hta_widgets.live import operations
@@ -402,11 +401,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     @check_arguments
     def to_svg(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        width: float = 1200,
-        theme: ThemeName = "light",
+        self, path: str | os.PathLike[str], *, width: float = 1200, theme: ThemeName = "light"
     ) -> str:
         """Write both timelines as one vector picture, coloured as shown, before above after.
 
@@ -502,7 +497,9 @@ class TraceDiff(anywidget.AnyWidget):
         # Each is half as wide: two full pictures are often too large for a notebook.
         pictures = [picture for side in sides for picture in side.pictures]
         return Fallback(
-            title, pictures=[stacked_svg(pictures, side_by_side=True)] if pictures else []
+            title,
+            sentences=self._answers.main_findings(),
+            pictures=[stacked_svg(pictures, side_by_side=True)] if pictures else [],
         )
 
     def answer(self, request: Mapping[str, Any]) -> Answer:

@@ -19,7 +19,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.export.pages.format import read_asset
 from hta_widgets.export.pages.page import save_html
-from hta_widgets.export.pictures.fallback import Fallback, timeline_fallback
+from hta_widgets.export.pictures.picture import Fallback, timeline_fallback
 from hta_widgets.export.traces.files import ExportReport, export_trace
 from hta_widgets.facts import facts
 from hta_widgets.files import target_path, write_errors
@@ -243,21 +243,8 @@ class WindowTrait(t.Tuple):
 class LinkedView(anywidget.AnyWidget):
     """A view of a job that mirrors the state of linked views.
 
-    Parameters
-    ----------
-    traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
-        For a `Selection`, its ranks and window are drawn.
-    engine : TileEngine, optional
-        The engine of another view of the same traces.
-    state : State, optional
-        The state to follow. Default: a new one.
-    color : {"kind", "name", "bound"}
-        How events are coloured at first: ``"bound"`` is by what limits the work and how close it
-        comes to that limit, by kind in jobs without shapes.
-    clock : {"recorded", "fitted", "auto"}, optional
-        The clock to draw on. Default: that of the traces.
-    **traits
-        The view's own traits.
+    It draws what `Timeline` takes. It uses the `engine` of another view of the same traces, if
+    there is one, and follows a `state`, by default a new one. `traits` are the view's own.
     """
 
     state = anywidget.WidgetTrait().tag(sync=True)
@@ -286,13 +273,13 @@ class LinkedView(anywidget.AnyWidget):
         self.engine = engine or TileEngine(self.traces)
         self._engines = {self.traces.clock: (self.traces, self.engine)}
         self._is_syncing = False
-        drawn = clock_of(self.traces)
+        clock_name = next(name for name, of in _CLOCKS.items() if of == self.traces.clock)
         super().__init__(
-            state=state or State(view=self.whole, color=color, clock=drawn),
+            state=state or State(view=self.whole, color=color, clock=clock_name),
             view=self.whole,
             selection=Selection(traces=self.traces),
             color=color,
-            clock=drawn,
+            clock=clock_name,
             **traits,
         )
         self.observe(self._switch, names="clock")
@@ -540,11 +527,6 @@ class LinkedView(anywidget.AnyWidget):
             "bytes": report.bytes,
         }
         return reply, None
-
-
-def clock_of(traces: TraceSet) -> str:
-    """Return a view's name for the clock of its traces."""
-    return next(name for name, clock in _CLOCKS.items() if clock == traces.clock)
 
 
 def traces_to_draw(

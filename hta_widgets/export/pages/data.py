@@ -15,10 +15,14 @@ import pandas as pd
 
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.waits import unmatched_rows
+from hta_widgets.analysis.efficiency.call_efficiency import (
+    CALL_RATES,
+    call_efficiency,
+    classes_of_calls,
+)
 from hta_widgets.analysis.frames import concat_arrays
 from hta_widgets.analysis.host_activity import activities_by_thread, follows_stream_wait
 from hta_widgets.analysis.steps import RankPhases, clipped_steps
-from hta_widgets.export.pages.call_figures import write_call_figures
 from hta_widgets.export.pages.format import Block, ColumnWriter, EventTypes, NameTables, pack_block
 from hta_widgets.live.job import TileEngine
 from hta_widgets.tiles.details import args_of_record
@@ -31,6 +35,7 @@ from hta_widgets.trace.columns import RecordSource
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import CumulativeCoverage
 from hta_widgets.trace.selection import device_trace_index
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 #: Minimum number of ranks for folding.
@@ -213,7 +218,7 @@ def full_rank(
         _phases(writer, phases)
     operators = _operators(writer, rank)
     activities = _activities(writer, rank)
-    signatures = write_call_figures(writer, rank.trace)
+    signatures = _call_figures(writer, rank.trace)
     # Types of communication that is not device work.
     on_host = device_trace_index(rank.trace).kind != rank.table.kind
     header = {
@@ -245,6 +250,23 @@ def _operators(writer: ColumnWriter, rank: RankLayout) -> Rows:
     writer.ints("operator_above", np.where(above < 0, 0, places - above))
     writer.ints("launched_operator", tree.innermost[call[call >= 0]] + 1, delta=True)
     return tree.rows
+
+
+def _call_figures(writer: ColumnWriter, trace: Trace) -> list[dict[str, Any]]:
+    """Write FLOPs, bytes and rates of operators' calls; return what calls of a signature share."""
+    efficiency = call_efficiency(trace)
+    if efficiency is None:
+        return []
+    rows = np.flatnonzero(efficiency.call_of_event >= 0)
+    writer.ints("figures_event", rows, delta=True)
+    writer.ints("figures_call", efficiency.call_of_event[rows], delta=True)
+    calls = efficiency.calls
+    for name in ("row", "longest", "signature", "kernels", "device_ns"):
+        writer.ints(f"call_{name}", calls[name].to_numpy(), delta=name in {"row", "longest"})
+    writer.ints("call_class", classes_of_calls(efficiency))
+    for name in CALL_RATES:
+        writer.floats(f"call_{name}", calls[name].to_numpy(), "<f4")
+    return efficiency.signatures
 
 
 def _activities(writer: ColumnWriter, rank: RankLayout) -> list[list[int]]:
@@ -282,10 +304,7 @@ def rank_header(rank: RankLayout) -> dict[str, Any]:
         "tracks": [_track(rank, row) for row in rank.tracks],
         # Track -1 stands for all tracks.
         "overlays": [
-            {
-                "role": ref.role,
-                "track": place_of_track(rank, ref.sources[0]) if ref.sources else -1,
-            }
+            {"role": ref.role, "track": place_of_track(rank, ref.sources[0]) if ref.sources else -1}
             for ref in rank.overlays
         ],
     }

@@ -17,7 +17,6 @@ import numpy as np
 
 from hta_widgets import diff
 from hta_widgets.diff.align import BASES
-from hta_widgets.export.pages.budget import total_size
 from hta_widgets.export.pages.format import (
     Block,
     ColumnWriter,
@@ -26,7 +25,7 @@ from hta_widgets.export.pages.format import (
     pack_block,
     save_page,
 )
-from hta_widgets.export.pages.page import embed
+from hta_widgets.export.pages.page import embed, total_size
 from hta_widgets.live.comparison import DiffAnswers
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.pair_table import PairTable

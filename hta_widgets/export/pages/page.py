@@ -1,19 +1,35 @@
-"""Save a timeline or a dashboard as one page, or prepare the same data for an open page."""
+"""Save a timeline or a dashboard as one page, or prepare the same data for an open page.
+
+Ranks are taken with all their events in the order of their importance, while they fit. The others
+get overviews: cells over the whole range, as fine as the remaining bytes allow. For example, a page
+of 25 MB for 64 ranks of 2 MB each holds about ten ranks in full, and 4096 cells of each of the
+others; the page states which ranks it holds (``Ranks 0-9: all events. Others: overview only.``).
+"""
 
 from __future__ import annotations
 
 import base64
+import json
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
-from hta_widgets.export.pages.budget import PagePlan
+from hta_widgets.analysis.steps import device_steps, phase_ranges
+from hta_widgets.export.pages.data import (
+    CollectivesPart,
+    PagePart,
+    clusters_answer,
+    embed_args,
+    full_rank,
+)
 from hta_widgets.export.pages.format import (
+    Block,
+    NameTables,
     PageContent,
     ascii_json,
     pack_block,
@@ -21,8 +37,11 @@ from hta_widgets.export.pages.format import (
     source_files,
     version_text,
 )
+from hta_widgets.export.pages.overview import overview
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer
+from hta_widgets.text import consecutive_runs, run_text
+from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
 
 _TIMELINE = ("timeline.js", "state.js", "widgets.css")
 _DASHBOARD = ("dashboard.js", "state.js", "widgets.css")
@@ -70,30 +89,26 @@ def save_html(
 
 
 class OfflineData:
-    """Prepares the data of a saved page in the background, and returns it in chunks.
+    """Prepares the data of a saved page in a thread of its own, and returns it in chunks.
 
     `make` returns the content that fits into a number of bytes of text.
     """
 
-    def __init__(
-        self,
-        make: Callable[[float], PageContent],
-        *,
-        max_mb: float = _MAX_MB,
-    ) -> None:
-        self._make, self._limit_bytes = make, max_mb * 1e6 * _TEXT_PER_BYTE
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+    def __init__(self, make: Callable[[float], PageContent], *, max_mb: float = _MAX_MB) -> None:
         self._content = b""
         self._status: dict[str, Any] = {"state": "preparing"}
+        # A daemon does not delay the end of the interpreter.
+        self._thread = threading.Thread(
+            target=self._prepare, args=[make, max_mb * 1e6 * _TEXT_PER_BYTE], daemon=True
+        )
+        self._thread.start()
 
     def chunk(self, number: int | None = None) -> Answer:
-        """Return a chunk, or the state of the work without a number; the first call starts it.
+        """Return a chunk, or the state of the work without a number.
 
         ``state`` is ``preparing``, ``ready``, or ``failed``, then with a ``message``. When ready,
         the reply has ``bytes``, ``chunks`` and ``blocks``: offset and length of each by name.
         """
-        self.start()
         chunks = int(self._status.get("chunks", 0))
         if number is None:
             return dict(self._status), None
@@ -102,26 +117,14 @@ class OfflineData:
         start = number * CHUNK_BYTES
         return {"chunk": number}, self._content[start : start + CHUNK_BYTES]
 
-    def start(self) -> threading.Thread:
-        """Start the work if it has not started; return its thread."""
-        with self._lock:
-            if self._thread is None:
-                # A daemon does not delay the end of the interpreter.
-                self._thread = threading.Thread(
-                    target=self._prepare, name="hta-offline-data", daemon=True
-                )
-                self._thread.start()
-            return self._thread
-
     def join(self, seconds: float | None = None) -> bool:
         """Wait for the work; return whether it is done."""
-        thread = self.start()
-        thread.join(seconds)
-        return not thread.is_alive()
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
-    def _prepare(self) -> None:
+    def _prepare(self, make: Callable[[float], PageContent], limit_bytes: float) -> None:
         try:
-            content = self._make(self._limit_bytes)
+            content = make(limit_bytes)
             blocks = [pack_block("document", ascii_json(content.document)), *content.blocks]
             parts = [base64.b64decode(block.text) for block in blocks]
         except Exception as error:  # noqa: BLE001 - the page shows any error
@@ -170,3 +173,219 @@ def embed(
         **more,
     }
     return replace(content, document={**about, **content.document})
+
+
+_LANE_BYTES = 256 << 20
+_SCREEN_CELLS = 1024
+#: Levels of detail of overviews: cells over the whole range, and whether all lanes are kept.
+_LADDER = (
+    (4096, True), (2048, True), (1024, True), (512, True), (2048, False), (1024, False),
+    (512, False), (256, False),
+)  # fmt: skip
+
+
+class PagePlan:
+    """The ranks of a job by importance, and the bytes that a page has for their events."""
+
+    def __init__(
+        self,
+        engine: TileEngine,
+        scene: dict[str, Any],
+        state: Mapping[str, Any],
+        limit_bytes: float,
+    ) -> None:
+        self.scene = scene
+        self.names = NameTables()
+        budget = LaneBudget(_LANE_BYTES)
+        self.indices = {
+            rank.rank: RankIndex(rank, budget, lambda: engine.lateness) for rank in engine.job.ranks
+        }
+        self.collectives = CollectivesPart(
+            engine.job, engine.traces, lambda: engine.lateness, self.names
+        )
+        self.alike = clusters_answer(engine)
+        self.phases = phase_ranges(engine.traces)
+        self.device_steps = device_steps(engine.traces)
+        late = self.collectives.late(*scene["range"])
+        self.order = _by_importance(list(self.indices), scene, state, late)
+        fixed = _fixed_bytes(self.indices.values(), [scene, self.alike])
+        fixed += self.collectives.size_bytes
+        self.limit = limit_bytes - fixed
+
+    def execute(self) -> PageContent:
+        """Return the content that fits."""
+        full = self._full_ranks()
+        overviews: dict[int, PagePart] = {}
+        while len(full) < len(self.indices):
+            other_ranks = [rank for rank in self.order if rank not in full]
+            overviews = self._overviews(
+                other_ranks, self.limit - total_size(full.values()), len(full)
+            )
+            if overviews:
+                break
+            del full[list(full)[-1]]
+        args = self._args(
+            full, self.limit - total_size(full.values()) - total_size(overviews.values())
+        )
+        parts = [full.get(rank) or overviews[rank] for rank in self.indices]
+        scene = _with_coverage(self.scene, list(full), args, overviews)
+        return PageContent(
+            document={
+                "scene": scene,
+                **self.names.document(),
+                "ranks": [part.header for part in parts],
+                "collectives": self.collectives.header,
+                "alike": self.alike,
+                "phases": {"names": self.phases.names, "labels": self.phases.labels},
+            },
+            blocks=[
+                *self.collectives.blocks,
+                *(block for part in (*parts, *args.values()) for block in part.blocks),
+            ],
+            sizes=[
+                ("events", total_size(full.values())),
+                ("overviews", total_size(overviews.values())),
+                ("collectives", self.collectives.size_bytes),
+                ("arguments", total_size(args.values())),
+            ],
+            words=scene["embedded"]["text"],
+            document_word="names and lanes",
+        )
+
+    def _full_ranks(self) -> dict[int, PagePart]:
+        """Return ranks with all their events, the most important first, while they fit."""
+        full: dict[int, PagePart] = {}
+        used = 0
+        for rank in self.order:
+            part = full_rank(
+                self.indices[rank], self.names, self.phases.by_rank[rank], self.device_steps[rank]
+            )
+            used += part.size_bytes
+            if used > self.limit:
+                break
+            full[rank] = part
+        return full
+
+    def _overviews(
+        self, ranks: Sequence[int], budget_bytes: float, full: int
+    ) -> dict[int, PagePart]:
+        """Return the finest overviews that fit next to `full` ranks with all events, or none.
+
+        Overviews with at least the resolution of a screen take precedence over a full rank.
+        """
+        largest = max(ranks, key=lambda rank: len(self.indices[rank].rank.table))
+        overviews: dict[int, PagePart] = {}
+        for cells, all_lanes in _LADDER:
+            if full and not all_lanes and cells < _SCREEN_CELLS:
+                return {}
+            is_needed = not full and (cells, all_lanes) == _LADDER[-1]
+            # The largest rank is tried first, to avoid computing overviews that do not fit.
+            size_bytes = self._overview(largest, cells, all_lanes=all_lanes).size_bytes * len(ranks)
+            if size_bytes > 1.5 * budget_bytes and not is_needed:
+                continue
+            overviews = {rank: self._overview(rank, cells, all_lanes=all_lanes) for rank in ranks}
+            if total_size(overviews.values()) <= budget_bytes:
+                return overviews
+        return {} if full else overviews
+
+    def _overview(self, rank: int, cells: int, *, all_lanes: bool) -> PagePart:
+        wait = self.collectives.exposed_wait(rank)
+        return overview(
+            self.indices[rank], self.names, cells, all_lanes=all_lanes, exposed_wait=wait
+        )
+
+    def _args(self, full: dict[int, PagePart], budget_bytes: float) -> dict[int, PagePart]:
+        args_of: dict[int, PagePart] = {}
+        for rank, part in full.items():
+            args = embed_args(self.indices[rank].rank, budget_bytes)
+            budget_bytes -= args.size_bytes
+            part.header["args"] = args.header
+            args_of[rank] = args
+        return args_of
+
+
+def total_size(parts: Iterable[PagePart | Block]) -> int:
+    """Return the size in a page, in bytes."""
+    return sum(part.size_bytes for part in parts)
+
+
+def _fixed_bytes(indices: Iterable[RankIndex], parts: Sequence[Any]) -> int:
+    """Return the approximate size of the document without ranks: `parts` and all names."""
+    names = {name for index in indices for name in index.rank.table.names.values}
+    text = json.dumps(parts) + json.dumps(sorted(names, key=repr))
+    return pack_block("document", text.encode("ascii")).size_bytes
+
+
+def _by_importance(
+    ranks: list[int], scene: dict[str, Any], state: Mapping[str, Any], late: Sequence[int] = ()
+) -> list[int]:
+    """Return the ranks in order of importance.
+
+    First is the rank of the selected event, then the selection's, pinned ranks, ranks that
+    others wait for, the rank whose steps are shown, and all others.
+    """
+    important: list[int] = []
+    event, selection = state.get("selected_event"), state.get("selection") or {}
+    pins = [pin.partition("/")[0] for pin in state.get("pinned") or () if pin[:1].isdigit()]
+    if event:
+        important.append(int(event[0]))
+    important += [int(rank) for rank in selection.get("ranks") or ()]
+    important += [int(rank) for rank, _ in selection.get("ids") or ()]
+    important += [*map(int, pins), *late]
+    if scene.get("steps_rank") is not None:
+        important.append(int(scene["steps_rank"]))
+    loaded = set(ranks)
+    return list(dict.fromkeys(rank for rank in (*important, *ranks) if rank in loaded))
+
+
+def _with_coverage(
+    scene: dict[str, Any],
+    full: list[int],
+    args: dict[int, PagePart],
+    overviews: dict[int, PagePart],
+) -> dict[str, Any]:
+    ranks = []
+    for rank in scene["ranks"]:
+        limits = {}
+        if (rank_overview := overviews.get(rank["rank"])) is not None:
+            # Rows without data would look idle.
+            tracks = rank["tracks"] if rank_overview.has_all_lanes else []
+            limits = {"tracks": tracks, "overview_level": rank_overview.header["level"]}
+        ranks.append({**rank, **limits})
+    with_args = [
+        rank
+        for rank, args_part in args.items()
+        if args_part.header["state"] in {"embedded", "absent"}
+    ]
+    return {
+        **scene,
+        "ranks": ranks,
+        "embedded": {
+            "level": "partial" if overviews else "all",
+            "text": _coverage_text(sorted(full), sorted(with_args), overviews),
+            "ranks_full": sorted(full),
+            "ranks_args": sorted(with_args),
+        },
+    }
+
+
+def _coverage_text(full: list[int], args: list[int], overviews: dict[int, PagePart]) -> str:
+    """Return what a page has of the ranks with all events, and of the others."""
+    if not full:
+        return "Overview only: no single events."
+    content = ""
+    if len(args) < len(full):
+        content = f"arguments of {_format_ranks(args)}" if args else "no arguments"
+    if overviews:
+        events = f"all events, {content}" if content else "all events"
+        return f"{_format_ranks(full).capitalize()}: {events}. Others: overview only."
+    separator = "; " if args else ", "
+    return f"All events{separator}{content}." if content else "All events."
+
+
+def _format_ranks(ranks: list[int]) -> str:
+    """Return ranks as text: ``rank 5``, ``ranks 0-3, 5``."""
+    texts = list(map(run_text, consecutive_runs(ranks)))
+    if len(texts) > 4:
+        texts = [*texts[:3], "…", texts[-1]]
+    return f"rank{'' if len(ranks) == 1 else 's'} {', '.join(texts)}"

@@ -1,4 +1,4 @@
-"""Charts of rows with bars as SVG, from the content that `charts.chart` draws as a Bokeh figure.
+"""Charts of rows with bars as SVG, from the content that `charts.rows` draws as a Bokeh figure.
 
 Bokeh needs a browser to write SVG, and outputs of notebooks are saved without one.
 """

@@ -50,10 +50,10 @@ _UNKNOWN = 1000
 _BOLD = 1.12
 
 
-def text_width(text: str, *, bold: bool = False, size: float = SIZE_PX) -> float:
+def text_width(text: str, *, bold: bool = False) -> float:
     """Return the width of a text in px."""
     units = sum(map(_advance, text))
-    return units * size / 1000 * (_BOLD if bold else 1)
+    return units * SIZE_PX / 1000 * (_BOLD if bold else 1)
 
 
 def _advance(character: str) -> int:
@@ -197,7 +197,6 @@ class Drawing:
         *,
         anchor: Anchor = "start",
         bold: bool = False,
-        size: float = SIZE_PX,
     ) -> None:
         """Write text with its baseline at `y`."""
         if not text:
@@ -206,8 +205,6 @@ class Drawing:
         anchor_text = "" if anchor == "start" else f' text-anchor="{anchor}"'
         if bold:
             anchor_text += ' font-weight="600"'
-        if size != SIZE_PX:
-            anchor_text += f' font-size="{number(size)}"'
         point = f'x="{number(x)}" y="{number(y)}"'
         self._parts.append(f'<text {point} fill="{fill}"{anchor_text}>{escape_xml(text)}</text>')
 

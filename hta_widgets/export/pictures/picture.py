@@ -2,12 +2,18 @@
 
 The header above the rows is in `header.py`, the columns on both sides of them in `side_columns.py`,
 the layout and the lanes of the rows in `rows.py`, shapes and colours in `drawing.py`.
+
+`Fallback` shows pictures in outputs of notebooks whose widgets cannot run. Jupyter stores every
+form of an output, and a front end shows the first one that it can: GitHub, nbviewer, nbconvert, and
+JupyterLab without a kernel show the HTML.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import base64
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -23,6 +29,7 @@ from hta_widgets.export.pictures.drawing import (
     bound_classing,
     first_text_that_fits,
     fit_text,
+    stacked_svg,
     text_width,
 )
 from hta_widgets.export.pictures.header import Answered, HeaderPainter, whole_name
@@ -49,7 +56,6 @@ def timeline_svg(
     width: float = 1200,
     height: float = 480,
     theme: ThemeName = "light",
-    headline: str = "",
     folded: bool = False,
     opened: Collection[int] | None = None,
     only: Collection[int] | None = None,
@@ -85,7 +91,7 @@ def timeline_svg(
         clusters=clusters,
     )
     picture = _Picture(Drawing(), area, colors, engine, scene, state, rows, classed)
-    return picture.draw(headline)
+    return picture.draw()
 
 
 def _strip_rows(scene: Mapping[str, Any]) -> int:
@@ -114,19 +120,19 @@ class _Picture(Painter):
             if total_span := sum(stats["span"]):
                 self.shares = {**self.shares, "wait": sum(lateness["exposed_wait"]) / total_span}
 
-    def draw(self, headline: str) -> str:
+    def draw(self) -> str:
         area, theme, drawing = self.area, self.theme, self.drawing
         rows_height = sum(row.height for row in self.rows)
         head = HeaderPainter(drawing, area, self.colors, self.scene, self.figures.late)
         sides = SideColumnPainter(drawing, area, self.colors, self.figures)
         strip_rows = _strip_rows(self.scene)
-        top = 64 if headline else 46
+        top = 46
         axis = top + 32 + 24
         first = axis + 16 * strip_rows + 2
         bottom = first + rows_height
         height = bottom + 34
         drawing.rect(0, 0, area.width, height, theme.bg)
-        self._draw_title(headline)
+        self._draw_title()
         self._draw_legend(top - 10)
         bins = min(max(2, int(area.across)), 4096)
         head.draw_minimap(*self._answer("minimap", bins=bins), top, self.classed)
@@ -156,7 +162,7 @@ class _Picture(Painter):
             area.width,
             height,
             title=f"{self.scene['title']}, {self._totals_text()}",
-            description=headline or note,
+            description=note,
             patterns=self.colors.patterns,
         )
 
@@ -179,24 +185,13 @@ class _Picture(Painter):
             f"{ranks}, {area.start / 1e6:.3f}–{area.end / 1e6:.3f}\u202fms ({duration(area.span)})"
         )
 
-    def _draw_title(self, headline: str) -> None:
-        drawing, theme = self.drawing, self.theme
-        max_width = self.area.width - 24
-        if headline:
-            drawing.text(
-                12,
-                20,
-                fit_text(headline, max_width * 11 / 14, bold=True),
-                theme.ink,
-                bold=True,
-                size=14,
-            )
-        y = 40 if headline else 20
-        words = self._totals_text()
-        name = fit_text(self.scene["title"], max(max_width - text_width(words) - 16, 60), bold=True)
-        drawing.text(12, y, name, theme.ink, bold=True)
+    def _draw_title(self) -> None:
+        words, width = self._totals_text(), self.area.width
+        max_width = max(width - 24 - text_width(words) - 16, 60)
+        name = fit_text(self.scene["title"], max_width, bold=True)
+        self.drawing.text(12, 20, name, self.theme.ink, bold=True)
         x = 12 + text_width(name, bold=True) + 12
-        drawing.text(x, y, fit_text(words, self.area.width - x - 12), theme.ink2)
+        self.drawing.text(x, 20, fit_text(words, width - x - 12), self.theme.ink2)
 
     def _draw_legend(self, y: float) -> None:
         """Draw the legend of colours, as far as it fits."""
@@ -365,3 +360,63 @@ class _Picture(Painter):
                 block_top = blocks.pop()[0] if is_adjacent else top
                 blocks.append((block_top, top + row.height))
         return blocks
+
+
+#: Maximum size of the HTML, which notebooks store.
+_MAX_BYTES = 150_000
+#: Maximum number of events that are drawn; the picture then takes about 0.1 s.
+_MAX_DRAWN_EVENTS = 1_000_000
+_WIDTH, _HEIGHT = 900, 360
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """The title, sentences and pictures of a view; each picture is left out if it is too large."""
+
+    title: str
+    sentences: Sequence[str] = ()
+    pictures: Sequence[str] = ()
+
+    def text(self) -> str:
+        """Return the title and the sentences, a line each."""
+        return "\n".join((self.title, *self.sentences))
+
+    def add_to(self, bundle: Any) -> Any:
+        """Return a widget's bundle of MIME types, or such a bundle and metadata, with this text."""
+        forms = {"text/plain": self.text(), "text/html": self.html()}
+        if isinstance(bundle, tuple):
+            return ({**bundle[0], **forms}, *bundle[1:])
+        return bundle if bundle is None else {**bundle, **forms}
+
+    def html(self) -> str:
+        """Return the sentences, and the pictures as one image below each other."""
+        first, *others = self.sentences or (self.title,)
+        paragraphs = [f"<p><b>{escape(first)}</b></p>"]
+        paragraphs += [f"<p>{escape(' '.join(others))}</p>"] if others else []
+        text = "\n".join(paragraphs)
+        # If all pictures are too large together, the first may fit.
+        images = (self._image(pictures) for pictures in (self.pictures, self.pictures[:1]))
+        fitting = (image for image in images if len(text) + len(image) <= _MAX_BYTES)
+        # JupyterLab's extension looks for the class; see js/lab/fallback.ts.
+        return f'<div class="hta-fallback">\n{text}{next(fitting, "")}\n</div>'
+
+    def _image(self, pictures: Sequence[str]) -> str:
+        if not pictures:
+            return ""
+        data = base64.b64encode(stacked_svg(pictures).encode()).decode()
+        # Front ends remove SVG from the HTML of outputs, but keep images.
+        return f'\n<img alt="{escape(self.title)}" src="data:image/svg+xml;base64,{data}">'
+
+
+def timeline_fallback(
+    engine: TileEngine, scene: Mapping[str, Any], state: Mapping[str, Any], *, width: int = _WIDTH
+) -> Fallback:
+    """Return the title and the picture of a timeline, in which similar ranks share rows."""
+    low, high = scene["range"]
+    ranks, events = plural(len(scene["ranks"]), "rank"), plural(scene["events"], "event")
+    title = f"{scene['title']} · {ranks} · {events} · {duration(high - low)}"
+    if not 0 < scene["events"] <= _MAX_DRAWN_EVENTS:
+        return Fallback(title)
+    is_folded = len(scene["ranks"]) > 1
+    picture = timeline_svg(engine, scene, state, width=width, height=_HEIGHT, folded=is_folded)
+    return Fallback(title, pictures=[picture])

@@ -11,13 +11,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.export.pictures.drawing import (
-    EventClassing,
-    Form,
-    Painter,
-    fit_text,
-    number,
-)
+from hta_widgets.export.pictures.drawing import EventClassing, Form, Painter, fit_text, number
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.tiles.cells import NO_KIND, Cells, measure_cells
@@ -217,10 +211,7 @@ def _grow_lanes(fold: _FoldedSizes, row_height: float) -> _FoldedSizes:
     extra = max(0, min(row_height - fold.height, max_growth))
     for_gpu = int(extra * (_GROWN_GPU - fold.gpu) / max_growth + 0.5)
     return replace(
-        fold,
-        height=fold.height + extra,
-        gpu=fold.gpu + for_gpu,
-        comm=fold.comm + extra - for_gpu,
+        fold, height=fold.height + extra, gpu=fold.gpu + for_gpu, comm=fold.comm + extra - for_gpu
     )
 
 

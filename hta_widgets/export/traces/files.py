@@ -36,12 +36,7 @@ from hta_widgets.export.traces.merging import MergeScope
 from hta_widgets.files import Output, Target
 from hta_widgets.trace import selection as selections
 from hta_widgets.trace.columns import decode_json
-from hta_widgets.trace.merged_format import (
-    IDENTITY_KEY,
-    MARK_KEY,
-    ExportPart,
-    stated_export_part,
-)
+from hta_widgets.trace.merged_format import IDENTITY_KEY, MARK_KEY, ExportPart, stated_export_part
 from hta_widgets.trace.record_times import BASE_KEY, base_time_ns, move_record
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace

@@ -17,13 +17,7 @@ import numpy as np
 
 from hta_widgets.export.traces.members import ASK, Members, json_text
 from hta_widgets.trace.columns import Fields, decode_fields, decode_json, encode_fields
-from hta_widgets.trace.merged_format import (
-    ID_ARGS,
-    ID_FIELDS,
-    MARK_KEY,
-    PID_STRIDE,
-    scoped_id,
-)
+from hta_widgets.trace.merged_format import ID_ARGS, ID_FIELDS, MARK_KEY, PID_STRIDE, scoped_id
 from hta_widgets.trace.record_times import shift_time
 
 

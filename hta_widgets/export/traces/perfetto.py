@@ -106,7 +106,8 @@ def _file_name(trace: Trace) -> str:
 
 def _manifest(traces: Sequence[Trace], clock: ClockName, *, with_hosts: bool) -> dict[str, Any]:
     """Return the manifest of the files of ranks, whose times are on the clock of their set."""
-    offsets_ns = list(map(_file_offset_ns, traces))
+    # What moves the times in a rank's file to the clock of the set.
+    offsets_ns = [trace.shift_ns + base_time_ns(trace.metadata) - trace.zero_ns for trace in traces]
     reference = min(range(len(traces)), key=lambda place: (offsets_ns[place], place))
     files = []
     for place, trace in enumerate(traces):
@@ -121,11 +122,6 @@ def _manifest(traces: Sequence[Trace], clock: ClockName, *, with_hosts: bool) ->
         files.append(entry)
     attributes = {"hta_widgets.clock": clock}
     return {"perfetto_manifest": {"version": 1, "files": files, "attributes": attributes}}
-
-
-def _file_offset_ns(trace: Trace) -> int:
-    """Return the ns that move the times in a rank's file to the clock of the set."""
-    return trace.shift_ns + base_time_ns(trace.metadata) - trace.zero_ns
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:

@@ -116,12 +116,8 @@ class _NumberText:
         self.text = text
 
 
-def _number_text(number: _NumberText) -> msgspec.Raw:
-    return msgspec.Raw(number.text.encode())
-
-
 _decode = msgspec.json.Decoder(float_hook=_NumberText).decode
-_encode = msgspec.json.Encoder(enc_hook=_number_text).encode
+_encode = msgspec.json.Encoder(enc_hook=lambda number: msgspec.Raw(number.text.encode())).encode
 
 
 class Scrubber:

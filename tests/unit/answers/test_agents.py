@@ -9,8 +9,7 @@ from support import small
 from support.flight_dumps import write_hang
 
 from hta_widgets import cli
-from hta_widgets.answers.agents import MAX_BYTES, AgentTools
-from hta_widgets.answers.server import png_of
+from hta_widgets.answers.agents import MAX_BYTES, AgentTools, png_of
 from hta_widgets.errors import TraceError
 
 pytestmark = pytest.mark.slow

@@ -161,7 +161,7 @@ def test_bar_styles_name_colours_of_both_themes():
 @pytest.mark.parametrize("chart", sorted(ALL))
 def test_the_default_title_of_a_chart_is_that_of_its_definition(chart):
     draw, make = ALL[chart]
-    with mock.patch.object(defined, "rows_definition", wraps=definition.rows_definition) as read:
+    with mock.patch.object(definition, "rows_definition", wraps=definition.rows_definition) as read:
         draw(make().iloc[:0])
     titles = {definition.definition(*call.args).title for call in read.call_args_list}
     assert titles <= {inspect.signature(draw).parameters["title"].default}

@@ -11,10 +11,15 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets.errors import TraceError
-from hta_widgets.export.pages.budget import _by_importance, _fixed_bytes, _format_ranks
 from hta_widgets.export.pages.format import ColumnWriter
 from hta_widgets.export.pages.overview import CellGrid
-from hta_widgets.export.pages.page import embed, save_html
+from hta_widgets.export.pages.page import (
+    _by_importance,
+    _fixed_bytes,
+    _format_ranks,
+    embed,
+    save_html,
+)
 from hta_widgets.live.job import TileEngine
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
 

@@ -91,7 +91,7 @@ def test_says_why_it_fails(engine):
 
 def test_panels_answer_beside_it(tmp_path):
     traces = hw.load(write_job(tmp_path, 1, ranks=3), progress=False, cache=False)
-    offline, panels = offline_of(TileEngine(traces)), PanelEngine(traces)
+    engine, panels = TileEngine(traces), PanelEngine(traces)
     failures = []
 
     def brush(first):
@@ -107,7 +107,7 @@ def test_panels_answer_beside_it(tmp_path):
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        offline.start()
+        offline = offline_of(engine)
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(brush, range(4)))
         assert offline.join(60)

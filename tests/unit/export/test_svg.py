@@ -114,9 +114,9 @@ def test_names_are_escaped_and_never_markup(tmp_path):
     name = "</text><script>alert(1)</script>&amp; \x00\x1b <ns::f<int>>"
     events = [kernel(0, 1000, name=name), event("cpu_op", name, 0, 1000, pid=10, tid=1)]
     engine = TileEngine(load(tmp_path, events))
-    text = timeline_svg(engine, engine.scene(), {}, headline=name, opened=[0])
+    text = timeline_svg(engine, {**engine.scene(), "title": name}, {}, opened=[0])
     assert "<script" not in text
-    assert ET.fromstring(text).find(f"{SVG}desc").text.startswith("</text><script>")
+    assert ET.fromstring(text).find(f"{SVG}title").text.startswith("</text><script>")
 
 
 def test_what_is_shown_is_said(tmp_path):
