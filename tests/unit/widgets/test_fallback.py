@@ -9,7 +9,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.export.pictures import fallback
+from hta_widgets.export.pictures import picture
 from hta_widgets.widgets import dashboard
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def test_a_comparison_keeps_both_timelines(sides):
 
 
 def test_too_many_events_are_not_drawn(traces, monkeypatch):
-    monkeypatch.setattr(fallback, "_MAX_DRAWN_EVENTS", 5)
+    monkeypatch.setattr(picture, "_MAX_DRAWN_EVENTS", 5)
     for view in (hw.Timeline(traces), hw.Dashboard(traces)):
         text, html = bundle(view)
         assert "2 ranks" in text
@@ -81,7 +81,7 @@ def test_too_many_events_are_not_drawn(traces, monkeypatch):
 
 
 def test_a_picture_that_is_too_large_is_left_out(traces, monkeypatch):
-    monkeypatch.setattr(fallback, "_MAX_BYTES", 500)
+    monkeypatch.setattr(picture, "_MAX_BYTES", 500)
     text, html = bundle(hw.Timeline(traces))
     assert text in html
     assert "<img" not in html
