@@ -59,6 +59,16 @@ def _own_cache(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _quick_imports():
+    """Import jsonschema without its grammars here and in all processes that tests start."""
+    folder = str(REPO / "tests/support/without_grammars")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        patch.setenv("PYTHONPATH", folder, prepend=os.pathsep)
+        yield
+
+
 @pytest.fixture(scope="session")
 def hta_python(repo) -> Path:
     """The interpreter of an environment with HTA, whose pandas is older than ours."""

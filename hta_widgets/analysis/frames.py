@@ -93,7 +93,11 @@ def stack_blocks(blocks: Sequence[Mapping[str, Any]], schema: Schema) -> dict[st
         if dtype == "category":
             stacked[name] = _concat_categories(columns)
         elif dtype == "str":
-            stacked[name] = pd.array([text for texts in columns for text in texts], dtype="str")
+            lists = (
+                [column] * size if isinstance(column, str) else column
+                for column, size in zip(columns, sizes, strict=True)
+            )
+            stacked[name] = pd.array([text for texts in lists for text in texts], dtype="str")
         else:
             arrays = [
                 np.broadcast_to(np.asarray(column, dtype), size)

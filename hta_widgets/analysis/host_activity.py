@@ -33,12 +33,11 @@ from hta_widgets.trace.arrays import (
     Ints,
     Rows,
     concatenate_ranges,
-    distinct_codes,
     mask_of_rows,
     occurring_codes,
 )
 from hta_widgets.trace.build import step_numbers
-from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask
+from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask, names_match
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, subtract, union, unite
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection, trace_index
@@ -198,7 +197,7 @@ def _has_launches_elsewhere(trace: Trace) -> bool:
     """Return whether threads of a rank of one device also launch work on other devices."""
     if trace.local_rank < 0:
         return False
-    is_launch = name_mask(trace, lambda name: _LAUNCHES.fullmatch(name) is not None)
+    is_launch = name_mask(trace, _LAUNCHES.fullmatch)
     count = np.count_nonzero(is_launch)
     is_launch[launch_calls(trace)] = False
     return bool(np.count_nonzero(is_launch) > _MAX_UNLINKED * count)
@@ -278,8 +277,7 @@ def time_in_calls(trace: Trace) -> Intervals:
 def python_pauses(trace: Trace) -> Intervals:
     """Return when a thread that launches work sleeps in Python or waits for another thread."""
     rows = _rows_of_launching_threads(trace)
-    codes = [code for code, name in enumerate(trace.table.names.values) if _PAUSES.match(name)]
-    return _thread_times(trace, rows[np.isin(trace.table.name[rows], codes)]).union()
+    return _thread_times(trace, rows[names_match(trace, rows, _PAUSES.match)]).union()
 
 
 def _rows_of_launching_threads(trace: Trace) -> Rows:
@@ -306,7 +304,7 @@ def follows_stream_wait(trace: Trace) -> Bools:
 
 def stream_wait_calls(trace: Trace) -> Rows:
     """Return the calls that make a stream wait for work of another one, by start."""
-    return np.flatnonzero(name_mask(trace, lambda name: _STREAM_WAITS.fullmatch(name) is not None))
+    return np.flatnonzero(name_mask(trace, _STREAM_WAITS.fullmatch))
 
 
 @memoize
@@ -340,11 +338,9 @@ def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
     table = trace.table
     is_waiting = category_mask(trace, CALLS, rows)
     calls = rows[is_waiting]
-    names, name = distinct_codes(table.name[calls])
-    texts = [table.names[code] for code in names.tolist()]
-    waits = np.array([_WAITING_CALLS.search(text) is not None for text in texts], bool)
-    copies = np.array([_ASYNC_COPIES.fullmatch(text) is not None for text in texts], bool)
-    is_waiting[is_waiting] = waits[name] | (copies[name] & (table.dur_ns[calls] > _BLOCKING_NS))
+    blocks = names_match(trace, calls, _ASYNC_COPIES.fullmatch)
+    blocks &= table.dur_ns[calls] > _BLOCKING_NS
+    is_waiting[is_waiting] = blocks | names_match(trace, calls, _WAITING_CALLS.search)
     return is_waiting
 
 
@@ -359,9 +355,7 @@ def union_of_waits(trace: Trace) -> Intervals:
 @memoize
 def memory_calls(trace: Trace) -> Bools:
     """Return whether each event is a call that allocates or frees memory."""
-    return category_mask(trace, CALLS) & name_mask(
-        trace, lambda name: _ALLOCATOR_CALLS.fullmatch(name) is not None
-    )
+    return category_mask(trace, CALLS) & name_mask(trace, _ALLOCATOR_CALLS.fullmatch)
 
 
 def free_calls(trace: Trace) -> Rows:
@@ -373,9 +367,7 @@ def free_calls(trace: Trace) -> Rows:
     """
     table = trace.table
     rows = np.flatnonzero(memory_calls(trace))
-    freed: Rows = rows[
-        name_mask(trace, lambda name: "free" in name.lower() and "host" not in name.lower())[rows]
-    ]
+    freed = rows[names_match(trace, rows, re.compile("^(?!.*host).*free", re.IGNORECASE).search)]
     is_frequent = len(freed) >= _MANY_FREES and 3 * len(freed) > len(rows)
     dur_ns = table.dur_ns[freed]
     return freed if is_frequent and 2 * int(dur_ns.max()) <= int(dur_ns.sum()) else freed[:0]
@@ -384,7 +376,7 @@ def free_calls(trace: Trace) -> Rows:
 def pinned_memory_calls(trace: Trace) -> Rows:
     """Return the calls for memory of the host, if they take most of the time of memory calls."""
     rows = np.flatnonzero(memory_calls(trace))
-    pinned: Rows = rows[name_mask(trace, lambda name: "host" in name.lower())[rows]]
+    pinned = rows[names_match(trace, rows, lambda name: "host" in name.lower())]
     dur = trace.table.dur_ns
     return pinned if 2 * int(dur[pinned].sum()) > int(dur[rows].sum()) else pinned[:0]
 

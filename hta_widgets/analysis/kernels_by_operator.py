@@ -208,7 +208,7 @@ def _delays_of(part: RankPart, prefix: str) -> tuple[dict[str, Any], int, int]:
 
     work = device_work_rows(trace)
     call = trace.launch_of[work]
-    is_copy = name_mask(trace, lambda name: _COPIES.search(name) is not None)
+    is_copy = name_mask(trace, _COPIES.search)
     is_counted = (call >= 0) & ~is_copy[call] & is_selected[operator_above[call]]
     work, call = work[is_counted], call[is_counted]
     operator = operator_above[call]
@@ -375,7 +375,7 @@ def find_patterns(
 ) -> SequencePatterns:
     """Return the patterns of one rank; parameters as in `frequent_kernel_sequences`."""
     trace, table = part.trace, part.table
-    is_named = name_mask(trace, lambda name: bool(operator_name) and operator_name in name)
+    is_named = name_mask(trace, lambda name: operator_name and operator_name in name)
     candidates = part.rows[is_named[part.rows]]
     roots = _roots(backward_parents(trace), candidates, every_depth=every_depth)
 

@@ -29,6 +29,7 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
+from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints, Rows, positions_of_rows, sum_by_group
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.host_stack import (
@@ -48,6 +49,7 @@ from hta_widgets.trace.traceset import TraceSet
 _RankResult = tuple[dict[str, Any], dict[str, int]]
 
 _MEASURES = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
+_COMMUNICATION_NS = "communication_ns"
 
 
 @check_arguments
@@ -109,12 +111,21 @@ def operators(
         add up to ``device_ns``. The note states the share of the first two if it is at least 10 %.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
+    keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
+    frame = operators_with_communication(chosen, keys, annotations=annotations)
+    return frame.drop(columns=_COMMUNICATION_NS)
+
+
+def operators_with_communication(
+    chosen: Selection, keys: list[str], *, annotations: bool = False
+) -> pd.DataFrame:
+    """Return the frame of `operators` and, of ``device_total_ns``, the ``communication_ns``."""
     traces = chosen.owner
     lasting = replace(chosen, start_ns=None, end_ns=None)
-    keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
     find = partial(_operators_by_window, keys=keys, annotations=annotations)
     results = list(map_ranks(rank_parts(traces, lasting), find, (chosen.start_ns, chosen.end_ns)))
-    schema = {"rank": "int64", **dict.fromkeys(keys, "str"), **dict.fromkeys(_MEASURES, "int64")}
+    measures = (*_MEASURES, _COMMUNICATION_NS)
+    schema = {"rank": "int64", **dict.fromkeys(keys, "str"), **dict.fromkeys(measures, "int64")}
     frame = pd.DataFrame(stack_blocks([block for block, _ in results], schema))
     order = {"rank": True, "device_total_ns": False, "cpu_total_ns": False}
     order |= dict.fromkeys(keys, True)
@@ -132,7 +143,7 @@ def operators(
         note = [note_text("no_operators")]
     unattributed = ("unlinked_ns", "outside_operators_ns", "not_selected_ns")
     return result_frame(
-        {name: frame[name] for name in ("rank", *keys, *_MEASURES)},
+        {name: frame[name] for name in ("rank", *keys, *measures)},
         matched={key: counts[key] for key in ("operators", "device_work", "linked")},
         note=note,
         device_ns=counts["device_ns"],
@@ -168,10 +179,15 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     )
     start, end = _clipped_edges(part, operator_rows)
     cpu_total_ns = end - start
+    communicates = has_operator & (part.table.kind[work] == KINDS.index("communication"))
+    communication_ns = sum_by_group(
+        innermost[communicates], work_ns[communicates], len(operator_rows)
+    )
     cpu_self_ns, device_total_ns = cpu_total_ns, device_self_ns
     if len(selected):
         cpu_self_ns = cpu_total_ns - children_coverage(window.forest.parent, start, end)
         device_total_ns = window.forest.subtree_sums(device_self_ns)
+        communication_ns = window.forest.subtree_sums(communication_ns)
 
     texts = pd.DataFrame({key: _COLUMNS[key](trace, rows) for key in keys})
     group = np.asarray(texts.groupby(keys, sort=False, observed=True).ngroup(), dtype=np.int64)
@@ -184,6 +200,7 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
         "cpu_self_ns": cpu_self_ns[selected],
         "device_total_ns": device_total_ns[selected] * is_outermost,
         "device_self_ns": device_self_ns[selected],
+        _COMMUNICATION_NS: communication_ns[selected] * is_outermost,
     }
     by_group = pd.DataFrame(measures).groupby(group).sum()
     is_shown = ((by_group["count"] > 0) | (by_group["device_total_ns"] > 0)).to_numpy()

@@ -26,6 +26,7 @@ from hta_widgets.text import Time, as_window
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, mask_of_rows
 from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.graph_captures import captured_trace
+from hta_widgets.trace.host_stack import name_mask
 from hta_widgets.trace.intervals import Intervals, clip, total_length, union
 from hta_widgets.trace.memo import LRU, iter_ranks, memo, memoize
 from hta_widgets.trace.selection import (
@@ -397,10 +398,9 @@ def host_collectives(trace: Trace) -> Rows:
     """
     table = trace.table
     for pattern in (taxonomy.HOST_LIBRARIES, taxonomy.HOST_CALLS):
-        codes = [code for code, name in enumerate(table.names.values) if re.match(pattern, name)]
-        is_call = np.isin(table.name, codes) & (table.stream < 0)
         # Dumps also have collectives that are only enqueued, without length.
-        rows = np.flatnonzero(is_call & (table.dur_ns > 0))
+        is_call = name_mask(trace, re.compile(pattern).match) & (table.dur_ns > 0)
+        rows = np.flatnonzero(is_call)
         if len(rows) or ((table.kind == _COMMUNICATION) & (table.stream >= 0)).any():
             return rows
     return rows

@@ -8,7 +8,8 @@ with a kernel from 10 to 60, an all-reduce from 50 to 80 and a copy from 70 to 9
     idle 10 before the first launch (0–10), nothing_launched 10 (90–100): together 100
 
 If the waits for other ranks are known, communication is ``communication_wait`` and
-``communication_transfer``.
+``communication_transfer``. If no rank of either side has device work, the collectives that hosts
+run (Gloo) are the communication, and the rest of a step is ``host``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hta_widgets.analysis.idle import IDLE_CATEGORIES, first_launched, gap_pieces
-from hta_widgets.analysis.scope import RankPart
+from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, RankPart, host_collectives
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.sides import RunSide, is_host_only
 from hta_widgets.readers.formats import formats_named, load_references
@@ -35,7 +36,6 @@ from hta_widgets.trace.memo import memoize
 
 _SHORT_NS = 30_000  # maximum gap that the switch between two launched kernels explains
 _MIN_MATCHED_SHARE = 0.99  # minimum matched share of exposed communication for separating waits
-_WORK_KINDS = ("compute", "communication", "memory")
 
 #: Causes of time in a step, in order of precedence.
 CAUSES: tuple[str, ...] = (
@@ -76,7 +76,7 @@ class StepPiece:
 @memoize
 def splits_communication(diff: Comparison) -> bool:
     """Return whether both sides have the waits within their exposed communication."""
-    return all(_is_matched(side) for side in diff.sides)
+    return all(_is_matched(diff, side) for side in diff.sides)
 
 
 @memoize
@@ -85,16 +85,19 @@ def step_times_by_cause(diff: Comparison, side: RunSide) -> dict[int, dict[str, 
 
     Over all causes the times add up to the steps' lengths, to the nanosecond.
     """
-    split, pieces = splits_communication(diff), chains(diff, side)
-    parts = [part for run in diff.sides for part in run.parts.values()]
-    # If any rank has device work, the devices of ranks without it are idle.
-    device = any(len(_work_by_kind(part, kind)) for part in parts for kind in _WORK_KINDS)
+    pieces = chains(diff, side)
     return {
         rank: _pieces_of_chain(side, rank, pieces[rank])
         if rank in pieces
-        else _pieces_of_rank(side, rank, split=split, device=device)
+        else _pieces_of_rank(diff, side, rank)
         for rank in side.parts
     }
+
+
+@memoize
+def _has_device_work(diff: Comparison) -> bool:
+    parts = [part for side in diff.sides for part in side.parts.values()]
+    return any((part.table.stream[part.device_work_rows()] >= 0).any() for part in parts)
 
 
 @memoize
@@ -121,14 +124,14 @@ def _pieces_of_chain(side: RunSide, rank: int, pieces: list[StepPiece]) -> dict[
 
 
 @memoize
-def work_shares(_diff: Comparison, side: RunSide, rank: int) -> Shares:
+def work_shares(diff: Comparison, side: RunSide, rank: int) -> Shares:
     """Return the time that each piece of device work of a rank adds to the steps."""
     part = side.parts[rank]
     windows = side.windows[rank] - part.trace.shift_ns
     before = Intervals.empty()
     shares: list[tuple[Rows, Ints, Ints, Ints]] = []
-    for number, kind in enumerate(_WORK_KINDS):
-        rows = _work_by_kind(part, kind)
+    for number, kind in enumerate(DEVICE_WORK_KINDS):
+        rows = _work_by_kind(diff, part, kind)
         start, end = part.clip_rows(rows)
         added_from = start.copy()
         added_from[1:] = np.maximum(start[1:], np.maximum.accumulate(end)[:-1])
@@ -145,11 +148,14 @@ def work_shares(_diff: Comparison, side: RunSide, rank: int) -> Shares:
     return Shares(*(np.concatenate(column) for column in zip(*shares, strict=True)))
 
 
-def _work_by_kind(part: RankPart, kind: str) -> Rows:
+def _work_by_kind(diff: Comparison, part: RankPart, kind: str) -> Rows:
     rows = part.rows_of_kinds(kind)
     if is_host_only(part.trace.format):
         # In these formats, communication is recorded as host calls.
         return rows
+    if kind == "communication" and not _has_device_work(diff):
+        calls = host_collectives(part.trace)
+        return calls[part.contains(calls)]
     return rows[part.table.stream[rows] >= 0]
 
 
@@ -166,12 +172,15 @@ def _clip_to_windows(start: Ints, end: Ints, windows: Ints) -> tuple[Rows, Rows,
     return piece, window, np.maximum(start[piece], low), np.minimum(end[piece], high)
 
 
-def _is_matched(side: RunSide) -> bool:
+def _is_matched(diff: Comparison, side: RunSide) -> bool:
     exposed = unmatched = 0
     for rank, part in side.parts.items():
         windows = side.windows[rank] - part.trace.shift_ns
-        compute = union(*part.clip_rows(_work_by_kind(part, "compute")))
-        uncovered = subtract(union(*part.clip_rows(_work_by_kind(part, "communication"))), compute)
+        compute, communication = (
+            union(*part.clip_rows(_work_by_kind(diff, part, kind)))
+            for kind in ("compute", "communication")
+        )
+        uncovered = subtract(communication, compute)
         exposed += int(_time_per_step(uncovered, windows).sum())
         rows = side.waits.of_rank(part.rank).unmatched
         rows = rows[np.isin(rows, part.rows)]
@@ -185,22 +194,23 @@ def _time_per_step(pieces: Intervals, windows: Ints) -> Ints:
     return covered(windows[:, 1]) - covered(windows[:, 0])
 
 
-def _pieces_of_rank(side: RunSide, rank: int, *, split: bool, device: bool) -> dict[str, Ints]:
+def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Ints]:
     part = side.parts[rank]
     windows = side.windows[rank] - part.trace.shift_ns
     lengths = windows[:, 1] - windows[:, 0]
-    on_host = is_host_only(part.trace.format)
+    on_host = is_host_only(part.trace.format) or not _has_device_work(diff)
     times_by_cause = {cause: np.zeros(len(windows), dtype=np.int64) for cause in CAUSES}
     compute, communication, copies = (
-        union(*part.clip_rows(_work_by_kind(part, kind))) for kind in _WORK_KINDS
+        union(*part.clip_rows(_work_by_kind(diff, part, kind))) for kind in DEVICE_WORK_KINDS
     )
     compute_or_communication = unite(compute, communication)
     busy = unite(compute_or_communication, copies)
     if not len(busy.start):
-        return times_by_cause | {"host" if on_host or not device else "nothing_launched": lengths}
+        # If any rank has device work, the devices of ranks without it are idle.
+        return times_by_cause | {"host" if on_host else "nothing_launched": lengths}
     exposed = subtract(communication, compute)
     pieces = {"compute": compute, "copies": subtract(copies, compute_or_communication)}
-    if split:
+    if splits_communication(diff):
         waiting, begin, until, _ = side.waits.of_rank(part.rank)
         is_selected = np.isin(waiting, part.rows)
         wait = intersect(exposed, union(begin[is_selected], until[is_selected]))
@@ -235,7 +245,8 @@ def _idle_pieces(part: RankPart, busy: Intervals, windows: Ints) -> dict[str, In
 
 def _ending_call(part: RankPart, end: Ints) -> Ints:
     """Return the call that launched the work at the end of each gap, -1 if unknown."""
-    rows = np.concatenate([_work_by_kind(part, kind) for kind in _WORK_KINDS])
+    rows = part.device_work_rows()
+    rows = rows[part.table.stream[rows] >= 0]
     start, after = part.clip_rows(rows)
     rows, start = rows[after > start], start[after > start]
     order = np.argsort(start, kind="stable")

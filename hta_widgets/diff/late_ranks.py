@@ -32,7 +32,8 @@ _MIN_LOST_RATIO = 0.5  # minimum relative change of lost time; less may be chanc
 #: Minimum change of a wait for naming its rank, as a share of the largest change.
 _MIN_WAITS_RATIO = 0.25
 # Minimum excess of a rank that changed alone.
-_MIN_EXCESS = 0.05  # as a share of the longer of its two times
+_MIN_EXCESS = 0.02  # as a share of the longer of its two times
+_MIN_EXCESS_OF_ONE = 0.05  # the same with one step on a side
 _MIN_EXCESS_OF_STEP = 0.01
 _MIN_EXCESS_ALONE = 0.03  # of the step, with one step on a side
 _MIN_EXCESS_OF_SPREAD = 4.0
@@ -75,13 +76,13 @@ def late_ranks(diff: Comparison) -> list[Finding]:
     """Return the ranks that keep the others waiting on one side only, the most costly first.
 
     A rank is returned if its cost at least halves or doubles and it has the same number on both
-    sides, or if only one side has it or is compared with it. With a single step on each side the
-    result is empty. ``details["appears"]`` is whether the rank is late after, not before.
+    sides, or if only one side has it or is compared with it; the other side may lack its waits.
+    With a single step on each side the result is empty. ``details["appears"]`` is whether the rank
+    is late after, not before.
     """
     shared = [before for before, after in diff.rank_pairs if before == after]
     single = diff.before.has_steps and diff.step_count == 1
-    formats = diff.before.formats | diff.after.formats
-    if single or formats != {"kineto"} or not splits_communication(diff):
+    if single or diff.before.formats | diff.after.formats != {"kineto"}:
         return []
     verdicts: list[pd.DataFrame] = []
     for side in diff.sides:
@@ -90,7 +91,9 @@ def late_ranks(diff: Comparison) -> list[Finding]:
         verdicts.append(stragglers(side.traces, window=window).set_index("rank"))
     times = _times_outside_waits(diff, shared)
     results: list[Finding] = []
-    for rank in sorted({*shared, *lone_ranks(diff)}):
+    # Without the waits of one side, ranks of both sides cannot be judged on it.
+    judged = {*shared} if splits_communication(diff) else set()
+    for rank in sorted(judged | lone_ranks(diff)):
         if rank in shared and not all(rank in frame.index for frame in verdicts):
             continue
         was_late, is_late = (bool(frame["is_straggler"].get(rank, False)) for frame in verdicts)
@@ -106,7 +109,23 @@ def late_ranks(diff: Comparison) -> list[Finding]:
                 verdicts[is_late], rank, diff.step_count, appears=is_late, weight=weight
             )
         )
+    results = [finding for finding in results if not _is_as_late(finding, results, diff.step_ns)]
     return sorted(results, key=lambda finding: -finding.weight)
+
+
+def _is_as_late(finding: Finding, findings: list[Finding], step_ns: float) -> bool:
+    """Return whether a rank is as slow as before, and another one stopped or began to be late.
+
+    Of two ranks that are equally late, each costs the others half as much as it does alone.
+    """
+    min_excess_ns = _MIN_EXCESS_OF_STEP * step_ns
+    if abs(finding.details.get("excess_ns", min_excess_ns)) >= min_excess_ns:
+        return False
+    return any(
+        other.details["sign"] != finding.details["sign"]
+        and abs(other.details.get("excess_ns", 0)) >= min_excess_ns
+        for other in findings
+    )
 
 
 @memoize
@@ -114,11 +133,11 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
     """Return the ranks whose own time changed differently from the others', except `late_ranks`.
 
     For each kind of own time at most half of the ranks that both sides have are returned. The
-    change must exceed the usual one by 5 % of the longer time, 1 % of the step (3 % with one step
-    on a side), and four times the spread of the other ranks; over several steps also by Welch's
-    test at 1 %. With a single step on each side at least three ranks are needed, and idle time,
-    which differs between any two steps, does not count. Ranks that changed the same kind of time in
-    one direction are one finding.
+    change must exceed the usual one by 2 % of the longer time, 1 % of the step, and four times the
+    spread of the other ranks, by Welch's test at 1 %. With a single step on each side it must
+    exceed 5 % of the longer time and 3 % of the step instead of the test, at least three ranks are
+    needed, and idle time, which differs between any two steps, does not count. Ranks that changed
+    the same kind of time in one direction are one finding.
     """
     ranks = [before for before, after in diff.rank_pairs if before == after]
     if len(ranks) < 2 or diff.before.formats | diff.after.formats != {"kineto"}:
@@ -160,8 +179,10 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
         return np.zeros(times.own_ns.shape[:2], dtype=bool)
     excess_ns = np.abs(times.excess_ns)
     longer_ns = times.own_ns.mean(axis=-1).max(axis=-1)
-    of_step = _MIN_EXCESS_OF_STEP if step_count > 1 else _MIN_EXCESS_ALONE
-    is_large = excess_ns >= np.maximum(_MIN_EXCESS * longer_ns, of_step * step_ns)
+    of_time, of_step = _MIN_EXCESS, _MIN_EXCESS_OF_STEP
+    if step_count == 1:
+        of_time, of_step = _MIN_EXCESS_OF_ONE, _MIN_EXCESS_ALONE
+    is_large = excess_ns >= np.maximum(of_time * longer_ns, of_step * step_ns)
     spread_ns = np.where(is_large, 0.0, excess_ns).max(axis=1, keepdims=True)
     if step_count == 1:
         is_large[_OWN_KINDS.index("idle")] = False

@@ -25,7 +25,7 @@ from hta_widgets.diff.late_ranks import lone_ranks
 from hta_widgets.diff.records import Finding, topic_of
 from hta_widgets.diff.sides import is_host_only
 from hta_widgets.readers.formats import formats_named, load_references
-from hta_widgets.taxonomy import HOST_COLLECTIVES, kind_of
+from hta_widgets.taxonomy import HOST_COLLECTIVES, HOST_LIBRARIES, kind_of
 from hta_widgets.text import (
     consecutive_runs,
     count,
@@ -43,6 +43,8 @@ from hta_widgets.trace.names import short_name
 #: Function that returns the sentence of a finding.
 Wording = Callable[[Finding, Comparison], str]
 
+#: Maximum ratio of two times whose change is stated in percent.
+_MAX_RATIO = 10
 #: Words for kinds of a rank's own time.
 _OWN_TIME_WORDS = {
     "compute": "compute",
@@ -74,7 +76,7 @@ _CAUSE_WORDS = {
 _CAUTION_SENTENCES: dict[str, str] = {
     "on_device": "Hosts are ahead of their devices: a step ends with its last device work.",
     "single_step": "With one step on each side, the peculiarities of a step look like changes.",
-    "unmatched": "Communication includes waiting for other ranks, whose events are not here.",
+    "unmatched": "Communication includes waiting for other ranks: not all of it is matched.",
 }
 
 
@@ -166,9 +168,16 @@ def _is_alone(finding: Finding) -> bool:
 def _rank_cause_text(finding: Finding, diff: Comparison) -> str:
     """Name ranks as the cause of a change of the step: ``rank 2 changed alone (compute +26 %)``."""
     clause = _late_clause(finding, diff)
-    if finding.measure not in _OWN_TIME_WORDS or not finding.before:
+    if finding.measure not in _OWN_TIME_WORDS:
         return clause
-    return f"{clause} ({_OWN_TIME_WORDS[finding.measure]} {share_delta(_relative(finding))})"
+    return f"{clause} ({_OWN_TIME_WORDS[finding.measure]} {_own_change_text(finding)})"
+
+
+def _own_change_text(finding: Finding) -> str:
+    """Return the relative change of a rank's own time; both times if it is new or multiplied."""
+    if finding.after > _MAX_RATIO * finding.before:
+        return times_text(finding)
+    return share_delta(_relative(finding))
 
 
 def step_times_text(finding: Finding, diff: Comparison) -> str:
@@ -207,9 +216,8 @@ def _straggler_text(finding: Finding, diff: Comparison) -> str:
         wait = f"the others wait {cost} on average"
         text += "; ".join(filter(None, (finding.details["cause"], wait)))
     else:
-        change = share_delta(_relative(finding)) if finding.before else times_text(finding)
         whose = "their" if len(finding.ranks) > 1 else "its"
-        text += f"{whose} {_OWN_TIME_WORDS[finding.measure]} {change}"
+        text += f"{whose} {_OWN_TIME_WORDS[finding.measure]} {_own_change_text(finding)}"
         text += _other_ranks_text(finding, diff) + _waits_text(finding)
         has_waits = any(part.kind == "wait" for part in finding.parts)
         return f"{text}{_a_step(diff) * has_waits}."
@@ -317,11 +325,13 @@ def _paired_ranks_text(diff: Comparison) -> str:
 
 
 def _includes_waits(finding: Finding, diff: Comparison) -> bool:
-    """Return whether a change is of a collective's time on devices, whose waits are unknown."""
+    """Return whether a change is of a collective's time, and waits in it are part of that."""
+    if finding.measure == "host":
+        return bool(re.match(HOST_LIBRARIES, finding.name))
     is_collective = kind_of("kernel", finding.name) == "communication" or re.match(
         rf"{HOST_COLLECTIVES}|{PARAM_COMMS}", finding.name
     )
-    return bool(is_collective) and "device" in finding.measure and not splits_communication(diff)
+    return bool(is_collective) and not splits_communication(diff)
 
 
 def _change_text(finding: Finding, diff: Comparison) -> str:

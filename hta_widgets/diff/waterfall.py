@@ -21,7 +21,7 @@ from hta_widgets.diff.causes import (
 from hta_widgets.diff.changes import path_times
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.match import Matches, match_ranks
-from hta_widgets.diff.sides import RunSide, is_host_only
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import mean_parts
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK
 from hta_widgets.errors import TraceError
@@ -283,10 +283,11 @@ def _work_of_rank(
     rows, kind, time = shares.rows[is_counted], shares.kind[is_counted], shares.time_ns[is_counted]
     table = part.table
     owner = rows
-    if by == "operator" and not is_host_only(part.trace.format):
+    if by == "operator":
         tree = operator_tree(part.trace, annotations=True)
         # The last entry is for work without an operator, -1.
-        owner = np.append(tree.rows, -1)[tree.innermost[part.trace.launch_of[rows]]]
+        launcher = np.append(tree.rows, -1)[tree.innermost[part.trace.launch_of[rows]]]
+        owner = np.where(table.stream[rows] >= 0, launcher, rows)
     name = np.where(owner >= 0, table.name[owner], -1).astype(np.int64)
     packed, inverse = np.unique(name * 3 + kind, return_inverse=True)
     totals = sum_by_group(inverse, time, len(packed)).tolist()

@@ -4,19 +4,18 @@ The reader of a format adds the events of each table or line of a file as one bl
 rank is a process with one of its devices. A call on the host belongs to the device that it launches
 on or names, else to the device that its thread launches on most::
 
-    rows = EventRows()
-    stream = rows.place("GPU 0", "7", process="GPU 0", thread="stream 7")
+    rows = EventRows(path)
     rows.add(
         start_ns=[5, 9],
         end_ns=[8, 12],
         name=rows.name_codes(["gemm", "copy"]),
         category="kernel",
-        place=stream,
+        place=rows.place(*stream_place("GPU 0", 7)),
         device=0,
         stream=7,
         correlation=[1, 2],
     )
-    traces = build_traces(rows, path, "rocpd", problems, lambda process, device: RankFacts())
+    build_traces(rows, "rocpd", lambda process, device: RankFacts(), "Record with rocprofv3.")
 
 The columns stay in memory, so the file is not needed again. The args of events are codes of their
 distinct texts.
@@ -46,7 +45,7 @@ from hta_widgets.trace.columns import (
     RankColumns,
     StringPool,
 )
-from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.problems import ProblemKind, Problems
 from hta_widgets.trace.record_times import BASE_KEY, FIRST_NS, LAST_NS, micros
 from hta_widgets.trace.short_paths import map_texts, shorten_paths, shorten_record
 from hta_widgets.trace.trace import Trace
@@ -56,6 +55,11 @@ _COLUMNS = (
     "start_ns", "end_ns", "name", "category", "place", "process", "device", "target", "stream",
     "correlation", "size_bytes", "args", "phase",
 )  # fmt: skip
+#: The values of columns that a block may leave out.
+_DEFAULTS = {
+    "process": 0, "args": 0,
+    **dict.fromkeys(("device", "target", "stream", "correlation", "size_bytes"), -1),
+}  # fmt: skip
 _STORED = tuple(name for name in _COLUMNS if name not in ("process", "target"))
 #: Columns that mostly fit into 32 bits.
 _SMALL = frozenset(_COLUMNS) - {"start_ns", "end_ns", "process"}
@@ -77,6 +81,11 @@ class RowPlace(NamedTuple):
     process: str = ""
     thread: str = ""
     sort_index: int = -1
+
+
+def stream_place(device: str, stream: int) -> RowPlace:
+    """Return the place of a stream of a device, which is called ``GPU 0`` or the like."""
+    return RowPlace(device, str(stream), device, f"stream {stream}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +117,21 @@ class RankFacts:
 
 
 class EventRows:
-    """The events of a file, in blocks of columns; a number in place of a column is for all rows."""
+    """The events of a file, in blocks of columns, and the problems of reading it.
 
-    def __init__(self) -> None:
+    A number in place of a column is for all rows.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path, self.problems = path, Problems()
         self.name, self.category, self.args = StringPool(), StringPool(), StringPool(("{}",))
         self.places: list[RowPlace] = []
         self._code_of_place: dict[RowPlace, int] = {}
         self._blocks: list[dict[str, Ints]] = []
+
+    def note(self, kind: ProblemKind, count: int | Bools, detail: str) -> None:
+        """Report a problem of some events, given their number or a mask."""
+        self.problems.add(kind, int(np.sum(count)), detail, file=self.path)
 
     @property
     def first_ns(self) -> int:
@@ -143,47 +160,41 @@ class EventRows:
         """Return the codes of names."""
         return np.array([self.name.add(name) for name in names], np.int64)
 
+    def names_by_id(self, name_of: Callable[[int], str], ids: Ints) -> Ints:
+        """Return the code of the name of each id, with one call for each distinct id."""
+        return map_distinct(ids, lambda number: self.name.add(name_of(number)))
+
     def args_codes(self, args: Iterable[Mapping[str, Any]]) -> Ints:
         """Return the codes of the args of events."""
         texts = map(msgspec.json.encode, args)
         return np.array([self.args.add(text.decode()) for text in texts], np.int64)
 
-    def add(
-        self,
-        *,
-        start_ns: Any,
-        end_ns: Any,
-        name: Any,
-        category: str | Ints,
-        place: Any,
-        process: Any = 0,
-        device: Any = -1,
-        target: Any = -1,
-        stream: Any = -1,
-        correlation: Any = -1,
-        size_bytes: Any = -1,
-        args: Any = 0,
-        phase: str | Ints = "X",
-        is_outer: bool = False,
-    ) -> None:
-        """Add events; `device` is -1 on the host, where `target` may state the device of a call.
+    def args_by_row(self, args_of: Callable[..., Mapping[str, Any]], *columns: Ints) -> Ints:
+        """Return the code of the args of each row, with one call for each distinct row."""
+        distinct, code = distinct_rows(*columns)
+        return self.args_codes(args_of(*row) for row in distinct)[code]
 
-        The phases are ``X``, ``i`` for instants, ``b`` for ranges that need not nest, ``B`` and
-        ``E`` for the two ends of ranges, and ``C`` for samples of counters, whose values are the
-        args. Events with `is_outer` contain other events of the same times.
+    def add(
+        self, *, category: str | Ints, phase: str | Ints = "X", is_outer: bool = False, **given: Any
+    ) -> None:
+        """Add events, given the columns `_COLUMNS`; those in `_DEFAULTS` may be left out.
+
+        ``device`` is -1 on the host, where ``target`` may state the device of a call. The phases
+        are ``X``, ``i`` for instants, ``b`` for ranges that need not nest, ``B`` and ``E`` for the
+        two ends of ranges, and ``C`` for samples of counters, whose values are the args. Events
+        with `is_outer` contain other events of the same times.
         """
         code = self.category.add(category) if isinstance(category, str) else category
-        values = (
-            start_ns, end_ns, name, code, place, process, device, target,
-            stream, correlation, size_bytes, args, ord(phase) if isinstance(phase, str) else phase,
-        )  # fmt: skip
-        block = narrow_columns(
-            {
-                column: np.asarray(value, getattr(value, "dtype", np.int64))
-                for column, value in zip(_COLUMNS, values, strict=True)
-            }
-        )
-        count = len(start_ns)
+        letter = ord(phase) if isinstance(phase, str) else phase
+        stated = {**_DEFAULTS, **given, "category": code, "phase": letter}
+        block = {}
+        for name in _COLUMNS:
+            value = stated.pop(name)
+            block[name] = np.asarray(value, getattr(value, "dtype", np.int64))
+        if stated:
+            raise TypeError(f"unknown columns of events: {', '.join(stated)}")
+        count = len(block["start_ns"])
+        block = narrow_columns(block)
         columns = {name: np.broadcast_to(values, count) for name, values in block.items()}
         self._blocks.insert(0 if is_outer else len(self._blocks), columns)
 
@@ -222,6 +233,11 @@ def select_rows(columns: Mapping[str, Ints], rows: Rows | Bools | slice) -> dict
     return {name: values[rows] for name, values in columns.items()}
 
 
+def values_by_id(ids: Ints, values: Ints, wanted: Ints) -> Ints:
+    """Return the value of the first row with each wanted id, -1 for an id that no row has."""
+    return np.append(values, -1)[first_positions(ids, wanted)]
+
+
 def map_distinct(values: Ints, number_of: Callable[[int], int]) -> Ints:
     """Return the number of each value, with one call for each distinct value."""
     code, distinct = pd.factorize(values)
@@ -246,15 +262,13 @@ def distinct_rows(*columns: Ints) -> tuple[list[tuple[int, ...]], Ints]:
 
 def build_traces(
     rows: EventRows,
-    path: str,
     format_name: str,
-    problems: Problems,
     facts_of: Callable[[int, int], RankFacts],
     how_to_record: str,
 ) -> Outcome:
     """Return a trace per process and device; the device is -1 in a file without devices."""
-    events = timed_columns(rows, path, problems)
-    ranks = list(_rank_masks(events, path, problems))
+    events = timed_columns(rows)
+    ranks = list(_rank_masks(events, rows))
     del events["process"], events["target"]
     traces = []
     for number, (process, device, mask) in enumerate(ranks, 1):
@@ -262,19 +276,19 @@ def build_traces(
         if number == len(ranks):
             events.clear()  # a file may have one large rank
         facts = facts_of(process, device)
-        traces.append(build_rank(rows, rank_events, path, format_name, problems, facts, device))
+        traces.append(build_rank(rows, rank_events, format_name, facts, device))
     if not traces:
         message = "holds no events of devices or of the host with plausible times"
-        raise TraceError(message, path=path, remedy=how_to_record)
-    return Outcome(tuple(traces), problems)
+        raise TraceError(message, path=rows.path, remedy=how_to_record)
+    return Outcome(tuple(traces), rows.problems)
 
 
-def timed_columns(rows: EventRows, path: str, problems: Problems) -> dict[str, Ints]:
+def timed_columns(rows: EventRows) -> dict[str, Ints]:
     """Take all events from `rows`, and return those with possible times; report the others."""
     events = rows.take_columns()
     start_ns, end_ns = events["start_ns"], events["end_ns"]
     is_timed = (start_ns > FIRST_NS) & (end_ns < LAST_NS) & (end_ns >= start_ns)
-    problems.add("skipped", int((~is_timed).sum()), "events without possible times", file=path)
+    rows.note("skipped", ~is_timed, "events without possible times")
     return select_rows(events, is_timed)
 
 
@@ -285,17 +299,16 @@ def ranks_of(events: Mapping[str, Ints]) -> list[tuple[int, ...]]:
     return sorted(pairs) or [(number, -1) for number in np.unique(process[process >= 0]).tolist()]
 
 
-def _rank_masks(
-    events: Mapping[str, Ints], path: str, problems: Problems
-) -> Iterator[tuple[int, int, Bools]]:
+def _rank_masks(events: Mapping[str, Ints], rows: EventRows) -> Iterator[tuple[int, int, Bools]]:
     """Yield each process with a device, and which events belong to this rank."""
     ranks = ranks_of(events)
     process_of_row, device_of_row = events["process"], events["device"].copy()
     is_work = device_of_row >= 0
     if not is_work.any():
+        rows.note("skipped", process_of_row < 0, "events without a thread and process")
         yield from ((process, -1, process_of_row == process) for process, _ in ranks)
         return
-    _note_left_out(events, is_work, path, problems)
+    _note_left_out(events, is_work, rows)
     devices_of: defaultdict[int, list[int]] = defaultdict(list)
     for process, device in ranks:
         devices_of[process].append(device)
@@ -311,27 +324,23 @@ def _rank_masks(
         yield process, device, (process_of_row == process) & (device_of_row == device)
 
 
-def _note_left_out(
-    events: Mapping[str, Ints], is_work: Bools, path: str, problems: Problems
-) -> None:
+def _note_left_out(events: Mapping[str, Ints], is_work: Bools, rows: EventRows) -> None:
     """Report device work without recorded launches, and processes that do not become ranks."""
     process, correlation = events["process"], events["correlation"]
     work_ids, call_ids = (ids[ids > 0] for ids in (correlation[is_work], correlation[~is_work]))
     has_no_links = len(work_ids) + len(call_ids) > 0 and not np.isin(work_ids, call_ids).any()
-    problems.add(
+    rows.note(
         "part",
         int(is_work.sum()) if has_no_links else 0,
         "events of devices whose calls on the host are not recorded: launches, operators and the"
         " causes of idle time are not known",
-        file=path,
     )
     is_left_out = ~np.isin(process, process[is_work])
-    problems.add(
+    rows.note(
         "part",
-        int(is_left_out.sum()),
+        is_left_out,
         "processes without device work do not become ranks; the events of"
         f" {len(np.unique(process[is_left_out])):,} of them are left out",
-        file=path,
     )
 
 
@@ -354,9 +363,7 @@ def _devices_of_calls(
 def build_rank(
     rows: EventRows,
     events: dict[str, Ints],
-    path: str,
     format_name: str,
-    problems: Problems,
     facts: RankFacts,
     device: int = -1,
     **fields: Any,
@@ -378,9 +385,9 @@ def build_rank(
     trace = build_trace(
         _rank_columns(events, texts, places, naming, facts.epoch_ns),
         rank=0 if facts.rank is None else facts.rank,
-        path=path,
+        path=rows.path,
         metadata=facts.trace_metadata(),
-        source=ColumnRecords(path, events, texts, places, naming, facts.trace_metadata()),
+        source=ColumnRecords(rows.path, events, texts, places, naming, facts.trace_metadata()),
         problems=notes,
         consume=True,
         format=format_name,
@@ -390,12 +397,12 @@ def build_rank(
         **fields,
     )
     for problem in notes:  # without the rank, which may change
-        problems.add(problem.kind, problem.count, problem.detail, file=path)
+        rows.note(problem.kind, problem.count, problem.detail)
     if facts.has_steps_of_device:
         _assign_steps_of_device(trace)
-    label = facts.label or f"GPU {max(device, 0)}"
-    counters = _counter_table(facts.series, label, facts.epoch_ns, trace, path, problems)
-    return trace if counters is None else trace.replace(counter_table=counters)
+    if not facts.series or not len(trace):
+        return trace
+    return trace.replace(counter_table=_counter_table(facts, device, trace, rows))
 
 
 def _used_codes(codes: Ints, count: int) -> tuple[list[int], Ints]:
@@ -421,33 +428,23 @@ def _assign_steps_of_device(trace: Trace) -> None:
     table.step[work[is_inside]] = table.step[last_range[is_inside]]
 
 
-def _copy_table(records: Ints, size_bytes: Ints, dur_ns: Ints) -> CopyTable:
-    """Return sizes and rates of copies and fills."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gb_per_s = np.where(dur_ns > 0, size_bytes / dur_ns, np.nan)
-    return CopyTable(record=records.astype(np.int64), gb_per_s=gb_per_s, size_bytes=size_bytes)
-
-
-def _counter_table(
-    series: Sequence[Series], label: str, epoch_ns: int, trace: Trace, path: str, problems: Problems
-) -> CounterTable | None:
-    """Return the counters of a rank's device; None if it has none."""
-    if not series or not len(trace):
-        return None
-    first_event_ns = trace.zero_ns - epoch_ns
-    time_ns = np.concatenate([times_ns for _, times_ns, _ in series])
-    value = np.concatenate([values for _, _, values in series])
-    series_id = np.repeat(np.arange(len(series), dtype=np.int32), [len(t) for _, t, _ in series])
+def _counter_table(facts: RankFacts, device: int, trace: Trace, rows: EventRows) -> CounterTable:
+    """Return the counters of a rank's device."""
+    first_event_ns = trace.zero_ns - facts.epoch_ns
+    label = facts.label or f"GPU {max(device, 0)}"
+    names, times_ns, values = zip(*facts.series, strict=True)
+    time_ns, value = np.concatenate(times_ns), np.concatenate(values)
+    series_id = np.repeat(np.arange(len(names), dtype=np.int32), list(map(len, times_ns)))
     order = np.lexsort((time_ns, series_id))
-    rows = order[time_ns[order] >= first_event_ns]
-    too_early = len(order) - len(rows)
-    problems.add("part", too_early, "samples of counters before the first event", file=path)
+    samples = order[time_ns[order] >= first_event_ns]
+    too_early = len(order) - len(samples)
+    rows.note("part", too_early, "samples of counters before the first event")
     return CounterTable(
-        time_ns=time_ns[rows] - first_event_ns,
-        series_id=series_id[rows],
-        value=value[rows],
-        series=[(label, name, "value") for name, _, _ in series],
-        record=np.full(len(rows), -1, np.int64),
+        time_ns=time_ns[samples] - first_event_ns,
+        series_id=series_id[samples],
+        value=value[samples],
+        series=[(label, name, "value") for name in names],
+        record=np.full(len(samples), -1, np.int64),
     )
 
 
@@ -471,6 +468,8 @@ def _rank_columns(
     copies = np.flatnonzero(events["size_bytes"] >= 0)
     samples = np.flatnonzero(events["phase"] == _SAMPLE)
     dur_ns = events["end_ns"] - events["start_ns"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gb_per_s = np.where(dur_ns > 0, events["size_bytes"] / dur_ns, np.nan)
     # The ends of asynchronous ranges are last, in the order of their begins.
     phase, flow = events["phase"], np.full(total, -1, np.int32)
     async_number = np.arange(np.count_nonzero(phase == _ASYNC_BEGIN))
@@ -502,7 +501,9 @@ def _rank_columns(
             **{row: json.loads(texts["args"][events["args"][row]]) for row in samples.tolist()},
         },
         record=np.arange(total, dtype=np.int64),
-        copies=_copy_table(copies, events["size_bytes"][copies], dur_ns[copies]),
+        copies=CopyTable(
+            record=copies, gb_per_s=gb_per_s[copies], size_bytes=events["size_bytes"][copies]
+        ),
     )
 
 
@@ -620,16 +621,18 @@ class ColumnRecords(NumberedRecords):
             "tid": _as_id(tid),
             "args": args,
         }
+        times_ns = {"ts": row["start_ns"]}
         if phase == "X":
-            return _record_json(record, ts=row["start_ns"], dur=dur_ns)
-        if phase == "i":
+            times_ns["dur"] = dur_ns
+        elif phase == "i":
             record["s"] = "t"
         elif phase == "b":
             record["id"] = int(np.searchsorted(self._async_begins, number))
         elif phase == "e":  # the ends are last, in the order of their begins
             first_end = len(self._columns["phase"]) - len(self._async_begins)
             record |= {"id": number - first_end, "args": {}}
-        return _record_json(record, ts=row["start_ns"])
+        written = (b', "%s": %s' % (key.encode(), micros(ns)) for key, ns in times_ns.items())
+        return json.dumps(record).encode()[:-1] + b"".join(written) + b"}"
 
 
 def _narrow(values: Ints) -> Ints:
@@ -646,16 +649,3 @@ def _short_texts(pool: StringPool) -> StringPool:
         shorten_record(text.encode()).decode() if text[:1] == "{" else shorten_paths(text)
         for text in pool.values
     )
-
-
-def _record_json(record: Mapping[str, Any], **times_ns: int) -> bytes:
-    """Write a record as JSON, with times in µs."""
-    written = b"".join(b', "%s": %s' % (key.encode(), micros(ns)) for key, ns in times_ns.items())
-    return json.dumps(record).encode()[:-1] + written + b"}"
-
-
-def round_ps(time_ps: Ints) -> Ints:
-    """Return times in ns, rounded half to even, so that adjacent events stay adjacent."""
-    time_ns, rest_ps = np.divmod(time_ps, 1000)
-    is_rounded_up = (rest_ps > 500) | ((rest_ps == 500) & (time_ns & 1 == 1))
-    return np.asarray(time_ns + is_rounded_up)

@@ -13,41 +13,41 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hta_widgets.errors import TraceError
+from hta_widgets.formats.event_rows import EventRows
 from hta_widgets.readers.formats import Advance, FileStart
 from hta_widgets.readers.pickles import is_pickle, read_pickle
 from hta_widgets.readers.streams import read_whole_file
-from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.short_paths import package_part, shorten_paths
 
 _RUNNERS = re.compile(r"<(string|frozen .*|stdin)>|(distributed_c10d|c10d_logger)\.py")
 
 
 def read_dump_value(
-    path: str,
-    problems: Problems,
+    rows: EventRows,
     advance: Advance,
     *,
     remedy: str,
     complete: Callable[[bytes], Any] = lambda _text: None,
 ) -> Any:
-    """Return the value of a pickle or of JSON.
+    """Return the value of a pickle or of JSON, the file of `rows`.
 
     Parameters
     ----------
     complete : (bytes) -> value, optional
         Returns the complete part of JSON that ends early, or None if it has none.
     """
-    data = read_whole_file(path, problems, advance)
+    path = rows.path
+    data = read_whole_file(path, rows.problems, advance)
     start = FileStart(path, data, len(data))
     if is_pickle(start):
-        return read_pickle(path, data, problems)
+        return read_pickle(path, data, rows.problems)
     try:
         return msgspec.json.decode(start.without_bom)
     except (msgspec.DecodeError, RecursionError) as cause:
         value = complete(start.without_bom) if "truncated" in str(cause) else None
         if value is None:
             raise TraceError(f"is damaged JSON ({cause})", path=path, remedy=remedy) from None
-        problems.add("truncated", 1, "the JSON ends early: its whole entries are read", file=path)
+        rows.note("truncated", 1, "the JSON ends early: its whole entries are read")
         return value
 
 

@@ -23,7 +23,6 @@ import numpy as np
 from hta_widgets.arguments import match_pattern
 from hta_widgets.formats.event_rows import EventRows, ranks_of, select_rows
 from hta_widgets.trace.arrays import Bools, Ints
-from hta_widgets.trace.problems import Problems
 
 #: Columns of events.
 Columns = dict[str, Ints]
@@ -46,9 +45,7 @@ class _Steps(NamedTuple):
     rule: str
 
 
-def add_steps(
-    rows: EventRows, pattern: str | None, noun: str, path: str, problems: Problems
-) -> None:
+def add_steps(rows: EventRows, pattern: str | None, noun: str) -> None:
     """Add the steps of each rank, and report them; `noun` is what texts call the ranges."""
     names = rows.name.values
     if pattern is None and any(name.startswith(_PROFILER_STEP) for name in names):
@@ -67,7 +64,7 @@ def add_steps(
         if steps is None:
             continue
         detail = f"steps are {noun}; those {steps.rule} got a {_PROFILER_STEP}n around them"
-        problems.add("repaired", len(steps.numbers), detail, file=path)
+        rows.note("repaired", len(steps.numbers), detail)
         chosen = [names[code] for code in steps.ranges["name"].tolist()]
         rows.add(
             **{key: steps.ranges[key] for key in ("start_ns", "end_ns", "place", "process")},

@@ -28,6 +28,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from hta_widgets.errors import TraceError, redact_urls
 from hta_widgets.export.pages.format import read_asset
 from hta_widgets.files import expand_home, temporary_folder
+from hta_widgets.formats.byteps import MACHINE
 from hta_widgets.host.opening import Downloads
 from hta_widgets.host.session import MAX_BYTES, Session, WireError, pack, unpack
 from hta_widgets.host.verdicts import MAX_BYTES as MAX_VERDICT_BYTES, read_verdict
@@ -171,7 +172,7 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
     """Return jobs and single files, newest first."""
     groups: dict[Path, list[_FolderFile]] = defaultdict(list)
     for file in files:
-        groups[_job_of(file.path, root)].append(file)
+        groups[_job_of(file, root)].append(file)
     entries = []
     for folder, members in groups.items():
         parts = [_folder_entry(root, file.path, [file]) for file in members]
@@ -189,11 +190,17 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
     return sorted(entries, key=lambda entry: (-entry.changed_ns, natural_key(entry.path)))
 
 
-def _job_of(path: Path, root: Path) -> Path:
+def _job_of(file: _FolderFile, root: Path) -> Path:
     """Return the folder of the job that a file belongs to."""
-    folder = path.parent
-    # BytePS writes a numbered folder for each GPU of a worker.
-    while folder.name.isdecimal() and path.name == "comm.json" and folder != root:
+    folder = file.path.parent
+    if not file.format.startswith("byteps"):
+        return folder
+    # BytePS writes a folder for each machine, and a numbered one for each GPU of a worker.
+    parts = folder.relative_to(root).parts
+    for index, part in enumerate(parts):
+        if MACHINE.fullmatch(part):
+            return root.joinpath(*parts[:index])
+    while folder.name.isdecimal() and folder != root:
         folder = folder.parent
     return folder
 

@@ -39,6 +39,7 @@ _MAX_ROWS = 300
 # Events of both sides.
 _FEW_EVENTS = 250_000  # maximum for requesting all answers in one request
 _MAX_EVENTS = 1_000_000  # maximum for preparing answers; more could delay the next cell
+_MAIN_FINDINGS = 3  # number of sentences in outputs of notebooks
 _PAUSE_S = 0.002  # pause between two prepared answers, in which requests of the page are handled
 
 
@@ -105,6 +106,12 @@ class DiffAnswers:
     def is_small(self) -> bool:
         """Whether the runs are so small that all answers together are fast."""
         return self.events <= _FEW_EVENTS
+
+    def main_findings(self) -> list[str]:
+        """Return the first findings as sentences; none of large runs, which take long."""
+        if self.events > _MAX_EVENTS:
+            return []
+        return [finding.text for finding in diff.findings(self.both)[:_MAIN_FINDINGS]]
 
     @cached_property
     def tables(self) -> list[str]:

@@ -23,6 +23,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -32,7 +33,7 @@ import numpy as np
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import SQLITE_MAGIC
 from hta_widgets.readers.streams import read_whole_file
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Array
 from hta_widgets.trace.problems import Problems
 
 #: The smallest integer, which stands for a missing time.
@@ -110,20 +111,33 @@ class Database:
         return not self._select(["rowid"], table, "1 limit 1")
 
     def integers(
-        self, table: str, columns: Sequence[str], *, optional: Iterable[str] = (), missing: int = -1
-    ) -> dict[str, Ints]:
+        self,
+        table: str,
+        columns: Sequence[str],
+        *,
+        optional: Iterable[str] = (),
+        reals: Iterable[str] = (),
+        missing: int = -1,
+    ) -> dict[str, Any]:
         """Return columns of integers, and ``rowid``, in the order of row ids.
 
         The parameters are the same as of `integer_blocks`.
         """
-        blocks = list(self.integer_blocks(table, columns, optional=optional, missing=missing))
+        parameters = {"optional": optional, "reals": reals, "missing": missing}
+        blocks = list(self.integer_blocks(table, columns, **parameters))  # type: ignore[arg-type]
         return {
             name: np.concatenate([block.pop(name) for block in blocks]) for name in [*blocks[0]]
         }
 
     def integer_blocks(
-        self, table: str, columns: Sequence[str], *, optional: Iterable[str] = (), missing: int = -1
-    ) -> Iterator[dict[str, Ints]]:
+        self,
+        table: str,
+        columns: Sequence[str],
+        *,
+        optional: Iterable[str] = (),
+        reals: Iterable[str] = (),
+        missing: int = -1,
+    ) -> Iterator[dict[str, Any]]:
         """Yield the columns of integers of some rows after the other, at least once.
 
         Parameters
@@ -132,41 +146,55 @@ class Database:
         columns : sequence of str
         optional : iterable of str
             Further columns, in which a value of another type counts as missing.
+        reals : iterable of str
+            Further columns of real numbers; NaN for other values.
         missing : int
             The value for NULL and for columns that the table lacks.
         """
         present = self.columns_of(table)
-        names = list(dict.fromkeys(("rowid", *columns, *optional)))
+        kinds = {
+            **{name: _ColumnKind(missing) for name in (*optional, *reals)},
+            **{name: _ColumnKind(missing, is_real=True) for name in reals},
+            **{name: _ColumnKind(missing, is_required=True) for name in ("rowid", *columns)},
+        }
+        names = list(dict.fromkeys(("rowid", *columns, *kinds)))
         if not present:
-            yield {name: np.empty(0, np.int64) for name in names}
+            yield {name: np.empty(0, kinds[name].dtype) for name in names}
             return
         stored = [name for name in names if name in present or name == "rowid"]
-        values = [f"coalesce({_quote(name)}, {missing})" for name in stored]
-        is_required = [name in ("rowid", *columns) for name in stored]
+        stored_kinds = [kinds[name] for name in stored]
+        values = [kinds[name].expression(_quote(name)) for name in stored]
         for condition in self._row_ranges(table):
-            block = self._read_block(table, values, condition)
+            block = self._read_block(table, values, condition, stored_kinds)
             if block is None:
-                block = self._read_mixed_block(table, values, condition, is_required, missing)
+                block = self._read_mixed_block(table, values, condition, stored_kinds)
             read = dict(zip(stored, block, strict=True))
-            lacking = np.full(len(read["rowid"]), missing, np.int64)
-            yield {name: read.get(name, lacking) for name in names}
+            count = len(read["rowid"])
+            yield {
+                name: read[name]
+                if name in read
+                else np.full(count, np.nan if kinds[name].is_real else missing)
+                for name in names
+            }
 
     def rows(
         self, table: str, columns: Sequence[str], *, where: str = "1", kinds: Sequence[type] = ()
     ) -> list[tuple[Any, ...]]:
         """Return rows as Python values, in the order of row ids; for small tables and texts.
 
-        ``where`` is a further condition in SQL, on columns that the table has. Rows whose first
-        values are not of the types `kinds` are left out.
+        ``where`` is a further condition in SQL, on columns that the table has. The first values are
+        of the types `kinds`, integers or texts: numbers may be stored as texts, and texts as blobs.
+        Rows with other values are left out, and so are all rows if the table lacks such a column.
         """
-        present = self.columns_of(table)
-        if not present:
+        present = [*self.columns_of(table), "rowid"]
+        if table not in self.tables or not set(columns[: len(kinds)]) <= set(present):
             return []
-        present = [*present, "rowid"]
         selected = [_quote(name) if name in present else "null" for name in columns]
-        result = self._select(selected, table, f"{where} order by rowid")
-        self._report(_BYTES_PER_ROW * len(result))
-        return [row for row in result if all(map(isinstance, row, kinds))]
+        stored = self._select(selected, table, f"{where} order by rowid")
+        self._report(_BYTES_PER_ROW * len(stored))
+        count = len(kinds)
+        rows = [(*map(_as_kind, row, kinds), *row[count:]) for row in stored]
+        return [row for row in rows if None not in row[:count]]
 
     def texts_of(self, table: str, key: str, value: str, keys: Iterable[int]) -> dict[int, str]:
         """Return the texts in the column `value` of the rows with these keys."""
@@ -285,12 +313,15 @@ class Database:
             yield f"{after} and rowid <= {high}"
             low = high
 
-    def _read_block(self, table: str, values: Sequence[str], where: str) -> list[Ints] | None:
-        """Return what expressions in SQL are in some rows; None if they are not all integers."""
+    def _read_block(
+        self, table: str, values: Sequence[str], where: str, kinds: Sequence[_ColumnKind]
+    ) -> list[Array] | None:
+        """Return what expressions in SQL are in some rows; None if any is not of its kind."""
         lists = [f"group_concat({value})" for value in values]
         ((count, *texts),) = self._select(["count(*)", *lists], table, where)
         self._report(sum(len(text or "") for text in texts) // 2)
-        block = [_parse_integers(text or "", count) for text in texts]
+        pairs = zip(texts, kinds, strict=True)
+        block = [_parse_numbers(text or "", count, kind.dtype) for text, kind in pairs]
         columns = [column for column in block if column is not None]
         return columns if len(columns) == len(block) else None
 
@@ -301,20 +332,53 @@ class Database:
             self._unreported_bytes -= min(size_bytes, self._unreported_bytes)
 
     def _read_mixed_block(
-        self,
-        table: str,
-        values: Sequence[str],
-        where: str,
-        is_required: Sequence[bool],
-        missing: int,
-    ) -> list[Ints]:
+        self, table: str, values: Sequence[str], where: str, kinds: Sequence[_ColumnKind]
+    ) -> list[Array]:
         """Return a block without the rows in which a required value is not an integer."""
-        defaults = [None if required else missing for required in is_required]
         stored_rows = self._select(values, table, where)
-        rows = [list(map(_as_integer, row, defaults)) for row in stored_rows]
+        rows = [
+            [kind.convert(value) for kind, value in zip(kinds, row, strict=True)]
+            for row in stored_rows
+        ]
         valid = [row for row in rows if None not in row]
         self.skipped[table] += len(rows) - len(valid)
-        return list(np.array(valid, np.int64).reshape(-1, len(values)).T)
+        return [
+            np.array([row[place] for row in valid], kind.dtype) for place, kind in enumerate(kinds)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _ColumnKind:
+    """How the values of a column are read."""
+
+    missing: int
+    is_required: bool = False
+    is_real: bool = False
+
+    @property
+    def dtype(self) -> type[np.float64 | np.int64]:
+        return np.float64 if self.is_real else np.int64
+
+    def expression(self, column: str) -> str:
+        """Return the value in SQL; real numbers as texts, as SQLite would print 15 digits."""
+        if self.is_real:
+            return (
+                f"iif(typeof({column}) in ('integer', 'real'), printf('%!.17g', {column}), 'nan')"
+            )
+        return f"coalesce({column}, {self.missing})"
+
+    def convert(self, value: object) -> float | None:
+        """Return the value of `expression` as a number; None for a wrong one that is required."""
+        if self.is_real:
+            return float(str(value))
+        return _as_integer(value, None if self.is_required else self.missing)
+
+
+def _as_kind(value: object, kind: type) -> object:
+    """Return an integer or a text; None for a value of another kind."""
+    if kind is int:
+        return _as_integer(value, None)
+    return text_of(value) if isinstance(value, (str, bytes)) else None
 
 
 def _as_integer(value: object, default: int | None) -> int | None:
@@ -325,12 +389,12 @@ def _as_integer(value: object, default: int | None) -> int | None:
     return value if isinstance(value, int) and NO_TIME <= value < -NO_TIME else default
 
 
-def _parse_integers(text: str, count: int) -> Ints | None:
-    """Return `count` integers separated by commas; None for any other text."""
+def _parse_numbers(text: str, count: int, dtype: type[np.float64 | np.int64]) -> Array | None:
+    """Return `count` numbers separated by commas; None for any other text."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)
         try:
-            values = np.fromstring(text, np.int64, sep=",")
+            values = np.fromstring(text, dtype, sep=",")
         except (DeprecationWarning, ValueError):
             return None
     return values if len(values) == count else None

@@ -116,9 +116,7 @@ def capture_times(trace: Trace) -> Intervals:
 def captured_graphs(trace: Trace) -> list[CapturedGraph]:
     """Return the graphs that a trace captured, in the order of their captures."""
     table = trace.table
-    calls = np.flatnonzero(
-        name_mask(trace, lambda name: _LAUNCH.match(name) is not None) & category_mask(trace, CALLS)
-    )
+    calls = np.flatnonzero(name_mask(trace, _LAUNCH.match) & category_mask(trace, CALLS))
     launched = np.zeros(len(table) + 1, dtype=bool)
     launched[trace.launch_of] = True
     calls = calls[~launched[calls]]

@@ -16,6 +16,7 @@ from hta_widgets.trace.arrays import (
     Ints,
     Rows,
     concatenate_ranges,
+    distinct_codes,
     positions_of_rows,
 )
 from hta_widgets.trace.memo import memoize
@@ -36,11 +37,18 @@ def category_mask(trace: Trace, pattern: str, rows: Rows | slice = slice(None)) 
     return wanted[table.category[rows]] & (table.stream[rows] < 0)
 
 
-def name_mask(trace: Trace, matches: Callable[[str], bool]) -> Bools:
+def name_mask(trace: Trace, matches: Callable[[str], object]) -> Bools:
     """Return which events are host events with a name that matches."""
     table = trace.table
-    wanted = np.array([*map(matches, table.names.values), False])
+    wanted = np.array([*map(bool, map(matches, table.names.values)), False])
     return wanted[table.name] & (table.stream < 0)
+
+
+def names_match(trace: Trace, rows: Rows, matches: Callable[[str], object]) -> Bools:
+    """Return whether the name of each of some events matches."""
+    used, place = distinct_codes(trace.table.name[rows])
+    wanted = [bool(matches(trace.table.names[code])) for code in used.tolist()]
+    return np.array(wanted, dtype=bool)[place]
 
 
 def nearest_ancestor(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:

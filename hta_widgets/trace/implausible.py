@@ -9,17 +9,21 @@ So the copy ended before the first kernel began, and its duration is cut there. 
 overlap if they end in order: with programmatic dependent launch, a kernel begins before the
 previous one ends.
 
+A call such as ``cudaDeviceSynchronize`` returns after all work that was launched before it. Work
+that states to end far behind all host events and such a call is cut at the end of the call.
+
 Among times since 1970, a record at time 0 is left out, since the job would last 50 years with it.
 Both are counted as problems, with names and record numbers.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
-from hta_widgets.taxonomy import is_stream_work
+from hta_widgets.taxonomy import is_device_category, is_stream_work
 from hta_widgets.trace.arrays import (
     Array,
     Bools,
@@ -53,6 +57,9 @@ _MAX_DISORDERED, _MAX_DISORDERED_SHARE = 2, 1 / 3
 #: Maximum multiple of their length by which events may end later than the others; longer ones are
 #: cut in any stream.
 _MAX_LENGTHS = 4
+
+#: Calls that return after all work of their device.
+_DEVICE_SYNC = re.compile(r"(device|ctx|context)_?synchronize|synchronize_?device", re.IGNORECASE)
 
 #: Number of records that a problem names, and the maximum length of their names.
 _NAMED_RECORDS = 3
@@ -120,6 +127,7 @@ def repair_durations(
     """
     recorded_dur = events["dur_ns"]
     dur = _clip_outlasting(columns, events, problems)
+    dur = _clip_at_syncs(columns, events, dur, problems)
     is_near = _ends_near(columns, events, dur, problems)
     if dur is recorded_dur and is_near is None:
         return end_record
@@ -181,6 +189,39 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
     text = "durations that outlast later work of their stream; cut at its start"
     _count(columns, events["name"], events["record"], rows, text, problems)
     return clipped
+
+
+def _clip_at_syncs(
+    columns: RankColumns, events: dict[str, Any], dur: Ints, problems: Problems
+) -> Ints:
+    """Return durations, with the work cut that a host waited for long before its stated end."""
+    start, correlation = events["start_ns"], events["correlation"]
+    is_device_code = [is_device_category(text) for text in columns.categories.values]
+    # The last entry lets a file without categories be indexed.
+    on_device = np.array([*is_device_code, False], np.bool_)[events["category"]]
+    if on_device.all() or not on_device.any():
+        return dur
+    end = start + dur
+    last_host_ns = int(end[~on_device].max())
+    limit = last_host_ns + _MAX_LENGTHS * (last_host_ns - int(start[0]))
+    suspects = np.flatnonzero(on_device & (end > limit) & (start < last_host_ns))
+    # A call waits for one device only.
+    if not len(suspects) or len(np.unique(events["pid"][on_device])) > 1:
+        return dur
+    names = [code for code, text in enumerate(columns.names.values) if _DEVICE_SYNC.search(text)]
+    syncs = np.flatnonzero(~on_device & np.isin(events["name"], names))
+    has_id = (correlation != 0) & (correlation != -1)
+    clipped = dur.copy()
+    for row in suspects.tolist():
+        launches = has_id & ~on_device & (correlation == correlation[row])
+        launched_ns = int(end[launches].min(initial=start[row]))
+        clipped_end_ns = int(end[syncs[start[syncs] >= launched_ns]].min(initial=end[row]))
+        if clipped_end_ns > start[row]:
+            clipped[row] = clipped_end_ns - start[row]
+    rows = np.flatnonzero(clipped != dur)
+    text = "durations that outlast a call that waited for their device; cut at its end"
+    _count(columns, events["name"], events["record"], rows, text, problems)
+    return clipped if len(rows) else dur
 
 
 def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints]:

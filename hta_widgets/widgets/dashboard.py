@@ -69,7 +69,7 @@ _SAVED = ("height", "folded", "panels", "metric", "_headline", "_about", "_table
 
 
 #: The charts in outputs of notebooks, their width in px, and the longest wait for the headline.
-_DRAWN_PANELS, _DRAWN_WIDTH, _HEADLINE_MS = ("breakdown", "overlap"), side_width(900), 500
+_DRAWN_PANELS, _DRAWN_WIDTH, _HEADLINE_MS = ("breakdown", "overlap"), side_width(900), 2000
 
 T = TypeVar("T")
 

@@ -497,7 +497,9 @@ class TraceDiff(anywidget.AnyWidget):
         # Each is half as wide: two full pictures are often too large for a notebook.
         pictures = [picture for side in sides for picture in side.pictures]
         return Fallback(
-            title, pictures=[stacked_svg(pictures, side_by_side=True)] if pictures else []
+            title,
+            sentences=self._answers.main_findings(),
+            pictures=[stacked_svg(pictures, side_by_side=True)] if pictures else [],
         )
 
     def answer(self, request: Mapping[str, Any]) -> Answer:

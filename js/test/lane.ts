@@ -70,7 +70,8 @@ export async function shownLane(
     width,
     job: jobSpan = view,
     loaded,
-  }: { view: Span; width: number; job?: Span; loaded?: number },
+    classes,
+  }: { view: Span; width: number; job?: Span; loaded?: number; classes?: readonly number[] },
 ): Promise<LaneWindow> {
   const rank = rankOf(events);
   const job: TileJob = {
@@ -79,13 +80,16 @@ export async function shownLane(
     rankOfLane: () => 0,
     loadRank: async () => rank,
     loadCollectives: () => Promise.reject(new Error("no collectives")),
-    classLoader: null,
+    classLoader: classes === undefined ? null : async () => Uint8Array.from(classes),
   };
   const right = levelOf((view[1] - view[0]) / width);
   const level = loaded ?? right;
   const parts = [{ lanes: [0], ...tileRange(view, level, jobSpan) }];
   const store = new TileStore(1);
-  store.add(parts, decodeTiles(await tilesReply(job, { level, parts })));
+  store.add(
+    parts,
+    decodeTiles(await tilesReply(job, { level, parts, classed: classes !== undefined })),
+  );
   const shown = new LaneWindow(0);
   const { first, last } = tileRange(view, right, jobSpan);
   shown.update(store, right, first, last);

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 from support import random_job, recorded
-from support.examples import ALL, examples
+from support.examples import ALL
 
 import hta_widgets as hw
 from hta_widgets import analysis
@@ -139,7 +139,8 @@ def compare(traces: hw.TraceSet, selection: Selection) -> None:
         assert fast[panel].attrs == frame.attrs, panel
 
 
-@settings(max_examples=examples(60))
+# Each example asks for all panels twice.
+@settings(max_examples=60 if ALL else 6)
 @given(st.integers(0, 3), SELECTIONS)
 def test_panels_are_those_of_looking_at_all(seed, selection):
     compare(job(seed), selection)

@@ -28,13 +28,13 @@ from hta_widgets.analysis.critical.nodes import (
     EdgeList,
     GraphRules,
     Nodes,
-    name_mask,
 )
 from hta_widgets.analysis.host_activity import SYNCHRONIZING, stream_wait_calls
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows, stable_order
 from hta_widgets.trace.columns import StreamIds, event_args, to_int64
+from hta_widgets.trace.host_stack import names_match
 from hta_widgets.trace.trace import Trace
 
 #: A time earlier than any end.
@@ -140,7 +140,7 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     device = np.flatnonzero(table.stream >= 0)
     call = trace.launch_of[device]
     device, call = device[call >= 0], call[call >= 0]
-    counted = name_mask(trace, call, _COUNTED_IN_HTA.__contains__)
+    counted = names_match(trace, call, _COUNTED_IN_HTA.__contains__)
     device, call = device[counted], call[counted]
     count = len(device)
     time = np.concatenate((table.start_ns[call], table.start_ns[device]))
@@ -313,7 +313,7 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
             return [(int(forward), int(backward)) for forward, backward in pairs]
     # Without arrows: the threads of the autograd engine, and the one with the most operators.
     track = table.track[nodes.host].astype(np.int64)
-    backward = np.unique(track[name_mask(trace, nodes.host, _BACKWARD.search)])
+    backward = np.unique(track[names_match(trace, nodes.host, _BACKWARD.search)])
     others = track[~np.isin(track, backward)]
     if not len(others):
         return []
@@ -420,9 +420,9 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     rows = np.flatnonzero((table.kind == _SYNC) & np.isin(table.category, sync_categories))
     rows = rows[trace.launch_of[rows] >= 0]
     call, track = trace.launch_of[rows], _stream_tracks(trace, rows, table.stream[rows])
-    is_event = name_mask(trace, rows, "Event Sync".__eq__)
-    is_stream = name_mask(trace, rows, "Stream Sync".__eq__)
-    is_context = name_mask(trace, rows, {"Context Sync", "Device Sync"}.__contains__)
+    is_event = names_match(trace, rows, "Event Sync".__eq__)
+    is_stream = names_match(trace, rows, "Stream Sync".__eq__)
+    is_context = names_match(trace, rows, {"Context Sync", "Device Sync"}.__contains__)
     launched = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
     launches = DeviceWorkIndex(trace, launched, table.start_ns[trace.launch_of[launched]])
     last_of_streams = DeviceWorkIndex.by_end(trace).last_until(
@@ -446,7 +446,7 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
         sum(int((work >= 0).sum()) for work, _ in pairs) for pairs in (recorded, inferred)
     )
     work, calls = (np.concatenate(column) for column in zip(*recorded, *inferred, strict=True))
-    is_kernel = name_mask(trace, rows, "Stream Wait Event".__eq__)
+    is_kernel = names_match(trace, rows, "Stream Wait Event".__eq__)
     awaited, waiting = _kernel_waits(nodes, rules, launches, rows[is_kernel], track[is_kernel])
     return WaitPairs(
         work[work >= 0], calls[work >= 0], awaited, waiting, recorded_count, inferred_count
@@ -529,7 +529,7 @@ def _work_before_record(trace: Trace, rows: Rows, launches: DeviceWorkIndex) -> 
     args = event_args(trace, rows, (_STREAM_OF_EVENT, _RECORD_OF_EVENT))
     track = _stream_tracks(trace, rows, to_int64(args[_STREAM_OF_EVENT]))
     host = np.flatnonzero((table.stream < 0) & (table.correlation >= 0))
-    records = host[name_mask(trace, host, lambda name: "EventRecord" in name)]
+    records = host[names_match(trace, host, lambda name: "EventRecord" in name)]
     # Ids may repeat: the dict has the last record of each, as rows are in time order.
     record_of = dict(zip(table.correlation[records].tolist(), records.tolist(), strict=True))
     correlations = to_int64(args[_RECORD_OF_EVENT]).tolist()
@@ -547,7 +547,7 @@ def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints,
     """
     trace = nodes.trace
     table = trace.table
-    calls = nodes.host[name_mask(trace, nodes.host, SYNCHRONIZING.search)]
+    calls = nodes.host[names_match(trace, nodes.host, SYNCHRONIZING.search)]
     calls = np.setdiff1d(calls, recorded).astype(np.int64)
     start, end = table.start_ns[calls], table.end_ns[calls]
     work_end = table.start_ns[work] + table.dur_ns[work]
@@ -565,5 +565,5 @@ def _blocking_copies(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, In
     call = trace.launch_of[work]
     has_ended = (nodes.of_end[call] >= 0) & (table.end_ns[work] <= table.end_ns[call])
     work, call = work[has_ended], call[has_ended]
-    is_copy = name_mask(trace, call, COPYING.fullmatch) & ~np.isin(call, recorded)
+    is_copy = names_match(trace, call, COPYING.fullmatch) & ~np.isin(call, recorded)
     return work[is_copy].astype(np.int64), call[is_copy]

@@ -29,13 +29,13 @@ from hta_widgets.analysis.critical.nodes import (
     Nodes,
     analysis_range,
     find_nodes,
-    name_mask,
     pattern_mask,
     resolve_annotation,
 )
 from hta_widgets.arguments import require_pattern
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Codes, Ints
+from hta_widgets.trace.host_stack import names_match
 from hta_widgets.trace.trace import Trace
 
 _BOUND_CODES = {bound: code for code, bound in enumerate(BOUNDS)}
@@ -182,7 +182,7 @@ def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Criti
     table = trace.table
     blocked = np.zeros(len(trace) + 1, dtype=bool)
     if rules.as_hta:
-        blocked[nodes.host[name_mask(trace, nodes.host, BLOCKING_IN_HTA.__contains__)]] = True
+        blocked[nodes.host[names_match(trace, nodes.host, BLOCKING_IN_HTA.__contains__)]] = True
     else:
         end = table.start_ns[waits.work] + table.dur_ns[waits.work]
         is_within = (end > table.start_ns[waits.call]) & (end <= table.end_ns[waits.call])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal
@@ -15,6 +15,7 @@ from hta_widgets.analysis.scope import codes_of, device_work_rows
 from hta_widgets.arguments import match_pattern
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, distinct_codes
+from hta_widgets.trace.host_stack import names_match
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.trace import Trace
 
@@ -87,14 +88,6 @@ EXACT_RULES: Final = GraphRules()
 HTA_RULES: Final = GraphRules(as_hta=True, data_loading=())
 
 
-def name_mask(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> Bools:
-    """Return whether the name of each event is `wanted`."""
-    table = trace.table
-    used, place = distinct_codes(table.name[rows])
-    hits = [bool(wanted(table.names[code])) for code in used.tolist()]
-    return np.array(hits, dtype=bool)[place]
-
-
 def pattern_mask(trace: Trace, rows: Rows, patterns: Sequence[str]) -> Bools:
     """Return whether the name of each event contains a match of a regular expression."""
     used, place = distinct_codes(trace.table.name[rows])
@@ -162,7 +155,7 @@ def analysis_range(
 def find_ranges(trace: Trace, annotation: str) -> Rows:
     """Return the host events whose name contains a text."""
     host = np.flatnonzero(trace.table.stream < 0)
-    return host[name_mask(trace, host, lambda name: annotation in name)]
+    return host[names_match(trace, host, lambda name: annotation in name)]
 
 
 def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:

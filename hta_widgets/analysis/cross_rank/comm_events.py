@@ -24,7 +24,7 @@ from hta_widgets.analysis.scope import host_collectives
 from hta_widgets.taxonomy import HOST_LIBRARIES, KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, PARAM_COMMS, event_args, to_int64
-from hta_widgets.trace.host_stack import nested_parents
+from hta_widgets.trace.host_stack import name_mask, names_match, nested_parents
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
@@ -74,11 +74,11 @@ _SHAPES = ("Input Dims", "Input type")
 #: Patterns of type names in C++ and Python, by the bytes of an element as PyTorch stores it.
 #: Elements of less than a byte, packed or not, count as 1 byte.
 _BYTES = {
-    1: r"byte|char|bool|q?u?int8|u?int[1-7]|quint4x2|quint2x4|bits(1x8|2x4|4x2|8)"
-    r"|float8_\w+|float4_\w+_x2",
-    2: r"half|b?float16|short|u?int16|bits16",
-    4: r"int|q?u?int32|float|float32|complexhalf|complex32|bcomplex32",
-    8: r"long|u?int64|double|float64|complexfloat|complex64|cfloat",
+    1: r"byte|(un)?(signed)?char|bool|q?u?int8(_t)?|u?int[1-7]|quint4x2|quint2x4"
+    r"|bits(1x8|2x4|4x2|8)|float8_\w+|float4_\w+_x2",
+    2: r"half|b?float16|(unsigned)?short(int)?|u?int16|bits16",
+    4: r"(unsigned)?int|q?u?int32|float|float32|complexhalf|complex32|bcomplex32",
+    8: r"(unsigned)?long(int)?|u?int64|double|float64|complexfloat|complex64|cfloat",
     16: r"complexdouble|complex128|cdouble",
 }
 _RECORD = re.compile(rf"{PARAM_COMMS}$")
@@ -220,8 +220,7 @@ def host_comm_events(trace: Trace) -> CommEvents:
     file's header lists, or all ranks. If the header lists several, the range is left out.
     """
     table, rows = trace.table, host_collectives(trace)
-    codes = [code for code, name in enumerate(table.names.values) if _LIBRARY.match(name)]
-    rows = rows[np.isin(table.name[rows], codes)]
+    rows = rows[names_match(trace, rows, _LIBRARY.match)]
     args = _host_args(trace, rows)
     own_rank = stated_rank(trace)
     listed = list({group.ranks for group in job_header(trace).groups if own_rank in group.ranks})
@@ -298,9 +297,7 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
 
 def _records(trace: Trace) -> Rows:
     """Return the ``record_param_comms`` operators of a rank."""
-    table = trace.table
-    codes = [code for code, name in enumerate(table.names.values) if _RECORD.match(name)]
-    return np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
+    return np.flatnonzero(name_mask(trace, _RECORD.match))
 
 
 def recorded_operators(trace: Trace, rows: Rows) -> Ints:
@@ -491,7 +488,7 @@ def _operation(label: str) -> int:
 @lru_cache(maxsize=4096)
 def bytes_of(dtype: str) -> int:
     """Return the bytes of an element, -1 if the type is not known."""
-    name = re.sub(r"^(torch\.|c10::|at::)", "", dtype.strip().lower())
+    name = re.sub(r"torch\.|c10::|at::|[\s<>]", "", dtype.lower())
     return next((size for size, names in _BYTES.items() if re.fullmatch(names, name)), -1)
 
 

@@ -59,6 +59,7 @@ _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 
 # Limits for naming a rank that is not a straggler.
 _NEARLY_ALWAYS_SHARE = 0.9  # share of a rank's collectives at which it is last
+_MIN_WAIT_RATIO = 0.1  # minimum wait at a collective that counts, by the mean of the rank's
 _WORTH_SAYING = 0.01  # share of the run that the others wait for it on average
 
 _CAUSES = {
@@ -246,7 +247,7 @@ def stragglers_by_step(
 
 @dataclass(frozen=True, slots=True)
 class LastRank:
-    """A rank that arrives last at nearly all of its collectives but is not a straggler."""
+    """A rank that is last at nearly all collectives with waits, and is not a straggler."""
 
     rank: int
     wait_ns: float  # of each of the others, on average
@@ -289,15 +290,25 @@ def straggler_report(traces: TraceSet) -> StragglerReport:
 def _always_last_ranks(
     traces: TraceSet, work: ImposedWaits, straggler_frame: pd.DataFrame
 ) -> list[LastRank]:
-    """Return the ranks that are last at nearly all collectives and are not stragglers."""
+    """Return the ranks that are last at nearly all collectives and are not stragglers.
+
+    Collectives at which ranks hardly wait do not count: if ranks gather right after they scatter,
+    all arrive together.
+    """
     match = work.match
-    run_ns = sum(high - low for low, high in traces.windows)
+    # On the recorded clocks, the run would include the differences between the clocks.
+    run_ns = sum(high - low for low, high in traces.with_clock(work.clock).windows)
     companion_counts = work.companion_counts().tolist()
     complete_counts = work.complete_counts().tolist()
+    collective_wait_ns = match.reduce_per_entry(np.add, work.times.wait_ns)
     last_ranks = []
     for place, row in enumerate(straggler_frame.to_dict("records")):
         count, score = int(row["collectives"]), row["score"]
-        is_last = count >= _MIN_COLLECTIVES and score >= _NEARLY_ALWAYS_SHARE
+        of_rank = np.flatnonzero(work.is_counted & (match.trace == place))
+        waits_ns = collective_wait_ns[of_rank]
+        waited = of_rank[waits_ns >= _MIN_WAIT_RATIO * waits_ns.sum() / max(count, 1)]
+        is_last = len(waited) >= _MIN_COLLECTIVES
+        is_last = is_last and work.is_only_last[waited].mean() >= _NEARLY_ALWAYS_SHARE
         is_complete = complete_counts[place] >= _NEARLY_ALWAYS_SHARE * count
         if row["is_straggler"] or not is_last or not (is_complete or match.incomplete[place]):
             continue

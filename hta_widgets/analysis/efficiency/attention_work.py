@@ -6,20 +6,28 @@ recompute the scores. Softmax is not counted. For example, causal attention of 8
 leaves 36 pairs.
 
 Sequences of different lengths are packed into one, and their lengths are values in a tensor, which
-a trace does not record. All have the same length if the number of tokens is the number of sequences
-times the maximum length.
+a trace does not record. The numbers of tokens and of sequences, and the maximum length, bound the
+pairs: 24 tokens in 3 sequences, the longest of 12, leave 144 + 36 + 36 pairs if the others are
+equal, and 144 + 121 + 1 if one of them is as long as it can be. If all sequences have the maximum
+length, their pairs are known.
 
 Ascend's operators have their layout and mask as a text and a number, which its profiler leaves out.
 For a query and a key of (2, 8, 1024, 64), the longer of the two middle dimensions is taken as the
-sequence, and all 1024² pairs count: an upper bound.
+sequence, and all 1024² pairs count: an upper bound. A query of (2, 8, 1, 64) is one step of
+generation, and sees at most all keys.
+
+Attention of an inference engine reads a paged cache, and the engine states the sums of lengths in
+the name of its step. In ``execute_32_context_0(…)_generation_32(sq32sk55086sqsq32sqsk55086)``, 32
+queries see 55086 keys. With 64 heads of 64 elements, each layer computes 2 · 64 · 55086 · (64 + 64)
+FLOPs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan, prod
+from typing import Any, Final, NamedTuple
 
 from hta_widgets.analysis.efficiency.calls import (
     DATA_DEPENDENT,
@@ -34,6 +42,7 @@ from hta_widgets.analysis.efficiency.calls import (
 
 _HIDDEN_WINDOW: Final = "a window of the attention would not be among the arguments"
 _HIDDEN_LAYOUT: Final = "all pairs count; the longer dimension is taken for the sequence"
+_HIDDEN_WINDOWS: Final = "layers with a sliding window compute less"
 
 
 def attention_pairs(
@@ -100,31 +109,6 @@ class AttentionArguments:
         return call.value(self.causal) in _MASKS
 
 
-def _sequences(call: OperatorCall, places: AttentionArguments) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of query, key and value: (batch, heads, length, size).
-
-    The lengths of sequences are values in a tensor, which is not recorded. If all have the maximum
-    length, as a single sequence has, that length times their number is the number of tokens.
-    """
-    shapes = [call.shape(places.query + number) for number in range(3)]
-    present = [place for place in places.lengths if call.is_present(place)]
-    if present and len(shapes[0]) == 4 and shapes[0][0] == 1:
-        shapes = [shape[1:] for shape in shapes]
-    if present:
-        if present != [places.lengths[0]] or len(shapes[1]) != 3:
-            raise CallError(DATA_DEPENDENT)
-        batch = call.shape(present[0])[0] - 1
-        longest = [int(call.number(places.longest + number, -1)) for number in (0, 1, 1)]
-        if any(batch * length != s[0] for s, length in zip(shapes, longest, strict=True)):
-            raise CallError(DATA_DEPENDENT)
-        return tuple((batch, s[1], length, s[2]) for s, length in zip(shapes, longest, strict=True))
-    if any(len(shape) != 4 for shape in shapes):
-        raise CallError(OTHER_ARGUMENTS)
-    if places.heads_last:
-        return tuple((s[0], s[2], s[1], s[3]) for s in shapes)
-    return tuple(shapes)
-
-
 def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) -> Work:
     """Return the work of attention, with the arguments of the first version that fits.
 
@@ -135,86 +119,177 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     places = next((version for version in candidates if version.fits(call)), None)
     if places is None:
         raise CallError(OTHER_ARGUMENTS)
-    q, k, v = _sequences(call, places)
-    batch, heads, queries, width = q
-    keys, value_width = k[2], v[3]
     left = right = -1
     if places.window is not None:
         left, right = (int(call.number(places.window + number, -1)) for number in range(2))
     is_causal, bottom_right = _MASKS[call.value(places.causal)]
-    right = 0 if is_causal else right
-    bottom_right |= places.bottom_right
-    pairs = attention_pairs(queries, keys, left=left, right=right, bottom_right=bottom_right)
-    rows, type_name = batch * heads, call.type_of(places.query)
-    is_masked = places.mask is not None and call.is_present(places.mask)
-    size = sum(call.size_bytes(places.query + number) for number in range(3))
-    size += call.size_bytes(places.mask) if places.mask is not None else 0
-    out_type = "c10::BFloat16" if is_float8(type_name) else type_name
-    out = elements_bytes(rows * queries * value_width, out_type)
+    mask = _Mask(left, 0 if is_causal else right, bottom_right or places.bottom_right)
+    q, k, v = (call.shape(places.query + number) for number in range(3))
+    if any(map(call.is_present, places.lengths)):
+        (batch, queries, keys), pairs_of_head = _packed_pairs(call, places, mask)
+        heads, kv_heads = q[-2], k[-2]
+    else:
+        if any(len(shape) != 4 for shape in (q, k, v)):
+            raise CallError(OTHER_ARGUMENTS)
+        axis = 1 if places.heads_last else 2
+        batch, queries, keys, heads, kv_heads = q[0], q[axis], k[axis], q[3 - axis], k[3 - axis]
+        pairs_of_head = [batch * mask.pairs(queries, keys)]
+    parameters = {
+        "batch": batch,
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "query_length": queries,
+        "key_length": keys,
+        "head_size": q[-1],
+    }
+    rows = prod(q[:-1])  # a row for each query and head
+    figures = [
+        _figures(
+            call,
+            places.query,
+            heads * pairs * q[-1],
+            heads * pairs * v[-1],
+            rows * v[-1],
+            backward=places.backward,
+        )
+        for pairs in pairs_of_head
+    ]
+    masks = [] if places.mask is None else [places.mask]
+    is_upper_bound = any(map(call.is_present, masks)) or places.is_bound
+    if len(figures) > 1:
+        if not is_upper_bound:
+            bounds = [int(work.flops) for work in figures]
+            parameters |= dict(zip(("min_flops", "max_flops"), bounds, strict=True))
+        return Work(reason=DATA_DEPENDENT, parameters=parameters)
     is_saved = places.saved if isinstance(places.saved, bool) else call.flag(places.saved)
-    size += 4 * rows * queries * is_saved
-    flops, model_flops = _attention_flops(
-        rows * pairs * width, rows * pairs * value_width, backward=places.backward
-    )
-    size += _output_bytes(out, (q, k, v), type_name, backward=places.backward)
-    return matrix_work(
-        flops,
-        size,
-        model_flops=model_flops,
-        certainty="upper bound" if is_masked or places.is_bound else "exact",
+    return replace(
+        figures[0],
+        min_bytes=figures[0].min_bytes + call.size_bytes(*masks) + 4 * rows * is_saved,
+        certainty="upper bound" if is_upper_bound else "exact",
         reason=_HIDDEN_WINDOW if places.is_bound else "",
-        batch=batch,
-        heads=heads,
-        kv_heads=k[1],
-        query_length=queries,
-        key_length=keys,
-        head_size=width,
-        causal=right == 0,
+        parameters=parameters,
     )
 
 
-def unmasked_attention_work(call: OperatorCall, *, backward: bool = False) -> Work:
+class _Mask(NamedTuple):
+    """The window of a mask, as `attention_pairs` takes it."""
+
+    left: int
+    right: int
+    bottom_right: bool
+
+    def pairs(self, queries: int, keys: int) -> int:
+        """Return the pairs of one sequence."""
+        left, right, bottom_right = self
+        return attention_pairs(queries, keys, left=left, right=right, bottom_right=bottom_right)
+
+
+def _packed_pairs(
+    call: OperatorCall, places: AttentionArguments, mask: _Mask
+) -> tuple[tuple[int, int, int], list[int]]:
+    """Return number and maximum lengths of sequences, and the pairs of a head, or their bounds.
+
+    Query and key are of (token, head, element), maybe in a batch of 1. Bounds are for sequences of
+    at least one token, with a query for each key, if their numbers and maximum lengths agree.
+    """
+    shapes = [call.shape(places.query + number) for number in range(2)]
+    if any(len(shape) != 3 and (len(shape) != 4 or shape[0] != 1) for shape in shapes):
+        raise CallError(DATA_DEPENDENT)
+    if [*filter(call.is_present, places.lengths)] != [places.lengths[0]]:  # pages, or used lengths
+        raise CallError(DATA_DEPENDENT)
+    tokens, cached = shapes[0][-3], shapes[1][-3]
+    sequences = call.shape(places.lengths[0])[0] - 1
+    queries, keys = (int(call.number(places.longest + number, -1)) for number in range(2))
+    if not (0 < tokens <= sequences * queries and 0 < cached <= sequences * keys):
+        raise CallError(DATA_DEPENDENT)
+    sees_all_keys = mask.left < 0 and (mask.right < 0 or mask.bottom_right)
+    if (tokens, cached) == (sequences * queries, sequences * keys):
+        pairs = [sequences * mask.pairs(queries, keys)]
+    elif queries == 1 and tokens == sequences and sees_all_keys:
+        pairs = [cached]
+    elif (tokens, queries) == (cached, keys) and tokens >= queries + sequences - 1:
+        # Pairs grow faster than lengths: few of the maximum length leave the fewest, most the most.
+        shorter, longer = divmod(tokens - queries, sequences - 1)
+        full, rest = divmod(tokens - sequences, queries - 1)
+        even = [(1, queries), (longer, shorter + 1), (sequences - 1 - longer, shorter)]
+        uneven = [(full, queries), (1, 1 + rest), (sequences - full - 1, 1)]
+        pairs = [
+            sum(count * mask.pairs(length, length) for count, length in lengths)
+            for lengths in (even, uneven)
+        ]
+    else:
+        raise CallError(DATA_DEPENDENT)
+    return (sequences, queries, keys), pairs
+
+
+def unmasked_attention_work(
+    call: OperatorCall, *, rope: int | None = None, backward: bool = False
+) -> Work:
     """Return an upper bound of the work of attention whose layout and mask are not in the file.
 
     Query, key and value are of (batch, sequence, size) or (sequence, batch, size), or have the
-    heads before or after the sequence.
+    heads before or after the sequence. Argument `rope` has further elements of the queries.
     """
-    q, k, v = shapes = [call.shape(place) for place in range(3)]
-    if {*map(len, shapes)} not in ({3}, {4}):
+    q, k, v = (call.shape(place) for place in range(3))
+    has_rope = rope is not None and call.is_present(rope)
+    if {len(q), len(k), len(v)} not in ({3}, {4}) or has_rope:
         raise CallError(OTHER_ARGUMENTS)
-    if "ScalarList" in call.types:  # the lengths of packed sequences
+    axes = (0, 1) if len(k) == 3 else (1, 2)
+    generates = [axis for axis in axes if q[axis] == 1 < k[axis]]
+    axis = generates[0] if generates else max(axes, key=k.__getitem__)
+    batch = 1 - axis if len(k) == 3 else 0
+    has_pages = any(
+        len(tensor.dims) == 2 and tensor.type in {"int", "long int"} for tensor in call.tensors()
+    )
+    # A list of numbers has the lengths of packed sequences, or of those in padded batches.
+    if has_pages or q[batch] != k[batch] or ("ScalarList" in call.types and not generates):
         raise CallError(DATA_DEPENDENT)
-    axis = max((0, 1) if len(k) == 3 else (1, 2), key=lambda axis: k[axis])
-    type_name, out_elements = call.type_of(0), prod(q) * v[-1] // k[-1]
-    flops, model_flops = _attention_flops(
-        prod(q) * k[axis], out_elements * k[axis], backward=backward
+    out_elements = prod(q) * v[-1] // k[-1]
+    work = _figures(
+        call, 0, prod(q) * k[axis], out_elements * k[axis], out_elements, backward=backward
     )
-    size = call.size_bytes(0, 1, 2)
-    size += _output_bytes(
-        elements_bytes(out_elements, type_name), shapes, type_name, backward=backward
-    )
-    return matrix_work(
-        flops,
-        size,
-        model_flops=model_flops,
-        certainty="upper bound",
-        reason=_HIDDEN_LAYOUT,
-        query_length=q[axis],
-        key_length=k[axis],
-    )
+    parameters = {"query_length": q[axis], "key_length": k[axis]}
+    return replace(work, certainty="upper bound", reason=_HIDDEN_LAYOUT, parameters=parameters)
 
 
-def _attention_flops(scores: int, outputs: int, *, backward: bool) -> tuple[int, int]:
-    """Return FLOPs and model FLOPs from the multiply-adds of the scores and of the outputs."""
-    if backward:  # the scores are computed again
-        return 6 * scores + 4 * outputs, 4 * scores + 4 * outputs
-    return 2 * (scores + outputs), 2 * (scores + outputs)
+def _figures(
+    call: OperatorCall, query: int, scores: int, outputs: int, out_elements: int, *, backward: bool
+) -> Work:
+    """Return the work of attention with some multiply-adds of scores and of outputs.
 
-
-def _output_bytes(
-    out_bytes: int, shapes: Iterable[Sequence[int]], type_name: str, *, backward: bool
-) -> int:
-    """Return the bytes of the output; in a backward, also of its and the inputs' gradients."""
+    Argument `query` is followed by key and value. The output has `out_elements`.
+    """
+    inputs, type_name = range(query, query + 3), call.type_of(query)
+    out_bytes = elements_bytes(out_elements, "c10::BFloat16" if is_float8(type_name) else type_name)
+    size = call.size_bytes(*inputs) + out_bytes
     if not backward:
-        return out_bytes
-    return 2 * out_bytes + sum(elements_bytes(prod(shape), type_name) for shape in shapes)
+        return matrix_work(2 * (scores + outputs), size)
+    # The scores are computed again; output and gradient are read, three gradients are written.
+    size += out_bytes
+    size += sum(elements_bytes(prod(call.shape(place)), type_name) for place in inputs)
+    return matrix_work(6 * scores + 4 * outputs, size, model_flops=4 * scores + 4 * outputs)
+
+
+def paged_attention_work(call: OperatorCall, query: int, key: int, value: int) -> Work:
+    """Return an upper bound of the work of attention over a paged cache in the engine's step.
+
+    Queries are of (token, head, element); keys and values end with (head, element).
+    """
+    step = call.context.step
+    if step is None:
+        raise CallError(DATA_DEPENDENT)
+    if isnan(step.attention_pairs) or step.visible_tokens < 0:
+        raise CallError("the engine's step does not state the sums of lengths")
+    tokens, heads, width = call.shape(query, 3)
+    (kv_heads, key_width), (_, value_width) = call.shape(key)[-2:], call.shape(value)[-2:]
+    if step.tokens > tokens:
+        raise CallError("the engine's step has more tokens than the call")
+    if key_width != width or heads % kv_heads:
+        raise CallError(OTHER_ARGUMENTS)
+    visible = step.visible_tokens * kv_heads
+    size = elements_bytes(visible * key_width, call.type_of(key))
+    size += elements_bytes(visible * value_width, call.type_of(value)) + call.size_bytes(query)
+    size += elements_bytes(tokens * heads * value_width, call.type_of(query))
+    parameters: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads, "head_size": width}
+    flops = int(2 * heads * step.attention_pairs * (width + value_width))
+    return matrix_work(flops, size, certainty="upper bound", reason=_HIDDEN_WINDOWS, **parameters)

@@ -1,9 +1,16 @@
-"""The figures of every counted call of a rank, and the events that each call covers.
+"""Device time, precision and limits of the counted calls of a rank, and the call of each event.
 
-`operator_efficiency` adds up calls; views show one call: in the details of its operator and of its
-kernels, in the colour of its kernels, and as achieved TFLOP/s over time. For example, a call of
-``aten::addmm`` with 51.6 GFLOP launches a kernel of 104 µs: the operator, the kernel, and the
-``aten::linear`` that calls nothing else, have 496 TFLOP/s.
+The device time of a call is the union of the intervals of its device work. For example, a call
+that launches two kernels of 30 ns, with an overlap of 10 ns, has 50 ns.
+
+The limit of work is the longer of two times: its FLOPs at the peak rate, and its bytes at the
+memory bandwidth. For example, 51.6 GFLOP at a peak of 989 TFLOP/s take 52 µs, and 54 MB at
+3.35 TB/s take 16 µs. So the limit is 52 µs, ``compute``, and a call of 104 µs has 496 TFLOP/s and a
+``roofline_share`` of 50 %.
+
+`operator_efficiency` adds up calls; views show one: in the details of its operator and of its
+kernels, in their colour, and as achieved TFLOP/s over time. If ``aten::linear`` calls nothing but
+this ``aten::addmm``, it has the same figures.
 
 The class of an event gives its colour. It states what limits its call, and how close the call is:
 a ``gemm`` that FLOPs limit is ``compute`` at 52 % of its roofline, ``compute_near`` at 75 %, and
@@ -14,39 +21,74 @@ a ``gemm`` that FLOPs limit is ``compute`` at 52 % of its roofline, ``compute_ne
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.call_times import (
-    PRECISION_NAMES,
-    THRESHOLDS,
-    CallTimes,
-    add_rates,
-    call_times,
-    limits,
-)
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls
 from hta_widgets.analysis.efficiency.devices import (
+    PRECISIONS,
     Device,
     UsedDevice,
     added_devices,
     device_columns,
+    peaks_of,
     used_device,
 )
-from hta_widgets.analysis.scope import rank_part
+from hta_widgets.analysis.efficiency.kernel_names import call_precision, kernel_units
+from hta_widgets.analysis.efficiency.signatures import Signatures, signatures_with_stated_work
+from hta_widgets.analysis.scope import RankPart, rank_part
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
-from hta_widgets.trace.arrays import Array, Codes, Ints, Rows
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import (
+    Array,
+    Bools,
+    Codes,
+    Floats,
+    Ints,
+    Rows,
+    group_by_columns,
+    mask_of_rows,
+    sum_by_group,
+)
 from hta_widgets.trace.call_args import call_args, decode_arg
 from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 
+_COMPUTE, _COMMUNICATION = KINDS.index("compute"), KINDS.index("communication")
+_MATRIX_WORDS = re.compile(
+    r"gemm|gemv|conv|winograd|fprop|dgrad|wgrad|attention|fmha|cijk|nvjet|matmul|flash",
+    re.IGNORECASE,
+)
+_HOST_COPY = re.compile(r"HtoD|DtoH|HostToDevice|DeviceToHost", re.IGNORECASE)
+#: Precisions of calls, by code; the first is unknown.
+PRECISION_NAMES = ("", *PRECISIONS)
+#: Limits of verdicts; they are in ``attrs["thresholds"]``.
+THRESHOLDS: Final = {
+    "overhead_kernel_ns": 10_000,
+    "overhead_share": 0.1,
+    "above_peak_share": 1.02,
+    "target_roofline_share": 0.7,
+}
+#: Columns that verdicts follow from.
+_MEASURES: Final = ("device_ns", "kernels", "is_limited", "compute_ns", "memory_ns", "limit_ns")
+
+_MAX_NS: Final = float(1 << 62)
+
+#: Work without matrices runs on ordinary units, in FP32 also for smaller types.
+_VECTOR_PRECISION = {
+    **dict.fromkeys(("float", "c10::Half", "c10::BFloat16"), PRECISION_NAMES.index("fp32")),
+    "double": PRECISION_NAMES.index("fp64"),
+}
 #: Rates of a call, as 32-bit floats: enough for what views show.
 CALL_RATES = ("tflop_per_s", "gb_per_s", "roofline_share")
 #: Columns that most calls of a signature share.
@@ -61,6 +103,235 @@ CERTAIN: Final = ("exact", "linked", "stated")
 _FIRST_CODE = len(facts("event_classes")["light"])
 _CODES = {name: _FIRST_CODE + code for code, name in enumerate(facts("bound_classes")["light"])}
 _MAX_OPERATORS = 200  # operators whose args are read to find out whether a trace has shapes
+
+
+@dataclass(frozen=True, eq=False)
+class CallTimes:
+    """Figures of the counted calls of a rank; `precision` is a code into `PRECISION_NAMES`.
+
+    `compute_ns` is the time of kernels that compute, without copies and communication. `inside` is
+    the share of each call's work that is in the window. `is_host_copy` marks copies over the link
+    to the host, which memory bandwidth does not limit.
+    """
+
+    signatures: Signatures
+    is_selected: Bools
+    device_ns: Ints
+    compute_ns: Ints
+    overlapped_ns: Ints
+    kernels: Ints
+    precision: Ints
+    communicates: Bools
+    is_host_copy: Bools
+    inside: Floats
+    all_work_ns: int
+    all_compute_ns: int
+
+    @property
+    def reasons(self) -> Array:
+        """Why each call has no figures or no limit; empty for calls with both."""
+        reasons = self.signatures.texts_of_work("reason")
+        reasons[self.is_host_copy] = "limited by the link to the host"
+        reasons[self.communicates] = "communication"
+        return reasons
+
+
+def call_times(part: RankPart, device: UsedDevice | None) -> CallTimes:
+    """Return the times of a rank's counted calls in the window of a part."""
+    signature_set = signatures_with_stated_work(part.trace)
+    calls, table = signature_set.calls, part.table
+    count = len(calls)
+    start, end = part.clip_rows(calls.work)
+    is_inside = end > start
+    if part.low is None and part.high is None:
+        is_inside = np.ones(len(start), dtype=bool)
+    work, start, end, call = (
+        column[is_inside] for column in (calls.work, start, end, calls.call_of_work)
+    )
+    kind = table.kind[work]
+    time_ns = end - start
+    has_call, is_compute = call >= 0, kind == _COMPUTE
+    device_ns, overlapped_ns = unions_of_calls(
+        call[has_call],
+        start[has_call],
+        end[has_call],
+        count,
+        part.union_of_all_of_kinds("communication"),
+    )
+    communicates = mask_of_rows(call[has_call & (kind == _COMMUNICATION)], count)
+    is_host_copy = _host_copy_names(part.trace)[table.name[work]]
+    computes = has_call & is_compute
+    return CallTimes(
+        signatures=signature_set,
+        is_selected=part.contains(calls.rows),
+        device_ns=device_ns,
+        compute_ns=sum_by_group(call[computes], time_ns[computes], count),
+        overlapped_ns=np.where(communicates, 0, overlapped_ns),
+        kernels=np.bincount(call[has_call], minlength=count),
+        precision=_precisions(part.trace, signature_set, work[has_call], call[has_call], device),
+        communicates=communicates,
+        is_host_copy=mask_of_rows(call[has_call & is_host_copy], count),
+        inside=_share_inside(part, device_ns),
+        all_work_ns=int(time_ns.sum()),
+        all_compute_ns=int(time_ns[is_compute].sum()),
+    )
+
+
+def _host_copy_names(trace: Trace) -> Bools:
+    """Return which names are copies between host and device."""
+    return np.array(
+        [bool(_HOST_COPY.search(name)) for name in trace.table.names.values], dtype=bool
+    )
+
+
+def _share_inside(part: RankPart, covered: Ints) -> Floats:
+    """Return the share of each call's device time in the window; 1 without a window."""
+    if part.low is None and part.high is None:
+        return np.ones(len(covered))
+    calls, table = signatures_with_stated_work(part.trace).calls, part.table
+    linked = calls.call_of_work >= 0
+    work, call = calls.work[linked], calls.call_of_work[linked]
+    start = table.start_ns[work]
+    full, _ = unions_of_calls(
+        call, start, start + table.dur_ns[work], len(calls), Intervals.empty()
+    )
+    return np.where(full > 0, covered / np.maximum(full, 1), 1.0)
+
+
+def unions_of_calls(
+    call: Ints, start: Ints, end: Ints, count: int, communication: Intervals
+) -> tuple[Ints, Ints]:
+    """Return the time that each call's work covers, and its part during communication."""
+    covered = np.zeros(count, dtype=np.int64)
+    if not len(call):
+        return covered, covered.copy()
+    first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, dtype=np.int64)
+    np.minimum.at(first, call, start)
+    np.maximum.at(last, call, end)
+    has_work = last >= first
+    first[~has_work] = last[~has_work] = 0
+    # Place the calls end to end, one ns apart, so that one union covers each on its own.
+    width = last - first + 1
+    offset = np.cumsum(width) - width
+    moved = offset[call] - first[call]
+    pieces = union(start + moved, end + moved)
+    owner = np.searchsorted(offset, pieces.start, side="right") - 1
+    covered = sum_by_group(owner, pieces.end - pieces.start, count)
+    coverage = CumulativeCoverage(communication.start, communication.end)
+    back = first[owner] - offset[owner]
+    during = coverage(pieces.end + back) - coverage(pieces.start + back)
+    return covered, sum_by_group(owner, during, count)
+
+
+@cache
+def _matrix_score(name: str) -> int:
+    """Return 2 for kernels on tensor cores, 1 for those named like matrix work, 0 for the rest."""
+    if kernel_units(name).tensor_core == "yes":
+        return 2
+    return int(_MATRIX_WORDS.search(name) is not None)
+
+
+def _precisions(
+    trace: Trace, signature_set: Signatures, work: Rows, call: Ints, device: UsedDevice | None
+) -> Ints:
+    """Return the precision of each matrix call, and FP32 or FP64 of other calls."""
+    vector = [_VECTOR_PRECISION.get(name, 0) for name in signature_set.input_types]
+    precision = np.array(vector, dtype=np.int64)[signature_set.code]
+    is_matrix = signature_set.calls.is_matrix
+    precision[is_matrix] = 0
+    is_of_matrix = is_matrix[call]
+    matrix_call, kernel_name = _main_kernels(trace, work[is_of_matrix], call[is_of_matrix])
+    signature = signature_set.code[matrix_call]
+    first, pair = group_by_columns([kernel_name, signature])
+    capability = device.compute_capability if device else ""
+    is_amd = bool(device and device.is_amd)
+    codes = [
+        PRECISION_NAMES.index(
+            call_precision(
+                kernel_units(trace.table.names[name_code]),
+                signature_set.input_types[signature_code],
+                capability,
+                is_amd=is_amd,
+            )
+        )
+        for name_code, signature_code in zip(
+            kernel_name[first].tolist(), signature[first].tolist(), strict=True
+        )
+    ]
+    precision[matrix_call] = np.array(codes, dtype=np.int64)[pair]
+    return precision
+
+
+def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Codes]:
+    """Return the calls with work, and the name of the kernel of each that does the matrix work.
+
+    It is the longest of those that look most like matrix work.
+    """
+    name = trace.table.name[work]
+    used, position = np.unique(name, return_inverse=True)
+    scores = [_matrix_score(trace.table.names[code]) for code in used.tolist()]
+    score = np.array(scores, dtype=np.int64)[position]
+    order = np.lexsort((trace.table.dur_ns[work], score, call))
+    call, name = call[order], name[order]
+    is_last_of_call = np.append(call[1:] != call[:-1], True)[: len(call)]
+    return call[is_last_of_call], name[is_last_of_call]
+
+
+def limits(columns: pd.DataFrame | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the times at the peak rate, at the memory bandwidth, and the longer, as columns."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        compute_ns = columns["total_flops"] / columns["peak_tflop_per_s"] / 1e3
+        memory_ns = columns["total_bytes"] / columns["memory_gb_s"]
+    return {
+        "compute_ns": compute_ns,
+        "memory_ns": memory_ns,
+        "limit_ns": np.fmax(compute_ns, memory_ns),
+    }
+
+
+def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame that has limits with rates, shares of peaks and verdicts."""
+    time = frame["device_ns"].where(frame["device_ns"] > 0).astype("float64")
+    return frame.assign(
+        mean_ns=frame["device_ns"] / frame["count"].clip(lower=1),
+        intensity=frame["total_flops"] / frame["total_bytes"].where(frame["total_bytes"] > 0),
+        tflop_per_s=frame["total_flops"] / time / 1e3,
+        gb_per_s=frame["total_bytes"] / time,
+        **verdicts({name: frame[name].to_numpy() for name in _MEASURES}),
+    )
+
+
+def verdicts(columns: Mapping[str, Any]) -> dict[str, Array]:
+    """Return shares of peaks and verdicts as columns, from columns that have limits."""
+    device_ns, kernels, is_limited, compute_ns, memory_ns, limit_ns = (
+        columns[name] for name in _MEASURES
+    )
+    time = np.where(device_ns > 0, device_ns, np.nan)
+    compute_share = compute_ns / time
+    memory_share = np.where(is_limited, memory_ns / time, np.nan)
+    shares = np.fmax(compute_share, memory_share)
+    saving_ns = np.maximum(device_ns - limit_ns / THRESHOLDS["target_roofline_share"], 0)
+    is_known = (limit_ns > 0) & (device_ns > 0) & is_limited
+    is_short = (time / np.maximum(kernels, 1) < THRESHOLDS["overhead_kernel_ns"]) & (
+        shares < THRESHOLDS["overhead_share"]
+    )
+    is_compute = np.fmax(compute_ns, 0) >= np.fmax(memory_ns, 0)
+    return {
+        "compute_share": compute_share,
+        "memory_share": memory_share,
+        "roofline_share": np.where(is_limited, limit_ns / time, np.nan),
+        "roofline_ns": _round_ns(np.where(is_known, limit_ns, -1)),
+        "saving_ns": _round_ns(np.where(is_known, saving_ns, -1)),
+        "bound": np.select(
+            [~is_known, is_short, is_compute], ["unknown", "overhead", "compute"], "memory"
+        ),
+        "above_peak": shares > THRESHOLDS["above_peak_share"],
+    }
+
+
+def _round_ns(time_ns: Floats) -> Ints:
+    """Return integer nanoseconds; a tiny rate may give more than an integer holds."""
+    return np.minimum(time_ns, _MAX_NS).round().astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +378,7 @@ def has_call_figures(trace: Trace) -> bool:
 def call_efficiency(trace: Trace) -> CallEfficiency | None:
     """Return the figures of a rank's calls; None for ranks without shapes or stated work."""
     added = added_devices()
-    key = ("call_efficiency", tuple(device.device for device in added))
-    return memo(trace, key, lambda: _call_efficiency(trace, added))
+    return memo(trace, ("call_efficiency", repr(added)), lambda: _call_efficiency(trace, added))
 
 
 def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | None:
@@ -127,7 +397,7 @@ def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | 
     frame = _call_frame(times, device)[has_work].reset_index(drop=True)
     groups = frame.groupby(list(_SHARED), sort=False, dropna=False)
     shared = frame.loc[~frame.duplicated(_SHARED), list(_SHARED)].to_dict("records")
-    peak = {name: text for name, (text,) in device_columns(device, 1).items()}
+    peak = device_columns(device)
     columns = ["row", "device_ns", "kernels", *CALL_RATES]
     longest = _longest_work(trace, calls)
     return CallEfficiency(
@@ -147,9 +417,7 @@ def _none_if_nan(value: Any) -> Any:
 def _call_frame(times: CallTimes, device: UsedDevice | None) -> pd.DataFrame:
     signature_set = times.signatures
     precision = np.array(PRECISION_NAMES, dtype=object)[times.precision]
-    peaks = [device.peak(name) if device else np.nan for name in PRECISION_NAMES]
-    flops = signature_set.of_calls(lambda work: work.flops, np.float64)
-    least_bytes = signature_set.of_calls(lambda work: work.min_bytes, np.float64)
+    flops, least_bytes = signature_set.figures("flops"), signature_set.figures("min_bytes")
     frame = pd.DataFrame(
         {
             "row": signature_set.calls.rows,
@@ -160,12 +428,12 @@ def _call_frame(times: CallTimes, device: UsedDevice | None) -> pd.DataFrame:
             "least_bytes": least_bytes,
             "total_flops": flops,
             "total_bytes": least_bytes,
-            "peak_tflop_per_s": np.array(peaks)[times.precision],
+            "peak_tflop_per_s": peaks_of(device, PRECISION_NAMES)[times.precision],
             "memory_gb_s": device.memory_gb_s if device else np.nan,
             "is_limited": ~(times.communicates | times.is_host_copy),
             "recompute": signature_set.is_recomputed,
             "precision": precision,
-            "certainty": signature_set.of_calls(lambda work: work.certainty, object),
+            "certainty": signature_set.texts_of_work("certainty"),
             "reason": times.reasons,
         }
     )

@@ -21,12 +21,16 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+
+from hta_widgets.analysis.cross_rank.comm_events import bytes_of
+from hta_widgets.analysis.efficiency.engine_steps import StepName
 
 #: Reasons for unknown figures.
 NO_SHAPES: Final = "no shapes"
@@ -41,20 +45,11 @@ CUT_LIST: Final = "cut list"
 OTHER_ARGUMENTS: Final = "arguments of an unknown version"
 UNKNOWN_TYPE: Final = "unlisted type"
 
-#: Bytes of an element by type, as files write it.
-ITEM_BYTES: Final = {
-    **dict.fromkeys(("bool", "Bool", "unsigned char", "signed char", "char", "uint8_t"), 1),
-    **dict.fromkeys(("c10::Half", "c10::BFloat16", "short int", "short", "unsigned short"), 2),
-    **dict.fromkeys(("float", "int", "Int", "unsigned int", "c10::complex<c10::Half>"), 4),
-    **dict.fromkeys(("double", "long int", "long", "Long", "unsigned long"), 8),
-    "c10::complex<float>": 8,
-    "c10::complex<double>": 16,
-}
 #: Floats of 8 bits, and pairs of 4 bits; some files leave out the namespace.
 _FLOAT8: Final = re.compile(r"(?:c10::)?Float8_\w+", re.IGNORECASE)
 _FLOAT4_PAIR: Final = re.compile(r"(?:c10::)?Float4_\w+_x2", re.IGNORECASE)
 #: ``dtype`` arguments are codes of ScalarType.
-TYPE_OF_CODE: Final = {
+_TYPE_OF_CODE: Final = {
     0: "unsigned char", 1: "signed char", 2: "short int", 3: "int", 4: "long int",
     5: "c10::Half", 6: "float", 7: "double", 11: "bool", 15: "c10::BFloat16",
     23: "c10::Float8_e5m2", 24: "c10::Float8_e4m3fn",
@@ -67,21 +62,14 @@ _PROMOTION: Final = (
     "bool", "Bool", "unsigned char", "signed char", "short int", "int", "Int", "long", "long int",
     "c10::Half", "c10::BFloat16", "float", "double", "c10::complex<float>", "c10::complex<double>",
 )  # fmt: skip
+_FIRST_OF_CATEGORY: Final = tuple(
+    map(_PROMOTION.index, ("unsigned char", "c10::Half", "c10::complex<float>"))
+)
+_DEFAULT_TYPES: Final = ("bool", "long int", "float", "c10::complex<float>")
 
 
 #: Name and grid of kernels; an empty grid if it is unknown.
 Kernels = tuple[tuple[str, tuple[int, ...]], ...]
-
-
-class StepLengths(NamedTuple):
-    """Sums over the requests of an inference engine's step; -1 and NaN if its name has none.
-
-    `tokens` are new, `visible_tokens` those that they see, and `pairs` of both are causal.
-    """
-
-    tokens: int
-    visible_tokens: int
-    pairs: float
 
 
 class CallContext(NamedTuple):
@@ -89,18 +77,15 @@ class CallContext(NamedTuple):
 
     `output` is the shape of a convolution's output, from another call; `kernels` are the kernels of
     a mixture of experts; `step` is the step of attention in an inference engine; `forward` are the
-    arguments of the forward call of an autograd function.
+    arguments of the forward call of an autograd function; `gradients` is how many a backward call
+    of a convolution computes.
     """
 
     output: tuple[int, ...] | None = None
     kernels: Kernels = ()
-    step: StepLengths | None = None
+    step: StepName | None = None
     forward: tuple[bytes, ...] | None = None
-
-    @property
-    def without_step(self) -> CallContext:
-        """The same facts without a step."""
-        return self if self.step is None else self._replace(step=None)
+    gradients: int = 2
 
 
 NO_CONTEXT: Final = CallContext()
@@ -150,9 +135,8 @@ def is_float4_pair(type_name: str) -> bool:
 
 def item_bytes(type_name: str) -> int:
     """Return the bytes of an element of a type."""
-    is_small = is_float8(type_name) or is_float4_pair(type_name)
-    size = ITEM_BYTES.get(type_name, 1 if is_small else 0)
-    if not size:
+    size = bytes_of(type_name)
+    if size < 0:
         raise CallError(UNKNOWN_TYPE if type_name else NO_SHAPES)
     return size
 
@@ -162,23 +146,27 @@ def elements_bytes(elements: int, type_name: str) -> int:
     return elements * item_bytes(type_name)
 
 
-def promote(tensors: Sequence[Tensor]) -> str:
-    """Return the type of the result of a pointwise operator.
+def promote(types: Sequence[str], numbers: Sequence[str] = ()) -> str:
+    """Return the type of the result of operands of some types.
 
-    Numbers and tensors without dims do not raise the type within its category.
+    Numbers and tensors without dims raise the type only to another category, as 1.5 makes floats of
+    integers.
     """
-    types = [tensor.type for tensor in tensors if tensor.dims] or [
-        tensor.type for tensor in tensors
-    ]
     places = [_PROMOTION.index(name) for name in types if name in _PROMOTION]
     if len(places) < len(types) or not places:
         if len(set(types)) == 1:
             return types[0]
         raise CallError(UNKNOWN_TYPE)
-    highest = max(places)
-    if {"c10::Half", "c10::BFloat16"} <= set(types) and highest < _PROMOTION.index("float"):
-        return "float"
-    return _PROMOTION[highest]
+    name = _PROMOTION[max(places)]
+    if {"c10::Half", "c10::BFloat16"} <= set(types) and name == "c10::BFloat16":
+        name = "float"
+    category = max((_category(number) for number in numbers if number in _PROMOTION), default=0)
+    return name if category <= _category(name) else _DEFAULT_TYPES[category]
+
+
+def _category(type_name: str) -> int:
+    """Return 0 for bool, 1 for integers, 2 for floats and 3 for complex numbers."""
+    return bisect(_FIRST_OF_CATEGORY, _PROMOTION.index(type_name))
 
 
 def broadcast(shapes: Iterable[Sequence[int]]) -> tuple[int, ...]:
@@ -203,12 +191,6 @@ class OperatorCall:
     strides: Sequence[Any] = ()
     values: Sequence[Any] = ()
     context: CallContext = NO_CONTEXT
-    gradients: int = 2
-
-    @property
-    def has_shapes(self) -> bool:
-        """Whether any argument has dims."""
-        return any(self.dims)
 
     def is_present(self, index: int) -> bool:
         """Return whether argument `index` is a tensor with dims."""
@@ -302,7 +284,7 @@ class OperatorCall:
         """Return the type that a ``dtype`` argument asks for, else `default`."""
         if not self.values or not str(self.value(index)).isdecimal():
             return default
-        name = TYPE_OF_CODE.get(int(self.value(index)))
+        name = _TYPE_OF_CODE.get(int(self.value(index)))
         if name is None:
             raise CallError(UNKNOWN_TYPE)
         return name

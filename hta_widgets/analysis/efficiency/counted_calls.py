@@ -20,12 +20,16 @@ import numpy as np
 from hta_widgets.analysis.efficiency.work import role_of
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, occurring_codes
-from hta_widgets.trace.host_stack import Forest, OperatorTree, name_mask, operator_tree
+from hta_widgets.trace.host_stack import (
+    Forest,
+    OperatorTree,
+    name_mask,
+    nearest_ancestor,
+    operator_tree,
+)
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
-#: Encloses an operator for each gradient that it computes, until PyTorch 1.9.
-_OLD_BACKWARD = "aten::cudnn_convolution_backward"
 _NODE = "autograd::engine::evaluate_function"
 _BACKWARD_SUFFIXES = tuple(f"Backward{number}" for number in ("", *range(10)))
 
@@ -36,13 +40,12 @@ class CountedCalls:
 
     `call_of_work` is the position of the call of each row of device work, -1 for none.
     `launched_nothing` is the number of matrix operators without device work, on ranks that have
-    some. `gradients` are those that a backward call of a convolution computes.
+    some.
     """
 
     rows: Rows
     is_matrix: Bools
     is_backward: Bools
-    gradients: Ints
     work: Rows
     call_of_work: Ints
     launched_nothing: int
@@ -77,7 +80,6 @@ def counted_calls(trace: Trace) -> CountedCalls:
         rows=tree.rows[counted],
         is_matrix=is_matrix[counted],
         is_backward=_below_backward(trace, tree)[counted],
-        gradients=_gradient_counts(trace, tree)[counted],
         work=work,
         call_of_work=call_of_operator[owner_of_work],
         launched_nothing=launched_nothing,
@@ -93,7 +95,6 @@ def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
         rows=rows,
         is_matrix=never,
         is_backward=never,
-        gradients=np.full(len(rows), 2),
         work=work,
         call_of_work=np.where(encloses, -1, np.cumsum(~encloses) - 1),
         launched_nothing=0,
@@ -120,36 +121,23 @@ def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
     below = _has_below(forest, roles["gemm"])
     products = roles["gemm"] & ~below & (outermost < 0)
     primary = roles["gemm"] | roles["outermost"]
-    above = _nearest(forest, primary)
+    above = nearest_ancestor(forest.parent, primary)[:-1]
     wrappers = roles["fallback"] & (above < 0) & ~_has_below(forest, primary)
     wrappers &= ~_has_below(forest, wrappers)
     listed = roles["listed"]
     owner = np.arange(size)
-    for nearest in (_nearest(forest, listed), _nearest(forest, wrappers)):
+    for stops in (listed, wrappers, products):
+        nearest = nearest_ancestor(forest.parent, stops)[:-1]
         owner = np.where(nearest >= 0, nearest, owner)
-    nearest_product = _nearest(forest, products)
-    owner = np.where(nearest_product >= 0, nearest_product, owner)
     owner = np.where(outermost >= 0, outermost, owner)
     is_matrix = products | wrappers | (roles["outermost"] & (outermost == np.arange(size)))
     return owner, is_matrix
 
 
-def _nearest(forest: Forest, stops: Bools) -> Ints:
-    """Return the nearest of `stops` at or above each operator, -1 for none."""
-    nearest = np.where(stops, np.arange(len(stops)), -1)
-    for members in forest.levels[1:]:
-        above = nearest[forest.parent[members]]
-        nearest[members] = np.where(stops[members], members, above)
-    return nearest
-
-
 def _topmost(forest: Forest, stops: Bools) -> Ints:
     """Return the outermost of `stops` at or above each operator, -1 for none."""
-    topmost = np.where(stops, np.arange(len(stops)), -1)
-    for members in forest.levels[1:]:
-        above = topmost[forest.parent[members]]
-        topmost[members] = np.where(above >= 0, above, topmost[members])
-    return topmost
+    above = nearest_ancestor(forest.parent, stops)[forest.parent]
+    return nearest_ancestor(forest.parent, stops & (above < 0))[:-1]
 
 
 def _has_below(forest: Forest, targets: Bools) -> Bools:
@@ -173,16 +161,4 @@ def is_autograd_node(name: str) -> bool:
 def _below_backward(trace: Trace, tree: OperatorTree) -> Bools:
     """Return which operators are at or below a node of autograd."""
     is_node = name_mask(trace, is_autograd_node)[tree.rows]
-    return _nearest(tree.forest, is_node) >= 0
-
-
-def _gradient_counts(trace: Trace, tree: OperatorTree) -> Ints:
-    """Return how many gradients each ``cudnn_convolution_backward`` of old files computes."""
-    if _OLD_BACKWARD not in trace.table.names.values:
-        return np.full(len(tree.rows), 2, dtype=np.int64)
-    is_backward, *is_gradient = (
-        name_mask(trace, f"{_OLD_BACKWARD}{ending}".__eq__)[tree.rows]
-        for ending in ("", "_input", "_weight")
-    )
-    computed = sum(_has_below(tree.forest, mask).astype(np.int64) for mask in is_gradient)
-    return np.where(is_backward, computed, 2)
+    return nearest_ancestor(tree.forest.parent, is_node)[:-1] >= 0

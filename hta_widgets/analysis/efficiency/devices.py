@@ -13,7 +13,7 @@ of memory, 304 units and compute capability 9.4 is an MI300X, ``matched_by="prop
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final
@@ -26,6 +26,7 @@ from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.arguments import check_arguments, match_pattern, require_pattern
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
+from hta_widgets.trace.arrays import Floats
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -218,7 +219,7 @@ def add(
     100.0
     >>> hw.devices.reset()
     """
-    _validate_rates(tflop_per_s)
+    _validate_rates(tflop_per_s, memory_gb_s=memory_gb_s, link_gb_s=link_gb_s)
     pattern = f"^{re.escape(device)}$" if pattern is None and not properties else pattern
     require_pattern(pattern or "", f"pattern={pattern!r}")
     rates = {precision: float(rate) for precision, rate in tflop_per_s.items()}
@@ -397,20 +398,21 @@ def device_of_peaks(peaks: Peaks) -> Device:
         names = ", ".join(dict.fromkeys(row.device for row in all_devices()))
         raise TraceError(f"no device is named {peaks!r}", remedy=f"The devices are {names}.")
     rates = {key: float(rate) for key, rate in peaks.items() if key != "memory_gb_s"}
-    _validate_rates(rates)
+    _validate_rates(rates, memory_gb_s=peaks.get("memory_gb_s"))
     return Device("given", None, rates, peaks.get("memory_gb_s"), source="given")
 
 
-def _validate_rates(rates: Mapping[str, float]) -> None:
+def _validate_rates(rates: Mapping[str, float], **bandwidths: float | None) -> None:
     unknown = sorted(set(rates) - set(PRECISIONS))
     if unknown:
         raise TraceError(
             f"{unknown[0]!r} is not a precision",
             remedy=f"The precisions are {', '.join(PRECISIONS)}.",
         )
-    for precision, rate in rates.items():
-        if not rate > 0:
-            raise TraceError(f"the rate of {precision} is {rate!r}", remedy="Give TFLOP/s above 0.")
+    for name, rate in {**rates, **bandwidths}.items():
+        if rate is not None and not rate > 0:
+            unit = "GB/s" if name in bandwidths else "TFLOP/s"
+            raise TraceError(f"the rate of {name} is {rate!r}", remedy=f"Give {unit} above 0.")
 
 
 def added_devices() -> tuple[Device, ...]:
@@ -418,10 +420,16 @@ def added_devices() -> tuple[Device, ...]:
     return tuple(_added)
 
 
-def device_columns(device: UsedDevice | None, count: int) -> dict[str, list[str]]:
+def device_columns(device: UsedDevice | None) -> dict[str, str]:
     """Return the columns of frames that name the device of the peaks and their source."""
     row = device.row if device else None
-    texts = [row.device, row.source] if row else ["", ""]
-    texts.append(device.certainty if device and row else "")
-    columns = ("device", "peak_source", "peak_certainty")
-    return {name: [text] * count for name, text in zip(columns, texts, strict=True)}
+    return {
+        "device": row.device if row else "",
+        "peak_source": row.source if row else "",
+        "peak_certainty": device.certainty if device and row else "",
+    }
+
+
+def peaks_of(device: UsedDevice | None, precisions: Iterable[str]) -> Floats:
+    """Return the peaks of some precisions in TFLOP/s, NaN if unknown."""
+    return np.array([device.peak(name) if device else np.nan for name in precisions])

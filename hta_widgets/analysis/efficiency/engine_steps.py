@@ -19,7 +19,6 @@ from typing import Final
 
 import numpy as np
 
-from hta_widgets.analysis.efficiency.calls import StepLengths
 from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_of_rows
 from hta_widgets.trace.host_stack import category_mask, name_mask, nearest_ancestor
 from hta_widgets.trace.memo import memoize
@@ -57,10 +56,10 @@ class StepName:
     visible_tokens: int = -1
 
     @property
-    def lengths(self) -> StepLengths:
-        """Sums over the requests, for attention."""
-        tokens = max(self.prefill_tokens, 0) + max(self.decode_tokens, 0)
-        return StepLengths(tokens, self.visible_tokens, self.attention_pairs)
+    def tokens(self) -> int:
+        """New tokens of the step, -1 if its name does not have them."""
+        known = self.prefill_tokens >= 0 and self.decode_tokens >= 0
+        return self.prefill_tokens + self.decode_tokens if known else -1
 
 
 @lru_cache(maxsize=1 << 14)

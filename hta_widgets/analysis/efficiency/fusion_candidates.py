@@ -19,7 +19,7 @@ from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
 from hta_widgets.analysis.efficiency.calls import (
     NO_SHAPES_NOTE,
     CallError,
-    Tensor,
+    OperatorCall,
     broadcast,
     item_bytes,
 )
@@ -175,13 +175,9 @@ class _PointwiseResult(NamedTuple):
 
 def _pointwise_result(texts: Texts) -> _PointwiseResult | None:
     """Return the result of a pointwise operator, None if it is unknown."""
-    dims, types = decode_arg(texts[0]), decode_arg(texts[1])
+    dims, types = map(decode_arg, texts[:2])
+    tensors = OperatorCall("", dims, types).tensors()
     try:
-        tensors = [
-            Tensor(tuple(shape), kind)
-            for shape, kind in zip(dims, types, strict=False)
-            if isinstance(shape, list) and shape and all(type(size) is int for size in shape)
-        ]
         shape = broadcast([tensor.dims for tensor in tensors])
         size_bytes = prod(shape) * item_bytes(tensors[0].type) if tensors else _MAX_BYTES
     except CallError:

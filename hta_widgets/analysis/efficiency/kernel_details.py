@@ -19,7 +19,7 @@ from hta_widgets.analysis.efficiency.devices import device_properties, used_devi
 from hta_widgets.analysis.efficiency.kernel_names import kernel_units
 from hta_widgets.analysis.efficiency.module_owners import module_owners
 from hta_widgets.analysis.efficiency.signatures import signatures
-from hta_widgets.analysis.frames import result_frame, stack_blocks
+from hta_widgets.analysis.frames import float64, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
 from hta_widgets.arguments import check_arguments
@@ -44,10 +44,8 @@ _TIMES: Final = ("count", "sum_ns", "mean_ns", "min_ns", "max_ns")
 _SCHEMA: Final = {
     "rank": "int64",
     **dict.fromkeys(("name", "grid", "block"), "str"),
-    **dict.fromkeys(("count", "sum_ns", "min_ns", "max_ns"), "int64"),
-    **dict.fromkeys(("threads", "registers", "shared_memory", "operators"), "int64"),
-    **dict.fromkeys(("mean_ns", "blocks_per_sm", "warps_per_sm", "waves"), "float64"),
-    **dict.fromkeys(("occupancy_share", "sm_efficiency_share"), "float64"),
+    **int64("count sum_ns min_ns max_ns threads registers shared_memory operators"),
+    **float64("mean_ns blocks_per_sm warps_per_sm waves occupancy_share sm_efficiency_share"),
     **dict.fromkeys(("limited_by", "tensor_core", "precision", "operator", "module"), "str"),
     "short": "bool",
 }
@@ -239,6 +237,6 @@ def _is_below_vector_work(trace: Trace, rows: Rows) -> Bools:
     calls = signature_set.calls
     position = positions_of_rows(calls.work, len(trace))[rows]
     call = np.append(calls.call_of_work, -1)[position]
-    is_vector = signature_set.of_calls(lambda work: work.kind == "vector", bool)
+    is_vector = signature_set.texts_of_work("kind") == "vector"
     is_below: Bools = np.append(is_vector, False)[call]
     return is_below

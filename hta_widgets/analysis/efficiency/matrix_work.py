@@ -9,17 +9,26 @@ For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, al
 `MATRIX_FORMULAS` has one formula for all products, and others for products of groups, packed
 weights, convolutions and gradients. ``facts/operators.json`` lists where each operator has its
 operands, as the arguments of a formula.
+
+Weights of all experts may not be among the arguments of a call. The grids of the kernels then show
+how many pairs of token and expert were computed. For example, each of 32 tokens has 4 of 32
+experts, and 3072 hidden elements. With tiles of 16 pairs by 128 columns, triton_kernels launches a
+tile for each expert, and one for each 16 further pairs, 32 + (128 - 32) // 16 = 38 in all. The
+second product has 3072 / 128 = 24 tiles of columns: a grid of 38 · 24 = 912. The first one has a
+grid of 1748 = 38 · 46, so it writes 46 · 128 = 5888 columns.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from hta_widgets.analysis.efficiency.attention_work import (
     attention_work,
+    paged_attention_work,
     unmasked_attention_work,
 )
 from hta_widgets.analysis.efficiency.calls import (
@@ -35,13 +44,30 @@ from hta_widgets.analysis.efficiency.calls import (
     is_float8,
     matrix_work,
 )
-from hta_widgets.analysis.efficiency.engine_work import ENGINE_FORMULAS, EVERY_EXPERT
 
 _FLOAT4: Final = "c10::Float4_e2m1fn_x2"
 _ASSUMED_TYPES: Final = "the types of tensors in a list are not in the file"
 EVERY_MATRIX: Final = "assumes that each matrix among the arguments is a weight"
 _EVERY_GRADIENT: Final = "the file does not state which gradients are computed"
 _NO_STATES: Final = "without the bytes between time steps"
+_EVERY_EXPERT: Final = "assumes that tokens reach as many experts as they can"
+_FROM_GRIDS: Final = "from the grids of kernels, with the padding of tiles"
+
+#: Products of experts: tile of outputs and of pairs, and type of the weights.
+_TENSORRT: Final = re.compile(
+    r"bmm_\w+?_(?P<weight>(?:Mx)?E2m1|(?:Mx)?E4m3|Bfloat16|Fp16)\w*?_Fp32"
+    r"_t(?P<columns>\d+)x(?P<pairs>\d+)x.*transOut"
+)
+#: A persistent kernel, ``_p_matmul_ogs``, has as many blocks as the device has units.
+_TRITON: Final = re.compile(
+    r"(?<!_p)_matmul_ogs_[NT]{3}_\w+?x\w+?x(?P<weight>\w+?)"
+    r"_(?P<pairs>\d+)x(?P<columns>\d+)x\d+x(?P<splits>\d+)"
+)
+#: Bits of a weight with its share of the scale of a block.
+_WEIGHT_BITS: Final = {
+    "mxe2m1": 4.25, "mxfp4": 4.25, "e2m1": 4.5, "mxe4m3": 8.25, "mxfp8": 8.25, "e4m3": 8.0,
+    "fp8": 8.0, "bfloat16": 16.0, "bf16": 16.0, "fp16": 16.0,
+}  # fmt: skip
 
 
 def _product(
@@ -213,7 +239,7 @@ def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
     experts = weights[0].dims[0]
     stored = sum(tensor.size_bytes for tensor in weights) * min(rows, experts) // experts
     size = call.size_bytes(0) + stored + elements_bytes(rows * n, type_name)
-    return _gemm_work(call, (1, rows, n, k), size, estimate=EVERY_EXPERT)
+    return _gemm_work(call, (1, rows, n, k), size, estimate=_EVERY_EXPERT)
 
 
 def _te_product(call: OperatorCall) -> Work:
@@ -285,63 +311,149 @@ def gradients_work(work: Work, executed: float = 2) -> Work:
     )
 
 
-#: Places of the bias, stride, padding, dilation, output padding and groups; -1 for the default.
-_Places = tuple[int, int, int, int, int, int]
-#: Input, weight and output or its gradient.
-_Shapes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+def _experts(call: OperatorCall, x: int, up: int, down: int, chosen: int) -> Work:
+    """Return an estimate for a mixture of experts: every token goes to its chosen experts."""
+    tokens = call.shape(x)[0]
+    wide, narrow, ids = call.shape(up, 3), call.shape(down, 3), call.shape(chosen, 2)
+    rows = tokens * ids[1]
+    hidden = call.shape(x)[-1]
+    if wide[2] not in {hidden, hidden // 2}:
+        raise CallError(OTHER_ARGUMENTS)
+    inner = narrow[2] if wide[2] == hidden else narrow[2] * 2  # 4-bit weights are packed in pairs
+    used = min(rows, wide[0]) / wide[0]
+    weights = int((call.tensor(up).size_bytes + call.tensor(down).size_bytes) * used)
+    size = 2 * call.size_bytes(x) + weights + call.size_bytes(chosen)
+    flops = 2 * rows * hidden * (wide[1] + inner)
+    return _estimate(flops, size, (rows, wide[1], hidden, wide[0]), _EVERY_EXPERT)
 
 
-def _convolution(call: OperatorCall, places: _Places, *, transposed: bool | None = None) -> Work:
-    """Return the work of a forward convolution with any number of dimensions."""
+def _estimate(flops: int, size: int, sizes: tuple[int, int, int, int], reason: str) -> Work:
+    parameters: dict[str, Any] = dict(zip(("m", "n", "k", "batch"), sizes, strict=True))
+    return matrix_work(flops, size, certainty="estimate", reason=reason, **parameters)
+
+
+def match_expert_kernel(name: str) -> re.Match[str] | None:
+    """Return the parts of a kernel's name whose grid shows the work of experts."""
+    return _TENSORRT.search(name) or _TRITON.search(name)
+
+
+class _ExpertProduct(NamedTuple):
+    """A product of experts, from the grid and the name of its kernel."""
+
+    blocks: int  # tiles of pairs of token and expert
+    columns: int
+    tile: int  # pairs of a tile
+    bits: float  # of a weight
+
+
+def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _ExpertProduct]:
+    """Return the first product of experts and the second, which writes `hidden` columns."""
+    matches = [
+        (match, grid)
+        for name, grid in call.context.kernels
+        if grid and (match := match_expert_kernel(name))
+    ]
+    if len(matches) != 2:
+        raise CallError("weights of the experts are not among the arguments")
+    matches.sort(key=lambda at: "glu" not in at[0].string.lower())
+    blocks, products = 0, []
+    for match, grid in reversed(matches):
+        sizes = match.groupdict()
+        width, columns = int(sizes["columns"]), grid[0]
+        if "splits" in sizes:  # one dimension for all tiles
+            blocks = blocks or grid[0] // (-(-hidden // width) * int(sizes["splits"]))
+            columns, remainder = divmod(grid[0], max(blocks * int(sizes["splits"]), 1))
+        else:
+            blocks, remainder = grid[1], 0
+        bits = _WEIGHT_BITS.get(sizes["weight"].lower())
+        if bits is None or remainder:
+            raise CallError(OTHER_ARGUMENTS)
+        products.append(_ExpertProduct(blocks, columns * width, int(sizes["pairs"]), bits))
+    down, up = products
+    if down.columns < hidden or down.blocks != up.blocks or down.tile != up.tile:
+        raise CallError(OTHER_ARGUMENTS)
+    return up, down
+
+
+def _launched_experts(call: OperatorCall) -> Work:
+    """Return an estimate for experts whose weights are not arguments, from the grids of kernels.
+
+    A grid has a block for each tile of outputs, and for each tile of tokens of an expert: with 128
+    experts and tiles of 16 tokens, 342 blocks are 128 + (888 · 4 - 128) // 16, so that each of 888
+    tokens has 4 experts.
+    """
+    (tokens, hidden), experts = call.shape(0, 2), call.shape(1, 2)[-1]
+    up, down = _expert_products(call, hidden)
+    blocks = up.blocks
+    # The last tile has up to `tile` pairs, so the blocks fit a range of pairs.
+    min_pairs = blocks if blocks <= experts else experts + (blocks - experts) * up.tile
+    max_pairs = min_pairs + (up.tile - 1 if blocks >= experts else 0)
+    experts_per_token = -(-min_pairs // tokens)
+    pairs = tokens * experts_per_token
+    if not min_pairs or pairs > max_pairs or pairs + tokens <= max_pairs:
+        raise CallError("the grids of kernels fit no number of experts per token, or several")
+    is_gated = any("glu" in name.lower() for name, _ in call.context.kernels)
+    inner = up.columns // 2 if is_gated else up.columns
+    bits = hidden * (up.columns * up.bits + inner * down.bits)
+    size = 2 * call.size_bytes(0) + call.size_bytes(1) + int(min(pairs, experts) * bits / 8)
+    flops = 2 * pairs * hidden * (up.columns + inner)
+    return _estimate(flops, size, (pairs, up.columns, hidden, experts), _FROM_GRIDS)
+
+
+def _convolution(
+    call: OperatorCall,
+    *,
+    stride: int,
+    padding: int,
+    bias: int | None = None,
+    dilation: int | None = None,
+    output_padding: int | None = None,
+    groups: int | None = None,
+    transposed: bool | None = None,
+) -> Work:
+    """Return the work of a forward convolution with any number of dimensions.
+
+    Argument 6 states whether it is transposed, unless the operator does.
+    """
     x, w = call.shape(0), call.shape(1)
     x = (1, *x) if len(x) == len(w) - 1 else x
     if len(x) != len(w) or len(w) < 3:
         raise CallError(OTHER_ARGUMENTS)
-    bias, stride, *_, group = places
-    groups, strides = max(x[1] // max(w[1], 1), 1), []
+    group_count, strides = max(x[1] // max(w[1], 1), 1), []
     if call.values:
         transposed = call.flag(6) if transposed is None else transposed
-        groups = int(call.number(group, 1)) if group >= 0 else groups
-        out = _convolution_output(call, x, w, places, groups if transposed else 0)
-        strides = call.numbers(stride, len(w) - 2)
+        group_count = group_count if groups is None else int(call.number(groups, 1))
+        places = (stride, padding, dilation, output_padding if transposed else None)
+        strides, *others = (
+            [default] * (len(w) - 2) if place is None else call.numbers(place, len(w) - 2)
+            for place, default in zip(places, (1, 0, 1, 0), strict=True)
+        )
+        sides = zip(x[2:], w[2:], strides, *others, strict=True)
+        if transposed:
+            sizes = [(n - 1) * s - 2 * p + d * (k - 1) + 1 + more for n, k, s, p, d, more in sides]
+            out = x[0], w[1] * group_count, *sizes
+        else:
+            sizes = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d, _ in sides]
+            out = x[0], w[0], *sizes
     elif call.context.output is not None and len(call.context.output) == len(w):
         out, transposed = call.context.output, False
     else:
         raise CallError(NO_VALUES)
     flops = 2 * prod(w[1:]) * prod(x if transposed else out)
-    size = call.size_bytes(0, 1) + elements_bytes(prod(out), call.type_of(0))
-    size += call.size_bytes(bias) if bias >= 0 else 0
-    return _convolution_work(call, flops, size, (x, w, out), groups, strides)
-
-
-def _convolution_output(
-    call: OperatorCall, x: Sequence[int], w: Sequence[int], places: _Places, groups: int
-) -> tuple[int, ...]:
-    """Return the shape of the output; `groups` of a transposed convolution, else 0."""
-    rank = len(w) - 2
-    stride, padding, dilation, extra = (
-        call.numbers(place, rank) if place >= 0 else [default] * rank
-        for place, default in zip(
-            (*places[1:4], places[4] if groups else -1), (1, 0, 1, 0), strict=True
-        )
-    )
-    reach = [d * (kernel - 1) for d, kernel in zip(dilation, w[2:], strict=True)]
-    sides = zip(x[2:], stride, padding, reach, extra, strict=True)
-    if groups:
-        sizes = [(size - 1) * s - 2 * p + r + 1 + more for size, s, p, r, more in sides]
-        return (x[0], w[1] * groups, *sizes)
-    return (x[0], w[0], *((size + 2 * p - r - 1) // s + 1 for size, s, p, r, _ in sides))
+    size = call.size_bytes(0, 1, *([] if bias is None else [bias]))
+    size += elements_bytes(prod(out), call.type_of(0))
+    return _convolution_work(call, flops, size, x, w, group_count, strides)
 
 
 def _convolution_work(
     call: OperatorCall,
     flops: int,
     size: int,
-    shapes: _Shapes,
+    x: Sequence[int],
+    w: Sequence[int],
     groups: int,
     strides: Sequence[int] = (),
 ) -> Work:
-    x, w, _ = shapes
     return matrix_work(
         flops,
         size,
@@ -367,7 +479,7 @@ def _gradients(
 
     `places` are the positions of the input, the weight, and the output's gradient.
     """
-    x, w, grad = shapes = call.shape(places[0]), call.shape(places[1]), call.shape(places[2])
+    x, w, grad = map(call.shape, places)
     type_name = call.type_of(places[2])
     x_bytes, w_bytes, grad_bytes = (call.size_bytes(place) for place in places)
     size = grad_bytes
@@ -376,7 +488,7 @@ def _gradients(
     size += elements_bytes(grad[1], type_name) * mask[2]
     flops = 2 * prod(w[1:]) * prod(x if transposed else grad) * (mask[0] + mask[1])
     groups = groups if transposed else max(x[1] // max(w[1], 1), 1)
-    return _convolution_work(call, flops, size, shapes, groups)
+    return _convolution_work(call, flops, size, x, w, groups)
 
 
 def _convolution_backward(call: OperatorCall) -> Work:
@@ -392,7 +504,9 @@ def _convolution_backward(call: OperatorCall) -> Work:
 
 def _cudnn_convolution_backward(call: OperatorCall) -> Work:
     """Return the work of PyTorch's operator until 1.9, whose gradients are its children."""
-    return _gradients(call, (0, 2, 1), [call.gradients > 1, call.gradients > 0, False])
+    return _gradients(
+        call, (0, 2, 1), [call.context.gradients > 1, call.context.gradients > 0, False]
+    )
 
 
 #: Formulas by their names in the table of operators.
@@ -410,5 +524,7 @@ MATRIX_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "cudnn_convolution_backward": _cudnn_convolution_backward,
     "attention": attention_work,
     "unmasked_attention": unmasked_attention_work,
-    **ENGINE_FORMULAS,
+    "paged_attention": paged_attention_work,
+    "experts": _experts,
+    "launched_experts": _launched_experts,
 }

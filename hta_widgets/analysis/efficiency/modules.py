@@ -7,7 +7,6 @@ Layers that repeat are folded: 12 equal ``Block`` modules below one parent are a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -65,13 +64,6 @@ _SCHEMA: Final = {
     **dict.fromkeys(("min_device_ns", "max_device_ns"), "int64"),
     **dict.fromkeys(("source", "events"), "str"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _RankModules:
-    columns: dict[str, Any]
-    device_ns: int
-    has_shapes: bool
 
 
 @check_arguments
@@ -135,7 +127,8 @@ def modules(
     """
     parts = rank_parts(traces, selection, window, ranks, captured=True)
     results = list(map_ranks(parts, partial(_modules_of_rank, fold=fold)))
-    frame = pd.DataFrame(stack_blocks([result.columns for result in results], _SCHEMA))
+    blocks = [block for rank_blocks, _ in results for block in rank_blocks]
+    frame = pd.DataFrame(stack_blocks(blocks, _SCHEMA))
     first = frame.groupby("rank").cumcount() == 0
     offset = np.maximum.accumulate(np.where(first, np.arange(len(frame)), 0))
     frame["parent"] = frame["parent"].where(frame["parent"] < 0, frame["parent"] + offset)
@@ -159,7 +152,7 @@ def modules(
             if is_guess
             else "",
         ],
-        device_ns=sum(result.device_ns for result in results) if has_modules else 0,
+        device_ns=sum(device_ns for _, device_ns in results) if has_modules else 0,
     )
 
 
@@ -171,11 +164,12 @@ def _columns() -> list[str]:
     ]  # fmt: skip
 
 
-def _modules_of_rank(part: RankPart, *, fold: bool) -> _RankModules:
+def _modules_of_rank(part: RankPart, *, fold: bool) -> tuple[list[dict[str, Any]], int]:
     return part.get_or_compute(("modules", fold), partial(_rank_rows, part, fold=fold))
 
 
-def _rank_rows(part: RankPart, *, fold: bool) -> _RankModules:
+def _rank_rows(part: RankPart, *, fold: bool) -> tuple[list[dict[str, Any]], int]:
+    """Return the rows of a rank, and the time of all its device work."""
     owners = module_owners(part.trace)
     forest = forest_of(owners.parent)
     columns: dict[str, Any] = _host_columns(part, owners)
@@ -199,9 +193,9 @@ def _rank_rows(part: RankPart, *, fold: bool) -> _RankModules:
         "min_device_ns": spread["min"].to_numpy(),
         "max_device_ns": spread["max"].to_numpy(),
     }
-    block = _add_others(block, others, owners.source)
-    has_shapes = bool(len(flops)) and not np.isnan(flops[_FLOPS[0]]).all()
-    return _RankModules({"rank": part.rank, **block}, device_ns, has_shapes)
+    rank_and_source = {"rank": part.rank, "source": owners.source}
+    blocks = [_depth_first(block) | rank_and_source, _other_rows(others) | {"rank": part.rank}]
+    return blocks, device_ns
 
 
 def _host_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
@@ -257,7 +251,7 @@ def _flops_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Floats]:
     """Return matrix FLOPs by phase and module, NaN if the rank has no shapes."""
     calls, size = signatures(part.trace), len(owners.names)
     rows = calls.calls.rows
-    flops = calls.of_calls(lambda work: work.flops if work.kind == "matrix" else 0, np.float64)
+    flops = np.where(calls.texts_of_work("kind") == "matrix", calls.figures("flops"), 0)
     is_chosen = part.contains(rows) & part.is_in_window(part.table.start_ns[rows])
     is_chosen &= ~calls.is_stopped & ~np.isnan(flops) & (owners.owner[rows] >= 0)
     phase = np.where(calls.is_recomputed, RECOMPUTE, owners.phase[rows])
@@ -339,31 +333,28 @@ def _event_names(owners: ModuleOwners, group: Ints) -> dict[int, str]:
     return {at: "\n".join(dict.fromkeys(listed)) for at, listed in names.items()}
 
 
-def _add_others(block: dict[str, Any], others: dict[int, Ints], source: str) -> dict[str, Any]:
-    """Return the rows in depth-first order, and rows of work outside of modules."""
+def _depth_first(block: dict[str, Any]) -> dict[str, Any]:
+    """Return rows in depth-first order; `parent` is a row."""
     size = len(block["path"])
-    forest = forest_of(block["parent"])
-    order = np.argsort(forest.preorder) if size else np.empty(0, np.int64)
-    number = np.append(np.argsort(order), -1)
-    block["parent"] = number[block["parent"]]
-    names = {key: name for key, name in _OTHERS.items() if others[key].sum()}
-    more = len(names)
-    times = np.array([others[key] for key in names], dtype=np.int64).reshape(more, len(_PHASES))
-    total = times.sum(axis=1)
-    added: dict[str, Any] = {
-        **{key: list(names.values()) for key in ("path", "module", "class_name")},
-        **dict(zip(_DEVICE, times.T, strict=True)),
-        **dict.fromkeys(("device_self_ns", "min_device_ns", "max_device_ns"), total),
-        "parent": np.full(more, -1),
-        "instances": np.ones(more, np.int64),
-        "events": [""] * more,
-        **dict.fromkeys(_FLOPS, np.full(more, np.nan)),
+    order = np.argsort(forest_of(block["parent"]).preorder) if size else np.empty(0, np.int64)
+    block["parent"] = np.append(np.argsort(order), -1)[block["parent"]]
+    return {
+        name: [values[at] for at in order.tolist()] if isinstance(values, list) else values[order]
+        for name, values in block.items()
     }
-    result: dict[str, Any] = {"source": [source] * size + [""] * more}
-    for name, values in block.items():
-        extra = added.get(name, np.zeros(more, np.int64))
-        if isinstance(values, list):
-            result[name] = [values[at] for at in order.tolist()] + list(extra)
-        else:
-            result[name] = np.append(values[order], extra)
-    return result
+
+
+def _other_rows(others: dict[int, Ints]) -> dict[str, Any]:
+    """Return the rows of work outside of modules."""
+    names = {key: name for key, name in _OTHERS.items() if others[key].sum()}
+    times = np.array([others[key] for key in names], np.int64).reshape(-1, len(_PHASES))
+    return {
+        **dict.fromkeys(_SCHEMA, 0),
+        **{key: list(names.values()) for key in ("path", "module", "class_name")},
+        **dict.fromkeys(("source", "events"), ""),
+        **dict(zip(_DEVICE, times.T, strict=True)),
+        **dict.fromkeys(("device_self_ns", "min_device_ns", "max_device_ns"), times.sum(axis=1)),
+        **dict.fromkeys(_FLOPS, np.nan),
+        "parent": -1,
+        "instances": 1,
+    }

@@ -13,13 +13,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
 from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.call_times import (
+from hta_widgets.analysis.efficiency.call_efficiency import (
     PRECISION_NAMES,
     THRESHOLDS,
     CallTimes,
@@ -35,24 +34,19 @@ from hta_widgets.analysis.efficiency.devices import (
     UsedDevice,
     added_devices,
     device_columns,
+    peaks_of,
     unknown_device_note,
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
-from hta_widgets.analysis.frames import result_frame, stack_blocks
+from hta_widgets.analysis.frames import float64, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, narrow_selection, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import share as share_text
-from hta_widgets.trace.arrays import (
-    Ints,
-    Rows,
-    group_by_columns,
-    group_statistics,
-    sum_by_group,
-)
+from hta_widgets.trace.arrays import Ints, Rows, group_by_columns, group_statistics, sum_by_group
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import CumulativeCoverage
 from hta_widgets.trace.selection import Selection
@@ -64,16 +58,16 @@ _SIGNATURE_KEYS: Final = ("name", "input_shapes")
 #: Parameters of matrix products, convolutions and attention; -1 if they do not apply.
 _NUMBERS: Final = (
     "m", "n", "k", "batch", "heads", "kv_heads", "query_length", "key_length", "head_size",
-    "channels_in", "channels_out", "groups",
+    "channels_in", "channels_out", "groups", "min_flops", "max_flops",
 )  # fmt: skip
 _TEXTS: Final = ("layout", "kernel_size", "stride")
+_ARGUMENTS: Final = ("input_shapes", "input_types", "input_strides", "concrete_inputs")
 _SIGNATURE: Final = (
-    "name", "category", "input_shapes", "input_types", "input_strides", "concrete_inputs",
-    "flops_kind", "certainty", "reason", *_TEXTS,
+    "name", "category", *_ARGUMENTS, "flops_kind", "certainty", "reason", *_TEXTS,
 )  # fmt: skip
 _SUMS: Final = (
     "count", "kernels", "device_ns", "compute_kernel_ns", "overlapped_ns",
-    *("total_flops", "total_model_flops", "total_bytes", "compute_ns", "memory_ns", "limit_ns"),
+    "total_flops", "total_model_flops", "total_bytes", "compute_ns", "memory_ns", "limit_ns",
 )  # fmt: skip
 #: Columns of figures, by the field of `Work`.
 _FIGURES: Final = {"flops": "flops", "model_flops": "model_flops", "least_bytes": "min_bytes"}
@@ -84,27 +78,27 @@ _TOTALS: Final = {
     "least_bytes": "total_bytes",
 }
 _SCHEMA: Final = {
-    "rank": "int64",
-    "step": "int64",
-    **dict.fromkeys(("phase", *_SIGNATURE), "str"),
+    **int64("rank step count kernels device_ns compute_kernel_ns overlapped_ns min_ns max_ns"),
     **dict.fromkeys(_NUMBERS, "int64"),
-    "recompute": "bool",
-    "is_limited": "bool",
-    "precision": "str",
-    "count": "int64",
-    "kernels": "int64",
-    **dict.fromkeys(("device_ns", "compute_kernel_ns", "overlapped_ns"), "int64"),
-    **dict.fromkeys(("min_ns", "max_ns"), "int64"),
-    "inside": "float64",
-    **dict.fromkeys(("flops", "model_flops", "least_bytes"), "float64"),
-    **dict.fromkeys(("peak_tflop_per_s", "memory_gb_s"), "float64"),
+    **float64("inside flops model_flops least_bytes peak_tflop_per_s memory_gb_s"),
+    **dict.fromkeys(("phase", *_SIGNATURE, "precision"), "str"),
     **dict.fromkeys(("device", "peak_source", "peak_certainty"), "str"),
+    **dict.fromkeys(("recompute", "is_limited"), "bool"),
+}
+#: Values of columns in rows of kernels, unless they are known.
+_UNKNOWN: Final = {
+    **{name: {"str": "", "bool": False}.get(dtype, -1) for name, dtype in _SCHEMA.items()},
+    **dict.fromkeys((*_FIGURES, "peak_tflop_per_s", "memory_gb_s"), np.nan),
+    "flops_kind": "none",
+    "certainty": "unknown",
+    "inside": 1.0,
 }
 _COMPUTE, _COMMUNICATION = KINDS.index("compute"), KINDS.index("communication")
 _REASONS: Final = (
     "no launching call in the file",
     "launched outside of operators",
     "replayed from a graph",
+    "communication",
 )
 _GRAPH_LAUNCH: Final = re.compile(r"graph_?launch", re.IGNORECASE)
 _PHASES: Final = ("forward", "backward", "recompute", "optimizer")
@@ -180,7 +174,8 @@ def operator_efficiency(
           limits), ``unknown``; ``above_peak``, a share above 102 %
         - ``m, n, k, batch, layout`` of matrix products (``batch`` also of the others); ``heads,
           kv_heads, query_length, key_length, head_size``; ``channels_in, channels_out, groups,
-          kernel_size, stride``
+          kernel_size, stride``; ``min_flops, max_flops`` of attention over sequences of unknown
+          lengths; -1 or empty if they do not apply
         - ``certainty``: ``exact``, ``linked`` (a shape from another call), ``estimate``, ``upper
           bound``, ``stated`` (by the profiler, as XLA does), ``unknown``; ``reason``, why it is
           unknown, or what an estimate assumes
@@ -197,12 +192,13 @@ def operator_efficiency(
     definition counts, small data stay in caches, and a peak may be wrong.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
-    results = _efficiency_of_ranks(chosen, tuple(group_by), peaks)
+    group_by = tuple(dict.fromkeys(group_by))
+    results = _efficiency_of_ranks(chosen, group_by, peaks)
     frame = _base_frame(results)
     known_ns = int(frame["compute_kernel_ns"][_has_known_matrix_flops(frame)].sum())
     covered = frame["total_flops"].notna() | frame["total_bytes"].notna()
     covered_ns = int(frame["device_ns"][covered].sum())
-    if tuple(group_by) != _SIGNATURE_KEYS:
+    if group_by != _SIGNATURE_KEYS:
         frame = _group_rows(frame, ["rank", *group_by])
     frame = add_rates(frame)
     order = {"rank": True, "device_ns": False, "total_flops": False, "name": True}
@@ -293,79 +289,22 @@ def _efficiency_of_rank(
     device = used_device(part.trace, peaks, added)
     if window_ns != (None, None):
         return _rank_rows(part.with_window(*window_ns), device, keys)
-    name = None if isinstance(peaks, Mapping) else peaks
     if isinstance(peaks, Mapping) or added:
         return _rank_rows(part, device, keys)
     return part.get_or_compute(
-        ("operator_efficiency", name, keys), lambda: _rank_rows(part, device, keys)
+        ("operator_efficiency", peaks, keys), lambda: _rank_rows(part, device, keys)
     )
 
 
 def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...]) -> RankEfficiency:
-    """Return the rows of one rank: by signature, precision, recomputation, and given keys."""
     times = call_times(part, device)
-    signature_set = times.signatures
-    calls = signature_set.calls
-    on_device = len(calls.work) > 0
-    start = part.table.start_ns[calls.rows]
-    shown = times.is_selected & ~signature_set.is_stopped
-    shown &= (times.kernels > 0) if on_device else part.is_in_window(start)
-    place = np.flatnonzero(shown)
-    step = part.table.step[calls.rows] if "step" in keys else np.full(len(calls), -1)
-    phase = _phases(times) if "phase" in keys else np.zeros(len(calls), dtype=np.int64)
-    flags = times.communicates * 2 + times.is_host_copy
-    columns = [signature_set.row, signature_set.is_recomputed, times.precision, step, phase, flags]
-    first_places, group = group_by_columns([column[place] for column in columns])
-    first, size = place[first_places], len(first_places)
-    measures = {
-        "kernels": times.kernels,
-        "compute_kernel_ns": times.compute_ns,
-        "overlapped_ns": times.overlapped_ns,
-    }
-    spent = group_statistics(group, size, times.device_ns[place])
-    rows = signature_set.code[first].tolist()
-    works = [signature_set.works[code] for code in rows]
-    texts = [signature_set.texts[code] for code in rows]
-    named = {
-        f"input_{name}": [row[number].decode("utf-8", "replace") for row in texts]
-        for number, name in enumerate(("shapes", "types", "strides"))
-    }
-    precisions = [PRECISION_NAMES[code] for code in times.precision[first].tolist()]
-    block: dict[str, Any] = {
-        "rank": part.rank,
-        "step": step[first],
-        "phase": [_PHASES[code] for code in phase[first].tolist()],
-        "name": [signature_set.names[code] for code in rows],
-        "category": _categories(times, first),
-        **named,
-        "concrete_inputs": [row[3].decode("utf-8", "replace") for row in texts],
-        "flops_kind": [work.kind for work in works],
-        "certainty": [work.certainty for work in works],
-        "reason": list(times.reasons[first]),
-        "precision": precisions,
-        "recompute": signature_set.is_recomputed[first],
-        "is_limited": ~(times.communicates | times.is_host_copy)[first],
-        "count": spent.count,
-        "device_ns": spent.sum,
-        **{name: sum_by_group(group, of_calls[place], size) for name, of_calls in measures.items()},
-        "inside": np.bincount(group, times.inside[place], minlength=size),
-        "min_ns": spent.min,
-        "max_ns": spent.max,
-        **_figures_of_calls(times, place, group, first),
-        "peak_tflop_per_s": np.array(
-            [device.peak(name) if device else np.nan for name in precisions]
-        ),
-        "memory_gb_s": device.memory_gb_s if device else np.nan,
-        **device_columns(device, len(first)),
-    }
-    parameters = [work.parameters or {} for work in works]
-    block |= {
-        name: np.array([row.get(name, -1) for row in parameters], np.int64) for name in _NUMBERS
-    }
-    block |= {name: [row.get(name, "") for row in parameters] for name in _TEXTS}
+    signature_set, calls = times.signatures, times.signatures.calls
+    blocks = [_call_rows(part, times, device, keys)]
     operators = len(operator_tree(part.trace).rows)
+    if operators:
+        blocks.append(_kernel_rows(part, times, keys))
     return RankEfficiency(
-        [block, _kernel_rows(part, times, keys)] if operators else [block],
+        blocks,
         device,
         times.all_work_ns,
         times.all_compute_ns,
@@ -376,6 +315,76 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
     )
 
 
+def _call_rows(
+    part: RankPart, times: CallTimes, device: UsedDevice | None, keys: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return the rows of calls: by signature, precision, recomputation, and given keys."""
+    signature_set, calls = times.signatures, times.signatures.calls
+    shown = times.is_selected & ~signature_set.is_stopped
+    if len(calls.work):
+        shown &= times.kernels > 0
+    else:
+        shown &= part.is_in_window(part.table.start_ns[calls.rows])
+    place = np.flatnonzero(shown)
+    step = part.table.step[calls.rows] if "step" in keys else np.full(len(calls), -1)
+    phase = _phases(times) if "phase" in keys else np.zeros(len(calls), dtype=np.int64)
+    flags = times.communicates * 2 + times.is_host_copy
+    columns = [signature_set.row, signature_set.is_recomputed, times.precision, step, phase, flags]
+    first_places, group = group_by_columns([column[place] for column in columns])
+    first = place[first_places]
+    rows = signature_set.code[first].tolist()
+    works = [signature_set.works[code] for code in rows]
+    texts = [signature_set.texts[code] for code in rows]
+    parameters = [work.parameters or {} for work in works]
+    precisions = [PRECISION_NAMES[code] for code in times.precision[first].tolist()]
+    categories = signature_set.texts_of_work("category")[first]
+    categories[times.communicates[first]] = "communication"
+    return {
+        "rank": part.rank,
+        "step": step[first],
+        "phase": [_PHASES[code] for code in phase[first].tolist()],
+        "name": [signature_set.names[code] for code in rows],
+        "category": categories,
+        **{
+            name: [row[number].decode("utf-8", "replace") for row in texts]
+            for number, name in enumerate(_ARGUMENTS)
+        },
+        "flops_kind": [work.kind for work in works],
+        "certainty": [work.certainty for work in works],
+        "reason": times.reasons[first],
+        "precision": precisions,
+        "recompute": signature_set.is_recomputed[first],
+        "is_limited": ~(times.communicates | times.is_host_copy)[first],
+        **_sums(
+            group,
+            len(first),
+            times.device_ns[place],
+            kernels=times.kernels[place],
+            compute_kernel_ns=times.compute_ns[place],
+            overlapped_ns=times.overlapped_ns[place],
+        ),
+        "inside": np.bincount(group, times.inside[place], minlength=len(first)),
+        **_figures_of_calls(times, place, group, first),
+        "peak_tflop_per_s": peaks_of(device, precisions),
+        "memory_gb_s": device.memory_gb_s if device else np.nan,
+        **device_columns(device),
+        **{name: np.array([row.get(name, -1) for row in parameters]) for name in _NUMBERS},
+        **{name: [row.get(name, "") for row in parameters] for name in _TEXTS},
+    }
+
+
+def _sums(group: Ints, size: int, device_ns: Ints, **measures: Ints) -> dict[str, Ints]:
+    """Return count and times by group, and sums of other measures."""
+    spent = group_statistics(group, size, device_ns)
+    return {
+        "count": spent.count,
+        "device_ns": spent.sum,
+        "min_ns": spent.min,
+        "max_ns": spent.max,
+        **{name: sum_by_group(group, values, size) for name, values in measures.items()},
+    }
+
+
 def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dict[str, Any]:
     """Return the rows of the selected work below no operator."""
     calls, table = times.signatures.calls, part.table
@@ -384,47 +393,33 @@ def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dic
     if part.low is not None or part.high is not None:
         is_shown &= end > start
     work, start, end = calls.work[is_shown], start[is_shown], end[is_shown]
-    kind = table.kind[work]
     coverage = part.union_of_all_of_kinds("communication")
     during = CumulativeCoverage(coverage.start, coverage.end)
-    communicates = kind == _COMMUNICATION
-    reason = _reasons(part, work)
+    communicates = table.kind[work] == _COMMUNICATION
+    reason = np.where(communicates, _REASONS.index("communication"), _reasons(part, work))
     step = table.step[work] if "step" in keys else np.full(len(work), -1)
-    first, group = group_by_columns([table.name[work], reason, step, communicates])
-    count = len(first)
-    compute_ns = np.where(kind == _COMPUTE, end - start, 0)
-    overlapped_ns = np.where(communicates, 0, during(end) - during(start))
-    spent = group_statistics(group, count, end - start)
+    first, group = group_by_columns([table.name[work], reason, step])
     names = [table.names[code] for code in table.name[work[first]].tolist()]
-    is_communication = communicates[first].tolist()
-    empty = {"str": "", "int64": -1, "float64": np.nan, "bool": False}
+    reasons = [_REASONS[code] for code in reason[first].tolist()]
     return {
-        **{
-            column: [""] * count if dtype == "str" else np.full(count, empty[dtype], dtype)
-            for column, dtype in _SCHEMA.items()
-        },
+        **_UNKNOWN,
         "rank": part.rank,
-        "step": step[first].astype(np.int64),
+        "step": step[first],
         "name": names,
         "category": [
-            "communication" if flag else kernel_category(text)
-            for text, flag in zip(names, is_communication, strict=True)
+            text if text == "communication" else kernel_category(name)
+            for name, text in zip(names, reasons, strict=True)
         ],
-        "flops_kind": ["none"] * count,
-        "certainty": ["unknown"] * count,
-        "reason": [
-            "communication" if flag else _REASONS[code]
-            for code, flag in zip(reason[first].tolist(), is_communication, strict=True)
-        ],
+        "reason": reasons,
         "precision": [kernel_units(text).precision for text in names],
-        "count": spent.count,
-        "kernels": spent.count,
-        "device_ns": spent.sum,
-        "compute_kernel_ns": sum_by_group(group, compute_ns, count),
-        "overlapped_ns": sum_by_group(group, overlapped_ns, count),
-        "min_ns": spent.min,
-        "max_ns": spent.max,
-        "inside": np.ones(count),
+        **_sums(
+            group,
+            len(first),
+            end - start,
+            kernels=np.ones(len(work), np.int64),
+            compute_kernel_ns=np.where(table.kind[work] == _COMPUTE, end - start, 0),
+            overlapped_ns=np.where(communicates, 0, during(end) - during(start)),
+        ),
     }
 
 
@@ -444,7 +439,7 @@ def _figures_of_calls(times: CallTimes, place: Rows, group: Rows, first: Rows) -
     weight = np.bincount(group, inside, minlength=len(first))
     columns = {}
     for name, figure in _FIGURES.items():
-        of_calls = signature_set.of_calls(attrgetter(figure), np.float64)
+        of_calls = signature_set.figures(figure)
         values = of_calls[first]
         sums = np.bincount(group, of_calls[place] * inside, minlength=len(first))
         values[mixed] = sums[mixed] / weight[mixed]
@@ -456,14 +451,8 @@ def _phases(times: CallTimes) -> Ints:
     signature_set = times.signatures
     phase = signature_set.calls.is_backward.astype(np.int64)
     phase[signature_set.is_recomputed] = 2
-    phase[signature_set.of_calls(lambda work: work.category == "optimizer", bool)] = 3
+    phase[signature_set.texts_of_work("category") == "optimizer"] = 3
     return phase
-
-
-def _categories(times: CallTimes, first: Rows) -> list[str]:
-    categories = times.signatures.of_calls(lambda work: work.category, object)[first]
-    categories[times.communicates[first]] = "communication"
-    return list(categories)
 
 
 def _base_frame(results: Sequence[RankEfficiency]) -> pd.DataFrame:

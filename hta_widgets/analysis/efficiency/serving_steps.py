@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.call_times import unions_of_calls
+from hta_widgets.analysis.efficiency.call_efficiency import unions_of_calls
 from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
 from hta_widgets.analysis.efficiency.signatures import signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks
@@ -40,6 +40,7 @@ _MIN_WAIT_NS: Final = 1_000_000
 _MAX_LAUNCH_NS: Final = 100_000
 _NUMBERS: Final = (
     "prefill_requests", "decode_requests", "prefill_tokens", "decode_tokens", "padded_tokens",
+    "tokens",
 )  # fmt: skip
 _TIMES: Final = (
     "start_ns", "host_ns", "device_start_ns", "device_ns", "device_span_ns", "gap_ns",
@@ -49,7 +50,6 @@ _SCHEMA: Final = {
     **dict.fromkeys(("rank", "step"), "int64"),
     **dict.fromkeys(("name", "engine", "phase"), "str"),
     **dict.fromkeys(_NUMBERS, "int64"),
-    "tokens": "int64",
     "attention_pairs": "float64",
     **dict.fromkeys(_TIMES, "int64"),
     "tokens_per_s": "float64",
@@ -162,9 +162,11 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
     work, step = work[step >= 0], step[step >= 0]
     times = _device_times(part, work, step, size)
     host_ns = part.durations(rows)
-    numbers = {name: np.array([getattr(each, name) for each in steps]) for name in _NUMBERS}
-    prefill, decode = numbers["prefill_tokens"], numbers["decode_tokens"]
-    tokens = np.where((prefill >= 0) & (decode >= 0), prefill + decode, -1)
+    numbers = {
+        name: np.array([getattr(each, name) for each in steps])
+        for name in (*_NUMBERS, "attention_pairs")
+    }
+    tokens = numbers["tokens"]
     period_ns = np.where(times.has_work, times.span_ns + times.gap_ns, host_ns)
     is_replay = name_mask(part.trace, lambda name: "GraphLaunch" in name)[
         part.trace.launch_of[work]
@@ -176,8 +178,6 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
         "engine": [each.engine for each in steps],
         "phase": [each.phase for each in steps],
         **numbers,
-        "tokens": tokens,
-        "attention_pairs": np.array([each.attention_pairs for each in steps]),
         "start_ns": table.start_ns[rows] + shift_ns,
         "host_ns": host_ns,
         "device_start_ns": np.where(times.has_work, times.first_ns + shift_ns, -1),
@@ -248,7 +248,7 @@ def _begin_of_recorded_work(part: RankPart, work: Rows) -> int:
 def _flops(part: RankPart, work: Rows, step: Ints, size: int) -> Floats:
     """Return the known matrix FLOPs of each step, by the operators that its work belongs to."""
     calls = signatures(captured_trace(part.trace))
-    flops = calls.of_calls(lambda each: each.flops, np.float64)
+    flops = calls.figures("flops")
     step_of_event = np.full(len(part.table), -1, dtype=np.int64)
     step_of_event[work] = step
     linked = calls.calls.call_of_work >= 0

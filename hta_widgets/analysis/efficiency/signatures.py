@@ -37,18 +37,27 @@ from hta_widgets.analysis.efficiency.calls import (
 )
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls, counted_calls
 from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
-from hta_widgets.analysis.efficiency.engine_work import match_expert_kernel, unnumbered_name
-from hta_widgets.analysis.efficiency.work import call_work, operators_of
-from hta_widgets.trace.arrays import Array, Bools, Ints, group_by_columns, positions_of_rows
+from hta_widgets.analysis.efficiency.matrix_work import match_expert_kernel
+from hta_widgets.analysis.efficiency.work import call_work, operators_of, unnumbered_name
+from hta_widgets.trace.arrays import (
+    Array,
+    Bools,
+    Floats,
+    Ints,
+    group_by_columns,
+    positions_of_rows,
+)
 from hta_widgets.trace.call_args import CallArgs, Texts, call_args, decode_arg, launch_args
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.graph_captures import graph_launch_of
-from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.host_stack import name_mask, operator_tree
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
 _CONVOLUTIONS = ("aten::convolution", "aten::cudnn_convolution", "aten::conv2d")
+#: Encloses an operator for each gradient that it computes, until PyTorch 1.9.
 _CONVOLUTION_BACKWARD = "aten::cudnn_convolution_backward"
+_GRADIENTS = (f"{_CONVOLUTION_BACKWARD}_input", f"{_CONVOLUTION_BACKWARD}_weight")
 #: Number of calls after a convolution that are searched for one that takes its output.
 _MAX_AHEAD = 4
 _DETACH = "aten::detach"
@@ -67,7 +76,6 @@ class _Signature(NamedTuple):
     name: str
     texts: Texts
     context: CallContext
-    gradients: int
     is_matrix: bool
 
 
@@ -89,9 +97,20 @@ class Signatures:
     is_recomputed: Bools
     is_stopped: Bools
 
-    def of_calls(self, get: Callable[[Work], Any], dtype: Any) -> Array:
-        """Return an attribute of each call's work, as `get` returns it."""
-        return np.array([get(work) for work in self.works], dtype=dtype)[self.code]
+    def figures(self, name: str) -> Floats:
+        """Return a number of the work of each call."""
+        return np.array([getattr(work, name) for work in self.works], np.float64)[self.code]
+
+    def texts_of_work(self, name: str) -> Array:
+        """Return a text of the work of each call."""
+        return np.array([getattr(work, name) for work in self.works], object)[self.code]
+
+    @property
+    def has_known_matrix_flops(self) -> Bools:
+        """Whether the matrix FLOPs of each call are known, or none by nature."""
+        kind, has_flops = self.texts_of_work("kind"), ~np.isnan(self.figures("flops"))
+        is_known: Bools = (kind == "vector") | ((kind == "matrix") & has_flops)
+        return is_known
 
     @property
     def has_shapes(self) -> bool:
@@ -135,14 +154,13 @@ def _distinct_signatures(
     for call, context in contexts.items():
         context_code[call] = codes.setdefault(context, len(codes))
     name = trace.table.name[calls.rows]
-    columns = [name, args.code, context_code, calls.gradients, calls.is_matrix]
+    columns = [name, args.code, context_code, calls.is_matrix]
     first, code = group_by_columns(columns)
     distinct = [
         _Signature(
             name=trace.table.names[name[call]],
             texts=args.texts[args.code[call]],
             context=contexts.get(call, NO_CONTEXT),
-            gradients=int(calls.gradients[call]),
             is_matrix=bool(calls.is_matrix[call]),
         )
         for call in first.tolist()
@@ -155,7 +173,7 @@ def _rows_of_table(signature_list: Sequence[_Signature], works: Sequence[Work]) 
     numbers: dict[tuple[_Signature, str], int] = {}
     rows = []
     for signature, work in zip(signature_list, works, strict=True):
-        without_step = signature._replace(context=signature.context.without_step)
+        without_step = signature._replace(context=signature.context._replace(step=None))
         rows.append(numbers.setdefault((without_step, work.reason), len(numbers)))
     return np.array(rows, np.int64)
 
@@ -165,7 +183,18 @@ def _contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, Ca
     outputs = _linked_outputs(trace, calls, args)
     contexts = {call: CallContext(output=dims) for call, dims in outputs.items()}
     contexts |= _expert_contexts(trace, calls) | _backward_contexts(trace, calls, args)
-    return contexts | _step_contexts(trace, calls)
+    return contexts | _step_contexts(trace, calls) | _gradient_contexts(trace, calls)
+
+
+def _gradient_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
+    """Return how many gradients the backward calls of convolutions compute in files of 2021."""
+    backward = np.flatnonzero(_has_name(trace, calls, (_CONVOLUTION_BACKWARD,)))
+    if not len(backward):
+        return {}
+    parents = trace.table.parent[name_mask(trace, _GRADIENTS.__contains__)]
+    counts = np.bincount(parents[parents >= 0], minlength=len(trace))[calls.rows[backward]]
+    pairs = zip(backward.tolist(), counts.tolist(), strict=True)
+    return {call: CallContext(gradients=count) for call, count in pairs}
 
 
 def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, CallContext]:
@@ -181,7 +210,7 @@ def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dic
             contexts |= {
                 call: CallContext(forward=texts[sequences[call]])
                 for call in backward
-                if sequences[call] in texts
+                if sequences[call] >= 0 and sequences[call] in texts
             }
     return contexts
 
@@ -219,7 +248,7 @@ def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     event = np.where(launch >= 0, launch, calls.rows[attention])
     step_of_call = step_of_events(trace, steps.rows, event)
     return {
-        call: CallContext(step=steps.names[step].lengths)
+        call: CallContext(step=steps.names[step])
         for call, step in zip(attention.tolist(), step_of_call.tolist(), strict=True)
         if step >= 0
     }
@@ -229,9 +258,7 @@ def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
 def _work(signature: _Signature) -> Work:
     """Return the work of a signature, without that of a matrix operator below it."""
     dims, types, strides, values = map(decode_arg, signature.texts)
-    context, gradients = signature.context, signature.gradients
-    call = OperatorCall(signature.name, dims, types, strides, values, context, gradients)
-    work = call_work(call)
+    work = call_work(OperatorCall(signature.name, dims, types, strides, values, signature.context))
     if signature.is_matrix or work.kind != "matrix":
         return work
     reason = "its matrix products are counted as the operators below it"
@@ -264,7 +291,8 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
     outputs = {}
     for call in convolutions:
         dims = dims_of(codes[call])
-        output = gradients.get((int(args.sequence[call]), str(dims[:2])))
+        number = int(args.sequence[call])
+        output = gradients.get((number, str(dims[:2]))) if number >= 0 else None
         if output is None and _is_shape(dims[1:2]) and _is_shape(dims[:1]):
             following = range(call + 1, min(call + 1 + _MAX_AHEAD, len(codes)))
             on_track = [

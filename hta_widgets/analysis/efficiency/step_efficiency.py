@@ -12,14 +12,14 @@ model FLOPs over all FLOPs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.call_times import PRECISION_NAMES, CallTimes, call_times
+from hta_widgets.analysis.efficiency.call_efficiency import PRECISION_NAMES, CallTimes, call_times
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.devices import (
     NO_DEVICE,
@@ -27,15 +27,16 @@ from hta_widgets.analysis.efficiency.devices import (
     UsedDevice,
     added_devices,
     device_columns,
+    peaks_of,
     unknown_device_note,
     used_device,
 )
-from hta_widgets.analysis.efficiency.work import has_known_matrix_flops
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.analysis.steps import step_length, step_times, whole_steps
 from hta_widgets.arguments import check_arguments
+from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints
@@ -55,8 +56,10 @@ _FLOPS: Final = (
 )  # fmt: skip
 #: Times that the FLOPs would take at the peak.
 _PEAK_TIMES: Final = ("model_peak_ns", "peak_ns")
+#: Start, length, and time of device work.
+_TIMES: Final = ("start_ns", "step_ns", "busy_ns")
 _SCHEMA: Final = {
-    **dict.fromkeys(("rank", "step"), "int64"),
+    **dict.fromkeys(("rank", "step", *_TIMES), "int64"),
     **dict.fromkeys(_FLOPS, "float64"),
     **dict.fromkeys((*_PEAK_TIMES, "known_share"), "float64"),
     "matrix_device_ns": "int64",
@@ -67,21 +70,12 @@ _SCHEMA: Final = {
 }
 
 
-class _Span(NamedTuple):
-    """The time of a rank: start, length, and time of device work."""
-
-    start_ns: int
-    step_ns: int
-    busy_ns: int
-
-
 @dataclass(frozen=True, slots=True)
 class _RankSteps:
     """The rows of a rank; `outside_flops` are of operators outside of steps."""
 
     columns: dict[str, Any]
     device: UsedDevice | None
-    span: _Span
     has_shapes: bool
     outside_flops: float
 
@@ -122,7 +116,8 @@ def step_efficiency(
     selection : Selection, optional
         The operators to work on; all by default.
     window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks; steps and work are cut at the window.
+        Narrow the selection in time and to ranks; steps and work are cut at the window. An operator
+        whose work it cuts counts as the part of a call that is inside.
 
     Returns
     -------
@@ -144,15 +139,17 @@ def step_efficiency(
         ``.attrs``: ``job_mfu``, the mean over ranks and whole steps; ``ahead``, the steps measured
         on the device; ``outside_flops`` of operators outside of steps.
     """
+    if model_flops is not None and model_flops < 0:
+        raise TraceError(
+            f"model_flops= is {model_flops!r}", remedy="Give the model FLOPs of a step, at least 0."
+        )
     times = step_times(traces, selection=selection, window=window, ranks=ranks)
     parts = rank_parts(traces, selection, window, ranks, captured=True)
-    steps = dict(iter(times.groupby("rank")["step"]))
+    lengths = dict(iter(_lengths(times).groupby("rank")))
     analyze = partial(_steps_of_rank, peaks=peaks, added=added_devices(), precision=precision)
-    args_of_ranks = [(steps.get(rank, pd.Series([-1])).to_numpy(np.int64),) for rank in parts.ranks]
-    results = list(map_ranks(parts, analyze, each=args_of_ranks))
+    lengths_of_ranks = [(lengths.get(rank),) for rank in parts.ranks]
+    results = list(map_ranks(parts, analyze, each=lengths_of_ranks))
     frame = pd.DataFrame(stack_blocks([result.columns for result in results], _SCHEMA))
-    spans = dict(zip(parts.ranks, (result.span for result in results), strict=True))
-    frame = _add_times(frame, times, spans)
     if model_flops is not None:
         scale = model_flops / frame["model_flops"].where(frame["model_flops"] > 0)
         frame["model_peak_ns"] *= scale
@@ -193,22 +190,27 @@ def _notes(results: Sequence[_RankSteps], times: pd.DataFrame) -> list[str]:
 
 def _steps_of_rank(
     part: RankPart,
-    steps: Ints,
+    lengths: pd.DataFrame | None,
     *,
     peaks: str | Mapping[str, float] | None,
     added: Sequence[Device],
     precision: str | None,
 ) -> _RankSteps:
+    has_steps = lengths is not None
+    if lengths is None:
+        lengths = _whole_time(part)
+    steps = lengths["step"].to_numpy()
     device = used_device(part.trace, peaks, added)
-    times = call_times(part, device)
+    # A host that runs ahead calls operators before the window whose work is in it.
+    all_calls = replace(part.without_window, low=part.low, high=part.high, plain=False)
+    times = call_times(all_calls, device)
     calls = times.signatures.calls
     is_counted = times.is_selected & ~times.signatures.is_stopped
-    is_counted &= times.signatures.of_calls(lambda work: work.kind == "matrix", bool)
+    is_counted &= times.signatures.texts_of_work("kind") == "matrix"
     if len(calls.work):
         is_counted &= times.kernels > 0
     else:
         is_counted &= part.is_in_window(part.table.start_ns[calls.rows])
-    has_steps = steps[:1].tolist() != [-1]
     step = part.table.step[calls.rows] if has_steps else np.full(len(calls), -1)
     place = pd.Index(steps).get_indexer(pd.Index(step))
     figures = _figures(times, device, precision).assign(place=place)
@@ -219,30 +221,44 @@ def _steps_of_rank(
     main = [precision] * len(steps) if precision else _main_precisions(counted, len(steps))
     columns = {
         "rank": part.rank,
-        "step": steps,
+        **{name: lengths[name].to_numpy() for name in ("step", *_TIMES)},
         **sums,
         "known_share": known_share,
         "precision": main,
-        "peak_tflop_per_s": np.array([device.peak(name) if device else np.nan for name in main]),
-        **device_columns(device, len(steps)),
+        "peak_tflop_per_s": peaks_of(device, main),
+        **device_columns(device),
         "whole": whole_steps(part, steps) if has_steps else np.ones(len(steps), dtype=bool),
     }
     columns["at_least"] = sums["at_least"] | (known_share < _MIN_KNOWN)
+    outside_flops = float(figures["flops"][is_counted & (place < 0)].sum())
+    return _RankSteps(columns, device, has_shapes, outside_flops)
+
+
+def _lengths(times: pd.DataFrame) -> pd.DataFrame:
+    """Return the times of steps: on the devices, if hosts run ahead of them."""
+    ahead = np.array(times.attrs.get("ahead", []), dtype=np.int64)
+    length = step_length(
+        ahead, *(times[name].to_numpy() for name in ("step", "dur_ns", "device_span_ns"))
+    )
+    starts = np.where(times["step"].isin(ahead), times["device_start_ns"], times["start_ns"])
+    return times[["rank", "step", "busy_ns"]].assign(start_ns=starts, step_ns=length)
+
+
+def _whole_time(part: RankPart) -> pd.DataFrame:
+    """Return the times of a rank without steps."""
     first, last = part.edges or (0, 0)
     busy_ns = total_length(part.union_of_all_of_kinds("compute", "communication", "memory"))
-    outside_flops = float(figures["flops"][is_counted & (place < 0)].sum())
-    span = _Span(first + part.trace.shift_ns, last - first, busy_ns)
-    return _RankSteps(columns, device, span, has_shapes, outside_flops)
+    times = (-1, first + part.trace.shift_ns, last - first, busy_ns)
+    return pd.DataFrame([times], columns=["step", *_TIMES])
 
 
 def _figures(times: CallTimes, device: UsedDevice | None, precision: str | None) -> pd.DataFrame:
     """Return the FLOPs of each call by purpose, NaN if unknown, and its peak."""
     signature_set = times.signatures
-    all_flops = signature_set.of_calls(lambda work: work.flops, np.float64) * times.inside
-    model = signature_set.of_calls(lambda work: work.model_flops, np.float64) * times.inside
+    all_flops = signature_set.figures("flops") * times.inside
+    model = signature_set.figures("model_flops") * times.inside
     recomputed, backward = signature_set.is_recomputed, signature_set.calls.is_backward
-    rates = [device.peak(precision or name) if device else np.nan for name in PRECISION_NAMES]
-    peak = np.array(rates)[times.precision]
+    peak = peaks_of(device, [precision or name for name in PRECISION_NAMES])[times.precision]
     model_flops = np.where(recomputed, 0, model)
     return pd.DataFrame(
         {
@@ -278,7 +294,7 @@ def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool)
 
 def _known_shares(part: RankPart, times: CallTimes, steps: Ints, *, has_steps: bool) -> Floats:
     """Return the known share of each step: of the time of its kernels, by launch."""
-    is_known = np.append(times.signatures.of_calls(has_known_matrix_flops, bool), False)
+    is_known = np.append(times.signatures.has_known_matrix_flops, False)
     calls, table = times.signatures.calls, part.table
     start, end = part.clip_rows(calls.work)
     step = table.step[calls.work] if has_steps else np.full(len(calls.work), -1)
@@ -299,24 +315,6 @@ def _main_precisions(calls: pd.DataFrame, steps: int) -> list[str]:
     flops = np.bincount(key, calls["flops"].fillna(0), minlength=steps * size)
     table = flops.reshape(steps, size)
     return [PRECISION_NAMES[code] for code in table.argmax(axis=1).tolist()]
-
-
-def _add_times(
-    frame: pd.DataFrame, times: pd.DataFrame, spans: Mapping[int, _Span]
-) -> pd.DataFrame:
-    """Return the frame with the time of each step, and of ranks without steps."""
-    ahead = np.array(times.attrs.get("ahead", []), dtype=np.int64)
-    length = step_length(
-        ahead, *(times[name].to_numpy() for name in ("step", "dur_ns", "device_span_ns"))
-    )
-    starts = np.where(times["step"].isin(ahead), times["device_start_ns"], times["start_ns"])
-    lengths = times[["rank", "step", "busy_ns"]].assign(start_ns=starts, step_ns=length)
-    frame = frame.merge(lengths, on=["rank", "step"], how="left")
-    has_step = frame["step"] >= 0
-    for name in _Span._fields:
-        of_rank = frame["rank"].map({rank: getattr(span, name) for rank, span in spans.items()})
-        frame[name] = frame[name].where(has_step, of_rank).astype("int64")
-    return frame
 
 
 def _add_shares(frame: pd.DataFrame) -> pd.DataFrame:

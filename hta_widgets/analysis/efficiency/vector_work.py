@@ -25,6 +25,7 @@ from hta_widgets.analysis.efficiency.calls import (
     OperatorCall,
     Work,
     broadcast,
+    elements_bytes,
     item_bytes,
     promote,
 )
@@ -53,7 +54,8 @@ def pointwise_work(call: OperatorCall, operands: int, *, to: str = "", flops: in
             raise CallError(NO_DIMENSIONS)
         written, shape = call.size_bytes(0), call.shape(0)
     else:
-        type_name = promote(tensors)
+        numbers = [call.type_of(index) for index in places if not call.is_present(index)]
+        type_name = promote([tensor.type for tensor in tensors], numbers)
         type_name = to if to == "bool" or (to and type_name not in FLOATS) else type_name
         written = prod(shape) * item_bytes(type_name)
     return _vector(flops * prod(shape), inputs + written)
@@ -67,20 +69,27 @@ def _rule(
     writes: Sequence[int] = (),
     makes: Sequence[int] = (),
     elements_of: int | None = None,
+    state: int | None = None,
     certainty: str = "exact",
     extra_bytes: int = 0,
+    to: str = "",
 ) -> Work:
     """Return the work of an operator that reads and writes arguments as they are.
 
     Its new outputs are like the arguments `makes`. The argument `elements_of` sets the number of
     elements, by default the first written or new output; `extra_bytes` are written for each in
-    addition, such as the mask of a dropout.
+    addition, such as the mask of a dropout. The list `state` of an optimizer is read and written if
+    it has tensors. New outputs are of type `to`, if the operands are integers.
     """
+    if state is not None and any(call.dims[state : state + 1]):
+        reads, writes = (*reads, state), (*writes, state)
     counted = (*writes, *makes)[0] if elements_of is None else elements_of
     elements = sum(tensor.elements for tensor in call.items(counted))
     size = call.size_bytes(*reads, *writes) + elements * extra_bytes
     outputs = [tensor for index in makes for tensor in call.items(index)]
-    size += sum(tensor.elements * item_bytes(tensor.type) for tensor in outputs)
+    for tensor in outputs:
+        type_name = to if to and tensor.type not in FLOATS else tensor.type
+        size += elements_bytes(tensor.elements, type_name)
     return _vector(flops_per_element * elements, size, "estimate" if call.has_lists else certainty)
 
 
@@ -258,14 +267,21 @@ def _unknown_indices(call: OperatorCall) -> Work:
     return Work("", 0.0, 0.0, _NAN, "vector", "unknown", DATA_DEPENDENT)
 
 
-def _pool(call: OperatorCall, *, dilation: int | None = None) -> Work:
-    """Return the work of a pooling in two dimensions; one with a dilation also writes indices."""
+def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work:
+    """Return the work of a pooling in two dimensions; one with a dilation also writes indices.
+
+    If the flag `ceil` is set, the last window may end outside of the input.
+    """
     x = call.shape(0)
     kernel, padding = call.numbers(1, 2), call.numbers(3, 2)
     stride = call.numbers(2) or kernel
     spread = [1, 1] if dilation is None else call.numbers(dilation, 2)
     sides = zip(x[-2:], kernel, stride, padding, spread, strict=True)
-    out = prod(x[:-2]) * prod((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sides)
+    out = prod(x[:-2])
+    for n, k, s, p, d in sides:
+        last = n + 2 * p - d * (k - 1) - 1  # start of the last possible window
+        count = -(-last // s) + 1 if call.flag(ceil) else last // s + 1
+        out *= count - ((count - 1) * s >= n + p)  # none starts in the padding at the end
     size = item_bytes(call.tensor(0).type)
     size += 0 if dilation is None else item_bytes("long int")
     return _vector(out * prod(kernel), call.size_bytes(0) + out * size)

@@ -23,9 +23,9 @@ second has the figure.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache, partial
-from math import isnan
 from typing import Final, Literal, NamedTuple
 
 from hta_widgets.analysis.efficiency.calls import (
@@ -36,7 +36,6 @@ from hta_widgets.analysis.efficiency.calls import (
     OperatorCall,
     Work,
 )
-from hta_widgets.analysis.efficiency.engine_work import unnumbered_name
 from hta_widgets.analysis.efficiency.kernel_names import match_name
 from hta_widgets.analysis.efficiency.matrix_work import (
     EVERY_MATRIX,
@@ -50,15 +49,9 @@ from hta_widgets.trace.call_args import decode_arg
 #: How an operator counts among nested operators.
 Role = Literal["gemm", "outermost", "fallback", "listed", "unlisted"]
 
-#: Categories of operators, in the order of legends.
-CATEGORIES: Final[tuple[str, ...]] = (
-    "gemm", "attention", "convolution", "norm", "softmax", "elementwise", "reduction", "copy",
-    "embedding", "optimizer", "triton", "communication", "other",
-)  # fmt: skip
-
-
 #: Maximum figure of a valid shape; sums of larger figures would not fit into 64 bits.
 _MAX_FIGURE: Final = 1 << 60
+_NUMBERED: Final = re.compile(r"(sglang_profiler::.+)_\d+")
 
 
 class ListedOperator(NamedTuple):
@@ -67,6 +60,18 @@ class ListedOperator(NamedTuple):
     role: Role
     category: str
     work: partial[Work]
+
+
+def unnumbered_name(name: str) -> str:
+    """Return the name of an operator without the number that SGLang's profiler adds.
+
+    Examples
+    --------
+    >>> unnumbered_name("sglang_profiler::attention_paged_attention_ragged_100")
+    'sglang_profiler::attention_paged_attention_ragged'
+    """
+    match = _NUMBERED.fullmatch(name)
+    return match[1] if match else name
 
 
 @cache
@@ -155,8 +160,3 @@ def _backward(call: OperatorCall, forward: str) -> Work:
     # Attention computes its scores again.
     work = gradients_work(work, 2.5 if work.category == "attention" else 2)
     return replace(work, certainty="estimate", reason=work.reason or EVERY_MATRIX)
-
-
-def has_known_matrix_flops(work: Work) -> bool:
-    """Return whether the matrix FLOPs of a call are known, or none by nature."""
-    return work.kind == "vector" or (work.kind == "matrix" and not isnan(work.flops))

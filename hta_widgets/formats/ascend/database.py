@@ -22,16 +22,16 @@ from hta_widgets.formats.event_rows import (
     RankFacts,
     RowPlace,
     build_traces,
-    distinct_rows,
     map_distinct,
     select_rows,
+    stream_place,
+    values_by_id,
 )
 from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database, table_names
 from hta_widgets.trace.arrays import Ints, first_positions
-from hta_widgets.trace.problems import Problems
 
 _TEXTS = "STRING_IDS"
 _EVENTS = {"TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API"}
@@ -62,28 +62,30 @@ def is_database(start: FileStart) -> bool:
 
 def read_database(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read the rank of a database."""
-    problems = Problems()
+    rows = EventRows(path)
     with Database(path, advance) as database:
-        reader = _AscendTables(database)
-        reader.read_tasks()
-        reader.read_collectives()
-        reader.read_calls()
-        reader.read_marks()
-        reader.read_operators()
-        facts = reader.facts(rank_of_folder(path))
-        database.report(problems)
+        tables = _AscendTables(database, rows)
+        tables.read_tasks()
+        tables.read_collectives()
+        tables.read_calls()
+        tables.read_marks()
+        tables.read_operators()
+        facts = tables.facts(rank_of_folder(path))
+        database.report(rows.problems)
     record = "Record with torch_npu.profiler and export_type=ExportType.Db."
-    return build_traces(reader.rows, path, "ascend-db", problems, facts, record)
+    return build_traces(rows, "ascend-db", facts, record)
 
 
 class _AscendTables:
     """The tables of a database, whose events become rows."""
 
-    def __init__(self, database: Database) -> None:
-        self.rows = EventRows()
-        self._database = database
+    def __init__(self, database: Database, rows: EventRows) -> None:
+        self._database, self._rows = database, rows
         self._devices: list[int] = []
-        self._task_ids = np.empty(0, np.int64)
+        none = np.empty(0, np.int64)
+        self._task_ids = none
+        #: ids and devices of the tasks of collectives, and of all tasks
+        self._device_of_collective = self._device_of_connection = none, none
 
     def facts(self, folder_rank: int | None) -> Callable[[int, int], RankFacts]:
         """Return a function of process and device, which returns the facts of a rank."""
@@ -106,42 +108,46 @@ class _AscendTables:
             "TASK", "startNs endNs deviceId streamId", optional="connectionId globalTaskId taskType"
         )
         infos = self._integers("COMPUTE_TASK_INFO", "globalTaskId name opType")
-        of_collectives = self._integers("COMMUNICATION_TASK_INFO", "globalTaskId")["globalTaskId"]
+        parts = self._integers("COMMUNICATION_TASK_INFO", "globalTaskId", optional="opId")
         position = first_positions(infos["globalTaskId"], columns["globalTaskId"])
         is_compute = position >= 0
         name, op_type = (np.append(infos[key], -1)[position] for key in ("name", "opType"))
         task_type = columns["taskType"]
         texts = self._texts(task_type, name, op_type)
-        add = self.rows.category.add
+        add = self._rows.category.add
         category = map_distinct(task_type, lambda code: add(_category(texts.get(code, ""))))
         category[is_compute] = add("kernel")
-        is_part = np.isin(columns["globalTaskId"], of_collectives) & ~is_compute
+        is_part = np.isin(columns["globalTaskId"], parts["globalTaskId"]) & ~is_compute
         category[is_part] = add(NO_WORK_CATEGORY)
-        pairs, code = distinct_rows(task_type, op_type)
-        args = [
-            {"Task Type": texts.get(task_code, "")}
-            | ({"op type": texts.get(op_code, "")} if op_code >= 0 else {})
-            for task_code, op_code in pairs
-        ]
-        self._devices = np.unique(columns["deviceId"]).tolist()
+
+        def args_of(task_code: int, op_code: int) -> dict[str, str]:
+            args = {"Task Type": texts.get(task_code, "")}
+            return args | {"op type": texts.get(op_code, "")} if op_code >= 0 else args
+
+        device = np.maximum(columns["deviceId"], 0)
+        self._devices = np.unique(device).tolist()
         self._task_ids = np.unique(columns["connectionId"])
-        self.rows.add(
+        self._device_of_connection = columns["connectionId"], device
+        device_of_part = values_by_id(columns["globalTaskId"], device, parts["globalTaskId"])
+        self._device_of_collective = parts["opId"], device_of_part
+        self._rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"], category=category,
             name=self._names(np.where(is_compute, name, task_type), texts, "task"),
-            place=self.rows.place_codes(_stream_place, columns["deviceId"], columns["streamId"]),
-            device=columns["deviceId"], stream=columns["streamId"],
-            correlation=_ids(columns["connectionId"]), args=self.rows.args_codes(args)[code],
+            place=self._rows.place_codes(_stream_place, device, columns["streamId"]),
+            device=device, stream=columns["streamId"],
+            correlation=_ids(columns["connectionId"]),
+            args=self._rows.args_by_row(args_of, task_type, op_type),
         )  # fmt: skip
 
     def read_collectives(self) -> None:
         """Read collectives; each is one event on the track of its group."""
         columns = self._integers(
             "COMMUNICATION_OP", "startNs endNs connectionId",
-            optional="opName groupName dataType count deviceId",
+            optional="opName groupName dataType count deviceId opId",
         )  # fmt: skip
         texts = self._texts(columns["opName"], columns["groupName"])
         dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", ("id", "name")))
-        device = np.where(columns["deviceId"] >= 0, columns["deviceId"], (self._devices or [0])[0])
+        device = self._devices_of_collectives(columns)
         groups, group = np.unique(columns["groupName"], return_inverse=True)
         labels = [texts.get(code, f"group {place}") for place, code in enumerate(groups.tolist())]
 
@@ -149,22 +155,36 @@ class _AscendTables:
             npu, thread = _label(device), f"{labels[group]} communication"
             return RowPlace(npu, str(_FIRST_GROUP + group), npu, thread)
 
-        distinct, code = distinct_rows(
-            *(columns[key] for key in ("opName", "groupName", "dataType", "count"))
-        )
-        args = [
-            _collective_args(
-                texts.get(name, ""), texts.get(group_name, ""), str(dtypes.get(dtype, "")), count
+        def args_of(name: int, group_name: int, dtype: int, count: int) -> dict[str, Any]:
+            dtype_name = str(dtypes.get(dtype, ""))
+            return _collective_args(
+                texts.get(name, ""), texts.get(group_name, ""), dtype_name, count
             )
-            for name, group_name, dtype, count in distinct
-        ]
-        self.rows.add(
+
+        args_columns = (columns[key] for key in ("opName", "groupName", "dataType", "count"))
+        self._rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"], category="kernel",
-            place=self.rows.place_codes(place_of, device, group),
+            place=self._rows.place_codes(place_of, device, group),
             name=self._names(columns["opName"], texts, "hcom_collective"), device=device,
             stream=_FIRST_GROUP + group, correlation=_ids(columns["connectionId"]),
-            args=self.rows.args_codes(args)[code],
+            args=self._rows.args_by_row(args_of, *args_columns),
         )  # fmt: skip
+
+    def _devices_of_collectives(self, columns: dict[str, Ints]) -> Ints:
+        """Return the stated device of each collective, else that of its tasks, else the first."""
+        device = columns["deviceId"]
+        for ids, key in (
+            (self._device_of_collective, "opId"),
+            (self._device_of_connection, "connectionId"),
+        ):
+            device = np.where(device >= 0, device, values_by_id(*ids, columns[key]))
+        is_unknown = device < 0
+        if len(self._devices) > 1:
+            detail = (
+                f"collectives without a device; they are taken to be of {_label(self._devices[0])}"
+            )
+            self._rows.note("repaired", is_unknown, detail)
+        return np.where(is_unknown, (self._devices or [0])[0], device)
 
     def read_calls(self) -> None:
         """Read calls of CANN; a call within an operator has no link, as the operator has it."""
@@ -184,24 +204,24 @@ class _AscendTables:
         def category_of(type_: int) -> int:
             name = str(type_names.get(type_) or _TYPES.get(type_, "")).lower()
             categories = (category for word, category in _CATEGORIES.items() if word in name)
-            return self.rows.category.add(next(categories, "cpu_op"))
+            return self._rows.category.add(next(categories, "cpu_op"))
 
         connections = self._connections()
-        position = first_positions(connections["id"], columns["connectionId"])
-        links = np.append(_ids(connections["connectionId"]), -1)[position]
+        ids = _ids(connections["connectionId"])
+        links = values_by_id(connections["id"], ids, columns["connectionId"])
         categories = map_distinct(columns["type"], category_of)
         self._add_calls(columns, categories, links, args=self._operator_args(columns))
         step_columns = ("id", "startNs", "endNs")
         rows = self._database.rows("STEP_TIME", step_columns, kinds=(int, int, int))
-        if any(name.startswith("ProfilerStep#") for name in self.rows.name.values):
+        if any(name.startswith("ProfilerStep#") for name in self._rows.name.values):
             return
         steps = [row for row in rows if all(0 <= value < 1 << 62 for value in row)]
         for device in self._devices if steps else []:
             numbers, start_ns, end_ns = np.array(steps, np.int64).T
-            self.rows.add(
+            self._rows.add(
                 start_ns=start_ns, end_ns=end_ns, category="user_annotation", target=device,
-                name=self.rows.name_codes(f"ProfilerStep#{n}" for n in numbers.tolist()),
-                place=self.rows.place("host", "0", "host", "Steps"),
+                name=self._rows.name_codes(f"ProfilerStep#{n}" for n in numbers.tolist()),
+                place=self._rows.place("host", "0", "host", "Steps"),
             )  # fmt: skip
 
     def read_marks(self) -> None:
@@ -213,31 +233,27 @@ class _AscendTables:
     def _add_calls(
         self, columns: dict[str, Ints], category: str | Ints, correlation: Ints, args: Any = 0
     ) -> None:
-        self.rows.add(
+        self._rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"], category=category,
             name=self._names(columns["name"], self._texts(columns["name"]), "call"),
-            place=self.rows.place_codes(_thread_place, columns["globalTid"]),
+            place=self._rows.place_codes(_thread_place, columns["globalTid"]),
             correlation=correlation, args=args,
         )  # fmt: skip
 
     def _operator_args(self, columns: dict[str, Ints]) -> Ints:
         """Return the codes of the args of operators."""
         texts = self._texts(columns["inputShapes"], columns["inputDtypes"])
-        distinct, code = distinct_rows(
-            *(columns[key] for key in ("sequenceNumber", "inputShapes", "inputDtypes"))
-        )
-        args = [
-            {
+
+        def args_of(sequence: int, shapes: int, dtypes: int) -> dict[str, Any]:
+            args = {
                 "Sequence number": sequence if sequence >= 0 else None,
                 "Input Dims": _shape_lists(texts.get(shapes)),
                 "Input type": texts[dtypes].split(";") if texts.get(dtypes) else None,
             }
-            for sequence, shapes, dtypes in distinct
-        ]
-        known_args = (
-            {key: value for key, value in row.items() if value is not None} for row in args
-        )
-        return self.rows.args_codes(known_args)[code]
+            return {key: value for key, value in args.items() if value is not None}
+
+        keys = ("sequenceNumber", "inputShapes", "inputDtypes")
+        return self._rows.args_by_row(args_of, *(columns[key] for key in keys))
 
     def _connections(self) -> dict[str, Ints]:
         """Return the connections between operators and tasks."""
@@ -253,7 +269,7 @@ class _AscendTables:
         return self._database.texts_of(_TEXTS, "id", "value", wanted)
 
     def _names(self, codes: Ints, texts: dict[int, str], default: str) -> Ints:
-        return map_distinct(codes, lambda code: self.rows.name.add(texts.get(code, default)))
+        return self._rows.names_by_id(lambda code: texts.get(code, default), codes)
 
 
 def _ids(connection: Ints) -> Ints:
@@ -266,7 +282,7 @@ def _label(device: int) -> str:
 
 
 def _stream_place(device: int, stream: int) -> RowPlace:
-    return RowPlace(_label(device), str(stream), _label(device), f"stream {stream}")
+    return stream_place(_label(device), stream)
 
 
 def _thread_place(thread: int) -> RowPlace:

@@ -1,5 +1,6 @@
 """Traces of BytePS workers and profiles of BytePS servers."""
 
+import re
 from dataclasses import replace
 
 from hta_widgets.readers.formats import (
@@ -10,6 +11,9 @@ from hta_widgets.readers.formats import (
     FormatViews,
     references,
 )
+
+#: Names of the folders of machines, in which their workers and servers write.
+MACHINE = re.compile(r"(?i)(worker|host|node|machine|server)s?[-_. ]?\d+")
 
 _KINETO = "hta_widgets.formats.kineto"
 _VIEWS = FormatViews(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from hta_widgets.formats.byteps import MACHINE
 from hta_widgets.formats.byteps.rows import (
     PREFIX,
     REQUEST,
@@ -35,7 +36,6 @@ from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import TrackNames
 
-_MACHINE = re.compile(r"(?i)(worker|host|node|machine|server)s?[-_. ]?\d+")
 _NUMBERED = re.compile(r"(?i)(?:worker|server)[-_. ]?(\d{1,5})")
 
 #: The category that worker files state since 2019-12; added to older ones.
@@ -169,7 +169,7 @@ def _stated_number(path: str) -> int | None:
 def _job_folder(path: str) -> str | None:
     """Return the folder that contains the folders of the machines."""
     parts = PurePath(path).parts
-    first = next((index for index, part in enumerate(parts) if _MACHINE.fullmatch(part)), 0)
+    first = next((index for index, part in enumerate(parts) if MACHINE.fullmatch(part)), 0)
     return str(PurePath(*parts[:first])) if first else None
 
 

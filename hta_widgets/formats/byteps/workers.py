@@ -103,7 +103,6 @@ def byteps_gradients(
     holds only within REDUCE, BROADCAST, PUSH and PULL, whose own queues are not recorded.
     """
     selected_parts = _worker_parts(traces, selection, window, ranks)
-    names: dict[str, int] = {}
     blocks: list[dict[str, Any]] = []
     matched = {"totals": 0, "stages": 0}
     unfinished = incomplete = 0
@@ -120,12 +119,11 @@ def byteps_gradients(
             name: values[selected_totals] for name, values in _critical_partitions(rows).items()
         }
         incomplete += int(critical["incomplete"].sum())
-        code = np.array([names.setdefault(name, len(names)) for name in rows.tensors], np.int64)
         blocks.append(
             {
                 **numbers,
                 **critical,
-                "tensor": code[totals.tensor[selected_totals]],
+                "tensor": (totals.tensor[selected_totals], rows.tensors),
                 "step": totals.step[selected_totals],
                 "start_ns": totals.start_ns[selected_totals] + part.trace.shift_ns,
                 "total_ns": totals.dur_ns[selected_totals],
@@ -140,13 +138,12 @@ def byteps_gradients(
             f"{incomplete} have partitions that the file cuts off: another may be the critical one"
         )
     schema = {
-        **int64("rank worker local_rank tensor step start_ns total_ns busy_ns queue_ns tail_ns"),
-        **int64("critical_partition critical_key"), "critical": "bool", "root": "bool",
-        "job": "object",
+        **int64("rank worker local_rank"), "tensor": "category",
+        **int64("step start_ns total_ns busy_ns queue_ns tail_ns critical_partition critical_key"),
+        "critical": "bool", "root": "bool", "job": "object",
     }  # fmt: skip
-    data = stack_blocks(blocks, schema)
     return result_frame(
-        {**data, "tensor": categorical(data["tensor"], list(names))},
+        stack_blocks(blocks, schema),
         matched=matched,
         note=notes,
         unfinished=unfinished,
@@ -228,8 +225,6 @@ def byteps_gradient_stages(
     """
     selected_parts = _worker_parts(traces, selection, window, ranks)
     gradients = byteps_gradients(traces, selection=selection, window=window, ranks=ranks)
-    tensors = list(dict.fromkeys(name for _, rows, _ in selected_parts for name in rows.tensors))
-    stages = list(dict.fromkeys(name for _, rows, _ in selected_parts for name in rows.stages))
     blocks: list[dict[str, Any]] = []
     for part, rows, numbers in selected_parts:
         gradients_of_rank = gradients[
@@ -237,20 +232,16 @@ def byteps_gradient_stages(
         ]
         parts = rows.parts
         steps = int(parts.step.max(initial=0)) + 1
-        wanted = (
-            gradients_of_rank["critical_key"].to_numpy() * steps
-            + gradients_of_rank["step"].to_numpy()
-        )
+        critical_keys, critical_steps = gradients_of_rank[["critical_key", "step"]].to_numpy().T
+        wanted = critical_keys * steps + critical_steps
         positions = np.flatnonzero(np.isin(parts.key * steps + parts.step, wanted))
         is_copy = parts.stage[positions] == rows.stages.index("COPYH2D")
-        tensor = np.array([tensors.index(name) for name in rows.tensors], np.int64)
-        stage = np.array([stages.index(name) for name in rows.stages], np.int64)
         blocks.append(
             {
                 **numbers,
-                "tensor": tensor[parts.tensor[positions]],
+                "tensor": (parts.tensor[positions], rows.tensors),
                 "step": parts.step[positions],
-                "stage": stage[parts.stage[positions]],
+                "stage": (parts.stage[positions], rows.stages),
                 "start_ns": parts.start_ns[positions] + part.trace.shift_ns,
                 "dur_ns": parts.dur_ns[positions],
                 "queue_ns": parts.queue_ns[positions],
@@ -258,16 +249,11 @@ def byteps_gradient_stages(
             }
         )
     schema = {
-        **int64("rank worker local_rank tensor step stage start_ns dur_ns queue_ns"),
-        "waits_for_root": "bool",
+        **int64("rank worker local_rank"), "tensor": "category", "step": "int64",
+        "stage": "category", **int64("start_ns dur_ns queue_ns"), "waits_for_root": "bool",
     }  # fmt: skip
-    data = stack_blocks(blocks, schema)
     return result_frame(
-        {
-            **data,
-            "tensor": categorical(data["tensor"], tensors),
-            "stage": categorical(data["stage"], stages),
-        },
+        stack_blocks(blocks, schema),
         matched=gradients.attrs["matched"],
         note=gradients.attrs.get("note", ""),
     )

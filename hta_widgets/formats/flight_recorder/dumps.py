@@ -36,14 +36,13 @@ from hta_widgets.formats.stack_frames import (
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle
 from hta_widgets.readers.ranks import is_rank
-from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.short_paths import shorten_paths
 
 FORMAT = "flight-recorder"
 #: Category of events that are enqueued collectives; they have no duration.
 CATEGORY = "flight_recorder"
 _REMEDY = "Dump it again (TORCH_NCCL_DUMP_ON_TIMEOUT=1), or copy the file again."
-_RANK_AT_END = re.compile(r"(.*?)[-_.]?(?:rank)?[-_.]?(\d{1,9})", re.IGNORECASE)
+_RANK_AT_END = re.compile(r"(.*?)[-_.]?(?:rank)?[-_.]?(?<!\d)(\d{1,19})", re.IGNORECASE)
 _ENDINGS = re.compile(r"(\.(json|pkl|pickle|gz|zst))+$", re.IGNORECASE)
 
 
@@ -51,20 +50,20 @@ _ENDINGS = re.compile(r"(\.(json|pkl|pickle|gz|zst))+$", re.IGNORECASE)
 class EnqueuedCollective:
     """An entry of a dump. Times are -1 if unknown; durations NaN, which JSON lacks, are -1 too."""
 
-    group: str
-    sequence: int
-    is_p2p: bool
-    operation: str
-    state: str
-    is_finished: bool
-    created_ns: int
-    started_ns: int
-    completed_ns: int
-    duration_ms: float
-    input_sizes: str
-    output_sizes: str
-    dtype: str
-    stack: int  # position in `FlightDump.stacks`
+    group: str = ""
+    sequence: int = -1
+    is_p2p: bool = False
+    operation: str = ""
+    state: str = ""
+    is_finished: bool = False
+    created_ns: int = -1
+    started_ns: int = -1
+    completed_ns: int = -1
+    duration_ms: float = -1.0
+    input_sizes: str = ""
+    output_sizes: str = ""
+    dtype: str = ""
+    stack: int = -1  # position in `FlightDump.stacks`
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +94,8 @@ def is_dump(start: FileStart) -> bool:
 
 def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read the dump of a rank as instants at which collectives were enqueued."""
-    problems = Problems()
-    value = read_dump_value(path, problems, advance, remedy=_REMEDY, complete=_complete_entries)
+    rows = EventRows(path)
+    value = read_dump_value(rows, advance, remedy=_REMEDY, complete=_complete_entries)
     value = {"entries": value} if isinstance(value, list) else _mapping(value)
     if isinstance(value.get("pg_status"), dict):  # collectives may be left out of the dump
         value.setdefault("entries", [])
@@ -106,13 +105,11 @@ def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     rank, job = _rank_and_job(path)
     if rank is None and is_rank(value.get("rank")):
         rank = value["rank"]
-    dump = _dump_of(value, -1 if rank is None else rank, path, problems)
-    rows = EventRows()
+    dump = _dump_of(value, -1 if rank is None else rank, rows)
     _add_collectives(rows, dump)
-    events = timed_columns(rows, path, problems)
     facts = RankFacts(rank=rank)
-    trace = build_rank(rows, events, path, FORMAT, problems, facts, job=job, profile=dump)
-    return Outcome((trace,), problems)
+    trace = build_rank(rows, timed_columns(rows), FORMAT, facts, job=job, profile=dump)
+    return Outcome((trace,), rows.problems)
 
 
 def _complete_entries(text: bytes) -> Any:
@@ -132,7 +129,7 @@ def _rank_and_job(path: str) -> tuple[int | None, str]:
     return int(match[2]), match[1] or name
 
 
-def _dump_of(value: Mapping[str, Any], rank: int, path: str, problems: Problems) -> FlightDump:
+def _dump_of(value: Mapping[str, Any], rank: int, rows: EventRows) -> FlightDump:
     config = _mapping(value.get("pg_config"))
     members = {name: ranks for name, entry in config.items() if (ranks := _ranks(_mapping(entry)))}
     described = {
@@ -150,8 +147,7 @@ def _dump_of(value: Mapping[str, Any], rank: int, path: str, problems: Problems)
         last_of_groups = (_last_collective(*item, number_of) for item in status.items())
         dump.entries.extend(filter(None, last_of_groups))
     dump.stacks.extend(map(list, number_of))
-    skipped = collectives.count(None)
-    problems.add("skipped", skipped, "entries without a process group and a number", file=path)
+    rows.note("skipped", collectives.count(None), "entries without a process group and a number")
     return dump
 
 
@@ -230,11 +226,10 @@ def _last_collective(
     )
     if sequence < 0:
         return None
-    state = "started" if started >= sequence else "scheduled"
-    stack = number_of.setdefault((), len(number_of))
     return EnqueuedCollective(
-        group, sequence, False, "collective", state, completed >= sequence, -1, -1, -1, -1.0,
-        "", "", "", stack,
+        group, sequence, operation="collective", is_finished=completed >= sequence,
+        state="started" if started >= sequence else "scheduled",
+        stack=number_of.setdefault((), len(number_of)),
     )  # fmt: skip
 
 

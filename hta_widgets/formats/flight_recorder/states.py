@@ -50,7 +50,7 @@ _UNEVEN = ("_v", "uneven", "coalesced", "alltoall", "all_to_all")
 #: Operations between two ranks, by their positions in the group: ``send 0->1``, ``recv 1<-0``.
 _P2P = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)$")
 #: The collective of a rank that did not enqueue it.
-_NOT_ENQUEUED = EnqueuedCollective("", -1, False, "", "", False, -1, -1, -1, -1.0, "", "", "", -1)
+_NOT_ENQUEUED = EnqueuedCollective()
 
 
 @dataclass(slots=True)

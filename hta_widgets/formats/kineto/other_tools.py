@@ -29,6 +29,7 @@ import numpy as np
 
 from hta_widgets import taxonomy
 from hta_widgets.formats.kineto.ascend_rows import mark_ascend_rows
+from hta_widgets.readers.discovery import natural_key
 from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.trace import Trace
@@ -116,6 +117,14 @@ def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
     return _npu_of(pid, names) or pid
 
 
+def track_names(columns: RankColumns) -> TrackNames:
+    """Return the names of tracks; the processes of an Ascend device have its label, or get one."""
+    names = read_track_names(columns)
+    labels = {pid: _npu_of(pid, names) for pid in names.process}
+    names.labels |= {pid: label for pid, label in labels.items() if label}
+    return names
+
+
 def _with_category(columns: RankColumns, rows: Rows, category: str) -> RankColumns:
     codes = columns.category.astype(np.int32)
     codes[rows] = columns.categories.add(category)
@@ -158,9 +167,20 @@ def _npu_of(pid: str, names: TrackNames) -> str:
     label = names.labels.get(pid, "")
     if label.startswith(_NPU):
         return label
-    if names.process.get(pid) not in _NPU_PROCESSES or _HARDWARE not in names.process.values():
+    process = names.process.get(pid)
+    if process not in _NPU_PROCESSES or _HARDWARE not in names.process.values():
         return ""
-    return next((text for text in names.labels.values() if text.startswith(_NPU)), _NPU)
+    labels = [text for text in names.labels.values() if text.startswith(_NPU)]
+    if labels:
+        return labels[0]
+    # Without labels each process of hardware is a device, with the other processes in their order.
+    devices, peers = (
+        sorted((pid for pid, name in names.process.items() if name == wanted), key=natural_key)
+        for wanted in (_HARDWARE, process)
+    )
+    if len(devices) < 2:
+        return _NPU
+    return f"{_NPU} {peers.index(pid) % len(devices)}"
 
 
 def _process_name(pid: str, names: TrackNames) -> str:

@@ -23,7 +23,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.formats.byteps.reader import build_server, build_worker, is_server, is_worker
 from hta_widgets.formats.kineto.columns import Columns, SliceTimes
 from hta_widgets.formats.kineto.merged import split_merged
-from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows
+from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows, track_names
 from hta_widgets.formats.kineto.record_source import FileRecords, FileState, RecordMove, RecordSlice
 from hta_widgets.formats.kineto.records import (
     NO_INTEGER,
@@ -619,6 +619,7 @@ def build_plain(
         source=source,
         problems=problems,
         consume=True,
+        names=track_names(columns),
         format="kineto",
         host=host if isinstance(host, str) and host else None,
         stated_rank=rank,

@@ -35,7 +35,6 @@ from hta_widgets.formats.stack_frames import (
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.problems import Problems
 
 FORMAT = "memory-snapshot"
 _REMEDY = "Dump it again: torch.cuda.memory._dump_snapshot(path), after _record_memory_history()."
@@ -48,6 +47,7 @@ _BACKWARD = re.compile(r"^torch/autograd/|(^|/)autograd/engine")
 _RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _MAX_US = (1 << 62) // 1000
 _MAX_BYTES = 1 << 50
+_MAX_DEVICES = 1024
 _KEYS = (b"segment_type", b"device_traces")
 #: The environment variable of the allocator, among its settings; XPU's names no device.
 _ALLOCATOR = re.compile(r"PYTORCH_(?:(?P<device>[A-Z]+)_)?ALLOC_CONF")
@@ -126,31 +126,27 @@ def is_snapshot(start: FileStart) -> bool:
 
 def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read a snapshot as events of allocations, and counters of memory in use."""
-    problems = Problems()
-    value = read_dump_value(path, problems, advance, remedy=_REMEDY)
+    rows = EventRows(path)
+    value = read_dump_value(rows, advance, remedy=_REMEDY)
     if isinstance(value, list):  # of torch.cuda.memory_snapshot(), which has segments alone
         value = {"segments": value}
     if not isinstance(value, dict) or not ({"segments", "device_traces"} & set(value)):
         message = "is not a snapshot of memory: it has neither segments nor a history"
         raise TraceError(message, path=path, remedy=_REMEDY)
-    reader = _SnapshotReader(path, problems)
-    snapshot = reader.read(value)
-    _add_annotations(reader.rows, snapshot, value.get("external_annotations"))
-    events = timed_columns(reader.rows, path, problems)
+    snapshot = _SnapshotReader(rows).read(value)
+    _add_annotations(rows, snapshot, value.get("external_annotations"))
     job = PurePath(path).name.partition(".")[0]
-    trace = build_rank(
-        reader.rows, events, path, FORMAT, problems, RankFacts(), job=job, profile=snapshot
-    )
-    return Outcome((trace,), problems)
+    events = timed_columns(rows)
+    trace = build_rank(rows, events, FORMAT, RankFacts(), job=job, profile=snapshot)
+    return Outcome((trace,), rows.problems)
 
 
 class _SnapshotReader:
     """Reads the history and the segments of a snapshot."""
 
-    def __init__(self, path: str, problems: Problems) -> None:
-        self.path, self.problems = path, problems
-        self.rows = EventRows()
-        self.snapshot = MemorySnapshot()
+    def __init__(self, rows: EventRows) -> None:
+        self._rows = rows
+        self._snapshot = MemorySnapshot()
         self._number_of: dict[tuple[DumpFrame, ...], int] = {}
         self._number_of_list: dict[int, int] = {}
         self._skipped = 0
@@ -158,34 +154,32 @@ class _SnapshotReader:
 
     def read(self, value: Mapping[str, Any]) -> MemorySnapshot:
         """Return the devices with events or segments."""
-        self.snapshot = MemorySnapshot(device_type=_device_type(value.get("allocator_settings")))
+        snapshot = MemorySnapshot(device_type=_device_type(value.get("allocator_settings")))
+        self._snapshot = snapshot
         stated = value.get("segments")
         self._has_segments = isinstance(stated, (list, tuple))
         segments = [entry for entry in as_list(stated) if isinstance(entry, dict)]
         detail = (
             "no segments: of what was in use before the history, only what it releases is known"
         )
-        self.problems.add("part", int(not self._has_segments), detail, file=self.path)
+        self._rows.note("part", int(not self._has_segments), detail)
         traces = as_list(value.get("device_traces"))
-        if not any(traces):
-            detail = "no history: _record_memory_history() was off, so only the end is known"
-            self.problems.add("part", 1, detail, file=self.path)
-        count = max([len(traces), *(1 + as_integer(entry.get("device")) for entry in segments)])
-        for number in range(min(count, 1024)):
-            on_device = [
-                entry for entry in segments if max(as_integer(entry.get("device")), 0) == number
-            ]
+        detail = "no history: _record_memory_history() was off, so only the end is known"
+        self._rows.note("part", int(not any(traces)), detail)
+        devices = [max(as_integer(entry.get("device")), 0) for entry in segments]
+        count = max([len(traces), *(device + 1 for device in devices)])
+        for number in range(min(count, _MAX_DEVICES)):
+            pairs = zip(segments, devices, strict=True)
+            on_device = [entry for entry, device in pairs if device == number]
             events = traces[number] if number < len(traces) else ()
             if on_device or events:
-                self.snapshot.devices.append(self._device(number, events, on_device))
-        if self._skipped:
-            detail = "events or blocks without a size or an address"
-            self.problems.add("skipped", self._skipped, detail, file=self.path)
-        self.snapshot.segments.extend(map(_segment, segments))
-        self.snapshot.stacks.extend(map(list, self._number_of))
-        for memory in self.snapshot.devices:
-            _add_history(self.rows, self.snapshot, memory)
-        return self.snapshot
+                snapshot.devices.append(self._device(number, events, on_device))
+        self._rows.note("skipped", self._skipped, "events without a size or an address")
+        snapshot.segments.extend(map(_segment, segments))
+        snapshot.stacks.extend(map(list, self._number_of))
+        for memory in snapshot.devices:
+            _add_history(self._rows, snapshot, memory)
+        return snapshot
 
     def _stack(self, frames: Any) -> int:
         # Events share the lists of their frames.
@@ -198,35 +192,39 @@ class _SnapshotReader:
 
     def _device(self, number: int, events: Any, segments: list[dict[str, Any]]) -> DeviceMemory:
         memory = DeviceMemory(number)
+        changes: list[tuple[int, ...]] = []
         live: dict[int, tuple[int, int]] = {}
         reserved, has_times = 0, False
         for place, event in enumerate(as_list(events)):
             entry = event if isinstance(event, dict) else {}
+            self._skipped += not entry
             action, size = str(entry.get("action")), _size(entry.get("size"))
-            address, time_us = (
-                as_integer(entry.get("addr")),
-                as_integer(entry.get("time_us"), _MAX_US),
-            )
+            address = _address(entry.get("addr"))
+            time_us = as_integer(entry.get("time_us"), _MAX_US)
             has_times |= time_us >= 0
             time_ns = (time_us if time_us >= 0 else place) * 1000
             if action == "oom":
-                args = {"size": size, "device free": as_integer(entry.get("device_free"))}
-                memory.failed.append((size, args["device free"]))
-                self._add_failure(number, time_ns, args)
+                memory.failed.append((size, as_integer(entry.get("device_free"))))
+                self._add_failure(memory, time_ns)
             elif action in _RESERVES and size >= 0:
                 reserved += _RESERVES[action] * size
             elif action in {"alloc", "free_completed"} and (size < 0 or address < 0):
                 self._skipped += 1
             elif action == "alloc":
                 live[address] = size, self._stack(entry.get("frames"))
-                stack = live[address][1]
-                self._add_change(memory, (place, time_ns, size, reserved, address, stack))
+                changes.append((place, time_ns, size, reserved, address, live[address][1]))
             elif action == "free_completed":
                 was, stack = live.pop(address, (size, -1))
-                self._add_change(memory, (place, time_ns, -was, reserved, address, stack))
-        if memory.time_ns and not has_times:
-            detail = "events have no times: they are 1 µs apart, in their order"
-            self.problems.add("repaired", len(memory.time_ns), detail, file=self.path)
+                changes.append((place, time_ns, -was, reserved, address, stack))
+        if changes:
+            (
+                memory.place, memory.time_ns, memory.change_bytes, memory.reserved_bytes,
+                memory.address, memory.stack,
+            ) = map(list, zip(*changes, strict=True))  # fmt: skip
+        count = 0 if has_times else len(changes)
+        self._rows.note(
+            "repaired", count, "events have no times: they are 1 µs apart, in their order"
+        )
         self._complete(memory, segments, live, reserved)
         return memory
 
@@ -246,17 +244,17 @@ class _SnapshotReader:
         memory.start_bytes = max(start_bytes, 0)
         if start_bytes < 0:
             detail = (
-                f"{self.snapshot.label(memory.device)}: the history allocates {-start_bytes:,}"
+                f"{self._snapshot.label(memory.device)}: the history allocates {-start_bytes:,}"
                 " bytes more than the segments hold; it is taken to begin with nothing in use"
             )
-            self.problems.add("repaired", 1, detail, file=self.path)
+            self._rows.note("repaired", 1, detail)
         if not self._has_segments:  # reserved memory is at least the memory in use
             unused = np.array(memory.reserved_bytes, np.int64) - memory.levels
             total = reserved - int(unused.min(initial=0))
         memory.start_reserved_bytes = total - reserved
         memory.reserved_bytes = [total - reserved + change for change in memory.reserved_bytes]
         for entry in segments:
-            after = as_integer(entry.get("address"))
+            after = _address(entry.get("address"))
             for block in entry.get("blocks") or ():
                 if not isinstance(block, dict):
                     continue
@@ -267,20 +265,12 @@ class _SnapshotReader:
                 if is_in_use and size >= 0 and address not in live and frames:
                     memory.older.append((size, self._stack(frames)))
 
-    @staticmethod
-    def _add_change(memory: DeviceMemory, values: tuple[int, int, int, int, int, int]) -> None:
-        columns = (
-            memory.place, memory.time_ns, memory.change_bytes, memory.reserved_bytes,
-            memory.address, memory.stack,
-        )  # fmt: skip
-        for column, each in zip(columns, values, strict=True):
-            column.append(each)
-
-    def _add_failure(self, device: int, time_ns: int, args: dict[str, int]) -> None:
-        self.rows.add(
-            start_ns=[time_ns], end_ns=[time_ns], name=self.rows.name.add("out of memory"),
-            category="memory_snapshot", place=_place(self.rows, self.snapshot, device), phase="i",
-            args=self.rows.args_codes([args]),
+    def _add_failure(self, memory: DeviceMemory, time_ns: int) -> None:
+        args = dict(zip(("size", "device free"), memory.failed[-1], strict=True))
+        self._rows.add(
+            start_ns=[time_ns], end_ns=[time_ns], name=self._rows.name.add("out of memory"),
+            category="memory_snapshot", place=_place(self._rows, self._snapshot, memory.device),
+            phase="i", args=self._rows.args_codes([args]),
         )  # fmt: skip
 
 
@@ -377,7 +367,7 @@ def _segment(entry: Mapping[str, Any]) -> MemorySegment:
     ]
     return MemorySegment(
         max(as_integer(entry.get("device")), 0),
-        as_integer(entry.get("address")),
+        _address(entry.get("address")),
         as_integer(entry.get("stream")),
         str(entry.get("segment_type") or "unknown"),
         entry.get("is_expandable") is True,
@@ -392,6 +382,11 @@ def _used_bytes(entry: Mapping[str, Any]) -> int:
     """Return the bytes of blocks in use, those that wait for streams included."""
     active = _size(entry.get("active_size"))
     return active if active >= 0 else _size(entry.get("allocated_size"))
+
+
+def _address(value: Any) -> int:
+    """Return an address; those of XPU use all 64 bits."""
+    return as_integer(value, 1 << 64)
 
 
 def _size(value: Any) -> int:

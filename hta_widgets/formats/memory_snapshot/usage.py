@@ -225,7 +225,8 @@ def snapshot_segments(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
         One row per segment, by rank, device and address:
 
         - ``rank`` (int64), ``device`` (object)
-        - ``kind`` (object): ``small`` or ``large``; ``stream, address`` (int64)
+        - ``kind`` (object): ``small`` or ``large``; ``stream, address`` (int64): an address of
+          2^63 or more, as XPU has, is less by 2^64
         - ``is_expandable`` (bool)
         - ``total_bytes, used_bytes, free_bytes, free_blocks, largest_free_bytes`` (int64): blocks
           that wait for streams count as used
@@ -242,6 +243,7 @@ def snapshot_segments(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
                 fragmentation = max(1 - segment.largest_free_bytes / free_bytes, 0.0)
             columns = asdict(segment) | {
                 "rank": trace.rank,
+                "address": (segment.address + (1 << 63)) % (1 << 64) - (1 << 63),
                 "device": snapshot.label(segment.device),
                 "free_bytes": free_bytes,
                 "fragmentation": fragmentation,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,17 +71,8 @@ def _times(side: RunSide) -> dict[str, int]:
     return dict(zip(sums, means.tolist(), strict=True))
 
 
-def mpi_routine_times(diff: Comparison) -> pd.DataFrame:
-    """Return calls, bytes and time of each routine: `mpi_compare`, sizes together."""
-    return _compare_routines(diff, by_size=False)
-
-
-def mpi_size_times(diff: Comparison) -> pd.DataFrame:
-    """Return calls, bytes and time of each routine and bin of message sizes: `mpi_compare`."""
-    return _compare_routines(diff, by_size=True)
-
-
-def _compare_routines(diff: Comparison, *, by_size: bool) -> pd.DataFrame:
+def mpi_routine_times(diff: Comparison, *, by_size: bool = False) -> pd.DataFrame:
+    """Return calls, bytes and time of each routine, and of each bin of sizes: `mpi_compare`."""
     before, after = diff.sides
     return mpi_compare(
         before.traces,
@@ -183,7 +175,7 @@ def _by_key(
 PROFILE_TABLES = {
     "mpi_times": mpi_times,
     "mpi_routines": mpi_routine_times,
-    "mpi_message_sizes": mpi_size_times,
+    "mpi_message_sizes": partial(mpi_routine_times, by_size=True),
     "mpi_negotiation": mpi_negotiations,
     "mpi_ranks": mpi_rank_times,
     "mpi_imbalance": mpi_imbalances,
@@ -249,7 +241,7 @@ def _is_significant(before: int, after: int, run: int) -> bool:
 
 
 def _changed_calls(diff: Comparison) -> Iterator[Finding]:
-    frame = mpi_size_times(diff)
+    frame = mpi_routine_times(diff, by_size=True)
     frame = frame[(frame["diff_calls"].abs() > 1e-9)]
     order = frame["diff_bytes"].abs().to_numpy().argsort(kind="stable")[::-1]
     for row in iter_rows(frame.iloc[order].head(_MAX_FINDINGS)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, NamedTuple, get_type_hints
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, get_type_hints
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.frames import columns_of_rows
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.trace import Trace
 
@@ -95,7 +96,7 @@ def size_class(size_bytes: float) -> str:
 
 
 _NAN = float("nan")
-_DTYPES: dict[type, Any] = {int: np.int64, float: np.float64, str: object}
+_DTYPES = {int: "int64", float: "float64", str: "object"}
 
 
 class CallRow(NamedTuple):
@@ -234,10 +235,7 @@ class MpiProfile:
     def histogram(self) -> pd.DataFrame:
         """Number of ranks by time in MPI: ``comm_s, ranks``."""
         rows = () if self.summary is None else self.summary.histogram
-        comm_s, ranks = zip(*rows, strict=True) if rows else ((), ())
-        return pd.DataFrame(
-            {"comm_s": np.array(comm_s, np.float64), "ranks": np.array(ranks, np.int64)}
-        )
+        return pd.DataFrame(columns_of_rows(rows, {"comm_s": "float64", "ranks": "int64"}))
 
     def __repr__(self) -> str:
         return (
@@ -247,15 +245,10 @@ class MpiProfile:
         )
 
 
-def _frame(kind: Any, rows: Sequence[Iterable[Any]]) -> pd.DataFrame:
+def _frame(kind: Any, rows: Iterable[Iterable[Any]]) -> pd.DataFrame:
     """Return named tuples as a frame with the dtypes of their fields."""
-    columns = list(zip(*rows, strict=True)) or [()] * len(kind._fields)
-    return pd.DataFrame(
-        {
-            name: pd.Series(list(values), dtype=_DTYPES[get_type_hints(kind)[name]])
-            for name, values in zip(kind._fields, columns, strict=True)
-        }
-    )
+    schema = {name: _DTYPES[hint] for name, hint in get_type_hints(kind).items()}
+    return pd.DataFrame(columns_of_rows(rows, schema))
 
 
 MPI_FORMATS = ("mpi-profile", "mpi-trace")

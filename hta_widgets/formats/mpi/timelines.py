@@ -32,6 +32,7 @@ from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import NumberedRecords, RankColumns, StringPool, event_args, to_int64
 from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.record_times import micros
 from hta_widgets.trace.trace import Trace
 
 _OPERATIONS = {
@@ -209,12 +210,6 @@ def _looks_valid(records: Array) -> Bools:
     return np.asarray(timed & is_valid)
 
 
-def _micros(time_ns: int) -> str:
-    """Write a time in µs, exactly."""
-    whole, rest = divmod(time_ns, 1000)
-    return f"{whole}.{rest:03d}" if rest else str(whole)
-
-
 def _nanoseconds(seconds: Array) -> Ints:
     return np.asarray(np.rint(seconds * 1e9), np.int64)
 
@@ -320,7 +315,8 @@ class TimeLineRecords(NumberedRecords):
             yield (
                 f'{{"ph": "X", "cat": "{category}", "name": "{ROUTINES[routine]}", '
                 f'"pid": {self._rank}, "tid": {tid}, '
-                f'"ts": {_micros(begin)}, "dur": {_micros(length)}, "args": {json.dumps(args)}}}'
+                f'"ts": {micros(begin).decode()}, "dur": {micros(length).decode()}, '
+                f'"args": {json.dumps(args)}}}'
             ).encode()
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from hta_widgets.formats.event_rows import Series, distinct_rows
-from hta_widgets.formats.nsight.recording import Gpu
 from hta_widgets.formats.nsight.tables import processes_of
 from hta_widgets.readers.sqlite import Database
+from hta_widgets.trace.arrays import Floats, Ints
 
 _METRICS, _METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 _MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
@@ -17,28 +20,51 @@ _ALLOCATION, _FREE = 0, 1
 _NETWORK, _NETWORK_NAMES = "NET_NIC_METRIC", "TARGET_INFO_NETWORK_METRICS"
 
 
-def device_metrics(database: Database, gpu: Gpu) -> list[Series]:
-    """Return the sampled metrics of a device."""
-    where = f"typeId & {_GPU_MASK} = {gpu.number} and typeof(value) in ('integer', 'real')"
-    columns = ("timestamp", "typeId", "metricId", "value")
-    has_values = set(columns) <= set(database.columns_of(_METRICS))
-    rows = database.rows(_METRICS, columns, where=where, kinds=(int,) * 3) if has_values else []
-    if not rows:
-        return []
+def device_metrics(database: Database) -> dict[int, list[Series]]:
+    """Return the sampled metrics of devices by their number on the host."""
     named = database.rows(
         _METRIC_NAMES, ("typeId", "metricId", "metricName"), kinds=(int, int, str)
     )
     names = {(type_id, metric_id): name for type_id, metric_id, name in named}
-    *integers, reals = zip(*rows, strict=True)
-    time_ns, type_ids, metric_ids = (np.array(column, np.int64) for column in integers)
-    values = np.array(reals, np.float64)
-    metrics, metric = distinct_rows(type_ids, metric_ids)
-    series = []
-    for number, (type_id, metric_id) in enumerate(metrics):
-        samples = np.flatnonzero((metric == number) & np.isfinite(values))
+    series: defaultdict[int, list[Series]] = defaultdict(list)
+    samples = _samples_by_key(database, _METRICS, "timestamp", ("typeId", "metricId"))
+    for key, times_ns, values in samples:
+        type_id, metric_id = key
         name = names.get((type_id, metric_id), f"metric {metric_id}")
-        series.append((name, time_ns[samples], values[samples]))
+        series[type_id & _GPU_MASK].append((name, times_ns, values))
     return series
+
+
+def network_metrics(database: Database) -> list[Series]:
+    """Return the metrics of network cards, by card and port."""
+    keys = ("globalId", "portId", "metricsListId", "metricsIdx")
+    named = database.rows(_NETWORK_NAMES, (*keys[2:], "name"), kinds=(int, int, str))
+    names = {(list_id, index): name for list_id, index, name in named}
+    nic_names = dict(database.rows("TARGET_INFO_NIC_INFO", ("nicId", "name")))
+    pairs = database.rows("NIC_ID_MAP", ("globalId", "nicId"))
+    name_of_card = {global_id: nic_names.get(nic_id) for global_id, nic_id in pairs}
+    series = []
+    for key, times_ns, values in _samples_by_key(database, _NETWORK, "start", keys):
+        card, port, list_id, index = key
+        name = names.get((list_id, index), f"metric {index}")
+        label = f"{name_of_card.get(card) or f'NIC {card}'} port {port}: {name}"
+        series.append((label, times_ns, values))
+    return series
+
+
+def _samples_by_key(
+    database: Database, table: str, time: str, keys: Sequence[str]
+) -> Iterator[tuple[tuple[int, ...], Ints, Floats]]:
+    """Yield the times and values of the samples of each distinct key."""
+    columns = database.integers(table, (time, *keys), reals=("value",))
+    metrics, metric = distinct_rows(*(columns[key] for key in keys))
+    rows = np.flatnonzero(np.isfinite(columns["value"]))
+    rows = rows[np.argsort(metric[rows], kind="stable")]
+    bounds = np.searchsorted(metric[rows], np.arange(len(metrics) + 1))
+    for number, key in enumerate(metrics):
+        samples = rows[bounds[number] : bounds[number + 1]]
+        if len(samples):
+            yield key, columns[time][samples], columns["value"][samples]
 
 
 def allocated_memory(database: Database, process: int, device: int) -> list[Series]:
@@ -55,23 +81,3 @@ def allocated_memory(database: Database, process: int, device: int) -> list[Seri
     size = columns["bytes"][rows]
     level = np.cumsum(np.where(is_allocation, size, -size)).astype(np.float64)
     return [(_ALLOCATED, columns["start"][rows], level)]
-
-
-def network_metrics(database: Database) -> list[Series]:
-    """Return the metrics of network cards, by card and port."""
-    keys = ("globalId", "portId", "metricsListId", "metricsIdx")
-    columns = database.integers(_NETWORK, ("start", *keys, "value"))
-    named = database.rows(_NETWORK_NAMES, (*keys[2:], "name"), kinds=(int, int, str))
-    names = {(list_id, index): name for list_id, index, name in named}
-    nic_names = dict(database.rows("TARGET_INFO_NIC_INFO", ("nicId", "name")))
-    pairs = database.rows("NIC_ID_MAP", ("globalId", "nicId"))
-    name_of_card = {global_id: nic_names.get(nic_id) for global_id, nic_id in pairs}
-    metrics, metric = distinct_rows(*(columns[key] for key in keys))
-    series = []
-    for number, (card, port, list_id, index) in enumerate(metrics):
-        samples = np.flatnonzero(metric == number)
-        name = names.get((list_id, index), f"metric {index}")
-        label = f"{name_of_card.get(card) or f'NIC {card}'} port {port}: {name}"
-        values = columns["value"][samples].astype(np.float64)
-        series.append((label, columns["start"][samples], values))
-    return series

@@ -32,7 +32,6 @@ from hta_widgets.formats.nsight.tables import (
 from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.trace.arrays import Bools, Ints, positions_in
 from hta_widgets.trace.columns import StringPool
-from hta_widgets.trace.problems import Problems
 
 NVTX_TABLE = "NVTX_EVENTS"
 #: Types of events by their phase: ranges that nest, marks, and ranges that need not nest.
@@ -79,15 +78,16 @@ class NvtxRanges:
 
 def domain_names(database: Database) -> dict[tuple[int, int], str]:
     """Return the names of domains by process and number."""
-    if "eventType" not in database.columns_of(NVTX_TABLE):
-        return {}
-    columns, where = ("globalTid", "domainId", "text"), f"eventType = {_DOMAIN_CREATION}"
-    rows = database.rows(NVTX_TABLE, columns, where=where, kinds=(int, int, str))
-    return {(process_of(thread), number): text for thread, number, text in rows}
+    columns, where = (
+        ("eventType", "globalTid", "domainId", "text"),
+        f"eventType = {_DOMAIN_CREATION}",
+    )
+    rows = database.rows(NVTX_TABLE, columns, where=where, kinds=(int, int, int, str))
+    return {(process_of(thread), number): text for _, thread, number, text in rows}
 
 
 def read_ranges(
-    database: Database, rows: EventRows, names: Mapping[tuple[int, int], str], problems: Problems
+    database: Database, rows: EventRows, names: Mapping[tuple[int, int], str]
 ) -> NvtxRanges:
     """Read ranges and marks; `names` are the domains that processes registered, by number."""
     columns = database.integers(
@@ -100,8 +100,7 @@ def read_ranges(
         phase[np.isin(columns["eventType"], types)] = ord(letter)
     is_event = phase > 0
     is_other = ~is_event & ~np.isin(columns["eventType"], _NO_EVENTS)
-    detail = f"rows of {NVTX_TABLE} of other types"
-    problems.add("skipped", int(is_other.sum()), detail, file=database.path)
+    rows.note("skipped", is_other, f"rows of {NVTX_TABLE} of other types")
     columns, phase = select_rows(columns, is_event), phase[is_event]
     process = processes_of(columns["globalTid"])
     pairs, domain = distinct_rows(process, np.maximum(columns["domainId"], 0))
@@ -111,13 +110,12 @@ def read_ranges(
     payloads, payload = _read_payloads(database, columns["rowid"])
     texts, text = _read_texts(database, columns)
     operators = [_operator(each) for each in texts.values]
-    distinct, code = distinct_rows(text, domain, payload)
-    args = [
-        operators[text_code][1]
-        | ({"NVTX domain": domains[number]} if domains[number] else {})
-        | payloads[payload_code]
-        for text_code, number, payload_code in distinct
-    ]
+
+    def args_of(text_code: int, domain_code: int, payload_code: int) -> dict[str, Any]:
+        domain_name = domains[domain_code]
+        domain_args = {"NVTX domain": domain_name} if domain_name else {}
+        return operators[text_code][1] | domain_args | payloads[payload_code]
+
     range_names = [name for name, _ in operators]
     is_operator = np.array(range_names) != np.array(texts.values)
     is_step = np.array([name.startswith(_STEP_RANGE) for name in range_names])
@@ -134,7 +132,7 @@ def read_ranges(
             "category": np.where(is_call, call, annotation),
             "process": process,
             "thread": columns["globalTid"] & ID_MASK,
-            "args": rows.args_codes(args)[code],
+            "args": rows.args_by_row(args_of, text, domain, payload),
             "domain": domain,
             "payload": payload,
         },
@@ -145,15 +143,15 @@ def read_ranges(
 
 def _read_texts(database: Database, columns: Columns) -> tuple[StringPool, Ints]:
     """Return the texts of ranges, and the code of each; a text in the row itself comes first."""
-    pool = StringPool(("",))
+    pool = StringPool(("range without a name",))
     code = np.zeros(len(columns["rowid"]), np.int64)
     has_id = columns["textId"] != NO_TIME
     code[has_id] = text_codes(database, pool, columns["textId"][has_id])
-    if "text" in database.columns_of(NVTX_TABLE):
-        rows = database.rows(NVTX_TABLE, ("rowid", "text"), where="typeof(\"text\") = 'text'")
-        inline = np.array([pool.add(text) for _, text in rows], np.int64)
-        positions = positions_in(np.array([row for row, _ in rows], np.int64), columns["rowid"])
-        code[positions >= 0] = inline[positions[positions >= 0]]
+    where = "typeof(\"text\") = 'text' and \"text\" <> ''"
+    rows = database.rows(NVTX_TABLE, ("text", "rowid"), where=where, kinds=(str,))
+    inline = np.array([pool.add(text) for text, _ in rows], np.int64)
+    positions = positions_in(np.array([row for _, row in rows], np.int64), columns["rowid"])
+    code[positions >= 0] = inline[positions[positions >= 0]]
     return pool, code
 
 

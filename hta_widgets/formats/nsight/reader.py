@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +28,9 @@ from hta_widgets.formats.event_rows import (
     ranks_of,
     select_rows,
 )
+from hta_widgets.formats.nsight.call_args import ArgsOfCalls, capture_args, wait_args
 from hta_widgets.formats.nsight.collectives import communication_args, rank_in_communicators
 from hta_widgets.formats.nsight.counters import allocated_memory, device_metrics, network_metrics
-from hta_widgets.formats.nsight.graph_nodes import captured_calls
 from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, NvtxRanges, read_ranges
 from hta_widgets.formats.nsight.recording import read_recording
 from hta_widgets.formats.nsight.tables import (
@@ -46,12 +45,10 @@ from hta_widgets.formats.nsight.tables import (
     id_in_system,
     read_table,
 )
-from hta_widgets.formats.nsight.waits import read_waits
 from hta_widgets.formats.steps import add_steps
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
 from hta_widgets.trace.arrays import Bools, Ints
-from hta_widgets.trace.problems import ProblemKind, Problems
 from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
 
 _MARKER = "StringIds"
@@ -83,12 +80,12 @@ def read_export(
     path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of an export; `steps` is a regular expression of the ranges that are steps."""
-    problems = Problems()
+    rows = EventRows(path)
     with Database(path, advance) as database:
-        export = _ExportEvents(path, database, problems)
+        export = _ExportReader(database, rows)
         export.read(steps)
         record = "Record with nsys profile --trace=cuda,nvtx, and export again."
-        outcome = build_traces(export.rows, path, "nsight", problems, export.facts, record)
+        outcome = build_traces(rows, "nsight", export.facts, record)
         export.report()
     return outcome
 
@@ -97,14 +94,15 @@ def _are_plausible(times_ns: Ints) -> Bools:
     return np.asarray((times_ns > FIRST_NS) & (times_ns < LAST_NS))
 
 
-class _ExportEvents:
-    """The events of an export, and what it states about each rank."""
+class _ExportReader:
+    """Reads the events of an export, and what it states about each rank."""
 
-    def __init__(self, path: str, database: Database, problems: Problems) -> None:
-        self.rows = EventRows()
-        self._path, self._database, self._problems = path, database, problems
+    def __init__(self, database: Database, rows: EventRows) -> None:
+        self._database, self._rows = database, rows
         self._recording = read_recording(database)
         self._network = network_metrics(database)
+        self._metrics = device_metrics(database)
+        self._used_gpus: set[int] = set()
         self._tables: dict[ExportTable, Columns] = {}
         #: number of devices by process
         self._devices_of: Counter[int] = Counter()
@@ -128,29 +126,26 @@ class _ExportEvents:
         for phase in "Xib":
             self._add(self._ranges.of_phase(phase).columns, phase=phase)
         self._tables.clear()
-        add_steps(self.rows, steps, "NVTX ranges", self._path, self._problems)
-        self._devices_of.update(process for process, _ in ranks_of(self.rows.columns()))
-        if self.rows.first_ns > _MIN_UTC_NS:
+        add_steps(self._rows, steps, "NVTX ranges")
+        self._devices_of.update(process for process, _ in ranks_of(self._rows.columns()))
+        if self._rows.first_ns > _MIN_UTC_NS:
             self._recording.epoch_ns = 0
 
     def _read_table(self, table: ExportTable) -> Columns:
         """Return the events of a table with times, each once."""
-        columns = read_table(self._database, table, self.rows)
+        columns = read_table(self._database, table, self._rows)
         start_ns, end_ns = columns["start_ns"], columns["end_ns"]
         timed = _are_plausible(start_ns) & _are_plausible(end_ns) & (end_ns >= start_ns)
         timed &= (start_ns != 0) | (end_ns != 0)
-        self._note("skipped", ~timed, f"rows of {table.name} without times")
+        self._rows.note("skipped", ~timed, f"rows of {table.name} without times")
         columns = select_rows(columns, timed)
         if len(table.stored_names(self._database)) == 1:
             return columns
         _, event = distinct_rows(*(columns[name] for name in _IDENTITY))
         first_rows = np.unique(event, return_index=True)[1]
         repeated = len(event) - len(first_rows)
-        self._note("skipped", repeated, f"rows that two versions of {table.name} have")
+        self._rows.note("skipped", repeated, f"rows that two versions of {table.name} have")
         return select_rows(columns, np.sort(first_rows))
-
-    def _note(self, kind: ProblemKind, count: int | Bools, detail: str) -> None:
-        self._problems.add(kind, int(np.sum(count)), detail, file=self._path)
 
     def _assign_process(self, work: Columns) -> None:
         """Assign device work without a process to the only process with calls, if there is one."""
@@ -160,7 +155,7 @@ class _ExportEvents:
             work["process"] = np.where(is_unknown, processes[0], work["process"])
         else:
             detail = "events of devices do not state their process, and become separate ranks"
-            self._note("part", is_unknown, detail)
+            self._rows.note("part", is_unknown, detail)
 
     def _drop_recorded_graphs(self) -> None:
         """Drop launches of graphs whose kernels are recorded too; report all other launches."""
@@ -172,34 +167,35 @@ class _ExportEvents:
         launch_of_kernel, launch_of_graph = np.split(launch, [len(kernels["start_ns"])])
         has_kernels = np.isin(launch_of_graph, launch_of_kernel)
         detail = "launches of CUDA graphs whose kernels are recorded too"
-        self._note("skipped", has_kernels, detail)
+        self._rows.note("skipped", has_kernels, detail)
         detail = (
             "CUDA graphs are recorded as a whole; the kernels and the communication of these"
             " launches are not known; nsys profile --cuda-graph-trace=node records them"
         )
-        self._note("part", ~has_kernels, detail)
+        self._rows.note("part", ~has_kernels, detail)
         self._tables[GRAPHS] = select_rows(graphs, ~has_kernels)
 
     def _read_ranges(self) -> NvtxRanges:
-        domains = self._recording.domains
-        ranges = read_ranges(self._database, self.rows, domains, self._problems)
+        ranges = read_ranges(self._database, self._rows, self._recording.domains)
         never_end = ranges.columns["end_ns"] == NO_TIME
-        self._note("unpaired", never_end, "NVTX ranges without an end")
+        self._rows.note("unpaired", never_end, "NVTX ranges without an end")
         is_timed = _are_plausible(ranges.columns["start_ns"])
-        self._note("skipped", ~is_timed & ~never_end, "NVTX ranges without times")
+        self._rows.note("skipped", ~is_timed & ~never_end, "NVTX ranges without times")
         return ranges.select(~never_end & is_timed)
 
-    def _add_args(self, columns: Columns, args_of: Mapping[int, dict[str, Any]]) -> None:
+    def _add_args(self, columns: Columns, args_of: ArgsOfCalls) -> None:
         """Add further args to some rows."""
         rows = [row for row, args in args_of.items() if args]
-        args = (msgspec.json.decode(self.rows.args[columns["args"][row]]) for row in rows)
+        args = (msgspec.json.decode(self._rows.args[columns["args"][row]]) for row in rows)
         joined = [stated | args_of[row] for row, stated in zip(rows, args, strict=True)]
-        columns["args"][rows] = self.rows.args_codes(joined)
+        columns["args"][rows] = self._rows.args_codes(joined)
 
     def _add_communication_args(self) -> None:
         """Add the args of NCCL's kernels."""
         kernels, calls, ranges = self._tables[KERNELS], self._tables[CALLS], self._ranges
-        codes = [code for code, name in enumerate(self.rows.name.values) if _NCCL_NAME.search(name)]
+        codes = [
+            code for code, name in enumerate(self._rows.name.values) if _NCCL_NAME.search(name)
+        ]
         is_nccl = np.isin(kernels["name"], codes)
         nccl_domains = [
             code
@@ -213,25 +209,21 @@ class _ExportEvents:
                 select_rows(kernels, rows),
                 select_rows(calls, calls["process"] == process),
                 nccl_ranges.select(nccl_ranges.columns["process"] == process),
-                self.rows.name,
+                self._rows.name,
             )
             self._add_args(kernels, dict(zip(rows.tolist(), args, strict=True)))
         detail = (
             "the export lacks NCCL's sizes and communicators;"
             " nsys export --type sqlite --include-blobs true writes them"
         )
-        self._note("part", int(len(ranges.payloads) == 1 and bool(codes)), detail)
+        self._rows.note("part", int(len(ranges.payloads) == 1 and bool(codes)), detail)
 
     def _add_args_of_calls(self) -> None:
         """Add what calls wait for, and the kernels of the graph nodes that calls captured."""
-        calls, waits = self._tables[CALLS], read_waits(self._database)
-        kernels, names = self._tables[KERNELS], self.rows.name
-        self._add_args(calls, captured_calls(self._database, kernels, calls, names))
-        rows = np.flatnonzero(np.isin(calls["correlation"], [number for _, number in waits]))
-        process, correlation = (calls[name][rows].tolist() for name in ("process", "correlation"))
-        keys = zip(process, correlation, strict=True)
-        args_of = {row: waits.get(key, {}) for row, key in zip(rows.tolist(), keys, strict=True)}
-        self._add_args(calls, args_of)
+        calls, kernels = self._tables[CALLS], self._tables[KERNELS]
+        captured = capture_args(self._database, kernels, calls, self._rows.name)
+        self._add_args(calls, captured)
+        self._add_args(calls, wait_args(self._database, calls))
 
     def _add(self, columns: Columns, phase: str = "X") -> None:
         """Add events with their threads or streams."""
@@ -240,7 +232,7 @@ class _ExportEvents:
         names = ("start_ns", "end_ns", "name", "category", "process", "args", "device", "stream",
                  "correlation", "size_bytes")  # fmt: skip
         events: dict[str, Any] = {name: columns[name] for name in names if name in columns}
-        self.rows.add(**events, place=self.rows.place_codes(self._place, *track), phase=phase)
+        self._rows.add(**events, place=self._rows.place_codes(self._place, *track), phase=phase)
 
     def _place(self, process: int, device: int, thread: int) -> RowPlace:
         process_name = self._recording.processes.get(process, "")
@@ -261,7 +253,8 @@ class _ExportEvents:
         series, self._network = self._network, []
         if device >= 0:
             memory = allocated_memory(self._database, process, device)
-            series = [*device_metrics(self._database, gpu), *memory, *series]
+            self._used_gpus.add(gpu.number)
+            series = [*self._metrics.get(gpu.number, []), *memory, *series]
         return RankFacts(
             epoch_ns=recording.epoch_ns or 0,
             host=recording.host(process),
@@ -280,23 +273,26 @@ class _ExportEvents:
         has_one_device = self._devices_of[process] <= 1
         ranges = self._ranges.select(self._ranges.columns["process"] == process)
         if has_one_device:
-            names = (self.rows.name[code] for code in np.unique(ranges.columns["name"]))
+            names = (self._rows.name[code] for code in np.unique(ranges.columns["name"]))
             marks = (int(match[1]) for match in map(_RANK_MARK.match, names) if match)
             rank = self._recording.mpi_ranks.get(process, next(marks, None))
             if rank is not None:
                 return rank
         rank = rank_in_communicators(ranges, None if has_one_device else device)
         if rank is None and self._devices_of.total() == 1:
-            rank = self._recording.rank_of_variables()
+            rank = self._recording.rank_of_variables
         return rank if rank is None or rank >= 0 else None
 
     def report(self) -> None:
         """Report what the export lacks."""
         recording = self._recording
-        self._database.report(self._problems)
+        self._database.report(self._rows.problems)
+        unused = [metrics for gpu, metrics in self._metrics.items() if gpu not in self._used_gpus]
+        samples = sum(len(times_ns) for metrics in unused for _, times_ns, _ in metrics)
+        self._rows.note("part", samples, "samples of metrics of GPUs that no rank uses")
         detail = "the export does not state when the recording began"
-        self._note("clock", int(recording.epoch_ns is None), detail)
-        self._note("part", int(recording.is_cut), "the file was cut from a longer export")
+        self._rows.note("clock", int(recording.epoch_ns is None), detail)
+        self._rows.note("part", int(recording.is_cut), "the file was cut from a longer export")
         for process, text in recording.diagnostics:
             if process is None or process in self._callers:
-                self._note("part", 1, f"Nsight Systems reports: {text[:300]}")
+                self._rows.note("part", 1, f"Nsight Systems reports: {text[:300]}")

@@ -70,8 +70,8 @@ class Recording:
     domains: dict[tuple[int, int], str]
     #: messages of Nsight Systems on lost events, with the process
     diagnostics: list[tuple[int | None, str]]
-    #: environment variables that state a rank
-    variables: dict[str, int]
+    #: the rank in the environment of the launched process
+    rank_of_variables: int | None
     gpus: dict[tuple[int | None, int], Gpu]
 
     def gpu(self, process: int, device: int) -> Gpu:
@@ -83,10 +83,6 @@ class Recording:
         """Return the name of the host of a process, if it is known."""
         names = set(self.hosts.values())
         return next(iter(names)) if len(names) == 1 else self.hosts.get(process >> ID_BITS)
-
-    def rank_of_variables(self) -> int | None:
-        """Return the rank in the environment of the process that was launched."""
-        return next((self.variables[n] for n in RANK_VARIABLES if n in self.variables), None)
 
 
 def read_recording(database: Database) -> Recording:
@@ -111,7 +107,7 @@ def read_recording(database: Database) -> Recording:
         mpi_ranks={process_of(thread): rank for thread, rank in mpi_ranks if is_rank(rank)},
         domains=domain_names(database),
         diagnostics=_diagnostics(database),
-        variables=_rank_variables(database),
+        rank_of_variables=_rank_of_variables(database),
         gpus=_gpus(database),
     )
 
@@ -125,13 +121,11 @@ def _export_options(database: Database) -> dict[str, str]:
 
 
 def _hosts(database: Database) -> dict[int | None, str]:
-    if "name" not in database.columns_of("TARGET_INFO_SYSTEM_ENV"):
-        return {}
-    table, columns = "TARGET_INFO_SYSTEM_ENV", ("value", "globalVid")
-    rows = database.rows(table, columns, where="name = 'Hostname'", kinds=(str,))
+    columns, where = ("name", "value", "globalVid"), "name = 'Hostname'"
+    rows = database.rows("TARGET_INFO_SYSTEM_ENV", columns, where=where, kinds=(str, str))
     return {
-        process_of(global_id) >> ID_BITS if isinstance(global_id, int) else None: name
-        for name, global_id in rows
+        process_of(global_id) >> ID_BITS if isinstance(global_id, int) else None: host
+        for _, host, global_id in rows
     }
 
 
@@ -147,8 +141,6 @@ def _thread_names(database: Database) -> dict[tuple[int, int], str]:
 
 
 def _diagnostics(database: Database) -> list[tuple[int | None, str]]:
-    if "severity" not in database.columns_of("DIAGNOSTIC_EVENT"):
-        return []
     rows = database.rows("DIAGNOSTIC_EVENT", ("text", "severity", "globalPid"), kinds=(str,))
     return [
         (process_of(process) if isinstance(process, int) else None, text)
@@ -157,17 +149,16 @@ def _diagnostics(database: Database) -> list[tuple[int | None, str]]:
     ][:_MAX_DIAGNOSTICS]
 
 
-def _rank_variables(database: Database) -> dict[str, int]:
-    """Return the environment variables that state a rank; no others are fetched."""
-    if "value" not in database.columns_of("META_DATA_CAPTURE"):
-        return {}
+def _rank_of_variables(database: Database) -> int | None:
+    """Return the rank in the environment of the launched process; nothing else of it is fetched."""
     wanted = " or ".join(f"value glob '{name}=[0-9]*'" for name in RANK_VARIABLES)
-    variables: dict[str, int] = {}
-    for (text,) in database.rows("META_DATA_CAPTURE", ("value",), where=f"({wanted})"):
-        name, _, value = str(text).partition("=")
-        if name in RANK_VARIABLES and value.isdecimal() and is_rank(int(value[:20])):
-            variables.setdefault(name, int(value[:20]))
-    return variables
+    rows = database.rows("META_DATA_CAPTURE", ("value",), where=f"({wanted})", kinds=(str,))
+    ranks: dict[str, int] = {}
+    for (text,) in rows:
+        name, _, value = text.partition("=")
+        if value.isdecimal() and is_rank(int(value[:20])):
+            ranks.setdefault(name, int(value[:20]))
+    return next((ranks[name] for name in RANK_VARIABLES if name in ranks), None)
 
 
 def _gpus(database: Database) -> dict[tuple[int | None, int], Gpu]:

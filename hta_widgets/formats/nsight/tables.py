@@ -258,18 +258,20 @@ def _args(database: Database, table: ExportTable, columns: Columns, rows: EventR
     """Return the codes of the args of a table's rows."""
     if not table.args:
         return np.zeros(len(columns["rowid"]), np.int64)
-    distinct, code = distinct_rows(*(columns[name] for name in table.args.values()))
-    args: list[dict[str, Any]] = [
-        {label: value for label, value in zip(table.args, values, strict=True) if value != -1}
-        for values in distinct
-    ]
-    name_ids = {row_args[_SHORT_NAME] for row_args in args if _SHORT_NAME in row_args}
-    texts = texts_by_id(database, name_ids)
-    for row_args in args:
-        name_id = row_args.pop(_SHORT_NAME, None)
-        if name_id in texts:
-            row_args[_SHORT_NAME] = texts[name_id]
-    return rows.args_codes(map(_join_launch_args, args))[code]
+    short_names: dict[int, str] = {}
+    if _SHORT_NAME in table.args:
+        short_names = texts_by_id(database, np.unique(columns["shortName"]).tolist())
+
+    def args_of(*values: int) -> dict[str, Any]:
+        args: dict[str, Any] = {
+            label: value for label, value in zip(table.args, values, strict=True) if value != -1
+        }
+        name_id = args.pop(_SHORT_NAME, None)
+        if name_id in short_names:
+            args[_SHORT_NAME] = short_names[name_id]
+        return _join_launch_args(args)
+
+    return rows.args_by_row(args_of, *(columns[name] for name in table.args.values()))
 
 
 def _join_launch_args(args: dict[str, Any]) -> dict[str, Any]:

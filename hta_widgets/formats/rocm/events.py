@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,11 @@ from hta_widgets.formats.event_rows import (
     RowPlace,
     build_traces,
     distinct_rows,
+    stream_place,
 )
 from hta_widgets.formats.steps import add_steps
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.problems import Problems
 
 #: A device with more streams than this shows streams with less than this share of work together.
 _MANY_STREAMS = 32
@@ -49,48 +48,41 @@ def category_of_calls(kind: str) -> str:
     return next(names, "cpu_op" if kind else "cuda_runtime")
 
 
-@dataclass(slots=True)
-class RocmEvents:
-    """The events of a file, from which its ranks are built."""
-
-    path: str
-    rows: EventRows = field(default_factory=EventRows)
-    problems: Problems = field(default_factory=Problems)
+class RocmRows(EventRows):
+    """The events of a file of ROCm."""
 
     def add_work(self, *, category: str | Ints = "kernel", **columns: Any) -> None:
         """Add kernels or copies; the keywords are the same as for `EventRows.add`."""
-        process, device = columns["process"], columns["device"]
-        start_ns, end_ns = columns["start_ns"], columns["end_ns"]
+        device, start_ns, end_ns = (columns[name] for name in ("device", "start_ns", "end_ns"))
         stream = np.maximum(columns["stream"], 0)
-        ranks, rank = distinct_rows(process, device)
+        ranks, rank = distinct_rows(columns["process"], device)
         for number in range(len(ranks)):
             rows = np.flatnonzero(rank == number)
             stream[rows] = _join_rare_streams(start_ns[rows], end_ns[rows], stream[rows])
         columns |= {"stream": stream, "correlation": _link_ids(columns["correlation"])}
-        place = self.rows.place_codes(_stream_place, device, stream)
-        self.rows.add(category=category, place=place, **columns)
+        place = self.place_codes(_stream_place, device, stream)
+        self.add(category=category, place=place, **columns)
 
     def add_calls(self, category: str | Ints, *, pid: Ints, tid: Ints, **columns: Any) -> None:
         """Add calls of a process and thread of the host; other keywords as for `EventRows.add`."""
         columns |= {"correlation": _link_ids(columns["correlation"])}
-        place = self.rows.place_codes(_thread_place, pid, tid)
-        self.rows.add(category=category, place=place, **columns)
+        self.add(category=category, place=self.place_codes(_thread_place, pid, tid), **columns)
 
-    def finish(
+    def build(
         self, format_name: str, facts: Mapping[tuple[int, int], RankFacts], steps: str | None
     ) -> Outcome:
         """Return the ranks of the file."""
-        add_steps(self.rows, steps, "ranges of the host", self.path, self.problems)
+        add_steps(self, steps, "ranges of the host")
         record = "Record with rocprofv3 --runtime-trace, and load the file that it writes."
 
         def facts_of(process: int, device: int) -> RankFacts:
             return facts.get((process, device)) or RankFacts()
 
-        return build_traces(self.rows, self.path, format_name, self.problems, facts_of, record)
+        return build_traces(self, format_name, facts_of, record)
 
 
 def _stream_place(device: int, stream: int) -> RowPlace:
-    return RowPlace(f"GPU {device}", str(stream), f"GPU {device}", f"stream {stream}")
+    return stream_place(f"GPU {device}", stream)
 
 
 def _thread_place(pid: int, tid: int) -> RowPlace:
@@ -109,12 +101,17 @@ def device_properties(device: int, name: str, units: Any) -> dict[str, Any]:
     return {"id": device, "name": name, "warpSize": _WAVE_SIZE, **size}
 
 
-def launch_args(sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Return the grid in blocks, as PyTorch has it, from sizes in work items."""
-    block = [max(sizes[f"block {axis}"], 1) for axis in "xyz"]
-    grid = [-(-sizes[f"grid {axis}"] // size) for axis, size in zip("xyz", block, strict=True)]
-    shared = {"shared memory": sizes["shared memory"]} if sizes["shared memory"] >= 0 else {}
-    return {"grid": grid, "block": block, **shared, "queue": sizes["queue"]}
+def launch_args(*sizes: int) -> dict[str, Any]:
+    """Return the args of a launch; its grid is in blocks, as PyTorch has it.
+
+    The sizes are three of the grid and three of a block, in work items, the bytes of shared memory,
+    and the queue.
+    """
+    block = [max(size, 1) for size in sizes[3:6]]
+    grid = [-(-items // size) for items, size in zip(sizes[:3], block, strict=True)]
+    shared_bytes, queue = sizes[6:]
+    shared = {"shared memory": shared_bytes} if shared_bytes >= 0 else {}
+    return {"grid": grid, "block": block, **shared, "queue": queue}
 
 
 def _link_ids(correlation: Ints) -> Ints:

@@ -18,9 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.formats.event_rows import RANK_VARIABLES, RankFacts, distinct_rows, map_distinct
+from hta_widgets.formats.event_rows import (
+    RANK_VARIABLES,
+    RankFacts,
+    distinct_rows,
+    map_distinct,
+    values_by_id,
+)
 from hta_widgets.formats.rocm.events import (
-    RocmEvents,
+    RocmRows,
     category_of_calls,
     copy_name,
     device_properties,
@@ -29,16 +35,15 @@ from hta_widgets.formats.rocm.events import (
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database, table_names
-from hta_widgets.trace.arrays import Ints, first_positions
+from hta_widgets.trace.arrays import Ints
 
 _SET = re.compile(r"rocpd_(?:kernel_dispatch|region|memory_copy)(_.*|)")
 _OLD = {"rocpd_op", "rocpd_api", "rocpd_string"}
-_LAUNCH_COLUMNS = {
-    **{f"grid {axis}": f"grid_size_{axis}" for axis in "xyz"},
-    **{f"block {axis}": f"workgroup_size_{axis}" for axis in "xyz"},
-    "shared memory": "group_segment_size",
-    "queue": "queue_id",
-}
+#: The columns of kernels that are arguments of `launch_args`.
+_LAUNCH_COLUMNS = (
+    *(f"{size}_{axis}" for size in ("grid_size", "workgroup_size") for axis in "xyz"),
+    *("group_segment_size", "queue_id"),
+)
 _PROCESS_BITS = 32
 _KERNEL_NAMES = ("display_name", "formatted_kernel_name", "kernel_name")
 
@@ -53,19 +58,19 @@ def read_rocpd(
     path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of a database; `steps` is a regular expression of the names of steps."""
-    events = RocmEvents(path)
+    rows = RocmRows(path)
+    facts: dict[tuple[int, int], RankFacts] = {}
     with Database(path, advance) as database:
-        facts: dict[tuple[int, int], RankFacts] = {}
         if set(database.tables) >= _OLD:
-            _read_old(database, events)
+            _read_old(database, rows)
         else:
             matches = filter(None, map(_SET.fullmatch, database.tables))
             for number, suffix in enumerate(sorted({match[1] for match in matches})):
-                table_set = _TableSet(database, suffix, number)
-                table_set.read(events)
+                table_set = _TableSet(database, suffix, number, rows)
+                table_set.read()
                 facts |= table_set.facts()
-        database.report(events.problems)
-    return events.finish("rocpd", facts, steps)
+        database.report(rows.problems)
+    return rows.build("rocpd", facts, steps)
 
 
 def companions_of(path: str) -> list[tuple[Path, bool]]:
@@ -76,8 +81,8 @@ def companions_of(path: str) -> list[tuple[Path, bool]]:
 class _TableSet:
     """The tables of one process, or of all processes if names of tables have no ids."""
 
-    def __init__(self, database: Database, suffix: str, number: int) -> None:
-        self._database, self._suffix = database, suffix
+    def __init__(self, database: Database, suffix: str, number: int, rows: RocmRows) -> None:
+        self._database, self._suffix, self._rows = database, suffix, rows
         self._first_process = number << _PROCESS_BITS
         columns = ("id", "type", "type_index", "absolute_index", "product_name", "name", "extdata")
         #: processes with the devices that they use
@@ -86,7 +91,9 @@ class _TableSet:
         self._gpus: dict[int, dict[str, Any]] = {}
         #: agents that are processors of the host
         self._cpus: set[int] = set()
-        for agent, kind, gpu, index, product, name, extra in self._rows("info_agent", *columns):
+        for agent, kind, gpu, index, product, name, extra in self._table_rows(
+            "info_agent", *columns
+        ):
             if kind != "GPU":
                 self._cpus.add(agent)
                 continue
@@ -94,17 +101,17 @@ class _TableSet:
             model = next((text for text in (product, name) if isinstance(text, str) and text), "")
             units = _json(extra).get("cu_count")
             self._gpus[agent] = device_properties(number_in_host, model, units)
-        processes = self._rows("info_process", "id", "pid")
-        threads = self._rows("info_thread", "id", "tid")
+        processes = self._table_rows("info_process", "id", "pid")
+        threads = self._table_rows("info_thread", "id", "tid")
         self._pid_of = {key: pid for key, pid in processes if _is_index(pid)}
         self._tid_of = {key: tid for key, tid in threads if _is_index(tid)}
 
-    def read(self, events: RocmEvents) -> None:
+    def read(self) -> None:
         """Add all events."""
         self._events = self._integers("event", "id", "stack_id", "category_id")
-        self._read_kernels(events)
-        self._read_copies(events)
-        self._read_regions(events)
+        self._read_kernels()
+        self._read_copies()
+        self._read_regions()
 
     def facts(self) -> dict[tuple[int, int], RankFacts]:
         """Return what the file states about each rank."""
@@ -112,50 +119,45 @@ class _TableSet:
         hosts = {name for (name,) in nodes}
         host = hosts.pop() if len(hosts) == 1 else None
         facts = {}
-        for process, environment in self._rows("info_process", "id", "environment"):
+        for process, environment in self._table_rows("info_process", "id", "environment"):
             devices = {device for user, device in self._used if user == process}
             rank = _rank_of(environment) if len(devices) == 1 else None
             for gpu in self._gpus.values():
                 facts[self._first_process + process, gpu["id"]] = RankFacts(0, host, rank, gpu)
         return facts
 
-    def _read_kernels(self, events: RocmEvents) -> None:
+    def _read_kernels(self) -> None:
         columns = self._integers(
             "kernel_dispatch", "start", "end", "pid", "agent_id", "kernel_id", "stream_id",
-            "event_id", *_LAUNCH_COLUMNS.values(),
+            "event_id", *_LAUNCH_COLUMNS,
         )  # fmt: skip
-        name = self._names(events, "info_kernel_symbol", _KERNEL_NAMES, columns["kernel_id"])
-        sizes, code = distinct_rows(*(columns[name] for name in _LAUNCH_COLUMNS.values()))
-        args = [launch_args(dict(zip(_LAUNCH_COLUMNS, row, strict=True))) for row in sizes]
-        self._add_work(events, columns, columns["agent_id"], name,
-                       args=events.rows.args_codes(args)[code])  # fmt: skip
+        name = self._names("info_kernel_symbol", _KERNEL_NAMES, columns["kernel_id"])
+        launches = (columns[key] for key in _LAUNCH_COLUMNS)
+        args = self._rows.args_by_row(launch_args, *launches)
+        self._add_work(columns, columns["agent_id"], name, args=args)
 
-    def _read_copies(self, events: RocmEvents) -> None:
+    def _read_copies(self) -> None:
         columns = self._integers(
             "memory_copy", "start", "end", "pid", "name_id", "dst_agent_id", "src_agent_id", "size",
             "stream_id", "queue_id", "event_id",
         )  # fmt: skip
-        name = self._names(events, "string", ("string",), columns["name_id"], copy_name)
+        name = self._names("string", ("string",), columns["name_id"], copy_name)
         to_gpu = np.isin(columns["dst_agent_id"], list(self._gpus))
         agent = np.where(to_gpu, columns["dst_agent_id"], columns["src_agent_id"])
-        self._add_work(
-            events, columns, agent, name, category="gpu_memcpy", size_bytes=columns["size"]
-        )
+        self._add_work(columns, agent, name, category="gpu_memcpy", size_bytes=columns["size"])
 
-    def _add_work(
-        self, events: RocmEvents, columns: dict[str, Ints], agent: Ints, name: Ints, **further: Any
-    ) -> None:
-        if len(name):
-            stream = columns["stream_id"]
-            device = map_distinct(agent, self._device_of)
-            self._used.update(distinct_rows(columns["pid"], device)[0])
-            events.add_work(
-                start_ns=columns["start"], end_ns=columns["end"], name=name,
-                process=self._first_process + columns["pid"], device=device,
-                stream=np.where(stream >= 0, stream, columns["queue_id"]),
-                correlation=self._of_event(columns, "stack_id"),
-                **further,
-            )  # fmt: skip
+    def _add_work(self, columns: dict[str, Ints], agent: Ints, name: Ints, **further: Any) -> None:
+        if not len(name):
+            return
+        stream = columns["stream_id"]
+        device = map_distinct(agent, self._device_of)
+        self._used.update(distinct_rows(columns["pid"], device)[0])
+        self._rows.add_work(
+            start_ns=columns["start"], end_ns=columns["end"], name=name,
+            process=self._first_process + columns["pid"], device=device,
+            stream=np.where(stream >= 0, stream, columns["queue_id"]),
+            correlation=self._of_event(columns, "stack_id"), **further,
+        )  # fmt: skip
 
     def _device_of(self, agent: int) -> int:
         """Return the number of a GPU; for a copy within the host, that of a GPU with kernels."""
@@ -166,30 +168,29 @@ class _TableSet:
         listed = (gpu["id"] for gpu in self._gpus.values())
         return min((device for _, device in self._used), default=next(listed, 0))
 
-    def _read_regions(self, events: RocmEvents) -> None:
+    def _read_regions(self) -> None:
         columns = self._integers("region", "start", "end", "pid", "tid", "name_id", "event_id")
-        name = self._names(events, "string", ("string",), columns["name_id"])
         kinds = self._of_event(columns, "category_id")
         texts = self._database.texts_of(self._table("string"), "id", "string", np.unique(kinds))
-        stack = self._of_event(columns, "stack_id")
-        pid = map_distinct(columns["pid"], lambda row_id: self._pid_of.get(row_id, row_id))
-        tid = map_distinct(columns["tid"], lambda row_id: self._tid_of.get(row_id, row_id))
-        add = events.rows.category.add
-        category = map_distinct(kinds, lambda kind: add(category_of_calls(texts.get(kind, ""))))
-        events.add_calls(
-            category, start_ns=columns["start"], end_ns=columns["end"], name=name,
-            process=self._first_process + columns["pid"], pid=pid, tid=tid, correlation=stack,
+        add = self._rows.category.add
+        self._rows.add_calls(
+            map_distinct(kinds, lambda kind: add(category_of_calls(texts.get(kind, "")))),
+            start_ns=columns["start"], end_ns=columns["end"],
+            name=self._names("string", ("string",), columns["name_id"]),
+            process=self._first_process + columns["pid"],
+            pid=map_distinct(columns["pid"], lambda row_id: self._pid_of.get(row_id, row_id)),
+            tid=map_distinct(columns["tid"], lambda row_id: self._tid_of.get(row_id, row_id)),
+            correlation=self._of_event(columns, "stack_id"),
         )  # fmt: skip
 
     def _of_event(self, columns: dict[str, Ints], name: str) -> Ints:
         """Return a column of the events of rows, -1 without an event."""
-        position = first_positions(self._events["id"], columns["event_id"])
-        return np.append(self._events[name], -1)[position]
+        return values_by_id(self._events["id"], self._events[name], columns["event_id"])
 
     def _table(self, name: str) -> str:
         return f"rocpd_{name}{self._suffix}"
 
-    def _rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
+    def _table_rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
         return self._database.rows(self._table(name), columns, kinds=(int,))
 
     def _integers(self, name: str, *columns: str) -> dict[str, Ints]:
@@ -197,7 +198,6 @@ class _TableSet:
 
     def _names(
         self,
-        events: RocmEvents,
         table: str,
         columns: Sequence[str],
         ids: Ints,
@@ -210,11 +210,9 @@ class _TableSet:
             unnamed = used_ids - set(texts)
             texts |= self._database.texts_of(self._table(table), "id", column, unnamed)
         noun = table.removeprefix("info_").replace("_", " ")
-
-        def name_code(row_id: int) -> int:
-            return events.rows.name.add(convert(texts.get(row_id, "")) or f"{noun} {row_id}")
-
-        return map_distinct(ids, name_code)
+        return self._rows.names_by_id(
+            lambda row_id: convert(texts.get(row_id, "")) or f"{noun} {row_id}", ids
+        )
 
 
 def _is_index(value: object) -> bool:
@@ -244,7 +242,7 @@ def _old_category(operation: str) -> str:
     return "gpu_sync" if re.match(r"Barrier|Marker|Signal", operation) else "kernel"
 
 
-def _read_old(database: Database, events: RocmEvents) -> None:
+def _read_old(database: Database, rows: RocmRows) -> None:
     """Read a database of rocmProfileData, which has a table of links."""
     columns = database.integers(
         "rocpd_op", ("id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")
@@ -256,33 +254,32 @@ def _read_old(database: Database, events: RocmEvents) -> None:
     description, kind = columns["description_id"], columns["opType_id"]
     text_ids = np.concatenate([description, kind, calls["apiName_id"], calls["args_id"]])
     texts = database.texts_of("rocpd_string", "id", "string", np.unique(text_ids).tolist())
-    pool = events.rows.name
 
-    def names_of(text_ids: Ints) -> Ints:
-        return map_distinct(
-            text_ids, lambda text_id: pool.add(copy_name(texts.get(text_id) or "operation"))
-        )
+    def name_of(text_id: int) -> str:
+        return copy_name(texts.get(text_id) or "operation")
 
-    is_described = np.isin(description, [text_id for text_id, text in texts.items() if text])
-    name = np.where(is_described, names_of(description), names_of(kind))
-    call_of = np.append(links["api_id"], -1)[first_positions(links["op_id"], columns["id"])]
-    copies = database.integers("rocpd_copyapi", ("api_ptr_id",), optional=("size",))
-    size_of = np.append(copies["size"], -1)[first_positions(copies["api_ptr_id"], call_of)]
-    add = events.rows.category.add
-    category = map_distinct(kind, lambda text_id: add(_old_category(texts.get(text_id, ""))))
-    if len(name):
-        events.add_work(
-            start_ns=columns["start"], end_ns=columns["end"], name=name, category=category,
-            process=np.zeros(len(name), np.int64), device=np.maximum(columns["gpuId"], 0),
-            stream=columns["queueId"], correlation=call_of,
-            size_bytes=np.where(category == add("gpu_memcpy"), size_of, -1),
+    add = rows.category.add
+    if len(kind):
+        described = [text_id for text_id, text in texts.items() if text]
+        call = values_by_id(links["op_id"], links["api_id"], columns["id"])
+        copies = database.integers("rocpd_copyapi", ("api_ptr_id",), optional=("size",))
+        size_bytes = values_by_id(copies["api_ptr_id"], copies["size"], call)
+        category = map_distinct(kind, lambda text_id: add(_old_category(texts.get(text_id, ""))))
+        rows.add_work(
+            start_ns=columns["start"], end_ns=columns["end"], category=category,
+            name=rows.names_by_id(
+                name_of, np.where(np.isin(description, described), description, kind)
+            ),
+            process=np.zeros(len(kind), np.int64), device=np.maximum(columns["gpuId"], 0),
+            stream=columns["queueId"], correlation=call,
+            size_bytes=np.where(category == add("gpu_memcpy"), size_bytes, -1),
         )  # fmt: skip
     marker_ids = [text_id for text_id, text in texts.items() if text == "UserMarker"]
     is_marker = np.isin(calls["apiName_id"], marker_ids)
-    events.add_calls(
+    rows.add_calls(
         np.where(is_marker, add("user_annotation"), add("cuda_runtime")),
         start_ns=calls["start"], end_ns=calls["end"],
-        name=names_of(np.where(is_marker, calls["args_id"], calls["apiName_id"])),
+        name=rows.names_by_id(name_of, np.where(is_marker, calls["args_id"], calls["apiName_id"])),
         process=np.zeros(len(is_marker), np.int64), pid=calls["pid"], tid=calls["tid"],
         correlation=calls["id"],
     )  # fmt: skip

@@ -23,7 +23,7 @@ import numpy as np
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import RankFacts
 from hta_widgets.formats.rocm.events import (
-    RocmEvents,
+    RocmRows,
     category_of_calls,
     copy_name,
     device_properties,
@@ -32,7 +32,6 @@ from hta_widgets.formats.rocm.events import (
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.problems import ProblemKind
 
 _BEGIN = re.compile(rb'\{\s*"rocprofiler-sdk-tool"')
 _GPU = 2
@@ -137,6 +136,7 @@ _decode_counter_records = msgspec.json.Decoder(list[_CounterRecord]).decode
 _KERNELS, _COPIES, _COUNTERS = "kernel_dispatch", "memory_copy", "counter_collection"
 #: Ids are unsigned integers of 64 bits in the file, and signed ones here.
 _ID_MASK = (1 << 63) - 1
+_NO_ID = (1 << 64) - 1
 _CALLS = re.compile(r"(hip|hsa|marker|rccl|rocdecode|rocjpeg)_api")
 
 
@@ -149,12 +149,12 @@ def read_rocprof_json(
     path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of a file; `steps` is a regular expression of the names of steps."""
-    events = RocmEvents(path)
+    rows = RocmRows(path)
     facts: dict[tuple[int, int], RankFacts] = {}
     try:
-        file = _decode_file(read_whole_file(path, events.problems, advance))
+        file = _decode_file(read_whole_file(path, rows.problems, advance))
         for number, process in enumerate(file.processes):
-            reader = _ProcessRecords(process, number, events)
+            reader = _ProcessRecords(process, number, rows)
             reader.read()
             facts |= reader.facts()
     except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError) as cause:
@@ -163,14 +163,14 @@ def read_rocprof_json(
             path=path,
             remedy="Copy it again, or write rocpd with rocprofv3 --output-format rocpd.",
         ) from None
-    return events.finish("rocprof-json", facts, steps)
+    return rows.build("rocprof-json", facts, steps)
 
 
 class _ProcessRecords:
     """The records of a process, whose place in the file is `number`."""
 
-    def __init__(self, process: _Process, number: int, events: RocmEvents) -> None:
-        self._process, self._number, self._events = process, number, events
+    def __init__(self, process: _Process, number: int, rows: RocmRows) -> None:
+        self._process, self._number, self._rows = process, number, rows
         self._gpus = {agent.id.handle: agent for agent in process.agents if agent.type == _GPU}
         self._kernel_names = {
             symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name
@@ -203,7 +203,7 @@ class _ProcessRecords:
             self._add_calls(self._decode(groups.pop(group)))
         unread = sum(map(len, groups.values()))
         names = ", ".join(name for name, records in groups.items() if records)
-        self._note("part", unread, f"records that are not read: {names}")
+        self._rows.note("part", unread, f"records that are not read: {names}")
 
     def _decode(self, raws: Sequence[msgspec.Raw]) -> list[_BufferRecord]:
         """Return records; those without times of 64 bits are left out, and counted."""
@@ -213,11 +213,8 @@ class _ProcessRecords:
                 record = _decode_record(raw)
                 if 0 <= record.start_timestamp <= record.end_timestamp <= _ID_MASK:
                     records.append(record)
-        self._note("skipped", len(raws) - len(records), "records without times")
+        self._rows.note("skipped", len(raws) - len(records), "records without times")
         return records
-
-    def _note(self, kind: ProblemKind, count: int, detail: str) -> None:
-        self._events.problems.add(kind, count, detail, file=self._events.path)
 
     def _columns(self, records: Sequence[_BufferRecord]) -> dict[str, Any]:
         columns = {
@@ -240,23 +237,20 @@ class _ProcessRecords:
             return
         infos = [info for _, info in pairs]
         names = [self._kernel_names.get(i.kernel_id) or f"kernel {i.kernel_id}" for i in infos]
-        args = [
-            launch_args(
-                {
-                    **{f"grid {axis}": getattr(info.grid_size, axis) for axis in "xyz"},
-                    **{f"block {axis}": getattr(info.workgroup_size, axis) for axis in "xyz"},
-                    "shared memory": info.group_segment_size,
-                    "queue": info.queue_id.handle,
-                }
+        launches = (
+            (
+                *(info.grid_size.x, info.grid_size.y, info.grid_size.z),
+                *(info.workgroup_size.x, info.workgroup_size.y, info.workgroup_size.z),
+                *(info.group_segment_size, info.queue_id.handle),
             )
             for info in infos
-        ]
+        )
         device = self._devices([info.agent_id.handle for info in infos])
         self._first_device = int(device.min())
-        self._events.add_work(
-            name=self._events.rows.name_codes(names),
+        self._rows.add_work(
+            name=self._rows.name_codes(names),
             device=device,
-            args=self._events.rows.args_codes(args),
+            args=self._rows.args_codes(launch_args(*sizes) for sizes in launches),
             **self._columns([record for record, _ in pairs]),
         )
 
@@ -266,9 +260,9 @@ class _ProcessRecords:
         ends = [(record.dst_agent_id.handle, record.src_agent_id.handle) for record in records]
         agents = [target if target in self._gpus else source for target, source in ends]
         names = (copy_name(self._operation(record)) for record in records)
-        self._events.add_work(
+        self._rows.add_work(
             category="gpu_memcpy",
-            name=self._events.rows.name_codes(names),
+            name=self._rows.name_codes(names),
             device=self._devices(agents),
             size_bytes=np.array([record.bytes for record in records], np.int64),
             **self._columns(records),
@@ -285,8 +279,8 @@ class _ProcessRecords:
         if category == "user_annotation":
             ids = columns["correlation"].tolist()
             names = [self._texts.get(key, name) for key, name in zip(ids, names, strict=True)]
-        self._events.add_calls(
-            category, name=self._events.rows.name_codes(names),
+        self._rows.add_calls(
+            category, name=self._rows.name_codes(names),
             start_ns=columns["start_ns"], end_ns=columns["end_ns"], process=columns["process"],
             pid=np.full(len(records), self._process.metadata.pid, np.int64),
             tid=np.array([_signed_id(record.thread_id) for record in records], np.int64),
@@ -300,11 +294,12 @@ class _ProcessRecords:
 
 
 def _signed_id(number: int) -> int:
-    return number & _ID_MASK if number >= 0 else -1
+    """Return an id as a signed integer; the largest one of 64 bits stands for none."""
+    return number & _ID_MASK if 0 <= number < _NO_ID else -1
 
 
 def _stream_of(record: _BufferRecord) -> int:
     """Return the stream of HIP, or the queue in files of before ROCm 7."""
-    if record.stream_id is not None:
+    if record.stream_id is not None and record.stream_id.handle != _NO_ID:
         return record.stream_id.handle
     return record.dispatch_info.queue_id.handle if record.dispatch_info else -1

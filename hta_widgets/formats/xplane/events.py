@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.formats.event_rows import distinct_rows, round_ps
+from hta_widgets.formats.event_rows import distinct_rows
 from hta_widgets.formats.xplane.messages import EventName, Line, Plane, ProtobufError, Stats
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 
@@ -107,6 +107,13 @@ def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]
         stats_of_kinds,
     )
     return events, int(is_sum.sum())
+
+
+def round_ps(time_ps: Ints) -> Ints:
+    """Return times in ns, rounded half to even, so that adjacent events stay adjacent."""
+    time_ns, rest_ps = np.divmod(time_ps, 1000)
+    is_rounded_up = (rest_ps > 500) | ((rest_ps == 500) & (time_ns & 1 == 1))
+    return np.asarray(time_ns + is_rounded_up)
 
 
 def whole_number(value: object) -> int:

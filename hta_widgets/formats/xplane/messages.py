@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan
 from typing import Any
@@ -101,9 +102,12 @@ def _read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     raise ProtobufError(f"a number is cut at byte {at:,}", is_cut=True)
 
 
-def _signed_integer(value: Any) -> int:
-    number = _integer(value)
-    return number - (1 << 64) if number >> 63 else number
+def _fields_of(data: bytes, span: Span) -> defaultdict[int, list[Any]]:
+    """Return the values of each field of a message."""
+    fields: defaultdict[int, list[Any]] = defaultdict(list)
+    for number, value in read_fields(data, span):
+        fields[number].append(value)
+    return fields
 
 
 def _integer(value: Any) -> int:
@@ -112,14 +116,20 @@ def _integer(value: Any) -> int:
     return value
 
 
-def _text(data: bytes, value: Any) -> str:
-    return str(data[slice(*_span(value))], "utf-8", "replace")
+def _signed_integer(value: Any) -> int:
+    number = _integer(value)
+    return number - (1 << 64) if number >> 63 else number
 
 
 def _span(value: Any) -> Span:
     if not isinstance(value, tuple):
         raise ProtobufError("the type of a field differs from the schema")
     return value
+
+
+def _text(data: bytes, values: Sequence[Any]) -> str:
+    """Return the text that is the last value of a field; "" without the field."""
+    return str(data[slice(*_span(values[-1]))], "utf-8", "replace") if values else ""
 
 
 def _finite(value: Any) -> float | None:
@@ -187,7 +197,7 @@ class Plane:
             elif key == 4:
                 content = _signed_integer(value)
             elif key == 5:
-                content = _text(data, value)
+                content = _text(data, [value])
             elif key == 7:
                 content = self.stat_names.get(_integer(value))
         return name, content
@@ -211,67 +221,41 @@ def read_profile_messages(data: bytes) -> Profile:
             if key == 1:
                 profile.planes.append(_read_plane(data, _span(value)))
             elif key in (2, 3):
-                profile.messages.append(_text(data, value))
+                profile.messages.append(_text(data, [value]))
             elif key == 4:
-                profile.hosts.append(_text(data, value))
+                profile.hosts.append(_text(data, [value]))
     except ProtobufError as fault:
         profile.fault = fault
     return profile
 
 
 def _read_plane(data: bytes, span: Span) -> Plane:
-    plane = Plane()
-    names: list[Span] = []
-    stats: list[Span] = []
-    for key, value in read_fields(data, span):
-        if key == 2:
-            plane.name = _text(data, value)
-        elif key == 3:
-            plane.lines.append(_read_line(data, _span(value)))
-        elif key == 4:
-            names.append(_span(value))
-        elif key == 5:
-            number, name, _ = _read_metadata(data, _span(value))
-            plane.stat_names[number] = name
-        elif key == 6:
-            stats.append(_span(value))
-    plane.stats = plane.decode_stats(data, stats)
-    for entry in names:
-        number, name, of_event = _read_metadata(data, entry)
-        plane.names[number] = EventName(name, plane.decode_stats(data, of_event))
+    fields = _fields_of(data, span)
+    plane = Plane(_text(data, fields[2]), [_read_line(data, _span(line)) for line in fields[3]])
+    for entry in fields[5]:
+        number, name, _ = _read_metadata(data, _span(entry))
+        plane.stat_names[number] = name
+    plane.stats = plane.decode_stats(data, map(_span, fields[6]))
+    for entry in fields[4]:
+        number, name, stats = _read_metadata(data, _span(entry))
+        plane.names[number] = EventName(name, plane.decode_stats(data, stats))
     return plane
 
 
 def _read_line(data: bytes, span: Span) -> Line:
-    line = Line()
-    for key, value in read_fields(data, span):
-        if key == 1:
-            line.number = _signed_integer(value)
-        elif key == 11 or (key == 2 and not line.name):
-            line.name = _text(data, value) or line.name
-        elif key == 3:
-            line.first_ns = _signed_integer(value)
-        elif key == 4:
-            line.events.append(_span(value))
-    return line
+    fields = _fields_of(data, span)
+    number, first_ns = (
+        _signed_integer(values[-1]) if values else 0 for values in (fields[1], fields[3])
+    )
+    name = _text(data, fields[11]) or _text(data, fields[2])
+    return Line(number, name, first_ns, list(map(_span, fields[4])))
 
 
 def _read_metadata(data: bytes, entry: Span) -> tuple[int, str, list[Span]]:
     """Return the id, the displayed name and the statistics of an entry in a map of metadata."""
-    number, name, display = 0, "", ""
-    stats: list[Span] = []
-    for key, value in read_fields(data, entry):
-        if key == 1:
-            number = _integer(value)
-        if key != 2:
-            continue
-        for inner, content in read_fields(data, _span(value)):
-            if inner == 1:
-                number = _integer(content)
-            elif inner == 2:
-                name = _text(data, content)
-            elif inner == 4:
-                display = _text(data, content)
-            elif inner == 5:
-                stats.append(_span(content))
-    return number, display or name, stats
+    key_and_value = _fields_of(data, entry)
+    value = key_and_value[2][-1] if key_and_value[2] else (0, 0)
+    fields = _fields_of(data, _span(value))
+    number = fields[1] or key_and_value[1]
+    name = _text(data, fields[4]) or _text(data, fields[2])
+    return _integer(number[-1]) if number else 0, name, list(map(_span, fields[5]))

@@ -21,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ from hta_widgets.formats.xplane.messages import (
 from hta_widgets.readers.formats import Advance, Outcome
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.arrays import Bools, Ints
-from hta_widgets.trace.problems import ANOTHER_RUN, ProblemKind, Problems
+from hta_widgets.trace.problems import ANOTHER_RUN, Problems
 from hta_widgets.trace.trace import Trace
 
 _DEVICE = re.compile(
@@ -90,34 +90,43 @@ def read_profile(
     path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of a profile; `steps` is a regular expression of the ranges that are steps."""
-    problems = Problems()
-    data = read_whole_file(path, problems, advance)
+    rows = EventRows(path)
+    data = read_whole_file(path, rows.problems, advance)
     profile = read_profile_messages(data)
     if profile.fault is not None and not profile.fault.is_cut:
         raise _damage(path, data, profile.fault)
-    events = _ProfileEvents(profile, data, path, problems, steps)
+    reader = _ProfileReader(profile, data, rows, steps)
     try:
-        events.read()
+        reader.read()
     except ProtobufError as fault:
         raise _damage(path, data, fault) from None
     if profile.fault is not None:
-        problems.add("truncated", 1, f"the profile is cut: {profile.fault}", file=path)
+        rows.note("truncated", 1, f"the profile is cut: {profile.fault}")
     for text in profile.messages[:20]:
-        problems.add("part", 1, f"the profiler reports: {text[:300]}", file=path)
-    return build_traces(events.rows, path, "xplane", problems, events.facts, _RECORD_AGAIN)
+        rows.note("part", 1, f"the profiler reports: {text[:300]}")
+    return build_traces(rows, "xplane", reader.facts, _RECORD_AGAIN)
 
 
-def note_captures(traces: list[Trace], problems: Problems) -> list[Trace]:
-    """Report devices that occur in several captures; these are not further ranks of a job."""
-    first: dict[tuple[str | None, int], str] = {}
+def separate_captures(traces: list[Trace], problems: Problems) -> list[Trace]:
+    """Make each capture a job of its own if a device of a host occurs in several captures."""
+    folder_of = {t.path: PurePath(t.path).parent for t in traces if t.format == "xplane"}
+    first: dict[tuple[str, int], str] = {}
+    is_one_job = True
     for trace in traces:
-        if trace.format == "xplane":
-            path = first.setdefault((trace.host, trace.local_rank), trace.path)
-            if trace.host and Path(path).parent != Path(trace.path).parent:
-                detail = f"is {ANOTHER_RUN}: {path} has device {trace.local_rank} of {trace.host}"
-                detail += " too; load the folder of one capture"
-                problems.add("duplicate_rank", 1, detail, file=trace.path)
-    return traces
+        if trace.path not in folder_of or not trace.host:
+            continue
+        path = first.setdefault((trace.host, trace.local_rank), trace.path)
+        if folder_of[path] != folder_of[trace.path]:
+            is_one_job = False
+            detail = f"is {ANOTHER_RUN}: {path} has device {trace.local_rank} of {trace.host} too;"
+            detail += " each capture is a job of its own; load the folder of one capture"
+            problems.add("duplicate_rank", 1, detail, file=trace.path)
+    if is_one_job:
+        return traces
+    jobs = {folder: folder.name for folder in folder_of.values()}
+    if len(set(jobs.values())) < len(jobs):
+        jobs = {folder: str(folder) for folder in jobs}
+    return [t.replace(job=jobs[folder_of[t.path]]) if t.path in folder_of else t for t in traces]
 
 
 def _damage(path: str, data: bytes, fault: ProtobufError) -> TraceError:
@@ -130,20 +139,16 @@ def _damage(path: str, data: bytes, fault: ProtobufError) -> TraceError:
     return TraceError(f"is damaged: {fault}", path=path, remedy=_RECORD_AGAIN)
 
 
-class _ProfileEvents:
-    """The events of a profile, and the facts of its ranks."""
+class _ProfileReader:
+    """Reads the events of a profile, and the facts of its ranks."""
 
-    def __init__(
-        self, profile: Profile, data: bytes, path: str, problems: Problems, steps: str | None
-    ) -> None:
-        self.rows = EventRows()
-        self._profile, self._data, self._path, self._problems = profile, data, path, problems
+    def __init__(self, profile: Profile, data: bytes, rows: EventRows, steps: str | None) -> None:
+        self._profile, self._data, self._rows, self._steps = profile, data, rows, steps
         self._devices: dict[int, Plane] = {}
         self._memory: dict[int, list[tuple[int, int]]] = {}
         #: distinct FLOPs and bytes of kernels, and the position in them by correlation id
         self._figures: list[Stats] = []
         self._figure_of: dict[int, int] = {}
-        self._steps = steps
         #: number of lines without the number of a stream by device
         self._unnumbered: Counter[int] = Counter()
         environment = next((p for p in profile.planes if p.name == _ENVIRONMENT), Plane())
@@ -155,10 +160,7 @@ class _ProfileEvents:
             if line.first_ns < _MIN_UTC_NS:
                 line.first_ns += self._start_ns or 0
         if self._start_ns is None and not self._is_utc:
-            self._note("clock", 1, "the profile does not state when it began")
-
-    def _note(self, kind: ProblemKind, count: int, detail: str) -> None:
-        self._problems.add(kind, count, detail, file=self._path)
+            self._rows.note("clock", 1, "the profile does not state when it began")
 
     def read(self) -> None:
         """Read all planes with events of devices and of threads."""
@@ -173,9 +175,9 @@ class _ProfileEvents:
                     self._read_thread(plane, line)
             else:
                 count = sum(len(line.events) for line in plane.lines)
-                self._note("part", count, f"events of the plane {plane.name[:60]!r}")
+                self._rows.note("part", count, f"events of the plane {plane.name[:60]!r}")
         if self._steps is not None:
-            add_steps(self.rows, self._steps, "ranges of the host", self._path, self._problems)
+            add_steps(self._rows, self._steps, "ranges of the host")
 
     def facts(self, _process: int, device: int) -> RankFacts:
         """Return what the profile states about a rank."""
@@ -207,20 +209,20 @@ class _ProfileEvents:
             stream = int(match[1]) if match else order
             first_stream = stream if line is work[0] else first_stream
             thread = f"stream {stream}" if match else " · ".join(filter(None, (core, line.name)))
-            place = self.rows.place(label, str(stream), label, thread)
+            place = self._rows.place(label, str(stream), label, thread)
             events = self._events(plane, line)
             if line.name == _NESTED:
                 events = self._without_containers(events, place, number, stream)
             self._add_work(events, place, number, stream)
         for line in plane.lines:
             if line.name == _MODULES:
-                place = self.rows.place(label, str(first_stream), label)
+                place = self._rows.place(label, str(first_stream), label)
                 self._add_ranges(self._events(plane, line), place, number, first_stream)
             elif line.name == _STEPS and has_steps:
-                self._add_steps(plane, line, self.rows.place(label, _STEPS, label, _STEPS), number)
+                self._add_steps(plane, line, self._rows.place(label, _STEPS, label, _STEPS), number)
             elif line not in work:
                 detail = "events that repeat device work by module or scope are left out"
-                self._note("repaired", len(line.events), detail)
+                self._rows.note("repaired", len(line.events), detail)
 
     def _without_containers(
         self, events: LineEvents, place: int, device: int, stream: int
@@ -229,11 +231,11 @@ class _ProfileEvents:
         is_container = _are_containers(events)
         self._add_ranges(events.take(np.flatnonzero(is_container)), place, device, stream)
         detail = "operations that contain others, such as loops, are ranges; their parts are work"
-        self._note("repaired", int(is_container.sum()), detail)
+        self._rows.note("repaired", int(is_container.sum()), detail)
         return events.take(np.flatnonzero(~is_container))
 
     def _add_work(self, events: LineEvents, place: int, device: int, stream: int) -> None:
-        args = self.rows.args_codes(map(_args, events.names, events.stats))
+        args = self._rows.args_codes(map(_args, events.names, events.stats))
         self._append(
             events, "kernel", place, device=device, stream=stream,
             correlation=events.correlation, args=args[events.kind],
@@ -242,7 +244,7 @@ class _ProfileEvents:
         self._note_figures(events)
 
     def _add_ranges(self, events: LineEvents, place: int, device: int, stream: int) -> None:
-        args = self.rows.args_codes(map(_args_of_stats, events.stats))[events.kind]
+        args = self._rows.args_codes(map(_args_of_stats, events.stats))[events.kind]
         self._append(events, "gpu_user_annotation", place, device=device, stream=stream, args=args)
 
     def _note_figures(self, events: LineEvents) -> None:
@@ -275,12 +277,12 @@ class _ProfileEvents:
         name = line.name.removesuffix(f"/{line.number}")
         tid = str(line.number & ((1 << 63) - 1))
         process = plane.name.removeprefix("/host:").replace("CPU", "host")
-        place = self.rows.place(process, tid, process, f"thread {tid} ({name})" if name else "")
+        place = self._rows.place(process, tid, process, f"thread {tid} ({name})" if name else "")
         if self._steps is None:
             self._add_host_steps(events, place)
         self._add_operations(events, place)
-        categories = self.rows.category_codes(map(_host_category, events.names, events.stats))
-        args = self.rows.args_codes(map(_args_of_stats, events.stats))
+        categories = self._rows.category_codes(map(_host_category, events.names, events.stats))
+        args = self._rows.args_codes(map(_args_of_stats, events.stats))
         target = np.array([_allocator_device(stats) for stats in events.stats], np.int64)
         self._append(
             events, categories[events.kind], place, correlation=events.correlation,
@@ -305,7 +307,7 @@ class _ProfileEvents:
         if len(rows):
             self._append_steps(events.take(rows), number[rows], place)
             detail = "steps are ranges of the host; they got a ProfilerStep#n around them"
-            self._note("repaired", len(rows), detail)
+            self._rows.note("repaired", len(rows), detail)
 
     def _add_operations(self, events: LineEvents, place: int) -> None:
         """Add the operation of XLA of each launch as an operator around the launch."""
@@ -319,12 +321,12 @@ class _ProfileEvents:
         args = [_args_of_stats(events.stats[kind]) | figures[place] for kind, place in pairs]
         names = [str(stats.get("hlo_op")) for stats in events.stats]
         operations = replace(launches, names=names)
-        self._append(operations, "cpu_op", place, args=self.rows.args_codes(args)[code])
+        self._append(operations, "cpu_op", place, args=self._rows.args_codes(args)[code])
 
     def _append(self, events: LineEvents, category: str | Ints, place: int, **columns: Any) -> None:
         used_kinds, kind = np.unique(events.kind, return_inverse=True)
-        names = self.rows.name_codes([events.names[number] for number in used_kinds.tolist()])
-        self.rows.add(
+        names = self._rows.name_codes([events.names[number] for number in used_kinds.tolist()])
+        self._rows.add(
             start_ns=events.start_ns, end_ns=events.end_ns, name=names[kind], category=category,
             place=place, **columns,
         )  # fmt: skip
@@ -335,7 +337,7 @@ class _ProfileEvents:
             for stored, shown in _FIGURES.items():
                 if stored in stats:
                     stats[shown] = stats.pop(stored)
-        self._note("skipped", sums, "events that are sums of several, without times")
+        self._rows.note("skipped", sums, "events that are sums of several, without times")
         return events
 
 

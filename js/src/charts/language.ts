@@ -1,5 +1,5 @@
 /**
- * Evaluates expressions of chart definitions over columns, and fills texts with `{holes}`: as
+ * Evaluates expressions of chart definitions over columns, and fills texts with `{placeholders}`: as
  * Python's `charts/language.py`.
  */
 
@@ -495,65 +495,65 @@ function evaluateCall(
   return mapCells(cellFunction, args);
 }
 
-/** Format a value; "" if it is unknown and the hole has no format. */
-function formatHole(value: ScalarValue, format: string): string {
+/** Format a value; "" if it is unknown and the placeholder has no format. */
+function formatPlaceholder(value: ScalarValue, format: string): string {
   if (format in FORMATS) return FORMATS[format]!(toNumber(value));
   if (typeof value === "number" && !Number.isFinite(value)) return "";
   return format === "" ? String(value) : plural(toNumber(value), format);
 }
 
-const HOLE = /\{((?:'[^']*'|[^{}'])*)\}/g;
+const PLACEHOLDER = /\{((?:'[^']*'|[^{}'])*)\}/g;
 const FORMAT = /^([\s\S]*?)(?::([\w ]+))?$/;
 
 interface Template {
   pieces: string[];
-  holes: { code: string; format: string }[];
+  placeholders: { code: string; format: string }[];
 }
 
 const templates = new Map<string, Template>();
 
 function parseTemplate(text: string): Template {
-  const template: Template = { pieces: [], holes: [] };
+  const template: Template = { pieces: [], placeholders: [] };
   let last = 0;
-  for (const hole of text.matchAll(HOLE)) {
-    const [, code, format = ""] = FORMAT.exec(hole[1]!)!;
-    template.pieces.push(text.slice(last, hole.index));
-    template.holes.push({ code: code!, format });
-    last = hole.index + hole[0].length;
+  for (const placeholder of text.matchAll(PLACEHOLDER)) {
+    const [, code, format = ""] = FORMAT.exec(placeholder[1]!)!;
+    template.pieces.push(text.slice(last, placeholder.index));
+    template.placeholders.push({ code: code!, format });
+    last = placeholder.index + placeholder[0].length;
   }
   template.pieces.push(text.slice(last));
   return template;
 }
 
 interface FilledText {
-  /** Undefined if no hole has rows. */
+  /** Undefined if no placeholder has rows. */
   rows: number | undefined;
-  /** The text of a row; "" if a hole is empty. */
+  /** The text of a row; "" if a placeholder is empty. */
   at(row: number): string;
 }
 
 /** A text, filled row by row on request. */
 export function makeFiller(text: string, scope: EvaluationScope): FilledText {
-  const { pieces, holes } = getOrMake(templates, text, () => parseTemplate(text));
-  const values = holes.map(({ code }) => evaluate(code, scope));
+  const { pieces, placeholders } = getOrMake(templates, text, () => parseTemplate(text));
+  const values = placeholders.map(({ code }) => evaluate(code, scope));
   return {
     rows: values.find(isColumn)?.length,
     at: (row) => {
       let filled = pieces[0]!;
-      for (const [hole, value] of values.entries()) {
-        const text = formatHole(
+      for (const [index, value] of values.entries()) {
+        const text = formatPlaceholder(
           isColumn(value) ? value[row]! : (value as ScalarValue),
-          holes[hole]!.format,
+          placeholders[index]!.format,
         );
         if (text === "") return "";
-        filled += text + pieces[hole + 1]!;
+        filled += text + pieces[index + 1]!;
       }
       return filled;
     },
   };
 }
 
-/** A text, for each row if a hole has rows. */
+/** A text, for each row if a placeholder has rows. */
 export function fillTemplate(text: string, scope: EvaluationScope): string | string[] {
   const { rows, at } = makeFiller(text, scope);
   return rows === undefined ? at(0) : Array.from({ length: rows }, (_, row) => at(row));

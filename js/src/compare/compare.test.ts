@@ -133,8 +133,37 @@ describe("the waterfall", () => {
     });
     const [compute] = waterfallBars(kinds);
     const bars = partBars(parts, compute!);
-    expect(bars).toHaveLength(9);
-    expect(bars.at(-1)).toMatchObject({ label: "4 more", to: compute!.to });
+    expect(bars).toHaveLength(7);
+    expect(bars.at(-1)).toMatchObject({ label: "6 more", to: compute!.to });
+  });
+
+  test.each([
+    [
+      [328_000, -1, 1, 0],
+      ["a", "3 more"],
+    ],
+    [
+      [328_000, -328, 1, 0],
+      ["a", "b", "2 more"],
+    ],
+    [
+      [328_000, -1],
+      ["a", "b"],
+    ],
+    [
+      [0, 0, 0],
+      ["a", "b", "c"],
+    ],
+  ])("parts too small to be seen are summed: %j", (diffs, labels) => {
+    const [bar] = waterfallBars(frame({ kind: ["compute"], before_ns: [1], diff_ns: [1] }));
+    const parts = frame({
+      kind: diffs.map(() => "compute"),
+      name: diffs.map((_, index) => "abcd"[index]!),
+      before_ns: diffs.map(() => 1_000_000),
+      after_ns: diffs.map((diff) => 1_000_000 + diff),
+      diff_ns: diffs,
+    });
+    expect(partBars(parts, bar!).map(({ label }) => label)).toEqual(labels);
   });
 });
 
@@ -316,6 +345,28 @@ describe("a saved page that holds some of many steps", () => {
     none!.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
     expect(chosen).toEqual([1]);
   });
+});
+
+test.each([
+  [
+    [100, 90],
+    ["slower", "faster"],
+  ],
+  [[100, 130], ["slower"]],
+  [[80, 90], ["faster"]],
+])("the legend of steps has the directions of %j after 90 and 100: %j", async (after, expected) => {
+  const strip = new Strip(contextOf({}), () => {});
+  strip.width.value = 900;
+  const slots = frame({ ...runs.slots.columns, before_ns: [90, 100], after_ns: after });
+  strip.show({ ...runs, slots, isChange: true });
+  const words = (): string[] =>
+    Array.from(strip.el.querySelectorAll(".hta-diff-legend span"), (key) => key.textContent);
+  await vi.waitFor(() => expect(words()).not.toEqual([]));
+  expect(
+    words()
+      .filter((word) => word === "faster" || word === "slower")
+      .sort(),
+  ).toEqual(expected.sort());
 });
 
 test("without findings, the total comes first, even one that may be chance", () => {

@@ -72,7 +72,7 @@ export class Strip extends DiffPanel<StripData> {
     const held = this.heldSteps.value;
     return (
       <>
-        <Legend lanes={lanes} isChange={data.isChange} theme={theme} />
+        <Legend lanes={lanes} slots={slots} isChange={data.isChange} theme={theme} />
         {held !== null && (
           <p class="hta-diff-held">
             {held.why}
@@ -87,7 +87,6 @@ export class Strip extends DiffPanel<StripData> {
         <div class="hta-diff-grid" style={{ gridTemplateColumns: `${gutter}px ${stripWidth}px` }}>
           <Gutter
             data={data}
-            lanes={narrow ? [] : lanes}
             runHeight={runHeight}
             only={slots.length === 1 ? slots[0]! : null}
             ranksText={narrow ? "" : data.ranksText}
@@ -218,21 +217,34 @@ function fittingLabel(label: string, width: number): string {
   return [label, short].find((text) => text.length <= maxCharacters) ?? "";
 }
 
-function Legend(props: { lanes: readonly StripLane[]; isChange: boolean; theme: ThemeName }) {
-  const { lanes, isChange, theme } = props;
+function Legend(props: {
+  lanes: readonly StripLane[];
+  slots: readonly StepSlot[];
+  isChange: boolean;
+  theme: ThemeName;
+}) {
+  const { lanes, slots, isChange, theme } = props;
   const kinds = THEMES[theme].kind;
+  const changes = [
+    {
+      name: "faster",
+      colour: deltaColour(-0.5, theme),
+      isShown: slots.some(({ diff }) => diff < 0),
+    },
+    {
+      name: "slower",
+      colour: deltaColour(0.5, theme),
+      isShown: slots.some(({ diff }) => diff > 0),
+    },
+  ];
+  const chance = { name: "change that may be chance", colour: neutralColour(theme) };
   const keys = [
-    ...lanes.map(({ name, kind }) => [name, kinds[kind]] as const),
-    ...(isChange
-      ? ([
-          ["faster", deltaColour(-0.5, theme)],
-          ["slower", deltaColour(0.5, theme)],
-        ] as const)
-      : ([["change that may be chance", neutralColour(theme)]] as const)),
+    ...lanes.map(({ name, kind }) => ({ name, colour: kinds[kind] })),
+    ...(isChange ? changes.filter(({ isShown }) => isShown) : [chance]),
   ];
   return (
     <p class="hta-diff-legend">
-      {keys.map(([name, colour]) => (
+      {keys.map(({ name, colour }) => (
         <span key={name}>
           <i class="hta-diff-swatch" style={{ background: colour }} />
           {name}
@@ -245,12 +257,11 @@ function Legend(props: { lanes: readonly StripLane[]; isChange: boolean; theme: 
 
 function Gutter(props: {
   data: StripData;
-  lanes: readonly StripLane[];
   runHeight: number;
   only: StepSlot | null;
   ranksText: string;
 }) {
-  const { data, lanes, runHeight, only, ranksText } = props;
+  const { data, runHeight, only, ranksText } = props;
   const names = shortLabels(data.labels);
   const [before, after] = data.totals;
   const side = (sideIndex: 0 | 1) => (
@@ -260,15 +271,6 @@ function Gutter(props: {
         <span title={data.labels[sideIndex]}>{names[sideIndex]}</span>
         <small>{formatDuration((only?.lengths ?? data.totals)[sideIndex])}</small>
       </div>
-      {lanes.length > 0 && (
-        <div class="hta-diff-lane-names">
-          {lanes.map(({ name, height }) => (
-            <span key={name} style={{ height: `${height + GAP}px` }}>
-              {name}
-            </span>
-          ))}
-        </div>
-      )}
     </div>
   );
   return (

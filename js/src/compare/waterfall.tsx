@@ -51,6 +51,8 @@ const LEVEL_LABELS: Record<string, string> = {
 };
 const KIND_ORDER = ["compute", "communication", "memory", "cpu", "idle"];
 const MAX_PARTS = 8;
+/** Share of the largest part below which a bar would be invisible. */
+const MIN_PART_SHARE = 0.001;
 
 /** Kinds by size, without those absent from both runs. */
 export function waterfallBars(
@@ -62,10 +64,13 @@ export function waterfallBars(
   return bars.filter(({ before, after }) => before !== 0 || after !== 0);
 }
 
-/** The parts of a kind: the largest differences, and one sum of the rest. */
+/** The parts of a kind: the largest differences that can be seen, and one sum of the rest. */
 export function partBars(parts: PanelFrame, { kind, from }: WaterfallBar): WaterfallBar[] {
   const rows = rowsOf(parts).filter((row) => textAt(row, "kind") === kind);
-  const hidden = rows.length > MAX_PARTS + 1 ? rows.splice(MAX_PARTS) : [];
+  const sizes = rows.map((row) => Math.abs(numberAt(row, "diff_ns")));
+  const minSize = Math.max(...sizes) * MIN_PART_SHARE;
+  const visible = Math.min(sizes.filter((size) => size >= minSize).length, MAX_PARTS);
+  const hidden = rows.length > visible + 1 ? rows.splice(visible) : [];
   if (hidden.length > 0) {
     const [before_ns, after_ns] = ["before_ns", "after_ns"].map((name) =>
       sum(hidden.map((row) => numberAt(row, name))),

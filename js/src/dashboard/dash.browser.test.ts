@@ -405,3 +405,13 @@ test("fifty dashboards come and go, and nothing of them stays", async () => {
   }
   expect(listening.every((count) => count === 0)).toBe(true);
 });
+
+test.each([340, 480, 700])("all buttons of the toolbars are in a view of %i px", async (width) => {
+  const view = mountDash({}, undefined, width);
+  await expect.poll(() => view.root.classList.contains("hta-tight")).toBe(true);
+  const { right } = view.root.getBoundingClientRect();
+  const buttons = view.all(".hta-toolbar .hta-button").filter((button) => button.offsetWidth > 0);
+  expect(buttons.length).toBeGreaterThan(10);
+  const outside = buttons.filter((button) => button.getBoundingClientRect().right > right);
+  expect(outside.map((button) => button.title)).toEqual([]);
+});

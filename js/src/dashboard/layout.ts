@@ -59,13 +59,12 @@ const PAIRED_COLUMNS = [
 /** Left, middle and right; panels that are not listed are added to the left column. */
 const THREE_COLUMNS = [
   panelIds(`
-    breakdown overlap steps snapshot_peak snapshot_segments mpi_ranks mpi_hosts byteps_blame
-    byteps_servers byteps_clock byteps_gradients byteps_stages byteps_requests kernel_durations
-    kernel_types idle queue
+    breakdown overlap steps snapshot_peak mpi_ranks mpi_hosts byteps_blame
+    byteps_servers byteps_clock byteps_stages kernel_durations kernel_types idle queue
   `),
   panelIds(`
-    flight_hang flight_collectives timeline heatmap byteps_stragglers mpi_sizes mpi_routine_table
-    mpi_messages operators
+    flight_hang flight_collectives timeline snapshot_segments heatmap byteps_stragglers
+    byteps_gradients byteps_requests mpi_sizes mpi_routine_table mpi_messages operators
   `),
   ["selection", "kernels", "mpi_routines", "problems"],
 ];

@@ -55,6 +55,14 @@ describe("places", () => {
       "breakdown+steps+flame | timeline+operators | kernels",
     ]);
     expect(places(700, ["timeline"], true)).toEqual(["timeline"]);
+    const snapshot = ["snapshot_peak", "snapshot_segments", "timeline", "selection"];
+    expect(places(1440, snapshot, true)).toEqual([
+      "snapshot_peak+selection | timeline+snapshot_segments",
+    ]);
+    const byteps = ["byteps_blame", "byteps_requests", "byteps_gradients", "timeline", "selection"];
+    expect(places(1640, byteps, true)).toEqual([
+      "byteps_blame | timeline+byteps_gradients+byteps_requests | selection",
+    ]);
     expect(computeLayout(1640, [["timeline"], ["steps"]], true).name).toBe("pairs");
     expect(computeLayout(1640, ["steps"], true).bands).toHaveLength(1);
   });

@@ -268,14 +268,19 @@ const MAX_TITLE_LENGTH = 60;
 
 function ProblemsPanel({ ctx }: { ctx: DashContext }) {
   const all = useSignal(false);
-  const lines = problemLines(ctx.scene.value).sort((a, b) => b.count - a.count);
+  const scene = ctx.scene.value;
+  const lines = problemLines(scene).sort((a, b) => b.count - a.count);
   const drawn = all.value ? lines : lines.slice(0, FIRST_LINES);
   const left = lines.length - drawn.length;
   return (
     <div class="hta-problem-list">
       <header class="hta-pane-head">
         <h3>Problems</h3>
-        {lines.length > 0 && <span class="hta-count-badge">{formatCount(lines.length)}</span>}
+        {lines.length > 0 && (
+          <span class={`hta-badge${scene.truth.level === "ok" ? "" : " hta-warn"}`}>
+            {formatCount(lines.length)}
+          </span>
+        )}
       </header>
       {drawn.map((line) => (
         <div class="hta-problem" title={[...line.details, ...line.files].join("\n")}>

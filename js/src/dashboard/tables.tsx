@@ -255,8 +255,11 @@ const KERNELS: TableSpec = {
   },
 };
 
-/** Operators of c10d and ranges of its backends, whose kernels communicate. */
-const COMMUNICATION_OPERATOR = /^(record_param_comms$|c10d::|(nccl|rccl|hccl|xccl|ucc):)/;
+/** The kind of most device time of an operator. */
+const kindOfOperator = (row: RowReader): Kind =>
+  2 * Number(row("communication_ns") ?? 0) > Number(row("device_total_ns"))
+    ? "communication"
+    : "compute";
 
 const OPERATORS: TableSpec = {
   title: "Operators",
@@ -275,10 +278,7 @@ const OPERATORS: TableSpec = {
             device,
             "Kernels launched by it or by what it calls",
             durationText,
-            {
-              kind: (row) =>
-                COMMUNICATION_OPERATOR.test(String(row("name"))) ? "communication" : "compute",
-            },
+            { kind: kindOfOperator },
           ),
         ]
       : []),

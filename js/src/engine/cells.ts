@@ -5,14 +5,12 @@
  * cost the same for any number of events. The kind of a cell is the kind that covers most of it.
  */
 
-import { CLASSES } from "../facts/event_classes";
+import { weightOfClass } from "../facts/event_classes";
 import { MAX_U16, NO_CODE, TILE_CELLS } from "../protocol/decode";
 import { countBelow, gather, indicesWhere, gallopBelow } from "./columns";
 import { pieceAt, IntervalSet } from "./spans";
 
 const BLOCK = 64;
-/** Weight of the time of changed events in the class of a cell, as in the kernel. */
-const CHANGE_WEIGHT = 9;
 
 /** Events of one kind. */
 interface KindSpans {
@@ -279,10 +277,6 @@ export function buildLaneTiles(
 /** Class of each cell of a tile, from a lane that is indexed by class. */
 export function classesOfTile(lane: IndexedLane, level: number, index: number): Uint8Array {
   return lane.measure(cellEdges(level, index, index + 1), weightOfClass).kind;
-}
-
-function weightOfClass(code: number): number {
-  return ["same", "not_compared"].includes(CLASSES[code]!) ? 1 : CHANGE_WEIGHT;
 }
 
 /** Tiles of values within an extent, except those without a value. */

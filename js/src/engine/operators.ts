@@ -2,6 +2,7 @@
 
 import { getOrMake } from "../protocol/maps";
 import { gather } from "./columns";
+import { COMMUNICATION } from "./rank";
 import {
   candidateRange,
   isSelected,
@@ -132,6 +133,8 @@ interface OperatorSums {
   cpuSelf: Float64Array;
   deviceTotal: Float64Array;
   deviceSelf: Float64Array;
+  /** The part of `deviceTotal` that communicates. */
+  communication: Float64Array;
   /** All device work in the window, and the part of it that a call launched. */
   work: number;
   linked: number;
@@ -157,6 +160,7 @@ function emptySums(size: number): OperatorSums {
     cpuSelf: new Float64Array(size),
     deviceTotal: new Float64Array(size),
     deviceSelf: new Float64Array(size),
+    communication: new Float64Array(size),
     work: 0,
     linked: 0,
     workTime: 0,
@@ -219,10 +223,11 @@ function addDeviceTimes(
   sums: OperatorSums,
 ): void {
   const { low, high } = selection;
-  const { start, end, stream, call } = selection.analysis.work;
+  const { start, end, stream, call, kind } = selection.analysis.work;
   const { ofWork } = operatorTree(selection);
   const [first, last] = candidateRange(selection.analysis.work, selection);
   const time = new Float64Array(paths?.name.length ?? 0);
+  const communication = new Float64Array(time.length);
   for (let i = first; i < last; i += 1) {
     let [from, to] = [start[i]!, end[i]!];
     if (!overlaps(from, to, low) || stream[i]! < 0) continue;
@@ -235,6 +240,7 @@ function addDeviceTimes(
     if (paths === null || ofWork[i]! < 0) continue;
     const path = paths.pathOfOperator[ofWork[i]!]!;
     time[path] = time[path]! + to - from;
+    if (kind[i] === COMMUNICATION) communication[path] = communication[path]! + to - from;
   }
   if (paths === null) return;
   const { name: names, parent, isSelected: selected, isOutermost } = paths;
@@ -243,7 +249,12 @@ function addDeviceTimes(
   });
   for (let path = names.length - 1; path >= 0; path -= 1) {
     const [name, above] = [names[path]!, parent[path]!];
-    if (isOutermost[path]) sums.deviceTotal[name] = sums.deviceTotal[name]! + time[path]!;
-    if (above >= 0) time[above] = time[above]! + time[path]!;
+    if (isOutermost[path]) {
+      sums.deviceTotal[name] = sums.deviceTotal[name]! + time[path]!;
+      sums.communication[name] = sums.communication[name]! + communication[path]!;
+    }
+    if (above < 0) continue;
+    time[above] = time[above]! + time[path]!;
+    communication[above] = communication[above]! + communication[path]!;
   }
 }

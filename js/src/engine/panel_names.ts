@@ -138,8 +138,15 @@ function outlierRank({ kind, perRank }: KernelFigures): { rank: number; ratio: n
   return { rank, ratio: mean / medianMean };
 }
 
-const MEASURES = ["count", "cpuTotal", "cpuSelf", "deviceTotal", "deviceSelf"] as const;
-const ZERO_SUMS = { count: 0, cpuTotal: 0, cpuSelf: 0, deviceTotal: 0, deviceSelf: 0 };
+const ZERO_SUMS = {
+  count: 0,
+  cpuTotal: 0,
+  cpuSelf: 0,
+  deviceTotal: 0,
+  deviceSelf: 0,
+  communication: 0,
+};
+const MEASURES = Object.keys(ZERO_SUMS) as (keyof typeof ZERO_SUMS)[];
 
 export function operatorsFrame(
   selections: readonly RankSelection[],
@@ -178,6 +185,7 @@ export function operatorsFrame(
     cpu_self_ns: ([, { cpuSelf }]) => cpuSelf,
     device_total_ns: ([, { deviceTotal }]) => deviceTotal,
     device_self_ns: ([, { deviceSelf }]) => deviceSelf,
+    communication_ns: ([, { communication }]) => communication,
     ...rateColumns(selections, selectedOperators, ([name]) => name),
   });
   const notes =

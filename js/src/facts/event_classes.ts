@@ -15,6 +15,13 @@ type EventClass = keyof typeof data.light;
 /** By code. */
 export const CLASSES = Object.keys(data.light) as EventClass[];
 
+/** Factor of the time of changed events where cells and pixels get a class, as in the kernel. */
+const CHANGE_WEIGHT = 9;
+
+export function weightOfClass(code: number): number {
+  return ["same", "not_compared"].includes(CLASSES[code]!) ? 1 : CHANGE_WEIGHT;
+}
+
 /** Counts of the chosen pair of ranks, as given in the model; without one, of all. */
 export function classCountsOf(all: ClassCounts, pair: unknown): ClassCounts["counts"] {
   return (typeof pair === "number" ? all.pair_counts[pair] : undefined) ?? all.counts;

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { plain } from "../../test/plain";
 import { recordedScene } from "../../test/recorded";
 import type { SceneRank, Lateness, Stats } from "../protocol/source";
-import { rankFact } from "./gutter";
+import { rankFact, withoutUnit } from "./gutter";
 import { latenessByRank, statsByRank } from "./frame";
 
 const [rank] = recordedScene().ranks as [SceneRank];
@@ -81,4 +81,13 @@ test("waits come before exposed time, and the rank that others wait for is named
   expect([last(10), last(3, 3)]).toEqual([waits, waits]);
   const other = lateness({ last: [17], collectives: [20], late: [99] });
   expect(fact(stats(), other)).toBe(waits);
+});
+
+test.each([
+  ["GPU 0 memory (bytes) reserved", "bytes", "GPU 0 memory reserved"],
+  ["GPU 0 memory (bytes)", "bytes", "GPU 0 memory"],
+  ["Queue Length[7]", "", "Queue Length[7]"],
+  ["power (W)", undefined, "power (W)"],
+])("a counter %s in %s is named %s beside its values", (name, unit, expected) => {
+  expect(withoutUnit(name, unit)).toBe(expected);
 });

@@ -377,7 +377,8 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
     const low = formatValue(range[0], row.track?.unit);
     const high = formatValue(range[1], row.track?.unit);
     const ranges = [joinRange(low, high), high];
-    pen.drawTruncated(name, right, middle - 7, availableWidth, FONT.label, theme.ink2, "right");
+    const counter = withoutUnit(name, row.track?.unit);
+    pen.drawTruncated(counter, right, middle - 7, availableWidth, FONT.label, theme.ink2, "right");
     pen.drawFirstFit(ranges, right, middle + 7, availableWidth, FONT.label, theme.ink3, "right");
   } else if (bottom - top >= 11) {
     pen.drawTruncated(name, right, middle, availableWidth, FONT.label, theme.ink2, "right");
@@ -387,6 +388,11 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
     const baseline = y + band.top + band.height / 2 + BASELINE;
     pen.drawText(band.label, right, baseline, FONT.label, theme.ink3, "right");
   }
+}
+
+/** A counter's name without the unit, which its values have: names are cut where they differ. */
+export function withoutUnit(name: string, unit = ""): string {
+  return name.replace(` (${unit})`, "");
 }
 
 /** `16 frames` and an arrow, `16` in a narrow gutter. */

@@ -1,10 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { type Given, placeOf, shownLane } from "../../test/lane";
 import { recordedScene } from "../../test/recorded";
+import { CLASSES, eventClassPalette } from "../facts/event_classes";
 import type { Kind } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import { LanePainter } from "./lanes";
-import { mix, pack, kindPaints, rgb } from "./paints";
+import { classPaints, mix, pack, kindPaints, rgb } from "./paints";
 import { PixelRaster } from "./raster";
 import type { BandForm } from "./bands";
 
@@ -28,6 +29,8 @@ interface Drawing {
   coarse?: boolean;
   /** Level to load instead of the right one. */
   loaded?: number;
+  /** Class of each event, to draw them by class. */
+  classes?: readonly number[];
 }
 
 /** Draw a lane of `events` and give back its pixels. */
@@ -40,7 +43,8 @@ async function draw(events: Given[], given: Drawing = {}) {
   const [dataStart, dataEnd] = given.data ?? job;
   const more = { form, y1: height, dpr, dataStart, dataEnd, coarse: given.coarse ?? false };
   const place = placeOf({ view, width, job }, more);
-  const used = given.dimmed === undefined ? paints : kindPaints(theme, KINDS, given.dimmed);
+  const byKind = given.dimmed === undefined ? paints : kindPaints(theme, KINDS, given.dimmed);
+  const used = given.classes === undefined ? byKind : classPaints(theme, eventClassPalette(false));
   const painter = new LanePainter(raster, used);
   painter.drawNoDataHatch(place);
   painter.drawLane(place, shown, null);
@@ -212,4 +216,25 @@ test("a kind that is switched off is pale but there", async () => {
   expect(drawn.at(100, 15)).not.toBe(LANE);
   expect(drawn.at(100, 15)).not.toBe(COMPUTE);
   expect(coverage(drawn.at(100, 15))).toBeLessThan(0.4);
+});
+
+describe("changed calls among many unchanged ones", () => {
+  const [same, slower] = [CLASSES.indexOf("same"), CLASSES.indexOf("slower_3")];
+  const view: [number, number] = [0, 1_600_000];
+
+  // 8 000 ns per pixel, two cells of 4 096 ns: either may be drawn.
+  test.each([0, 1000, 2000, 3000, 4000, 5000, 6000, 7000])("each is seen, %d ns on", async (at) => {
+    const starts = Array.from({ length: 1600 }, (_, i) => i * 1000);
+    const isChanged = (start: number) => (start - at) % 100_000 === 0;
+    const drawn = await draw(
+      starts.map((start) => event(start, 1000)),
+      { view, job: view, classes: starts.map((start) => (isChanged(start) ? slower : same)) },
+    );
+    const colour = pack(rgb(eventClassPalette(false).styles("light")[slower]!.colour));
+    const seen = Array.from({ length: 200 }, (_, x) => drawn.at(x, 15) === colour);
+    for (const start of starts.filter(isChanged)) {
+      const x = Math.floor(start / 8000);
+      expect(seen.slice(Math.max(0, x - 1), x + 2)).toContain(true);
+    }
+  });
 });

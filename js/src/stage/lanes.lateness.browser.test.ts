@@ -99,6 +99,19 @@ describe("coming late", () => {
     expect(column(20).flatMap((pixel, y) => (pixel === line ? [y] : []))).toEqual([9, 10]);
   });
 
+  test.each([105_000, 110_000, 115_000])(
+    "is dotted where another delay begins meanwhile, at %d ns",
+    async (start) => {
+      const { used } = await draw([piece(100_000, 250_000), piece(start, 300_000)]);
+      expect(used()).toEqual(between(20, start / 5000 + 60).filter((x) => x % 4 < 2));
+    },
+  );
+
+  test("is seen wherever it begins, however narrow", async () => {
+    for (const start of [100_000, 105_000, 110_000, 115_000])
+      expect((await draw([piece(start, 15_000)])).used()).toHaveLength(2);
+  });
+
   test("is one dot where it is narrow, and never as high as the share of its time", async () => {
     expect((await draw([piece(100_000, 15_000)])).used()).toEqual([20, 21]);
     const { column, used } = await draw([piece(100_000, 4_000)]);

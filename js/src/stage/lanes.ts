@@ -144,7 +144,7 @@ export class LanePainter {
       const a = Math.max(0, Math.floor(from));
       const b = Math.min(cells - 1, Math.ceil(to) - 1);
       let covered = 0;
-      let maxShare = -1;
+      let maxWeight = -1;
       let hue: number = NO_CODE;
       let marked = false;
       for (let k = a; k <= b; k += 1) {
@@ -154,13 +154,14 @@ export class LanePainter {
         if (isSampled) marked = true;
         const part = share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
         if (part > 0) covered += part;
-        if (part > maxShare && (isSampled || part > 0)) {
-          maxShare = part;
+        const weight = part * (paints.columnWeights[kind[k]!] ?? 1);
+        if (weight > maxWeight && (isSampled || part > 0)) {
+          maxWeight = weight;
           hue = kind[k]!;
         }
       }
       if (hue === NO_CODE) {
-        if (!paints.byClass || maxShare < 0) continue;
+        if (!paints.byClass || maxWeight < 0) continue;
         hue = paints.unknownClass;
       }
       let size = (covered / perPx) * high;
@@ -256,9 +257,12 @@ export class LanePainter {
     const dot = Math.max(1, Math.round(DOT_PX * place.dpr));
     const top = Math.round((place.y0 + place.y1 - dot) / 2);
     this.forEachColumn(place, lane, (x) => raster.fillRect(x, top, x + 1, top + dot, color));
+    const pitch = 2 * dot;
     this.forEachSlice(place, lane, (x0, x1) => {
-      for (let x = x0; x < x1; x += 2 * dot)
-        raster.fillRect(x, top, Math.min(x + dot, x1), top + dot, color);
+      // Relative to the stage's origin, as the dots of overlapping delays would else form a line.
+      const first = x1 - x0 < pitch ? x0 : x0 - (((x0 % pitch) + pitch) % pitch);
+      for (let x = first; x < x1; x += pitch)
+        raster.fillRect(Math.max(x, x0), top, Math.min(x + dot, x1), top + dot, color);
     });
   }
 

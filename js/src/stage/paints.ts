@@ -1,6 +1,7 @@
 /** The theme's colours as packed pixels, by form, kind and shade, ready for the rasteriser. */
 
 import type { ClassPalette, ClassStyle, ClassShares, Kind } from "../protocol/source";
+import { weightOfClass } from "../facts/event_classes";
 import { type Theme, THEMES } from "../ui/theme";
 import type { BandForm } from "./bands";
 
@@ -147,6 +148,8 @@ function buildPaints(
     host: hostStyle,
     /** Whether entries are classes carried by tiles, not kinds. */
     byClass,
+    /** Factors of the share of a pixel, by entry: a changed call is seen beside unchanged ones. */
+    columnWeights: Uint8Array.from(styles, (_, code) => (byClass ? weightOfClass(code) : 1)),
     /** Class of events in tiles without classes. */
     unknownClass: styles.length - 1,
     bg: pack(bg),

@@ -48,7 +48,8 @@ export function listenToKeys(parts: KeyboardParts): void {
     const page = root.closest("[data-hta-page]");
     if (page === null || !(target instanceof Element)) return false;
     if (root.contains(target) || isTextEntry(target)) return false;
-    if (target === document.body) {
+    // Nothing in the view has the focus: the body or the view's place has.
+    if (target.contains(root)) {
       const hovered = document.querySelector(".hta-stage:hover");
       return (hovered ?? document.querySelector(".hta-stage")) === stage.el;
     }

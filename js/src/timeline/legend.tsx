@@ -162,6 +162,7 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
               <WaitKeys legend={legend} key="waits" waits={waits} shares={shares} />
             ),
           ])}
+        {!isNarrow && lacksData(legend.ctx.scene) && <NoDataKey />}
       </div>
       <OpenerButton
         text={text}
@@ -192,13 +193,29 @@ function LegendMenu({ legend }: { legend: Legend }) {
       {waits !== null && (
         <WaitKeys legend={legend} waits={waits} shares={legend.shares.value} isLong />
       )}
-      <span class="hta-chip hta-key-only">
-        <i class="hta-swatch hta-swatch-none" aria-hidden="true" />
-        <span>no data</span>
-        <span class="hta-share" />
-        <span class="hta-note">the file of the rank has no data, or the page has less detail</span>
-      </span>
+      <NoDataKey isLong />
     </div>
+  );
+}
+
+/** Min share of the job without data of a rank, for which the legend has a key of its own. */
+const MIN_MISSING_SHARE = 0.01;
+
+/** Whether a rank has visibly less data than the job, which is hatched. */
+export function lacksData({ ranks, range: [start, end] }: Scene): boolean {
+  const missing = ranks.map(({ range }) => end - start - (range[1] - range[0]));
+  return Math.max(...missing) > MIN_MISSING_SHARE * (end - start);
+}
+
+function NoDataKey({ isLong = false }: { isLong?: boolean }) {
+  const words = "the file of the rank has no data, or the page has less detail";
+  return (
+    <span class="hta-chip hta-key-only" title={`no data: ${words}.`}>
+      <i class="hta-swatch hta-swatch-none" aria-hidden="true" />
+      <span>no data</span>
+      {isLong && <span class="hta-share" />}
+      {isLong && <span class="hta-note">{words}</span>}
+    </span>
   );
 }
 

@@ -17,7 +17,7 @@ import {
 import { detectTheme, watchTheme } from "../ui/host";
 import { addTimeMark, removeNearestTimeMark } from "./context";
 import { busyText } from "./hover";
-import { legendKinds } from "./legend";
+import { lacksData, legendKinds } from "./legend";
 import { positionInBins, histogramText } from "./panels/event";
 import { defaultPath } from "./panels/export";
 import { problemLines } from "./panels/problems";
@@ -313,4 +313,19 @@ describe("names and values", () => {
     expect(() => readScene(null)).toThrow("no scene");
     expect(() => readScene({ version: 2 })).toThrow("version 2");
   });
+});
+
+test.each([
+  ["all data", 0, 1000, false],
+  ["half a percent less", 5, 1000, false],
+  ["a late start", 30, 1000, true],
+  ["an early end", 0, 950, true],
+])("the legend explains hatches of a rank with %s", (_, start, end, expected) => {
+  const scene = recordedScene();
+  const [rank] = scene.ranks;
+  const ranks = [
+    { ...rank!, range: [0, 1000] as const },
+    { ...rank!, range: [start, end] as const },
+  ];
+  expect(lacksData({ ...scene, range: [0, 1000], ranks: ranks as never })).toBe(expected);
 });

@@ -105,10 +105,10 @@ export function CutName({ text }: { text: string }) {
 }
 
 /** A button that looks like a link, for use inside a sentence. */
-export function Link({ text, title, press }: { text: string; title?: string; press(): void }) {
+export function Link(props: { text: ComponentChildren; title?: string; press(): void }) {
   return (
-    <button type="button" class="hta-link" title={title} onClick={press}>
-      {text}
+    <button type="button" class="hta-link" title={props.title} onClick={props.press}>
+      {props.text}
     </button>
   );
 }

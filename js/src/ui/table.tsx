@@ -82,7 +82,7 @@ export function Table<Row>(props: TableProps<Row>) {
   }
   const drawn = shownRows.slice(0, maxRows + moreRows.value);
   const maxima = columns.map((column) =>
-    Math.max(...rows.map((row) => Number(value?.(row, column.by)) || 0), 1),
+    Math.max(...rows.map((row) => Number(value?.(row, column.by)) || 0)),
   );
   const foot = props.foot?.(drawn.length) ?? "";
   const left = shownRows.length - drawn.length;

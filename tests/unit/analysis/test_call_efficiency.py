@@ -65,6 +65,17 @@ def test_each_event_of_a_call_has_the_figures_of_that_call(traces):
     assert rates == {1_000: pytest.approx(0.524288), 4_000: pytest.approx(0.131072)}
 
 
+def test_a_device_that_is_added_again_has_its_new_peaks(traces):
+    def shares():
+        shown = [figures for _, figures in figures_by_name(traces) if figures]
+        return {figures["device_ns"]: figures["roofline_share"] for figures in shown}
+
+    assert shares() == {1_000: pytest.approx(0.524288), 4_000: pytest.approx(0.131072)}
+    hw.devices.reset()
+    hw.devices.add("Card", pattern="", bf16=10.0, memory_gb_s=1_000.0)  # still FLOPs limit
+    assert shares() == {1_000: pytest.approx(0.0524288), 4_000: pytest.approx(0.0131072)}
+
+
 def test_the_rate_over_time_is_a_counter(traces):
     counters = hw.analysis.with_counters(traces, ["tflop_per_s"])[0].counters
     assert set(counters["name"]) == {"Achieved TFLOP/s"}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from support.small import call, copy, event, kernel, load, nccl
+from support.small import call, copy, event, kernel, load, nccl, write
 
 import hta_widgets as hw
 from hta_widgets import TraceError, analysis
@@ -263,6 +263,20 @@ def test_mfu_of_a_step(tmp_path):
     assert ours["mfu"][0] == pytest.approx(2 * row["mfu"])
 
 
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_window_holds_work_of_operators_that_ran_before_it(tmp_path, numbered):
+    """The host is 1.3 µs ahead: half of the kernel is in the window, its operator is not."""
+    step = event("user_annotation", "ProfilerStep#3", 50, 4_050, pid=10)
+    job = load(tmp_path, [step] * numbered + LINEAR)
+    row = step_efficiency(job, peaks=PEAKS, window=(1_500, 2_000)).iloc[0]
+    assert (row["step_ns"], row["matrix_device_ns"]) == (500, 500)
+    assert (row["model_flops"], row["known_share"]) == (FLOPS / 2, 1)
+    assert row["mfu"] == pytest.approx(0.524288)
+    others = job.select("name != 'aten::mm'")
+    row = step_efficiency(job, peaks=PEAKS, window=(1_500, 2_000), selection=others).iloc[0]
+    assert row["model_flops"] == 0
+
+
 @pytest.mark.parametrize("twin", [True, False])
 def test_a_forward_within_the_backward_is_recomputation_if_it_ran_before(tmp_path, twin):
     node = event(
@@ -292,6 +306,31 @@ def test_an_added_device_comes_first_and_can_be_removed(tmp_path):
     assert operator_efficiency(job)["roofline_ns"].tolist() == [-1]
 
 
+@pytest.mark.parametrize(
+    ("name", "units", "gib", "device", "clock_ghz"),
+    [
+        ("NVIDIA A800-SXM4-80GB", 108, 79.2, "A800 80 GB SXM", 1.41),
+        ("NVIDIA A800 80GB PCIe", 108, 79.2, "A800 80 GB PCIe", 1.41),
+        ("NVIDIA A30", 56, 23.5, "A30", 1.44), ("NVIDIA A40", 84, 44.4, "A40", 1.74),
+        ("NVIDIA RTX A6000", 84, 47.5, "RTX A6000", 1.8), ("NVIDIA L20", 92, 44.5, "L20", 2.52),
+    ],
+)  # fmt: skip
+def test_peaks_of_devices_follow_from_units_and_clocks(
+    tmp_path, name, units, gib, device, clock_ghz
+):
+    """FLOPs of a unit in a clock, in 16 bits: 2048 of an A100, 1024 of an A40, 512 of an L20."""
+    folder = write(tmp_path, LINEAR)
+    path = folder / "rank-0.json"
+    stated = {"id": 0, "name": name, "numSms": units, "totalGlobalMem": int(gib * (1 << 30))}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"deviceProperties": [stated]}))
+    found = hw.devices.of(hw.load(folder, cache=False, progress=False)).iloc[0]
+    assert (found["device"], found["matched_by"]) == (device, "name")
+    rate = {"A40": 1024, "RTX A6000": 1024, "L20": 512}.get(device, 2048)
+    assert hw.devices.peak(device, "bf16") == pytest.approx(
+        units * rate * clock_ghz / 1e3, rel=0.01
+    )
+
+
 def test_wrong_peaks_say_which_there_are(tmp_path):
     job = load(tmp_path, LINEAR)
     with pytest.raises(TraceError, match="no device is named 'H1000'"):
@@ -300,6 +339,23 @@ def test_wrong_peaks_say_which_there_are(tmp_path):
         step_efficiency(job, peaks={"bf61": 1})
     with pytest.raises(TraceError, match="the rate of bf16 is 0"):
         hw.devices.add("mine", bf16=0)
+    with pytest.raises(TraceError, match=r"the rate of memory_gb_s is 0.* Give GB/s above 0"):
+        operator_efficiency(job, peaks={"bf16": 1, "memory_gb_s": 0})
+    for bandwidth in ("memory_gb_s", "link_gb_s"):
+        with pytest.raises(TraceError, match=f"the rate of {bandwidth} is -1"):
+            hw.devices.add("mine", bf16=1, **{bandwidth: -1})
+    assert "mine" not in set(hw.devices.table["device"])
+    with pytest.raises(TraceError, match="model_flops= is -1"):
+        step_efficiency(job, model_flops=-1)
+
+
+def test_a_key_given_twice_groups_once(tmp_path):
+    job = load(tmp_path, LINEAR)
+    twice, once = (
+        operator_efficiency(job, peaks=PEAKS, group_by=["category", "step"] * times)
+        for times in (2, 1)
+    )
+    pd.testing.assert_frame_equal(twice, once)
 
 
 @pytest.mark.parametrize("dims", ["[[[", 7, [None], [[-1, 2]], [["a"]], {"a": 1}])
@@ -394,6 +450,9 @@ def test_arguments_of_versions_of_pytorch(name, dims, types, values, flops, size
         ("aiter::fused_moe_bf16_asm", "gemm"), ("triton_tem_fused_mm_2", "triton"),
         ("aten::_fused_adagrad_", "optimizer"), ("deep_ep::dispatch", "communication"),
         ("aten::_scaled_dot_product_flash_attention", "attention"),
+        ("xformers_flash::flash_bwd", "attention"), ("xformers_flash3::flash_fwd", "attention"),
+        ("npu::npu_moe_gating_top_k", "reduction"), ("_moe_C::moe_permute", "copy"),
+        ("te_moe::moe_unpermute", "copy"),
     ],
 )  # fmt: skip
 def test_what_is_not_listed_has_a_category_and_no_figure(name, category):

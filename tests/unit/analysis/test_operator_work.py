@@ -12,12 +12,16 @@ from hta_widgets.analysis.efficiency.calls import OperatorCall
 from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
 from hta_widgets.analysis.efficiency.matrix_work import MATRIX_FORMULAS
 from hta_widgets.analysis.efficiency.vector_work import VECTOR_FORMULAS
-from hta_widgets.analysis.efficiency.work import CATEGORIES, call_work
+from hta_widgets.analysis.efficiency.work import call_work
 from hta_widgets.facts import facts
 
 BF16, FLOAT, INT, LONG = "c10::BFloat16", "float", "int", "long int"
 E4M3, BYTE = "c10::Float8_e4m3fn", "unsigned char"
 KEYS = {"formula", "category", "operators"}
+CATEGORIES = {
+    "gemm", "attention", "convolution", "norm", "softmax", "elementwise", "reduction", "copy",
+    "embedding", "optimizer", "triton",
+}  # fmt: skip
 #: (4, 32) by (32, 16): 4096 FLOPs; 128, 512 and 64 elements.
 GEMM = 2 * 4 * 16 * 32
 
@@ -175,6 +179,73 @@ def test_attention_over_sequences_of_other_lengths_is_unknown(changed):
     assert work.reason == "data-dependent"
 
 
+@pytest.mark.parametrize(
+    ("name", "changed", "least", "most"),
+    [
+        # 24 tokens in 3 sequences of up to 12: (12, 6, 6) or (12, 11, 1), all pairs or causal ones.
+        ("flash_attn::_flash_attn_varlen_forward", {}, 144 + 36 + 36, 144 + 121 + 1),
+        ("flash_attn::_flash_attn_varlen_forward", {"_9": "True"}, 78 + 21 + 21, 78 + 66 + 1),
+        # In 4 sequences: (12, 4, 4, 4) or (12, 10, 1, 1).
+        ("flash_attn::_flash_attn_varlen_forward", {"_3": ((5,), INT)}, 144 + 48, 144 + 100 + 2),
+        # A window of the token itself and one before.
+        ("flash_attn::_flash_attn_varlen_forward", {"_9": "True", "_10": "1", "_11": "0"},
+         23 + 11 + 11, 23 + 21 + 1),
+        ("aten::_flash_attention_forward", {"_8": "True", "_9": "False", "_10": "", "_11": ""},
+         78 + 21 + 21, 78 + 66 + 1),
+    ],
+)  # fmt: skip
+def test_attention_over_sequences_of_unknown_lengths_has_bounds(name, changed, least, most):
+    tokens = ((24, 4, 16), BF16)
+    places = {"_0": tokens, "_1": tokens, "_2": tokens, "_3": ((4,), INT), "_4": ((4,), INT),
+              "_5": "12", "_6": "12", "_7": "0.", "_8": "0.25", "_9": "False", "_10": "-1",
+              "_11": "-1"}  # fmt: skip
+    work = call_work(OperatorCall(name, *args(**places | changed)))
+    assert (math.isnan(work.flops), work.reason) == (True, "data-dependent")
+    bounds = [work.parameters[key] for key in ("min_flops", "max_flops")]
+    assert bounds == [4 * 2 * 2 * 16 * least, 4 * 2 * 2 * 16 * most]
+
+
+def test_one_query_of_each_sequence_sees_all_of_its_keys():
+    """3 queries of 4 heads, and 24 keys in all: 24 pairs a head, however they are split."""
+    places = {"_0": ((3, 4, 16), BF16), "_1": ((24, 4, 16), BF16), "_2": ((24, 4, 16), BF16),
+              "_3": ((4,), INT), "_4": ((4,), INT), "_5": "1", "_6": "20", "_7": "0.",
+              "_8": "0.25", "_9": "True", "_10": "-1", "_11": "-1"}  # fmt: skip
+    work = call_work(OperatorCall("flash_attn::_flash_attn_varlen_forward", *args(**places)))
+    assert (work.flops, work.certainty) == (4 * 24 * 2 * 32, "exact")
+    assert work.min_bytes == 2 * (2 * 3 * 64 + 2 * 24 * 64) + 4 * 3 * 4
+    windowed = places | {"_10": "7", "_11": "0"}
+    work = call_work(OperatorCall("flash_attn::_flash_attn_varlen_forward", *args(**windowed)))
+    assert math.isnan(work.flops)
+
+
+def test_a_mask_over_sequences_of_unknown_lengths_leaves_no_bounds():
+    tokens = ((1, 24, 4, 16), BF16)
+    places = {"_0": tokens, "_1": tokens, "_2": tokens, "_3": ((1, 4, 24, 24), BF16),
+              "_4": ((4,), INT), "_5": ((4,), INT), "_6": "12", "_7": "12", "_8": "0.", "_9": "1",
+              "_10": "True"}  # fmt: skip
+    work = call_work(OperatorCall("aten::_efficient_attention_forward", *args(**places)))
+    assert work.reason == "data-dependent"
+    assert "min_flops" not in work.parameters
+
+
+def test_bounds_of_attention_are_columns(tmp_path):
+    shape, lengths = [24, 4, 16], [4]
+    values = [*[""] * 5, "12", "12", "0.", "0.25", "False", "-1", "-1"]
+    dims = [shape, shape, shape, lengths, lengths, *[[]] * 7]
+    types = [*[BF16] * 3, INT, INT, *["Scalar"] * 7]
+    events = [
+        op("flash_attn::_flash_attn_varlen_forward", 100, 200, dims, types,
+           **{"Concrete Inputs": values}),
+        call(110, 120, 1), kernel(300, 400, launch=1, name="flash_fwd_kernel"),
+        op("aten::mm", 500, 600, [[4, 32], [32, 16]]), call(510, 520, 2),
+        kernel(700, 800, launch=2),
+    ]  # fmt: skip
+    frame = operator_efficiency(load(tmp_path, events), peaks=PEAKS).set_index("name")
+    bounds = frame[["min_flops", "max_flops"]]
+    assert bounds.loc["flash_attn::_flash_attn_varlen_forward"].tolist() == [55_296, 68_096]
+    assert bounds.loc["aten::mm"].tolist() == [-1, -1]
+
+
 @pytest.mark.parametrize("scale", [(), ("0.25",)])
 def test_an_autograd_function_lists_no_arguments_that_are_none(scale):
     values = ["", "", "", "0.", *scale, "True", "0."]
@@ -248,6 +319,50 @@ def test_attention_whose_layout_and_mask_are_hidden_is_an_upper_bound(query, key
     assert math.isnan(call_work(packed).flops)
 
 
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ((64, 1, 64), (64, 32, 32)),  # batch, sequence; the batch is longer than the cache
+        ((64, 4, 1, 16), (64, 2, 32, 16)),  # batch, heads, sequence
+        ((64, 1, 4, 16), (64, 32, 2, 16)),  # batch, sequence, heads; more heads than tokens
+        ((1, 64, 64), (32, 64, 32)),  # sequence, batch
+    ],
+)
+@pytest.mark.parametrize("name", ["npu_incre_flash_attention", "npu_fused_infer_attention_score"])
+def test_a_step_of_generation_on_an_npu_sees_at_most_all_keys(name, query, key):
+    """64 · 4 heads · 1 query · 32 keys of 16 elements; the lengths may be in the file or not."""
+    dims, types = [list(query), list(key), list(key), []], [BF16, BF16, BF16, "ScalarList"]
+    for numbers in (3, 4):
+        work = call_work(OperatorCall(f"npu::{name}", dims[:numbers], types[:numbers]))
+        assert (work.flops, work.certainty) == (2 * 64 * 4 * 32 * 32, "upper bound")
+        assert work.min_bytes == 2 * (2 * 64 * 64 + 2 * 64 * 32 * 32)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"_14": ((64, 8), INT)},  # a table of blocks
+        {"_1": ((512, 128, 32), BF16), "_2": ((512, 128, 32), BF16)},  # blocks
+        {"_24": ((64, 1, 16), BF16)},  # positions in tensors of their own
+    ],
+)
+def test_generation_over_a_paged_cache_on_an_npu_is_unknown(more):
+    places = {"_0": ((64, 1, 64), BF16), "_1": ((64, 32, 32), BF16), "_2": ((64, 32, 32), BF16)}
+    call_args = args(**places | more)
+    work = call_work(OperatorCall("npu::npu_fused_infer_attention_score", *call_args))
+    assert (work.category, math.isnan(work.flops)) == ("attention", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("c10::qint8", 1), ("c10::quint8", 1), ("c10::qint32", 4), ("unsigned short", 2),
+     ("unsigned long", 8), ("c10::complex<double>", 16), ("c10::Float8_e8m0fnu", 1)],
+)  # fmt: skip
+def test_bytes_of_types_as_files_write_them(name, size):
+    work = call_work(OperatorCall("aten::clone", [[4, 6]], [name]))
+    assert work.min_bytes == 2 * 24 * size
+
+
 def test_gradients_of_a_convolution_without_a_mask_are_an_upper_bound():
     dims = [[1, 3, 4, 4], [1, 2, 4, 4], [3, 2, 1, 1]]
     work = call_work(OperatorCall("aten::convolution_backward", dims, [FLOAT] * 3))
@@ -277,12 +392,43 @@ def test_gradients_of_a_convolution_without_a_mask_are_an_upper_bound():
          256, 128 + 256 + 16),
         ("sgl_kernel::sgl_per_token_quant_fp8", args(_0=X, _1=X8, _2=((4, 1), FLOAT)),
          256, 128 + 256 + 16),
+        # Numbers raise the type to another category only.
+        ("aten::add", args(_0=((10,), LONG), _1=((), "double")), 10, 80 + 40),
+        ("aten::mul", args(_0=((10,), "bool"), _1=((), LONG)), 10, 10 + 80),
+        ("aten::mul", args(_0=((10,), BF16), _1=((), "double")), 10, 20 + 20),
+        ("aten::add", args(_0=((10,), INT), _1=((), LONG)), 10, 40 + 40),
+        # Sums of integers are of 8 bytes.
+        ("aten::cumsum", args(_0=((10,), INT), _1="0"), 10, 40 + 80),
+        ("aten::cumprod", args(_0=((10,), "bool"), _1="0"), 10, 10 + 80),
+        ("aten::cumsum", args(_0=((10,), BF16), _1="0"), 10, 20 + 20),
+        # Windows start at 0, 2 and 4 of 5 elements; the last one ends outside.
+        ("aten::max_pool2d_with_indices", args(_0=((1, 2, 5, 5), FLOAT), _1="[2, 2]", _2="[2, 2]",
+         _3="[0, 0]", _4="[1, 1]", _5="True"), 2 * 9 * 4, 200 + 18 * 12),
+        ("aten::max_pool2d_with_indices", args(_0=((1, 2, 5, 5), FLOAT), _1="[2, 2]", _2="[2, 2]",
+         _3="[0, 0]", _4="[1, 1]", _5="False"), 2 * 4 * 4, 200 + 8 * 12),
+        # With a padding of 1, a fourth window would start in the padding.
+        ("aten::avg_pool2d", args(_0=((1, 2, 5, 5), FLOAT), _1="[2, 2]", _2="[2, 2]", _3="[1, 1]",
+         _4="True"), 2 * 9 * 4, 200 + 18 * 4),
     ],
 )  # fmt: skip
 def test_vector_operators(name, call_args, flops, size):
     work = call_work(OperatorCall(name, *call_args))
     assert (work.kind, work.min_bytes) == ("vector", size)
     assert work.flops == flops or (math.isnan(flops) and math.isnan(work.flops))
+
+
+@pytest.mark.parametrize(
+    ("name", "lists", "tensors"),
+    [
+        ("aten::_fused_adamw_", 4, 7), ("aten::_fused_adam_", 5, 9),  # with amsgrad
+        ("aten::_fused_sgd_", 2, 3), ("aten::_fused_sgd_", 3, 5),  # with momentum
+    ],
+)  # fmt: skip
+def test_optimizers_read_and_write_the_states_that_they_have(name, lists, tensors):
+    """Parameters are read and written, gradients read, each state read and written."""
+    dims = [[[4, 6], [5]]] * lists + [[]] * (6 - lists)
+    work = call_work(OperatorCall(name, dims, ["TensorList"] * 6))
+    assert (work.min_bytes, work.certainty) == (tensors * 4 * 29, "estimate")
 
 
 def test_a_lookup_within_a_kernel_of_inductor_without_its_loops_is_unknown():
@@ -388,6 +534,34 @@ def test_gradients_of_an_autograd_function_follow_from_its_forward(tmp_path):
     assert set(frame["certainty"]) == {"estimate"}
     row = step_efficiency(job, peaks=PEAKS).iloc[0]
     assert (row["forward_flops"], row["backward_flops"]) == (GEMM, 2 * GEMM)
+
+
+def test_a_forward_call_without_a_sequence_number_is_not_that_of_a_gradient(tmp_path):
+    events = [
+        op("_Linear", 100, 200, [[16, 32], [2, 2, 32], [16], []]),
+        call(110, 120, 1), kernel(300, 400, launch=1, name="nvjet_tst_64x8"),
+        op("_LinearBackward", 500, 600, [[2, 2, 16]]),
+        call(510, 520, 2), kernel(700, 900, launch=2, name="nvjet_tst_64x8"),
+    ]  # fmt: skip
+    frame = operator_efficiency(load(tmp_path, events), peaks=PEAKS).set_index("name")
+    assert math.isnan(frame.loc["_LinearBackward", "flops"])
+    assert frame.loc["_LinearBackward", "reason"] == "the forward call is not in the file"
+
+
+def test_an_output_of_a_convolution_is_not_that_of_a_call_without_a_number(tmp_path):
+    """Of two strides, a gradient without a number fits either; nothing that follows fits one."""
+    x, w = [2, 3, 8, 8], [4, 3, 3, 3]
+    backward = "aten::cudnn_convolution_backward"
+    events = [
+        op("aten::cudnn_convolution", 100, 200, [x, w]),
+        call(110, 120, 1), kernel(300, 400, launch=1),
+        op("FusedBackward", 490, 690, [[2, 4, 4, 4]]),
+        op(backward, 500, 600, [x, [2, 4, 4, 4], w]),
+        op(f"{backward}_input", 510, 590, [[2, 4, 4, 4], w]),
+        call(520, 530, 2), kernel(700, 900, launch=2),
+    ]  # fmt: skip
+    frame = operator_efficiency(load(tmp_path, events), peaks=PEAKS).set_index("name")
+    assert math.isnan(frame.loc["aten::cudnn_convolution", "flops"])
 
 
 @pytest.mark.parametrize(

@@ -652,6 +652,47 @@ def test_who_is_nearly_always_last_is_a_fact_from_one_per_cent_on(tmp_path):
     assert straggler_report(job(tmp_path, often, before=computing)).last_ranks == []
 
 
+@pytest.mark.parametrize("late", [2, 0])
+@pytest.mark.parametrize("followers", [1, 3])
+def test_collectives_without_waits_do_not_hide_who_is_always_last(tmp_path, late, followers):
+    """As in FSDP, all ranks leave one collective and arrive at the next ones together."""
+    ranks = [[] for _ in range(4)]
+    for step in range(8):
+        start = step * STEP
+        for rank, events in enumerate(ranks):
+            arrival = start + 6_000 + (300 if rank == late else 0)
+            events += [
+                profiler_step(step),
+                kernel((start + 100) * US, arrival * US),
+                collective(arrival * US, (start + 6_500) * US, ranks=(0, 1, 2, 3), seq=8 * step),
+            ]
+            for number in range(followers):
+                begin = start + 6_510 + 110 * number
+                # The arrivals differ by up to 3 µs.
+                lag = (rank + step + number) % 4
+                events.append(
+                    collective((begin + lag) * US, (begin + 100) * US, name="_allgather_base",
+                               ranks=(0, 1, 2, 3), seq=8 * step + number + 1)
+                )  # fmt: skip
+    (last,) = straggler_report(load(tmp_path, *ranks)).last_ranks
+    # At a quarter of the other collectives it is last by chance.
+    assert (last.rank, last.last, last.collectives) == (late, 8 + 2 * followers, 8 + 8 * followers)
+    assert last.cause == "slower kernels"
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_clocks_that_differ_do_not_hide_who_is_always_last(tmp_path, rank):
+    """One clock is an hour ahead, which is no part of a run of 80 ms."""
+    traces = job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer)
+    path = Path(traces[rank].path)
+    document = json.loads(path.read_text())
+    for record in document["traceEvents"]:
+        record["ts"] += 3_600_000_000
+    path.write_text(json.dumps(document))
+    (last,) = straggler_report(hw.load(path.parent, cache=False, progress=False)).last_ranks
+    assert (last.rank, last.wait_ns) == (2, 8 * 300 * US)
+
+
 @pytest.mark.parametrize("lines", [False, True])
 def test_mpi_ranks_are_told_by_time_lines_or_else_by_profiles(tmp_path, lines):
     write_mpi_job(tmp_path / "job", ranks=4, slow_rank=2, steps=8, traces=lines)

@@ -36,8 +36,13 @@ def truths(demo_folder):
 
 
 @pytest.fixture(scope="session")
-def reply_schema(repo):
-    """The JSON Schema of replies, which the documentation has."""
+def reply_errors(repo):
+    """`reply_errors(reply)`: where a reply does not fit the JSON Schema of the documentation."""
+    # Imported here, as `_quick_imports` is not there yet when files are collected.
+    jsonschema = pytest.importorskip("jsonschema")
     page = (repo / "docs/answers.md").read_text("utf-8")
     block = page.partition('{\n  "$schema"')[2].partition("\n```")[0]
-    return json.loads('{"$schema"' + block)
+    schema = json.loads('{"$schema"' + block)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    return lambda reply: [error.message for error in validator.iter_errors(reply)]

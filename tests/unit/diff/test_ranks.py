@@ -6,6 +6,7 @@ from support.small import call, copy, event, kernel, load
 from support.turned import assert_mirrored
 
 from hta_widgets import diff as hd
+from hta_widgets.trace.traceset import TraceSet
 
 pytestmark = pytest.mark.slow
 
@@ -93,6 +94,82 @@ def test_waits_are_not_for_a_rank_that_changed_in_another_way(tmp_path):
     assert copying.text.replace("\u202f", " ") == (
         "Rank 0 changed unlike the others: its exposed copies 0 ns → 120 µs (the others ±0 %)."
     )
+
+
+@pytest.mark.parametrize(("ranks", "share"), [(4, 3), (6, 2.5)])
+def test_a_rank_that_changed_by_a_few_percent_is_named(tmp_path, ranks, share):
+    work = [900_000] * ranks
+    even = independent_job(tmp_path, *work)
+    work[1] += round(9_000 * share)
+    slow = independent_job(tmp_path, *work)
+    _, second, *_ = texts(assert_mirrored(even, slow)[0])
+    assert second == f"Rank 1 changed alone: its compute +{share:.1f} % (the others ±0 %)."
+
+
+def waiting_job(tmp_path, work_ns, ranks):
+    """Some ranks of a job in which all meet in a collective in each step."""
+    whole = synchronous_job(tmp_path, work_ns, copied_ns=0)
+    return TraceSet([whole[rank] for rank in ranks], like=whole)
+
+
+@pytest.mark.parametrize(
+    ("missing", "text"),
+    [(2, "Rank 2, which only after has, keeps the others"), (0, "Rank 2 changed alone: its comp")],
+)
+def test_a_late_rank_is_named_if_the_other_side_lacks_a_file(tmp_path, missing, text):
+    """Rank 2 computes 150 µs longer after; before, it or rank 0 has no file."""
+    even, late = [600_000] * 4, [600_000, 600_000, 750_000, 600_000]
+    before = waiting_job(tmp_path, even, [rank for rank in range(4) if rank != missing])
+    after = waiting_job(tmp_path, late, range(4))
+    diff = hd.compare(before, after, labels=("before", "after"))
+    (finding,) = [finding for finding in hd.findings(diff) if finding.ranks]
+    assert (finding.ranks, finding.diff_ns) == ((2,), 150_000)
+    assert finding.text.startswith(text)
+
+
+@pytest.mark.parametrize("late", [1, 3])
+def test_a_rank_that_is_as_slow_as_before_is_not_named(tmp_path, late):
+    """Of two ranks that are slow, the lower one is charged; the other one remains slow alone."""
+    both = synchronous_job(tmp_path, [600_000, 750_000, 600_000, 750_000], copied_ns=0)
+    work_ns = [750_000 if rank == late else 600_000 for rank in range(4)]
+    alone = synchronous_job(tmp_path, work_ns, copied_ns=0)
+    for sides in ((both, alone), (alone, both)):
+        named = [finding.ranks for finding in hd.findings(hd.compare(*sides)) if finding.ranks]
+        assert named == [(4 - late,)]
+
+
+def gloo_job(tmp_path, work_ns, steps=4):
+    """Hosts without devices that meet in Gloo, 50 µs after the last has come."""
+    ranks = []
+    for work in work_ns:
+        records = []
+        for number in range(steps):
+            now = number * STEP_NS
+            arrival, end = now + work + number, now + max(work_ns) + 50_000
+            records += [
+                event("user_annotation", f"ProfilerStep#{number}", now, now + STEP_NS, pid=10),
+                event("cpu_op", "aten::mm", now, arrival, pid=10),
+                event("cpu_op", "gloo:all_reduce", arrival, end, pid=10),
+            ]
+        ranks.append(records)
+    return load(tmp_path, *ranks)
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_a_rank_whose_host_keeps_the_others_waiting_in_gloo(tmp_path, late):
+    even = [500_000] * 3
+    slow = [700_000 if rank == late else 500_000 for rank in range(3)]
+    diff = hd.compare(gloo_job(tmp_path, even), gloo_job(tmp_path, slow))
+    causes = hd.waterfall(diff, "cause").set_index("cause")["diff_ns"]
+    # Means of three ranks over four steps of 1 ms: two ranks wait 200 µs longer, and one works
+    # longer. Less time is left after the collective.
+    assert causes["communication_wait"] == 4 * 2 * 200_000 // 3
+    assert causes["host"] == -causes["communication_wait"]
+    (rank,) = [finding for finding in hd.findings(diff) if finding.ranks]
+    assert (rank.ranks, rank.measure) == ((late,), "cpu")
+    assert "0 ns" not in rank.text
+    operators = hd.waterfall(diff, "operator")
+    assert "gloo:all_reduce" in set(operators["name"])
 
 
 @pytest.mark.parametrize("turned", [False, True])

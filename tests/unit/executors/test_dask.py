@@ -21,7 +21,6 @@ from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.live.job import PanelEngine, TileEngine
 
 module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
-distributed = pytest.importorskip("distributed", reason="Dask is not installed")
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +33,12 @@ def flag(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def client(flag):
+def distributed():
+    return pytest.importorskip("distributed", reason="Dask is not installed")
+
+
+@pytest.fixture(scope="module")
+def client(distributed, flag):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(mortal.FLAG, str(flag))
         options = {"n_workers": 2, "threads_per_worker": 1, "silence_logs": logging.CRITICAL}
@@ -224,7 +228,7 @@ def test_work_that_kills_its_workers_is_an_error(client, there, monkeypatch):
     client.wait_for_workers(2, timeout=30)
 
 
-def test_once_the_client_is_closed_analyses_work_here(client, job, here):
+def test_once_the_client_is_closed_analyses_work_here(distributed, client, job, here):
     with distributed.Client(client.cluster, set_as_default=False) as other:
         executor = other.get_executor()
         traces = hw.load(job, executor=executor, progress=False)

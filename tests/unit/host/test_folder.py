@@ -149,6 +149,18 @@ def test_workers_of_byteps_are_one_job(shared, tmp_path):
     assert folder.entries[0].formats == ["BytePS"]
 
 
+@pytest.mark.parametrize("place", ["", "runs/first"])
+def test_workers_and_servers_of_byteps_are_one_job(shared, tmp_path, place):
+    job = tmp_path / place
+    shutil.copytree(shared / "traces/byteps/emulated", job, dirs_exist_ok=True)
+    folder = looked(tmp_path)
+    assert listed(folder) == [(place or ".", 6)]
+    [entry] = folder.entries
+    assert entry.formats == ["BytePS", "BytePS server"]
+    # 2 workers of 2 GPUs, and 2 servers, as in the job's truth.json
+    assert len(hw.load(entry.source, progress=False)) == 6
+
+
 def test_a_store_is_one_entry(write, tmp_path):
     hw.load(write("rank-0.json"), progress=False).save(tmp_path / "job.store")
     (tmp_path / "rank-0.json").unlink()

@@ -144,6 +144,38 @@ def test_a_brush_of_kernels_leaves_steps_and_operators_as_they_are(tmp_path):
     assert not len(engine.frame("steps", Selection(query="dur_ns < 1")))
 
 
+def test_operators_state_how_much_of_their_device_time_communicates(tmp_path):
+    rank = [
+        # A hook of DDP: the all-reduce is launched below the operator that adds a gradient.
+        small.event("cpu_op", "AccumulateGrad", 100, 900, pid=10),
+        small.call(110, 120, 1),
+        small.event("cpu_op", "c10d::allreduce_", 200, 800, pid=10),
+        small.call(300, 310, 2),
+        small.kernel(1_000, 1_050, launch=1),
+        small.nccl(1_050, 2_050, launch=2),
+        # A name of c10d does not make a copy communication.
+        small.event("cpu_op", "c10d::broadcast_", 910, 990, pid=10),
+        small.call(920, 930, 3),
+        small.copy(2_100, 2_200, launch=3),
+    ]
+    engine = PanelEngine(small.load(tmp_path, rank))
+
+    def times(selection=None):
+        frame = engine.frame("operators", selection).set_index("name")
+        columns = frame[["device_total_ns", "communication_ns"]]
+        return {name: tuple(row) for name, *row in columns.itertuples() if any(row)}
+
+    assert times() == {
+        "AccumulateGrad": (1_050, 1_000),
+        "c10d::allreduce_": (1_000, 1_000),
+        "c10d::broadcast_": (100, 0),
+    }
+    assert times(Selection(start_ns=0, end_ns=1_250)) == {
+        "AccumulateGrad": (250, 200),
+        "c10d::allreduce_": (200, 200),
+    }
+
+
 def test_a_step_that_the_host_leaves_early_is_as_long_as_on_the_device(tmp_path):
     rank = [
         small.event("user_annotation", "ProfilerStep#1", 100, 190, pid=1),

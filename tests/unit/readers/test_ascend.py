@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 from support.ascend_database import EPOCH_NS, SECRET, write_ascend_database
+from support.databases import change
 from support.outputs import unpacked_outputs
 
 import hta_widgets as hw
@@ -208,3 +209,57 @@ def test_tasks_that_control_streams_are_no_work(tmp_path):
     events += [{"ph": "X", "name": name, **STREAM, "ts": "1200.000", "dur": 50} for name in names]
     view.write_text(json.dumps(events))
     assert temporal_breakdown(load(view)).compute_ns.tolist() == [40_250]
+
+
+@pytest.mark.parametrize("key", ["opId", "connectionId", None])
+def test_collectives_of_two_devices_in_a_database_are_those_of_their_tasks(database, key):
+    change(
+        database,
+        "insert into TASK select startNs + 1000, endNs + 1000, 5, connectionId + 50,"
+        " globalTaskId + 100, globalPid, taskType, streamId from TASK",
+        "insert into COMMUNICATION_OP select opName, startNs + 1000, endNs + 1000, 63, groupName,"
+        " 2, dataType, count from COMMUNICATION_OP",
+        "drop table COMMUNICATION_TASK_INFO",
+        "create table COMMUNICATION_TASK_INFO (globalTaskId, opId)",
+    )
+    if key == "opId":
+        change(database, "insert into COMMUNICATION_TASK_INFO values (3, 1), (103, 2), (104, 2)")
+    if key == "connectionId":
+        change(database, "update TASK set connectionId = 63 where globalTaskId = 103")
+    traces = load(database)
+    assert [trace.local_rank for trace in traces.values()] == [0, 5]
+    starts = [t.events.query("kind == 'communication'").start_ns.tolist() for t in traces.values()]
+    assert starts == ([[160_000, 161_000], []] if key is None else [[160_000], [161_000]])
+    notes = traces.problems[traces.problems.detail.str.contains("collectives without a device")]
+    assert notes["count"].tolist() == {None: [2], "connectionId": [1]}.get(key, [])
+
+
+def test_tasks_without_a_device_are_of_the_first(database):
+    change(database, "update TASK set deviceId = null")
+    trace = load(database)[0]
+    assert (trace.local_rank, trace.stated_rank) == (0, 0)
+    assert trace.events.query("kind == 'compute'").dur_ns.tolist() == [50_000]
+
+
+@pytest.mark.parametrize("devices", [1, 2, 11])
+def test_processes_of_hardware_without_labels_are_devices(tmp_path, devices):
+    events = []
+    for number in range(devices):
+        for pid, process, thread, name, us in (
+            (8 + number, "Ascend Hardware", "Stream 2", f"MatMul{number}", 1000),
+            (90 + number, "HCCL", "Group 0 Communication", "hcom_allReduce__586_0_1", 1050),
+        ):
+            track = {"pid": pid, "tid": 2}
+            events += [
+                {"ph": "M", "name": "process_name", **track, "args": {"name": process}},
+                {"ph": "M", "name": "thread_name", **track, "args": {"name": thread}},
+                {"ph": "X", "name": name, **track, "ts": f"{us + number}.500", "dur": 10 + number},
+            ]
+    (tmp_path / "trace_view.json").write_text(json.dumps(events))
+    traces = load(tmp_path)
+    assert [trace.events.name.tolist() for trace in traces.values()] == [
+        [f"MatMul{number}", "hcom_allReduce__586_0_1"] for number in range(devices)
+    ]
+    assert "merged" not in traces.problems.kind.tolist()
+    expected = [[1000 * (10 + number)] * 2 for number in range(devices)]
+    assert [trace.events.dur_ns.tolist() for trace in traces.values()] == expected

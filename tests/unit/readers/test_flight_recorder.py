@@ -315,3 +315,12 @@ def test_a_job_of_thousands_of_ranks_lists_them_before_its_entries(tmp_path):
     job = write_dumps(tmp_path / "job", {0: dump([entry("0", 1)], of)})
     assert load(job).formats == ["flight-recorder"]
     assert len(analysis.collective_states(load(job))) == 1
+
+
+@pytest.mark.parametrize(("number", "rank"), [("2147483647", 2147483647), ("4294967296", None),
+                                              ("9" * 30, None)])  # fmt: skip
+def test_a_number_beyond_all_ranks_is_no_rank(tmp_path, number, rank):
+    folder = write_dumps(tmp_path, {number: dump([entry("0", 1)], {"0": [0]})})
+    (trace,) = load(folder).values()
+    assert trace.stated_rank == rank
+    assert trace.job == ("nccl_trace" if rank else f"nccl_trace_rank_{number}")

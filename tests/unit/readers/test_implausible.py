@@ -153,3 +153,53 @@ def test_no_times_overflow(tmp_path_factory, times):
         assert not (sizes < -1).any(), name
     with suppress(TraceError):
         hw.Dashboard(traces).save_html(path.with_name("page.html"))
+
+
+def launch(ts, dur, correlation, name="cudaLaunchKernel"):
+    args = {"correlation": correlation}
+    return event(name, ts, dur, cat="cuda_runtime", pid=1, tid=1, args=args)
+
+
+def launched(ts, dur, correlation, name="gemm", stream=7, **more):
+    args = {"stream": stream, "correlation": correlation}
+    return kernel(ts, dur, name, stream, args=args) | more
+
+
+def waited_job(stated, sync="cudaDeviceSynchronize", **more):
+    """Ten kernels, then a collective that is the last of its stream, and a call that waits."""
+    records = [launch(10 * k, 5, k + 1) for k in range(10)]
+    records += [launched(100 * k, 80, k + 1) for k in range(10)]
+    records += [launch(200, 5, 50), launched(1000, stated, 50, "ncclAllReduce", 20, **more)]
+    return [*records, event(sync, 210, 1000, cat="cuda_runtime", pid=1, tid=1)]
+
+
+@pytest.mark.parametrize("stated", [3_000_000, 20_000])
+@pytest.mark.parametrize(
+    "sync", ["cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize"]
+)
+def test_the_last_work_of_a_stream_ends_before_the_host_stops_waiting_for_it(write, stated, sync):
+    """The call returns at 1 210 µs, so the collective from 1 000 on lasted at most 210 µs."""
+    traces = hw.load(write(waited_job(stated, sync)))
+    assert busy(traces)["communication_ns"] == 210_000
+    assert busy(traces)["span_ns"] == 1_210_000
+    result = overflows(traces)
+    assert result["count"].tolist() == [1]
+    assert "outlast a call that waited for their device" in result["detail"].iloc[0]
+    assert "'ncclAllReduce' (record 21)" in result["detail"].iloc[0]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        waited_job(3000),  # the files may just end before the work does
+        waited_job(3_000_000, "cudaStreamSynchronize"),  # waits for one stream
+        # launched after the call
+        [*waited_job(210), launch(1215, 5, 60), launched(1230, 3_000_000, 60, stream=9)],
+    ],
+)
+def test_work_that_no_call_waited_for_keeps_its_length(write, records):
+    traces = hw.load(write(records))
+    assert not len(overflows(traces))
+    assert busy(traces)["busy_ns"] == 800_000 + max(
+        record["dur"] for record in records if record["cat"] == "kernel"
+    ) * 1000 + 210_000 * (len(records) > 23)

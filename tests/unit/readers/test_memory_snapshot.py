@@ -8,6 +8,7 @@ from support.memory_snapshots import MODEL, T0, block, events, segment, write_sn
 
 import hta_widgets as hw
 from hta_widgets import analysis, diff
+from hta_widgets.analysis import snapshot_peak, snapshot_segments, snapshot_timeline
 from hta_widgets.panels.headline import headline
 
 
@@ -219,3 +220,28 @@ def test_sizes_beyond_any_device_are_skipped(tmp_path):
     traces = load(write_snapshot(tmp_path / "a.pickle", device_traces=[ring], segments=held))
     assert analysis.snapshot_timeline(traces)["used_bytes"].tolist() == [20]
     assert "skipped" in set(traces.problems["kind"])
+
+
+def test_addresses_may_have_64_bits(tmp_path):
+    first = 0xFF00_0000_0000_0000
+    ring = events(
+        ("alloc", first + 100, 2000, "model"),
+        ("free_completed", first + 100, 2000, ""),
+        ("alloc", first + 200, 512, "adam"),
+    )
+    blocks = [block(first + 200, 512, stack="adam"), block(first + 712, 1536, "inactive")]
+    path = write_snapshot(
+        tmp_path / "xpu.pickle",
+        segments=[segment(first, blocks)],
+        device_traces=[[*ring, None, {}]],
+    )
+    traces = hw.load(path, cache=False, progress=False)
+    peak = snapshot_peak(traces)
+    assert peak[["use", "bytes", "peak_event"]].to_numpy().tolist() == [
+        ["forward and other", 2000, 0]
+    ]
+    assert snapshot_segments(traces).address.tolist() == [first - (1 << 64)]
+    changes = snapshot_timeline(traces)[["change_bytes", "used_bytes"]].to_numpy().tolist()
+    assert changes == [[2000, 2000], [-2000, 0], [512, 512]]
+    skipped = traces.problems.query("kind == 'skipped'")
+    assert skipped["count"].tolist() == [2]

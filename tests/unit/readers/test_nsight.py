@@ -8,7 +8,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from support.databases import change
-from support.nsight_export import EPOCH_NS, FIRST_NS, GEMM, MESSAGE_BYTES, MS, write_export
+from support.nsight_export import EPOCH_NS, FIRST_NS, GEMM, MESSAGE_BYTES, MS, NCCL, write_export
 from support.outputs import records_of, unpacked_outputs
 
 import hta_widgets as hw
@@ -711,3 +711,82 @@ def test_steps_are_found_on_a_thread_that_launches_less(tmp_path):
     path = write_export(tmp_path / "a.sqlite", ranks=1)
     change(path, "update CUPTI_ACTIVITY_KIND_RUNTIME set globalTid = globalTid + 1 where rowid > 3")
     assert step_times(load(path)).step.tolist() == [5, 6, 7]
+
+
+def test_ranges_with_a_payload_only_say_that_they_have_no_name(export):
+    thread = "(select globalTid from NVTX_EVENTS limit 1)"
+    change(
+        export,
+        "insert into NVTX_EVENTS (start, end, eventType, globalTid, domainId)"
+        f" values (101000000, 101500000, 59, {thread}, 0)",
+        "insert into NVTX_EVENTS (start, end, eventType, text, globalTid, domainId)"
+        f" values (102000000, 102500000, 59, '', {thread}, 0)",
+    )
+    events = load(export)[0].events
+    assert events.start_ns[events.name == "range without a name"].tolist() == [1_000_000, 2_000_000]
+    assert "" not in events.name.tolist()
+
+
+def test_samples_of_metrics_are_exact_and_those_without_a_value_are_no_samples(export):
+    gpu = 1 << 48
+    values = ("null", "9e999", "'high'", "0.1", "2.5e-300", "7")
+    times = range(101_000_000, 107_000_000, 1_000_000)
+    rows = ", ".join(f"({t}, {gpu}, 2, {v})" for t, v in zip(times, values, strict=True))
+    change(
+        export,
+        "alter table GPU_METRICS rename to old",
+        "create table GPU_METRICS (timestamp, typeId, metricId, value)",
+        "insert into GPU_METRICS values " + rows,
+        f"insert into GPU_METRICS values (101000000, {gpu | 6}, 1, 5)",
+        f"insert into GPU_METRICS values (102000000, {gpu | 6}, 1, 5)",
+    )
+    traces = load(export)
+    table = traces[0].counter_table
+    assert table.series == [("GPU 0", "metric 2", "value")]
+    assert table.time_ns.tolist() == [4_000_000, 5_000_000, 6_000_000]
+    assert table.value.tolist() == [0.1, 2.5e-300, 7.0]
+    unused = traces.problems[traces.problems.detail.str.contains("GPUs that no rank uses")]
+    assert unused["count"].tolist() == [2]
+
+
+def test_ids_and_streams_of_64_bits_link_and_kernels_may_take_no_time(export):
+    largest = (1 << 63) - 1
+    change(
+        export,
+        f"update CUPTI_ACTIVITY_KIND_KERNEL set correlationId = {largest} - correlationId,"
+        f" streamId = streamId + {1 << 47}, end = start",
+        f"update CUPTI_ACTIVITY_KIND_RUNTIME set correlationId = {largest} - correlationId",
+        f"update CUPTI_ACTIVITY_KIND_KERNEL set demangledName = demangledName + {1 << 40}",
+        f"insert into StringIds select id + {1 << 40}, 'ядро ' || value from StringIds",
+    )
+    trace = load(export)[0]
+    kernels = trace.events.query("category == 'kernel'")
+    assert kernels.name.tolist()[:2] == [f"ядро {GEMM}", f"ядро {NCCL}"]
+    assert (kernels.stream - (1 << 47)).tolist() == [7, 21] * 3
+    assert kernels.dur_ns.tolist() == [0] * 6
+    launches = trace.events.loc[trace.launch_of[kernels.index]]
+    assert launches.name.tolist() == ["cudaLaunchKernel", "cuLaunchKernelEx"] * 3
+
+
+def test_events_without_a_thread_are_said_to_be_left_out(export):
+    for table in ("KERNEL", "MEMCPY", "GRAPH_TRACE", "RUNTIME"):
+        change(export, f"drop table CUPTI_ACTIVITY_KIND_{table}")
+    change(export, "update MPI_COLLECTIVES_EVENTS set globalTid = null where rowid <= 2")
+    traces = load(export)
+    assert sum(trace.events.name.eq("MPI_Allreduce").sum() for trace in traces.values()) == 4
+    notes = traces.problems[traces.problems.detail.str.contains("without a thread")]
+    assert notes[["kind", "count"]].to_numpy().tolist() == [["skipped", 2]]
+
+
+def test_numbers_of_small_tables_may_be_texts_and_texts_blobs(export):
+    change(
+        export,
+        "alter table MPI_RANKS rename to old",
+        "create table MPI_RANKS (globalTid TEXT, rank TEXT)",
+        "insert into MPI_RANKS select globalTid, rank + 4 from old",
+        "update TARGET_INFO_SYSTEM_ENV set value = cast('uzel-ž' as blob)",
+        "alter table PROCESSES drop column name",
+    )
+    traces = load(export)
+    assert traces.ranks == [4, 5]
+    assert {trace.host for trace in traces.values()} == {"uzel-ž"}

@@ -248,3 +248,14 @@ def test_a_process_that_uses_one_of_several_devices_has_the_rank_of_its_environm
     assert load(change(path, other)).ranks == [3]
     change(path, "update rocpd_kernel_dispatch_0000aaa set agent_id = 7 where kernel_id = 11")
     assert load(path).ranks == [0, 1]
+
+
+def test_the_largest_stream_stands_for_none(write):
+    trace = rocprof_json(kernels=3)
+    streams = ({"handle": (1 << 64) - 1}, {"handle": (1 << 64) - 2}, None)
+    records = trace["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]
+    for record, stream in zip(records, streams, strict=True):
+        record["stream_id"] = stream
+    events = load(write(json.dumps(trace), "r.json"))[0].events
+    # Without a stream, the queue is the track.
+    assert events.query("category == 'kernel'").stream.tolist() == [1, (1 << 63) - 2, 1]

@@ -188,3 +188,22 @@ def test_a_loaded_file_is_not_needed_again(export):
     export.unlink()
     kernel = trace.events.index[trace.events.category == "kernel"][0]
     assert trace.args(kernel)["grid"] == [128, 1, 1]
+
+
+def test_real_numbers_have_all_digits_and_other_values_are_none(tmp_path):
+    values = (0.1, 1e-12 / 7, -1e18 / 3, 1 / 3, 7, None, "0.5", "x", b"1")
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("create table t (at, value)")
+        database.executemany("insert into t values (?, ?)", enumerate(values))
+        database.execute("insert into t values ('no time', 2.0)")
+        database.commit()
+    with Database(path) as database:
+        columns = database.integers("t", ("at",), reals=("value", "lacking"))
+        assert database.skipped["t"] == 1
+        lacking = database.integers("none", ("at",), reals=("value",))
+    assert columns["at"].tolist() == list(range(9))
+    assert columns["value"][:5].tolist() == [*values[:5]]
+    assert np.isnan(columns["value"][5:]).all()
+    assert np.isnan(columns["lacking"]).all()
+    assert lacking["value"].dtype == np.float64

@@ -294,3 +294,28 @@ def test_lines_since_the_start_and_since_1970_are_on_one_clock(opened):
         )
     )
     assert (traces.origin_ns, traces[0].events.start_ns.tolist()) == (START_NS + 500, [0, 1_500])
+
+
+@pytest.mark.parametrize("folders", ["{}/plugins/profile/2026", "logs/plugins/profile/{}"])
+def test_two_captures_of_a_host_are_two_jobs(tmp_path, folders):
+    for run in ("first", "second"):
+        path = tmp_path / folders.format(run) / "a.xplane.pb"
+        path.parent.mkdir(parents=True)
+        write_profile(path, gpu_profile(2))
+    traces = hw.load(tmp_path, cache=False, progress=False)
+    jobs = [trace.job for trace in traces.values()]
+    assert len(set(jobs)) == 2
+    assert [job.count("second") for job in jobs] == [0, 0, 1, 1]
+    # Each of three steps of both captures has a collective of two devices.
+    frame = collectives(traces)
+    assert frame.groupby("collective")["rank"].apply(list).tolist() == [[0, 1], [2, 3]] * 3
+
+
+def test_captures_of_different_hosts_are_one_job(tmp_path):
+    for host in ("a", "b"):
+        path = tmp_path / f"{host}/{host}.xplane.pb"
+        path.parent.mkdir()
+        write_profile(path, gpu_profile(1).replace(b"node0", f"node{host}".encode()))
+    traces = hw.load(tmp_path, cache=False, progress=False)
+    assert [trace.job for trace in traces.values()] == [None, None]
+    assert collectives(traces).collective.nunique() == 3

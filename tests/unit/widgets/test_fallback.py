@@ -10,6 +10,7 @@ import pytest
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
 from hta_widgets.export.pictures import picture
+from hta_widgets.live import comparison
 from hta_widgets.widgets import dashboard
 
 pytestmark = pytest.mark.slow
@@ -66,10 +67,21 @@ def test_names_are_text(tmp_path):
     assert any(name[:12] in drawn for drawn in texts_of(html))
 
 
-def test_a_comparison_keeps_both_timelines(sides):
+def test_a_comparison_keeps_its_answer_and_both_timelines(sides):
     text, html = bundle(hw.TraceDiff(*sides))
-    assert text.startswith("a → b · 2 ranks each")
+    title, headline, *others = text.split("\n")
+    assert title.startswith("a → b · 2 ranks each")
+    # `sides` were made with these changes; see conftest.py.
+    assert re.match(r"After takes .* longer a step: ", headline)
+    assert any("aten::gelu is slower" in sentence for sentence in others)
+    assert html_escape(headline) in html
     assert {"before: a", "after: b"} <= {*texts_of(html)}
+
+
+def test_a_large_comparison_is_shown_without_waiting_for_findings(sides, monkeypatch):
+    monkeypatch.setattr(comparison, "_MAX_EVENTS", 10)
+    text, _ = bundle(hw.TraceDiff(*sides))
+    assert text.split("\n")[1:] == []
 
 
 def test_too_many_events_are_not_drawn(traces, monkeypatch):

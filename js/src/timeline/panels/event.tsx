@@ -16,6 +16,7 @@ import {
   CloseButton,
   type Copy,
   CopyButton,
+  CutName,
   EventLink,
   type FactRow,
   FactList,
@@ -225,7 +226,7 @@ function sourceRow(source: SourceLine, copy: Copy): FactRow {
   const value = (
     <>
       <Link
-        text={place.split(/[\\/]/).slice(-2).join("/")}
+        text={<CutName text={place.split(/[\\/]/).slice(-2).join("/")} />}
         title={`${place}\nOpen it in the editor, or copy it`}
         press={press}
       />

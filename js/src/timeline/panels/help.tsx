@@ -13,7 +13,7 @@ const LANE_MARKS: readonly [swatch: string, text: string][] = [
     "from the arrival of the other ranks to the start of a late kernel; red if they wait for it",
   ],
   ["none", "no data of this rank, or less detail in the page than the view needs"],
-  ["arrival", "below communication: an arrival after the median rank; later arrivals are darker"],
+  ["arrival", "below communication: an arrival after the median rank; the later, the stronger"],
   ["step", "start of a step"],
   ["selected", "selected or found; everything else is dimmed"],
 ];

@@ -1,0 +1,24 @@
+/** Names that are cut in their middle. */
+
+import { h, render } from "preact";
+import { expect, test } from "vitest";
+import "../entries/widgets.css";
+import { CutName } from "./controls";
+
+test("the end of a name keeps its width while the beginning is cut", () => {
+  const root = document.createElement("div");
+  root.className = "hta-root";
+  root.style.font = "12px sans-serif";
+  document.body.append(root);
+  const place = document.createElement("div");
+  root.append(place);
+  render(h(CutName, { text: "adapters/text_base_model.py:28" }), place);
+  const widthOfEnd = (): number =>
+    place.querySelector(".hta-cut-name > span:last-child")!.getBoundingClientRect().width;
+  const fullWidth = widthOfEnd();
+  for (const width of [128.53, 120, 140.7, 133.33]) {
+    place.style.width = `${width}px`;
+    expect([width, widthOfEnd()]).toEqual([width, fullWidth]);
+  }
+  root.remove();
+});
