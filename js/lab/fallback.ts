@@ -1,7 +1,7 @@
 /**
  * Show the static picture of a widget whose kernel has ended. JupyterLab's renderer of widgets
  * shows an error instead, although the output also contains the HTML that
- * `hta_widgets/export/pictures/fallback.py` wrote.
+ * `hta_widgets/export/pictures/picture.py` wrote.
  */
 
 import type { RenderMimeRegistry } from "./jupyterlab";

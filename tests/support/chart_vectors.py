@@ -32,18 +32,18 @@ PATH = ROOT / "tests/vectors/charts.json"
 def content_of(panel: str, frame: pd.DataFrame) -> dict[str, Any]:
     """Return what a chart hands to its layout: rows, columns, scale and words."""
     if panel == "heatmap":
-        with mock.patch.object(of_ranks, "_heatmap_figure") as figure:
+        with mock.patch.object(of_ranks, "_draw_heatmap") as figure:
             charts.rank_time_heatmap(frame)
-        content, style = figure.call_args.args
+        scope, part, value_ns, mean, window, _, style = figure.call_args.args
         return {
             "title": style.title,
             "subtitle": style.subtitle,
-            "names": content.names,
-            "x_start": content.start_ns,
-            "x_end": content.end_ns,
-            "share": content.share,
-            "mean": content.mean_share,
-            "totals": [duration(total_ns) for total_ns in content.value_ns.sum(axis=1)],
+            "names": list(scope["names"]),
+            "x_start": window[0],
+            "x_end": window[1],
+            "share": part,
+            "mean": mean,
+            "totals": [duration(total_ns) for total_ns in value_ns.sum(axis=1)],
         }
     with mock.patch.object(defined, "rows_chart") as figure:
         defined.draw_definition(panel, frame)

@@ -9,7 +9,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.export.pictures import fallback
+from hta_widgets.export.pictures import picture
 from hta_widgets.live import comparison
 from hta_widgets.widgets import dashboard
 
@@ -85,7 +85,7 @@ def test_a_large_comparison_is_shown_without_waiting_for_findings(sides, monkeyp
 
 
 def test_too_many_events_are_not_drawn(traces, monkeypatch):
-    monkeypatch.setattr(fallback, "_MAX_DRAWN_EVENTS", 5)
+    monkeypatch.setattr(picture, "_MAX_DRAWN_EVENTS", 5)
     for view in (hw.Timeline(traces), hw.Dashboard(traces)):
         text, html = bundle(view)
         assert "2 ranks" in text
@@ -93,7 +93,7 @@ def test_too_many_events_are_not_drawn(traces, monkeypatch):
 
 
 def test_a_picture_that_is_too_large_is_left_out(traces, monkeypatch):
-    monkeypatch.setattr(fallback, "_MAX_BYTES", 500)
+    monkeypatch.setattr(picture, "_MAX_BYTES", 500)
     text, html = bundle(hw.Timeline(traces))
     assert text in html
     assert "<img" not in html
