@@ -147,8 +147,10 @@ def test_false_positions_of_records_in_a_cache_are_not_used(store, tmp_path, mon
     forged = Forged(entry, tmp_path / "forged")
     original = {name: values for name, values in forged.columns.items() if name[:7] == "source."}
     assert len(original) == 15
-    for name, values in original.items():
-        for forgery in (values - 10**9, values + 10**9, values[::-1], values[1:], values / 2):
+    for count, (name, values) in enumerate(original.items()):
+        forgeries = (values - 10**9, values + 10**9, values[::-1], values[1:], values / 2)
+        # In `make test` each column takes one or two of them, in turns.
+        for forgery in forgeries if ALL else forgeries[count % 3 :: 3]:
             forged.columns[name] = forgery
             forged.write()
             shutil.rmtree(entry, ignore_errors=True)
@@ -184,7 +186,8 @@ def test_false_texts_are_refused_or_answered(name, store, tmp_path):
 def test_false_fields_of_tracks_are_refused_or_answered(store, tmp_path):
     tracks = json.loads(bytes(Forged(store, tmp_path / "a").columns["tracks"].data))
     for place in range(len(tracks[0])):
-        for count, nasty in enumerate(NASTY):
+        # In `make test` each field takes a third, in turns.
+        for count, nasty in enumerate(NASTY if ALL else NASTY[place % 3 :: 3]):
             shutil.rmtree(tmp_path / "a")
             forged = Forged(store, tmp_path / "a")
             changed = [[*tracks[0][:place], nasty, *tracks[0][place + 1 :]], *tracks[1:]]
