@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from hta_widgets.analysis.cross_rank.arrivals import (
     entry_steps,
     shared_clock,
 )
+from hta_widgets.analysis.cross_rank.comm_events import factorize
 from hta_widgets.analysis.cross_rank.lateness import EntryLateness, entry_lateness
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows
@@ -146,7 +148,7 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     """Return each entry's step, and whether the files state steps.
 
     All entries of a collective have the same step. If the files state none, steps are estimated
-    from the order of the collectives.
+    from the order of the collectives; those before and after the steps have -1.
     """
     step = match.reduce_per_entry(np.maximum, entry_steps(match))
     if not len(match) or (step >= 0).any():
@@ -155,16 +157,32 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
         column[match.starts].tolist() for column in (match.lane, match.trace, match.place)
     )
     events = [match.events[number] for number in trace]
-    content = [
-        of_rank.content[of_rank.content_code[position]]
-        for of_rank, position in zip(events, place, strict=True)
+    kinds = [
+        (of_lane, of_rank.content[of_rank.content_code[position]])
+        for of_lane, of_rank, position in zip(lane, events, place, strict=True)
     ]
-    # The rarest collective is assumed to run once in each step.
-    steps = min(Counter(zip(lane, content, strict=True)).values())
     first_ns = np.minimum.reduceat(times.arrival_ns, match.starts)
-    number = np.empty(len(first_ns), dtype=np.int64)
-    number[np.argsort(first_ns, kind="stable")] = np.arange(len(first_ns))
-    return match.per_entry(number * steps // len(first_ns)), False
+    in_steps = _in_steps(
+        factorize(kinds)[0], match.event_field("operation")[match.starts], first_ns
+    )
+    # The rarest collective is assumed to run once in each step.
+    steps = min(Counter(compress(kinds, in_steps)).values())
+    number = np.full(len(first_ns), -1, dtype=np.int64)
+    order = np.flatnonzero(in_steps)[np.argsort(first_ns[in_steps], kind="stable")]
+    number[order] = np.arange(len(order)) * steps // len(order)
+    return match.per_entry(number), False
+
+
+def _in_steps(kind: Ints, operation: Ints, first_ns: Ints) -> Bools:
+    """Return which collectives are of kinds that do not only prepare or end a run.
+
+    Such a kind occurs only before or after the most frequent operation. For example, parameters are
+    broadcast once before the first all-reduce of gradients.
+    """
+    operations, counts = np.unique(operation, return_counts=True)
+    most_frequent_ns = first_ns[operation == operations[counts.argmax()]]
+    is_between = (first_ns >= most_frequent_ns.min()) & (first_ns <= most_frequent_ns.max())
+    return np.isin(kind, kind[is_between])
 
 
 def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, Floats]:

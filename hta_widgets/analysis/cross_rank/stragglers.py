@@ -43,13 +43,13 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 # Healthy ranks differ by a few percent, by noise; stragglers cost more than these limits.
-_COSTLY_SHARE = 0.05  # of the others' time, on average over many steps
+COSTLY_SHARE = 0.05  # of the others' time, on average over many steps
 _OF_TWO = 1.5  # factor for two ranks, as each is compared with only one other
 _BY_CHANCE = 12.0  # divided by ranks times steps squared: the relative increase of the limit
 
 # Limits of a straggler, in addition to `costly_share`.
 _CONSISTENT_SHARE = 0.8  # of the costly share, in the median step
-_STAND_OUT = 2.0  # times the share of the typical other rank
+STAND_OUT = 2.0  # times the share of the typical other rank
 _STALL = 0.25  # of a step: one such step is more than noise
 _WORTH_NAMING = 0.02  # of the others' time, on average, if only some steps are slow
 _EXPLAINS = 0.25  # of the lost time, for a cause
@@ -201,7 +201,8 @@ def stragglers_by_step(
     """Return the numbers of `stragglers` step by step.
 
     Definitions are as in `stragglers`. If the trace has no steps, the run is cut into as many
-    stretches as its rarest collective has occurrences.
+    stretches as its rarest collective has occurrences. Collectives of kinds that occur only before
+    or after the most frequent operation, such as a broadcast of parameters, are in no stretch.
 
     Parameters
     ----------
@@ -348,7 +349,7 @@ def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
     limit for one or two steps is so high that chance hardly reaches it.
     """
     increase = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
-    return _COSTLY_SHARE * (1 + increase) * (_OF_TWO if ranks == 2 else 1.0)
+    return COSTLY_SHARE * (1 + increase) * (_OF_TWO if ranks == 2 else 1.0)
 
 
 def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
@@ -362,7 +363,7 @@ def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDAr
         shares_of_rank = shares[~np.isnan(shares[:, place]), place]
         others = np.delete(means, place)
         others = others[~np.isnan(others)]
-        if not len(shares_of_rank) or not len(others) or mean < _STAND_OUT * np.median(others):
+        if not len(shares_of_rank) or not len(others) or mean < STAND_OUT * np.median(others):
             continue
         limit = costly_share(len(shares_of_rank), len(others) + 1, sure=sure)
         if mean >= limit and np.median(shares_of_rank) >= _CONSISTENT_SHARE * limit:

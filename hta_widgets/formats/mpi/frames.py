@@ -15,7 +15,7 @@ from hta_widgets import analysis
 from hta_widgets.facts import facts
 from hta_widgets.formats.byteps.frames import restrict_to_format
 from hta_widgets.formats.mpi.model import MPI_FORMATS
-from hta_widgets.formats.mpi.ranks import mpi_stragglers
+from hta_widgets.formats.mpi.ranks import costly_ranks, mpi_stragglers
 from hta_widgets.panels.frames import (
     FrameMaker,
     Panel,
@@ -205,12 +205,17 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
     uneven = analysis.mpi_imbalance(traces)
     keys = _keys_of_ranks(traces)
     several = len(uneven) > 1
-    late = sorted(mpi_stragglers(traces))
+    late, costly = sorted(mpi_stragglers(traces)), costly_ranks(traces)
     for row in uneven.to_dict("records"):
         job = f" of {row['job']}" if several else ""
         named = [rank for name, rank in late if name == row["job"]]
         findings += [_straggler_finding(row, rank, keys, job) for rank in named]
-        if not named and row["stands_out"] and row["lost_share"] >= _MIN_LOST_SHARE:
+        if not named and row["job"] in costly:
+            rank, lost_share = costly[row["job"]]
+            cost = share(lost_share)
+            text = f"{job} keeps the others waiting for {cost} of their time, maybe by chance."
+            facts.append([_rank_piece(row["job"], rank, keys), text])
+        elif not named and row["stands_out"] and row["lost_share"] >= _MIN_LOST_SHARE:
             lost = share(row["lost_share"])
             text = f"{job} spends {lost} of the run less in MPI than the others, maybe by chance."
             facts.append([_rank_piece(row["job"], row["comm_min_rank"], keys), text])

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.stragglers import costly_share, stragglers
+from hta_widgets.analysis.cross_rank.stragglers import (
+    COSTLY_SHARE,
+    STAND_OUT,
+    costly_share,
+    stragglers,
+)
 from hta_widgets.analysis.frames import columns_of_rows, float64, int64, result_frame
 from hta_widgets.analysis.scope import Window
 from hta_widgets.arguments import check_arguments
@@ -378,6 +383,25 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
                 straggler for straggler in named_stragglers if straggler[0] != job.name
             } | named
     return named_stragglers
+
+
+def costly_ranks(traces: TraceSet) -> dict[str, tuple[int, float]]:
+    """Return by job the MPI rank that costs the others most time, and the share of it.
+
+    Only ranks that stand out in the time lines of a job are returned. Without steps, `stragglers`
+    names a rank only if its cost is far above chance, so it may name none of them.
+    """
+    jobs = [job for job in mpi_jobs(traces.values()) if job.lines]
+    if not jobs:
+        return {}
+    lost_shares = stragglers(traces).set_index("rank")["lost_share"]
+    costly = {}
+    for job in jobs:
+        shares = lost_shares.reindex([trace.rank for trace in job.lines]).fillna(0)
+        rank, largest = int(shares.idxmax()), float(shares.max())
+        if largest >= max(COSTLY_SHARE, STAND_OUT * float(shares.drop(rank).median())):
+            costly[job.name] = (int(traces[rank].stated_rank or 0), largest)
+    return costly
 
 
 def late_ranks(traces: TraceSet) -> list[int]:

@@ -20,6 +20,7 @@ from hta_widgets.analysis import (
 )
 from hta_widgets.demo.mpi import profile_text, write_mpi_job
 from hta_widgets.formats.mpi.model import CallRow, MpiProfile, RankRow, Summary
+from hta_widgets.panels.headline import headline
 
 BARRIER, ALLREDUCE, BCAST, GATHER = 35, 39, 33, 45
 NAMES = [name for name in analysis.__all__ if name.startswith("mpi_")]
@@ -112,6 +113,23 @@ def test_the_straggler_is_the_rank_with_least_time_in_mpi(tmp_path):
     (row,) = mpi_imbalance(profiles(tmp_path / "alone", [5.0])).itertuples()
     assert (row.straggler_rank, row.imbalance_pct) == (-1, 0.0)
     assert row.imbalance_cray_pct != row.imbalance_cray_pct
+
+
+def test_a_costly_rank_of_a_time_line_is_stated_even_if_it_may_be_chance(tmp_path):
+    """The one all-reduce of 40 bytes in the middle leaves no more than one step.
+
+    Of 42 ms, the others wait 5 times 1.2 ms for rank 1.
+    """
+    rounds = [(0, 8), (10, 8), (20, 40), (30, 8), (40, 8)]
+    traces = line(
+        tmp_path / "job",
+        *((rank, ALLREDUCE, start + 8 + 1.2 * (rank == 1), start + 10, size, -1)
+          for rank in range(4) for start, size in rounds),
+    )  # fmt: skip
+    assert not stragglers(traces)["is_straggler"].any()
+    assert "Rank 1 keeps the others waiting for 14\u202f% of their time, maybe by chance." in str(
+        headline(traces)
+    )
 
 
 def test_a_host_whose_ranks_are_all_waited_for(tmp_path):

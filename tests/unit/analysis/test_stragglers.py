@@ -515,6 +515,32 @@ def test_by_step_and_window(tmp_path):
         )
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [((), ()), (("broadcast",) * 3, ()), ((), ("allgather",)), (("allgather",), ("broadcast",))],
+)
+def test_collectives_that_prepare_or_end_a_run_are_in_no_step(tmp_path, before, after):
+    """20 rounds of 1 ms without steps; rank 2 computes 80 µs longer in each."""
+    events = [[] for _ in range(4)]
+    names = [*before, *["allreduce"] * 20, *after]
+    for number, name in enumerate(names):
+        start = number * 1000
+        for rank, of_rank in enumerate(events):
+            late = 80 if rank == 2 and name == "allreduce" else 0
+            of_rank += [
+                kernel(start * US, (start + 900 + late) * US),
+                collective((start + 900 + late) * US, (start + 990) * US, name=name, seq=number,
+                           ranks=(0, 1, 2, 3), elements=1000 if name == "allreduce" else number + 1),
+            ]  # fmt: skip
+    traces = load(tmp_path, *events)
+    frame = stragglers(traces)
+    assert frame["rank"][frame["is_straggler"]].tolist() == [2]
+    by_step = stragglers_by_step(traces)
+    assert by_step.attrs["steps"] == "stretches"
+    assert by_step["step"].nunique() == 20 + bool(before or after)
+    assert by_step.loc[by_step["step"] >= 0, "collectives"].tolist() == [1] * 80
+
+
 def test_a_stall_is_a_share_of_its_own_step(tmp_path):
     """Ten steps of 10 ms; rank 1 stalls the fifth for 200 ms."""
     events = [[] for _ in range(4)]
