@@ -9,7 +9,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.export.pictures import fallback
+from hta_widgets.export.pictures import picture
 from hta_widgets.live import comparison
 from hta_widgets.widgets import dashboard
 
@@ -50,6 +50,8 @@ def test_a_dashboard_keeps_headline_charts_and_timeline(tmp_path):
     drawn = texts_of(html)
     assert {"Where GPU time goes", "Communication and overlap", "waiting"} <= {*drawn}
     assert {"ProfilerStep#0", "causes the wait"} <= {*drawn}
+    # The notes of a chart are whole, and its legend too.
+    assert "transfer and waiting: communication that no compute hides" in " ".join(drawn)
 
 
 def test_similar_ranks_share_rows_of_a_large_job(tmp_path):
@@ -57,6 +59,8 @@ def test_similar_ranks_share_rows_of_a_large_job(tmp_path):
     drawn = texts_of(html)
     assert drawn.count("rank 5") >= 2
     assert any(re.match(r"1\d ranks: 0–4", text) for text in drawn)
+    assert "similar ranks share a row: mean, line: min to max" in " ".join(drawn)
+    assert "idle" in drawn
 
 
 def test_names_are_text(tmp_path):
@@ -85,7 +89,7 @@ def test_a_large_comparison_is_shown_without_waiting_for_findings(sides, monkeyp
 
 
 def test_too_many_events_are_not_drawn(traces, monkeypatch):
-    monkeypatch.setattr(fallback, "_MAX_DRAWN_EVENTS", 5)
+    monkeypatch.setattr(picture, "_MAX_DRAWN_EVENTS", 5)
     for view in (hw.Timeline(traces), hw.Dashboard(traces)):
         text, html = bundle(view)
         assert "2 ranks" in text
@@ -93,7 +97,7 @@ def test_too_many_events_are_not_drawn(traces, monkeypatch):
 
 
 def test_a_picture_that_is_too_large_is_left_out(traces, monkeypatch):
-    monkeypatch.setattr(fallback, "_MAX_BYTES", 500)
+    monkeypatch.setattr(picture, "_MAX_BYTES", 500)
     text, html = bundle(hw.Timeline(traces))
     assert text in html
     assert "<img" not in html
