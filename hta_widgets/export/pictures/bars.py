@@ -63,8 +63,8 @@ def bars_svg(
             drawing.text(x, _baseline(row), text, theme.ink2, anchor="end")
     if hidden_rows:
         drawing.text(left, rows_end - _GAP, f"… {hidden_rows} more rows", theme.ink3)
-    for line, text in enumerate(notes):
-        drawing.text(_PAD, rows_end + _LINE * (line + 1), text, theme.ink3)
+    for number, note in enumerate(notes):
+        drawing.text(_PAD, rows_end + _LINE * (number + 1), note, theme.ink3)
     return drawing.svg(
         width, height, title=style.title, description=style.subtitle, patterns=patterns
     )
