@@ -171,9 +171,10 @@ def without_panel_filters(panel: Panel, selection: Selection | None) -> Selectio
     own_parts = set(panel.own)
     if selection.launches and panel.rows == "kernels":
         own_parts.discard("names")
-    unfiltered = [name for name in ("ranks", "tracks", "ids") if name in own_parts]
-    unfiltered += ["start_ns", "end_ns"] if "window" in own_parts else []
-    selection = replace(selection, **dict.fromkeys(unfiltered))
+    fields: list[str] = [name for name in ("ranks", "tracks", "ids") if name in own_parts]
+    fields += ["start_ns", "end_ns"] if "window" in own_parts else []
+    unfiltered: dict[str, Any] = dict.fromkeys(fields)
+    selection = replace(selection, **unfiltered)
     clauses = parse_clauses(selection.query)
     own_clauses = [name for name in ("names", "kinds", "rest") if name in own_parts]
     others = replace(clauses, **dict.fromkeys(own_clauses))
