@@ -15,15 +15,16 @@ from hta_widgets.charts.rows import Bars, RowsContent, Whiskers, fill_color
 from hta_widgets.charts.theme import Theme
 from hta_widgets.export.pictures.drawing import Drawing, fit_text, hatch, text_width
 
-#: Distances in px: between rows, height of bars, above the rows, of swatches, and between parts.
-_PITCH, _BAR, _ABOVE, _SWATCH, _PAD, _GAP = 20, 14, 64, 10, 12, 8
+#: Distances in px: between rows, height of bars, above the rows, of swatches, between parts, and
+#: between lines of notes.
+_PITCH, _BAR, _ABOVE, _SWATCH, _PAD, _GAP, _LINE = 20, 14, 64, 10, 12, 8, 14
 _MAX_ROWS = 20
 
 
 def bars_svg(
     content: RowsContent, style: FigureStyle, width: float, late_ranks: Sequence[int] = ()
 ) -> str:
-    """Return the first rows of a chart as SVG: title, legend, names, bars, spreads and columns.
+    """Return the first rows of a chart as SVG: title, legend, names, bars, spreads, columns, notes.
 
     Each mark has one colour. Names of `late_ranks` are red.
     """
@@ -35,12 +36,13 @@ def bars_svg(
     left = _PAD + max((text_width(name, bold=True) for name in names), default=0) + _GAP
     right = width - _PAD - sum(widths) - _GAP * len(widths)
     hidden_rows = len(content.names) - rows
-    height = _ABOVE + rows * _PITCH + _PAD + (_PITCH if hidden_rows else 0)
-    drawing.rect(0, 0, width, height, theme.bg)
     max_width = width - 2 * _PAD
+    notes = wrapped_lines(style.subtitle, max_width)
+    rows_end = _ABOVE + rows * _PITCH + (_PITCH if hidden_rows else 0)
+    height = rows_end + _PAD + _LINE * len(notes)
+    drawing.rect(0, 0, width, height, theme.bg)
     drawing.text(_PAD, 20, fit_text(style.title, max_width, bold=True), theme.ink, bold=True)
-    drawing.text(_PAD, 36, fit_text(style.subtitle, max_width), theme.ink3)
-    patterns = _draw_legend(drawing, marks, theme, right - _PAD)
+    patterns = _draw_legend(drawing, marks, theme, width - _PAD)
     scale = (right - left) / ((content.scale.end - content.scale.start) or 1)
     origin = left - content.scale.start * scale
     for mark in marks:
@@ -60,10 +62,23 @@ def bars_svg(
         for row, text in enumerate(texts):
             drawing.text(x, _baseline(row), text, theme.ink2, anchor="end")
     if hidden_rows:
-        drawing.text(left, height - _PAD, f"… {hidden_rows} more rows", theme.ink3)
+        drawing.text(left, rows_end - _GAP, f"… {hidden_rows} more rows", theme.ink3)
+    for number, note in enumerate(notes):
+        drawing.text(_PAD, rows_end + _LINE * (number + 1), note, theme.ink3)
     return drawing.svg(
         width, height, title=style.title, description=style.subtitle, patterns=patterns
     )
+
+
+def wrapped_lines(text: str, width: float) -> list[str]:
+    """Divide a text into lines that are at most this wide, if its words are."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and text_width(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
 def _baseline(row: int) -> float:
@@ -79,10 +94,10 @@ def _draw_legend(drawing: Drawing, marks: Sequence[Bars], theme: Theme, right: f
             patterns.append(hatch(_pattern_name(mark), fill, mark.hatch_color or theme.ink3))
         if not mark.name or x + _SWATCH + 4 + text_width(mark.name) > right:
             continue
-        drawing.rect(x, 45, _SWATCH, _SWATCH, _paint(mark, theme))
+        drawing.rect(x, 29, _SWATCH, _SWATCH, _paint(mark, theme))
         if mark.line:
-            drawing.frame(x, 45, _SWATCH, _SWATCH, mark.line)
-        drawing.text(x + _SWATCH + 4, 54, mark.name, theme.ink2)
+            drawing.frame(x, 29, _SWATCH, _SWATCH, mark.line)
+        drawing.text(x + _SWATCH + 4, 38, mark.name, theme.ink2)
         x += _SWATCH + 4 + text_width(mark.name) + _PAD
     return patterns
 

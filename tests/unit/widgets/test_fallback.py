@@ -50,6 +50,8 @@ def test_a_dashboard_keeps_headline_charts_and_timeline(tmp_path):
     drawn = texts_of(html)
     assert {"Where GPU time goes", "Communication and overlap", "waiting"} <= {*drawn}
     assert {"ProfilerStep#0", "causes the wait"} <= {*drawn}
+    # The notes of a chart are whole, and its legend too.
+    assert "transfer and waiting: communication that no compute hides" in " ".join(drawn)
 
 
 def test_similar_ranks_share_rows_of_a_large_job(tmp_path):
@@ -57,6 +59,8 @@ def test_similar_ranks_share_rows_of_a_large_job(tmp_path):
     drawn = texts_of(html)
     assert drawn.count("rank 5") >= 2
     assert any(re.match(r"1\d ranks: 0–4", text) for text in drawn)
+    assert "similar ranks share a row: mean, line: min to max" in " ".join(drawn)
+    assert "idle" in drawn
 
 
 def test_names_are_text(tmp_path):
