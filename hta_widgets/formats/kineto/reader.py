@@ -170,7 +170,7 @@ class RecordList:
 
     def _take_strictly(self, cut: int, *, open_ended: bool = False) -> SliceOutcome:
         """Read the records up to the comma at `cut`, or none."""
-        body = self.window.text[self.window.at : cut]
+        body = memoryview(self.window.text)[self.window.at : cut]
         text = b"".join((b"[", body, b"" if open_ended else b"]"))
         if not is_utf8(text):
             return "broken"
@@ -354,7 +354,7 @@ def read_file(
         with time_stage("columns"):
             columns = records.columns.finish()
             comm_args = records.columns.comm_args()
-            call_args = records.columns.call_args.finish()
+            call_args = records.columns.call_args()
             launch_args = records.columns.launch_args()
     problems = Problems()
     notes.add_to(problems, path)
