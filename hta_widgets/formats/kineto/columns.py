@@ -38,12 +38,10 @@ from hta_widgets.formats.kineto.times import (
 )
 from hta_widgets.readers.ranks import NoteCounts
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.call_args import CallArgs, LaunchArgs
-from hta_widgets.trace.columns import PARAM_COMMS, ArgTable, RankColumns
+from hta_widgets.trace.columns import PARAM_COMMS, RankColumns
 from hta_widgets.trace.problems import ProblemKind
 from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
 from hta_widgets.trace.tracks import integer_of
-
 
 _INT64 = 1 << 63
 _M, _C, _F = map(ord, "MCf")
@@ -111,9 +109,9 @@ class Columns:
         self._pids, self._tids = CodeTable(), CodeTable()
         self._flow_ids = FlowIds()
         self._copies = CopyColumns()
-        self._communication = CommunicationColumns()
-        self._calls = CallArgColumns()
-        self._kernels = LaunchArgColumns()
+        self.communication = CommunicationColumns()
+        self.calls = CallArgColumns()
+        self.kernels = LaunchArgColumns()
         self._columns = {
             name: GrowingColumn(dtype, expected)
             for name, dtype in (
@@ -264,9 +262,9 @@ class Columns:
         """Append the args of the records that are kept."""
         for columns, pairs in (
             (self._copies, batch.copies),
-            (self._communication, batch.communication),
-            (self._calls, batch.calls),
-            (self._kernels, batch.kernels),
+            (self.communication, batch.communication),
+            (self.calls, batch.calls),
+            (self.kernels, batch.kernels),
         ):
             kept = [(row, args) for row, args in pairs if keep[row]]
             if kept:
@@ -288,18 +286,6 @@ class Columns:
     def names(self) -> list[str]:
         """The names of the records so far."""
         return self._names.pool.values
-
-    def comm_args(self) -> ArgTable | None:
-        """Return the args of communication events."""
-        return self._communication.finish()
-
-    def call_args(self) -> CallArgs | None:
-        """Return the args of operators' calls."""
-        return self._calls.finish()
-
-    def launch_args(self) -> LaunchArgs:
-        """Return the args of kernels."""
-        return self._kernels.finish()
 
     def add_base(self, base_ns: int) -> None:
         """Add a base time to the starts of all records since the last call."""
