@@ -446,7 +446,7 @@ def read_whole_file(
 
 
 #: Size of a block of text, such that its decoded objects fit into the processor's cache.
-BLOCK_BYTES = 3 << 18
+BLOCK_BYTES = 1 << 19
 
 
 class StreamBuffer:

@@ -65,8 +65,11 @@ def measure_cells(lane: EventLane, edges: Ints, *, by_class: bool = False) -> Ce
         kind = np.where(has_event, np.uint8(lane.kind), np.uint8(NO_KIND))
         return Cells(covered, count, kind, has_event.astype(np.uint8) << np.uint8(lane.kind))
     codes, times, counts = _coverage_by_kind(lane.kinds, edges, covered, count)
-    weights = np.where(by_class & ~np.isin(codes, _UNCHANGED), _CHANGE_WEIGHT, 1)
-    kind = codes[(times * weights[:, None]).argmax(axis=0)]
+    weighted = times
+    if by_class:
+        weights = np.where(np.isin(codes, _UNCHANGED), 1, _CHANGE_WEIGHT)
+        weighted = times * weights[:, None]
+    kind = codes[weighted.argmax(axis=0)]
     instants = has_event & (times.max(axis=0) == 0)
     if instants.any():
         positions = lane.spans.points.searchsorted(edges[:-1][instants])

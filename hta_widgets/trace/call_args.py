@@ -8,10 +8,9 @@ codes, one text. If a source has no dictionary, the arguments are read from the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -31,9 +30,6 @@ LAUNCH_KEYS: Final = (
     "grid", "block", "registers per thread", "shared memory", "blocks per SM",
     "est. achieved occupancy %", "occupancy",
 )  # fmt: skip
-_SEPARATOR: Final = b"\0"
-#: Maximum size of the texts of a dictionary; a larger one is dropped.
-_MAX_TEXT_BYTES: Final = 1 << 24
 
 Texts = tuple[bytes, ...]
 
@@ -106,52 +102,12 @@ class LaunchArgs:
         return self
 
 
-class CallArgColumns:
-    """The dictionary of a file, to which slices of records are added in order."""
-
-    def __init__(self) -> None:
-        self._codes: dict[bytes, int] = {}
-        self._blocks: list[tuple[Ints, Ints, Ints, Ints]] = []
-        self._size_bytes = 0
-
-    def add(self, records: Ints, args: Sequence[Any]) -> None:
-        """Add a slice; `args` have the fields ``dims, old_dims, types, strides, values …``."""
-        positions = [
-            position
-            for position, arg in enumerate(args)
-            if arg is not None and (arg.dims or arg.node or arg.old_dims)
-        ]
-        if not positions or self._size_bytes > _MAX_TEXT_BYTES:
-            return
-        calls = [args[position] for position in positions]
-        codes, old_count = self._codes, len(self._codes)
-        code = []
-        for arg in calls:
-            text = _SEPARATOR.join((arg.dims or arg.old_dims, arg.types, arg.strides, arg.values))
-            code.append(codes.setdefault(text, len(codes)))
-        self._size_bytes += sum(map(len, islice(codes, old_count, None)))
-        sequence, thread = ([arg.node for arg in calls], [arg.forward for arg in calls])
-        self._blocks.append(
-            (records[positions], np.array(code, np.int64), _to_ints(sequence), _to_ints(thread))
-        )
-
-    def finish(self) -> CallArgs | None:
-        """Return the dictionary; None if it is too large."""
-        if self._size_bytes > _MAX_TEXT_BYTES:
-            return None
-        empty = (np.empty(0, np.int64),) * 4
-        record, code, sequence, thread = map(np.concatenate, zip(empty, *self._blocks, strict=True))
-        texts = [_split(text) for text in self._codes]
-        return CallArgs(record, code.astype(np.int32), texts, sequence, thread)
-
-
-def _split(text: bytes) -> Texts:
-    return tuple(text.split(_SEPARATOR, len(CALL_KEYS) - 1))
-
-
-def _to_ints(texts: Sequence[Any]) -> Ints:
-    """Return non-negative integers; -1 for anything else."""
-    return np.array([int(text) if text.isdigit() else -1 for text in map(bytes, texts)], np.int64)
+def non_negative_integers(texts: Iterable[Any]) -> Ints:
+    """Return non-negative integers of up to 18 digits; -1 for anything else."""
+    return np.array(
+        [int(text) if text.isdigit() and len(text) <= 18 else -1 for text in map(bytes, texts)],
+        np.int64,
+    )
 
 
 def call_args(trace: RecordedEvents, rows: Rows) -> CallArgs:
@@ -176,7 +132,9 @@ def _read_call_args(trace: RecordedEvents, rows: Rows, record: Ints) -> CallArgs
         codes.setdefault((dims or old_dims, *others), len(codes))
         for dims, *others, old_dims, _sequence, _thread in arg_texts
     ]
-    sequence, thread = (_to_ints([texts[column] for texts in arg_texts]) for column in (-2, -1))
+    sequence, thread = (
+        non_negative_integers([texts[column] for texts in arg_texts]) for column in (-2, -1)
+    )
     return _merge_texts(CallArgs(record, np.array(code, np.int32), list(codes), sequence, thread))
 
 

@@ -11,20 +11,22 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.formats.kineto.growing import (
+    CallArgColumns,
     CodeTable,
+    CommunicationColumns,
     CopyColumns,
     FlowIds,
     GrowingColumn,
+    LaunchArgColumns,
     SmallArgs,
 )
-from hta_widgets.formats.kineto.records import COMMUNICATION_FIELDS, LAUNCH_FIELDS, Args, Record
+from hta_widgets.formats.kineto.records import Args, Record
 from hta_widgets.formats.kineto.times import (
     BAD,
     OK,
@@ -36,18 +38,13 @@ from hta_widgets.formats.kineto.times import (
 )
 from hta_widgets.readers.ranks import NoteCounts
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.call_args import CallArgColumns, LaunchArgs
-from hta_widgets.trace.columns import PARAM_COMMS, ArgTable, RankColumns, arg_table
+from hta_widgets.trace.columns import PARAM_COMMS, RankColumns
 from hta_widgets.trace.problems import ProblemKind
 from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
 from hta_widgets.trace.tracks import integer_of
 
 _INT64 = 1 << 63
-
-_communication = attrgetter(*COMMUNICATION_FIELDS)
-_launch = attrgetter(*LAUNCH_FIELDS)
-
-_M, _C = ord("M"), ord("C")
+_M, _C, _F = map(ord, "MCf")
 
 
 def _set_of(letters: str) -> npt.NDArray[np.bool_]:
@@ -84,7 +81,11 @@ class _Batch:
         # Pairs begin with the row of a record in the batch.
         self.copies: list[tuple[int, Args]] = []
         self.communication: list[tuple[int, Args]] = []
-        self.ids: list[tuple[int, Any]] = []
+        self.calls: list[tuple[int, Args]] = []
+        self.kernels: list[tuple[int, Args]] = []
+        # The ids of flows and async records, and by slice the rows that have one.
+        self.ids: list[Any] = []
+        self.id_rows: list[npt.NDArray[np.intp]] = []
         self.ends_at_next: list[int] = []
         self.scoped: list[tuple[int, str]] = []
         self.unknown_phase: dict[int, str] = {}
@@ -108,11 +109,9 @@ class Columns:
         self._pids, self._tids = CodeTable(), CodeTable()
         self._flow_ids = FlowIds()
         self._copies = CopyColumns()
-        self._comm_record: list[int] = []
-        self._comm_text: list[bytes] = []
-        self.call_args = CallArgColumns()
-        self._launches: list[tuple[int, int]] = []
-        self._launch_codes: dict[tuple[bytes, ...], int] = {}
+        self.communication = CommunicationColumns()
+        self.calls = CallArgColumns()
+        self.kernels = LaunchArgColumns()
         self._columns = {
             name: GrowingColumn(dtype, expected)
             for name, dtype in (
@@ -171,23 +170,7 @@ class Columns:
         )
         batch.start.append(start)
         batch.dur.append(dur)
-        has_args = (stream != -1) | (arrays["name"] == self._names.code(PARAM_COMMS))
-        for row in np.flatnonzero(has_args).tolist():
-            row_args = args[row]
-            if row_args is None:
-                continue
-            if len(row_args.bandwidth) or len(row_args.bytes):
-                batch.copies.append((first + row, row_args))
-            if len(row_args.collective):
-                batch.communication.append((first + row, row_args))
-            if len(row_args.grid):
-                codes = self._launch_codes
-                text = tuple(map(bytes, _launch(row_args)))
-                self._launches.append((int(numbers[row]), codes.setdefault(text, len(codes))))
-        names = self._categories.pool.values
-        operators = [code for code, name in enumerate(names) if name.lower() in _OPERATORS]
-        rows = np.flatnonzero(np.isin(arrays["category"], operators))
-        self.call_args.add(numbers[rows], [args[row] for row in rows.tolist()])
+        self._take_args(arrays, args, first)
         self._take_special(records, phase, first)
         batch.first_rows.append(first)
         batch.bodies.append(bodies)
@@ -196,22 +179,44 @@ class Columns:
         if batch.count >= _BATCH_RECORDS:
             self._flush()
 
+    def _take_args(
+        self, arrays: dict[str, npt.NDArray[Any]], args: list[Args | None], first: int
+    ) -> None:
+        """Store the args of copies, communication, kernels and operators."""
+        batch = self._batch
+        with_args = (arrays["stream"] != -1) | (arrays["name"] == self._names.get(PARAM_COMMS, -1))
+        for row in np.flatnonzero(with_args).tolist():
+            row_args = args[row]
+            if row_args is None:
+                continue
+            if row_args.bandwidth or row_args.bytes:
+                batch.copies.append((first + row, row_args))
+            if row_args.collective:
+                batch.communication.append((first + row, row_args))
+            if row_args.grid:
+                batch.kernels.append((first + row, row_args))
+        names = self._categories.pool.values
+        is_operator = np.array([name.lower() in _OPERATORS for name in names])
+        for row in np.flatnonzero(is_operator[arrays["category"]]).tolist():
+            row_args = args[row]
+            if row_args and (row_args.node or row_args.dims or row_args.old_dims):
+                batch.calls.append((first + row, row_args))
+
     def _take_special(
         self, records: Sequence[Record], phase: npt.NDArray[np.uint8], first: int
     ) -> None:
-        """Store the ids, bindings and scopes of records, which few have."""
+        """Store the ids, bindings, scopes and unknown phases of records."""
         batch = self._batch
-        special = _WITH_ID[phase] | _INSTANTS[phase] | ~_KNOWN_PHASES[phase]
-        for row in np.flatnonzero(special).tolist():
-            record, code = records[row], phase[row]
-            if _WITH_ID[code]:
-                batch.ids.append((first + row, record.id))
-                if record.ph == "f" and record.bp != "e":
-                    batch.ends_at_next.append(first + row)
-            elif not _INSTANTS[code]:
-                batch.unknown_phase[first + row] = record.ph
-            elif record.s not in _THREAD_SCOPE:
-                batch.scoped.append((first + row, record.s or ""))
+        id_rows = np.flatnonzero(_WITH_ID[phase])
+        batch.id_rows.append(first + id_rows)
+        batch.ids += [records[row].id for row in id_rows.tolist()]
+        flow_ends = np.flatnonzero(phase == _F).tolist()
+        batch.ends_at_next += [first + row for row in flow_ends if records[row].bp != "e"]
+        for row in np.flatnonzero(_INSTANTS[phase]).tolist():
+            if records[row].s not in _THREAD_SCOPE:
+                batch.scoped.append((first + row, records[row].s or ""))
+        for row in np.flatnonzero(~_KNOWN_PHASES[phase]).tolist():
+            batch.unknown_phase[first + row] = records[row].ph
 
     def _flush(self) -> None:
         """Convert the records taken so far and append them to the columns."""
@@ -241,15 +246,9 @@ class Columns:
             dur[negative] = 0
             self._note_repaired(batch, negative & keep, "negative durations, taken as 0")
         self._note_resolution(start, dur, dur_state, keep & ~is_metadata)
-        for row, row_args in batch.copies:
-            if keep[row]:
-                self._copies.add(int(parts["record"][row]), row_args)
-        for row, row_args in batch.communication:
-            if keep[row]:
-                self._comm_record.append(int(parts["record"][row]))
-                self._comm_text.append(b"\0".join(_communication(row_args)))
+        self._add_args(batch, parts["record"], keep)
         flow = np.full(batch.count, -1, np.int64)
-        flow[[row for row, _ in batch.ids]] = self._flow_ids.codes([id_ for _, id_ in batch.ids])
+        flow[np.concatenate(batch.id_rows)] = self._flow_ids.codes(batch.ids)
         parts.update(start_ns=start, dur_ns=dur, flow=flow)
         keeps_all = bool(keep.all())
         file_row = self._columns["record"].size - 1 + np.cumsum(keep)
@@ -258,6 +257,19 @@ class Columns:
         self._ends_at_next.extend(int(file_row[row]) for row in batch.ends_at_next if keep[row])
         self._scope.update((int(file_row[row]), scope) for row, scope in batch.scoped if keep[row])
         self._keep_small_args(batch, np.flatnonzero(keep & _WITH_ARGS[phase]), parts["record"])
+
+    def _add_args(self, batch: _Batch, record: Ints, keep: npt.NDArray[np.bool_]) -> None:
+        """Append the args of the records that are kept."""
+        for columns, pairs in (
+            (self._copies, batch.copies),
+            (self.communication, batch.communication),
+            (self.calls, batch.calls),
+            (self.kernels, batch.kernels),
+        ):
+            kept = [(row, args) for row, args in pairs if keep[row]]
+            if kept:
+                rows, args = zip(*kept, strict=True)
+                columns.add(record[list(rows)], args)
 
     @property
     def rows(self) -> int:
@@ -274,15 +286,6 @@ class Columns:
     def names(self) -> list[str]:
         """The names of the records so far."""
         return self._names.pool.values
-
-    def comm_args(self) -> ArgTable | None:
-        """Return the args of communication events."""
-        return arg_table(self._comm_record, self._comm_text)
-
-    def launch_args(self) -> LaunchArgs:
-        """Return the args of kernels."""
-        record, code = np.array(self._launches, np.int64).reshape(-1, 2).T
-        return LaunchArgs(record, code, list(self._launch_codes))
 
     def add_base(self, base_ns: int) -> None:
         """Add a base time to the starts of all records since the last call."""

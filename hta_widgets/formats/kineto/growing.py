@@ -11,8 +11,9 @@ import json
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -20,13 +21,38 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
 
-from hta_widgets.formats.kineto.records import Args
+from hta_widgets.formats.kineto.records import COMMUNICATION_FIELDS, LAUNCH_FIELDS, Args
 from hta_widgets.formats.kineto.times import plain_integers
 from hta_widgets.formats.kineto.tolerant import decode_or_none, repair_json
 from hta_widgets.trace.arrays import Ints, fit_int32
-from hta_widgets.trace.columns import CopyTable, StringPool
+from hta_widgets.trace.call_args import CallArgs, LaunchArgs, Texts, non_negative_integers
+from hta_widgets.trace.columns import ArgTable, CopyTable, StringPool, arg_table
 
 _INT64 = 1 << 63
+#: Maximum size of the distinct args of calls; larger ones are read from the file when needed.
+_MAX_TEXT_BYTES = 1 << 24
+
+_decode_floats = msgspec.json.Decoder(list[float]).decode
+_decode_integers = msgspec.json.Decoder(list[int]).decode
+_communication = attrgetter(*COMMUNICATION_FIELDS)
+_launch = attrgetter(*LAUNCH_FIELDS)
+
+
+class CommunicationColumns:
+    """The texts of `COMMUNICATION_KEYS` of communication events."""
+
+    def __init__(self) -> None:
+        self._record: list[int] = []
+        self._text: list[bytes] = []
+
+    def add(self, records: Ints, args: Sequence[Args]) -> None:
+        """Add the args of records."""
+        self._record += records.tolist()
+        self._text += map(b"\0".join, map(_communication, args))
+
+    def finish(self) -> ArgTable | None:
+        """Return the columns; None if there are no records."""
+        return arg_table(self._record, self._text)
 
 
 class CopyColumns:
@@ -37,11 +63,13 @@ class CopyColumns:
         self._gb_per_s: list[float] = []
         self._size_bytes: list[int] = []
 
-    def add(self, record: int, args: Args) -> None:
-        """Add a record's args."""
-        self._record.append(record)
-        self._gb_per_s.append(_rate(args.bandwidth))
-        self._size_bytes.append(_size(args.bytes))
+    def add(self, records: Ints, args: Sequence[Args]) -> None:
+        """Add the args of records."""
+        rates = _decode_numbers(_decode_floats, [arg.bandwidth for arg in args], _rate)
+        sizes = _decode_numbers(_decode_integers, [arg.bytes for arg in args], _size)
+        self._record += records.tolist()
+        self._gb_per_s += [rate if 0 <= rate < math.inf else math.nan for rate in rates]
+        self._size_bytes += [size if 0 <= size < _INT64 else -1 for size in sizes]
 
     def finish(self) -> CopyTable:
         """Return the columns."""
@@ -52,23 +80,33 @@ class CopyColumns:
         )
 
 
+def _decode_numbers(
+    decode: Callable[[bytes], list[Any]], texts: list[Any], convert: Callable[[Any], Any]
+) -> list[Any]:
+    """Return the numbers of JSON texts in one call, or text by text if not all are numbers."""
+    try:
+        numbers = decode(b"[%b]" % b",".join(texts))
+    except msgspec.DecodeError:
+        numbers = []
+    # One text that is empty gives an empty list.
+    return numbers if len(numbers) == len(texts) else [convert(text) for text in texts]
+
+
 def _rate(raw: Raw) -> float:
     """Return a rate; NaN if it is missing or invalid."""
     try:
-        rate = float(bytes(raw).strip(b'"'))
+        return float(bytes(raw).strip(b'"'))
     except ValueError:
         return math.nan
-    return rate if math.isfinite(rate) and rate >= 0 else math.nan
 
 
 def _size(raw: Raw) -> int:
     """Return a size; -1 if it is missing or invalid."""
     try:
-        size = int(bytes(raw).strip(b'"'))
+        return int(bytes(raw).strip(b'"'))
     except ValueError:
         number = _rate(raw)
-        size = int(number) if number.is_integer() else -1
-    return size if 0 <= size < _INT64 else -1
+        return int(number) if number.is_integer() else -1
 
 
 _ABSENT = -1
@@ -187,37 +225,88 @@ class GrowingColumn:
         return self._values[start : self.size]
 
 
-class CodeTable:
+class CodeTable(dict[Any, int]):
     """Codes of distinct values, and the text of each."""
 
-    __slots__ = ("_codes", "pool")
-
     def __init__(self) -> None:
-        self._codes: dict[Any, int] = {}
         self.pool = StringPool()
 
-    def codes_of(self, values: list[Any]) -> npt.NDArray[np.int32]:
-        """Return the codes of values: strings, integers, or None for the empty string."""
-        if len(values) < 2:
-            return np.array([self._code(value) for value in values], np.int32)
-        codes_of_values = itemgetter(*values)  # faster than a loop in Python
-        try:
-            codes = codes_of_values(self._codes)
-        except KeyError:
-            for value in dict.fromkeys(values):
-                self._code(value)
-            codes = codes_of_values(self._codes)
-        return np.fromiter(codes, np.int32, len(codes))
-
-    def code(self, value: Any) -> int:
-        """Return the code of a value; -1 if it has none yet."""
-        return self._codes.get(value, -1)
-
-    def _code(self, value: Any) -> int:
-        code = self._codes.get(value)
-        if code is None:
-            code = self._codes[value] = self.pool.add("" if value is None else str(value))
+    def __missing__(self, value: Any) -> int:
+        code = self[value] = self.pool.add("" if value is None else str(value))
         return code
+
+    def codes_of(self, values: Sequence[Any]) -> npt.NDArray[np.int32]:
+        """Return the codes of values: strings, integers, or None for the empty string."""
+        return np.fromiter(map(self.__getitem__, values), np.int32, len(values))
+
+
+class _TextCodes(dict[bytes, int]):
+    """Codes of distinct combinations of JSON texts."""
+
+    def codes_of(self, rows: Iterable[tuple[Any, ...]]) -> Ints:
+        """Return the codes of combinations; those that are new get the next codes."""
+        # JSON has no byte 0. One text per combination is faster than a tuple of texts.
+        texts = map(b"\0".join, rows)
+        return np.fromiter(map(self.__getitem__, texts), np.int64)
+
+    def __missing__(self, text: bytes) -> int:
+        code = self[text] = len(self)
+        return code
+
+    def texts(self) -> list[Texts]:
+        """Return the texts of each code."""
+        return [tuple(text.split(b"\0")) for text in self]
+
+
+class CallArgColumns:
+    """Args of operators' calls: codes of their texts, and the numbers of autograd's nodes."""
+
+    def __init__(self) -> None:
+        self._codes = _TextCodes()
+        self._size_bytes = 0
+        self._blocks = [(np.empty(0, np.int64),) * 4]
+
+    def add(self, records: Ints, calls: Sequence[Args]) -> None:
+        """Add the args of some records; record numbers must ascend."""
+        if self._size_bytes > _MAX_TEXT_BYTES:
+            return
+        old_count = len(self._codes)
+        code = self._codes.codes_of(
+            (arg.dims or arg.old_dims, arg.types, arg.strides, arg.values) for arg in calls
+        )
+        self._size_bytes += sum(map(len, islice(self._codes, old_count, None)))
+        sequence = _non_negative([arg.node for arg in calls])
+        thread = _non_negative([arg.forward for arg in calls])
+        self._blocks.append((records, code, sequence, thread))
+
+    def finish(self) -> CallArgs | None:
+        """Return the columns; None if their texts are too large."""
+        if self._size_bytes > _MAX_TEXT_BYTES:
+            return None
+        record, code, sequence, thread = map(np.concatenate, zip(*self._blocks, strict=True))
+        return CallArgs(record, code.astype(np.int32), self._codes.texts(), sequence, thread)
+
+
+def _non_negative(texts: Sequence[Any]) -> Ints:
+    numbers = plain_integers(texts, -1)
+    return non_negative_integers(texts) if numbers is None else numbers
+
+
+class LaunchArgColumns:
+    """Args of kernels: codes of their texts."""
+
+    def __init__(self) -> None:
+        self._codes = _TextCodes()
+        self._blocks = [(np.empty(0, np.int64),) * 2]
+
+    def add(self, records: Ints, kernels: Sequence[Args]) -> None:
+        """Add the args of some records; record numbers must ascend."""
+        self._blocks.append((records, self._codes.codes_of(map(_launch, kernels))))
+
+    def finish(self) -> LaunchArgs:
+        """Return the columns."""
+        record, code = map(np.concatenate, zip(*self._blocks, strict=True))
+        return LaunchArgs(record, code, self._codes.texts())
 
 
 class _WithArgs(Struct, gc=False):

@@ -170,7 +170,7 @@ class RecordList:
 
     def _take_strictly(self, cut: int, *, open_ended: bool = False) -> SliceOutcome:
         """Read the records up to the comma at `cut`, or none."""
-        body = self.window.text[self.window.at : cut]
+        body = memoryview(self.window.text)[self.window.at : cut]
         text = b"".join((b"[", body, b"" if open_ended else b"]"))
         if not is_utf8(text):
             return "broken"
@@ -353,9 +353,9 @@ def read_file(
             _refuse_if_no_trace(path, records.entries, enclosed=documents.enclosed, notes=notes)
         with time_stage("columns"):
             columns = records.columns.finish()
-            comm_args = records.columns.comm_args()
-            call_args = records.columns.call_args.finish()
-            launch_args = records.columns.launch_args()
+            comm_args = records.columns.communication.finish()
+            call_args = records.columns.calls.finish()
+            launch_args = records.columns.kernels.finish()
     problems = Problems()
     notes.add_to(problems, path)
     source = FileRecords(

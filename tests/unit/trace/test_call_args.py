@@ -57,3 +57,14 @@ def test_kept_launches_are_those_of_the_records(cache, tmp_path):
         trace.source.launch_args = None
         read = launch_args(trace, rows)
         assert [read.texts[code] for code in read.code] == [kept.texts[code] for code in kept.code]
+
+
+@pytest.mark.parametrize("number", ["9223372036854775808", "1" + "0" * 30, "-3", '"7"', "1.5"])
+def test_numbers_of_nodes_that_do_not_fit(number, tmp_path):
+    events = [operator(0, **DIMS), operator(10, **{**DIMS, "Sequence number": "ODD"})]
+    text = json.dumps({"traceEvents": events}).replace('"ODD"', number)
+    (tmp_path / "rank0.json").write_text(text)
+    trace = hw.load(tmp_path, cache=False)[0]
+    assert call_args(trace, np.arange(2)).sequence.tolist() == [7, -1]
+    trace.source.call_args = None
+    assert call_args(trace, np.arange(2)).sequence.tolist() == [7, -1]
