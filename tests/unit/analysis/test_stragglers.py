@@ -526,11 +526,12 @@ def test_collectives_that_prepare_or_end_a_run_are_in_no_step(tmp_path, before, 
     for number, name in enumerate(names):
         start = number * 1000
         for rank, of_rank in enumerate(events):
-            late = 80 if rank == 2 and name == "allreduce" else 0
+            is_round = name == "allreduce"
+            late = 80 if rank == 2 and is_round else 0
             of_rank += [
                 kernel(start * US, (start + 900 + late) * US),
                 collective((start + 900 + late) * US, (start + 990) * US, name=name, seq=number,
-                           ranks=(0, 1, 2, 3), elements=1000 if name == "allreduce" else number + 1),
+                           ranks=(0, 1, 2, 3), elements=1000 if is_round else number + 1),
             ]  # fmt: skip
     traces = load(tmp_path, *events)
     frame = stragglers(traces)
