@@ -167,6 +167,8 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     )
     # The rarest collective is assumed to run once in each step.
     steps = min(Counter(compress(kinds, in_steps)).values())
+    if steps == min(Counter(kinds).values()):
+        in_steps[:] = True  # nothing tells collectives that prepare a run from those of its steps
     number = np.full(len(first_ns), -1, dtype=np.int64)
     order = np.flatnonzero(in_steps)[np.argsort(first_ns[in_steps], kind="stable")]
     number[order] = np.arange(len(order)) * steps // len(order)

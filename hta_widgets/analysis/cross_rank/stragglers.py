@@ -201,8 +201,9 @@ def stragglers_by_step(
     """Return the numbers of `stragglers` step by step.
 
     Definitions are as in `stragglers`. If the trace has no steps, the run is cut into as many
-    stretches as its rarest collective has occurrences. Collectives of kinds that occur only before
-    or after the most frequent operation, such as a broadcast of parameters, are in no stretch.
+    stretches as its rarest collective has occurrences. Collectives of rarer kinds that occur only
+    before or after the most frequent operation, such as a broadcast of parameters, are in no
+    stretch.
 
     Parameters
     ----------

@@ -391,16 +391,17 @@ def costly_ranks(traces: TraceSet) -> dict[str, tuple[int, float]]:
     Only ranks that stand out in the time lines of a job are returned. Without steps, `stragglers`
     names a rank only if its cost is far above chance, so it may name none of them.
     """
-    jobs = [job for job in mpi_jobs(traces.values()) if job.lines]
+    jobs = [job for job in mpi_jobs(traces.values()) if len(job.lines) > 1]
     if not jobs:
         return {}
     lost_shares = stragglers(traces).set_index("rank")["lost_share"]
     costly = {}
     for job in jobs:
         shares = lost_shares.reindex([trace.rank for trace in job.lines]).fillna(0)
-        rank, largest = int(shares.idxmax()), float(shares.max())
-        if largest >= max(COSTLY_SHARE, STAND_OUT * float(shares.drop(rank).median())):
-            costly[job.name] = (int(traces[rank].stated_rank or 0), largest)
+        place, largest = int(shares.argmax()), float(shares.max())
+        others = np.delete(shares.to_numpy(), place)
+        if largest >= max(COSTLY_SHARE, STAND_OUT * float(np.median(others))):
+            costly[job.name] = (int(job.lines[place].stated_rank or 0), largest)
     return costly
 
 
