@@ -176,15 +176,20 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
 
 
 def _in_steps(kind: Ints, operation: Ints, first_ns: Ints) -> Bools:
-    """Return which collectives are of kinds that do not only prepare or end a run.
+    """Return which collectives belong to the steps of a run.
 
-    Such a kind occurs only before or after the most frequent operation. For example, parameters are
-    broadcast once before the first all-reduce of gradients.
+    Kinds that occur only before or after the most frequent operation prepare or end the run. For
+    example, parameters are broadcast once before the first all-reduce of gradients. All belong to
+    the steps if those before or after last longer than the most frequent operation: it may be the
+    broadcast of each parameter.
     """
     operations, counts = np.unique(operation, return_counts=True)
     most_frequent_ns = first_ns[operation == operations[counts.argmax()]]
-    is_between = (first_ns >= most_frequent_ns.min()) & (first_ns <= most_frequent_ns.max())
-    return np.isin(kind, kind[is_between])
+    low, high = most_frequent_ns.min(), most_frequent_ns.max()
+    for outside_ns in (first_ns[first_ns < low], first_ns[first_ns > high]):
+        if len(outside_ns) and np.ptp(outside_ns) > high - low:
+            return np.ones(len(kind), dtype=bool)
+    return np.isin(kind, kind[(first_ns >= low) & (first_ns <= high)])
 
 
 def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, Floats]:

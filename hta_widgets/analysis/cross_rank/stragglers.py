@@ -203,7 +203,7 @@ def stragglers_by_step(
     Definitions are as in `stragglers`. If the trace has no steps, the run is cut into as many
     stretches as its rarest collective has occurrences. Collectives of rarer kinds that occur only
     before or after the most frequent operation, such as a broadcast of parameters, are in no
-    stretch.
+    stretch: their ``step`` is -1.
 
     Parameters
     ----------
@@ -294,25 +294,22 @@ def _always_last_ranks(
 ) -> list[LastRank]:
     """Return the ranks that are last at nearly all collectives and are not stragglers.
 
-    Collectives at which ranks hardly wait do not count: if ranks gather right after they scatter,
-    all arrive together.
+    Collectives at which ranks hardly wait may be left out: if ranks gather right after they
+    scatter, all arrive together.
     """
     match = work.match
     # On the recorded clocks, the run would include the differences between the clocks.
     run_ns = sum(high - low for low, high in traces.with_clock(work.clock).windows)
     companion_counts = work.companion_counts().tolist()
     complete_counts = work.complete_counts().tolist()
-    collective_wait_ns = match.reduce_per_entry(np.add, work.times.wait_ns)
+    is_last = _nearly_always_last(work)
     last_ranks = []
     for place, row in enumerate(straggler_frame.to_dict("records")):
         count, score = int(row["collectives"]), row["score"]
-        of_rank = np.flatnonzero(work.is_counted & (match.trace == place))
-        waits_ns = collective_wait_ns[of_rank]
-        waited = of_rank[waits_ns >= _MIN_WAIT_RATIO * waits_ns.sum() / max(count, 1)]
-        is_last = len(waited) >= _MIN_COLLECTIVES
-        is_last = is_last and work.is_only_last[waited].mean() >= _NEARLY_ALWAYS_SHARE
         is_complete = complete_counts[place] >= _NEARLY_ALWAYS_SHARE * count
-        if row["is_straggler"] or not is_last or not (is_complete or match.incomplete[place]):
+        if row["is_straggler"] or not is_last[place]:
+            continue
+        if not (is_complete or match.incomplete[place]):
             continue
         charged = work.is_charged & (match.trace == place)
         wait_ns = _total_wait_at(work, match.collective[charged]) / companion_counts[place]
@@ -331,6 +328,20 @@ def _always_last_ranks(
             LastRank(int(row["rank"]), wait_ns, hidden_share, round(score * count), count, cause)
         )
     return sorted(last_ranks, key=lambda last_rank: -last_rank.wait_ns)
+
+
+def _nearly_always_last(work: ImposedWaits) -> Bools:
+    """Return which ranks are last at nearly all collectives, or at those in which ranks wait."""
+    match = work.match
+    wait_ns = np.where(work.is_counted, match.reduce_per_entry(np.add, work.times.wait_ns), 0)
+    mean_wait_ns = work.sum_by_rank(wait_ns) / np.maximum(work.sum_by_rank(work.is_counted), 1)
+    has_waits = work.is_counted & (wait_ns >= _MIN_WAIT_RATIO * mean_wait_ns[match.trace])
+    is_last = np.zeros(len(match.traces), dtype=bool)
+    # With one wait that is much longer than the others, only that one would count.
+    for counts in (work.is_counted, has_waits):
+        collectives, last = work.sum_by_rank(counts), work.sum_by_rank(counts & work.is_only_last)
+        is_last |= (collectives >= _MIN_COLLECTIVES) & (last >= _NEARLY_ALWAYS_SHARE * collectives)
+    return is_last
 
 
 def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:

@@ -542,6 +542,24 @@ def test_collectives_that_prepare_or_end_a_run_are_in_no_step(tmp_path, before, 
     assert by_step.loc[by_step["step"] >= 0, "collectives"].tolist() == [1] * 80
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_burst_of_collectives_does_not_take_the_place_of_the_steps(tmp_path, is_first):
+    """20 all-reduces in 20 ms, before or after 30 broadcasts in 1.5 ms."""
+    rounds = [("allreduce", 1000)] * 20
+    burst = [("broadcast", 50)] * 30
+    events, start = [[] for _ in range(4)], 0
+    for number, (name, length) in enumerate(burst + rounds if is_first else rounds + burst):
+        for of_rank in events:
+            of_rank.append(
+                collective((start + 10) * US, (start + 40) * US, name=name, seq=number,
+                           ranks=(0, 1, 2, 3))
+            )  # fmt: skip
+        start += length
+    by_step = stragglers_by_step(load(tmp_path, *events))
+    assert by_step["step"].min() == 0
+    assert by_step.groupby("rank")["collectives"].sum().tolist() == [50] * 4
+
+
 def test_a_stall_is_a_share_of_its_own_step(tmp_path):
     """Ten steps of 10 ms; rank 1 stalls the fifth for 200 ms."""
     events = [[] for _ in range(4)]
@@ -677,6 +695,13 @@ def test_who_is_nearly_always_last_is_a_fact_from_one_per_cent_on(tmp_path):
     # Last at 7 of 8.
     often = [[0, 0, 300, 0]] * 7 + [[0, 350, 300, 0]]
     assert straggler_report(job(tmp_path, often, before=computing)).last_ranks == []
+
+
+def test_one_long_wait_does_not_hide_who_is_always_last(tmp_path):
+    """Of 10 ms a step, rank 2 is late by 10 µs, and once by 3.9 ms: 4.3 of 410 ms."""
+    delays = [[0, 0, 3_900, 0]] + [[0, 0, 10, 0]] * 40
+    (last,) = straggler_report(job(tmp_path, delays, before=longer)).last_ranks
+    assert (last.rank, last.last, last.collectives) == (2, 41, 41)
 
 
 @pytest.mark.parametrize("late", [2, 0])
