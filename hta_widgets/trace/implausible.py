@@ -1,4 +1,4 @@
-"""Times that cannot be right: far from all others, or of device work that outlasts later work.
+"""Times that cannot be right: far from all others, or of device work that ended before.
 
 A device stream works in order. Here the copy states 3 s, though the kernels after it end earlier::
 
@@ -9,11 +9,11 @@ So the copy ended before the first kernel began, and its duration is cut there. 
 overlap if they end in order: with programmatic dependent launch, a kernel begins before the
 previous one ends.
 
-A call such as ``cudaDeviceSynchronize`` returns after all work that was launched before it. Work
-that states to end far behind all host events and such a call is cut at the end of the call.
+A call such as ``cudaDeviceSynchronize`` returns after all work that was launched before it. If such
+work states an end far behind all host events, it is cut at the end of the call.
 
 Among times since 1970, a record at time 0 is left out, since the job would last 50 years with it.
-Both are counted as problems, with names and record numbers.
+All are counted as problems, with names and record numbers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _MAX_OVERLAP_NS = 1_000_000
 #: A stream works in order if at most this number or share of its events outlast later ones.
 _MAX_DISORDERED, _MAX_DISORDERED_SHARE = 2, 1 / 3
 #: Maximum multiple of their length by which events may end later than the others; longer ones are
-#: cut in any stream.
+#: cut in any stream, or at the end of a call that waited for them.
 _MAX_LENGTHS = 4
 
 #: Calls that return after all work of their device.
@@ -194,7 +194,10 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
 def _clip_at_syncs(
     columns: RankColumns, events: dict[str, Any], dur: Ints, problems: Problems
 ) -> Ints:
-    """Return durations, with the work cut that a host waited for long before its stated end."""
+    """Return durations, with work cut for which a host waited, but which states a much later end.
+
+    `dur` are the durations so far.
+    """
     start, correlation = events["start_ns"], events["correlation"]
     is_device_code = [is_device_category(text) for text in columns.categories.values]
     # The last entry lets a file without categories be indexed.
@@ -211,17 +214,28 @@ def _clip_at_syncs(
     names = [code for code, text in enumerate(columns.names.values) if _DEVICE_SYNC.search(text)]
     syncs = np.flatnonzero(~on_device & np.isin(events["name"], names))
     has_id = (correlation != 0) & (correlation != -1)
+    launches = np.flatnonzero(~on_device & has_id & np.isin(correlation, correlation[suspects]))
+    launches = launches[np.argsort(-end[launches])]  # so the dict has the earliest end of each id
+    end_of_launch = dict(zip(correlation[launches].tolist(), end[launches].tolist(), strict=True))
+    launched_ns = [
+        min(time_ns, end_of_launch.get(launch, time_ns))
+        for launch, time_ns in zip(
+            correlation[suspects].tolist(), start[suspects].tolist(), strict=True
+        )
+    ]
+    # The earliest end of the calls that begin after each launch; calls are in order of their start.
+    first_end_ns = np.append(end[syncs], _EVERYTHING[1])
+    first_end_ns = np.minimum.accumulate(first_end_ns[::-1])[::-1]
+    first_end_ns = first_end_ns[np.searchsorted(start[syncs], launched_ns)]
+    is_cut = (first_end_ns > start[suspects]) & (first_end_ns < end[suspects])
+    rows = suspects[is_cut]
+    if not len(rows):
+        return dur
     clipped = dur.copy()
-    for row in suspects.tolist():
-        launches = has_id & ~on_device & (correlation == correlation[row])
-        launched_ns = int(end[launches].min(initial=start[row]))
-        clipped_end_ns = int(end[syncs[start[syncs] >= launched_ns]].min(initial=end[row]))
-        if clipped_end_ns > start[row]:
-            clipped[row] = clipped_end_ns - start[row]
-    rows = np.flatnonzero(clipped != dur)
+    clipped[rows] = first_end_ns[is_cut] - start[rows]
     text = "durations that outlast a call that waited for their device; cut at its end"
     _count(columns, events["name"], events["record"], rows, text, problems)
-    return clipped if len(rows) else dur
+    return clipped
 
 
 def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints]:

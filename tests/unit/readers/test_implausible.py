@@ -203,3 +203,16 @@ def test_work_that_no_call_waited_for_keeps_its_length(write, records):
     assert busy(traces)["busy_ns"] == 800_000 + max(
         record["dur"] for record in records if record["cat"] == "kernel"
     ) * 1000 + 210_000 * (len(records) > 23)
+
+
+def test_work_is_cut_at_the_first_call_that_waited_for_it(write):
+    """The second collective is launched after the first call, and a second one waits for it."""
+    records = [
+        *waited_job(3_000_000),
+        launch(1215, 5, 60),
+        launched(1230, 3_000_000, 60, stream=9),
+        event("cudaDeviceSynchronize", 1300, 200, cat="cuda_runtime", pid=1, tid=1),
+    ]
+    traces = hw.load(write(records))
+    assert busy(traces)["busy_ns"] == 800_000 + 210_000 + 270_000
+    assert overflows(traces)["count"].tolist() == [2]
