@@ -74,11 +74,11 @@ _SHAPES = ("Input Dims", "Input type")
 #: Patterns of type names in C++ and Python, by the bytes of an element as PyTorch stores it.
 #: Elements of less than a byte, packed or not, count as 1 byte.
 _BYTES = {
-    1: r"byte|(un)?(signed)?char|bool|q?u?int8(_t)?|u?int[1-7]|quint4x2|quint2x4"
+    1: r"byte|((un)?signed)?char|bool|q?u?int8|u?int[1-7]|quint4x2|quint2x4"
     r"|bits(1x8|2x4|4x2|8)|float8_\w+|float4_\w+_x2",
     2: r"half|b?float16|(unsigned)?short(int)?|u?int16|bits16",
     4: r"(unsigned)?int|q?u?int32|float|float32|complexhalf|complex32|bcomplex32",
-    8: r"(unsigned)?long(int)?|u?int64|double|float64|complexfloat|complex64|cfloat",
+    8: r"(unsigned)?long(long)?(int)?|u?int64|double|float64|complexfloat|complex64|cfloat",
     16: r"complexdouble|complex128|cdouble",
 }
 _RECORD = re.compile(rf"{PARAM_COMMS}$")
@@ -488,7 +488,7 @@ def _operation(label: str) -> int:
 @lru_cache(maxsize=4096)
 def bytes_of(dtype: str) -> int:
     """Return the bytes of an element, -1 if the type is not known."""
-    name = re.sub(r"torch\.|c10::|at::|[\s<>]", "", dtype.lower())
+    name = re.sub(r"torch\.|c10::|at::|_t$|[\s<>]", "", dtype.lower())
     return next((size for size, names in _BYTES.items() if re.fullmatch(names, name)), -1)
 
 

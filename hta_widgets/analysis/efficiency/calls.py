@@ -56,7 +56,11 @@ _TYPE_OF_CODE: Final = {
 }  # fmt: skip
 _LISTS: Final = frozenset({"TensorList", "GenericList"})
 _ASSUMED_IN_LISTS: Final = "float"
-FLOATS: Final = ("c10::Half", "c10::BFloat16", "float", "double")
+#: Types of floating-point and complex numbers.
+FLOATS: Final = (
+    "c10::Half", "c10::BFloat16", "float", "double",
+    "c10::complex<c10::Half>", "c10::complex<float>", "c10::complex<double>",
+)  # fmt: skip
 #: Types by category and rank, for the promotion of operands.
 _PROMOTION: Final = (
     "bool", "Bool", "unsigned char", "signed char", "short int", "int", "Int", "long", "long int",

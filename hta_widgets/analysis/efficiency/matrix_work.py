@@ -422,7 +422,10 @@ def _convolution(
     group_count, strides = max(x[1] // max(w[1], 1), 1), []
     if call.values:
         transposed = call.flag(6) if transposed is None else transposed
-        group_count = group_count if groups is None else int(call.number(groups, 1))
+        if groups is not None:
+            group_count = int(call.number(groups, 1))
+        elif transposed:
+            group_count = 1
         places = (stride, padding, dilation, output_padding if transposed else None)
         strides, *others = (
             [default] * (len(w) - 2) if place is None else call.numbers(place, len(w) - 2)

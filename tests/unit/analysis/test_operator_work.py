@@ -290,6 +290,15 @@ def test_channels_of_a_transposed_convolution_and_its_gradients():
         assert {key: work.parameters[key] for key in channels} == channels
 
 
+def test_a_transposed_convolution_that_takes_no_groups_has_one():
+    places = {"_0": ((1, 4, 8, 8), FLOAT), "_1": ((4, 2, 2, 2), FLOAT), "_2": "[2, 2]", "_3": "",
+              "_4": "[2, 2]", "_5": "[0, 0]", "_6": "[0, 0]", "_7": "[1, 1]"}  # fmt: skip
+    work = call_work(OperatorCall("aten::slow_conv_transpose2d", *args(**places)))
+    assert [work.parameters[key] for key in ("channels_in", "channels_out", "groups")] == [4, 2, 1]
+    assert work.flops == 2 * 4 * 2 * 4 * 64
+    assert work.min_bytes == 4 * (4 * 64 + 4 * 2 * 4 + 2 * 16 * 16)
+
+
 def test_recurrent_layers_multiply_each_matrix_at_each_time_step():
     """5 · 3 inputs by (4 · 8, 6) and (4 · 8, 8): 2 · 15 · 32 · 14 FLOPs."""
     weights = [[32, 6], [32, 8], [32], [32]]
@@ -370,7 +379,8 @@ def test_generation_over_a_paged_cache_on_an_npu_is_unknown(more):
 @pytest.mark.parametrize(
     ("name", "size"),
     [("c10::qint8", 1), ("c10::quint8", 1), ("c10::qint32", 4), ("unsigned short", 2),
-     ("unsigned long", 8), ("c10::complex<double>", 16), ("c10::Float8_e8m0fnu", 1)],
+     ("unsigned long", 8), ("long long", 8), ("unsigned long long int", 8), ("uint32_t", 4),
+     ("c10::complex<double>", 16), ("c10::Float8_e8m0fnu", 1)],
 )  # fmt: skip
 def test_bytes_of_types_as_files_write_them(name, size):
     work = call_work(OperatorCall("aten::clone", [[4, 6]], [name]))
@@ -415,6 +425,10 @@ def test_gradients_of_a_convolution_without_a_mask_are_an_upper_bound():
         ("aten::cumsum", args(_0=((10,), INT), _1="0"), 10, 40 + 80),
         ("aten::cumprod", args(_0=((10,), "bool"), _1="0"), 10, 10 + 80),
         ("aten::cumsum", args(_0=((10,), BF16), _1="0"), 10, 20 + 20),
+        # Complex numbers keep their type.
+        ("aten::cumsum", args(_0=((10,), "c10::complex<double>"), _1="0"), 10, 160 + 160),
+        ("aten::exp", args(_0=((10,), "c10::complex<double>")), 10, 160 + 160),
+        ("aten::sum", args(_0=((10,), "c10::complex<double>"), _1=""), 10, 160 + 16),
         # Windows start at 0, 2 and 4 of 5 elements; the last one ends outside.
         ("aten::max_pool2d_with_indices", args(_0=((1, 2, 5, 5), FLOAT), _1="[2, 2]", _2="[2, 2]",
          _3="[0, 0]", _4="[1, 1]", _5="True"), 2 * 9 * 4, 200 + 18 * 12),
