@@ -86,6 +86,8 @@ _ALLOCATOR_CALLS = re.compile(
 _DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
 #: Python's functions in which a thread sleeps or waits for another one.
+#: Calls that free memory, but not that of the host.
+_FREES = re.compile(r"(?!.*host).*free", re.IGNORECASE)
 _PAUSES = re.compile(r"<built-in (function|method) (sleep|acquire|select|poll|wait)\b")
 _LAUNCHES = re.compile(r"(cuda|cu|hip|musa)(Ext|Module|Graph)?Launch(?!HostFunc)\w*", re.IGNORECASE)
 #: Maximum share of launches without work of a device whose threads serve no other device.
@@ -367,7 +369,7 @@ def free_calls(trace: Trace) -> Rows:
     """
     table = trace.table
     rows = np.flatnonzero(memory_calls(trace))
-    freed = rows[names_match(trace, rows, re.compile("^(?!.*host).*free", re.IGNORECASE).search)]
+    freed = rows[names_match(trace, rows, _FREES.match)]
     is_frequent = len(freed) >= _MANY_FREES and 3 * len(freed) > len(rows)
     dur_ns = table.dur_ns[freed]
     return freed if is_frequent and 2 * int(dur_ns.max()) <= int(dur_ns.sum()) else freed[:0]

@@ -119,7 +119,7 @@ def operators(
 def operators_with_communication(
     chosen: Selection, keys: list[str], *, annotations: bool = False
 ) -> pd.DataFrame:
-    """Return the frame of `operators` and, of ``device_total_ns``, the ``communication_ns``."""
+    """Return the frame of `operators`, with the part of ``device_total_ns`` that communicates."""
     traces = chosen.owner
     lasting = replace(chosen, start_ns=None, end_ns=None)
     find = partial(_operators_by_window, keys=keys, annotations=annotations)

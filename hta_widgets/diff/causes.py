@@ -96,6 +96,7 @@ def step_times_by_cause(diff: Comparison, side: RunSide) -> dict[int, dict[str, 
 
 @memoize
 def _has_device_work(diff: Comparison) -> bool:
+    """Return whether any compared rank of either side has device work."""
     parts = [part for side in diff.sides for part in side.parts.values()]
     return any((part.table.stream[part.device_work_rows()] >= 0).any() for part in parts)
 

@@ -31,11 +31,9 @@ from hta_widgets.trace.memo import memoize
 _MIN_LOST_RATIO = 0.5  # minimum relative change of lost time; less may be chance near the limit
 #: Minimum change of a wait for naming its rank, as a share of the largest change.
 _MIN_WAITS_RATIO = 0.25
-# Minimum excess of a rank that changed alone.
-_MIN_EXCESS = 0.02  # as a share of the longer of its two times
-_MIN_EXCESS_OF_ONE = 0.05  # the same with one step on a side
-_MIN_EXCESS_OF_STEP = 0.01
-_MIN_EXCESS_ALONE = 0.03  # of the step, with one step on a side
+# Minimum excess of a rank that changed alone, with several steps on each side and with one.
+_MIN_EXCESS, _MIN_EXCESS_ONE_STEP = 0.02, 0.05  # as a share of the longer of its two times
+_MIN_EXCESS_OF_STEP, _MIN_EXCESS_OF_ONLY_STEP = 0.01, 0.03
 _MIN_EXCESS_OF_SPREAD = 4.0
 _ALPHA = 0.01
 #: Kinds of a rank's own time; communication depends on the other ranks.
@@ -75,10 +73,10 @@ class RankTimes:
 def late_ranks(diff: Comparison) -> list[Finding]:
     """Return the ranks that keep the others waiting on one side only, the most costly first.
 
-    A rank is returned if its cost at least halves or doubles and it has the same number on both
-    sides, or if only one side has it or is compared with it; the other side may lack its waits.
-    With a single step on each side the result is empty. ``details["appears"]`` is whether the rank
-    is late after, not before.
+    A rank is returned if its cost at least halves or doubles, and if both sides have a rank of its
+    number and the waits of all ranks, or if only one side has it or is compared with it. With a
+    single step on each side the result is empty. ``details["appears"]`` is whether the rank is late
+    after, not before.
     """
     shared = [before for before, after in diff.rank_pairs if before == after]
     single = diff.before.has_steps and diff.step_count == 1
@@ -114,9 +112,10 @@ def late_ranks(diff: Comparison) -> list[Finding]:
 
 
 def _is_as_late(finding: Finding, findings: list[Finding], step_ns: float) -> bool:
-    """Return whether a rank is as slow as before, and another one stopped or began to be late.
+    """Return whether a rank is as slow as before, and another rank changed the other way.
 
-    Of two ranks that are equally late, each costs the others half as much as it does alone.
+    Of two ranks that are equally late, only one is charged with the waits. If that one becomes
+    faster, the waits for the other one appear, although it did not change.
     """
     min_excess_ns = _MIN_EXCESS_OF_STEP * step_ns
     if abs(finding.details.get("excess_ns", min_excess_ns)) >= min_excess_ns:
@@ -134,8 +133,8 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
 
     For each kind of own time at most half of the ranks that both sides have are returned. The
     change must exceed the usual one by 2 % of the longer time, 1 % of the step, and four times the
-    spread of the other ranks, by Welch's test at 1 %. With a single step on each side it must
-    exceed 5 % of the longer time and 3 % of the step instead of the test, at least three ranks are
+    spread of the other ranks, and pass Welch's test at 1 %. A single step on each side cannot be
+    tested: the shares are 5 % of the longer time and 3 % of the step, at least three ranks are
     needed, and idle time, which differs between any two steps, does not count. Ranks that changed
     the same kind of time in one direction are one finding.
     """
@@ -181,7 +180,7 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
     longer_ns = times.own_ns.mean(axis=-1).max(axis=-1)
     of_time, of_step = _MIN_EXCESS, _MIN_EXCESS_OF_STEP
     if step_count == 1:
-        of_time, of_step = _MIN_EXCESS_OF_ONE, _MIN_EXCESS_ALONE
+        of_time, of_step = _MIN_EXCESS_ONE_STEP, _MIN_EXCESS_OF_ONLY_STEP
     is_large = excess_ns >= np.maximum(of_time * longer_ns, of_step * step_ns)
     spread_ns = np.where(is_large, 0.0, excess_ns).max(axis=1, keepdims=True)
     if step_count == 1:

@@ -325,7 +325,7 @@ def _paired_ranks_text(diff: Comparison) -> str:
 
 
 def _includes_waits(finding: Finding, diff: Comparison) -> bool:
-    """Return whether a change is of a collective's time, and waits in it are part of that."""
+    """Return whether a change is of the time of a collective, with the waits for other ranks."""
     if finding.measure == "host":
         return bool(re.match(HOST_LIBRARIES, finding.name))
     is_collective = kind_of("kernel", finding.name) == "communication" or re.match(
