@@ -198,7 +198,7 @@ def _clip_at_syncs(
 
     `dur` are the durations so far.
     """
-    start, correlation = events["start_ns"], events["correlation"]
+    start = events["start_ns"]
     is_device_code = [is_device_category(text) for text in columns.categories.values]
     # The last entry lets a file without categories be indexed.
     on_device = np.array([*is_device_code, False], np.bool_)[events["category"]]
@@ -213,17 +213,8 @@ def _clip_at_syncs(
         return dur
     names = [code for code, text in enumerate(columns.names.values) if _DEVICE_SYNC.search(text)]
     syncs = np.flatnonzero(~on_device & np.isin(events["name"], names))
-    has_id = (correlation != 0) & (correlation != -1)
-    launches = np.flatnonzero(~on_device & has_id & np.isin(correlation, correlation[suspects]))
-    launches = launches[np.argsort(-end[launches])]  # so the dict has the earliest end of each id
-    end_of_launch = dict(zip(correlation[launches].tolist(), end[launches].tolist(), strict=True))
-    launched_ns = [
-        min(time_ns, end_of_launch.get(launch, time_ns))
-        for launch, time_ns in zip(
-            correlation[suspects].tolist(), start[suspects].tolist(), strict=True
-        )
-    ]
-    # The earliest end of the calls that begin after each launch; calls are in order of their start.
+    launched_ns = _launch_times(start, end, events["correlation"], ~on_device, suspects)
+    # Events are in order of their start, so the calls after a launch are the last ones.
     first_end_ns = np.append(end[syncs], _EVERYTHING[1])
     first_end_ns = np.minimum.accumulate(first_end_ns[::-1])[::-1]
     first_end_ns = first_end_ns[np.searchsorted(start[syncs], launched_ns)]
@@ -236,6 +227,18 @@ def _clip_at_syncs(
     text = "durations that outlast a call that waited for their device; cut at its end"
     _count(columns, events["name"], events["record"], rows, text, problems)
     return clipped
+
+
+def _launch_times(
+    start: Ints, end: Ints, correlation: Ints, on_host: Bools, rows: Rows
+) -> list[int]:
+    """Return until when some work was launched: the end of its call, or its own start."""
+    has_id = (correlation != 0) & (correlation != -1)
+    calls = np.flatnonzero(on_host & has_id & np.isin(correlation, correlation[rows]))
+    calls = calls[np.argsort(-end[calls])]  # if an id repeats, the dict has its earliest end
+    end_of_call = dict(zip(correlation[calls].tolist(), end[calls].tolist(), strict=True))
+    pairs = zip(correlation[rows].tolist(), start[rows].tolist(), strict=True)
+    return [min(start_ns, end_of_call.get(number, start_ns)) for number, start_ns in pairs]
 
 
 def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints]:
