@@ -232,7 +232,7 @@ def _clip_at_syncs(
 def _launch_times(
     start: Ints, end: Ints, correlation: Ints, on_host: Bools, rows: Rows
 ) -> list[int]:
-    """Return until when some work was launched: the end of its call, or its own start."""
+    """Return for each event the end of the call that launched it, at most its own start."""
     has_id = (correlation != 0) & (correlation != -1)
     calls = np.flatnonzero(on_host & has_id & np.isin(correlation, correlation[rows]))
     calls = calls[np.argsort(-end[calls])]  # if an id repeats, the dict has its earliest end
