@@ -1,6 +1,7 @@
 """Charts over time: lanes below each other, aligned with the timeline.
 
-Lanes show values as steps: lengths of queues, the bandwidth of copies, and memory by use.
+`lanes_figure` makes a figure for the marks of other modules, too. The charts of this module show
+values as steps: lengths of queues, the bandwidth of copies, and memory by use.
 """
 
 from __future__ import annotations

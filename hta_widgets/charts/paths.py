@@ -96,6 +96,7 @@ def critical_path(
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
     row_of = {name: row for row, name in enumerate(total.index, 1)}
     data["row"] = data["bound_by"].map(row_of)
+    data["bound_text"] = data["bound_by"].map(path_cause_text)
     data["name"] = data["name"].astype(str)
     ranks = frame["rank"].unique()
     if len(ranks) == 1:
@@ -121,11 +122,10 @@ def critical_path(
 
 
 def _segments(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the segments of a path with their end and the name of their cause."""
+    """Return the segments of a path with their ends, and their causes as texts."""
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     data["end_ns"] = data["start_ns"] + data["dur_ns"]
-    data["bound_text"] = data["bound_by"].map(path_cause_text)
     return data
 
 
@@ -206,9 +206,9 @@ def _hatch(bars: Bars, unselected: float) -> dict[str, Any]:
 def _join_near(data: pd.DataFrame, max_gap: float) -> pd.DataFrame:
     """Return the segments by cause; those of one cause are joined over gaps of up to `max_gap`."""
     data = data.iloc[np.argsort(pd.factorize(data["bound_by"])[0], kind="stable")]
-    gap = data["start_ns"] - data["end_ns"].shift()
-    is_first = data["bound_by"].ne(data["bound_by"].shift()) | (gap > max_gap)
-    columns = ["rank", "start_ns", "end_ns", "dur_ns", "id", "name", "bound_by", "bound_text"]
+    gap_ns = data["start_ns"] - data["end_ns"].shift(fill_value=0)
+    is_first = data["bound_by"].ne(data["bound_by"].shift()) | (gap_ns > max_gap)
+    columns = ["rank", "start_ns", "end_ns", "dur_ns", "id", "name", "bound_by"]
     return _join(data[columns], is_first)
 
 
@@ -297,6 +297,7 @@ def job_critical_path(
         )
     start_ns = float(frame["start_ns"].min())
     data["after_ns"] = data["start_ns"] - start_ns
+    data["bound_text"] = data["bound_by"].map(path_cause_text)
     tooltip = with_tooltip_columns(
         data,
         Tooltip(

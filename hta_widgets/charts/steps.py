@@ -163,7 +163,8 @@ def step_times(
     dots, names = _step_dots(frame, measure, groups)
     median = dots.groupby("row")["median_ns"].median()
     data, thinning = _thin_dots(dots, len(names))
-    marked = list(map(int, frame.attrs.get("late_ranks", ()) if late is None else late))
+    late_ranks = frame.attrs.get("late_ranks", ()) if late is None else late
+    marked = [int(rank) for rank in late_ranks]
     is_late = data["rank"].isin(marked)
     data["order"] = np.select([is_late, data["is_outlier"]], [2, 1], default=0)
     data = data.sort_values("order", kind="stable").reset_index(drop=True)

@@ -177,7 +177,8 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
     for folder, members in groups.items():
         parts = [_folder_entry(root, file.path, [file]) for file in members]
         # Files of different names next to folders are not a job.
-        is_mixed = folder == root and len(groups) > 1 and len({*map(_pattern, members)}) > 1
+        loose = [file for file in members if file.path.parent == root]
+        is_mixed = len(groups) > 1 and len({*map(_pattern, loose)}) > 1
         if len(members) == 1 or is_mixed:
             entries += parts
             continue

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -32,6 +34,7 @@ LAUNCH_KEYS: Final = (
 )  # fmt: skip
 
 Texts = tuple[bytes, ...]
+_decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,19 +179,20 @@ def decode_arg(text: bytes) -> list[Any]:
     >>> decode_arg(rb'"6,8;\r\n10;\r\n"')
     [[6, 8], [10], []]
     """
-    value: Any = text or "[]"
-    if isinstance(value, bytes):
-        value = _decode_json(value)
+    if not text:
+        return []
+    value = _decode_json(text)
     if isinstance(value, str) and value:  # some converters write lists as text, as Ascend does
         value = _decode_json(value) if value.startswith("[") else _split_arguments(value)
     return value if isinstance(value, list) else []
 
 
 def _decode_json(text: str | bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    # msgspec takes a quarter of the time, but refuses NaN, infinities and lone surrogates.
+    for decode in (_decode, json.loads):
+        with suppress(ValueError, RecursionError):
+            return decode(text)
+    return None
 
 
 def _split_arguments(text: str) -> list[Any]:

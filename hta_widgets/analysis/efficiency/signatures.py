@@ -50,7 +50,7 @@ from hta_widgets.trace.arrays import (
 from hta_widgets.trace.call_args import CallArgs, Texts, call_args, decode_arg, launch_args
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.graph_captures import graph_launch_of
-from hta_widgets.trace.host_stack import name_mask, operator_tree
+from hta_widgets.trace.host_stack import name_mask, names_match, operator_tree
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
@@ -237,8 +237,10 @@ def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext
 def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return the lengths of the engine's step around each call of attention."""
     attention = np.flatnonzero(_has_name(trace, calls, operators_of("paged_attention")))
+    if not len(attention):
+        return {}
     steps = engine_steps(trace)
-    if not len(attention) or not len(steps.rows):
+    if not len(steps.rows):
         return {}
     # The launch of a replayed graph, not the captured call, is within a step.
     linked = calls.call_of_work >= 0
@@ -306,9 +308,7 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
 
 def _has_name(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Bools:
     """Return which calls have one of some names."""
-    names = map(unnumbered_name, trace.table.names.values)
-    is_wanted = np.array([*(name in wanted for name in names), False])
-    return is_wanted[trace.table.name[calls.rows]]
+    return names_match(trace, calls.rows, lambda name: unnumbered_name(name) in wanted)
 
 
 def _is_shape(dims: Sequence[Any]) -> bool:

@@ -16,7 +16,7 @@ from hta_widgets.charts.theme import Theme
 from hta_widgets.export.pictures.drawing import Drawing, fit_text, hatch, text_width
 
 #: Distances in px: between rows, height of bars, above the rows, of swatches, between parts, and
-#: between lines of notes.
+#: between lines of the legend and of notes.
 _PITCH, _BAR, _ABOVE, _SWATCH, _PAD, _GAP, _LINE = 20, 14, 64, 10, 12, 8, 14
 _MAX_ROWS = 20
 
@@ -37,43 +37,52 @@ def bars_svg(
     right = width - _PAD - sum(widths) - _GAP * len(widths)
     hidden_rows = len(content.names) - rows
     max_width = width - 2 * _PAD
-    notes = wrapped_lines(style.subtitle, max_width)
-    rows_end = _ABOVE + rows * _PITCH + (_PITCH if hidden_rows else 0)
+    notes = _wrapped_lines(style.subtitle, max_width)
+    legend = _legend_lines(marks, max_width)
+    top = _ABOVE + _LINE * max(len(legend) - 1, 0)
+    rows_end = top + rows * _PITCH + (_PITCH if hidden_rows else 0)
     height = rows_end + _PAD + _LINE * len(notes)
     drawing.rect(0, 0, width, height, theme.bg)
     drawing.text(_PAD, 20, fit_text(style.title, max_width, bold=True), theme.ink, bold=True)
-    patterns = _draw_legend(drawing, marks, theme, width - _PAD)
+    for number, line in enumerate(legend):
+        _draw_legend(drawing, line, theme, 29 + _LINE * number)
     scale = (right - left) / ((content.scale.end - content.scale.start) or 1)
     origin = left - content.scale.start * scale
     for mark in marks:
-        _draw_bars(drawing, mark, content.data, theme, origin, scale)
-    for line in content.marks:
-        if isinstance(line, Whiskers):
-            _draw_whiskers(drawing, line, content.data, origin, scale)
+        _draw_bars(drawing, mark, content.data, theme, (origin, top), scale)
+    for spread in content.marks:
+        if isinstance(spread, Whiskers):
+            _draw_whiskers(drawing, spread, content.data, (origin, top), scale)
     late_names = {f"rank {rank}" for rank in late_ranks}
     for row, name in enumerate(names):
         is_late = name in late_names
         color = theme.late if is_late else theme.ink2
-        drawing.text(left - _GAP, _baseline(row), name, color, anchor="end", bold=is_late)
+        y = top + _baseline(row)
+        drawing.text(left - _GAP, y, name, color, anchor="end", bold=is_late)
     x = right
     for (head, *texts), column_width in zip(columns, widths, strict=True):
         x += _GAP + column_width
-        drawing.text(x, 54, head, theme.ink3, anchor="end")
+        drawing.text(x, top - 10, head, theme.ink3, anchor="end")
         for row, text in enumerate(texts):
-            drawing.text(x, _baseline(row), text, theme.ink2, anchor="end")
+            drawing.text(x, top + _baseline(row), text, theme.ink2, anchor="end")
     if hidden_rows:
         drawing.text(left, rows_end - _GAP, f"… {hidden_rows} more rows", theme.ink3)
     for number, note in enumerate(notes):
         drawing.text(_PAD, rows_end + _LINE * (number + 1), note, theme.ink3)
+    patterns = [
+        hatch(_pattern_name(mark), fill_color(mark, theme), mark.hatch_color or theme.ink3)
+        for mark in marks
+        if mark.hatch
+    ]
     return drawing.svg(
         width, height, title=style.title, description=style.subtitle, patterns=patterns
     )
 
 
-def wrapped_lines(text: str, width: float) -> list[str]:
+def _wrapped_lines(text: str, width: float) -> list[str]:
     """Divide a text into lines that are at most this wide, if its words are."""
     lines: list[str] = []
-    for word in text.split(" "):
+    for word in filter(None, text.split(" ")):
         if lines and text_width(f"{lines[-1]} {word}") <= width:
             lines[-1] += f" {word}"
         else:
@@ -81,58 +90,80 @@ def wrapped_lines(text: str, width: float) -> list[str]:
     return lines
 
 
-def _baseline(row: int) -> float:
-    return _ABOVE + row * _PITCH + _BAR - 3
-
-
-def _draw_legend(drawing: Drawing, marks: Sequence[Bars], theme: Theme, right: float) -> list[str]:
-    """Draw swatches with names, as far as they fit; return the patterns of hatched marks."""
-    x, patterns = float(_PAD), []
+def _legend_lines(marks: Sequence[Bars], width: float) -> list[list[Bars]]:
+    """Divide the named marks into lines of a legend that are at most this wide."""
+    lines: list[list[Bars]] = []
+    x = width
     for mark in marks:
-        fill = fill_color(mark, theme)
-        if mark.hatch:
-            patterns.append(hatch(_pattern_name(mark), fill, mark.hatch_color or theme.ink3))
-        if not mark.name or x + _SWATCH + 4 + text_width(mark.name) > right:
-            continue
-        drawing.rect(x, 29, _SWATCH, _SWATCH, _paint(mark, theme))
+        if mark.name:
+            if x + _entry_width(mark) > width:
+                lines.append([])
+                x = 0.0
+            lines[-1].append(mark)
+            x += _entry_width(mark) + _PAD
+    return lines
+
+
+def _entry_width(mark: Bars) -> float:
+    return _SWATCH + 4 + text_width(mark.name)
+
+
+def _draw_legend(drawing: Drawing, marks: Sequence[Bars], theme: Theme, y: float) -> None:
+    """Draw a line of swatches with names."""
+    x = float(_PAD)
+    for mark in marks:
+        drawing.rect(x, y, _SWATCH, _SWATCH, _paint(mark, theme))
         if mark.line:
-            drawing.frame(x, 29, _SWATCH, _SWATCH, mark.line)
-        drawing.text(x + _SWATCH + 4, 38, mark.name, theme.ink2)
-        x += _SWATCH + 4 + text_width(mark.name) + _PAD
-    return patterns
+            drawing.frame(x, y, _SWATCH, _SWATCH, mark.line)
+        drawing.text(x + _SWATCH + 4, y + 9, mark.name, theme.ink2)
+        x += _entry_width(mark) + _PAD
+
+
+def _baseline(row: int) -> float:
+    """Return the baseline of the text of a row, from the top of the rows."""
+    return row * _PITCH + _BAR - 3
 
 
 def _draw_bars(
-    drawing: Drawing, mark: Bars, data: pd.DataFrame, theme: Theme, origin: float, scale: float
+    drawing: Drawing,
+    mark: Bars,
+    data: pd.DataFrame,
+    theme: Theme,
+    origin: tuple[float, float],
+    scale: float,
 ) -> None:
     """Draw the bars of a mark, with their texts where these fit."""
-    rows = data[mark.row].to_numpy()
-    lefts = np.broadcast_to(_column(mark.left, data), len(data)) * scale + origin
-    rights = np.broadcast_to(_column(mark.right, data), len(data)) * scale + origin
+    rows, (left, top) = data[mark.row].to_numpy(), origin
+    lefts = np.broadcast_to(_column(mark.left, data), len(data)) * scale + left
+    rights = np.broadcast_to(_column(mark.right, data), len(data)) * scale + left
     is_drawn = (rows < _MAX_ROWS) & (rights > lefts)
     if mark.only is not None:
         is_drawn &= (data[mark.only[0]] == mark.only[1]).to_numpy()
     texts = data[mark.text] if mark.text else None
     for index in np.flatnonzero(is_drawn):
-        x, y = lefts[index], _ABOVE + float(rows[index]) * _PITCH
+        x, y = lefts[index], top + float(rows[index]) * _PITCH
         bar_width = rights[index] - x
         drawing.rect(x, y, bar_width, _BAR, _paint(mark, theme))
         if mark.line:
             drawing.frame(x, y, bar_width, _BAR, mark.line)
         if texts is not None and text_width(str(texts.iloc[index])) + 6 < bar_width:
-            drawing.text(
-                x + 4, _baseline(int(rows[index])), str(texts.iloc[index]), mark.text_color
-            )
+            baseline = top + _baseline(int(rows[index]))
+            drawing.text(x + 4, baseline, str(texts.iloc[index]), mark.text_color)
 
 
 def _draw_whiskers(
-    drawing: Drawing, mark: Whiskers, data: pd.DataFrame, origin: float, scale: float
+    drawing: Drawing,
+    mark: Whiskers,
+    data: pd.DataFrame,
+    origin: tuple[float, float],
+    scale: float,
 ) -> None:
     """Draw the spreads of rows in which ranks are folded."""
-    lefts, rights = (_column(name, data) * scale + origin for name in (mark.left, mark.right))
+    left, top = origin
+    lefts, rights = (_column(name, data) * scale + left for name in (mark.left, mark.right))
     for row, x0, x1 in zip(data["row"], lefts, rights, strict=True):
         if row < _MAX_ROWS and x1 > x0:
-            drawing.horizontal(_ABOVE + row * _PITCH + _BAR / 2, x0, x1, mark.color)
+            drawing.horizontal(top + row * _PITCH + _BAR / 2, x0, x1, mark.color)
 
 
 def _column(value: str | float, data: pd.DataFrame) -> np.ndarray:

@@ -36,7 +36,7 @@ from hta_widgets.export.pictures.header import Answered, HeaderPainter, whole_na
 from hta_widgets.export.pictures.rows import LanePainter, Row, has_waits, layout_rows
 from hta_widgets.export.pictures.side_columns import SideColumnPainter, WindowTotals, totals_by_rank
 from hta_widgets.live.job import TileEngine
-from hta_widgets.text import duration, plural, share
+from hta_widgets.text import duration, escape_controls, plural, share
 from hta_widgets.tiles.packing import unpack
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
 
@@ -378,8 +378,8 @@ class Fallback:
     pictures: Sequence[str] = ()
 
     def text(self) -> str:
-        """Return the title and the sentences, a line each."""
-        return "\n".join((self.title, *self.sentences))
+        """Return the title and the sentences, a line each, for a terminal."""
+        return "\n".join(map(escape_controls, (self.title, *self.sentences)))
 
     def add_to(self, bundle: Any) -> Any:
         """Return a widget's bundle of MIME types, or such a bundle and metadata, with this text."""

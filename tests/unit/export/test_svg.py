@@ -4,12 +4,17 @@ import re
 import xml.etree.ElementTree as ET
 from itertools import combinations
 
+import pandas as pd
 import pytest
 from support.collective_job import US, collective
 from support.small import call, copy, event, kernel, load
 
 import hta_widgets as hw
+from hta_widgets.charts.figure import FigureStyle
+from hta_widgets.charts.rows import Bars, RowsContent, Scale
+from hta_widgets.charts.theme import LIGHT
 from hta_widgets.demo.job import write_demo
+from hta_widgets.export.pictures.bars import bars_svg
 from hta_widgets.export.pictures.drawing import SIZE_PX, text_width
 from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.live.job import TileEngine
@@ -173,3 +178,34 @@ def test_texts_left_of_the_lanes_do_not_overlap(tmp_path, folded):
     for (left, right, y, text), (left_2, right_2, y_2, text_2) in combinations(boxes_of_texts, 2):
         is_apart = abs(y - y_2) >= SIZE_PX or left >= right_2 or left_2 >= right
         assert is_apart, (text, text_2)
+
+
+KINDS_OF_BARS = ["compute", "transfer", "waiting", "communication without partners", "idle"]
+
+
+def bars_picture(names, subtitle, width):
+    marks = [Bars(0.0, "end", "#1f77c0", name) for name in names]
+    content = RowsContent(
+        pd.DataFrame({"row": [0], "end": [4.0]}), ["rank 0"], marks, Scale(end=4.0)
+    )
+    return ET.fromstring(bars_svg(content, FigureStyle("Time", LIGHT, None, subtitle), width))
+
+
+@pytest.mark.parametrize(("width", "lines"), [(240, 3), (900, 1)])
+def test_a_chart_has_its_whole_legend_above_its_bars(width, lines):
+    root = bars_picture(KINDS_OF_BARS, "", width)
+    entries = [text for text in root.iter(f"{SVG}text") if text.text in KINDS_OF_BARS]
+    assert [entry.text for entry in entries] == KINDS_OF_BARS
+    assert len({entry.get("y") for entry in entries}) == lines
+    for entry in entries:
+        assert float(entry.get("x")) + text_width(entry.text) <= width
+    bars = [box for box in root.iter(f"{SVG}text") if box.text == "rank 0"]
+    assert float(bars[0].get("y")) > max(float(entry.get("y")) for entry in entries) + SIZE_PX
+
+
+def test_a_chart_without_notes_has_no_line_for_them():
+    heights = [
+        float(bars_picture(["compute"], subtitle, 400).get("height"))
+        for subtitle in ("", "one note")
+    ]
+    assert heights[0] < heights[1]

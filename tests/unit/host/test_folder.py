@@ -161,6 +161,15 @@ def test_workers_and_servers_of_byteps_are_one_job(shared, tmp_path, place):
     assert len(hw.load(entry.source, progress=False)) == 6
 
 
+def test_a_byteps_job_beside_other_jobs_stays_one_job(shared, write, tmp_path):
+    shutil.copytree(shared / "traces/byteps/emulated", tmp_path, dirs_exist_ok=True)
+    write("profiles/rank-0.json")
+    write("profiles/rank-1.json")
+    folder = looked(tmp_path)
+    assert sorted(listed(folder)) == [(".", 6), ("profiles", 2)]
+    assert len(hw.load(folder.source("."), progress=False)) == 6
+
+
 def test_a_store_is_one_entry(write, tmp_path):
     hw.load(write("rank-0.json"), progress=False).save(tmp_path / "job.store")
     (tmp_path / "rank-0.json").unlink()

@@ -1,12 +1,13 @@
 """Arguments of operators that readers keep, against those that the records have."""
 
 import json
+import math
 
 import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.trace.call_args import call_args, launch_args
+from hta_widgets.trace.call_args import call_args, decode_arg, launch_args
 
 DIMS = {"Input Dims": [[2, 3], []], "Input type": ["float", "Scalar"], "Sequence number": 7}
 
@@ -68,3 +69,22 @@ def test_numbers_of_nodes_that_do_not_fit(number, tmp_path):
     assert call_args(trace, np.arange(2)).sequence.tolist() == [7, -1]
     trace.source.call_args = None
     assert call_args(trace, np.arange(2)).sequence.tolist() == [7, -1]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b"", []),
+        (b"[[2, 3], []]", [[2, 3], []]),
+        (b"[1.5, Infinity, -Infinity, 1e400]", [1.5, math.inf, -math.inf, math.inf]),
+        (b'["\\ud800", 36893488147419103232]', ["\ud800", 2**65]),
+        (b'"[[6], [7]]"', [[6], [7]]),
+        (b"[1, 2", []),
+        (b'["a\x01"]', []),
+        (b'["\xff"]', []),
+        (b"[" * 100_000, []),
+        (b"7", []),
+    ],
+)
+def test_lists_of_all_numbers_and_texts_that_python_reads(text, value):
+    assert decode_arg(text) == value

@@ -71,6 +71,13 @@ def test_names_are_text(tmp_path):
     assert any(name[:12] in drawn for drawn in texts_of(html))
 
 
+@pytest.mark.parametrize("control", ["\x1b[31m", "\n", "\x07"])
+def test_control_characters_of_names_do_not_reach_a_terminal(tmp_path, control):
+    text, _ = bundle(hw.Timeline(load_demo(tmp_path / f"a{control}b", ranks=2, steps=1)))
+    assert text.startswith(f"a\\u{ord(control[0]):04x}")
+    assert control not in text
+
+
 def test_a_comparison_keeps_its_answer_and_both_timelines(sides):
     text, html = bundle(hw.TraceDiff(*sides))
     title, headline, *others = text.split("\n")
