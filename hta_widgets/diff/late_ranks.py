@@ -31,7 +31,7 @@ from hta_widgets.trace.memo import memoize
 _MIN_LOST_RATIO = 0.5  # minimum relative change of lost time; less may be chance near the limit
 #: Minimum change of a wait for naming its rank, as a share of the largest change.
 _MIN_WAITS_RATIO = 0.25
-# Minimum excess of a rank that changed alone, with several steps on each side and with one.
+# Minimum excess of a rank that changed alone; the second is for one step on a side, or two ranks.
 _MIN_EXCESS, _MIN_EXCESS_ONE_STEP = 0.02, 0.05  # as a share of the longer of its two times
 _MIN_EXCESS_OF_STEP, _MIN_EXCESS_OF_ONLY_STEP = 0.01, 0.03
 _MIN_EXCESS_OF_SPREAD = 4.0
@@ -133,10 +133,10 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
 
     For each kind of own time at most half of the ranks that both sides have are returned. The
     change must exceed the usual one by 2 % of the longer time, 1 % of the step, and four times the
-    spread of the other ranks, and pass Welch's test at 1 %. A single step on each side cannot be
-    tested: the shares are 5 % of the longer time and 3 % of the step, at least three ranks are
-    needed, and idle time, which differs between any two steps, does not count. Ranks that changed
-    the same kind of time in one direction are one finding.
+    spread of the other ranks, and pass Welch's test at 1 %. With two ranks, the shares are 5 % of
+    the longer time and 3 % of the step. A single step on each side cannot be tested: the shares are
+    the same, at least three ranks are needed, and idle time, which differs between any two steps,
+    does not count. Ranks that changed the same kind of time in one direction are one finding.
     """
     ranks = [before for before, after in diff.rank_pairs if before == after]
     if len(ranks) < 2 or diff.before.formats | diff.after.formats != {"kineto"}:
@@ -179,7 +179,8 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
     excess_ns = np.abs(times.excess_ns)
     longer_ns = times.own_ns.mean(axis=-1).max(axis=-1)
     of_time, of_step = _MIN_EXCESS, _MIN_EXCESS_OF_STEP
-    if step_count == 1:
+    # With one step or two ranks, nothing shows how much times vary from run to run.
+    if step_count == 1 or len(times.ranks) < 3:
         of_time, of_step = _MIN_EXCESS_ONE_STEP, _MIN_EXCESS_OF_ONLY_STEP
     is_large = excess_ns >= np.maximum(of_time * longer_ns, of_step * step_ns)
     spread_ns = np.where(is_large, 0.0, excess_ns).max(axis=1, keepdims=True)
