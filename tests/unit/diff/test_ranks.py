@@ -106,6 +106,14 @@ def test_a_rank_that_changed_by_a_few_percent_is_named(tmp_path, ranks, share):
     assert second == f"Rank 1 changed alone: its compute +{share:.1f} % (the others ±0 %)."
 
 
+@pytest.mark.parametrize(("share", "is_named"), [(4, False), (6, True)])
+def test_one_of_two_ranks_is_named_from_5_percent_on(tmp_path, share, is_named):
+    even = independent_job(tmp_path, 900_000, 900_000)
+    slow = independent_job(tmp_path, 900_000, 900_000 + 9_000 * share)
+    findings = texts(assert_mirrored(even, slow)[0])
+    assert any("Rank 1 changed alone" in text for text in findings) == is_named
+
+
 def waiting_job(tmp_path, work_ns, ranks):
     """Some ranks of a job in which all meet in a collective in each step."""
     whole = synchronous_job(tmp_path, work_ns, copied_ns=0)
