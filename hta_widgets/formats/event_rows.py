@@ -234,8 +234,9 @@ def select_rows(columns: Mapping[str, Ints], rows: Rows | Bools | slice) -> dict
 
 
 def values_by_id(ids: Ints, values: Ints, wanted: Ints) -> Ints:
-    """Return the value of the first row with each wanted id, -1 for an id that no row has."""
-    return np.append(values, -1)[first_positions(ids, wanted)]
+    """Return the value of the first row with each wanted id; -1 for no row, and for ids below 0."""
+    found = np.append(values, -1)[first_positions(ids, wanted)]
+    return np.where(wanted >= 0, found, -1)
 
 
 def map_distinct(values: Ints, number_of: Callable[[int], int]) -> Ints:

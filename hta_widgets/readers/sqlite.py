@@ -119,7 +119,7 @@ class Database:
         reals: Iterable[str] = (),
         missing: int = -1,
     ) -> dict[str, Any]:
-        """Return columns of integers, and ``rowid``, in the order of row ids.
+        """Return columns of numbers, and ``rowid``, in the order of row ids.
 
         The parameters are the same as of `integer_blocks`.
         """
@@ -138,12 +138,13 @@ class Database:
         reals: Iterable[str] = (),
         missing: int = -1,
     ) -> Iterator[dict[str, Any]]:
-        """Yield the columns of integers of some rows after the other, at least once.
+        """Yield the columns of numbers of some rows after the other, at least once.
 
         Parameters
         ----------
         table : str
         columns : sequence of str
+            Columns of integers; rows with a value of another type are left out.
         optional : iterable of str
             Further columns, in which a value of another type counts as missing.
         reals : iterable of str
@@ -153,7 +154,7 @@ class Database:
         """
         present = self.columns_of(table)
         kinds = {
-            **{name: _ColumnKind(missing) for name in (*optional, *reals)},
+            **{name: _ColumnKind(missing) for name in optional},
             **{name: _ColumnKind(missing, is_real=True) for name in reals},
             **{name: _ColumnKind(missing, is_required=True) for name in ("rowid", *columns)},
         }
@@ -361,10 +362,9 @@ class _ColumnKind:
 
     def expression(self, column: str) -> str:
         """Return the value in SQL; real numbers as texts, as SQLite would print 15 digits."""
-        if self.is_real:
-            return (
-                f"iif(typeof({column}) in ('integer', 'real'), printf('%!.17g', {column}), 'nan')"
-            )
+        if self.is_real:  # SQLite has no iif() before 3.32
+            is_number = f"typeof({column}) in ('integer', 'real')"
+            return f"case when {is_number} then printf('%!.17g', {column}) else 'nan' end"
         return f"coalesce({column}, {self.missing})"
 
     def convert(self, value: object) -> float | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -92,7 +92,7 @@ class LaunchArgs:
     """
 
     record: Ints
-    code: Ints
+    code: npt.NDArray[np.signedinteger]
     texts: list[Texts]
 
     def validate(self, records: int) -> LaunchArgs:
@@ -103,6 +103,9 @@ class LaunchArgs:
         if not (in_order and in_range and is_whole and len(self.record) == len(self.code)):
             raise ValueError("the launches of kernels do not fit their records")
         return self
+
+
+_AnyArgs = TypeVar("_AnyArgs", CallArgs, LaunchArgs)
 
 
 def non_negative_integers(texts: Iterable[Any]) -> Ints:
@@ -141,8 +144,8 @@ def _read_call_args(trace: RecordedEvents, rows: Rows, record: Ints) -> CallArgs
     return _merge_texts(CallArgs(record, np.array(code, np.int32), list(codes), sequence, thread))
 
 
-def _merge_texts(args: CallArgs) -> CallArgs:
-    """Return arguments with one text for equal values, and without those that no call has."""
+def _merge_texts(args: _AnyArgs) -> _AnyArgs:
+    """Return arguments with one text for equal values, and without those that no event has."""
     used_codes, position = np.unique(args.code, return_inverse=True)
     codes: dict[Texts, int] = {}
     new_codes = [
@@ -225,4 +228,4 @@ def launch_args(trace: Trace, rows: Rows) -> LaunchArgs:
     codes = {text: number for number, text in enumerate(stored.texts if stored else ())}
     code = np.append(stored.code if stored else [], -1).astype(np.int64)[position]
     code[missing] = [codes.setdefault(text, len(codes)) for text in texts]
-    return LaunchArgs(record, code, list(codes))
+    return _merge_texts(LaunchArgs(record, code, list(codes)))

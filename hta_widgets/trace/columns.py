@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw
 
+from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Array, Bools, Codes, Floats, Ints, Rows, positions_in
 from hta_widgets.trace.memo import MemoOwner, memo
 from hta_widgets.trace.short_paths import shorten_record
@@ -319,6 +320,7 @@ def concatenate_tables(tables: Sequence[Table], **changes: object) -> Table:
 class NumberedRecords(ABC):
     """Common base of sources of records; see `RecordSource`."""
 
+    path: str
     #: whether records lose the folders of paths; see `hta_widgets.trace.short_paths`
     shortens_paths = False
 
@@ -328,10 +330,14 @@ class NumberedRecords(ABC):
 
     def record(self, index: int) -> bytes:
         """Return the JSON object of one record; verbatim, or repaired if it is not JSON."""
-        return next(self.records(np.array([index], np.int64)))[1]
+        for _, text in self.records(np.array([index], np.int64)):
+            return text
+        raise TraceError(
+            f"has no readable record {index:,}", path=self.path, remedy="Load the file again."
+        )
 
     def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(index, JSON object)`` of some records, in file order."""
+        """Yield ``(index, JSON object)`` of some records that can be read, in file order."""
         wanted = np.unique(np.asarray(indices, np.int64))
         if not len(wanted):
             return

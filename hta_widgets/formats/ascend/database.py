@@ -127,7 +127,7 @@ class _AscendTables:
         device, stream = (np.maximum(columns[key], 0) for key in ("deviceId", "streamId"))
         self._devices = np.unique(device).tolist()
         self._task_ids = np.unique(columns["connectionId"])
-        self._device_of_connection = columns["connectionId"], device
+        self._device_of_connection = _ids(columns["connectionId"]), device
         device_of_part = values_by_id(columns["globalTaskId"], device, parts["globalTaskId"])
         self._device_of_collective = parts["opId"], device_of_part
         self._rows.add(
@@ -173,11 +173,11 @@ class _AscendTables:
     def _devices_of_collectives(self, columns: dict[str, Ints]) -> Ints:
         """Return the stated device of each collective, else that of its tasks, else the first."""
         device = columns["deviceId"]
-        for ids, key in (
-            (self._device_of_collective, "opId"),
-            (self._device_of_connection, "connectionId"),
+        for ids_and_devices, ids in (
+            (self._device_of_collective, columns["opId"]),
+            (self._device_of_connection, _ids(columns["connectionId"])),
         ):
-            device = np.where(device >= 0, device, values_by_id(*ids, columns[key]))
+            device = np.where(device >= 0, device, values_by_id(*ids_and_devices, ids))
         is_unknown = device < 0
         if len(self._devices) > 1:
             detail = (

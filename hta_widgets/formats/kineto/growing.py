@@ -12,7 +12,6 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -243,6 +242,9 @@ class CodeTable(dict[Any, int]):
 class _TextCodes(dict[bytes, int]):
     """Codes of distinct combinations of JSON texts."""
 
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
     def codes_of(self, rows: Iterable[tuple[Any, ...]]) -> Ints:
         """Return the codes of combinations; those that are new get the next codes."""
         # JSON has no byte 0. One text per combination is faster than a tuple of texts.
@@ -251,6 +253,7 @@ class _TextCodes(dict[bytes, int]):
 
     def __missing__(self, text: bytes) -> int:
         code = self[text] = len(self)
+        self.size_bytes += len(text)
         return code
 
     def texts(self) -> list[Texts]:
@@ -263,25 +266,22 @@ class CallArgColumns:
 
     def __init__(self) -> None:
         self._codes = _TextCodes()
-        self._size_bytes = 0
         self._blocks = [(np.empty(0, np.int64),) * 4]
 
     def add(self, records: Ints, calls: Sequence[Args]) -> None:
         """Add the args of some records; record numbers must ascend."""
-        if self._size_bytes > _MAX_TEXT_BYTES:
+        if self._codes.size_bytes > _MAX_TEXT_BYTES:
             return
-        old_count = len(self._codes)
         code = self._codes.codes_of(
             (arg.dims or arg.old_dims, arg.types, arg.strides, arg.values) for arg in calls
         )
-        self._size_bytes += sum(map(len, islice(self._codes, old_count, None)))
         sequence = _non_negative([arg.node for arg in calls])
         thread = _non_negative([arg.forward for arg in calls])
         self._blocks.append((records, code, sequence, thread))
 
     def finish(self) -> CallArgs | None:
         """Return the columns; None if their texts are too large."""
-        if self._size_bytes > _MAX_TEXT_BYTES:
+        if self._codes.size_bytes > _MAX_TEXT_BYTES:
             return None
         record, code, sequence, thread = map(np.concatenate, zip(*self._blocks, strict=True))
         return CallArgs(record, code.astype(np.int32), self._codes.texts(), sequence, thread)

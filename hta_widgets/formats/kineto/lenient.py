@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from hta_widgets.formats.kineto.records import BANDWIDTH, CALL_NAMES, Args, Record
+from hta_widgets.formats.kineto.records import TEXT_ARGS, Args, Record
 
 _INT64 = 1 << 63
 
@@ -53,9 +53,7 @@ def record_of(value: dict[str, Any]) -> Record:
         args=Args(
             _integer(args.get("stream")),
             _integer(args.get("correlation")),
-            _json_text(args.get(BANDWIDTH)),
-            _json_text(args.get("bytes")),
-            **{field: _json_text(args.get(key)) for field, key in CALL_NAMES.items()},
+            **{field: _json_text(args[key]) for field, key in TEXT_ARGS.items() if key in args},
         )
         if isinstance(args, dict)
         else None,

@@ -19,7 +19,7 @@ from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.growing import ReadOnlyIds
 from hta_widgets.formats.kineto.times import resolution
-from hta_widgets.readers.cache import source_from_store
+from hta_widgets.readers.cache import source_from_store, source_to_store
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints, Rows
@@ -273,7 +273,7 @@ class MergedRecords:
 
     def to_stored(self) -> StoredSource:
         """Return the facts and columns for `restore`."""
-        stored: StoredSource = self._source.to_stored()  # type: ignore[attr-defined]
+        stored = source_to_store(self._source)
         facts = {
             "kind": "merged",
             "whole": stored.facts,
@@ -309,9 +309,10 @@ class MergedRecords:
     def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
         """Yield ``(index, JSON object)`` of some records, in file order."""
         wanted = np.unique(np.asarray(indices, dtype=np.int64))
-        records = self._source.records(self._numbers[wanted])
-        for index, (_, text) in zip(wanted.tolist(), records, strict=True):
-            yield index, self._restore_record(text)
+        numbers = self._numbers[wanted]
+        index_of = dict(zip(numbers.tolist(), wanted.tolist(), strict=True))
+        for number, text in self._source.records(numbers):  # without those that cannot be read
+            yield index_of[number], self._restore_record(text)
 
     def _restore_record(self, text: bytes) -> bytes:
         if self._rank == UNSCOPED:

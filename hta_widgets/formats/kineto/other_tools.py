@@ -22,6 +22,7 @@ of Horovod's timelines, whose processes are tensors, get the category ``horovod`
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -85,7 +86,7 @@ def mark_rows(columns: RankColumns) -> RankColumns:
     slots, slot_of_row = np.unique(
         columns.pid[rows].astype(np.int64) * threads + columns.tid[rows], return_inverse=True
     )
-    names = read_track_names(columns)
+    names = track_names(columns)
     streams = _streams_of_threads(
         [(columns.pids[slot // threads], columns.tids[slot % threads]) for slot in slots.tolist()],
         names,
@@ -120,8 +121,7 @@ def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
 def track_names(columns: RankColumns) -> TrackNames:
     """Return the names of tracks; the processes of an Ascend device have its label, or get one."""
     names = read_track_names(columns)
-    labels = {pid: _npu_of(pid, names) for pid in names.process}
-    names.labels |= {pid: label for pid, label in labels.items() if label}
+    names.labels |= _npu_labels(names)
     return names
 
 
@@ -165,22 +165,28 @@ def _is_device(pid: str, names: TrackNames) -> bool:
 def _npu_of(pid: str, names: TrackNames) -> str:
     """Return the label of the Ascend device that a process is of, "" for any other process."""
     label = names.labels.get(pid, "")
-    if label.startswith(_NPU):
-        return label
-    process = names.process.get(pid)
-    if process not in _NPU_PROCESSES or _HARDWARE not in names.process.values():
-        return ""
-    labels = [text for text in names.labels.values() if text.startswith(_NPU)]
-    if labels:
-        return labels[0]
-    # Without labels each process of hardware is a device, with the other processes in their order.
-    devices, peers = (
-        sorted((pid for pid, name in names.process.items() if name == wanted), key=natural_key)
-        for wanted in (_HARDWARE, process)
-    )
-    if len(devices) < 2:
-        return _NPU
-    return f"{_NPU} {peers.index(pid) % len(devices)}"
+    return label if label.startswith(_NPU) else ""
+
+
+def _npu_labels(names: TrackNames) -> dict[str, str]:
+    """Return labels for the processes of Ascend devices that have none."""
+    pids_of: defaultdict[str, list[str]] = defaultdict(list)
+    for pid, process in names.process.items():
+        if process in _NPU_PROCESSES:
+            pids_of[process].append(pid)
+    devices = len(pids_of[_HARDWARE])
+    if not devices:
+        return {}
+    stated = (label for label in names.labels.values() if label.startswith(_NPU))
+    label_of_all = next(stated, _NPU if devices == 1 else "")
+    labels = {}
+    for pids in pids_of.values():
+        # Without labels each process of hardware is a device, with the other processes in their
+        # order.
+        for place, pid in enumerate(sorted(pids, key=natural_key)):
+            if not _npu_of(pid, names):
+                labels[pid] = label_of_all or f"{_NPU} {place % devices}"
+    return labels
 
 
 def _process_name(pid: str, names: TrackNames) -> str:

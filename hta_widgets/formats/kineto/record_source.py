@@ -176,8 +176,14 @@ class FileRecords(NumberedRecords):
             raise ValueError(
                 "the number of records of a slice differs from the number of their positions"
             )
-        spans = np.split(column("odd_spans").reshape(-1, 2), np.cumsum(counts)[:-1])
-        spans_of_slice = dict(zip(odd_slices.tolist(), spans, strict=False))
+        spans = column("odd_spans").reshape(-1, 2)
+        span_starts, span_ends = spans.T
+        slice_sizes = np.repeat((ends - starts)[odd_slices], counts)
+        is_within = (span_starts >= 0) & (span_starts <= span_ends) & (span_ends <= slice_sizes)
+        if not np.all(is_within):
+            raise ValueError("the positions of records are not within their slices")
+        parts = np.split(spans, np.cumsum(counts)[:-1])
+        spans_of_slice = dict(zip(odd_slices.tolist(), parts, strict=False))
         slices = [
             RecordSlice(start, end, first, spans_of_slice.get(number))
             for number, (start, end, first) in enumerate(

@@ -16,32 +16,26 @@ from msgspec import Raw, Struct
 from hta_widgets.trace.call_args import CALL_KEYS, LAUNCH_KEYS, NODE_KEYS, OLD_DIMS
 from hta_widgets.trace.columns import COMMUNICATION_KEYS
 
-BANDWIDTH = "memory bandwidth (GB/s)"
 #: The fields of `Args` for `COMMUNICATION_KEYS`.
 COMMUNICATION_FIELDS = (
     "collective", "dtype", "elements_in", "elements_out", "group_size", "group",
     "group_description", "group_ranks", "source", "target", "sequence",
 )  # fmt: skip
 
-#: The fields of `Args` for the arguments of operators' calls.
-CALL_NAMES = dict(
-    zip(
-        ("dims", "types", "strides", "values", "old_dims", "node", "forward"),
-        (*CALL_KEYS, OLD_DIMS, *NODE_KEYS),
-        strict=True,
-    )
-)
+_CALL_FIELDS = ("dims", "types", "strides", "values", "old_dims", "node", "forward")
 #: The fields of `Args` for `LAUNCH_KEYS`.
 LAUNCH_FIELDS = ("grid", "block", "registers", "shared", "blocks_per_sm", "occupancy", "limits")
-_ARG_NAMES = {
-    "bandwidth": BANDWIDTH,
+#: The keys of the fields of `Args` whose values stay text until used.
+TEXT_ARGS = {
+    "bandwidth": "memory bandwidth (GB/s)",
+    "bytes": "bytes",
     **dict(zip(LAUNCH_FIELDS, LAUNCH_KEYS, strict=True)),
     **dict(zip(COMMUNICATION_FIELDS, COMMUNICATION_KEYS, strict=True)),
-    **CALL_NAMES,
+    **dict(zip(_CALL_FIELDS, (*CALL_KEYS, OLD_DIMS, *NODE_KEYS), strict=True)),
 }
 
 
-class Args(Struct, gc=False, rename=_ARG_NAMES):
+class Args(Struct, gc=False, rename=TEXT_ARGS):
     """The args that become columns; except streams and correlations, they stay text until used."""
 
     stream: int | str | None = -1

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.formats.kineto.merged import UNSCOPED, MergedRank, MergedRecords, columns_of_rank
-from hta_widgets.formats.kineto.other_tools import device_of_thread
+from hta_widgets.formats.kineto.other_tools import device_of_thread, track_names
 from hta_widgets.readers.ranks import ranks_of_coordinates
 from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, positions_in
 from hta_widgets.trace.columns import RankColumns, RecordSource
@@ -152,7 +152,7 @@ def _find_devices(columns: RankColumns) -> _Devices | None:
     if not len(rows) or np.ptp(columns.pid[rows]) == np.ptp(columns.tid[rows]) == 0:
         return None
     slot = columns.pid.astype(np.int64) * threads + columns.tid
-    names = read_track_names(columns)
+    names = track_names(columns)
 
     def device_of(number: int) -> str:
         return device_of_thread(

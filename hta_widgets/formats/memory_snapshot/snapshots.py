@@ -255,10 +255,10 @@ class _SnapshotReader:
         memory.reserved_bytes = [total - reserved + change for change in memory.reserved_bytes]
         for entry in segments:
             after = _address(entry.get("address"))
-            for block in entry.get("blocks") or ():
+            for block in as_list(entry.get("blocks")):
                 if not isinstance(block, dict):
                     continue
-                size, address = _size(block.get("size")), block.get("address", after)
+                size, address = _size(block.get("size")), _address(block.get("address", after))
                 after += max(size, 0)
                 frames = block.get("frames") or _frames_of_history(block)
                 is_in_use = str(block.get("state")).startswith("active")
@@ -361,7 +361,7 @@ def use_of(stack: list[DumpFrame] | tuple[DumpFrame, ...]) -> str:
 
 
 def _segment(entry: Mapping[str, Any]) -> MemorySegment:
-    blocks = [block for block in entry.get("blocks") or () if isinstance(block, dict)]
+    blocks = [block for block in as_list(entry.get("blocks")) if isinstance(block, dict)]
     free = [
         max(_size(block.get("size")), 0) for block in blocks if block.get("state") == "inactive"
     ]

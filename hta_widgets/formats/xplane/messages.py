@@ -7,7 +7,8 @@ event of metadata 5 that begins 1,000 ps after its line's start::
     10 e8 07  field 2, a varint: 1,000
 
 Messages nest by the schema, so the depth is bounded. A length beyond the enclosing message means
-that the file was cut; the messages before it are kept. Messages with names are few and are read
+that the file was cut; the messages before it are kept, also those within the plane and the line
+that are cut. Messages with names are few and are read
 one by one. Events are many, and `hta_widgets.formats.xplane.events` reads them in columns.
 """
 
@@ -52,11 +53,16 @@ def is_profile(start: FileStart) -> bool:
 
 
 class ProtobufError(Exception):
-    """The bytes are not a message; `is_cut` if they end too early."""
+    """The bytes are not a message; `is_cut` if they end too early.
 
-    def __init__(self, text: str, *, is_cut: bool = False) -> None:
+    `cut_field` has the number and the remaining bytes of a field that is longer than its message.
+    """
+
+    def __init__(
+        self, text: str, *, is_cut: bool = False, cut_field: tuple[int, Span] | None = None
+    ) -> None:
         super().__init__(text)
-        self.is_cut = is_cut
+        self.is_cut, self.cut_field = is_cut, cut_field
 
 
 def read_fields(data: bytes, span: Span) -> Iterator[tuple[int, Any]]:
@@ -83,7 +89,11 @@ def read_fields(data: bytes, span: Span) -> Iterator[tuple[int, Any]]:
         else:
             raise ProtobufError(f"a field of the unknown wire type {wire} at byte {at:,}")
         if size > end - at:
-            raise ProtobufError(f"a field ends after its message at byte {at:,}", is_cut=True)
+            raise ProtobufError(
+                f"a field ends after its message at byte {at:,}",
+                is_cut=True,
+                cut_field=(key >> 3, (at, end)) if wire == _BYTES else None,
+            )
         yield key >> 3, (at, at + size) if wire == _BYTES else data[at : at + size]
         at += size
 
@@ -102,11 +112,22 @@ def _read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     raise ProtobufError(f"a number is cut at byte {at:,}", is_cut=True)
 
 
-def _fields_of(data: bytes, span: Span) -> defaultdict[int, list[Any]]:
-    """Return the values of each field of a message."""
+def _fields_of(
+    data: bytes, span: Span, *, is_cut: bool = False, nested: int = 0
+) -> defaultdict[int, list[Any]]:
+    """Return the values of each field of a message.
+
+    A message that `is_cut` has its whole fields, and what is left of a last field `nested`.
+    """
     fields: defaultdict[int, list[Any]] = defaultdict(list)
-    for number, value in read_fields(data, span):
-        fields[number].append(value)
+    try:
+        for number, value in read_fields(data, span):
+            fields[number].append(value)
+    except ProtobufError as fault:
+        if not (is_cut and fault.is_cut):
+            raise
+        if fault.cut_field is not None and fault.cut_field[0] == nested:
+            fields[nested].append(fault.cut_field[1])
     return fields
 
 
@@ -216,22 +237,33 @@ class Profile:
 def read_profile_messages(data: bytes) -> Profile:
     """Decode a profile without its events."""
     profile = Profile()
+    planes: list[Span] = []
+    cut_plane = None
     try:
         for key, value in read_fields(data, (0, len(data))):
             if key == 1:
-                profile.planes.append(_read_plane(data, _span(value)))
+                planes.append(_span(value))
             elif key in (2, 3):
                 profile.messages.append(_text(data, [value]))
             elif key == 4:
                 profile.hosts.append(_text(data, [value]))
     except ProtobufError as fault:
         profile.fault = fault
+        if fault.cut_field is not None and fault.cut_field[0] == 1:
+            cut_plane = fault.cut_field[1]
+            planes.append(cut_plane)
+    try:
+        for span in planes:
+            profile.planes.append(_read_plane(data, span, is_cut=span == cut_plane))
+    except ProtobufError as fault:
+        profile.fault = fault
     return profile
 
 
-def _read_plane(data: bytes, span: Span) -> Plane:
-    fields = _fields_of(data, span)
-    plane = Plane(_text(data, fields[2]), [_read_line(data, _span(line)) for line in fields[3]])
+def _read_plane(data: bytes, span: Span, *, is_cut: bool) -> Plane:
+    fields = _fields_of(data, span, is_cut=is_cut, nested=3)
+    lines = [_read_line(data, _span(line), is_cut=is_cut) for line in fields[3]]
+    plane = Plane(_text(data, fields[2]), lines)
     for entry in fields[5]:
         number, name, _ = _read_metadata(data, _span(entry))
         plane.stat_names[number] = name
@@ -242,8 +274,8 @@ def _read_plane(data: bytes, span: Span) -> Plane:
     return plane
 
 
-def _read_line(data: bytes, span: Span) -> Line:
-    fields = _fields_of(data, span)
+def _read_line(data: bytes, span: Span, *, is_cut: bool) -> Line:
+    fields = _fields_of(data, span, is_cut=is_cut)
     number, first_ns = (
         _signed_integer(values[-1]) if values else 0 for values in (fields[1], fields[3])
     )

@@ -101,7 +101,8 @@ def read_profile(
     except ProtobufError as fault:
         raise _damage(path, data, fault) from None
     if profile.fault is not None:
-        rows.note("truncated", 1, f"the profile is cut: {profile.fault}")
+        detail = f"the profile is cut: {profile.fault}; events of its last plane may lack names"
+        rows.note("truncated", 1, detail)
     for text in profile.messages[:20]:
         rows.note("part", 1, f"the profiler reports: {text[:300]}")
     return build_traces(rows, "xplane", reader.facts, _RECORD_AGAIN)
@@ -123,7 +124,7 @@ def separate_captures(traces: list[Trace], problems: Problems) -> list[Trace]:
             problems.add("duplicate_rank", 1, detail, file=trace.path)
     if is_one_job:
         return traces
-    jobs = {folder: folder.name for folder in folder_of.values()}
+    jobs = {folder: Path(folder).resolve().name for folder in folder_of.values()}
     if len(set(jobs.values())) < len(jobs):
         jobs = {folder: str(folder) for folder in jobs}
     return [t.replace(job=jobs[folder_of[t.path]]) if t.path in folder_of else t for t in traces]

@@ -12,6 +12,8 @@ from support.outputs import unpacked_outputs
 import hta_widgets as hw
 from hta_widgets import TraceError
 from hta_widgets.analysis import collectives, operators, step_times, temporal_breakdown
+from hta_widgets.formats.kineto import other_tools
+from hta_widgets.readers.discovery import natural_key
 
 PROCESSES = {1: "Python", 2: "Ascend Hardware", 3: "Communication", 4: "CANN"}
 STREAM, GROUP = {"pid": 2, "tid": 2}, {"pid": 3, "tid": 0}
@@ -234,6 +236,33 @@ def test_collectives_of_two_devices_in_a_database_are_those_of_their_tasks(datab
     assert notes["count"].tolist() == {None: [2], "connectionId": [1]}.get(key, [])
 
 
+@pytest.mark.parametrize(
+    ("none", "starts_ns", "unknown"),
+    [("opId", [[160_000], [161_000]], [1]), ("connectionId", [[160_000, 161_000], []], [2])],
+)
+def test_ids_that_stand_for_none_name_no_device_of_a_collective(database, none, starts_ns, unknown):
+    change(
+        database,
+        "insert into TASK select startNs + 1000, endNs + 1000, 5, connectionId + 50,"
+        " globalTaskId + 100, globalPid, taskType, streamId from TASK",
+        "insert into COMMUNICATION_OP select opName, startNs + 1000, endNs + 1000, 63, groupName,"
+        " 2, dataType, count from COMMUNICATION_OP",
+        "drop table COMMUNICATION_TASK_INFO",
+        "create table COMMUNICATION_TASK_INFO (globalTaskId, opId)",
+        "insert into COMMUNICATION_TASK_INFO values (3, null), (103, null)",
+        "update COMMUNICATION_OP set opId = null",
+        "update TASK set connectionId = 63 where globalTaskId = 103",
+    )
+    if none == "connectionId":
+        change(database, *(f"update {table} set connectionId = {(1 << 32) - 1}"
+                           for table in ("TASK", "COMMUNICATION_OP")))  # fmt: skip
+    traces = load(database)
+    work = [t.events.query("kind == 'communication'").start_ns.tolist() for t in traces.values()]
+    assert work == starts_ns
+    notes = traces.problems[traces.problems.detail.str.contains("collectives without a device")]
+    assert notes["count"].tolist() == unknown
+
+
 def test_tasks_without_a_device_are_of_the_first(database):
     change(database, "update TASK set deviceId = null")
     trace = load(database)[0]
@@ -271,3 +300,19 @@ def test_tasks_without_a_stream_are_on_the_default_stream(database):
     assert trace.events.query("kind == 'compute'").stream.tolist() == [0]
     labels = [track.label for track in trace.tracks if track.stream >= 0]
     assert labels == ["stream 0", "group 586 communication"]
+
+
+def test_processes_without_labels_are_sorted_once_for_all(tmp_path, monkeypatch):
+    events = [
+        {"ph": phase, "name": name, "pid": pid, "tid": 2, "ts": f"{us}.500", "dur": 9, "args": args}
+        for us in range(50)
+        for pid, process in ((us, "Ascend Hardware"), (90 + us, "HCCL"))
+        for phase, name, args in (("M", "process_name", {"name": process}), ("X", "MatMul", {}))
+    ]
+    (tmp_path / "trace_view.json").write_text(json.dumps(events))
+    keys = []
+    monkeypatch.setattr(
+        other_tools, "natural_key", lambda pid: keys.append(pid) or natural_key(pid)
+    )
+    assert len(load(tmp_path)) == 50
+    assert len(keys) < 5 * 100

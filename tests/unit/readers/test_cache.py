@@ -45,6 +45,18 @@ def copies():
     return sorted(cache.folder().glob("*"))
 
 
+def test_a_merged_file_is_read_once(write, reads, tmp_path):
+    records = [event(f"op {i}", i, args={"i": i}) for i in range(100)]
+    paths = [write(records, f"rank-{rank}.json", distributedInfo={"rank": rank}) for rank in (3, 4)]
+    merged = tmp_path / "merged.json"
+    hw.export_trace(hw.load(paths), merged)
+    reads.clear()
+    hw.load(merged)
+    again = hw.load(merged)
+    assert [trace.args(17)["i"] for trace in again.values()] == [17, 17]
+    assert reads == [str(merged)]
+
+
 def test_loaded_again_it_is_the_same(write, reads):
     records = [event(f"op {i}", i, args={"i": i}) for i in range(100)]
     path = write([*records, {"ph": "X"}], "rank-3.json.gz", distributedInfo={"rank": 3})

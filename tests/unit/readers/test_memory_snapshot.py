@@ -245,3 +245,20 @@ def test_addresses_may_have_64_bits(tmp_path):
     assert changes == [[2000, 2000], [-2000, 0], [512, 512]]
     skipped = traces.problems.query("kind == 'skipped'")
     assert skipped["count"].tolist() == [2]
+
+
+@pytest.mark.parametrize("address", [[1], {}, None, "x"])
+def test_addresses_of_blocks_may_be_anything(tmp_path, address):
+    held = [block(10, 20, stack="model") | {"address": address}, block(30, 20, stack="model")]
+    ring = events(("alloc", 10, 20, "model"))
+    path = write_snapshot(tmp_path / "a.pickle", device_traces=[ring], segments=[segment(10, held)])
+    traces = hw.load(path, cache=False, progress=False)
+    assert snapshot_timeline(traces)["used_bytes"].tolist() == [40]
+
+
+@pytest.mark.parametrize("blocks", [5, "x", {"a": 1}, None])
+def test_blocks_that_are_no_list_are_none(tmp_path, blocks):
+    held = segment(10, [block(10, 20, stack="model")]) | {"blocks": blocks}
+    ring = events(("alloc", 10, 20, "model"))
+    path = write_snapshot(tmp_path / "a.pickle", device_traces=[ring], segments=[held])
+    assert snapshot_segments(hw.load(path, cache=False, progress=False)).used_bytes.tolist() == [20]

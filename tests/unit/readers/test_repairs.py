@@ -80,3 +80,36 @@ def test_no_record_is_written_as_null(shared, tmp_path, case):
         again = hw.load(tmp_path / "copy.json", cache=False)
         assert len(again[0]) == len(read[0]) == (3 if case.startswith("un") else 0)
         assert len(again[0].asyncs) == len(read[0].asyncs) == (0 if case.startswith("un") else 12)
+
+
+def test_args_of_repaired_records_are_not_read_from_the_file_again(tmp_path):
+    group = {"Collective name": "allreduce", "Process Group Name": "dp", "Group size": 2}
+    events = [
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 1,
+         "dur": 2, "args": {"correlation": 5}},
+        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 0, "tid": 7, "ts": 4,
+         "dur": 9, "args": {"stream": 7, "correlation": 5, "grid": [8, 1, 1], "block": [64, 1, 1],
+                            **group, "odd": "NAN"}},
+        {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 14, "dur": 9,
+         "args": {"stream": 7, "grid": [4, 1, 1], "block": [32, 1, 1], "odd": "NAN"}},
+    ]  # fmt: skip
+    paths = [tmp_path / "rank_0.json", tmp_path / "rank_1.json"]
+    for path in paths:
+        path.write_text(json.dumps(events).replace('"NAN"', "NaN"))
+    traces = hw.load(tmp_path, cache=False, progress=False)
+    for path in paths:
+        path.unlink()
+    assert hw.analysis.collectives(traces).group.tolist() == ["dp", "dp"]
+    details = hw.analysis.kernel_details(traces, ranks=[0])
+    assert details[["grid", "block"]].to_numpy().tolist() == [["[4, 1, 1]", "[32, 1, 1]"]]
+
+
+def test_launches_of_repaired_records_are_those_of_the_others(load_one):
+    kernels = (
+        {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": us, "dur": 9,
+         "args": {"stream": 7, "grid": [4, 1, 1], "block": [32, 1, 1], "odd": odd}}
+        for us, odd in ((10, 1), (20, "NAN"), (30, 2))
+    )  # fmt: skip
+    trace, _ = load_one(json.dumps(list(kernels)).replace('"NAN"', "NaN"))
+    details = hw.analysis.kernel_details(hw.TraceSet([trace]))
+    assert details[["count", "grid"]].to_numpy().tolist() == [[3, "[4, 1, 1]"]]

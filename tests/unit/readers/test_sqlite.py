@@ -207,3 +207,22 @@ def test_real_numbers_have_all_digits_and_other_values_are_none(tmp_path):
     assert np.isnan(columns["value"][5:]).all()
     assert np.isnan(columns["lacking"]).all()
     assert lacking["value"].dtype == np.float64
+
+
+def test_functions_of_queries_are_in_sqlite_of_2018(export, monkeypatch):
+    functions = set()
+
+    class Connection(sqlite3.Connection):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            self.set_authorizer(note_function)
+
+    def note_function(action, _, name, *_names):
+        if action == sqlite3.SQLITE_FUNCTION:
+            functions.add(name)
+        return sqlite3.SQLITE_OK
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=Connection))
+    assert len(load(export)[0].counter_table.value)
+    assert functions <= {"coalesce", "count", "glob", "group_concat", "printf", "typeof"}

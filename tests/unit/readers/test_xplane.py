@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -149,6 +150,43 @@ def test_a_cut_profile_keeps_what_came_before(opened):
     traces = opened(data[: len(data) - 200])
     assert "truncated" in traces.problems.kind.tolist()
     assert traces.ranks == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("last", "names"),
+    [
+        (number(2, 20_000), ["event 1", "event 2"]),
+        (b"Stream #2", ["event 1", "event 2", "event 1"]),
+        (b"relu", ["gemm", "event 2", "gemm"]),
+        (b"/host:CPU", ["gemm", "relu", "gemm"]),
+    ],
+)
+def test_events_before_the_cut_of_a_plane_are_kept(opened, last, names):
+    work = [(name, at, at + 9_000, {})
+            for name, at in (("gemm", 0), ("relu", 10_000), ("gemm", 20_000))]  # fmt: skip
+    device = plane("/device:GPU:0", {"Stream #1": work, "Stream #2": work[:1]})
+    device = device.replace(message(3, message(2, "Stream #2")), b"")
+    data = message(1, device) + message(1, plane("/host:CPU", {"main": work}))
+    traces = opened(data[: data.index(last) + 2])
+    events = traces[0].events.query("stream == 1")
+    assert events.name.tolist() == names
+    assert events.start_ns.tolist() == [0, 10, 20][: len(names)]
+    assert events.dur_ns.tolist() == [9] * len(names)
+    cut = traces.problems.query("kind == 'truncated'")
+    assert cut["count"].tolist() == [1]
+    assert "may lack names" in cut.detail.iloc[0]
+
+
+def test_a_profile_that_is_cut_anywhere_has_only_work_of_the_whole_one(opened):
+    data = gpu_profile()
+    whole = opened(data)
+    for size in range(40, len(data), 61):
+        with contextlib.suppress(TraceError):  # of a file that ends before the first event
+            for rank, trace in opened(data[:size]).items():
+                kept, stated = (
+                    Counter(t.events.query("stream >= 0").dur_ns) for t in (trace, whole[rank])
+                )
+                assert kept <= stated
 
 
 @pytest.mark.parametrize(
@@ -309,6 +347,17 @@ def test_two_captures_of_a_host_are_two_jobs(tmp_path, folders):
     # Each of three steps of both captures has a collective of two devices.
     frame = collectives(traces)
     assert frame.groupby("collective")["rank"].apply(list).tolist() == [[0, 1], [2, 3]] * 3
+
+
+def test_a_capture_in_the_current_folder_is_a_job_with_the_name_of_the_folder(
+    tmp_path, monkeypatch
+):
+    for folder in (tmp_path / "first", tmp_path / "first/second"):
+        folder.mkdir()
+        write_profile(folder / "a.xplane.pb", gpu_profile(1))
+    monkeypatch.chdir(tmp_path / "first")
+    traces = load(["a.xplane.pb", "second/a.xplane.pb"])
+    assert [trace.job for trace in traces.values()] == ["first", "second"]
 
 
 def test_captures_of_different_hosts_are_one_job(tmp_path):

@@ -135,15 +135,58 @@ def put(value, path, new):
     value[path[-1]] = new
 
 
-def test_false_positions_of_records_in_a_cache_are_not_used(store, tmp_path, monkeypatch):
+def args_of(traces):
+    """Return the args of all events by rank."""
+    return {rank: [trace.args(row) for row in range(len(trace))] for rank, trace in traces.items()}
+
+
+@pytest.fixture
+def cached(store, tmp_path, monkeypatch):
+    """A file with a record that has to be repaired, and its entry in the cache."""
     monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "merged.json"
     hw.export_trace(hw.load(store), path)
-    fresh = hw.load(path, cache=False)
-    args = {rank: [trace.args(row) for row in range(len(trace))] for rank, trace in fresh.items()}
+    path.write_text(path.read_text().replace('"0x55002000"', "NaN", 1))
     monkeypatch.setattr("hta_widgets.readers.load._MIN_CACHED_BYTES", 0)
     hw.load(path)
     (entry,) = (tmp_path / "cache").glob("*.trace-cache")
+    return path, entry
+
+
+def load_forged(path, entry, forged):
+    """Load a file with a forged store as its entry in the cache."""
+    forged.write()
+    shutil.rmtree(entry, ignore_errors=True)
+    shutil.copytree(forged.store, entry)
+    return hw.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "shift"),
+    [
+        ("starts", 10**9),
+        ("starts", -(10**9)),
+        ("ends", -(10**9)),
+        ("first_records", 1),
+        ("first_records", -1),
+        ("first_records", 10**9),
+        ("odd_counts", 1),
+        ("odd_spans", 10**9),
+        ("odd_spans", -(10**9)),
+    ],
+)
+def test_a_file_is_read_again_if_positions_in_its_cache_contradict(cached, tmp_path, name, shift):
+    path, entry = cached
+    args = args_of(hw.load(path, cache=False))
+    forged = Forged(entry, tmp_path / "forged")
+    assert len(forged.columns[f"source.{name}"])
+    forged.columns[f"source.{name}"] += shift
+    assert args_of(load_forged(path, entry, forged)) == args
+
+
+def test_false_positions_of_records_in_a_cache_are_not_used(cached, tmp_path):
+    path, entry = cached
+    args = args_of(hw.load(path, cache=False))
     forged = Forged(entry, tmp_path / "forged")
     original = {name: values for name, values in forged.columns.items() if name[:7] == "source."}
     assert len(original) == 15
@@ -152,10 +195,7 @@ def test_false_positions_of_records_in_a_cache_are_not_used(store, tmp_path, mon
         # In `make test` each column takes one or two of them, in turns.
         for forgery in forgeries if ALL else forgeries[count % 3 :: 3]:
             forged.columns[name] = forgery
-            forged.write()
-            shutil.rmtree(entry, ignore_errors=True)
-            shutil.copytree(forged.store, entry)
-            traces = hw.load(path)
+            traces = load_forged(path, entry, forged)
             with suppress(hw.TraceError):
                 hw.analysis.collectives(traces)
             for rank, trace in traces.items():
