@@ -196,7 +196,7 @@ function LegendMenu({ legend }: { legend: Legend }) {
   );
 }
 
-/** Min share of the job without data of a rank, for which the legend has a key of its own. */
+/** The legend explains the hatch if a rank lacks data of more than this share of the job. */
 const MIN_MISSING_SHARE = 0.01;
 
 /** Whether a rank has visibly less data than the job, which is hatched. */
