@@ -407,6 +407,22 @@ test("fifty dashboards come and go, and nothing of them stays", async () => {
   expect(listening.every((count) => count === 0)).toBe(true);
 });
 
+test("the heatmap shows busy time in a job whose ranks never wait", async () => {
+  const metrics = (view: DashView): unknown[] =>
+    view.source.asked.filter(({ op }) => op === "heatmap").map(({ request }) => request.metric);
+  const panels = ["timeline", "heatmap"];
+  const waiting = mountDash({ panels });
+  await expect.poll(() => metrics(waiting)).toEqual(["waiting"]);
+  const view = mountDash({ panels }, ({ scene }, source) => {
+    const [start, end] = scene.range;
+    source.replies.set("heatmap", () => ({ ranks: [0, 1], start, end, bins: 1 }));
+  });
+  await expect.poll(() => metrics(view)).toEqual(["waiting", "busy"]);
+  expect(view.model.get("metric")).toBe("");
+  view.model.set("metric", "waiting");
+  await expect.poll(() => metrics(view)).toEqual(["waiting", "busy", "waiting"]);
+});
+
 test.each([340, 480, 700])("all buttons are in their toolbars at %i px", async (width) => {
   const view = mountDash({}, undefined, width);
   await expect.poll(() => view.root.classList.contains("hta-tight")).toBe(true);
