@@ -41,3 +41,17 @@ export function placed(
   place.append(box);
   return { box, end };
 }
+
+/** Titles of the buttons that have less than 4 px to the edges of their toolbar, or lie outside. */
+export function toolsOutside(el: HTMLElement): string[] {
+  return [...el.querySelectorAll<HTMLElement>(".hta-toolbar")].flatMap((bar) => {
+    const { left, right, top, bottom } = bar.getBoundingClientRect();
+    const buttons = [...bar.querySelectorAll<HTMLElement>(".hta-button")];
+    const outside = buttons.filter((button) => {
+      const box = button.getBoundingClientRect();
+      const room = [box.left - left, right - box.right, box.top - top, bottom - box.bottom];
+      return button.offsetWidth > 0 && Math.min(...room) < 4;
+    });
+    return outside.map(({ title }) => title);
+  });
+}

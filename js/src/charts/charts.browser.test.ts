@@ -263,3 +263,21 @@ test("the table scrolls instead of breaking its words", async () => {
     expect([word.textContent, range.getClientRects().length]).toEqual([word.textContent, 1]);
   }
 });
+
+test("an axis has the labels of all its ticks, or of each second one", async () => {
+  const axes = new Set<string>();
+  const frame = frameOf("overlap");
+  const times = Object.entries(frame.columns).map(([name, column]) => {
+    return [name, name.endsWith("_ns") ? column.map((ns) => Number(ns) / 300) : column];
+  });
+  const short = { ...frame, columns: Object.fromEntries(times) as PanelFrame["columns"] };
+  for (let width = 140; width <= 400; width += 20) {
+    const { panel } = await mount("overlap", { width, frame: short });
+    const svg = await (await panel.toSvg()).text();
+    const texts = [...svg.matchAll(/ y="([\d.]+)"[^>]*>([\d.]+)\u202f[µm]?s</g)];
+    const y = texts.find(([, , text]) => Number(text) === 0)?.[1];
+    const axis = texts.filter((text) => text[1] === y).map((text) => Number(text[2]));
+    axes.add(axis.sort((a, b) => a - b).join(" "));
+  }
+  expect([...axes]).toEqual(["0", "0 1", "0 0.5 1 1.5"]);
+});

@@ -77,6 +77,8 @@ export interface RowsContent {
   xStart: number;
   xEnd: number;
   ticks: readonly (readonly [at: number, text: string])[];
+  /** Whether ticks are at multiples of a value. */
+  hasRoundTicks?: boolean;
   zeroLine?: boolean | undefined;
   /** Whether lines separate the rows. */
   hasRules?: boolean | undefined;

@@ -98,6 +98,7 @@ export function buildRowsContent(
   const isByRank = hasRankRows(definition);
   const firstOfGroup = isFolded && isByRank ? firstItemOfRows(rowOf) : null;
   const headTexts = chartTexts(definition, frame, frameScope);
+  const [ticks] = filterByCondition(scale.ticks ?? [], frameScope);
   const foldedText = isFolded ? foldedSubtitle(fold) : "";
   return {
     ...headTexts,
@@ -113,7 +114,8 @@ export function buildRowsContent(
     marks: isByRank ? [...drawnMarks, ...spreadMarks] : [...spreadMarks, ...drawnMarks],
     xStart: numberOf(scale.from ?? 0),
     xEnd: numberOf(scale.to) || 1,
-    ticks: buildTicks(scale.ticks ?? [], frameScope),
+    ticks: buildTicks(ticks, frameScope),
+    hasRoundTicks: ticks?.type === "round",
     zeroLine: Boolean(evaluate(scale.zero_line ?? 0, frameScope)),
     hasRules: rows.rules,
     head: rows.head ?? "",
@@ -427,10 +429,9 @@ function addMarkColumns(
 }
 
 function buildTicks(
-  definitions: readonly (RoundTicks | PlacedTicks)[],
+  ticks: RoundTicks | PlacedTicks | undefined,
   scope: EvaluationScope,
 ): [at: number, text: string][] {
-  const ticks = filterByCondition(definitions, scope)[0];
   if (ticks === undefined) return [];
   if (ticks.type === "places") {
     const [positions, where] = [ticks.at, ticks.where].map((code) =>

@@ -393,9 +393,8 @@ function addScale(plan: RowsPlan, headY: number, end: number): void {
   }
   // Zero first: on scales that have both signs its label must stay.
   const order = [...content.ticks].sort((a, b) => Math.abs(a[0]) - Math.abs(b[0]));
-  const takenUntil: [number, number][] =
-    content.head === "" ? [] : [[namesWidth - 8 - textWidth(content.head), namesWidth - 8]];
-  for (const [value, text] of order) {
+  const headLeft = namesWidth - 8 - textWidth(content.head);
+  const texts = order.flatMap(([value, text]) => {
     const px = Math.round(plan.x(value));
     const isZero = value === 0 && content.zeroLine === true;
     textLayer.line(px, top, px, bottom, isZero ? theme.ruleStrong : theme.rule);
@@ -404,11 +403,41 @@ function addScale(plan: RowsPlan, headY: number, end: number): void {
     if (value === content.xStart) left = px;
     left = Math.max(0, Math.min(left, end - 2 * half));
     const right = left + 2 * half;
-    if (takenUntil.some(([low, high]) => left < high + 10 && right > low - 10)) continue;
-    if (Math.abs(left + half - px) > half + 2) continue;
-    takenUntil.push([left, right]);
+    const isBelowHead = content.head !== "" && left < namesWidth + 2 && right > headLeft - 10;
+    const isOff = Math.abs(left + half - px) > half + 2;
+    return isBelowHead || isOff ? [] : [{ value, text, left, right }];
+  });
+  for (const { left, text } of fittingTexts(texts, content))
     textLayer.text(left, headY, text, theme.ink3);
+}
+
+interface TickText {
+  value: number;
+  text: string;
+  left: number;
+  right: number;
+}
+
+/** The texts of ticks that fit; of round values all, or each second, fifth or tenth. */
+function fittingTexts(texts: readonly TickText[], { ticks, hasRoundTicks }: RowsContent) {
+  const [first, second] = ticks;
+  if (hasRoundTicks === true && second !== undefined) {
+    const step = second[0] - first![0];
+    for (const interval of [1, 2, 5, 10]) {
+      const chosen = texts.filter(({ value }) => Math.round(value / step) % interval === 0);
+      if (chosen.length > 0 && withoutOverlaps(chosen).length === chosen.length) return chosen;
+    }
   }
+  return withoutOverlaps(texts);
+}
+
+function withoutOverlaps(texts: readonly TickText[]): TickText[] {
+  const shown: TickText[] = [];
+  for (const text of texts) {
+    if (shown.every(({ left, right }) => text.left >= right + 10 || text.right <= left - 10))
+      shown.push(text);
+  }
+  return shown;
 }
 
 function addSideColumns(

@@ -1,7 +1,7 @@
 /** Acts of the user before the alignment of two runs has arrived reach the partner afterwards. */
 
 import { expect, test } from "vitest";
-import { placed } from "../../test/finding";
+import { placed, toolsOutside } from "../../test/finding";
 import { freshState, LooseModel } from "../../test/model";
 import { named, openPage, recordedScene } from "../../test/recorded";
 import { ABOUT, frame } from "../../test/two_runs";
@@ -29,8 +29,9 @@ const segments = frame({
 async function openPair(
   views: [[number, number], [number, number]] | null = null,
   rank_pairs = ABOUT.rank_pairs,
+  width = 1100,
 ) {
-  const { box, end: aborter } = placed(1100);
+  const { box, end: aborter } = placed(width);
   const states = [freshState(), freshState()] as const;
   for (const side of [0, 1] as const) states[side].set("view", views?.[side] ?? null);
   const source = new Watched(openPage());
@@ -50,6 +51,16 @@ async function openPair(
   await expect.poll(() => canvas?.clientWidth).toBeGreaterThan(0);
   return { pair, ctx, states, source };
 }
+
+test.each([340, 480, 700])(
+  "all buttons are in the toolbars of timelines at %i px",
+  async (width) => {
+    const { pair } = await openPair(null, ABOUT.rank_pairs, width);
+    pair.el.parentElement!.classList.add("hta-tight");
+    expect(pair.el.querySelectorAll(".hta-toolbar .hta-button").length).toBeGreaterThan(5);
+    expect(toolsOutside(pair.el)).toEqual([]);
+  },
+);
 
 test("a window zoomed before the alignment arrives is shown on both sides afterwards", async () => {
   const { pair, states } = await openPair();

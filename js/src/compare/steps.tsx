@@ -64,7 +64,8 @@ export class Strip extends DiffPanel<StripData> {
     const hasManySlots = data.slots.rows > MAX_SLOTS;
     const all = Array.from({ length: data.slots.rows }, (_, slot) => slot);
     const shown = hasManySlots ? [this.chosenSlot ?? medianSlot(data.slots)] : all;
-    const slots = placeSlots(data.slots, shown, stripWidth);
+    const allSlots = placeSlots(data.slots, all, stripWidth);
+    const slots = hasManySlots ? placeSlots(data.slots, shown, stripWidth) : allSlots;
     const lanes = stripLanes(data.lanes, this.ctx.about.kind_words);
     const runHeight = heightOf(lanes);
     const height = LABELS_HEIGHT + runPitch(runHeight) + runHeight;
@@ -72,7 +73,7 @@ export class Strip extends DiffPanel<StripData> {
     const held = this.heldSteps.value;
     return (
       <>
-        <Legend lanes={lanes} slots={slots} isChange={data.isChange} theme={theme} />
+        <Legend lanes={lanes} slots={allSlots} isChange={data.isChange} theme={theme} />
         {held !== null && (
           <p class="hta-diff-held">
             {held.why}
@@ -81,7 +82,7 @@ export class Strip extends DiffPanel<StripData> {
         )}
         {hasManySlots && (
           <div class="hta-diff-cells" style={{ paddingLeft: `${gutter}px` }}>
-            {placeSlots(data.slots, all, stripWidth).map((slot) => this.cell(slot, shown[0]!))}
+            {allSlots.map((slot) => this.cell(slot, shown[0]!))}
           </div>
         )}
         <div class="hta-diff-grid" style={{ gridTemplateColumns: `${gutter}px ${stripWidth}px` }}>
@@ -225,26 +226,15 @@ function Legend(props: {
 }) {
   const { lanes, slots, isChange, theme } = props;
   const kinds = THEMES[theme].kind;
-  const changes = [
-    {
-      name: "faster",
-      colour: deltaColour(-0.5, theme),
-      isShown: slots.some(({ diff }) => diff < 0),
-    },
-    {
-      name: "slower",
-      colour: deltaColour(0.5, theme),
-      isShown: slots.some(({ diff }) => diff > 0),
-    },
-  ];
-  const chance = { name: "change that may be chance", colour: neutralColour(theme) };
-  const keys = [
-    ...lanes.map(({ name, kind }) => ({ name, colour: kinds[kind] })),
-    ...(isChange ? changes.filter(({ isShown }) => isShown) : [chance]),
-  ];
+  const keys: [name: string, colour: string][] = lanes.map(({ name, kind }) => [name, kinds[kind]]);
+  if (!isChange) keys.push(["change that may be chance", neutralColour(theme)]);
+  else {
+    if (slots.some(({ diff }) => diff < 0)) keys.push(["faster", deltaColour(-0.5, theme)]);
+    if (slots.some(({ diff }) => diff > 0)) keys.push(["slower", deltaColour(0.5, theme)]);
+  }
   return (
     <p class="hta-diff-legend">
-      {keys.map(({ name, colour }) => (
+      {keys.map(([name, colour]) => (
         <span key={name}>
           <i class="hta-diff-swatch" style={{ background: colour }} />
           {name}

@@ -51,7 +51,7 @@ const LEVEL_LABELS: Record<string, string> = {
 };
 const KIND_ORDER = ["compute", "communication", "memory", "cpu", "idle"];
 const MAX_PARTS = 8;
-/** Share of the largest part below which a bar would be invisible. */
+/** Parts below this share of the largest part are summed: their bars are too short to be seen. */
 const MIN_PART_SHARE = 0.001;
 
 /** Kinds by size, without those absent from both runs. */

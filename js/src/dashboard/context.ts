@@ -69,6 +69,8 @@ export class DashContext {
   readonly height: ReadonlySignal<number | null>;
   /** Measure of the heatmap. */
   readonly metric: ReadonlySignal<string>;
+  /** Whether ranks wait for each other: true until a heatmap of the whole job shows the opposite. */
+  readonly hasWaits = signal(true);
   /** Whether a reply with the headline is awaited. */
   readonly isHeadlinePending = signal(true);
   /** Null until known; names the ranks to mark. */
@@ -111,9 +113,9 @@ export class DashContext {
     this.folded = trait("folded", (on) => (typeof on === "boolean" ? on : null));
     this.height = trait("height", (height) => (height ?? null) as number | null);
     const metric = trait("metric", (value) => (value ?? "") as string);
-    this.metric = computed(
-      () => metric.value || (hasLateness(this.scene.value) ? "waiting" : "busy"),
-    );
+    const defaultMetric = (): string =>
+      this.hasWaits.value && hasLateness(this.scene.value) ? "waiting" : "busy";
+    this.metric = computed(() => metric.value || defaultMetric());
     this.headline = trait("_headline", (facts) => (facts ?? null) as HeadlineFacts | null);
     const { offeredPanels } = this;
     this.panelChoice = trait(

@@ -18,13 +18,14 @@ import {
 import { MEASURES } from "../formats/mpi";
 import { fillDeviceWord, hasDevice } from "../protocol/scene";
 import { FULL_SELECTION } from "../protocol/selection";
-import type { Requests, Scene, SelectionJson } from "../protocol/source";
+import type { PanelFrame, Requests, Scene, SelectionJson } from "../protocol/source";
 import { debounce } from "../timeline/context";
 import { type ProblemLine, problemLines } from "../timeline/panels/problems";
 import { Button, Select } from "../ui/controls";
 import { h, renderInto } from "../ui/dom";
 import { formatCount, rangesText } from "../ui/formats";
 import { VisibilityTracker } from "../ui/host";
+import { onSignal } from "../ui/react";
 import { FIRST_ROWS, ROW_PX } from "../ui/table";
 import type { DashContext } from "./context";
 import { NameTable, type PanelNumbers } from "./name_table";
@@ -70,6 +71,11 @@ export class PaneSet {
     this.followLater = debounce(FOLLOW_DELAY_MS, abortSignal, () => {
       this.requestPanels([...this.panes].filter(([, el]) => el.isConnected));
     });
+    onSignal(
+      this.heatmap.state("heatmap"),
+      ({ frame }) => frame !== null && this.noteWaits(frame),
+      abortSignal,
+    );
     this.visibility = new VisibilityTracker(() => this.refresh(), abortSignal);
     this.ownPanels = {
       timeline: () => <ElementSlot el={timeline} />,
@@ -157,6 +163,14 @@ export class PaneSet {
     data.requestPanels(["summary", ...frames], selection);
   }
 
+  /** Choose another default metric of the heatmap if no rank waits at any time of the job. */
+  private noteWaits({ attrs, columns }: PanelFrame): void {
+    const [start, end] = this.ctx.scene.peek().range;
+    const isWholeJob = Number(attrs.start) <= start && Number(attrs.end) >= end;
+    if (attrs.metric !== "waiting" || !isWholeJob) return;
+    this.ctx.hasWaits.value = columns.total_ns!.some((ns) => Number(ns) > 0);
+  }
+
   /** Repeat failed requests. */
   retry(): void {
     this.ctx.data.retry();
@@ -167,6 +181,7 @@ export class PaneSet {
   clear(): void {
     this.ctx.data.clear();
     this.heatmap.clear();
+    this.ctx.hasWaits.value = true;
     this.refresh();
   }
 

@@ -255,7 +255,7 @@ const KERNELS: TableSpec = {
   },
 };
 
-/** The kind of most device time of an operator. */
+/** Communication if it is most of an operator's device time, else compute. */
 const kindOfOperator = (row: RowReader): Kind =>
   2 * Number(row("communication_ns") ?? 0) > Number(row("device_total_ns"))
     ? "communication"

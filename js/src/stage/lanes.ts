@@ -259,8 +259,8 @@ export class LanePainter {
     this.forEachColumn(place, lane, (x) => raster.fillRect(x, top, x + 1, top + dot, color));
     const pitch = 2 * dot;
     this.forEachSlice(place, lane, (x0, x1) => {
-      // Relative to the stage's origin, as the dots of overlapping delays would else form a line.
-      const first = x1 - x0 < pitch ? x0 : x0 - (((x0 % pitch) + pitch) % pitch);
+      // All dots have one grid; otherwise those of overlapping delays would form a line.
+      const first = x1 - x0 < pitch ? x0 : Math.floor(x0 / pitch) * pitch;
       for (let x = first; x < x1; x += pitch)
         raster.fillRect(Math.max(x, x0), top, Math.min(x + dot, x1), top + dot, color);
     });

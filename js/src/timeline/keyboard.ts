@@ -50,8 +50,8 @@ export function listenToKeys(parts: KeyboardParts): void {
     if (root.contains(target) || isTextEntry(target)) return false;
     // Nothing in the view has the focus: the body or the view's place has.
     if (target.contains(root)) {
-      const hovered = document.querySelector(".hta-stage:hover");
-      return (hovered ?? document.querySelector(".hta-stage")) === stage.el;
+      const hovered = target.querySelector(".hta-stage:hover");
+      return (hovered ?? target.querySelector(".hta-stage")) === stage.el;
     }
     // Another part of the page has the focus. It gets all keys but characters.
     const isCharacter = event.key.length === 1 && event.key !== " ";

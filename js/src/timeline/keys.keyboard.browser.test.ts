@@ -45,7 +45,15 @@ describe("keys", () => {
     input.blur();
     press("/", "Slash", "keydown", place);
     expect(document.activeElement).toBe(input);
+    // Of several views in a page, keys act in the one whose place has the focus.
+    const otherPlace = document.body.appendChild(document.createElement("div"));
+    otherPlace.dataset.htaPage = "";
+    const other = mount(undefined, otherPlace);
+    input.blur();
+    press("/", "Slash", "keydown", otherPlace);
+    expect(document.activeElement).toBe(other.find(".hta-search input"));
     place.remove();
+    otherPlace.remove();
   });
 
   test("letters in the search field are text, Escape leaves it", async () => {

@@ -104,8 +104,8 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
   const { legend, narrow } = props;
   const place = useRef<HTMLDivElement>(null);
   const isNarrow = narrow.value;
-  /** Number of chips that do not fit; null if all fit. */
-  const hiddenCount = useSignal<number | null>(null);
+  /** Number of chips that do not fit, "all" if none fits; null if all fit. */
+  const hiddenCount = useSignal<number | "all" | null>(null);
   const isByBound = legend.ctx.color.value === "bound";
   const kinds = legendKinds(legend.ctx.scene);
   const { value: shares } = legend.shares;
@@ -130,9 +130,7 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
       (chip) => chip.offsetLeft + chip.offsetWidth - bar.offsetLeft > end,
     );
     for (const chip of overflowing) chip.hidden = true;
-    hiddenCount.value = overflowing.filter(
-      (chip) => isByBound || chip instanceof HTMLButtonElement,
-    ).length;
+    hiddenCount.value = overflowing.length < chips.length ? overflowing.length : "all";
   };
   useLayoutEffect(arrange);
   useLayoutEffect(() => {
@@ -141,8 +139,7 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
     return () => aborter.abort();
   }, [isNarrow]);
   const classNames = `${isNarrow ? "hta-legend-narrow" : ""} ${legend.isPending.value ? "hta-pending" : ""}`;
-  const count = isByBound ? BOUND_GROUPS.length : kinds.length;
-  const isAll = isNarrow || hiddenCount.value === null || hiddenCount.value === count;
+  const isAll = isNarrow || typeof hiddenCount.value !== "number";
   const word = isByBound ? "Limits" : "Kinds";
   const text = isAll ? word : `+${hiddenCount.value}`;
   return (
@@ -181,6 +178,7 @@ function LegendMenu({ legend }: { legend: Legend }) {
     return (
       <div class="hta-menu" role="group" aria-label="Limits">
         <BoundKeys legend={legend} isLong />
+        <NoDataKey isLong />
       </div>
     );
   }
@@ -198,7 +196,7 @@ function LegendMenu({ legend }: { legend: Legend }) {
   );
 }
 
-/** Min share of the job without data of a rank, for which the legend has a key of its own. */
+/** The legend explains the hatch if a rank lacks data of more than this share of the job. */
 const MIN_MISSING_SHARE = 0.01;
 
 /** Whether a rank has visibly less data than the job, which is hatched. */

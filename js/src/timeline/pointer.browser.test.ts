@@ -281,6 +281,10 @@ test("a click on idle time selects it and moves neither the view nor its row", a
   view.root.focus();
   view.press("f");
   await expect.poll(() => length(viewOf(view))).toBeLessThan(length(before) / 2);
+  view.root.parentElement!.style.width = "560px";
+  const facts = view.all(".hta-gap dd:not(.hta-line)");
+  const cut = facts.filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth);
+  expect(cut.map(({ textContent }) => textContent)).toEqual([]);
 });
 
 test("a lane that is empty while other streams run names their work; a click selects the time", async () => {

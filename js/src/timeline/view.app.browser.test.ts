@@ -237,6 +237,34 @@ describe("hosts", () => {
       .toBe("false");
   });
 
+  test.each([
+    ["kind", "Kinds"],
+    ["bound", "Limits"],
+  ])("the legend by %s counts the keys that do not fit", async (color, word) => {
+    const view = mount(({ scene }) => {
+      const [start, end] = scene.range;
+      scene.ranks[0]!.range = [start, (start + end) / 2];
+    });
+    view.state.set("color", color);
+    const textOfHidden = (): string => {
+      const chips = view.all(".hta-chips > .hta-chip");
+      const count = chips.filter((chip) => chip.hidden).length;
+      return count < chips.length ? `+${count}` : word;
+    };
+    const more = view.find(".hta-more");
+    const texts = new Set<string | null>();
+    for (let width = 1300; width > 910; width -= 10) {
+      view.root.parentElement!.style.width = `${width}px`;
+      for (let frame = 0; frame < 2; frame += 1) await new Promise(requestAnimationFrame);
+      const text = (): string | null => (more.hidden ? "+0" : more.textContent);
+      await expect.poll(() => [width, text()]).toEqual([width, textOfHidden()]);
+      texts.add(text());
+    }
+    expect(texts.size).toBeGreaterThan(3);
+    view.find(".hta-more").click();
+    expect(view.text(".hta-menu")).toContain("no data");
+  });
+
   test("every button has a name", async () => {
     const view = await opened();
     pick(view, "AllReduce");

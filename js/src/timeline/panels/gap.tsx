@@ -109,6 +109,7 @@ function gapFacts(
       name: "Idle",
       value: `100\u202f% of rank ${rank}, ${formatTime(start)} to ${formatTime(end)}`,
       title: formatExact(length),
+      className: "wrapped",
     },
     { name: "Ended by", value: <EventLink event={ends} goTo={goTo} />, title: ends.name },
   ];
@@ -120,7 +121,8 @@ function gapFacts(
   causes.forEach(({ cause, time }, index) => {
     const { label = cause, meaning = "" } = CAUSE_FACTS[cause] ?? {};
     const value = `${label} ${formatDuration(time)}, ${formatShare(time / length)}`;
-    rows.push({ name: index === 0 ? "Causes" : "", value, title: meaning });
+    const name = index === 0 ? "Causes" : "";
+    rows.push({ name, value, title: meaning, className: "wrapped" });
   });
   return rows;
 }
