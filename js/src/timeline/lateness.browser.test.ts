@@ -9,7 +9,7 @@ test("the line names the rank that others wait for, the legend explains the hatc
   await expect
     .poll(() => view.text(".hta-said"))
     .toMatch(/2 ranks wait for rank 2: \d+ % of each GPU span\./);
-  const all = (): HTMLElement[] => view.all(".hta-key-only");
+  const all = (): HTMLElement[] => view.all(".hta-wait-key");
   await expect.poll(() => all().length).toBe(2);
   const keys = all();
   expect(keys[0]!.innerText).toMatch(/^\s*waiting\s+[\d<.\s]*%\s*$/);
@@ -46,7 +46,7 @@ test("without lanes of waits nothing is said of them", async () => {
       for (const row of [...summary, ...tracks]) delete row.wait;
     }
   });
-  expect(view.root.querySelector(".hta-key-only")).toBeNull();
+  expect(view.root.querySelector(".hta-wait-key")).toBeNull();
   expect(view.text(".hta-said")).not.toContain("wait");
 });
 

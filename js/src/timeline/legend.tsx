@@ -270,7 +270,7 @@ function WaitKeys(props: {
   return WAIT_STATES.map(({ name, words: text, hasShare }) => (
     <span
       key={name}
-      class={`hta-chip hta-key-only${waits.isNamed ? " hta-named" : ""}`}
+      class={`hta-chip hta-key-only hta-wait-key${waits.isNamed ? " hta-named" : ""}`}
       title={`${text}.${hasShare ? shareTitle(waits.share, shares, device) : ""}`}
     >
       <i class={`hta-swatch hta-swatch-${name}`} aria-hidden="true" />
