@@ -182,16 +182,17 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
     # With one step or two ranks, nothing shows how much times vary from run to run.
     if step_count == 1 or len(times.ranks) < 3:
         of_time, of_step = _MIN_EXCESS_ONE_STEP, _MIN_EXCESS_OF_ONLY_STEP
-    is_large = excess_ns >= np.maximum(of_time * longer_ns, of_step * step_ns)
-    spread_ns = np.where(is_large, 0.0, excess_ns).max(axis=1, keepdims=True)
-    if step_count == 1:
-        is_large[_OWN_KINDS.index("idle")] = False
-    is_alone: Bools = is_large & (excess_ns >= _MIN_EXCESS_OF_SPREAD * spread_ns)
+    is_alone: Bools = excess_ns >= np.maximum(of_time * longer_ns, of_step * step_ns)
     if step_count > 1:
         usual_ns = np.take_along_axis(times.own_ns, times.usual_rank[:, None, None, None], axis=1)
         gap_ns = times.own_ns - usual_ns
         before, after = (gap_ns[:, :, k].reshape(-1, step_count).T for k in (0, 1))
         is_alone &= (welch_p_value(before, after) < _ALPHA).reshape(is_alone.shape)
+    else:
+        is_alone[_OWN_KINDS.index("idle")] = False
+    # A rank that changed as much, but perhaps by chance, is one of the others.
+    spread_ns = np.where(is_alone, 0.0, excess_ns).max(axis=1, keepdims=True)
+    is_alone &= excess_ns >= _MIN_EXCESS_OF_SPREAD * spread_ns
     is_alone &= 2 * is_alone.sum(axis=1, keepdims=True) <= len(times.ranks)
     return is_alone
 

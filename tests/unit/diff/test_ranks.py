@@ -17,14 +17,17 @@ def texts(diff):
     return [finding.text.replace("\u202f", " ") for finding in hd.findings(diff)]
 
 
-def independent_job(tmp_path, *work_ns, steps=3):
-    """Ranks without collectives, whose steps end 100 µs after their only kernel."""
+def independent_job(tmp_path, *work_ns, steps=3, varying=None):
+    """Ranks without collectives, whose steps end 100 µs after their only kernel.
+
+    The work of rank `varying` is 300 µs longer in the last step.
+    """
     ranks = []
-    for work in work_ns:
+    for rank, work in enumerate(work_ns):
         records, now = [], 0
         for number in range(steps):
             # One step in three takes 1 ns more, so that times have a spread.
-            length = work + number
+            length = work + number + 300_000 * (rank == varying and number == steps - 1)
             records += [
                 event("user_annotation", f"ProfilerStep#{number}", now, now + length + 100_000),
                 call(now + 10, now + 20, launch=number + 1),
@@ -112,6 +115,14 @@ def test_one_of_two_ranks_is_named_from_5_percent_on(tmp_path, share, is_named):
     slow = independent_job(tmp_path, 900_000, 900_000 + 9_000 * share)
     findings = texts(assert_mirrored(even, slow)[0])
     assert any("Rank 1 changed alone" in text for text in findings) == is_named
+
+
+@pytest.mark.parametrize("varying", [None, 0, 5])
+def test_no_rank_changed_alone_beside_one_that_changed_as_much_in_one_step(tmp_path, varying):
+    even = independent_job(tmp_path, *[900_000] * 6)
+    slow = independent_job(tmp_path, *[900_000] * 3, 990_000, *[900_000] * 2, varying=varying)
+    named = [finding.ranks for finding in hd.findings(hd.compare(even, slow)) if finding.ranks]
+    assert named == ([(3,)] if varying is None else [])
 
 
 def waiting_job(tmp_path, work_ns, ranks):
