@@ -84,7 +84,7 @@ class RowPlace(NamedTuple):
 
 
 def stream_place(device: str, stream: int) -> RowPlace:
-    """Return the place of a stream of a device, which is called ``GPU 0`` or the like."""
+    """Return the place of a stream of a device; `device` is a label, such as ``GPU 0``."""
     return RowPlace(device, str(stream), device, f"stream {stream}")
 
 

@@ -350,7 +350,7 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnKind:
-    """How the values of a column are read."""
+    """The conversion of a column's values."""
 
     missing: int
     is_required: bool = False

@@ -167,8 +167,9 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     )
     # The rarest collective is assumed to run once in each step.
     steps = min(Counter(compress(kinds, in_steps)).values())
+    # Collectives that prepare a run matter only if they are rarer than those of its steps.
     if steps == min(Counter(kinds).values()):
-        in_steps[:] = True  # nothing tells collectives that prepare a run from those of its steps
+        in_steps[:] = True
     number = np.full(len(first_ns), -1, dtype=np.int64)
     order = np.flatnonzero(in_steps)[np.argsort(first_ns[in_steps], kind="stable")]
     number[order] = np.arange(len(order)) * steps // len(order)

@@ -106,7 +106,7 @@ def _file_name(trace: Trace) -> str:
 
 def _manifest(traces: Sequence[Trace], clock: ClockName, *, with_hosts: bool) -> dict[str, Any]:
     """Return the manifest of the files of ranks, whose times are on the clock of their set."""
-    # What moves the times in a rank's file to the clock of the set.
+    # Added to the times in a rank's file, these give times on the clock of the set.
     offsets_ns = [trace.shift_ns + base_time_ns(trace.metadata) - trace.zero_ns for trace in traces]
     reference = min(range(len(traces)), key=lambda place: (offsets_ns[place], place))
     files = []

@@ -37,7 +37,7 @@ def truths(demo_folder):
 
 @pytest.fixture(scope="session")
 def reply_errors(repo):
-    """`reply_errors(reply)`: where a reply does not fit the JSON Schema of the documentation."""
+    """`reply_errors(reply)` returns the violations of the JSON Schema in the documentation."""
     # Imported here, as `_quick_imports` is not there yet when files are collected.
     jsonschema = pytest.importorskip("jsonschema")
     page = (repo / "docs/answers.md").read_text("utf-8")
