@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -54,21 +53,22 @@ _TYPE_OF_CODE: Final = {
     5: "c10::Half", 6: "float", 7: "double", 11: "bool", 15: "c10::BFloat16",
     23: "c10::Float8_e5m2", 24: "c10::Float8_e4m3fn",
 }  # fmt: skip
-_LISTS: Final = frozenset({"TensorList", "GenericList"})
+LISTS: Final = frozenset({"TensorList", "GenericList"})
 _ASSUMED_IN_LISTS: Final = "float"
-#: Types of floating-point and complex numbers.
-FLOATS: Final = (
-    "c10::Half", "c10::BFloat16", "float", "double",
-    "c10::complex<c10::Half>", "c10::complex<float>", "c10::complex<double>",
-)  # fmt: skip
-#: Types by category and rank, for the promotion of operands.
-_PROMOTION: Final = (
-    "bool", "Bool", "unsigned char", "signed char", "short int", "int", "Int", "long", "long int",
-    "c10::Half", "c10::BFloat16", "float", "double", "c10::complex<float>", "c10::complex<double>",
-)  # fmt: skip
-_FIRST_OF_CATEGORY: Final = tuple(
-    map(_PROMOTION.index, ("unsigned char", "c10::Half", "c10::complex<float>"))
+#: Types by category, the lowest of each first, for the promotion of operands.
+_CATEGORIES: Final = (
+    ("bool", "Bool"),
+    ("unsigned char", "signed char", "short int", "int", "Int", "long", "long int"),
+    ("c10::Half", "c10::BFloat16", "float", "double"),
+    ("c10::complex<c10::Half>", "c10::complex<float>", "c10::complex<double>"),
 )
+#: Types of floating-point and complex numbers.
+FLOATS: Final = frozenset(_CATEGORIES[2] + _CATEGORIES[3])
+_RANKS: Final = {
+    name: (category, place)
+    for category, names in enumerate(_CATEGORIES)
+    for place, name in enumerate(names)
+}
 _DEFAULT_TYPES: Final = ("bool", "long int", "float", "c10::complex<float>")
 
 
@@ -156,21 +156,15 @@ def promote(types: Sequence[str], numbers: Sequence[str] = ()) -> str:
     Numbers and tensors without dims raise the type only to another category, as 1.5 makes floats of
     integers.
     """
-    places = [_PROMOTION.index(name) for name in types if name in _PROMOTION]
-    if len(places) < len(types) or not places:
+    if not types or not _RANKS.keys() >= set(types):
         if len(set(types)) == 1:
             return types[0]
         raise CallError(UNKNOWN_TYPE)
-    name = _PROMOTION[max(places)]
+    name = max(types, key=_RANKS.__getitem__)
     if {"c10::Half", "c10::BFloat16"} <= set(types) and name == "c10::BFloat16":
         name = "float"
-    category = max((_category(number) for number in numbers if number in _PROMOTION), default=0)
-    return name if category <= _category(name) else _DEFAULT_TYPES[category]
-
-
-def _category(type_name: str) -> int:
-    """Return 0 for bool, 1 for integers, 2 for floats and 3 for complex numbers."""
-    return bisect(_FIRST_OF_CATEGORY, _PROMOTION.index(type_name))
+    category = max((_RANKS[number][0] for number in numbers if number in _RANKS), default=0)
+    return name if category <= _RANKS[name][0] else _DEFAULT_TYPES[category]
 
 
 def broadcast(shapes: Iterable[Sequence[int]]) -> tuple[int, ...]:
@@ -234,7 +228,7 @@ class OperatorCall:
     def items(self, index: int) -> list[Tensor]:
         """Return the tensors of an argument, which may be a list of tensors."""
         dims = self.dims[index] if index < len(self.dims) else []
-        if self.type_of(index) not in _LISTS:
+        if self.type_of(index) not in LISTS:
             return [self.tensor(index)]
         if not isinstance(dims, list) or not dims or not all(map(_is_shape, dims)):
             # The profiler writes a list of more than 30 entries as an empty list.
@@ -244,7 +238,7 @@ class OperatorCall:
     @property
     def has_lists(self) -> bool:
         """Whether an argument is a list of tensors; files lack the type of such a list."""
-        return not _LISTS.isdisjoint(name for name in self.types if isinstance(name, str))
+        return not LISTS.isdisjoint(name for name in self.types if isinstance(name, str))
 
     def value(self, index: int) -> str:
         """Return the text of a concrete argument, empty for None and tensors."""
@@ -300,7 +294,8 @@ class Work:
 
     Formulas leave `category` empty; the table of operators sets it. An estimate or a bound also has
     a `reason`, which states its assumption. `parameters` are columns of `operator_efficiency`, such
-    as ``m, n, k``; `type_name` is the type of the operands, empty for the type of the first tensor.
+    as ``m, n, k``; `type_name` is the type of the operands, empty for the type of the first tensor;
+    `result` is what a pointwise operator writes.
     """
 
     category: str = ""
@@ -312,6 +307,7 @@ class Work:
     reason: str = ""
     parameters: dict[str, Any] | None = None
     type_name: str = ""
+    result: Tensor | None = None
 
 
 def matrix_work(

@@ -144,8 +144,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     operators = events[has_operator].groupby(["name", "launch"])["operator"].nunique()
     only_vector = groups["is_vector"].all()
     units = [kernel_units(table.names[name]) for name, _ in keys]
-    device = used_device(trace)
-    properties = device_properties(trace, device.device_id) if device else {}
+    properties = device_properties(trace, used_device(trace).device_id)
     geometry = [
         _geometry(properties, launches.texts[code // 2], in_threads=bool(code % 2))
         for _, code in keys

@@ -23,6 +23,7 @@ from hta_widgets.analysis.efficiency.calls import (
     OTHER_ARGUMENTS,
     CallError,
     OperatorCall,
+    Tensor,
     Work,
     broadcast,
     elements_bytes,
@@ -52,13 +53,14 @@ def pointwise_work(call: OperatorCall, operands: int, *, to: str = "", flops: in
     if call.name.endswith("_"):
         if not call.is_present(0):
             raise CallError(NO_DIMENSIONS)
-        written, shape = call.size_bytes(0), call.shape(0)
+        result = call.tensor(0)
     else:
         numbers = [call.type_of(index) for index in places if not call.is_present(index)]
         type_name = promote([tensor.type for tensor in tensors], numbers)
         type_name = to if to == "bool" or (to and type_name not in FLOATS) else type_name
-        written = prod(shape) * item_bytes(type_name)
-    return _vector(flops * prod(shape), inputs + written)
+        result = Tensor(shape, type_name)
+    work = _vector(flops * result.elements, inputs + result.size_bytes)
+    return replace(work, result=result)
 
 
 def _rule(
@@ -86,11 +88,14 @@ def _rule(
     counted = (*writes, *makes)[0] if elements_of is None else elements_of
     elements = sum(tensor.elements for tensor in call.items(counted))
     size = call.size_bytes(*reads, *writes) + elements * extra_bytes
-    outputs = [tensor for index in makes for tensor in call.items(index)]
-    for tensor in outputs:
-        type_name = to if to and tensor.type not in FLOATS else tensor.type
-        size += elements_bytes(tensor.elements, type_name)
-    return _vector(flops_per_element * elements, size, "estimate" if call.has_lists else certainty)
+    outputs = [
+        Tensor(tensor.dims, to if to and tensor.type not in FLOATS else tensor.type)
+        for index in makes
+        for tensor in call.items(index)
+    ]
+    size += sum(elements_bytes(output.elements, output.type) for output in outputs)
+    work = _vector(flops_per_element * elements, size, "estimate" if call.has_lists else certainty)
+    return replace(work, result=(outputs or call.items(counted))[0])
 
 
 def _foreach(call: OperatorCall) -> Work:

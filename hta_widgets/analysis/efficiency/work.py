@@ -51,7 +51,6 @@ Role = Literal["gemm", "outermost", "fallback", "listed", "unlisted"]
 
 #: Maximum figure of a valid shape; sums of larger figures would not fit into 64 bits.
 _MAX_FIGURE: Final = 1 << 60
-_NUMBERED: Final = re.compile(r"(sglang_profiler::.+)_\d+")
 
 
 class ListedOperator(NamedTuple):
@@ -70,20 +69,18 @@ def unnumbered_name(name: str) -> str:
     >>> unnumbered_name("sglang_profiler::attention_paged_attention_ragged_100")
     'sglang_profiler::attention_paged_attention_ragged'
     """
-    match = _NUMBERED.fullmatch(name)
-    return match[1] if match else name
+    return re.sub(r"^(sglang_profiler::.+)_\d+$", r"\1", name)
 
 
 @cache
 def _table() -> dict[str, ListedOperator]:
     """Return the operators of ``facts/operators.json``; ``*`` ends the start of many names."""
-    formulas = {**MATRIX_FORMULAS, **VECTOR_FORMULAS, "backward": _backward}
     table: dict[str, ListedOperator] = {}
     for role, rows in facts("operators").items():
         for row in rows:
             arguments = dict(row)
             names, category = arguments.pop("operators"), arguments.pop("category")
-            function = partial(formulas[arguments.pop("formula")], **arguments)
+            function = partial(_FORMULAS[arguments.pop("formula")], **arguments)
             table |= dict.fromkeys(names, ListedOperator(role, category, function))
     return table
 
@@ -109,13 +106,8 @@ def _starts() -> tuple[str, ...]:
 @cache
 def operators_of(formula: str) -> frozenset[str]:
     """Return the operators of the table that have a formula."""
-    return frozenset(
-        name
-        for rows in facts("operators").values()
-        for row in rows
-        if row["formula"] == formula
-        for name in row["operators"]
-    )
+    function = _FORMULAS[formula]
+    return frozenset(name for name, row in _table().items() if row.work.func is function)
 
 
 def role_of(name: str) -> Role:
@@ -166,3 +158,6 @@ def _backward(call: OperatorCall, forward: str) -> Work:
     # Attention computes its scores again.
     work = gradients_work(work, 2.5 if work.category == "attention" else 2)
     return replace(work, certainty="estimate", reason=work.reason or EVERY_MATRIX)
+
+
+_FORMULAS: Final = {**MATRIX_FORMULAS, **VECTOR_FORMULAS, "backward": _backward}
