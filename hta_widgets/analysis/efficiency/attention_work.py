@@ -89,8 +89,9 @@ class AttentionArguments:
     `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes.
     `lengths` are tensors with the lengths of sequences, the first their sums over queries, and
     `longest` the place of the longest query, before that of the longest key. `saved` is the flag
-    that asks for logsumexp, True if it is always written. `bottom_right`: the last query sees all
-    keys. `is_bound`: the arguments may lack a window.
+    that asks for logsumexp, True if it is always written. `local` is a window that these formulas
+    do not count. `bottom_right`: the last query sees all keys. `is_bound`: the arguments may lack a
+    window.
     """
 
     causal: int
@@ -100,14 +101,17 @@ class AttentionArguments:
     lengths: Sequence[int] = ()
     longest: int = -1
     saved: bool | int = True
+    local: int | None = None
     backward: bool = False
     heads_last: bool = False
     bottom_right: bool = False
     is_bound: bool = False
 
     def fits(self, call: OperatorCall) -> bool:
-        """Return whether a call has these arguments: its causal one is a flag or kind of mask."""
-        return call.value(self.causal) in _MASKS
+        """Return whether a call has these arguments, by its flags and its kind of mask."""
+        has_flag = isinstance(self.saved, bool) or call.value(self.saved) in {"False", "True"}
+        is_local = self.local is not None and call.number(self.local) > 0
+        return has_flag and call.value(self.causal) in _MASKS and not is_local
 
 
 def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) -> Work:

@@ -23,6 +23,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -43,10 +44,24 @@ DATA_DEPENDENT: Final = "data-dependent"
 CUT_LIST: Final = "cut list"
 OTHER_ARGUMENTS: Final = "arguments of an unknown version"
 UNKNOWN_TYPE: Final = "unlisted type"
+SPARSE: Final = "a sparse tensor, whose number of elements is not in the file"
 
-#: Floats of 8 bits, and pairs of 4 bits; some files leave out the namespace.
-_FLOAT8: Final = re.compile(r"(?:c10::)?Float8_\w+", re.IGNORECASE)
-_FLOAT4_PAIR: Final = re.compile(r"(?:c10::)?Float4_\w+_x2", re.IGNORECASE)
+#: Parts of the names of types that only some files write.
+_OPTIONAL_IN_TYPES: Final = re.compile(r"torch\.|c10::|at::|_t$|[\s<>]")
+#: Other names of types, in lower case without `_OPTIONAL_IN_TYPES`.
+_TYPE_NAMES: Final = {
+    other_name: name
+    for name, other_names in {
+        "bool": "bool boolean", "unsigned char": "uint8 byte unsignedchar",
+        "signed char": "int8 char signedchar", "short int": "int16 short shortint",
+        "int": "int32 int", "long int": "int64 long longint longlong longlongint",
+        "c10::Half": "float16 half", "c10::BFloat16": "bfloat16", "float": "float32 float",
+        "double": "float64 double", "c10::complex<c10::Half>": "complex32 complexhalf chalf",
+        "c10::complex<float>": "complex64 complexfloat cfloat",
+        "c10::complex<double>": "complex128 complexdouble cdouble",
+    }.items()
+    for other_name in other_names.split()
+}  # fmt: skip
 #: ``dtype`` arguments are codes of ScalarType.
 _TYPE_OF_CODE: Final = {
     0: "unsigned char", 1: "signed char", 2: "short int", 3: "int", 4: "long int",
@@ -57,8 +72,8 @@ LISTS: Final = frozenset({"TensorList", "GenericList"})
 _ASSUMED_IN_LISTS: Final = "float"
 #: Types by category, the lowest of each first, for the promotion of operands.
 _CATEGORIES: Final = (
-    ("bool", "Bool"),
-    ("unsigned char", "signed char", "short int", "int", "Int", "long", "long int"),
+    ("bool",),
+    ("unsigned char", "signed char", "short int", "int", "long int"),
     ("c10::Half", "c10::BFloat16", "float", "double"),
     ("c10::complex<c10::Half>", "c10::complex<float>", "c10::complex<double>"),
 )
@@ -127,14 +142,27 @@ class Tensor:
         return self.stored * item_bytes(self.type) if self.dims else 0
 
 
+@cache
+def standard_type(name: str) -> str:
+    """Return the name that PyTorch writes for a type, which other tools write as ``float16``.
+
+    Examples
+    --------
+    >>> standard_type("torch.float16")
+    'c10::Half'
+    """
+    return _TYPE_NAMES.get(_OPTIONAL_IN_TYPES.sub("", name.lower()), name)
+
+
 def is_float8(type_name: str) -> bool:
     """Return whether a type is a float of 8 bits."""
-    return _FLOAT8.fullmatch(type_name) is not None
+    return re.fullmatch(r"float8_\w+", _OPTIONAL_IN_TYPES.sub("", type_name.lower())) is not None
 
 
 def is_float4_pair(type_name: str) -> bool:
     """Return whether an element of a type packs two floats of 4 bits."""
-    return _FLOAT4_PAIR.fullmatch(type_name) is not None
+    name = _OPTIONAL_IN_TYPES.sub("", type_name.lower())
+    return re.fullmatch(r"float4_\w+_x2", name) is not None
 
 
 def item_bytes(type_name: str) -> int:
@@ -197,7 +225,7 @@ class OperatorCall:
     def type_of(self, index: int) -> str:
         """Return the type of an argument, empty for None."""
         name = self.types[index] if index < len(self.types) else ""
-        return name if isinstance(name, str) else ""
+        return standard_type(name) if isinstance(name, str) else ""
 
     def tensor(self, index: int) -> Tensor:
         """Return a tensor argument, without dims for numbers and None."""
@@ -205,6 +233,8 @@ class OperatorCall:
         if not _is_shape(dims):
             raise CallError(NO_SHAPES)
         strides = self.strides[index] if index < len(self.strides) else None
+        if dims and strides == [] and any(self.strides) and "mkldnn" not in self.name:
+            raise CallError(SPARSE)  # its dims are in the file, but no strides
         steps = tuple(strides) if isinstance(strides, list) and self.strides else None
         return Tensor(tuple(dims), self.type_of(index), steps)
 

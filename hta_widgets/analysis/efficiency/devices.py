@@ -379,7 +379,9 @@ def match_device(
     sized = [row for row in named if row.has_memory(device.memory_bytes)]
     scaled = 1.0
     if named:
-        row, matched_by = (sized or named)[0], "name" if sized else "name only"
+        # A name may be that of two devices, as AMD Instinct MI250X/MI250.
+        row = max(sized or named, key=lambda row: row.units == device.units)
+        matched_by = "name" if sized else "name only"
         if 0 < device.units < _WHOLE_DEVICE * row.units:
             scaled = device.units / row.units
         return replace(device, matched_by=matched_by, row=row, scaled=scaled)

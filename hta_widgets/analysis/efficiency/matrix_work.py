@@ -125,6 +125,12 @@ def _addmm(call: OperatorCall) -> Work:
     return _product(call, 1, 2, added=0, beta=3 + has_type, out_type=3 if has_type else None)
 
 
+def _scaled_product(call: OperatorCall) -> Work:
+    """Return the work of a product with scales, after the bias and the type until PyTorch 2.4."""
+    is_old = call.type_of(3) in {"", "Scalar"}  # else the second scale
+    return _product(call, reads=(2, 4, 5) if is_old else (2, 3, 4), out_type=3 if is_old else 6)
+
+
 def _gemm_work(
     call: OperatorCall,
     sizes: tuple[int, int, int, int],
@@ -517,6 +523,7 @@ def _cudnn_convolution_backward(call: OperatorCall) -> Work:
 MATRIX_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "product": _product,
     "addmm": _addmm,
+    "scaled_product": _scaled_product,
     "grouped_product": _grouped_product,
     "packed_product": _packed_product,
     "marlin_product": _marlin_product,

@@ -34,6 +34,7 @@ from hta_widgets.analysis.efficiency.calls import (
     Kernels,
     OperatorCall,
     Work,
+    standard_type,
 )
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls, counted_calls
 from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
@@ -278,7 +279,7 @@ def _work(signature: _Signature) -> Work:
 def _input_type(dims: bytes, types: bytes) -> str:
     """Return the type of the first tensor among the arguments, empty if there is none."""
     pairs = zip(decode_arg(dims), decode_arg(types), strict=False)
-    names = [name for shape, name in pairs if shape and isinstance(name, str)]
+    names = [standard_type(name) for shape, name in pairs if shape and isinstance(name, str)]
     return "float" if names[:1] == ["TensorList"] else (names or [""])[0]
 
 
