@@ -79,6 +79,8 @@ _CATEGORIES: Final = (
 )
 #: Types of floating-point and complex numbers.
 FLOATS: Final = frozenset(_CATEGORIES[2] + _CATEGORIES[3])
+#: Types of the parts of complex numbers.
+REAL_TYPES: Final = dict(zip(_CATEGORIES[3], ("c10::Half", "float", "double"), strict=True))
 _RANKS: Final = {
     name: (category, place)
     for category, names in enumerate(_CATEGORIES)
@@ -137,8 +139,8 @@ class Tensor:
         return min(prod(size for size, stride in pairs if stride), span)
 
     @property
-    def size_bytes(self) -> int:
-        """Bytes of the stored elements; 0 without dims."""
+    def size_bytes(self) -> float:
+        """Bytes of the stored elements; 0 without dims, NaN for unknown types."""
         return self.stored * item_bytes(self.type) if self.dims else 0
 
 
@@ -165,29 +167,25 @@ def is_float4_pair(type_name: str) -> bool:
     return re.fullmatch(r"float4_\w+_x2", name) is not None
 
 
-def item_bytes(type_name: str) -> int:
-    """Return the bytes of an element of a type."""
+def item_bytes(type_name: str) -> float:
+    """Return the bytes of an element of a type, NaN if they are unknown."""
     size = bytes_of(type_name)
-    if size < 0:
-        raise CallError(UNKNOWN_TYPE if type_name else NO_SHAPES)
-    return size
+    return float("nan") if size < 0 else size
 
 
-def elements_bytes(elements: int, type_name: str) -> int:
+def elements_bytes(elements: int, type_name: str) -> float:
     """Return the bytes of some elements of a type."""
     return elements * item_bytes(type_name)
 
 
 def promote(types: Sequence[str], numbers: Sequence[str] = ()) -> str:
-    """Return the type of the result of operands of some types.
+    """Return the type of the result of operands of some types, empty if it is unknown.
 
     Numbers and tensors without dims raise the type only to another category, as 1.5 makes floats of
     integers.
     """
     if not types or not _RANKS.keys() >= set(types):
-        if len(set(types)) == 1:
-            return types[0]
-        raise CallError(UNKNOWN_TYPE)
+        return types[0] if len(set(types)) == 1 else ""
     name = max(types, key=_RANKS.__getitem__)
     if {"c10::Half", "c10::BFloat16"} <= set(types) and name == "c10::BFloat16":
         name = "float"
@@ -251,8 +249,8 @@ class OperatorCall:
         """Return all arguments with dims."""
         return [self.tensor(index) for index in range(len(self.dims)) if self.is_present(index)]
 
-    def size_bytes(self, *places: int) -> int:
-        """Return the stored bytes of some arguments."""
+    def size_bytes(self, *places: int) -> float:
+        """Return the stored bytes of some arguments, NaN for unknown types."""
         return sum(tensor.size_bytes for index in places for tensor in self.items(index))
 
     def items(self, index: int) -> list[Tensor]:
@@ -309,13 +307,10 @@ class OperatorCall:
         return [word == "True" for word in re.findall(r"True|False", self.value(index))]
 
     def output_type(self, index: int, default: str) -> str:
-        """Return the type that a ``dtype`` argument asks for, else `default`."""
+        """Return the type that a ``dtype`` argument asks for, else `default`; empty if unknown."""
         if not self.values or not str(self.value(index)).isdecimal():
             return default
-        name = _TYPE_OF_CODE.get(int(self.value(index)))
-        if name is None:
-            raise CallError(UNKNOWN_TYPE)
-        return name
+        return _TYPE_OF_CODE.get(int(self.value(index)), "")
 
 
 @dataclass(frozen=True)
@@ -342,7 +337,7 @@ class Work:
 
 def matrix_work(
     flops: float,
-    min_bytes: int,
+    min_bytes: float,
     *,
     model_flops: int | None = None,
     certainty: str = "exact",

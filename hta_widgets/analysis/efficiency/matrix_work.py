@@ -34,6 +34,7 @@ from hta_widgets.analysis.efficiency.attention_work import (
 from hta_widgets.analysis.efficiency.calls import (
     NO_VALUES,
     OTHER_ARGUMENTS,
+    UNKNOWN_TYPE,
     CallError,
     OperatorCall,
     Tensor,
@@ -127,6 +128,8 @@ def _addmm(call: OperatorCall) -> Work:
 
 def _scaled_product(call: OperatorCall) -> Work:
     """Return the work of a product with scales, after the bias and the type until PyTorch 2.4."""
+    if not call.type_of(0):  # an element may pack two values
+        raise CallError(UNKNOWN_TYPE)
     is_old = call.type_of(3) in {"", "Scalar"}  # else the second scale
     return _product(call, reads=(2, 4, 5) if is_old else (2, 3, 4), out_type=3 if is_old else 6)
 
@@ -134,7 +137,7 @@ def _scaled_product(call: OperatorCall) -> Work:
 def _gemm_work(
     call: OperatorCall,
     sizes: tuple[int, int, int, int],
-    size: int,
+    size: float,
     type_name: str = "",
     layout: str = "",
     estimate: str = "",
@@ -296,7 +299,7 @@ def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool 
 
 
 def _products_with_weights(
-    call: OperatorCall, m: int, k: int, weights: Sequence[Tensor], size: int, estimate: str
+    call: OperatorCall, m: int, k: int, weights: Sequence[Tensor], size: float, estimate: str
 ) -> Work:
     """Return the work of the products of `m` rows by each of some weights.
 
@@ -333,7 +336,7 @@ def _experts(call: OperatorCall, x: int, up: int, down: int, chosen: int) -> Wor
     return _estimate(flops, size, (rows, wide[1], hidden, wide[0]), _EVERY_EXPERT)
 
 
-def _estimate(flops: int, size: int, sizes: tuple[int, int, int, int], reason: str) -> Work:
+def _estimate(flops: int, size: float, sizes: tuple[int, int, int, int], reason: str) -> Work:
     parameters: dict[str, Any] = dict(zip(("m", "n", "k", "batch"), sizes, strict=True))
     return matrix_work(flops, size, certainty="estimate", reason=reason, **parameters)
 
@@ -457,7 +460,7 @@ def _convolution(
 def _convolution_work(
     call: OperatorCall,
     flops: int,
-    size: int,
+    size: float,
     shapes: tuple[Sequence[int], Sequence[int], Sequence[int]],
     groups: int,
     strides: Sequence[int] = (),

@@ -26,11 +26,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache, partial
+from math import isnan
 from typing import Final, Literal, NamedTuple
 
 from hta_widgets.analysis.efficiency.calls import (
     NO_SHAPES,
     OTHER_ARGUMENTS,
+    UNKNOWN_TYPE,
     UNLISTED,
     CallError,
     OperatorCall,
@@ -138,6 +140,8 @@ def call_work(call: OperatorCall) -> Work:
         work = Work(reason=OTHER_ARGUMENTS)
     if not _fits_columns(work):
         work = Work(reason=OTHER_ARGUMENTS)
+    if isnan(work.min_bytes) and not work.reason:
+        work = replace(work, reason=UNKNOWN_TYPE)
     kind = "vector" if listed.role == "listed" else "matrix"
     return replace(work, category=work.category or listed.category, kind=kind)
 

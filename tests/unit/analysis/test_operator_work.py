@@ -235,10 +235,29 @@ def test_attention_over_keys_that_the_file_does_not_count_is_unknown(name, place
         ("aten::add", ["Long", "int32"], 80 + 40 + 80),
         ("aten::mul", ["ComplexFloat", "Float"], 80 + 40 + 80),
         ("aten::mean", ["torch.bfloat16"], 20 + 2),
+        # The absolute value of a complex number is real.
+        ("aten::abs", ["c10::complex<double>"], 160 + 80),
+        ("aten::abs", ["c10::BFloat16"], 20 + 20),
     ],
 )
 def test_types_have_other_names_in_other_tools(name, types, size):
     assert call_work(OperatorCall(name, [[10]] * len(types), types)).min_bytes == size
+
+
+@pytest.mark.parametrize("types", [["c10::Float6_e3m2fn"] * 2, []])
+@pytest.mark.parametrize(
+    ("name", "dims", "flops"),
+    [
+        ("aten::mm", [[4, 32], [32, 16]], GEMM),
+        ("aten::add", [[4, 32], [4, 32]], 128),
+        ("aten::convolution", [[1, 4, 8], [6, 4, 1]], 2 * 4 * 6 * 8),
+    ],
+)
+def test_work_on_an_unknown_type_has_flops_but_no_bytes(name, types, dims, flops):
+    values = ["", "", "", "[1]", "[0]", "[1]", "False", "[0]", "1"]
+    work = call_work(OperatorCall(name, dims, types, [], values))
+    assert (work.flops, work.reason) == (flops, "unlisted type")
+    assert math.isnan(work.min_bytes)
 
 
 @pytest.mark.parametrize("type_name", ["c10::BFloat16", "torch.bfloat16", "BFloat16"])
@@ -353,6 +372,8 @@ def test_an_autograd_function_lists_no_arguments_that_are_none(scale):
          _2="[3, 3]", _4="[2, 2]", _5="[0, 0]"), 2 * 18 * 3 * 4),
         ("aten::conv_depthwise3d", args(_0=((1, 2, 4, 4, 4), FLOAT), _1=((2, 1, 3, 3, 3), FLOAT),
          _2="[3, 3, 3]", _4="[1, 1, 1]", _5="[1, 1, 1]", _6="[1, 1, 1]"), 2 * 27 * 2 * 64),
+        ("aten::_mps_convolution", args(_0=((1, 2, 5, 5), FLOAT), _1=((3, 2, 3, 3), FLOAT),
+         _3="[1, 1]", _4="[2, 2]", _5="[1, 1]", _6="1"), 2 * 18 * 3 * 9),
         ("aten::cudnn_convolution_add_relu",
          args(_0=((1, 2, 4, 4), FLOAT), _1=((3, 2, 1, 1), FLOAT), _2=((1, 3, 4, 4), FLOAT),
               _3="1", _5="[1, 1]", _6="[0, 0]", _7="[1, 1]", _8="1"), 2 * 2 * 3 * 16),
