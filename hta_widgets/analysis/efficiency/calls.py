@@ -265,7 +265,7 @@ class OperatorCall:
 
     @property
     def has_lists(self) -> bool:
-        """Whether an argument is a list of tensors; files lack the type of such a list."""
+        """Whether an argument is a list of tensors, whose types are not in the file."""
         return not LISTS.isdisjoint(name for name in self.types if isinstance(name, str))
 
     def value(self, index: int) -> str:

@@ -59,7 +59,7 @@ _TENSORRT: Final = re.compile(
     r"bmm_\w+?_(?P<weight>(?:Mx)?E2m1|(?:Mx)?E4m3|Bfloat16|Fp16)\w*?_Fp32"
     r"_t(?P<columns>\d+)x(?P<pairs>\d+)x.*transOut"
 )
-#: A persistent kernel, ``_p_matmul_ogs``, has as many blocks as the device has units.
+#: Not a persistent kernel, ``_p_matmul_ogs``: its grid is the number of the device's units.
 _TRITON: Final = re.compile(
     r"(?<!_p)_matmul_ogs_[NT]{3}_\w+?x\w+?x(?P<weight>\w+?)"
     r"_(?P<pairs>\d+)x(?P<columns>\d+)x\d+x(?P<splits>\d+)"
@@ -89,7 +89,7 @@ def _product(
 
     `added` is a further input, unless the argument `beta` is 0; `reads` are others. `out` is the
     place of the output; `out_type` is its type, or the place of the type's code. The right operand
-    of a `is_linear` product is transposed, and the left one has rows in all dimensions but the
+    of an `is_linear` product is transposed, and the left one has rows in all dimensions but the
     last; `is_sum` adds up a batch. Bytes of `is_packed` operands are pairs of 4-bit values.
     """
     a, b = call.tensor(left), call.tensor(right)
@@ -516,7 +516,7 @@ def _convolution_backward(call: OperatorCall) -> Work:
 
 
 def _cudnn_convolution_backward(call: OperatorCall) -> Work:
-    """Return the work of PyTorch's operator until 1.9, whose gradients are its children."""
+    """Return the work of PyTorch's operator until 1.9, which calls one for each gradient."""
     return _gradients(
         call, (0, 2, 1), [call.context.gradients > 1, call.context.gradients > 0, False]
     )

@@ -143,7 +143,7 @@ def _rates(frame: pd.DataFrame) -> dict[str, float]:
     }
     if len(counted):
         rates["all"] = float(counted["tokens"].sum() / max(period.sum(), 1e-9))
-    # Ranks of a job serve the same tokens, or their own: a rate is that of one rank.
+    # Ranks may serve the same tokens or different ones, so a rate is that of one rank.
     return rates
 
 

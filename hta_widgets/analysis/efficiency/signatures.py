@@ -56,7 +56,7 @@ from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
 _CONVOLUTIONS = ("aten::convolution", "aten::cudnn_convolution", "aten::conv2d")
-#: Encloses an operator for each gradient that it computes, until PyTorch 1.9.
+#: Calls an operator for each gradient that it computes, until PyTorch 1.9.
 _CONVOLUTION_BACKWARD = "aten::cudnn_convolution_backward"
 _GRADIENTS = (f"{_CONVOLUTION_BACKWARD}_input", f"{_CONVOLUTION_BACKWARD}_weight")
 #: Number of calls after a convolution that are searched for one that takes its output.
@@ -72,7 +72,7 @@ _Dims = tuple[int, ...]
 
 
 class _Signature(NamedTuple):
-    """Inputs of the work of a call; without matrix work, operators below have the rest."""
+    """What the work of a call follows from; unless `is_matrix`, calls below do its products."""
 
     name: str
     texts: Texts
