@@ -1,8 +1,9 @@
 """How long the other ranks wait for each rank that arrives last at a collective.
 
 For example, four ranks wait for 20, 16, 16 and 0 ns: 52 ns are charged to the last rank. Without
-the waits that compute hides, 40 ns are left. If a quarter of the rank's lateness was inherited, it
-cost the others 30 ns, ``lost_ns``. Its share of a step of 200 ns is 30 / (3 * 200) = 5 %.
+the waits that compute hides, 40 ns are left. If a quarter of the rank's lateness was inherited
+(`lateness`), the rank cost the others 30 ns, ``lost_ns``. In a step of 200 ns, the three others
+lose 30 / (3 * 200) = 5 % of their time to it.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from hta_widgets.trace.traceset import TraceSet
 class ImposedWaits:
     """The matched collectives that count, and the rank charged with each; one item per entry.
 
-    If several ranks are last at the same time, the lowest is charged. Times are 0 for entries that
-    are not charged.
+    If several ranks arrive last at the same time, the lowest is charged. Times are 0 for entries
+    that are not charged.
     """
 
     match: Matching
@@ -117,7 +118,7 @@ class ImposedWaits:
 
 
 def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
-    """Return the last ranks of collectives and others' waits; `clock` as in `exposed_waits`."""
+    """Return the ranks charged with collectives, and their cost; `clock` as in `exposed_waits`."""
     match = matching(traces)
     name = clock or shared_clock(traces)
 
@@ -180,9 +181,9 @@ def _in_steps(kind: Ints, operation: Ints, first_ns: Ints) -> Bools:
     """Return which collectives belong to the steps of a run.
 
     Kinds that occur only before or after the most frequent operation prepare or end the run. For
-    example, parameters are broadcast once before the first all-reduce of gradients. All belong to
-    the steps if those before or after last longer than the most frequent operation: it may be the
-    broadcast of each parameter.
+    example, parameters are broadcast once before the first all-reduce of gradients. But if the time
+    before or after is longer than that of the most frequent operation, all kinds belong to steps,
+    as this operation may itself prepare the run: a broadcast of each parameter.
     """
     operations, counts = np.unique(operation, return_counts=True)
     most_frequent_ns = first_ns[operation == operations[counts.argmax()]]

@@ -95,8 +95,6 @@ def _inherited_lateness(
 
     The rank itself caused the third lateness.
     """
-    # Others that run ahead are held up by their next collectives, so the inherited time may be more
-    # than the lateness.
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     extra_wait = deviation_from_peers(match.collective, waited)[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
@@ -111,6 +109,7 @@ def _inherited_lateness(
     carried = total - sums.groupby(np.cumsum(is_fresh)).cummin().to_numpy()
     inherited = np.empty(len(order))
     inherited[order] = extra_wait + np.where(is_fresh, 0, np.roll(carried, 1))
+    # Waits elsewhere may hold up the others too, so a rank may wait for longer than it is late.
     return np.clip(inherited, 0.0, np.maximum(late, 0.0))
 
 
@@ -120,8 +119,9 @@ def _time_before_arrival(
     """Return the parts of each rank's time before it arrived, and its waits without computing."""
     spent = {part: np.zeros(len(match)) for part in PARTS}
     exposed = np.zeros(len(match), dtype=np.int64)
-    # Ranks also work while a collective runs, so parts add up from one arrival to the next. The
-    # last rank may do later what the others do during their wait, so that wait does not count.
+    # Parts count from one arrival to the next, since ranks also work while a collective runs. Waits
+    # count from the last arrival only, since the last rank may do later what the others do during
+    # their wait.
     has_previous = before >= 0
     since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
     waits_since = np.where(
@@ -133,7 +133,7 @@ def _time_before_arrival(
             clock.to_rank(time_ns[entries])
             for time_ns in (since, waits_since, times.arrival_ns, times.last_ns)
         )
-        # The waiting part of unmatched events is unknown, so all of their time counts as waiting.
+        # How much of an unmatched event is a wait is unknown, so all of its time counts as waiting.
         is_unmatched = ~events.is_single_rank
         is_unmatched[match.place[entries]] = False
         unmatched = events.start_ns[is_unmatched], events.end_ns[is_unmatched]
@@ -193,7 +193,7 @@ def _copy_only_coverage(trace: Trace) -> CumulativeCoverage:
 
 @memoize
 def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
-    """Return the device's idle time while the host loads data, communicates, and the rest."""
+    """Return the idle time of the device: while the host loads data, communicates, or neither."""
     table = trace.table
     end = table.start_ns + table.dur_ns
     busy = device_work_rows(trace)
@@ -211,10 +211,10 @@ def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
 def has_longer_pauses(
     match: Matching, times: Arrivals, place: int, entries: Ints, min_ns: float
 ) -> bool:
-    """Return whether the host of a rank paused for longer than `min_ns` more than the others'.
+    """Return whether a rank's host paused for over `min_ns` longer than the other ranks' hosts.
 
     In a pause the device idles while the host is inside no recorded call. The pauses before all
-    `entries` of the rank count, except before first arrivals.
+    `entries` of the rank at position `place` are added up, except before first arrivals.
     """
     before = _previous_entries(match, times)
     since_ns = np.where(before >= 0, times.arrival_ns[before], times.arrival_ns)

@@ -1,4 +1,8 @@
-"""Process groups: their ranks, their purposes, and the pipeline stages of ranks."""
+"""Process groups: their ranks, their purposes, and the pipeline stages of ranks.
+
+For example, 8 ranks in groups of adjacent ranks (0-3, 4-7) use them for tensor parallelism, and the
+groups of every fourth rank (0 and 4, 1 and 5, …) for data parallelism.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +40,9 @@ from hta_widgets.trace.traceset import TraceSet
 #: The purposes of process groups; ``all`` has every rank of the job.
 GROUP_KINDS: tuple[str, ...] = ("data", "tensor", "pipeline", "context", "expert", "all", "unknown")
 
-#: Words in the descriptions of PyTorch, DeepSpeed and Megatron. The first match counts, so
-#: ``EXPERT_DATA_PARALLEL``, which reduces gradients, is ``data``, and ``PIPELINE_MODEL_PARALLEL``,
-#: which passes activations on, is ``pipeline``.
+#: Words in descriptions of groups by PyTorch, DeepSpeed and Megatron. The first match counts, so
+#: ``EXPERT_DATA_PARALLEL``, whose group reduces gradients, is ``data``, and
+#: ``PIPELINE_MODEL_PARALLEL``, whose group passes on activations, is ``pipeline``.
 _WORDS: tuple[tuple[str, frozenset[str]], ...] = (
     ("data", frozenset({"dp", "ddp", "fsdp", "hsdp", "data", "replicate", "shard", "zero"})),
     ("pipeline", frozenset({"pp", "pipe", "pipeline"})),
@@ -71,7 +75,7 @@ def parallel_groups(
     - a group that only sends and receives is ``pipeline``;
     - a group with all-to-all as at least half of its collectives is ``expert``;
     - a group of adjacent ranks is ``tensor``;
-    - a group of ranks with equal distances is ``data``;
+    - a group of ranks at equal distances is ``data``;
     - others are ``unknown``, as are streams of kernels that name no group.
 
     Parameters
@@ -103,7 +107,7 @@ def parallel_groups(
     places = [number_of[rank] for rank in chosen.ranks]
     arguments = [(match.events[place], numbers[place], groups_of[place]) for place in places]
     traffic_of_ranks = list(map_ranks(chosen, _group_traffic, each=arguments))
-    rows: dict[tuple[int, int, int], tuple[Any, ...]] = {}  # by their order
+    rows: dict[tuple[int, int, int], tuple[Any, ...]] = {}  # by the key that sorts them
     for place, traffic_of_groups in zip(places, traffic_of_ranks, strict=True):
         rank = stated_rank(match.traces[place])
         for number, traffic in zip(groups_of[place], traffic_of_groups, strict=True):
@@ -132,7 +136,7 @@ def parallel_groups(
         "guessed": "bool", "description": "str", "operations": "str",
         **int64("collectives time_ns bytes"),
     }  # fmt: skip
-    columns = columns_of_rows((rows[order] for order in sorted(rows)), schema)
+    columns = columns_of_rows((rows[key] for key in sorted(rows)), schema)
     columns["kind"] = categorical(columns["kind"], GROUP_KINDS)
     return result_frame(
         columns,
@@ -143,7 +147,7 @@ def parallel_groups(
 
 def pipeline_stages(traces: TraceSet) -> dict[int, int]:
     """Return the pipeline stage of each rank: its position in its pipeline group, 0 without one."""
-    # Ranks of different stages do different work, so they are not to be compared.
+    # Ranks of different stages do different work, so they must not be compared.
     ranks_of = pipelines(traces)
     return {
         trace.rank: ranks_of[trace.rank].index(stated_rank(trace)) if ranks_of[trace.rank] else 0
@@ -226,10 +230,10 @@ def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]
             return kind, False
     if has_all_ranks:
         return "all", False
-    count = int(used.sum())
     if not group.named:
-        # The kernels do not show the purpose: NCCL's all-to-all consists of sends and receives.
+        # Kernels alone do not show the purpose: NCCL's all-to-all consists of sends and receives.
         return "unknown", True
+    count = int(used.sum())
     if count and used[_SEND_RECV] == count:
         return "pipeline", True
     if count and 2 * used[_ALL_TO_ALL] >= count:
