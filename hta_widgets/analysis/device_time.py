@@ -1,8 +1,8 @@
 """Device time by kind, stream and process group, and how much of it overlaps.
 
-Every instant of a device counts once. For example, a rank computes from 0 to 60 and communicates
-from 40 to 100: it computes for 60 ns, communicates for 60 ns, and is busy for 100 ns. Computing
-hides 20 ns of the communication; the other 40 ns are exposed.
+Every instant of a device counts once. For example, a rank computes from 0 to 60 ns and communicates from 40 to 100 ns. It computes for
+60 ns, communicates for 60 ns, and is busy for 100 ns. Computing hides 20 ns of the communication;
+the other 40 ns are exposed.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def result_frame(
     copy: bool = True,
     **attrs: Any,
 ) -> pd.DataFrame:
-    """Return a frame of `columns`, in their order and with their dtypes, and its attributes."""
+    """Return a frame of `columns`, in their order and with their dtypes, with its attributes."""
     frame = pd.DataFrame(dict(columns), copy=copy)
     note = note if isinstance(note, str) else "; ".join(filter(None, note))
     frame.attrs["matched"] = {key: int(count) for key, count in matched.items()}
@@ -118,7 +118,7 @@ def _concat_categories(columns: Iterable[tuple[Array, Iterable[str]]]) -> pd.Cat
 
 
 def columns_of_rows(rows: Iterable[Iterable[Any]], schema: Schema) -> dict[str, Any]:
-    """Return rows as columns."""
+    """Return the columns of rows, with the dtypes of `schema`."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return {
         name: _to_column(column, dtype)
@@ -127,7 +127,7 @@ def columns_of_rows(rows: Iterable[Iterable[Any]], schema: Schema) -> dict[str, 
 
 
 def _to_column(column: Any, dtype: str) -> Any:
-    # pandas would infer the dtype of arrays of objects.
+    # Without a dtype, pandas would infer one for arrays of objects.
     return pd.Series(column, dtype=object) if dtype == "object" else np.asarray(column, dtype)
 
 

@@ -1,4 +1,4 @@
-"""List the events of two runs with their partners, one row per pair."""
+"""The events of two runs with their partners, one row per pair."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hta_widgets.trace.memo import memoize
 
 @check_arguments
 def pairs(diff: Comparison) -> pd.DataFrame:
-    """Return every operator, call and piece of device work of the paired ranks with its partner.
+    """Return the operators, calls and device work of the paired ranks, each with its partner.
 
     Parameters
     ----------
@@ -35,9 +35,10 @@ def pairs(diff: Comparison) -> pd.DataFrame:
         - ``before_step, after_step`` (int64): numbers of the steps, -1 for none
         - ``before_ns, after_ns, diff_ns`` (int64): durations, 0 without a partner
         - ``status`` (category): ``same``; ``changed``: durations differ by more than 5 % of the
-          longer and three times the spread of the differences on the same path; ``added,
-          removed``; ``moved``: in another place of its step; ``replaced``: other device work below
-          the same operator, in order; ids are -1 if one piece of work replaced several
+          longer one and by more than three times the spread of the differences on the same path;
+          ``added, removed``; ``moved``: in another place of its step; ``replaced``: other device
+          work below the same operator, paired in order; ids are -1 if one piece of work replaced
+          several
 
         Events of steps that are not compared are left out. ``.attrs["matched"]`` counts the rows
         of each status.
@@ -59,7 +60,7 @@ def _pair_frame(diff: Comparison) -> pd.DataFrame:
         for word, rank, tree, node in zip(
             ("before", "after"), ranks, matched.trees, nodes, strict=True
         ):
-            # The last entry is for nodes without a partner, -1.
+            # The appended entry is that of the node -1, which stands for no partner.
             block[f"{word}_rank"] = np.full(len(node), rank)
             block[f"{word}_id"] = np.append(tree.rows, -1)[node]
             block[f"{word}_step"] = np.append(tree.part.table.step[tree.rows], -1)[node]
@@ -75,16 +76,16 @@ def _pair_frame(diff: Comparison) -> pd.DataFrame:
     column = stack_blocks(blocks, dict.fromkeys(blocks[0], "int64"))
     callers, distinct = pd.factorize(np.array(matches.callers, dtype=object))
     status = column["status"]
-    plain = ("before_rank", "before_id", "after_rank", "after_id")
-    times = ("before_step", "after_step", "before_ns", "after_ns")
+    ids = ("before_rank", "before_id", "after_rank", "after_id")
+    steps_and_times = ("before_step", "after_step", "before_ns", "after_ns")
     return result_frame(
         {
             "pair": np.arange(len(status), dtype=np.int64),
-            **{name: column[name] for name in plain},
+            **{name: column[name] for name in ids},
             "name": categorical(column["name"], matches.pool.names),
             "kind": categorical(column["kind"], KINDS),
             "path": categorical(callers[column["path"]], distinct.tolist()),
-            **{name: column[name] for name in times},
+            **{name: column[name] for name in steps_and_times},
             "diff_ns": column["after_ns"] - column["before_ns"],
             "status": categorical(status, STATUSES),
         },

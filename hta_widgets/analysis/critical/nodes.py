@@ -1,4 +1,8 @@
-"""The graph of dependencies: its terms, its nodes (starts and ends of events) and its edges."""
+"""The graph of dependencies: its terms, its nodes, and lists of edges.
+
+The nodes are the starts and ends of events, in topological order: an edge leads from a lower node
+to a higher one.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +73,8 @@ BLOCKING_IN_HTA: Final = frozenset(
 )
 
 
-#: Maximum time that a device needs between two kernels, and between a launch and its kernel. What
-#: is longer is a wait for something that the file does not show.
+#: Maximum time that a device needs between two kernels, and between a launch and its kernel. Longer
+#: times are waits for something that the file does not show.
 KERNEL_GAP_NS: Final = 30_000
 LAUNCH_GAP_NS: Final = 1_000_000
 NO_LIMIT: Final = np.iinfo(np.int64).max
@@ -171,7 +175,7 @@ def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
 
 
 def without_steps_note(requested: str, annotation: str) -> str:
-    """Return a sentence about what is analysed instead of an annotation, empty if it is that."""
+    """Return a clause about what is analysed instead of the requested annotation; empty if that."""
     if requested == annotation:
         return ""
     instead = (
@@ -233,8 +237,8 @@ class Nodes:
 def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
     """Return the nodes of host events that start in the range, and of the work they launched.
 
-    Unless the rules are HTA's, work that was launched before and is unfinished at the start of the
-    range takes part, too, because the work of the range queues behind it.
+    Unless the rules are HTA's, work that was launched before the range and is unfinished at its
+    start also takes part, because the work of the range queues behind it.
     """
     table = trace.table
     inside = within.contains(table.start_ns)
@@ -257,7 +261,10 @@ def _union_rows(trace: Trace, *parts: Rows, without: Rows | Sequence[int] = ()) 
 
 
 def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
-    """Return work launched before the range, or by no known call, among its `device` work."""
+    """Return the work that the range finds unfinished: launched before it, or by no known call.
+
+    Work that ends after the `device` work of the range is left out.
+    """
     table = trace.table
     if within.start_ns is None or within.end_ns is None:
         return np.empty(0, dtype=np.intp)
@@ -294,7 +301,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
 
 
 def _device_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
-    """Return the work launched in the range; by no known call, the work that starts in it."""
+    """Return the work launched in the range; of work without a known call, what starts in it."""
     table = trace.table
     if rules.as_hta:
         rows = np.flatnonzero((table.stream >= 0) & ~np.isin(table.kind, _NO_WORK))
@@ -317,8 +324,8 @@ def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisR
     is_instant = table.dur_ns[rows] == 0
     class_of_start = np.where(on_host, 2, 3)
     class_of_end = np.select([is_instant, on_host], [class_of_start, 1], 0)
-    # Rows are ordered by start, longest first. So of host events that end together, the later row
-    # is the inner one, which ends first. An event without duration ends before later rows start.
+    # Rows are ordered by start, longest first. So, of host events that end together, the later row
+    # is the inner one and ends first. An event without duration ends before later rows start.
     order_of_end = np.where(on_host & ~is_instant, -rows, 2 * rows + 1)
     end = table.start_ns[rows] + table.dur_ns[rows]
     end[: len(host)] = within.clip_ends(end[: len(host)])
@@ -350,10 +357,10 @@ class Edges:
 
 @dataclass(eq=False)
 class EdgeList:
-    """Collects edges; edges that would go back in time are only counted."""
+    """Edges, collected before they are sorted; edges back in time are only counted."""
 
     nodes: Nodes
-    backward: int = 0  # the number of such edges
+    backward: int = 0  # the number of edges back in time
     _parts: list[tuple[Ints, Ints, Ints, Codes, Ints]] = field(default_factory=list)
 
     def add(
@@ -405,7 +412,7 @@ class DeviceWorkIndex:
 
     def __init__(self, trace: Trace, rows: Rows, time: Ints) -> None:
         table = trace.table
-        #: Exceeds any time, so that a track and a time can be combined into one number.
+        #: A number above all times, so that a track and a time can be packed into one number.
         self._width = int(time.max(initial=0)) + 2
         key = table.track[rows].astype(np.int64) * self._width + time
         order = np.argsort(key, kind="stable")
