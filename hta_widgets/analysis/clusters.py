@@ -55,14 +55,9 @@ from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 #: Columns of a rank's mean times per step.
 TIMES: tuple[str, ...] = (
-    "step_ns",
-    "own_ns",
-    "compute_ns",
-    "idle_ns",
-    "exposed_communication_ns",
-    "exposed_wait_ns",
+    "step_ns", "own_ns", "compute_ns", "idle_ns", "exposed_communication_ns", "exposed_wait_ns",
     "unmatched_exposed_ns",
-)
+)  # fmt: skip
 _MAX_KERNELS = 48  # maximum number of kernel names to compare; the others share a column
 
 HEATMAP_METRICS: tuple[str, ...] = tuple(facts("metrics"))
@@ -423,11 +418,11 @@ def rank_clusters(
         difference from the representative, divided by the allowed one, so 0..1; ``from_typical``
         (float64), the same from the representative of the stage's largest cluster; ``is_outlier``
         (bool); ``why`` (text), at most three differences from the latter, causes first, empty in
-        the largest cluster; ``stage`` (int64), of the pipeline; ``steps`` (int64), the number of steps
-        averaged, 0 if all of the rank's time counts as one; and per step, in ns
-        (float64): ``step_ns, own_ns, compute_ns, idle_ns, exposed_communication_ns,
-        exposed_wait_ns, unmatched_exposed_ns``, defined as in `step_times`; ``step_ns`` is
-        ``dur_ns``, or ``device_span_ns`` if hosts are ahead of devices; ``lost_share`` (float64).
+        the largest cluster; ``stage`` (int64), of the pipeline; ``steps`` (int64), the number of
+        steps averaged, 0 if all of the rank's time counts as one; and per step, in ns (float64):
+        ``step_ns, own_ns, compute_ns, idle_ns, exposed_communication_ns, exposed_wait_ns,
+        unmatched_exposed_ns``, defined as in `step_times`; ``step_ns`` is ``dur_ns``, or
+        ``device_span_ns`` if hosts are ahead of devices; ``lost_share`` (float64).
 
         ``.attrs["tolerance"]`` is the tolerance of the clusters, ``.attrs["clusters"]`` their
         number, ``.attrs["outliers"]`` the ranks that are outliers.

@@ -113,7 +113,7 @@ def _ready_times(part: RankPart) -> tuple[Ints, Ints, Ints]:
 
 
 def _phase_of(table: EventTable, rows: Rows, phases: Rows) -> Ints:
-    """Return the phase in which each event is: the last that began on its track; -1 if it has ended.
+    """Return the phase around each event, the last to begin on its track; -1 if that has ended.
 
     The event of the last rank may be at the end of the phase, and is not the phase's child then.
     """

@@ -305,7 +305,7 @@ def kernel_duration_by_rank(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the durations of each kernel on each rank, to compare ranks.
+    """Return the durations of each kernel on each rank, for comparing ranks.
 
     Parameters
     ----------
@@ -341,6 +341,7 @@ def kernel_duration_by_rank(
 def _kernel_frame(
     chosen: RankParts, kinds: Sequence[str], frame: pd.DataFrame, columns: Sequence[str]
 ) -> pd.DataFrame:
+    """Return some columns of the statistics of kernels, with their kinds as categories."""
     frame = frame.assign(
         kind=categorical(frame["kind"].to_numpy(), KINDS), mean_ns=frame["sum_ns"] / frame["count"]
     ).reset_index(drop=True)
@@ -431,6 +432,7 @@ def _range_statistics(part: RankPart, use_device: bool) -> tuple[dict[str, Any],
 
 
 def _ranges(trace: Trace, side: str) -> Bools:
+    """Return a mask of the ranges that the program names, on the ``host`` or the ``device``."""
     if side == "host":
         return category_mask(trace, "user_annotation")
     table = trace.table
@@ -488,11 +490,8 @@ def kernels_by_annotation(
     note = "" if len(columns["rank"]) else "no device events"
     if not note and not inside:
         note = "no ranges" if not annotations else "no device event lies in a range"
-    matched = {
-        "device_events": len(columns["rank"]),
-        "annotations": annotations,
-        "annotated": inside,
-    }
+    events = len(columns["rank"])
+    matched = {"device_events": events, "annotations": annotations, "annotated": inside}
     if by_name:
         keys = ["rank", "annotation", "name"]
         groups = pd.DataFrame(columns).groupby(keys, observed=True)["dur_ns"]
@@ -512,10 +511,8 @@ def _annotated_kernels(part: RankPart, source: str) -> tuple[dict[str, Any], str
         range_rows = _device_ranges(trace, rows)
     else:
         stops = _ranges(trace, "host")
-        above = nearest_ancestor(
-            attach_backward_threads(trace, nested_parents(trace, stops)), stops
-        )
-        range_rows = above[trace.launch_of[rows]]
+        parents = attach_backward_threads(trace, nested_parents(trace, stops))
+        range_rows = nearest_ancestor(parents, stops)[trace.launch_of[rows]]
     start, end = part.clip_rows(rows)
     annotation = np.zeros(len(rows), dtype=np.int32)
     code, ranges = drop_unused_texts(table.name[range_rows[range_rows >= 0]], table.names)

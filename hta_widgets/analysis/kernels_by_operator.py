@@ -1,7 +1,7 @@
 """The kernels that operators launch, with delays and sequences.
 
-An operator launches what is launched in it, on its thread. For example, ``aten::linear`` launches
-the kernels ``gemm`` and ``add``: its sequence is ``gemm -> add``.
+An operator launches what calls within it, on its thread, launch. For example, ``aten::linear``
+launches the kernels ``gemm`` and ``add``: its sequence is ``gemm -> add``.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def operator_kernels(
 
 
 def _kernels_of(part: RankPart, operator_name: str | None, *, exact: bool) -> dict[str, Any]:
-    """Return the columns of one rank."""
+    """Return the columns of `operator_kernels` for one rank."""
     trace, table = part.trace, part.table
     work = part.device_work_rows()
     call = trace.launch_of[work]
@@ -181,21 +181,21 @@ def operator_launch_delays(
     that started last on any thread, covers CUDA's calls only, and fails if a call launched several
     kernels.
     """
-    results = list(map_ranks(rank_parts(traces, selection, window, ranks), _delays_of, prefix))
+    chosen = rank_parts(traces, selection, window, ranks)
+    results = list(map_ranks(chosen, _delays_of, prefix))
     schema = {
         "rank": "int64", "operator": "str", "kernel_sequence": "str", "occurrence_count": "int64",
         **float64("avg_operator_launch_delay_ns avg_runtime_delay_ns"),
     }  # fmt: skip
     columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
+    none = f"no kernel was launched by an operator named {prefix}…"
     return result_frame(
         columns,
         matched={
             "operators": sum(operators for _, operators, _ in results),
             "kernels": sum(kernels for _, _, kernels in results),
         },
-        note=""
-        if len(columns["rank"])
-        else f"no kernel was launched by an operator named {prefix}…",
+        note="" if len(columns["rank"]) else none,
     )
 
 

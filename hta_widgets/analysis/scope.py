@@ -177,7 +177,7 @@ class RankPart:
     def unrecorded(self) -> Intervals:
         """The times between windows of a recording, from the work of one to the work of the next.
 
-        Within the window of the selection; see `TraceSet.windows`.
+        They are cut at the window of the selection. See `TraceSet.windows`.
         """
         marks = self.trace.recorded_marks_ns
         if not len(marks):
@@ -315,7 +315,7 @@ def narrow_selection(
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> Selection:
-    """Return the intersection of all three, bound to the traces on the selection's clock.
+    """Return the intersection of the arguments, bound to the traces on the selection's clock.
 
     `selection` may be a query over event columns.
     """

@@ -25,31 +25,17 @@ from hta_widgets.trace.trace import Trace
 
 #: Types of edges, in the order of their codes; ``lead`` is time before or after the path.
 EDGE_TYPES: Final[tuple[str, ...]] = (
-    "operator",
-    "dependency",
-    "kernel_launch_delay",
-    "kernel_kernel_delay",
-    "sync_dependency",
+    "operator", "dependency", "kernel_launch_delay", "kernel_kernel_delay", "sync_dependency",
     "lead",
-)
+)  # fmt: skip
 OPERATOR, DEPENDENCY, LAUNCH, KERNEL_KERNEL, SYNC, LEAD = range(len(EDGE_TYPES))
 
 #: Kinds of time on the path: HTA's terms, then those that HTA does not have.
 BOUNDS: Final[tuple[str, ...]] = (
-    "cpu_bound",
-    "data_loading",
-    "gpu_compute_bound",
-    "gpu_communication_bound",
-    "gpu_memory_bound",
-    "gpu_kernel_kernel_overhead",
-    "gpu_kernel_launch_overhead",
-    "cpu_outside_operators",
-    "cpu_blocked",
-    "gpu_queue_wait",
-    "sync_overhead",
-    "unknown_wait",
-    "outside_path",
-)
+    "cpu_bound", "data_loading", "gpu_compute_bound", "gpu_communication_bound", "gpu_memory_bound",
+    "gpu_kernel_kernel_overhead", "gpu_kernel_launch_overhead", "cpu_outside_operators",
+    "cpu_blocked", "gpu_queue_wait", "sync_overhead", "unknown_wait", "outside_path",
+)  # fmt: skip
 
 #: Names of PyTorch's steps, and how inference engines' step names start (SGLang, vLLM).
 PROFILER_STEP: Final = "ProfilerStep"
@@ -61,17 +47,10 @@ DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
 #: Names of calls that may wait for their own copy.
 COPYING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Mem(cpy|set)\w*", re.IGNORECASE)
 #: The calls that HTA treats as blocking.
-BLOCKING_IN_HTA: Final = frozenset(
-    {
-        "cudaDeviceSynchronize",
-        "cudaStreamSynchronize",
-        "cudaEventQuery",
-        "cudaEventSynchronize",
-        "cudaMemcpy",
-        "cudaMemcpyAsync",
-    }
-)
-
+BLOCKING_IN_HTA: Final = {
+    "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventQuery", "cudaEventSynchronize",
+    "cudaMemcpy", "cudaMemcpyAsync",
+}  # fmt: skip
 
 #: Maximum time that a device needs between two kernels, and between a launch and its kernel. Longer
 #: times are waits for something that the file does not show.

@@ -30,18 +30,9 @@ from hta_widgets.trace.trace import Trace
 
 #: The operations of communication libraries. If a name contains several, the first listed counts.
 OPERATIONS: tuple[str, ...] = (
-    "all_reduce",
-    "reduce_scatter",
-    "all_gather",
-    "all_to_all",
-    "broadcast",
-    "reduce",
-    "gather",
-    "scatter",
-    "barrier",
-    "send_recv",
-    "other",
-)
+    "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather",
+    "scatter", "barrier", "send_recv", "other",
+)  # fmt: skip
 
 
 def operation_codes(*names: str) -> list[int]:
