@@ -158,10 +158,9 @@ def memory_bandwidth(
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        The copies; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Copies are cut at the window and keep their rate.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The copies, narrowed in time and to ranks; all by default. The window cuts copies and keeps
+        their rate.
 
     Returns
     -------

@@ -157,12 +157,10 @@ def _samples_of_ranks(chosen: RankParts, waits: CollectiveWaits) -> tuple[list[_
             for place, sample in enumerate(samples)
             if len(sample.numbers) not in {0, len(common)}
         ]
-        rest = RankParts(
-            [chosen.traces[place] for place in places], chosen.selection, chosen.executor
-        )
-        others = map_ranks(
-            rest, _features_of_rank, common, ahead, each=waits.arguments_by_rank(rest.ranks)
-        )
+        traces = [chosen.traces[place] for place in places]
+        rest = RankParts(traces, chosen.selection, chosen.executor)
+        arguments = waits.arguments_by_rank(rest.ranks)
+        others = map_ranks(rest, _features_of_rank, common, ahead, each=arguments)
         for place, sample in zip(places, others, strict=True):
             samples[place] = sample
     return samples, bool(len(common))
@@ -195,10 +193,7 @@ def _features_of_rank(
 def _steps_of_events(
     part: RankPart, steps: tuple[Ints, Ints, Ints], common: Ints
 ) -> tuple[Ints, Ints, int]:
-    """Return the position of each event's step (-1 for none), the durations, and their number.
-
-    Without steps, all of the rank's time is at position 0, and the number is 0.
-    """
+    """Return the position of each event's step, -1 for none, and durations and number of steps."""
     is_common = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
     numbers, start, end = (column[is_common] for column in steps)
     if len(numbers):
@@ -211,10 +206,7 @@ def _steps_of_events(
 
 
 def _kernel_shares(kernels: Sequence[dict[str, float]]) -> tuple[Floats, list[str]]:
-    """Return the share of each kernel in each rank's compute time, and the names of the kernels.
-
-    Rare kernels share the last column.
-    """
+    """Return the share of each kernel in each rank's compute, and names; rare ones are "others"."""
     table = pd.DataFrame(list(kernels), index=range(len(kernels))).fillna(0.0)
     share, names = np.array(table, dtype=np.float64, order="C"), [*table.columns]
     share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
@@ -278,9 +270,8 @@ def rank_time_heatmap(
     Busy includes waiting in collectives, so the rank that others wait for is the least busy.
     """
     if metric not in HEATMAP_METRICS:
-        raise TraceError(
-            f"unknown metric {metric!r}", remedy=f"The metrics are {', '.join(HEATMAP_METRICS)}."
-        )
+        remedy = f"The metrics are {', '.join(HEATMAP_METRICS)}."
+        raise TraceError(f"unknown metric {metric!r}", remedy=remedy)
     if not 1 <= bins <= _MAX_BINS:
         raise TraceError(f"invalid number of bins: {bins}", remedy=f"Ask for 1 to {_MAX_BINS}.")
     chosen = narrow_selection(traces, selection, window, ranks)
@@ -556,9 +547,8 @@ def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
         members = stage == number
         largest = int(np.where(members, sizes, -1).argmax())
         typical[members] = largest
-        outlier |= (
-            members & (size <= _MAX_OUTLIER_SHARE * members.sum()) & (2 * size <= sizes[largest])
-        )
+        is_small = (size <= _MAX_OUTLIER_SHARE * members.sum()) & (2 * size <= sizes[largest])
+        outlier |= members & is_small
     return outlier, typical
 
 
@@ -598,12 +588,10 @@ class _FeatureComparison:
         high = {**low, "transfer": (exposed - wait) / step, "wait": max_wait / step}
         limits = np.full(len(_FEATURES), tolerance)
         if count:
-            allowed = _MAX_ERRORS * (
-                1 + _FEW_STEPS_INCREASE / max(int(np.median(features.steps)) - 1, 1)
-            )
-            scatter = [
-                float(np.median(error[name] / step)) for name, _, _ in _FEATURE_WORDS.values()
-            ]
+            steps = int(np.median(features.steps))
+            allowed = _MAX_ERRORS * (1 + _FEW_STEPS_INCREASE / max(steps - 1, 1))
+            names = [name for name, _, _ in _FEATURE_WORDS.values()]
+            scatter = [float(np.median(error[name] / step)) for name in names]
             limits = np.maximum(limits, allowed * np.array(scatter))
         return cls(
             features,

@@ -109,9 +109,8 @@ def temporal_breakdown(
     """
     chosen = rank_parts(traces, selection, window, ranks)
     working = map_working_ranks(chosen, _device_times)
-    column = columns_of_rows(
-        [(rank, *times) for rank, times in working.items()], {"rank": "int64", **_TIMES}
-    )
+    rows = [(rank, *times) for rank, times in working.items()]
+    column = columns_of_rows(rows, {"rank": "int64", **_TIMES})
     span = np.where(column["span_ns"] > 0, column["span_ns"], np.nan)
     shares = {
         f"{name}_pct": 100.0 * column[f"{name}_ns"] / span

@@ -38,9 +38,8 @@ def require_columns(frame: pd.DataFrame, remedy: str, columns: Iterable[str]) ->
     missing = [name for name in columns if name not in frame]
     if missing:
         named = ", ".join(f"'{name}'" for name in missing)
-        raise TraceError(
-            f"the frame has no column{'s' if len(missing) > 1 else ''} {named}", remedy=remedy
-        )
+        noun = "columns" if len(missing) > 1 else "column"
+        raise TraceError(f"the frame has no {noun} {named}", remedy=remedy)
 
 
 def result_frame(

@@ -68,9 +68,8 @@ def horovod_readiness(
     """
     chosen = rank_parts(traces, selection, window, ranks)
     blocks = list(map_ranks(chosen, _ready_times))
-    phase, rank, ready_ns = (
-        concat_arrays([block[column] for block in blocks]) for column in range(3)
-    )
+    columns = ([block[column] for block in blocks] for column in range(3))
+    phase, rank, ready_ns = map(concat_arrays, columns)
     files = np.repeat(np.arange(len(blocks)), [len(block[0]) for block in blocks])
     ready = pd.DataFrame({"file": files, "phase": phase, "rank": rank, "ready": ready_ns})
     ready = ready.sort_values("ready").drop_duplicates(["file", "phase", "rank"])

@@ -143,10 +143,9 @@ def device_idle_breakdown(
     traces : TraceSet
     consecutive_kernel_delay_ns : int, default 30_000
         Shorter waits of launched work are ``kernel_wait`` or ``launch_latency``.
-    selection : Selection, optional
-        The events to work on; all by default. Launch calls need not be selected.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default. Launch calls need not
+        be selected.
 
     Returns
     -------
@@ -620,9 +619,8 @@ def _stream_frame(
     column = stack_blocks(columns_of_ranks, {**int64("rank stream idle_category"), **schema})
     column["idle_category"] = categorical(column["idle_category"], _CATEGORIES)
     note = "no device work is selected: no stream has kernels or copies"
-    return result_frame(
-        column, matched=count_by_kind(chosen), note="" if len(column["rank"]) else note
-    )
+    note = "" if len(column["rank"]) else note
+    return result_frame(column, matched=count_by_kind(chosen), note=note)
 
 
 def _stream_columns(

@@ -73,10 +73,9 @@ def cupti_counters(
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        The kernels; all by default. They are paired with launches before they are selected.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The kernels, narrowed in time and to ranks; all by default. They are paired with launches
+        before they are selected.
 
     Returns
     -------
@@ -220,9 +219,8 @@ def _counter_columns(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
         measured = [number for number in numbers if number is not None]
         if not measured:
             continue
-        is_integer = all(
-            isinstance(number, int) and abs(number) < _INT64_END for number in measured
-        )
+        is_int64 = [isinstance(number, int) and abs(number) < _INT64_END for number in measured]
+        is_integer = all(is_int64)
         missing = -1 if is_integer else np.nan
         columns[name] = np.array(
             [missing if number is None else number for number in numbers],
@@ -391,11 +389,9 @@ def user_annotation_breakdown(
     use_device : bool, default True
         The ranges on the device (``gpu_user_annotation``), else those on the host
         (``user_annotation``).
-    selection : Selection, optional
-        The events to work on; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Durations are clipped to the window, counts are
-        of the ranges that overlap it.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default. Durations are clipped
+        to the window, counts are of the ranges that overlap it.
 
     Returns
     -------
@@ -417,9 +413,8 @@ def user_annotation_breakdown(
         note = "no ranges on the device" if use_device else "no ranges on the host"
         if host if use_device else device:
             note += f"; use_device={not use_device} has some"
-    return result_frame(
-        column, matched={"device_annotations": device, "host_annotations": host}, note=note
-    )
+    matched = {"device_annotations": device, "host_annotations": host}
+    return result_frame(column, matched=matched, note=note)
 
 
 def _range_statistics(part: RankPart, use_device: bool) -> tuple[dict[str, Any], int, int]:  # noqa: FBT001
@@ -463,10 +458,9 @@ def kernels_by_annotation(
         ``"host"`` on others.
     by_name : bool, default False
         Return sums by range and name.
-    selection : Selection, optional
-        The device's events; all by default. Ranges need not be selected.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Times are clipped to the window.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The device's events, narrowed in time and to ranks; all by default. Times are clipped to the
+        window. Ranges need not be selected.
 
     Returns
     -------

@@ -74,10 +74,9 @@ def operator_kernels(
         program.
     exact : bool, default False
         Match the whole name.
-    selection : Selection, optional
-        The device work; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Times are clipped to the window, delays are not.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The device work, narrowed in time and to ranks; all by default. Times are clipped to the
+        window, delays are not.
 
     Returns
     -------
@@ -161,10 +160,9 @@ def operator_launch_delays(
     traces : TraceSet
     prefix : str, default "aten::"
         Start of the operators' names.
-    selection : Selection, optional
-        The operators to work on; all by default. All work that they launched counts.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection to ranks, and to operators that overlap the window; delays are not cut.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The operators to work on, narrowed to ranks and to those that overlap the window; all by
+        default. All work that they launched counts; delays are not cut.
 
     Returns
     -------
@@ -301,11 +299,9 @@ def frequent_kernel_sequences(
     every_depth : bool, default False
         Count occurrences at every depth unless they are below another one. HTA counts those at
         the smallest depth, and so misses an operator that a model calls at several depths.
-    selection : Selection, optional
-        The operators to work on; all by default. All work that they launched counts.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection to ranks, and to operators that overlap the window. Times are cut,
-        patterns are not.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The operators to work on, narrowed to ranks and to those that overlap the window; all by
+        default. All work that they launched counts. The window cuts times, not patterns.
 
     Returns
     -------
@@ -393,9 +389,8 @@ def find_patterns(
     texts, group = _group_sequences(
         part, occurrences, work, size, lambda name, kernels: "|".join([name, *kernels])
     )
-    kernel_ns = sum_by_group(
-        np.repeat(group, size), np.maximum(part.durations(work), 0), len(texts)
-    )
+    work_ns = np.maximum(part.durations(work), 0)
+    kernel_ns = sum_by_group(np.repeat(group, size), work_ns, len(texts))
     operator_ns = sum_by_group(group, part.durations(occurrences), len(texts))
     return SequencePatterns(
         part.rank,

@@ -59,10 +59,8 @@ def launch_stats(
     traces : TraceSet
     include_memory : bool, default True
         Whether copies and fills count.
-    selection : Selection, optional
-        The device events to work on; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The device events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------

@@ -55,9 +55,8 @@ def map_ranks(
     selection = None if parts is None else parts.selection
     if executor is None:
         executor = getattr(over, "executor", None)
-    arguments = (
-        [args] * len(traces) if each is None else [(*args, *rank_args) for rank_args in each]
-    )
+    each = [()] * len(traces) if each is None else each
+    arguments = [(*args, *rank_args) for rank_args in each]
     if executor is not None and traces and all(trace.in_file for trace in traces):
         results = _map_elsewhere(executor, traces, selection, function, arguments)
     else:

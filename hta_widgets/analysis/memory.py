@@ -115,9 +115,8 @@ def _events_of(part: RankPart) -> dict[str, Any]:
     args = _memory_args(trace, table.record[rows])
     devices: dict[str, int] = {}
     kinds = zip(args["Device Type"].tolist(), args["Device Id"].tolist(), strict=True)
-    device = np.array(
-        [devices.setdefault(_device(*kind), len(devices)) for kind in kinds], np.int64
-    )
+    codes = [devices.setdefault(_device(*kind), len(devices)) for kind in kinds]
+    device = np.array(codes, np.int64)
     # Running sums begin with the recording, wherever the window begins.
     running = np.empty(len(rows), dtype=np.int64)
     for code in devices.values():
@@ -237,9 +236,8 @@ def _decode_file(path: str | Path) -> Any:
                 remedy="Copy the file again, or export it again.",
             )
     if data.lstrip()[:1] == b"<":
-        raise TraceError(
-            "is a picture of the timeline, without its numbers", path=path, remedy=_REMEDY
-        )
+        problem = "is a picture of the timeline, without its numbers"
+        raise TraceError(problem, path=path, remedy=_REMEDY)
     try:
         with contextlib.suppress(msgspec.ValidationError):
             return _decode_events(data)
@@ -248,9 +246,8 @@ def _decode_file(path: str | Path) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         is_pickle = data[:1] == b"\x80"
         hint = "Snapshots of torch.cuda.memory are another format. " if is_pickle else ""
-        raise TraceError(
-            f"is not a memory timeline ({cause})", path=path, remedy=hint + _REMEDY
-        ) from None
+        problem = f"is not a memory timeline ({cause})"
+        raise TraceError(problem, path=path, remedy=hint + _REMEDY) from None
 
 
 def _has_sums(value: Any) -> bool:
@@ -288,9 +285,8 @@ def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
     times, sizes = _validate(value, tuple[list[int], list[list[int]]], path)
     columns = len(MEMORY_CATEGORIES)
     if len(times) != len(sizes):
-        raise TraceError(
-            f"{len(times)} times but {len(sizes)} rows of sizes", path=path, remedy=_REMEDY
-        )
+        problem = f"{len(times)} times but {len(sizes)} rows of sizes"
+        raise TraceError(problem, path=path, remedy=_REMEDY)
     # The first size of a row is 0, the base of the stacked areas.
     for row, sizes_at_time in enumerate(sizes):
         if len(sizes_at_time) != columns + 1:

@@ -130,9 +130,8 @@ def side_parts(
     """Return the events of one side, rank by rank: those that `source` and `selection` include."""
     owner = source.owner if isinstance(source, Selection) else source
     traces = list(owner.values()) if isinstance(owner, TraceSet) else [owner]
-    selections = [
-        narrow_selection(owner if isinstance(owner, TraceSet) else TraceSet([]), selection, window)
-    ]
+    bound_to = owner if isinstance(owner, TraceSet) else TraceSet([])
+    selections = [narrow_selection(bound_to, selection, window)]
     if isinstance(source, Selection):
         selections.append(source)
     starts = [chosen.start_ns for chosen in selections if chosen.start_ns is not None]

@@ -92,10 +92,8 @@ def operators(
         ``Call stack``, or from the Python functions that enclose the operator.
     annotations : bool, default False
         Treat ranges named by the program (``record_function``) as operators.
-    selection : Selection, optional
-        The operators to work on; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The operators to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -250,9 +248,8 @@ def _python_stacks(trace: Trace, rows: Rows) -> list[str]:
     table = trace.table
     python = category_mask(trace, "python_function")
     functions = np.flatnonzero(python)
-    function_above = positions_of_rows(functions, len(table))[
-        nearest_ancestor(table.parent, python)
-    ]
+    number_of = positions_of_rows(functions, len(table))
+    function_above = number_of[nearest_ancestor(table.parent, python)]
     forest = forest_of(function_above[table.parent[functions]])
     # The position of each function's stack in `texts`; the last item is for events without any.
     stack = np.zeros(len(functions) + 1, dtype=np.int64)
@@ -302,9 +299,8 @@ def _operators_in_window(
 
     overlapping = memo(trace, ("operators_overlapping", annotations), derive)
     is_included = np.zeros(len(tree.rows) + 1, dtype=bool)
-    added = np.concatenate(
-        (overlapping.positions_within(part.low, part.high), innermost[innermost >= 0])
-    )
+    within = overlapping.positions_within(part.low, part.high)
+    added = np.concatenate((within, innermost[innermost >= 0]))
     while len(added):
         added = added[~is_included[added]]
         is_included[added] = True

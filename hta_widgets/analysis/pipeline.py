@@ -70,10 +70,9 @@ def pipeline_bubbles(
     clock : {"host", "fitted"}, optional
         The clock that compares the stages. Default: fitted, or the set's if no collective is on
         two ranks.
-    selection : Selection, optional
-        The kernels to work on; all by default. Schedules are of all kernels of all stages.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time, which also cuts schedules, and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The kernels to work on, narrowed in time and to ranks; all by default. Schedules are of all
+        kernels of all stages, and are cut at the window.
 
     Returns
     -------
@@ -112,10 +111,9 @@ def pipeline_passes(
     clock : {"host", "fitted"}, optional
         The clock that compares the stages. Default: fitted, or the set's if no collective is on
         two ranks.
-    selection : Selection, optional
-        The kernels to work on; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time, which also cuts passes, and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The kernels to work on, narrowed in time and to ranks; all by default. Passes are cut
+        at the window.
 
     Returns
     -------

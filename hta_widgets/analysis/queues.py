@@ -111,9 +111,8 @@ def _queues_of_rank(
     launches: bool,  # noqa: FBT001 - passed on by `map_ranks`
     *args: Any,
 ) -> tuple[T, tuple[int, int, int]]:
-    steps = part.get_or_compute(
-        ("queue_steps", launches), partial(queue_steps, part, launches=launches)
-    )
+    find = partial(queue_steps, part, launches=launches)
+    steps = part.get_or_compute(("queue_steps", launches), find)
     value = function(part.with_window(*edges), steps, *args)
     return value, (len(steps.row) // 2, steps.unlaunched, steps.early)
 
@@ -153,9 +152,8 @@ def queue_length(
     """
     blocks, attrs = _map_queues(narrow_selection(traces, selection, window, ranks), _series)
     columns = stack_blocks(blocks, int64("rank stream time_ns queue_length"))
-    return result_frame(
-        columns, **attrs, note="" if len(columns["rank"]) else note_text("no_launches")
-    )
+    note = "" if len(columns["rank"]) else note_text("no_launches")
+    return result_frame(columns, **attrs, note=note)
 
 
 def _series(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
@@ -212,9 +210,8 @@ def queue_length_summary(
 def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
     groups = len(steps.streams)
     changes = _steps_in_window(part, steps)
-    code, time_ns, length = (
-        column[changes] for column in (steps.code, steps.time_ns, steps.queue_length)
-    )
+    columns = steps.code, steps.time_ns, steps.queue_length
+    code, time_ns, length = (column[changes] for column in columns)
     inside = part.is_in_window(time_ns)
     # The length is unknown between the windows of a recording.
     window = np.searchsorted(part.trace.recorded_marks_ns, time_ns)

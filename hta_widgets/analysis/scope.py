@@ -113,9 +113,8 @@ class RankPart:
 
         def find() -> Rows:
             if self.plain:
-                return device_trace_index(self.trace).rows_of_kinds_within(
-                    kinds, self.low, self.high
-                )
+                index = device_trace_index(self.trace)
+                return index.rows_of_kinds_within(kinds, self.low, self.high)
             return self.rows[mask_of_rows(codes_of(kinds), len(KINDS))[self.kinds]]
 
         return self.get_or_compute(("rows", kinds), find)

@@ -86,11 +86,9 @@ def step_times(
     traces : TraceSet
     clock : {"host", "fitted"}, optional
         The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
-    selection : Selection, optional
-        The events to work on; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Steps and device work are clipped to the window,
-        and deviations are from the median of these ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default. Steps and device work
+        are clipped to the window, and deviations are from the median of these ranks.
 
     Returns
     -------
@@ -122,9 +120,8 @@ def step_times(
     chosen = rank_parts(traces, selection, window, ranks)
     traces = chosen.owner
     waits = collective_waits(traces, clock)
-    columns_of_ranks = list(
-        map_ranks(chosen, _steps_of_rank, each=waits.arguments_by_rank(chosen.ranks))
-    )
+    arguments = waits.arguments_by_rank(chosen.ranks)
+    columns_of_ranks = list(map_ranks(chosen, _steps_of_rank, each=arguments))
     schema = {**int64("rank step start_ns dur_ns"), **dict.fromkeys(DEVICE_TIMES, "int64")}
     column = stack_blocks(columns_of_ranks, {**schema, "whole": "bool"})
     is_whole = column.pop("whole")
@@ -399,11 +396,9 @@ def phase_times(
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        The events to work on; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Phases are clipped to the window, and deviations
-        are from the median of these ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default. Phases are clipped to
+        the window, and deviations are from the median of these ranks.
 
     Returns
     -------

@@ -203,9 +203,8 @@ def _step_labels(side: RunSide) -> list[str]:
 def _slot_maps(edges: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
     """Return maps on which both runs start each slot together."""
     # Steps of several ranks may overlap, and need not follow each other in order.
-    before, after = (
-        np.maximum.accumulate(np.append(start, end[-1] if len(end) else 0)) for start, end in edges
-    )
+    starts = [np.append(start, end[-1] if len(end) else 0) for start, end in edges]
+    before, after = map(np.maximum.accumulate, starts)
     lengths = np.maximum(np.diff(before), np.diff(after))
     slots = before[0] + np.concatenate(([0], np.cumsum(lengths)))
 
@@ -225,15 +224,13 @@ def _slots(
 ) -> pd.DataFrame:
     """Return the slots of `Alignment`, given starts, ends and labels of the slots of each side."""
     columns: dict[str, Any] = {"slot": np.arange(len(edges[0][0]), dtype=np.int64)}
-    columns["before_label"], columns["after_label"] = (
-        pd.array(label, dtype="str") for label in labels
-    )
+    texts = [pd.array(label, dtype="str") for label in labels]
+    columns["before_label"], columns["after_label"] = texts
     for word, (start, end) in zip(("before", "after"), edges, strict=True):
         columns |= {f"{word}_start_ns": start, f"{word}_end_ns": end}
     sides = list(zip(maps, edges, strict=True))
-    columns["common_start_ns"] = np.minimum(
-        *(time_map.to_common(start) for time_map, (start, _) in sides)
-    )
+    starts = [time_map.to_common(start) for time_map, (start, _) in sides]
+    columns["common_start_ns"] = np.minimum(*starts)
     # The end itself belongs to the next slot, so the last instant before it is mapped.
     columns["common_end_ns"] = np.maximum(
         *(

@@ -118,9 +118,8 @@ def _pieces_of_chain(side: RunSide, rank: int, pieces: list[StepPiece]) -> dict[
     times_by_cause = {cause: np.zeros(len(windows), dtype=np.int64) for cause in CAUSES}
     for piece in pieces:
         times_by_cause[piece.cause] += piece.times_ns
-    times_by_cause["host"] = (
-        windows[:, 1] - windows[:, 0] - np.sum(list(times_by_cause.values()), axis=0)
-    )
+    lengths = windows[:, 1] - windows[:, 0]
+    times_by_cause["host"] = lengths - np.sum(list(times_by_cause.values()), axis=0)
     return times_by_cause
 
 

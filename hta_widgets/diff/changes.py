@@ -54,9 +54,7 @@ _LIBRARIES = tuple(
         ("PyTorch", r"at::|at_cuda_detail|c10::"),
     )
 )
-_ADDED, _REMOVED, _MOVED, _REPLACED = (
-    STATUSES.index(word) for word in ("added", "removed", "moved", "replaced")
-)
+_ADDED, _REMOVED, _MOVED, _REPLACED = map(STATUSES.index, ("added", "removed", "moved", "replaced"))
 _COMMUNICATION = KINDS.index("communication")
 #: Measures of time, as positions in `_PairSums`.
 _DEVICE, _HOST = 0, 1
@@ -354,12 +352,10 @@ def _total_counts(diff: Comparison) -> dict[tuple[str, bool], tuple[float, float
     matches = match_ranks(diff)
     names = matches.pool.names
     key = 2 * matches.path_name + (matches.path_kind == WORK)
-    before, after = (
-        np.bincount(key, times.count.mean(axis=0), 2 * len(names)) for times in path_times(diff)
-    )
+    counts = [times.count.mean(axis=0) for times in path_times(diff)]
+    before, after = (np.bincount(key, count, 2 * len(names)) for count in counts)
     keys = [(names[number // 2], bool(number % 2)) for number in range(len(before))]
-    counts = zip(before.tolist(), after.tolist(), strict=True)
-    return dict(zip(keys, counts, strict=True))
+    return dict(zip(keys, zip(before.tolist(), after.tolist(), strict=True), strict=True))
 
 
 def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]:
@@ -371,7 +367,8 @@ def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]
     for (word, measure, code), group in _change_groups(diff, listed).items():
         has_device_time = any(group.device_ns)
         times_ns = group.device_ns if has_device_time else group.host_ns
-        if group.step_count <= _MIN_STEPS_SHARE * diff.step_count:
+        changed_steps = group.counts.any(axis=0).sum()
+        if changed_steps <= _MIN_STEPS_SHARE * diff.step_count:
             continue
         if not has_device_time and max(times_ns) < min_ns:
             continue
@@ -423,11 +420,6 @@ class _ChangeGroup:
         self.device_ns, self.host_ns = [0, 0], [0, 0]
         self.paths: Counter[int] = Counter()
         self.names: tuple[set[int], set[int]] = (set(), set())
-
-    @property
-    def step_count(self) -> int:
-        """The number of steps with such nodes."""
-        return int((self.counts.sum(axis=0) > 0).sum())
 
     def add(self, side: int, tree: RankTree, nodes: Ints, times: NodeTimes, path: Ints) -> None:
         """Add nodes of one rank and side."""
@@ -643,12 +635,10 @@ def kinds_with_changed_share(diff: Comparison) -> set[str]:
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     kinds = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))
-    total = [
-        _shares_of_step(times_of_side.sum(axis=0, keepdims=True))[0] for times_of_side in times
-    ]
-    p_value = combined_p_value(
-        *(_shares_of_step(times_of_side) for times_of_side in times), by_step=diff.same_steps
-    )
+    totals = [times_of_side.sum(axis=0, keepdims=True) for times_of_side in times]
+    total = [_shares_of_step(sums)[0] for sums in totals]
+    shares = [_shares_of_step(times_of_side) for times_of_side in times]
+    p_value = combined_p_value(*shares, by_step=diff.same_steps)
     untested = np.isnan(p_value)
     min_change = np.where(untested, _MIN_SHARE_CHANGE_UNTESTED, _MIN_SHARE_CHANGE)
     is_changed = np.abs(total[1] - total[0]) > min_change

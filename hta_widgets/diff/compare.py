@@ -204,7 +204,9 @@ def compare(
     # Whole sides have the step -1 each.
     if is_unnamed and len(places) == 1 and sides[0].steps[0] != sides[1].steps[0]:
         sides = [replace(side, label=f"step {side.steps[0]}") for side in sides]
-    return Comparison(*sides, pairs, by_rank_means, *steps_alone, matched_by)
+    return Comparison(
+        sides[0], sides[1], pairs, by_rank_means, steps_alone[0], steps_alone[1], matched_by
+    )
 
 
 def both_have_frames(diff: Comparison) -> bool:
@@ -267,9 +269,8 @@ def _trace_set_of(source: DiffSource) -> TraceSet:
         return TraceSet([source], like=TraceSet([]))
     if isinstance(source, Selection) and source.traces is not None:
         return source.traces
-    raise TraceError(
-        "this selection is not bound to traces", remedy="Make it with traces.select()."
-    )
+    remedy = "Make it with traces.select()."
+    raise TraceError("this selection is not bound to traces", remedy=remedy)
 
 
 def _labels(before: PartsByRank, after: PartsByRank) -> tuple[str, str]:
@@ -304,11 +305,10 @@ def _rank_pairs(
             for owner, side in zip(owners, (before, after), strict=True)
         ]
         return list(zip(*chosen, strict=False)), False
-    numbers = [_stated_numbers(side) for side in (before, after)]
-    after_rank = {number: rank for rank, number in numbers[1].items()}
-    common = [
-        (rank, after_rank[number]) for rank, number in numbers[0].items() if number in after_rank
-    ]
+    number_of = _stated_numbers(before)
+    after_rank = {number: rank for rank, number in _stated_numbers(after).items()}
+    shared = [rank for rank, number in number_of.items() if number in after_rank]
+    common = [(rank, after_rank[number_of[rank]]) for rank in shared]
     if ranks == "number":
         if not common:
             raise TraceError(
@@ -461,9 +461,8 @@ def _clock_cautions(diff: Comparison) -> Iterator[Caution]:
         if drift := clock_fit(side.traces).drift_text:
             yield Caution("clock", f"{side.label}: {drift}; {_DRIFT_CORRECTED}")
     finest = [max(p.trace.resolution_ns for p in side.parts.values()) for side in diff.sides]
-    yield from _difference(
-        "resolution", "times have a resolution of", *(f"{time_ns} ns" for time_ns in finest)
-    )
+    times = [f"{time_ns} ns" for time_ns in finest]
+    yield from _difference("resolution", "times have a resolution of", *times)
 
 
 def _content_cautions(diff: Comparison) -> Iterator[Caution]:

@@ -86,9 +86,8 @@ def findings(diff: Comparison) -> list[Finding]:
     """
     formats = _shared_formats(diff)
     # Some formats replace `changes` with their own table.
-    has_changes = not any(
-        "changes" in format_.comparison.replaces for format_ in formats_named(formats)
-    )
+    comparisons = [format_.comparison for format_ in formats_named(formats)]
+    has_changes = not any("changes" in comparison.replaces for comparison in comparisons)
     records: list[Finding] = []
     late: list[Finding] = []
     if not diff.has_totals:
@@ -96,9 +95,7 @@ def findings(diff: Comparison) -> list[Finding]:
         records += [*late, *_step_findings(diff, late)]
         if has_changes:
             records += [*shape_changes(diff), *_change_findings(diff)]
-    for findings_of_format in load_references(
-        format_.comparison.findings for format_ in formats_named(formats)
-    ):
+    for findings_of_format in load_references(comparison.findings for comparison in comparisons):
         records += findings_of_format(diff)
     if not records and formats == {"kineto"} and diff.step_count == 1:
         records = _largest_untested_differences(diff)

@@ -87,9 +87,8 @@ class TreeMatcher:
         #: results of `align_positions`, as many operators have the same callees
         self.alignments: dict[tuple[bytes, ...], Ints] = {}
         self.roots = _root_numbers(trees)
-        self.children = [
-            _ChildLists(tree, root) for tree, root in zip(trees, self.roots, strict=True)
-        ]
+        both = zip(trees, self.roots, strict=True)
+        self.children = [_ChildLists(tree, root) for tree, root in both]
 
     def run(self) -> MatchedTrees:
         """Return the partner and status of all nodes."""
@@ -126,14 +125,10 @@ class TreeMatcher:
         """
         kinds = np.arange(3)
         buckets = (a[:, None] * 3 + kinds).ravel(), (b[:, None] * 3 + kinds).ravel()
-        counts = [
-            children.count[bucket] for children, bucket in zip(self.children, buckets, strict=True)
-        ]
+        sides = list(zip(self.children, buckets, strict=True))
+        counts = [children.count[bucket] for children, bucket in sides]
         is_on_both = (counts[0] > 0) & (counts[1] > 0)
-        first = [
-            children.first[bucket][is_on_both]
-            for children, bucket in zip(self.children, buckets, strict=True)
-        ]
+        first = [children.first[bucket][is_on_both] for children, bucket in sides]
         sizes = [count[is_on_both] for count in counts]
         same_size = np.flatnonzero(sizes[0] == sizes[1])
         nodes = [
@@ -345,9 +340,8 @@ class TreeMatcher:
                 key_of_node = (
                     self.hashes[k][nodes] if by_content else tree.name[nodes].astype(np.uint64)
                 )
-                keys.append(
-                    (nodes, mix_hash(key_of_node + mix_hash(tree.slot[nodes].astype(np.uint64))))
-                )
+                slot_hash = mix_hash(tree.slot[nodes].astype(np.uint64))
+                keys.append((nodes, mix_hash(key_of_node + slot_hash)))
             (a, a_key), (b, b_key) = keys
             if not len(a) or not len(b):
                 return
@@ -508,9 +502,8 @@ def _mark_changed(matches: Matches) -> None:
         [matched.trees[1].durations[matched.partner[0][rows]] for matched, rows, _ in ranks]
     )
     diff = after - before
-    finest = max(
-        tree.part.trace.resolution_ns for matched in matches.ranks for tree in matched.trees
-    )
+    trees = [tree for matched in matches.ranks for tree in matched.trees]
+    finest = max(tree.part.trace.resolution_ns for tree in trees)
     beyond = np.abs(diff) > np.maximum(_MIN_RATIO * np.maximum(before, after), 2.0 * finest)
     # Most pairs are within these limits; only the paths of the others need spreads.
     positions = np.flatnonzero(np.isin(path, np.unique(path[beyond])))
@@ -518,9 +511,8 @@ def _mark_changed(matches: Matches) -> None:
     spread[positions] = _spreads(path[positions], diff[positions])
     # A change on some of the ranks is not noise, so the spread on one rank counts too.
     rank = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])[positions]
-    _, group_code, calls = np.unique(
-        path[positions] * len(chosen) + rank, return_inverse=True, return_counts=True
-    )
+    group = path[positions] * len(chosen) + rank
+    _, group_code, calls = np.unique(group, return_inverse=True, return_counts=True)
     lower = np.minimum(spread[positions], _spreads(group_code, diff[positions]))
     spread[positions] = np.where(calls[group_code] >= _MIN_OCCURRENCES, lower, spread[positions])
     changed = beyond & (np.abs(diff) > _SPREADS * spread)

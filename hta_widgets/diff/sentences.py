@@ -344,9 +344,8 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
     elif finding.kind == "replaced":
         counts = f"{mean_count(finding.before_count)} → {calls}"
         change_text = _replacement_text(finding.details)
-        text = (
-            f"Kernels of {name} were replaced{change_text}: {counts}, {_work_text(finding)}{delta}"
-        )
+        text = f"Kernels of {name} were replaced{change_text}: {counts}, "
+        text += f"{_work_text(finding)}{delta}"
     elif finding.kind == "moved":
         text = f"{name} moved to another place ({calls})"
     elif min(totals) > 0:

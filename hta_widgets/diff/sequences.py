@@ -55,9 +55,8 @@ def align_positions(
     runs: list[tuple[int, int, int]] = []  # positions in a and b, length of the run
     _align(a_columns, b_columns, 0, 0, runs)
     first_a, first_b, length = np.array(runs, dtype=np.int64).reshape(-1, 3).T
-    pairs = np.stack(
-        [concatenate_ranges(first_a, length), concatenate_ranges(first_b, length)], axis=1
-    )
+    positions = [concatenate_ranges(first, length) for first in (first_a, first_b)]
+    pairs = np.stack(positions, axis=1)
     return pairs[np.argsort(pairs[:, 0], kind="stable")]
 
 
@@ -165,9 +164,8 @@ def _anchors(a: Hashes, b: Hashes) -> Ints:
     _, in_a, in_b = np.intersect1d(
         values_a[count_a == 1], values_b[count_b == 1], assume_unique=True, return_indices=True
     )
-    return _longest_increasing_run(
-        np.stack([at_a[count_a == 1][in_a], at_b[count_b == 1][in_b]], axis=1)
-    )
+    at_a, at_b = at_a[count_a == 1][in_a], at_b[count_b == 1][in_b]
+    return _longest_increasing_run(np.stack([at_a, at_b], axis=1))
 
 
 def _longest_increasing_run(pairs: Ints) -> Ints:

@@ -195,9 +195,8 @@ def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
     The bounds do not overlap, so that no time counts twice: a step ends where the next one begins.
     """
     table = part.table
-    steps_of = load_references(
-        format_.comparison.steps for format_ in formats_named([part.trace.format])
-    )
+    formats = formats_named([part.trace.format])
+    steps_of = load_references(format_.comparison.steps for format_ in formats)
     if steps_of:
         numbers, start, end = steps_of[0](part)
     else:

@@ -22,7 +22,7 @@ from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Floats, Ints
+from hta_widgets.trace.arrays import Array, Floats, Ints
 from hta_widgets.trace.host_stack import category_mask
 from hta_widgets.trace.names import short_name
 
@@ -67,37 +67,32 @@ def join_sides(
     Measures become columns before, after and difference, facts become columns before and after. If
     `by` names a measure, the rows with the largest difference come first.
     """
-    before, after = sides
     keys_of = [list(zip(*(side[key].tolist() for key in keys), strict=True)) for side in sides]
-    distinct = list(dict.fromkeys([*keys_of[0], *keys_of[1]]))
-    place = {key: number for number, key in enumerate(distinct)}
+    row_of = {key: row for row, key in enumerate(dict.fromkeys([*keys_of[0], *keys_of[1]]))}
+    rows_of = [np.array([row_of[key] for key in side_keys], np.intp) for side_keys in keys_of]
     columns: dict[str, Any] = {
-        name: pd.Series([key[k] for key in distinct], dtype=_dtype(sides, name))
+        name: pd.Series([key[k] for key in row_of], dtype=_dtype(sides, name))
         for k, name in enumerate(keys)
     }
-    positions = [
-        np.array([place[key] for key in keys_of_side], dtype=np.intp) for keys_of_side in keys_of
-    ]
+
+    def column_of(side: int, name: str, missing: float | None) -> Array:
+        values = np.full(len(row_of), missing)
+        values[rows_of[side]] = sides[side][name].to_numpy(dtype=values.dtype)
+        return values
+
     for name in measures:
-        values = [np.full(len(distinct), np.nan) for _ in range(2)]
-        for side, rows, value in zip(sides, positions, values, strict=True):
-            value[rows] = side[name].to_numpy(dtype=np.float64)
-        columns[f"before_{name}"], columns[f"after_{name}"] = values
-        columns[f"diff_{name}"] = values[1] - values[0]
+        before, after = (column_of(side, name, np.nan) for side in (0, 1))
+        columns |= {f"before_{name}": before, f"after_{name}": after}
+        columns[f"diff_{name}"] = after - before
     for name in facts:
-        for word, side, rows in zip(_SIDES, sides, positions, strict=True):
-            column_values = np.full(len(distinct), None, dtype=object)
-            column_values[rows] = side[name].to_numpy(dtype=object)
-            columns[f"{word}_{name}"] = pd.Series(column_values, dtype=object)
-    frame = result_frame(
-        columns, matched={"before": len(before), "after": len(after)}, note=note, **attrs
-    )
+        for side, word in enumerate(_SIDES):
+            columns[f"{word}_{name}"] = pd.Series(column_of(side, name, None), dtype=object)
     if by:
-        attributes = frame.attrs
-        order = np.argsort(-np.nan_to_num(np.abs(frame[f"diff_{by}"].to_numpy())), kind="stable")
-        frame = frame.iloc[order].reset_index(drop=True)
-        frame.attrs = attributes
-    return frame
+        order = np.argsort(-np.nan_to_num(np.abs(columns[f"diff_{by}"])), kind="stable")
+        ordered = pd.DataFrame(columns).iloc[order].reset_index(drop=True)
+        columns = {name: ordered[name] for name in columns}
+    matched = {word: len(side) for word, side in zip(_SIDES, sides, strict=True)}
+    return result_frame(columns, matched=matched, note=note, **attrs)
 
 
 def _dtype(sides: Sequence[pd.DataFrame], name: str) -> Any:

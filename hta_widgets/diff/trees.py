@@ -230,9 +230,8 @@ def steps_of_rows(side: RunSide, part: RankPart, rows: Ints) -> Ints:
     order = np.argsort(side.steps, kind="stable")
     ascending = side.steps[order]
     nearest = np.minimum(np.searchsorted(ascending, step), count - 1)
-    positions: Ints = np.where(
-        ascending[nearest] == step, order[nearest], np.where(step < 0, count, -1)
-    )
+    otherwise = np.where(step < 0, count, -1)
+    positions: Ints = np.where(ascending[nearest] == step, order[nearest], otherwise)
     unknown = (step < 0) & (table.stream[rows] >= 0) & (part.trace.launch_of[rows] < 0)
     lost_rows = np.flatnonzero(unknown)
     within = step_at(side, part.rank, table.start_ns[rows[lost_rows]] + part.trace.shift_ns)

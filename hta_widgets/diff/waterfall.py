@@ -199,9 +199,8 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         ``communication_split``.
     """
     if step is not None and not 0 <= step < diff.step_count:
-        raise TraceError(
-            f"no pair of steps {step}", remedy=f"They are counted from 0 to {diff.step_count - 1}."
-        )
+        remedy = f"They are counted from 0 to {diff.step_count - 1}."
+        raise TraceError(f"no pair of steps {step}", remedy=remedy)
     keys, before, after = _mean_times(diff, by, step)
     change = after - before
     rows = np.argsort(-np.abs(change), kind="stable")

@@ -443,9 +443,8 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     if not rules.as_hta:
         # A recorded wait for a stream without work has waited for nothing.
         on_stream = call[is_stream & (table.stream[rows] >= 0)]
-        recorded_calls = np.concatenate(
-            [on_stream, *(calls[work >= 0] for work, calls in recorded)]
-        )
+        calls_with_work = [calls[work >= 0] for work, calls in recorded]
+        recorded_calls = np.concatenate([on_stream, *calls_with_work])
         inferred.append(_last_before_return(nodes, recorded_calls, launched))
         inferred.append(_blocking_copies(nodes, recorded_calls, launched))
     recorded_count, inferred_count = (
@@ -454,9 +453,9 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     work, calls = (np.concatenate(column) for column in zip(*recorded, *inferred, strict=True))
     is_kernel = names_match(trace, rows, "Stream Wait Event".__eq__)
     awaited, waiting = _kernel_waits(nodes, rules, launches, rows[is_kernel], track[is_kernel])
-    return WaitPairs(
-        work[work >= 0], calls[work >= 0], awaited, waiting, recorded_count, inferred_count
-    )
+    is_known = work >= 0
+    work, calls = work[is_known], calls[is_known]
+    return WaitPairs(work, calls, awaited, waiting, recorded_count, inferred_count)
 
 
 def _kernel_waits(

@@ -110,9 +110,8 @@ class CriticalPath:
         """The nodes of the path, in order."""
         if not len(self.on_path):
             return np.empty(0, dtype=np.int64)
-        return np.concatenate(
-            (self.edges.source[self.on_path[:1]], self.edges.target[self.on_path])
-        )
+        first, path = self.on_path[:1], self.on_path
+        return np.concatenate((self.edges.source[first], self.edges.target[path]))
 
     @cached_property
     def path_events(self) -> Ints:
@@ -195,9 +194,8 @@ def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Criti
     polls = add_threads(edges, nodes, blocked, rules)
     hand_overs = 0 if rules.as_hta else add_thread_handoffs(edges, nodes)
     launches = add_device_work(edges, nodes, (waits.awaited, waits.waiting), rules)
-    calls = edges.add(
-        nodes.of_end[waits.work], nodes.of_end[waits.call], SYNC, waits.call, counts=False
-    )
+    work, call = nodes.of_end[waits.work], nodes.of_end[waits.call]
+    calls = edges.add(work, call, SYNC, waits.call, counts=False)
     finished_edges = edges.build()
     return CriticalPath(
         trace,

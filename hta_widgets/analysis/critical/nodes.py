@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from hta_widgets.analysis.scope import codes_of, device_work_rows
 from hta_widgets.arguments import match_pattern
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, distinct_codes
+from hta_widgets.trace.arrays import Array, Bools, Codes, Ints, Rows, distinct_codes
 from hta_widgets.trace.host_stack import names_match
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.trace import Trace
@@ -157,10 +157,8 @@ def without_steps_note(requested: str, annotation: str) -> str:
     """Return a clause about what is analysed instead of the requested annotation; empty if that."""
     if requested == annotation:
         return ""
-    instead = (
-        f"the steps are those named {annotation}…" if annotation else "all events are analysed"
-    )
-    return f"no event has {requested!r} in its name: {instead}"
+    steps = f"the steps are those named {annotation}…" if annotation else ""
+    return f"no event has {requested!r} in its name: {steps or 'all events are analysed'}"
 
 
 def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
@@ -361,20 +359,16 @@ class EdgeList:
         is_forward = is_analysed & (source < target)
         self.backward += int((is_analysed & ~is_forward).sum())
         forward = np.flatnonzero(is_forward)
+
+        def of_forward(values: Any, dtype: Any) -> Array:
+            return np.broadcast_to(np.asarray(values, dtype), is_forward.shape)[forward]
+
         source, target = source[forward], target[forward]
-        time = self.nodes.time_ns
-        shape = is_forward.shape
-        weight = np.minimum(time[target] - time[source], np.broadcast_to(limit_ns, shape)[forward])
-        weight = np.where(np.broadcast_to(counts, shape)[forward], weight, 0)
-        self._parts.append(
-            (
-                source,
-                target,
-                weight,
-                np.broadcast_to(np.asarray(type, dtype=np.uint8), shape)[forward],
-                np.broadcast_to(np.asarray(event, dtype=np.int64), shape)[forward],
-            )
-        )
+        time_ns = self.nodes.time_ns[target] - self.nodes.time_ns[source]
+        limited_ns = np.minimum(time_ns, of_forward(limit_ns, np.int64))
+        weight = np.where(of_forward(counts, bool), limited_ns, 0)
+        types, events = of_forward(type, np.uint8), of_forward(event, np.int64)
+        self._parts.append((source, target, weight, types, events))
         return len(forward)
 
     def build(self) -> Edges:

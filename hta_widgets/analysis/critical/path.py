@@ -182,9 +182,8 @@ def critical_path(
     trace = traces[rank]
     path = critical_path_of(trace, annotation, instance, data_load_events=data_load_events)
     if path is None:
-        return _path_frame(
-            None, traces, rank, f"no event of rank {rank} has {annotation!r} in its name"
-        )
+        note = f"no event of rank {rank} has {annotation!r} in its name"
+        return _path_frame(None, traces, rank, note)
     note = without_steps_note(annotation, resolve_annotation([trace], annotation))
     if not len(path.nodes):
         note = "nothing that counts starts within the range"

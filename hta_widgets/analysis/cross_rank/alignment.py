@@ -45,10 +45,7 @@ class RankSequence(NamedTuple):
 
 
 def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: bool) -> Ints:
-    """Return the position of each of a rank's events in the longest sequence.
-
-    With `sure`, the files name the group of the events; else their group is a guess.
-    """
+    """Return the position of each event in the longest sequence; `sure` if files name the group."""
     place = align_sequences(longest.content, longest.end, sequence.content, sequence.end, sure=sure)
     rows = np.flatnonzero((place >= 0) & (place < len(longest.end)))
     if sure or not len(rows):
@@ -102,10 +99,7 @@ def align_sequences(
 def _best_shift(
     content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints
 ) -> tuple[int | None, int]:
-    """Return the position of the other sequence in the first, and the number of ends that agree.
-
-    The position is None if contents agree at none.
-    """
+    """Return the shift at which contents agree (None without one), and how many ends agree."""
     first, second = len(content), len(other_content)
     if np.array_equal(content, other_content):
         differences = other_end_ns - end_ns
@@ -121,9 +115,8 @@ def _best_shift(
         overlapping = slice(low - shift, high - shift)
         if not np.array_equal(content[low:high], other_content[overlapping]):
             continue
-        cost, deviations = _cost(
-            other_end_ns[overlapping] - end_ns[low:high], (high - low) / shorter
-        )
+        differences = other_end_ns[overlapping] - end_ns[low:high]
+        cost, deviations = _cost(differences, (high - low) / shorter)
         if cost < lowest_cost:
             lowest_cost, best_shift = float(cost), shift
             agreeing = int((deviations <= _TOLERANCE_NS).sum())
@@ -163,9 +156,8 @@ def _shifts_of_equal_content(content: Ints, other_content: Ints, *, min_pairs: i
     low, high = _overlap(shifts, first, second)
     slice_sums = (sums[high] - sums[low]) % _PRIME * power[np.maximum(-shifts, 0)] % _PRIME
     other_slice_sums = (other_sums[high - shifts] - other_sums[low - shifts]) % _PRIME
-    equal_shifts: Ints = shifts[
-        slice_sums == other_slice_sums * power[np.maximum(shifts, 0)] % _PRIME
-    ]
+    is_equal = slice_sums == other_slice_sums * power[np.maximum(shifts, 0)] % _PRIME
+    equal_shifts: Ints = shifts[is_equal]
     return equal_shifts
 
 
@@ -191,10 +183,7 @@ def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
 
 
 def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints) -> Ints:
-    """Match events of equal content at the difference of ends that most pairs share.
-
-    Return positions as `align_sequences` does.
-    """
+    """Return the positions of `align_sequences` by the difference of ends that most pairs share."""
     matched_positions = np.full(len(other_content), MISSING)
     if len(content) * len(other_content) > _MAX_PAIRS_BY_TIME:
         return matched_positions
@@ -203,8 +192,7 @@ def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_n
     in_order = np.sort(differences[equal])
     if not len(in_order):
         return matched_positions
-    # Find the window, as long as the tolerance, with the most differences; of several, the one
-    # nearest to 0.
+    # Of the windows as long as the tolerance, take the fullest; of several, the one nearest to 0.
     window_end = np.searchsorted(in_order, in_order + _TOLERANCE_NS, side="right")
     counts = window_end - np.arange(len(in_order))
     fullest = np.flatnonzero(counts == counts.max())

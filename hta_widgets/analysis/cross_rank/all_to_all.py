@@ -93,10 +93,8 @@ def all_to_all_matrix(
     gpus_per_node : int, optional
         Ranks of a node. By default host names in the files separate nodes, else the number of
         devices that a file lists is assumed.
-    selection : Selection, optional
-        The communication kernels; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. A collective counts if its kernel is selected.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The communication kernels, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -118,9 +116,8 @@ def all_to_all_matrix(
     """
     parts = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(parts, _traffic_of_rank))
-    rows, mismatches = _sums_of_pairs(
-        [exchange for traffic in results for exchange in traffic.exchanges]
-    )
+    exchanges = [exchange for traffic in results for exchange in traffic.exchanges]
+    rows, mismatches = _sums_of_pairs(exchanges)
     peers = {*rows["sender"].tolist(), *rows["receiver"].tolist()}
     headers = {traffic.rank: traffic.header for traffic in results}
     node_of, nodes_from = node_numbers(headers, peers | set(parts.ranks), gpus_per_node)
@@ -145,8 +142,9 @@ def all_to_all_matrix(
     elif frame.empty:
         note = "no all-to-all states its sizes and splits"
     dtypes: Any = _SCHEMA
+    frame = frame.astype(dtypes)
     return result_frame(
-        dict(frame[list(_SCHEMA)].astype(dtypes).items()),
+        {name: frame[name] for name in _SCHEMA},
         matched={"collectives": calls},
         note=note,
         unknown=sum(traffic.unknown for traffic in results),

@@ -102,7 +102,8 @@ class RankClock:
         if not self.rate and not self.ahead_ns:
             return shifted
         ahead = self.rate * (shifted - self.center_ns) + self.ahead_ns
-        return shifted - np.rint(ahead).astype(np.int64)
+        shifted -= np.rint(ahead).astype(np.int64)
+        return shifted
 
     def to_rank(self, time_ns: Ints) -> Ints:
         """Return times of the rank's table, from those on the clock of the job."""
@@ -146,10 +147,8 @@ def clock_offsets(
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        Only collectives with a selected event count.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
+    selection, window : Selection, (start_ns, end_ns), optional
+        Only collectives with a selected event in the window count.
     ranks : iterable of int, optional
         Only these ranks are returned; the fit uses all.
 
@@ -210,10 +209,8 @@ def _clock_note(traces: TraceSet, fit: ClockFit, *, has_collectives: bool) -> st
         return ""
     ranks = np.array(traces.ranks)
     listed = "; ".join(", ".join(map(str, ranks[part].tolist())) for part in parts[:8])
-    ellipsis = "; …" if len(parts) > 8 else ""
-    return (
-        f"no collectives connect these parts, so their clocks are not compared: {listed}{ellipsis}"
-    )
+    listed += "; …" if len(parts) > 8 else ""
+    return f"no collectives connect these parts, so their clocks are not compared: {listed}"
 
 
 def _fit(match: Matching, used: Bools) -> ClockFit:

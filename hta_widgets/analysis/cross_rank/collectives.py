@@ -7,7 +7,7 @@ since each link carries ``2(n-1)/n`` = 1 times the message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -29,12 +29,7 @@ from hta_widgets.analysis.cross_rank.comm_events import (
     unsized_note,
 )
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
-from hta_widgets.analysis.cross_rank.nodes import (
-    DeviceLink,
-    count_nodes,
-    device_link,
-    node_numbers,
-)
+from hta_widgets.analysis.cross_rank.nodes import count_nodes, device_link, node_numbers
 from hta_widgets.analysis.frames import categorical, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import on_hosts_note
@@ -82,10 +77,9 @@ def collectives(
     traces : TraceSet
     clock : {"host", "fitted"}, optional
         The clock of the times, see `TraceSet.with_clock`. Default: that of the set.
-    selection : Selection, optional
-        Only rows of the selected events are returned; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Events are not cut at the window.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events whose rows are returned, narrowed in time and to ranks; all by default. Events
+        are not cut at the window.
 
     Returns
     -------
@@ -124,6 +118,7 @@ def collectives(
     size, algorithm, bus = _bandwidths(match, times)
     name_code, names = _entry_names(match)
     links = [device_link(header) for header in match.headers]
+    rates = np.array([link.gb_per_s for link in links], dtype=np.float64)[match.trace]
     return result_frame(
         {
             "collective": match.collective[rows],
@@ -142,7 +137,7 @@ def collectives(
             "exposed_ns": _exposed_ns(traces, match)[rows],
             "algbw_gb_s": algorithm[rows],
             "busbw_gb_s": bus[rows],
-            "link_share": (bus / _link_rates(match, links))[rows],
+            "link_share": np.where(_is_on_one_node(match), bus / rates, np.nan)[rows],
             "ranks": match.per_entry(match.sizes())[rows],
             "group_size": match.per_entry(match.expected)[rows],
         },
@@ -168,15 +163,12 @@ def _entry_names(match: Matching) -> tuple[Ints, list[str]]:
     return name_code, list(names)
 
 
-def _link_rates(match: Matching, links: Sequence[DeviceLink]) -> Floats:
-    """Return the rate of each entry's link, NaN if its group is not on one node."""
-    headers = {
-        trace.rank: header for trace, header in zip(match.traces, match.headers, strict=True)
-    }
+def _is_on_one_node(match: Matching) -> Bools:
+    """Return whether the group of each entry is on a single node."""
+    headers = {trace.rank: match.headers[k] for k, trace in enumerate(match.traces)}
     ranks = {rank for group in match.groups for rank in group.ranks}
-    nodes = count_nodes(match.groups, node_numbers(headers, ranks | set(headers))[0])
-    rates = np.array([link.gb_per_s for link in links], dtype=np.float64)
-    return np.where(nodes[match.group] == 1, rates[match.trace], np.nan)
+    node_of, _ = node_numbers(headers, ranks | set(headers))
+    return (count_nodes(match.groups, node_of) == 1)[match.group]
 
 
 def _exposed_ns(traces: TraceSet, match: Matching) -> Ints:
@@ -325,9 +317,8 @@ def _matching_notes(
             " may have come later than the last one here"
         )
     if match.missing_ranks:
-        parts.append(
-            f"files of {match.missing_ranks} of {match.missing_ranks + ranks} ranks are missing"
-        )
+        missing = match.missing_ranks
+        parts.append(f"files of {missing} of {missing + ranks} ranks are missing")
     parts.append(
         unsized_note(
             count_unsized(events, match.place[entries[is_selected[entries]]])

@@ -147,9 +147,8 @@ def _ranks_of_streams(
     @cache
     def sequence(number: int, identity: int) -> RankSequence:
         comm, shift_ns = events[number], recorded_shift(traces[number])
-        is_on_stream = np.array(
-            [streams[number].get(group.stream) == identity for group in comm.groups], bool
-        )
+        identities = [streams[number].get(group.stream) for group in comm.groups]
+        is_on_stream = np.array([other == identity for other in identities], bool)
         rows = np.flatnonzero(is_on_stream[comm.group])
         codes = [contents.setdefault(item, len(contents)) for item in comm.content]
         return RankSequence(
@@ -173,9 +172,7 @@ def _ranks_of_streams(
     ranks_by_stream: list[dict[int, tuple[int, ...]]] = [{} for _ in traces]
     for number, (trace, header) in enumerate(zip(traces, headers, strict=True)):
         rank = stated_rank(trace)
-        groups = {
-            group.ranks for group in header.groups if rank in group.ranks and len(group.ranks) > 1
-        }
+        groups = {group.ranks for group in header.groups if rank in group.ranks} - {(rank,)}
         if len(groups) < 2:
             continue
         for stream, identity in streams[number].items():

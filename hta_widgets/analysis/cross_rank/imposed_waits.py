@@ -154,18 +154,16 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     step = match.reduce_per_entry(np.maximum, entry_steps(match))
     if not len(match) or (step >= 0).any():
         return step, True
-    lane, trace, place = (
-        column[match.starts].tolist() for column in (match.lane, match.trace, match.place)
-    )
+    columns = match.lane, match.trace, match.place
+    lane, trace, place = (column[match.starts].tolist() for column in columns)
     events = [match.events[number] for number in trace]
     kinds = [
         (of_lane, of_rank.content[of_rank.content_code[position]])
         for of_lane, of_rank, position in zip(lane, events, place, strict=True)
     ]
     first_ns = np.minimum.reduceat(times.arrival_ns, match.starts)
-    in_steps = _in_steps(
-        factorize(kinds)[0], match.event_field("operation")[match.starts], first_ns
-    )
+    operation = match.event_field("operation")[match.starts]
+    in_steps = _in_steps(factorize(kinds)[0], operation, first_ns)
     # The rarest collective is assumed to run once in each step.
     steps = min(Counter(compress(kinds, in_steps)).values())
     # Collectives that prepare a run matter only if they are rarer than those of its steps.

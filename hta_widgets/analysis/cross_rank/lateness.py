@@ -124,9 +124,8 @@ def _time_before_arrival(
     # their wait.
     has_previous = before >= 0
     since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
-    waits_since = np.where(
-        has_previous, np.minimum(times.last_ns[before], times.arrival_ns), _NEVER
-    )
+    last_before = np.minimum(times.last_ns[before], times.arrival_ns)
+    waits_since = np.where(has_previous, last_before, _NEVER)
     arguments = []
     for clock, entries, events in zip(times.clocks, match.of_trace, match.events, strict=True):
         instants = (
@@ -138,9 +137,8 @@ def _time_before_arrival(
         is_unmatched[match.place[entries]] = False
         unmatched = events.start_ns[is_unmatched], events.end_ns[is_unmatched]
         arguments.append((*instants, *unmatched))
-    results = map_ranks(
-        match.traces, _time_before_arrival_of_rank, each=arguments, executor=match.executor
-    )
+    split = _time_before_arrival_of_rank
+    results = map_ranks(match.traces, split, each=arguments, executor=match.executor)
     for entries, (parts_ns, exposed_wait_ns) in zip(match.of_trace, results, strict=True):
         for part, part_ns in zip(PARTS, parts_ns, strict=True):
             spent[part][entries] = part_ns
@@ -162,12 +160,10 @@ def _time_before_arrival_of_rank(
     Waits count from `waits_since`, the other parts from `since`. Unmatched communication counts as
     waiting.
     """
-    loading, communicating, idle = (
-        CumulativeCoverage(*intervals) for intervals in _idle_intervals(trace)
-    )
-    waits = union(
-        np.concatenate([arrival, unmatched_start]), np.concatenate([last_arrival, unmatched_end])
-    )
+    parts = _idle_intervals(trace)
+    loading, communicating, idle = (CumulativeCoverage(*intervals) for intervals in parts)
+    begin = np.concatenate([arrival, unmatched_start])
+    waits = union(begin, np.concatenate([last_arrival, unmatched_end]))
     waiting = CumulativeCoverage(*subtract(waits, compute_intervals(trace)))
     wait_ns = waiting(arrival) - waiting(waits_since)
     wait_ns += communicating(arrival) - communicating(waits_since)
@@ -186,9 +182,8 @@ def _copy_only_coverage(trace: Trace) -> CumulativeCoverage:
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("memory")) & (table.stream >= 0))
     start = table.start_ns[rows]
-    return CumulativeCoverage(
-        *subtract(union(start, start + table.dur_ns[rows]), compute_intervals(trace))
-    )
+    copying = union(start, start + table.dur_ns[rows])
+    return CumulativeCoverage(*subtract(copying, compute_intervals(trace)))
 
 
 @memoize

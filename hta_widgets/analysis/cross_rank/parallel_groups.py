@@ -81,10 +81,8 @@ def parallel_groups(
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        Only this communication is counted; all groups are returned.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The communication that is counted, narrowed in time and to ranks. All groups are returned.
 
     Returns
     -------
@@ -158,13 +156,12 @@ def pipeline_stages(traces: TraceSet) -> dict[int, int]:
 def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
     """Return the ranks of each rank's pipeline group, the largest of several, empty without one."""
     match = matching(traces)
-    numbers, groups, groups_of = _all_groups(match)
-    kinds = _group_kinds(match, numbers, groups)
+    all_numbers, groups, groups_of = _all_groups(match)
+    kinds = _group_kinds(match, all_numbers, groups)
     ranks_of: dict[int, tuple[int, ...]] = {}
     for numbers_of_rank, trace in zip(groups_of, match.traces, strict=True):
-        members = [
-            groups[number].ranks for number in numbers_of_rank if kinds[number][0] == "pipeline"
-        ]
+        numbers = [number for number in numbers_of_rank if kinds[number][0] == "pipeline"]
+        members = [groups[number].ranks for number in numbers]
         pipelines = [ranks for ranks in members if len(ranks) > 1 and stated_rank(trace) in ranks]
         ranks_of[trace.rank] = max(pipelines, key=len, default=())
     return ranks_of

@@ -63,9 +63,7 @@ _STALL_SHARE = 0.25  # of a step: one such step is more than noise
 _OCCASIONAL_SHARE = 0.02  # of the others' time, on average, if only some steps are slow
 _MIN_EXPLAINED_SHARE = 0.25  # of the lost time, for a cause
 _MIN_RATIO = 1.005  # times the kernels or their duration on the others
-_MAX_LAUNCH_NS = (
-    1_000_000  # from a launch to the start of a collective that waited for nothing else
-)
+_MAX_LAUNCH_NS = 1_000_000  # from a launch to the start of a collective without other waits
 _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 
 # Limits for naming a rank that is always last and not a straggler.
@@ -137,10 +135,8 @@ def stragglers(
     traces : TraceSet
     clock : {"host", "fitted"}, optional
         The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
-    selection : Selection, optional
-        Only collectives with a selected event count.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
+    selection, window : Selection, (start_ns, end_ns), optional
+        Only collectives with a selected event in the window count.
     ranks : iterable of int, optional
         Only these ranks are returned; the waits that they cause are counted over all.
 
@@ -344,9 +340,8 @@ def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
         delay_ns[launched] = times.arrival_ns[launched] - clock.to_job(trace.table.end_ns[call])
     shape = len(work.steps), len(match.traces)
     behind_ns = np.zeros(shape)
-    np.maximum.at(
-        behind_ns, (work.step, match.trace), deviation_from_peers(match.collective, called_ns)
-    )
+    from_peers_ns = deviation_from_peers(match.collective, called_ns)
+    np.maximum.at(behind_ns, (work.step, match.trace), from_peers_ns)
     shares = behind_ns / step_ns[:, None]
     is_behind = mean_share(shares, step_ns) >= costly_share(*shape)
     starts_as_launched = [
@@ -514,13 +509,11 @@ def _always_last_ranks(
             # A rank whose lateness compute hides is as late to all collectives of a step.
             late_ns = np.full(len(straggler_frame), wait_ns * len(work.steps) / charged.sum())
             (cause,) = _causes(work, _excess_by_rank(work), np.array([place]), late_ns)
-        exposed_ns, imposed_ns = (
-            int(time_ns[charged].sum()) for time_ns in (work.exposed_ns, work.imposed_ns)
-        )
+        costs = work.exposed_ns, work.imposed_ns
+        exposed_ns, imposed_ns = (int(cost_ns[charged].sum()) for cost_ns in costs)
         hidden_share = 1 - exposed_ns / max(imposed_ns, 1)
-        last_ranks.append(
-            LastRank(int(row["rank"]), wait_ns, hidden_share, round(score * count), count, cause)
-        )
+        rank, last = int(row["rank"]), round(score * count)
+        last_ranks.append(LastRank(rank, wait_ns, hidden_share, last, count, cause))
     return sorted(last_ranks, key=lambda last_rank: -last_rank.wait_ns)
 
 

@@ -80,10 +80,9 @@ def traffic(
     gpus_per_node : int, optional
         Ranks of a node. By default host names in the files separate nodes, else the number of
         devices that a file lists is assumed.
-    selection : Selection, optional
-        The communication kernels; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks; events are not cut at the window's edges.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The communication kernels, narrowed in time and to ranks; all by default. Events are not cut
+        at the window.
 
     Returns
     -------
@@ -155,9 +154,8 @@ def _traffic_of_rank(
     sent, crossing = _min_bytes(events, groups, node_of, rank)
     for place, pairs in _exact_bytes(part.trace, events, groups):
         sent[place] = sum(size for peer, size in pairs if peer != rank)
-        crossing[place] = sum(
-            size for peer, size in pairs if node_of.get(peer) != node_of.get(rank)
-        )
+        node = node_of.get(rank)
+        crossing[place] = sum(size for peer, size in pairs if node_of.get(peer) != node)
     duration_ns = events.end_ns - events.start_ns
     has_rate = (events.size_bytes > 0) & (ranks > 1) & (duration_ns > 0)
     bytes_on_bus = events.size_bytes * bus_factor(operation, np.where(events.source >= 0, 2, ranks))
@@ -183,10 +181,10 @@ def _traffic_of_rank(
     frame["bound"] = np.where(grouped["is_exact"].all(), "exact", "lower")
     share = frame["busbw_gb_s"] / link.gb_per_s
     frame["link_share"] = share.where(grouped["is_local"].all())
-    frame = frame.reset_index()
-    return frame.assign(
+    rows: pd.DataFrame = frame.reset_index().assign(
         rank=part.rank, link=link.link, peak_source=link.source, peak_certainty=link.certainty
     )
+    return rows
 
 
 def _min_bytes(

@@ -85,9 +85,8 @@ def exposed_waits(
     chosen = rank_parts(traces, selection, window, ranks)
     traces = chosen.owner
     waits = collective_waits(traces, clock)
-    times_by_rank = list(
-        map_ranks(chosen, _waits_of_rank, each=waits.arguments_by_rank(chosen.ranks))
-    )
+    arguments = waits.arguments_by_rank(chosen.ranks)
+    times_by_rank = list(map_ranks(chosen, _waits_of_rank, each=arguments))
     times = np.array(times_by_rank, dtype=np.int64).reshape(-1, 5)
     rank = np.array(chosen.ranks, dtype=np.int64)
     unknown = rank[times[:, 1] < 0].tolist()
@@ -140,9 +139,8 @@ class CollectiveWaits:
         place = match.place[entries]
         last = self.times.clocks[number].to_rank(self.times.last_ns[entries])
         until = np.clip(last, events.start_ns[place], events.end_ns[place])
-        return RankWaits(
-            events.rows[place], events.start_ns[place], until, unmatched_rows(match, number)
-        )
+        begin, unmatched = events.start_ns[place], unmatched_rows(match, number)
+        return RankWaits(events.rows[place], begin, until, unmatched)
 
     def last_rank_mask(self, rank: int, late: list[int]) -> Bools:
         """Return at which of its collectives one of `late` alone arrives last."""
@@ -177,9 +175,8 @@ def collective_waits(traces: TraceSet, clock: Clock | None = None) -> Collective
 def wait_intervals(part: RankPart, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
     """Return the selected events in which a rank waits, with each wait's start and end."""
     is_selected = part.contains(waits.rows)
-    begin, until = (
-        np.clip(times[is_selected], part.low, part.high) for times in (waits.begin, waits.until)
-    )
+    times = waits.begin[is_selected], waits.until[is_selected]
+    begin, until = (np.clip(times_ns, part.low, part.high) for times_ns in times)
     return waits.rows[is_selected], begin, until
 
 
