@@ -275,9 +275,8 @@ def _collectives(diff: Comparison) -> tuple[list[tuple[Ints, Ints]], list[list[s
     names = list(codes)
     sides = list(zip((before, after), rows_of_sides, strict=True))
     edges = [(collectives.start[rows], collectives.end[rows]) for collectives, rows in sides]
-    return edges, [
-        [names[code] for code in collectives.name[rows].tolist()] for collectives, rows in sides
-    ]
+    codes_of_sides = [collectives.name[rows].tolist() for collectives, rows in sides]
+    return edges, [[names[code] for code in side_codes] for side_codes in codes_of_sides]
 
 
 class _RankCollectives(NamedTuple):

@@ -198,9 +198,8 @@ def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Int
     lengths = windows[:, 1] - windows[:, 0]
     on_host = is_host_only(part.trace.format) or not _has_device_work(diff)
     times_by_cause = {cause: np.zeros(len(windows), dtype=np.int64) for cause in CAUSES}
-    compute, communication, copies = (
-        union(*part.clip_rows(_work_by_kind(diff, part, kind))) for kind in DEVICE_WORK_KINDS
-    )
+    work = [_work_by_kind(diff, part, kind) for kind in DEVICE_WORK_KINDS]
+    compute, communication, copies = (union(*part.clip_rows(rows)) for rows in work)
     compute_or_communication = unite(compute, communication)
     busy = unite(compute_or_communication, copies)
     if not len(busy.start):

@@ -410,13 +410,11 @@ def _difference(kind: str, words: str, before_text: str, after_text: str) -> lis
 def _empty_cautions(diff: Comparison) -> Iterator[Caution]:
     empty = [side.label for side in diff.sides if _is_empty(side)]
     if len(empty) == 2:
-        yield Caution(
-            "empty", f"no events in {empty[0]} and {empty[1]}: there is nothing to compare"
-        )
+        text = f"no events in {empty[0]} and {empty[1]}: there is nothing to compare"
+        yield Caution("empty", text)
     elif empty:
-        yield Caution(
-            "empty", f"no events in {empty[0]}: all of the other side is without a counterpart"
-        )
+        text = f"no events in {empty[0]}: all of the other side is without a counterpart"
+        yield Caution("empty", text)
 
 
 def _condition_cautions(diff: Comparison) -> Iterator[Caution]:

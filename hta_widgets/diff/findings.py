@@ -270,17 +270,10 @@ def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> l
     parts = _cause_parts(diff, by_kind[by_kind["kind"].isin(kinds_with_changed_share(diff))])
     if not parts:
         return []
-    is_as_long = lengths.weight / max(lengths.before, 1) < _LARGE_SHARE
-    return [
-        replace(
-            lengths,
-            kind="composition",
-            topic="",  # its own place, not that of the headline
-            diff_ns=parts[0].diff_ns,
-            parts=parts,
-            details={"is_as_long": is_as_long},
-        )
-    ]
+    details = {"is_as_long": lengths.weight / max(lengths.before, 1) < _LARGE_SHARE}
+    # The topic is that of the kind, not the headline.
+    finding = replace(lengths, kind="composition", topic="", parts=parts, details=details)
+    return [replace(finding, diff_ns=parts[0].diff_ns)]
 
 
 def _changed_kinds(diff: Comparison, by_kind: pd.DataFrame, longer_ns: float) -> list[Finding]:

@@ -225,13 +225,7 @@ def _late_on_both_sides(times: RankTimes, rank: int, *, appears: bool, weight: f
 
 
 def _rank_change(
-    times: RankTimes,
-    places: list[int],
-    kind: int,
-    *,
-    sign: int,
-    weight: float,
-    waiting: set[int],
+    times: RankTimes, places: list[int], kind: int, *, sign: int, weight: float, waiting: set[int]
 ) -> Finding:
     """Return the change of one kind of time of some ranks, compared with the other ranks.
 

@@ -188,9 +188,8 @@ class TreeMatcher:
         # Hashes include the names.
         key = tuple(values.tobytes() for values in (*hashes, *full))
         if key not in self.alignments:
-            self.alignments[key] = align_positions(
-                before.name[a_nodes], after.name[b_nodes], *hashes, *full
-            )
+            names = before.name[a_nodes], after.name[b_nodes]
+            self.alignments[key] = align_positions(*names, *hashes, *full)
         return self.alignments[key]
 
     def _pair_nodes(self, pairs: Ints, *, replaced: bool = False) -> None:

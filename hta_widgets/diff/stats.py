@@ -46,9 +46,8 @@ def welch_p_value(before: Floats, after: Floats) -> Floats:
     gap = after.mean(axis=0) - before.mean(axis=0)
     before_error, after_error = (side.var(axis=0, ddof=1) / len(side) for side in (before, after))
     error = before_error + after_error
-    freedom = error**2 / np.maximum(
-        before_error**2 / (len(before) - 1) + after_error**2 / (len(after) - 1), _SMALLEST
-    )
+    errors = before_error**2 / (len(before) - 1) + after_error**2 / (len(after) - 1)
+    freedom = error**2 / np.maximum(errors, _SMALLEST)
     return _p_value(gap, error, freedom)
 
 
@@ -76,11 +75,9 @@ def paired_steps_p_value(before: Floats, after: Floats) -> Floats:
 def combined_p_value(
     before: Floats, after: Floats, *, by_step: bool, factors: tuple[float, float] = (1, 10)
 ) -> Floats:
-    """Return the p-value of each column by Welch's test, and by the paired test if `by_step`.
-
-    Of two tests, the smaller p-value is returned, each multiplied by its factor, as two tests have
-    more false positives than one. The default factors add at most a tenth to those of Welch's test.
-    """
+    """Return the p-value of each column by Welch's test, and by the paired test if `by_step`."""
+    # Two tests have more false positives than one, so each p-value is multiplied by its factor
+    # before the smaller is taken. The default factors add at most a tenth to those of Welch's test.
     p_value = welch_p_value(before, after)
     if by_step and len(before) >= MIN_PAIRS:
         p_value = np.fmin(factors[0] * p_value, factors[1] * paired_steps_p_value(before, after))

@@ -400,11 +400,9 @@ def table_functions(diff: Comparison) -> dict[str, Table]:
     for format_ in formats_named(before | after):
         for name in format_.comparison.replaces:
             functions.pop(name, None)
-    names_after = {name for tables in _format_tables(formats_named(after)) for name in tables}
+    others = {name for tables in _format_tables(formats_named(after)) for name in tables}
     for tables_of_format in _format_tables(formats_named(before)):
-        functions |= {
-            name: table for name, table in tables_of_format.items() if name in names_after
-        }
+        functions |= {name: table for name, table in tables_of_format.items() if name in others}
     for name, (formats, table) in _ADDED_TABLES.items():
         is_shared = formats is not None and formats & before and formats & after
         if is_shared or (formats is None and has_events):
