@@ -68,12 +68,12 @@ def concat_arrays(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
 
 
 def int64(names: str) -> dict[str, str]:
-    """Return the schema of integer columns, whose names spaces separate."""
+    """Return the schema of integer columns; spaces separate their names."""
     return dict.fromkeys(names.split(), "int64")
 
 
 def float64(names: str) -> dict[str, str]:
-    """Return the schema of columns of floating-point numbers, whose names spaces separate."""
+    """Return the schema of columns of floating-point numbers; spaces separate their names."""
     return dict.fromkeys(names.split(), "float64")
 
 

@@ -297,7 +297,7 @@ class _RankGaps(NamedTuple):
     next: Rows  # the events that end gaps
     call: Ints  # the calls that launched these, -1 for none
     pieces: Ints  # the time by gap and category
-    unrecorded_wait: Ints  # of the column `stream_wait`, while the host waits for the device
+    unrecorded_wait: Ints  # the part of ``stream_wait`` while the host waits for the device
 
 
 class IdleGap(NamedTuple):

@@ -93,7 +93,7 @@ class RankPart:
 
     @property
     def table(self) -> EventTable:
-        """The rank's columns."""
+        """The rank's table of events."""
         return self.trace.table
 
     @cached_property
@@ -327,7 +327,7 @@ def narrow_selection(
             remedy="Give traces.select(...), or a query such as \"kind == 'compute'\".",
         )
     if chosen.traces is not None:
-        # Its times are on the clock of its own set, for example that of a view.
+        # The selection's times are on the clock of its own set, for example that of a view.
         traces = traces.with_clock(chosen.traces.clock)
     start, end = chosen.start_ns, chosen.end_ns
     # An export lacks events outside of its window, so this window always applies.

@@ -79,7 +79,7 @@ _MIN_STEPS_SHARE = 0.5  # a change of calls must be in more than this part of th
 
 @dataclass(frozen=True, eq=False)
 class NodeTimes:
-    """Times of the nodes of one tree; `below_ns` is device time with all below."""
+    """Times of the nodes of one tree; `below_ns` is device time with that of all nodes below."""
 
     host_ns: Ints
     host_self_ns: Ints
@@ -156,7 +156,7 @@ def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
     part = tree.part
     length = tree.durations
     is_operator = tree.kind == OPERATOR
-    # Waits for the device are no time of the operator itself; copies from pageable memory wait too.
+    # Waits for the device are not an operator's own time; copies from pageable memory wait too.
     copies = name_mask(part.trace, lambda name: "Memcpy" in name)[tree.rows]
     is_wait = (tree.kind == CALL) & (waiting_calls(part.trace)[tree.rows] | copies)
     nodes = np.flatnonzero(is_operator | is_wait)
@@ -181,7 +181,7 @@ def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
 
 
 def _p_values_of_calls(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floats]:
-    """Return the p-values of the device and host times of each path, testing pairs of calls."""
+    """Return the p-values of each path on the device and the host, by pairs of `chosen` calls."""
     # Ranks that communicate wait for each other, so the n-th calls of a path on all ranks are one
     # sample, their mean. All other calls are separate samples.
     matches = match_ranks(diff)

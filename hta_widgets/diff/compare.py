@@ -83,7 +83,7 @@ class Comparison:
     before_alone: Ints
     after_alone: Ints
     matched_by: str
-    #: the comparison that this is a part of; with the position of the steps' pair, if it is of one
+    #: the comparison that this is a part of, and the position of the pair of steps, None for all
     part_of: tuple[Comparison, int | None] | None = field(default=None, repr=False)
     #: cached results, see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
@@ -201,7 +201,7 @@ def compare(
     ]
     sides = [side.of_steps(places[:, k]) for k, side in enumerate(sides)]
     is_unnamed = labels is None and names == ("before", "after")
-    # Whole sides have the step -1 each.
+    # A side that is compared as a whole has the single step -1.
     if is_unnamed and len(places) == 1 and sides[0].steps[0] != sides[1].steps[0]:
         sides = [replace(side, label=f"step {side.steps[0]}") for side in sides]
     return Comparison(

@@ -141,7 +141,7 @@ def _caution_records(diff: Comparison, kinds: Container[str] | None = None) -> l
 
 
 def _shared_formats(diff: Comparison) -> set[str]:
-    """Return the formats that both sides have, or that one has and the other's compare with."""
+    """Return the formats that both sides have, or that compare with a format of the other side."""
     also = {format_.name: format_.comparison.compared_with for format_ in all_formats()}
     sides = [side.formats for side in diff.sides]
     every = sides[0] | sides[1]
@@ -361,7 +361,7 @@ def _change(row: Any, caller: str | None = None) -> Finding:
     """Return the finding of a row of `changes`; `caller` is None if the name is unique."""
     totals = row.before_total, row.after_total
     if caller is None and row.change in {"added", "removed"} and min(totals) > 0:
-        # Other calls are left, so the sentence needs the place.
+        # Other calls of the name remain, so the sentence needs the place.
         caller = row.path.split(" > ")[-1]
     sides = {name: getattr(row, name) for name in ("before_names", "after_names")}
     return time_change(

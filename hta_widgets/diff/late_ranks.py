@@ -51,7 +51,7 @@ class RankTimes:
 
     @property
     def change_ns(self) -> Floats:
-        """How much each time of a rank's own changed in a step on average: (kinds, ranks)."""
+        """How much each kind of a rank's own time changed in a step, on average: (kinds, ranks)."""
         mean: Floats = self.own_ns.mean(axis=-1)
         return mean[..., 1] - mean[..., 0]
 

@@ -185,7 +185,7 @@ class TreeMatcher:
         before, after = self.trees
         hashes = self.hashes[0][a_nodes], self.hashes[1][b_nodes]
         full = before.full_name[a_nodes], after.full_name[b_nodes]
-        # Hashes include the names.
+        # Names need not be part of the key, as hashes include them.
         key = tuple(values.tobytes() for values in (*hashes, *full))
         if key not in self.alignments:
             names = before.name[a_nodes], after.name[b_nodes]
@@ -241,8 +241,8 @@ class TreeMatcher:
             other.begin_ns[above] - _EDGE_TOLERANCE_NS,
             other.end_ns[above] + _EDGE_TOLERANCE_NS,
         )
-        # Sorted by name, class and start, packed into one number, the unmatched calls that fit a
-        # call are neighbors.
+        # With name, class and start packed into one number and sorted, the calls that may fit are
+        # adjacent.
         first = min(int(low.min()), int(other.begin_ns[loose].min()))
         width = max(int(high.max()), int(other.begin_ns[loose].max())) - first + 1
         key = (other.name[loose] * 3 + other.kind[loose]) * width + other.begin_ns[loose] - first

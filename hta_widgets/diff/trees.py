@@ -266,7 +266,7 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     positions = positions_of_rows(rows, len(table))[parent[rows]]
     kind = np.select([call[rows], work[rows]], [CALL, WORK], OPERATOR).astype(np.int8)
     launched = np.where(work[rows], trace.launch_of[rows], rows)
-    # Work of the same launch, or of an unknown one, is ordered by time, which is by row.
+    # Work of the same launch, or of an unknown one, is ordered by time, as rows are.
     when = np.where(launched >= 0, launched, rows)
     order = np.empty(len(rows), dtype=np.int64)
     order[np.lexsort((rows, when))] = np.arange(len(rows))

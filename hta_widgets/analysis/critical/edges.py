@@ -46,7 +46,7 @@ _SYNC = KINDS.index("sync")
 #: Args of recorded waits for a CUDA event: its stream, and the correlation of the call that
 #: recorded it.
 _STREAM_OF_EVENT, _RECORD_OF_EVENT = "wait_on_stream", "wait_on_cuda_event_record_corr_id"
-#: The arg of a call for the stream that it makes wait, in files without events of waits.
+#: The arg that names the stream which a call makes wait, in files without events of waits.
 _WAITING_STREAM = "waiting stream"
 #: Number of calls whose args are read to find out whether calls state what they wait for.
 _PROBED_CALLS: Final = 8
@@ -54,14 +54,14 @@ _PROBED_CALLS: Final = 8
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
 #: Usual maximum of the time from the end of awaited work to the start of a kernel that waited.
 _LATENCY_NS: Final = 30_000
-#: Maximum of that time in files whose waits are slower, and the number of waits that show it.
+#: Maximum of that time in files with slower waits, and the minimum number of waits to estimate it.
 _MAX_LATENCY_NS: Final = 100_000
 _ENOUGH_WAITS: Final = 8
 #: Minimum pause of a thread that counts as waiting for a kernel or another thread.
 _MIN_PAUSE_NS: Final = 1_000_000
 #: Maximum time that such a thread needs to resume.
 _MAX_RESUME_NS: Final = 300_000
-#: Maximum number of candidates for what a kernel or a thread waited for, the last ones to end.
+#: Maximum number of events, the last to end, that are tried as what a kernel or thread waited for.
 _MAX_CANDIDATES: Final = 16
 
 #: The launching calls that HTA counts; ``cuLaunchKernelEx`` since 0.6.
@@ -359,7 +359,7 @@ def _max_latency(latency: Ints) -> int:
 
 
 def _wait_call_times(trace: Trace, rows: Ints, call: Ints) -> Ints:
-    """Return the time of the last stream wait from the previous to each launch; -1 for none."""
+    """Return the time of the last stream wait between the previous and each launch, -1 for none."""
     # Calls on any thread count, because the code after a backward pass waits for its streams.
     table = trace.table
     called = np.where(call >= 0, table.start_ns[call], -1)
@@ -409,11 +409,11 @@ def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, wait_call_ns: Ints
 class WaitPairs:
     """Pairs of awaited device work and the calls, or kernels, that waited for it."""
 
-    work: Ints  # that calls waited for
+    work: Ints  # what calls waited for
     call: Ints
-    awaited: Ints  # that kernels waited for
+    awaited: Ints  # what kernels waited for
     waiting: Ints
-    recorded: int  # number of calls' waits in the file
+    recorded: int  # number of waits of calls in the file
     inferred: int
 
 

@@ -37,7 +37,7 @@ BOUNDS: Final[tuple[str, ...]] = (
     "cpu_blocked", "gpu_queue_wait", "sync_overhead", "unknown_wait", "outside_path",
 )  # fmt: skip
 
-#: Names of PyTorch's steps, and how inference engines' step names start (SGLang, vLLM).
+#: Name of PyTorch's steps, and prefixes of the steps' names in inference engines (SGLang, vLLM).
 PROFILER_STEP: Final = "ProfilerStep"
 _ENGINE_STEPS: Final = ("step[", "execute_")
 
@@ -93,7 +93,7 @@ class AnalysisRange:
 
     start_ns: int | None
     end_ns: int | None
-    rows: Rows  # the events that are the range, none for all of the rank
+    rows: Rows  # the events that delimit the range; none for the whole rank
     is_closed: bool = False  # whether events that start at the end are analysed
 
     def contains(self, time: Ints) -> Bools:
@@ -154,7 +154,7 @@ def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
 
 
 def without_steps_note(requested: str, annotation: str) -> str:
-    """Return a clause about what is analysed instead of the requested annotation; empty if that."""
+    """Return what is analysed in place of the requested annotation, as a clause; empty if that."""
     if requested == annotation:
         return ""
     steps = f"the steps are those named {annotation}…" if annotation else ""
@@ -254,7 +254,7 @@ def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
 
 
 def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
-    """Return the operators, calls and loading of data that start in the range."""
+    """Return the operators, calls and events of data loading that start in the range."""
     table = trace.table
     pattern = _CALLS_IN_HTA if rules.as_hta else _CALLS
     codes = [k for k, name in enumerate(table.categories.values) if pattern.fullmatch(name)]
@@ -326,7 +326,7 @@ class Edges:
     target: Ints
     weight_ns: Ints
     type: Codes  # into `EDGE_TYPES`
-    event: Ints  # that the time of the edge belongs to, -1 for none
+    event: Ints  # the event that the time belongs to, -1 for none
 
     def __len__(self) -> int:
         return len(self.source)

@@ -63,7 +63,7 @@ class RankGraph:
 
     def first_node(self, until: int) -> int:
         """Return the node from which to walk back from an instant, -1 for none."""
-        # It is the last node of the threads that launch work and of the device, or a later end of
+        # This is the last node of the threads that launch work and of the device, or a later end of
         # the longest chain.
         count = int(np.searchsorted(self.time, until, "right"))
         return int(max(self._relevant[count - 1], self._longest[count - 1])) if count else -1
@@ -95,7 +95,7 @@ class RankGraph:
                 edges = self.path.edges
                 work = np.flatnonzero((edges.type == OPERATOR) & (edges.event == event))
                 return event, int(self.path.bound_by(work[:1])[0]) if len(work) else OUTSIDE
-        # Else, the event around one of the two runs, if that is on the host.
+        # Else, the event around one of the two nodes runs, if that node is on the host.
         elif after >= 0 and nodes.on_host[after]:
             event = int(table.parent[nodes.row[after]])
         elif before >= 0 and nodes.on_host[before]:
@@ -189,7 +189,7 @@ class PathWalker:
             self._blocks.append(np.array([[start, end, place, LEAD, -1, event, bound, 0]]).T)
 
     def add_edge(self, start: int, end: int, place: int, type_: int, edge: int) -> None:
-        """Add a segment of a type along an edge; without length, set the type of the last one."""
+        """Add a segment along an edge; if it has no length, set the type of the one added last."""
         if end > start:
             self._blocks.append(np.array([[start, end, place, type_, edge, -1, OUTSIDE, 0]]).T)
         elif self._blocks and self._blocks[-1][_PLACE, -1] == place:

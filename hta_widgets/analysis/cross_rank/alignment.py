@@ -24,7 +24,7 @@ _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each oth
 _CLOSE_NS = 20_000  # most leave within this time; lengths of steps differ by more
 _MIN_AGREEING = 3  # agreeing ends needed to rule out chance
 _MAX_DRIFT = 1e-4  # maximum drift between clocks
-_MAX_APART_SHARE = 0.1  # of the pairs of a guessed match: these cannot be of one collective
+_MAX_APART_SHARE = 0.1  # maximum share of pairs in a guess that cannot be of one collective
 _MAX_PAIRS_BY_TIME = 4_000_000  # of events; longer sequences are not aligned by time
 _MAX_PAIRS_BY_SHIFT = 1 << 20  # of all shifts together; above it, a sample chooses the shifts
 _SAMPLE, _FEW_SHIFTS = 64, 8  # pairs of each shift in the first sample; shifts always tried
@@ -104,7 +104,7 @@ def _best_shift(
     if np.array_equal(content, other_content):
         differences = other_end_ns - end_ns
         deviations = np.abs(differences - np.median(differences))
-        # If steps have equal lengths, a shift agrees as well; but ranks record the same steps.
+        # If steps have equal lengths, other shifts agree as well, but ranks record the same steps.
         if (deviations <= _CLOSE_NS).sum() >= 0.9 * first:
             return 0, int((deviations <= _TOLERANCE_NS).sum())
     shorter = min(first, second)

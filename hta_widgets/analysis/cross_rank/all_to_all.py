@@ -83,7 +83,7 @@ def all_to_all_matrix(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the bytes that each rank sends to each other in all-to-all collectives.
+    """Return the bytes that each rank sends to each other rank in all-to-all collectives.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ Clock = Literal["host", "fitted"]
 class Arrivals:
     """Times of the entries of a `Matching`, on one clock."""
 
-    #: from each rank's times to that clock
+    #: by rank, the line from its times to the clock
     clocks: list[RankClock]
     arrival_ns: Ints
     end_ns: Ints

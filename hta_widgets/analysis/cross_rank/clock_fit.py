@@ -49,8 +49,8 @@ _FLOOR_NS = 100.0  # minimum uncertainty of a pair of clocks
 _MIN_SPAN_NS = 1_000_000_000  # minimum length of a trace for which drift is estimated
 _MIN_FOR_DRIFT = 12  # minimum number of collectives for which drift is estimated
 _MIN_DRIFT_NS = 1_000  # minimum drift over a trace that a note states
-_OUTLIER = 6.0  # maximum distance from a line, by the median distance
-_SIGNIFICANT_DRIFT = 6.0  # minimum drift over a trace, by what is left of the residual without it
+_OUTLIER = 6.0  # maximum distance from a line, relative to the median distance
+_SIGNIFICANT_DRIFT = 6.0  # minimum drift over a trace, relative to the residual that a line leaves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +64,7 @@ class ClockFit:
     drift_ppm: Floats
     recorded_residual_ns: Ints
     origin_offset_ns: int  # to be added, so that no time is negative
-    #: by how much the drift moves each clock over the trace, 0 if it is not clearly one
+    #: how far the drift moves each clock over the trace, 0 if no drift is clear
     drift_ns: Ints
 
     @property
@@ -174,7 +174,7 @@ def clock_offsets(
     fit = clock_fit(traces)
     member, matched = count_selected(match, chosen)
     if not replace(chosen, ranks=None).is_everything:
-        # Collectives with a selected event count.
+        # A collective counts if any of its events is selected.
         fit = _fit(match, match.reduce_per_entry(np.logical_or, member))
     shown = selected_ranks(traces, chosen)
     return result_frame(
@@ -272,7 +272,7 @@ def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
     # The median is the mean of the two values in the middle, which are equal for an odd number.
     low, high = skip_entry((first + last - 1) // 2), skip_entry((first + last) // 2)
     deviations = np.empty(len(group))
-    # Halved last, so that integers stay exact.
+    # Halving comes last, so that integers stay exact.
     deviations[order] = (2 * ordered - ordered[low] - ordered[high]) / 2
     return deviations
 

@@ -168,7 +168,8 @@ def _is_on_one_node(match: Matching) -> Bools:
     headers = {trace.rank: match.headers[k] for k, trace in enumerate(match.traces)}
     ranks = {rank for group in match.groups for rank in group.ranks}
     node_of, _ = node_numbers(headers, ranks | set(headers))
-    return (count_nodes(match.groups, node_of) == 1)[match.group]
+    is_single: Bools = count_nodes(match.groups, node_of) == 1
+    return is_single[match.group]
 
 
 def _exposed_ns(traces: TraceSet, match: Matching) -> Ints:

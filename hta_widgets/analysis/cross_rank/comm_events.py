@@ -120,7 +120,7 @@ def parse_ranks(text: str) -> tuple[int, ...]:
 
 @memoize
 def job_header(trace: Trace) -> JobHeader:
-    """Return the ranks and process groups in the header of a rank's file."""
+    """Return the job as the header of a rank's file describes it."""
     host = str(trace.host or trace.metadata.get("host_name") or "")
     devices = trace.metadata.get("deviceProperties")
     devices = devices if isinstance(devices, list) else []

@@ -50,7 +50,7 @@ class ImposedWaits:
     is_charged: Bools
     is_only_last: Bools  # charged, and no other rank arrived at the same time
     imposed_ns: Ints  # waits of the others
-    exposed_ns: Ints  # those without compute
+    exposed_ns: Ints  # the part of these waits without compute
     lost_ns: Ints  # the part of `exposed_ns` that the rank did not inherit
 
     def sum_by_step(self, values: Array) -> Array:

@@ -130,7 +130,7 @@ def matching(traces: TraceSet) -> Matching:
     times allow. They are matched only as far as their ends agree and none ends before another
     begins.
     """
-    # The memoized result does not depend on the clock; its ranks are replaced by the set's.
+    # The memoized result does not depend on the clock; its ranks are replaced by those of the set.
     return replace(_match(traces), traces=list(traces.values()), executor=traces.executor)
 
 

@@ -180,9 +180,8 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], l
             if group_name.stream < 0:
                 group = groups[number]
                 number_of.setdefault((group_name.name, group.ranks), number)
-                group.description = group.description or _stated_description(
-                    header, events, group_name.name
-                )
+                if not group.description:
+                    group.description = _stated_description(header, events, group_name.name)
     for trace, header, groups_of_rank in zip(match.traces, match.headers, groups_of, strict=True):
         for listed in header.groups:
             if stated_rank(trace) not in listed.ranks:

@@ -54,7 +54,7 @@ from hta_widgets.trace.traceset import TraceSet
 # Healthy ranks differ by a few percent because of noise; stragglers cost more than these limits.
 COSTLY_SHARE = 0.05  # of the others' time, on average over many steps
 _FACTOR_OF_TWO = 1.5  # factor for two ranks, as each is compared with only one other
-_CHANCE = 12.0  # divided by ranks times steps squared: the relative increase of the limit
+_CHANCE = 12.0  # relative increase of the limit, times the ranks and the square of the steps
 
 # Limits of a straggler, in addition to `costly_share`.
 _CONSISTENT_SHARE = 0.8  # of `costly_share`, in the median step
@@ -62,7 +62,7 @@ STAND_OUT = 2.0  # times the share of the typical other rank
 _STALL_SHARE = 0.25  # of a step: one such step is more than noise
 _OCCASIONAL_SHARE = 0.02  # of the others' time, on average, if only some steps are slow
 _MIN_EXPLAINED_SHARE = 0.25  # of the lost time, for a cause
-_MIN_RATIO = 1.005  # times the kernels or their duration on the others
+_MIN_RATIO = 1.005  # minimum number or duration of kernels, relative to the others
 _MAX_LAUNCH_NS = 1_000_000  # from a launch to the start of a collective without other waits
 _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 
@@ -447,7 +447,7 @@ class LastRank:
 
     rank: int
     wait_ns: float  # of each of the others, on average
-    hidden_share: float  # of the waits, by compute
+    hidden_share: float  # the part of the waits that compute hides
     last: int  # number of collectives at which it is last
     collectives: int
     cause: str  # empty if unknown
