@@ -190,36 +190,30 @@ def _p_values_of_calls(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, F
     gaps: tuple[list[Ints], list[Ints]] = ([], [])  # differences on the device and the host
     ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), chosen, strict=True)
     for number, (matched, paths_of, times, is_chosen) in enumerate(ranks):
-        nodes = np.flatnonzero(is_chosen & (matched.trees[0].slot < diff.step_count))
+        before_tree, after_tree = matched.trees
+        nodes = np.flatnonzero(is_chosen & (before_tree.slot < diff.step_count))
         partner = matched.partner[0][nodes]
         # This order does not depend on which side is first.
-        places = matched.trees[0].order[nodes], matched.trees[1].order[partner]
-        ordered = np.lexsort((np.minimum(*places), places[0] + places[1]))
+        positions = before_tree.order[nodes], after_tree.order[partner]
+        ordered = np.lexsort((np.minimum(*positions), positions[0] + positions[1]))
         nodes, partner = nodes[ordered], partner[ordered]
         path = paths_of[0][nodes]
-        rank = np.where(_communication_mask(matched.trees[0])[nodes], 0, number)
+        rank = np.where(_communication_mask(before_tree)[nodes], 0, number)
         occurrence = number_occurrences(path) & _OCCURRENCE_BITS
         paths.append(path)
         samples.append(occurrence * len(matches.ranks) + rank)
-        device = [
-            _time_with_launched_work(tree, node)
-            for tree, node in zip(matched.trees, times, strict=True)
-        ]
-        for place, values in enumerate((device, [node.host_self_ns for node in times])):
-            gaps[place].append(values[1][partner] - values[0][nodes])
+        device_ns = [_time_with_launched_work(matched.trees[k], times[k]) for k in (0, 1)]
+        host_ns = [times[k].host_self_ns for k in (0, 1)]
+        for gaps_of_measure, (before_ns, after_ns) in zip(gaps, (device_ns, host_ns), strict=True):
+            gaps_of_measure.append(after_ns[partner] - before_ns[nodes])
     path, sample = concat_arrays(paths), concat_arrays(samples)
     key = path * (int(sample.max(initial=0)) + 1) + sample
     _, first, group, count = np.unique(
         key, return_index=True, return_inverse=True, return_counts=True
     )
-    device_p, host_p = (
-        paired_p_value(
-            path[first],
-            np.bincount(group, concat_arrays(gap), len(first)) / count,
-            len(matches.path_name),
-        )
-        for gap in gaps
-    )
+    means_ns = [np.bincount(group, concat_arrays(gap), len(first)) / count for gap in gaps]
+    size = len(matches.path_name)
+    device_p, host_p = (paired_p_value(path[first], mean_ns, size) for mean_ns in means_ns)
     return device_p, host_p
 
 

@@ -168,9 +168,9 @@ def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
 
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:
-    """Return group numbers of each rank's `CommEvents`, all groups, and the groups of each rank.
+    """Return the numbers of the groups in each rank's `CommEvents`, all groups, and those of ranks.
 
-    The groups of a rank are ascending. They come from its kernels and its header.
+    The groups of a rank are those of its kernels and its header, as ascending numbers.
     """
     numbers, groups = identify_groups(match.traces, match.events, match.headers)
     groups_of = [set(numbers_of_rank) for numbers_of_rank in numbers]
