@@ -2,7 +2,8 @@
 
 A gap is a time in which no stream of a device works. The call that launched the work after the gap
 splits it. For example, a gap from 0 to 100 µs ends with a kernel that a call from 60 to 70 µs
-launched, and the thread of this call was inside ``cudaStreamSynchronize`` until 40 µs::
+launched. The thread of this call was inside ``cudaStreamSynchronize`` until 40 µs, and inside an
+operator from then on::
 
     0 ─ sync_wait ─ 40 ─ host_operator ─ 60 ─ launch_call ─ 70 ─ launch_latency ─ 100
 
