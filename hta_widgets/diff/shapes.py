@@ -1,9 +1,9 @@
-"""Recognize another batch size from the shapes of operators' inputs.
+"""Recognize a changed batch size from the shapes of operators' inputs.
 
 The leading size of a call is the first dimension of its first input that has dimensions. For inputs
-``[[32, 512], [512]]`` before and ``[[64, 512], [512]]`` after it goes from 32 to 64. If most calls
-that changed did so by one factor, the smallest of their sizes is the batch: one of 32 · 512 rows is
-the same batch, flattened.
+``[[32, 512], [512]]`` before and ``[[64, 512], [512]]`` after, it changes from 32 to 64. If the
+leading sizes of most calls that changed did so by one factor, the smallest of them is the size of
+the batch: an input of 32 · 512 rows has the same batch, flattened.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.trace import Trace
 
 _MIN_CALLS = 3
-_MAX_CALLS = 2_000  # their args are read from the file
-_MIN_SHARE = 0.25  # of the calls with shapes; weights keep theirs
-_MIN_ALIKE = 0.8  # of the calls that changed, by one factor
+_MAX_CALLS = 2_000  # calls whose args are read from the file
+_MIN_SHARE = 0.25  # of the calls with shapes; the shapes of weights do not change
+_MIN_ALIKE = 0.8  # of the calls that changed: by one factor
 
 
 def shape_changes(diff: Comparison) -> list[Finding]:
