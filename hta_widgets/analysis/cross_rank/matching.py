@@ -41,6 +41,7 @@ from hta_widgets.analysis.notes import count_by_name, count_host_collectives
 from hta_widgets.analysis.scope import RankPart, RankParts
 from hta_widgets.readers.formats import all_formats, load_references
 from hta_widgets.trace.arrays import Array, Bools, Ints, number_in_group
+from hta_widgets.trace.intervals import union
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -48,6 +49,8 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Columns of the communication of all ranks, one item per event.
 _Events = dict[str, Array]
+#: More than the collectives of a window.
+_WINDOW_SLOTS = 1 << 40
 #: The columns of `_entries_with_partners` that `_match` reads.
 _COLUMNS = ("trace", "place", "lane", "group", "source", "slot", "numbered")
 
@@ -122,7 +125,8 @@ def matching(traces: TraceSet) -> Matching:
     on hosts of a job without communication on devices are matched the same way. Sends and receives
     are matched within each pair of ranks. Kernels that name no group are grouped by device stream,
     and by the listed groups that their times allow, and matched only as far as their ends agree and
-    none ends before another begins.
+    none ends before another begins. Order and times count within a window of the recording, as a
+    rank may lack one.
     """
     # The memoized result does not depend on the clock; its ranks are replaced by the set's.
     return replace(_match(traces), traces=list(traces.values()), executor=traces.executor)
@@ -219,11 +223,16 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
     is_numbered = min_sequence >= 0
     rows_of_lanes = positions_by_code(lane, lanes)
     for number in np.flatnonzero(~is_numbered).tolist():
-        rows = rows_of_lanes[number]
-        is_sure = groups[events["group"][rows[0]]].named
-        of_lane = {name: column[rows] for name, column in events.items()}
-        sequence[rows] = _assign_by_order(of_lane, sure=is_sure)
-        events["content"][rows] = 0
+        rows_of_lane = rows_of_lanes[number]
+        is_sure = groups[events["group"][rows_of_lane[0]]].named
+        window = events["window"][rows_of_lane]
+        for of_window in np.unique(window).tolist():
+            rows = rows_of_lane[window == of_window]
+            slots = _assign_by_order(
+                {name: column[rows] for name, column in events.items()}, sure=is_sure
+            )
+            sequence[rows] = np.where(slots == MISSING, MISSING, slots + of_window * _WINDOW_SLOTS)
+        events["content"][rows_of_lane] = 0
     # Events of a rank that repeat a sequence number belong to different collectives.
     slot = _number_combinations(lane, sequence, events["content"])
     repeat = number_in_group(_number_combinations(slot, trace))
@@ -286,6 +295,7 @@ def _events_of_all(
     """
     contents: dict[Hashable, int] = {}
     blocks = []
+    windows = _windows_of_job(traces)
     for number, (trace, events_of_rank) in enumerate(zip(traces, events, strict=True)):
         codes = [contents.setdefault(item, len(contents)) for item in events_of_rank.content]
         columns = {
@@ -299,12 +309,31 @@ def _events_of_all(
             "start": events_of_rank.start_ns + recorded_shift(trace),
             "end": events_of_rank.end_ns + recorded_shift(trace),
             "together": events_of_rank.ends_together,
+            "window": windows[number][
+                np.searchsorted(trace.recorded_marks_ns, events_of_rank.start_ns)
+            ],
         }
         blocks.append(columns)
     table = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     lane = _number_combinations(table["group"], table["source"], table["target"])
     first_trace = table["trace"][np.unique(lane, return_index=True)[1]]
     return table | {"lane": _number_combinations(first_trace[lane], lane)}
+
+
+def _windows_of_job(traces: Sequence[Trace]) -> list[Ints]:
+    """Return for each rank the numbers that its windows have in the job.
+
+    If some ranks lack a window, the recorded clocks decide.
+    """
+    counts = [len(trace.recorded_marks_ns) + 1 for trace in traces]
+    if len(set(counts)) == 1:
+        return [np.arange(count) for count in counts]
+    recorded = [
+        np.array(trace.recorded_ns or [(0, trace.table.last_ns)], np.int64) + recorded_shift(trace)
+        for trace in traces
+    ]
+    starts, _ = union(*np.concatenate(recorded).T)
+    return [np.searchsorted(starts, windows[:, 0], side="right") - 1 for windows in recorded]
 
 
 def _assign_by_order(of_lane: _Events, *, sure: bool) -> Ints:
