@@ -252,9 +252,12 @@ def _waits_text(finding: Finding) -> str:
 def _shapes_text(finding: Finding, _diff: Comparison) -> str:
     sizes = f"{count(finding.before)} → {count(finding.after)}"
     changed, calls = finding.details["changed_calls"], finding.details["calls"]
+    dimension, meaning = "the first dimension", "batch size"
+    if finding.measure == "sequences":
+        dimension, meaning = "an inner dimension", "sequence length"
     return (
-        f"Shapes: the first dimension of inputs {sizes} in {count(changed)} of "
-        f"{plural(calls, 'call')} of operators, as if the batch size changed."
+        f"Shapes: {dimension} of inputs {sizes} in {count(changed)} of "
+        f"{plural(calls, 'call')} of operators, as if the {meaning} changed."
     )
 
 
