@@ -481,7 +481,9 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
     if diff.matched_by == "order" and not np.array_equal(diff.before.steps, diff.after.steps):
         yield "the numbers of the steps differ: steps are matched in order"
     for side in diff.sides:
-        if side.overlap_ns:
+        # Ends of rounded times lie up to the resolution behind the next start.
+        resolution_ns = max(part.trace.resolution_ns for part in side.parts.values())
+        if side.overlap_ns > resolution_ns * len(side.steps):
             shared = f"steps of {side.label} overlap by {duration(side.overlap_ns)}"
             yield f"{shared}: that time counts for the later step only"
     outside = [_outside_ns(side) for side in diff.sides]

@@ -305,6 +305,8 @@ def _spread_text(finding: Finding, _diff: Comparison) -> str:
     moved, steps = finding.details["moved_steps"], finding.details["steps"]
     word = finding.details["direction"]
     text = f"Every step is {word}" if moved == steps else f"{moved} of {steps} steps are {word}"
+    if finding.details.get("is_outlying"):
+        text = f"Only {moved} of {steps} steps {'stands' if moved == 1 else 'stand'} out as {word}"
     if finding.step is None:
         return f"{text}, by {duration(abs(finding.diff_ns))} at most."
     return f"{text}; step {finding.step} most, {duration_delta(finding.diff_ns)}."
