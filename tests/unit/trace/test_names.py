@@ -36,7 +36,7 @@ from hta_widgets.trace.names import disambiguate, kernel_family, short_name
         ("execute_context_1(512)_generation_3(3)", "execute_context_1(512)_generation_3(3)"),
         ("decode(bs=4)", "decode(bs=4)"),
         ("run (step 3) (bs 4)", "run (step 3) (bs 4)"),
-        ("add_kernel(float*, int, void (*)(int (*)(int4)))", "add_kernel"),
+        ("add_kernel(float*, int, void (*)(int (*)(int4)))", "add"),
         # Real names of traces.
         (
             "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)",
