@@ -323,17 +323,25 @@ def _events_of_all(
 def _windows_of_job(traces: Sequence[Trace]) -> list[Ints]:
     """Return for each rank the numbers that its windows have in the job.
 
-    If some ranks lack a window, the recorded clocks decide.
+    Windows that overlap on the recorded clocks are one window of the job. If all ranks have as
+    many and few overlap, the clocks differ, and the n-th of each rank are one.
     """
     counts = [len(trace.recorded_marks_ns) + 1 for trace in traces]
-    if len(set(counts)) == 1:
-        return [np.arange(count) for count in counts]
+    in_order = [np.arange(count) for count in counts]
+    if max(counts, default=1) == 1:
+        return in_order
     recorded = [
         np.array(trace.recorded_ns or [(0, trace.table.last_ns)], np.int64) + recorded_shift(trace)
         for trace in traces
     ]
     starts, _ = union(*np.concatenate(recorded).T)
-    return [np.searchsorted(starts, windows[:, 0], side="right") - 1 for windows in recorded]
+    by_time = [np.searchsorted(starts, windows[:, 0], side="right") - 1 for windows in recorded]
+    ranks_of_window = np.bincount(np.concatenate(by_time))
+    overlapping = int(ranks_of_window[ranks_of_window > 1].sum())
+    is_apart = all((np.diff(numbers) > 0).all() for numbers in by_time)
+    if len(set(counts)) == 1 and not (is_apart and 2 * overlapping >= sum(counts)):
+        return in_order
+    return by_time
 
 
 def _assign_by_order(of_lane: _Events, *, sure: bool) -> Ints:

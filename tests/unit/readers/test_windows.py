@@ -218,6 +218,48 @@ def job_window(number, *, slow=1.0, base=0):
     return records
 
 
+def test_ranks_that_each_lack_another_window(folder):
+    """Rank 0 has the windows 1 and 2, rank 1 has 0 and 1: they share one."""
+    files = [
+        (
+            f"worker{rank}.{1700000000000 + number}.pt.trace.json",
+            (
+                job_window(number, base=1_000_000 * number),
+                {"distributedInfo": {"rank": rank, "world_size": 2}},
+            ),
+        )
+        for rank, numbers in enumerate(((1, 2), (0, 1)))
+        for number in numbers
+    ]
+    rows = analysis.collectives(load(folder(*files)))
+    assert rows.groupby("rank").size().tolist() == [8, 8]
+    assert set(rows.groupby("collective")["end_ns"].nunique()) == {1}
+
+
+@pytest.mark.parametrize("skew_ns", [5_000_000, 200_000_000])
+def test_windows_on_clocks_that_differ_are_matched_in_order(folder, skew_ns):
+    """Clocks differ by more than a window is long; rank 1 is slow."""
+    files = [
+        (
+            f"worker{rank}.{1700000000000 + number}.pt.trace.json",
+            (
+                job_window(number, slow=1.3 if rank == 1 else 1.0, base=1_000_000 * number),
+                {
+                    "distributedInfo": {"rank": rank, "world_size": 3},
+                    "baseTimeNanoseconds": skew_ns * rank,
+                },
+            ),
+        )
+        for rank in range(3)
+        for number in range(3)
+    ]
+    traces = load(folder(*files))
+    assert len(traces.windows) == 9
+    frame = analysis.stragglers(traces)
+    assert frame["collectives"].tolist() == [24] * 3
+    assert frame["is_straggler"].tolist() == [False, True, False]
+
+
 @pytest.mark.parametrize("lacking", [(2, 1), (2, 3), (0, 1), (3, 0), (1, 2)])
 def test_a_rank_that_lacks_a_window_is_compared_in_the_others(folder, lacking):
     """Rank 1 is slow; one rank has no file of one of four windows."""
