@@ -56,7 +56,8 @@ class DeviceLink:
 def device_link(header: JobHeader) -> DeviceLink:
     """Return the link of the first device that a rank's file lists."""
     device = device_of_entry(header.first_device)
-    if device is None or device.row is None or not device.link_gb_s > 0:
+    link, gb_per_s = device.link
+    if not gb_per_s > 0:
         return DeviceLink()
     row = device.row
-    return DeviceLink(row.device, device.link, device.link_gb_s, row.source, device.certainty)
+    return DeviceLink(row.device, link, gb_per_s, row.source, device.certainty)
