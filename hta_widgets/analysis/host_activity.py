@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, rank_part
+from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, device_work_rows, rank_part
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import (
@@ -194,6 +194,22 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
         launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
         is_counted &= launching[track]
     return _ThreadTimes(track[is_counted], start[is_counted], end[is_counted])
+
+
+def waits_without_recorded_work(trace: Trace) -> Rows:
+    """Return the calls that wait for more than 1 ms, while the device mostly runs nothing recorded.
+
+    Unlike `UNRECORDED_WAIT`, they count also before the first work of the file.
+    """
+    table = trace.table
+    rows = np.flatnonzero(table.dur_ns > LONG_WAIT_NS)
+    rows = rows[_waiting_mask(trace, rows)]
+    if not len(rows):
+        return rows
+    work = device_work_rows(trace)
+    busy = CumulativeCoverage(*union(table.start_ns[work], table.end_ns[work]))
+    busy_ns = busy(table.end_ns[rows]) - busy(table.start_ns[rows])
+    return rows[2 * busy_ns < table.dur_ns[rows]]
 
 
 def _has_launches_elsewhere(trace: Trace) -> bool:

@@ -38,6 +38,7 @@ from hta_widgets.analysis.host_activity import (
     follows_stream_wait,
     union_of_waits,
     unrecorded_waits_by_thread,
+    waits_without_recorded_work,
 )
 from hta_widgets.analysis.map_ranks import map_ranks, map_working_ranks
 from hta_widgets.analysis.notes import missing_ranks_note
@@ -63,7 +64,14 @@ from hta_widgets.trace.arrays import (
     group_order,
     sum_by_group,
 )
-from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, union, unite
+from hta_widgets.trace.intervals import (
+    CumulativeCoverage,
+    Intervals,
+    intersect,
+    total_length,
+    union,
+    unite,
+)
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection, trace_index
 from hta_widgets.trace.trace import Trace
@@ -500,16 +508,23 @@ def _first_start_of_launches(trace: Trace) -> Ints:
 
 
 def wait_for_first_work_ns(trace: Trace) -> int:
-    """Return the time from the launch of a rank's first work to its start, 0 unless it is long.
+    """Return the time in which a rank's device is probably busy before its first work.
 
-    A device that starts late is probably busy with work from before the recording.
+    Its first work starts long after its launch, or its host waits for the device before: the work
+    of that time is from before the recording.
     """
     rows = device_work_rows(trace)
-    if not len(rows) or trace.launch_of[rows[0]] < 0:
+    if not len(rows):
         return 0
     table = trace.table
-    wait_ns = int(table.start_ns[rows[0]] - table.end_ns[trace.launch_of[rows[0]]])
-    return wait_ns if wait_ns > LONG_WAIT_NS else 0
+    first_ns = table.start_ns[rows[0]]
+    waits = waits_without_recorded_work(trace)
+    waits = waits[table.end_ns[waits] <= first_ns]
+    waiting = union(table.start_ns[waits], table.end_ns[waits])
+    call = trace.launch_of[rows[:1]]
+    if call[0] >= 0 and first_ns - table.end_ns[call[0]] > LONG_WAIT_NS:
+        waiting = unite(waiting, union(table.end_ns[call], table.start_ns[rows[:1]]))
+    return total_length(waiting)
 
 
 @check_arguments

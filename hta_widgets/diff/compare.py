@@ -489,10 +489,18 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
     ]
     if len(sides_with_steps) == 1 and not any(map(_is_empty, diff.sides)):
         yield f"only {sides_with_steps[0].label} has steps: each side is compared as a whole"
+    for side in diff.sides:
+        if pause_ns := _pause_ns(side):
+            yield (
+                f"without steps, {duration(pause_ns)} between the windows of {side.label} count"
+                " as idle: compare a window of each side"
+            )
     if diff.matched_by == "order" and not np.array_equal(diff.before.steps, diff.after.steps):
         yield "the numbers of the steps differ: steps are matched in order"
     for side in diff.sides:
-        if side.overlap_ns:
+        # Ends of rounded times lie up to the resolution behind the next start.
+        resolution_ns = max(part.trace.resolution_ns for part in side.parts.values())
+        if side.overlap_ns > resolution_ns * len(side.steps):
             shared = f"steps of {side.label} overlap by {duration(side.overlap_ns)}"
             yield f"{shared}: that time counts for the later step only"
     outside = [_outside_ns(side) for side in diff.sides]
@@ -500,6 +508,18 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
     if abs(outside[1] - outside[0]) >= max(min_ns, 1):
         times = " → ".join(duration(round(time)) for time in outside)
         yield f"device work that runs outside of the compared steps counts in no step: {times}"
+
+
+def _pause_ns(side: RunSide) -> int:
+    """Return the time between windows of the recording that a side without steps includes."""
+    if side.has_steps:
+        return 0
+    pauses_ns = [0]
+    for rank, part in side.parts.items():
+        recorded = np.array(part.trace.recorded_ns, np.int64).reshape(-1, 2)
+        whole = side.windows[rank] - part.trace.shift_ns
+        pauses_ns.append(total_length(subtract(union(*whole.T), union(*recorded.T))))
+    return max(pauses_ns) if any(part.trace.recorded_ns for part in side.parts.values()) else 0
 
 
 def _is_empty(side: RunSide) -> bool:

@@ -42,6 +42,7 @@ _LARGE_SHARE = 0.05  # smaller differences occur between runs of one program
 _LARGE_SHARE_ALONE = 0.2  # the same with one step on a side
 #: Pairs of a minimum difference and a maximum p-value; a difference within one of them is reported.
 _LIMITS = ((0.2, 0.05), (_LARGE_SHARE, 0.01), (_SMALL_SHARE, 0.001))
+_OUTLYING = 10.0  # times the usual difference of two steps, for a step that stands out
 _MAX_CHANGES = 8
 _MIN_UNIFORM = 5  # minimum number of operators with an equal change that are one finding
 
@@ -65,7 +66,9 @@ def findings(diff: Comparison) -> list[Finding]:
 
     A difference of the step times is reported if it is at least 5 % and significant at 1 %, at
     least 20 % at 5 %, or at least 1 % at 0.1 % (test of `steps`); with one step on a side, if it is
-    at least 20 %. Differences of at least 1 % at 5 % are reported with their p-value. With one step
+    at least 20 %. Differences of at least 1 % at 5 % are reported with their p-value, and so are
+    those of at least 5 % that at most a third of the steps cause, which stand out from the others
+    by 20 % of a step and 10 times the usual distance from the median difference. With one step
     on a side and no other finding, the changes of the step and of the name that differs most are
     reported. If there is any other finding, the difference of the step times comes first even if it
     is smaller or may be chance.
@@ -172,7 +175,7 @@ def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
     composition = _composition(diff, by_kind, lengths)
     if not composition and p_value is not None and p_value < ALPHA and share >= _SMALL_SHARE:
         return [replace(lengths, kind="slight")]
-    return composition
+    return composition or _outlying_steps(by_step, lengths)
 
 
 def _mean_change(
@@ -336,6 +339,26 @@ def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]
             },
         )
     ]
+
+
+def _outlying_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]:
+    """Return the few steps that differ far more than the others, if they alone move the mean.
+
+    A test of the mean says that they may be chance, as a pause in one of six steps may be.
+    """
+    gaps = by_step["diff_ns"].to_numpy() * (1 if lengths.diff_ns > 0 else -1)
+    distance = np.abs(gaps - np.median(gaps))
+    longer_ns = max(lengths.before, lengths.after)
+    min_distance = max(_LARGE_SHARE_ALONE * longer_ns, _OUTLYING * np.median(distance))
+    is_outlying = distance >= min_distance
+    count = int(is_outlying.sum())
+    if not 0 < count <= len(gaps) / 3 or lengths.weight < _LARGE_SHARE * longer_ns:
+        return []
+    if gaps[is_outlying].min() <= 0 or gaps[is_outlying].sum() < gaps.sum() / 2:
+        return []
+    (spread,) = _spread_over_steps(by_step, lengths)
+    details = {**spread.details, "moved_steps": count, "is_outlying": True}
+    return [replace(lengths, kind="slight"), replace(spread, details=details)]
 
 
 def _change_findings(diff: Comparison) -> list[Finding]:

@@ -251,9 +251,12 @@ def _waits_text(finding: Finding) -> str:
 def _shapes_text(finding: Finding, _diff: Comparison) -> str:
     sizes = f"{count(finding.before)} → {count(finding.after)}"
     changed, calls = finding.details["changed_calls"], finding.details["calls"]
+    dimension, meaning = "the first dimension", "batch size"
+    if finding.measure == "sequences":
+        dimension, meaning = "an inner dimension", "sequence length"
     return (
-        f"Shapes: the first dimension of inputs {sizes} in {count(changed)} of "
-        f"{plural(calls, 'call')} of operators, as if the batch size changed."
+        f"Shapes: {dimension} of inputs {sizes} in {count(changed)} of "
+        f"{plural(calls, 'call')} of operators, as if the {meaning} changed."
     )
 
 
@@ -301,6 +304,8 @@ def _spread_text(finding: Finding, _diff: Comparison) -> str:
     moved, steps = finding.details["moved_steps"], finding.details["steps"]
     word = finding.details["direction"]
     text = f"Every step is {word}" if moved == steps else f"{moved} of {steps} steps are {word}"
+    if finding.details.get("is_outlying"):
+        text = f"Only {moved} of {steps} steps {'stands' if moved == 1 else 'stand'} out as {word}"
     if finding.step is None:
         return f"{text}, by {duration(abs(finding.diff_ns))} at most."
     return f"{text}; step {finding.step} most, {duration_delta(finding.diff_ns)}."

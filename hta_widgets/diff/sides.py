@@ -205,8 +205,12 @@ def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
     if on_device and len(worked):
         # Copies for later steps may begin early, so a step begins where the previous one is done.
         order = np.argsort(last, kind="stable")
-        numbers, end = worked[order], last[order]
-        start = np.append(first[order][:1], end[:-1])
+        numbers = worked[order]
+        first, end = first[order], last[order]
+        # The time between two windows of a recording belongs to no step.
+        window = np.searchsorted(part.trace.recorded_marks_ns, first)
+        is_next = np.diff(window, prepend=-1) == 0
+        start = np.where(is_next, np.append(first[:1], end[:-1]), first)
     is_compared = np.isin(numbers, np.unique(table.step[part.rows]))
     is_compared &= ~np.isin(numbers, clipped_steps(part.trace))
     if part.low is not None:

@@ -36,6 +36,7 @@ from hta_widgets.analysis.critical.nodes import (
     pattern_mask,
     resolve_annotation,
 )
+from hta_widgets.analysis.host_activity import waits_without_recorded_work
 from hta_widgets.arguments import require_pattern
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Codes, Ints
@@ -191,6 +192,7 @@ def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Criti
         is_within = (end > table.start_ns[waits.call]) & (end <= table.end_ns[waits.call])
         is_within &= nodes.of_end[waits.work] >= 0
         blocked[waits.call[is_within]] = True
+        blocked[waits_without_recorded_work(trace)] = True
     polls = add_threads(edges, nodes, blocked, rules)
     hand_overs = 0 if rules.as_hta else add_thread_handoffs(edges, nodes)
     launches = add_device_work(edges, nodes, (waits.awaited, waits.waiting), rules)

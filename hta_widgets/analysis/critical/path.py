@@ -159,7 +159,7 @@ def critical_path(
         - ``unknown_wait``: one of these two delays that is longer than its maximum, so the kernel
           waited for something that is not in the file; only the maximum counts;
         - ``gpu_queue_wait``: a launched kernel waits for work that is not on the path;
-        - ``cpu_blocked``: a call waits for the device;
+        - ``cpu_blocked``: a call waits for the device, perhaps for work that is not in the file;
         - ``sync_overhead``: from the end of awaited work to the return of the call, or to the
           start of the kernel, that waited;
         - ``cpu_outside_operators``: the thread is not in a recorded operator, for example because

@@ -26,6 +26,7 @@ _MIN_AGREEING = 3  # agreeing ends needed to rule out chance
 _MAX_DRIFT = 1e-4  # maximum drift between clocks
 _MAX_APART_SHARE = 0.1  # maximum share of pairs in a guess that cannot be of one collective
 _MAX_PAIRS_BY_TIME = 4_000_000  # of events; longer sequences are not aligned by time
+_MAX_FEW_PAIRS = 250_000  # pairs of which all differences are compared at once
 _MAX_PAIRS_BY_SHIFT = 1 << 20  # of all shifts together; above it, a sample chooses the shifts
 _SAMPLE, _FEW_SHIFTS = 64, 8  # pairs of each shift in the first sample; shifts always tried
 _GOLDEN = 0.618033988749895
@@ -84,8 +85,9 @@ def align_sequences(
         pairs = min(len(content), shift + count) - max(0, shift)
     # A few agreeing ends may be chance, unless all agree.
     min_agreeing = 1 if sure or agreeing == len(content) == count else _MIN_AGREEING
-    if agreeing >= max(0.5 * pairs, min_agreeing):
-        return in_order
+    if shift is not None and agreeing >= max(0.5 * pairs, min_agreeing):
+        by_gaps = _align_over_gaps(content, end_ns, other_content, other_end_ns, shift)
+        return in_order if by_gaps is None else by_gaps
     by_time = _align_by_time(content, end_ns, other_content, other_end_ns)
     pairs_by_time = int((by_time != MISSING).sum())
     # The order of a named group is better evidence than times that explain only a part of it.
@@ -180,6 +182,74 @@ def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
         shifts = np.sort(shifts[cheapest[: max(len(shifts) // 4, _FEW_SHIFTS)]])
         size *= 4
     return shifts
+
+
+def _align_over_gaps(
+    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, shift: int
+) -> Ints | None:
+    """Match events at the difference of ends that most pairs have; None if the shift is as good.
+
+    A file that lacks events in between has two parts, of which a shift fits one. The difference
+    fits both: at the shift 0, the third pair is wrong, and the event at 30 ms has no partner::
+
+        ends in ms    10  20  30  40
+        other ends    10  20  40
+    """
+    if min(len(content), len(other_content)) < _MIN_AGREEING:
+        return None
+    low, high = _overlap(shift, len(content), len(other_content))
+    differences = other_end_ns[low - shift : high - shift] - end_ns[low:high]
+    middle = int(np.median(differences))
+    if (np.abs(differences - middle) <= _CLOSE_NS).all():
+        return None
+    spacing_ns = float(np.median(np.diff(np.sort(end_ns))))
+    close_ns = int(min(max(spacing_ns / 8, _CLOSE_NS), _TOLERANCE_NS))
+    in_order = int((np.abs(differences - middle) <= close_ns).sum())
+    middles = [middle]
+    if in_order < 0.75 * len(differences) and len(end_ns) * len(other_end_ns) <= _MAX_FEW_PAIRS:
+        middles.append(_usual_difference(end_ns, other_end_ns, close_ns))
+    best, best_count = None, in_order + _MIN_AGREEING - 1
+    for middle in middles:
+        nearest, deviations = _mutual_neighbors(end_ns, other_end_ns, middle)
+        is_match = nearest != MISSING
+        is_match[is_match] = content[nearest[is_match]] == other_content[is_match]
+        # Clocks that drift by more than the time between events have chance neighbors.
+        if not is_match.any() or 8 * np.median(deviations[is_match]) > spacing_ns:
+            continue
+        count = int((is_match & (deviations <= close_ns)).sum())
+        if count > best_count:
+            is_match &= deviations <= 2 * close_ns
+            best, best_count = np.where(is_match, nearest, MISSING), count
+    return best
+
+
+def _usual_difference(end_ns: Ints, other_end_ns: Ints, close_ns: int) -> int:
+    """Return the difference of ends that most pairs share, the smallest of several."""
+    in_order = np.sort((other_end_ns[:, None] - end_ns[None, :]).ravel())
+    counts = np.searchsorted(in_order, in_order + close_ns, "right") - np.arange(len(in_order))
+    fullest = np.flatnonzero(counts == counts.max())
+    start = int(fullest[np.abs(in_order[fullest]).argmin()])
+    return int(np.median(in_order[start : start + counts[start]]))
+
+
+def _mutual_neighbors(end_ns: Ints, other_end_ns: Ints, middle: int) -> tuple[Ints, Ints]:
+    """Return the positions of events that are the nearest to each other, and how far they are.
+
+    `middle` is the difference of the clocks; events without such a neighbor have `MISSING`.
+    """
+    order, other_order = np.argsort(end_ns), np.argsort(other_end_ns)
+    nearest = order[_nearest(end_ns[order], other_end_ns - middle)]
+    nearest_other = other_order[_nearest(other_end_ns[other_order], end_ns + middle)]
+    is_mutual = nearest_other[nearest] == np.arange(len(other_end_ns))
+    deviations = np.abs(other_end_ns - middle - end_ns[nearest])
+    return np.where(is_mutual, nearest, MISSING), deviations
+
+
+def _nearest(ascending: Ints, values: Ints) -> Ints:
+    """Return the position of the nearest of some ascending numbers to each value."""
+    right = np.clip(np.searchsorted(ascending, values), 1, len(ascending) - 1)
+    is_left = values - ascending[right - 1] <= ascending[right] - values
+    return right - is_left
 
 
 def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints) -> Ints:

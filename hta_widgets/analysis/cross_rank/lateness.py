@@ -65,10 +65,19 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
 
 
 def _previous_entries(match: Matching, times: Arrivals) -> Ints:
-    """Return the entry before each one in the same sequence of its rank; -1 for the first."""
+    """Return the entry before each one in the same sequence of its rank; -1 for the first.
+
+    Nothing is known of the time between two windows of a recording, so each has a first.
+    """
+    window = np.zeros(len(match), np.int64)
+    for trace_of_rank, clock, entries in zip(
+        match.traces, times.clocks, match.of_trace, strict=True
+    ):
+        marks_ns = trace_of_rank.recorded_marks_ns
+        window[entries] = np.searchsorted(marks_ns, clock.to_rank(times.arrival_ns[entries]))
     order = np.lexsort((times.arrival_ns, match.lane, match.trace))
-    trace, lane = match.trace[order], match.lane[order]
-    is_next = (trace[1:] == trace[:-1]) & (lane[1:] == lane[:-1])
+    trace, lane, window = match.trace[order], match.lane[order], window[order]
+    is_next = (trace[1:] == trace[:-1]) & (lane[1:] == lane[:-1]) & (window[1:] == window[:-1])
     before = np.full(len(match), -1, dtype=np.int64)
     before[order[1:]] = np.where(is_next, order[:-1], -1)
     return before

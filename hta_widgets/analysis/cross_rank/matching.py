@@ -49,6 +49,7 @@ from hta_widgets.analysis.notes import count_by_name, count_host_collectives
 from hta_widgets.analysis.scope import RankPart, RankParts
 from hta_widgets.readers.formats import all_formats, load_references
 from hta_widgets.trace.arrays import Array, Bools, Ints, number_in_group
+from hta_widgets.trace.intervals import union
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -56,6 +57,8 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Columns of the communication of all ranks, one item per event.
 _Events = dict[str, Array]
+#: More than the collectives of a window.
+_WINDOW_SLOTS = 1 << 40
 #: The columns of `_entries_with_partners` that `_match` reads.
 _COLUMNS = ("trace", "place", "lane", "group", "source", "slot", "numbered")
 
@@ -128,7 +131,7 @@ def matching(traces: TraceSet) -> Matching:
     The collectives on hosts of a job without communication on devices are matched the same way.
     Kernels that name no group are grouped by device stream, and by the listed groups that their
     times allow. They are matched only as far as their ends agree and none ends before another
-    begins.
+    begins. Order and times count within a window of the recording, as a rank may lack one.
     """
     # The memoized result does not depend on the clock; its ranks are replaced by those of the set.
     return replace(_match(traces), traces=list(traces.values()), executor=traces.executor)
@@ -214,6 +217,7 @@ def _events_of_all(
     """
     contents: dict[Hashable, int] = {}
     blocks = []
+    windows = _windows_of_job(traces)
     for number, (trace, events_of_rank) in enumerate(zip(traces, events, strict=True)):
         codes = [contents.setdefault(item, len(contents)) for item in events_of_rank.content]
         columns = {
@@ -227,12 +231,39 @@ def _events_of_all(
             "start": events_of_rank.start_ns + recorded_shift(trace),
             "end": events_of_rank.end_ns + recorded_shift(trace),
             "together": events_of_rank.ends_together,
+            "window": windows[number][
+                np.searchsorted(trace.recorded_marks_ns, events_of_rank.start_ns)
+            ],
         }
         blocks.append(columns)
     table = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     lane = _number_combinations(table["group"], table["source"], table["target"])
     first_trace = table["trace"][np.unique(lane, return_index=True)[1]]
     return table | {"lane": _number_combinations(first_trace[lane], lane)}
+
+
+def _windows_of_job(traces: Sequence[Trace]) -> list[Ints]:
+    """Return for each rank the numbers that its windows have in the job.
+
+    Windows that overlap on the recorded clocks are one window of the job. If all ranks have as
+    many and few overlap, the clocks differ, and the n-th of each rank are one.
+    """
+    counts = [len(trace.recorded_marks_ns) + 1 for trace in traces]
+    in_order = [np.arange(count) for count in counts]
+    if max(counts, default=1) == 1:
+        return in_order
+    recorded = [
+        np.array(trace.recorded_ns or [(0, trace.table.last_ns)], np.int64) + recorded_shift(trace)
+        for trace in traces
+    ]
+    starts, _ = union(*np.concatenate(recorded).T)
+    by_time = [np.searchsorted(starts, windows[:, 0], side="right") - 1 for windows in recorded]
+    ranks_of_window = np.bincount(np.concatenate(by_time))
+    overlapping = int(ranks_of_window[ranks_of_window > 1].sum())
+    is_apart = all((np.diff(numbers) > 0).all() for numbers in by_time)
+    if len(set(counts)) == 1 and not (is_apart and 2 * overlapping >= sum(counts)):
+        return in_order
+    return by_time
 
 
 def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _Events:
@@ -248,11 +279,16 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
     is_numbered = min_sequence >= 0
     rows_of_lanes = positions_by_code(lane, lanes)
     for number in np.flatnonzero(~is_numbered).tolist():
-        rows = rows_of_lanes[number]
-        is_sure = groups[events["group"][rows[0]]].named
-        of_lane = {name: column[rows] for name, column in events.items()}
-        sequence[rows] = _assign_by_order(of_lane, sure=is_sure)
-        events["content"][rows] = 0
+        rows_of_lane = rows_of_lanes[number]
+        is_sure = groups[events["group"][rows_of_lane[0]]].named
+        window = events["window"][rows_of_lane]
+        for of_window in np.unique(window).tolist():
+            rows = rows_of_lane[window == of_window]
+            slots = _assign_by_order(
+                {name: column[rows] for name, column in events.items()}, sure=is_sure
+            )
+            sequence[rows] = np.where(slots == MISSING, MISSING, slots + of_window * _WINDOW_SLOTS)
+        events["content"][rows_of_lane] = 0
     # Events of a rank that repeat a sequence number belong to different collectives.
     slot = _number_combinations(lane, sequence, events["content"])
     repeat = number_in_group(_number_combinations(slot, trace))

@@ -154,17 +154,36 @@ def pipeline_stages(traces: TraceSet) -> dict[int, int]:
 
 
 def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
-    """Return the ranks of each rank's pipeline group, the largest of several, empty without one."""
+    """Return the ranks of each rank's pipeline, empty without one.
+
+    They are those of its largest pipeline group, or of the pairs that connect its stages:
+    DeepSpeed has the groups ``[0, 1]``, ``[1, 2]`` and ``[2, 3]`` for four stages.
+    """
     match = matching(traces)
     all_numbers, groups, groups_of = _all_groups(match)
     kinds = _group_kinds(match, all_numbers, groups)
+    chains = _chains_of_pairs(
+        {group.ranks for group, (kind, _) in zip(groups, kinds, strict=True) if kind == "pipeline"}
+    )
     ranks_of: dict[int, tuple[int, ...]] = {}
     for numbers_of_rank, trace in zip(groups_of, match.traces, strict=True):
         numbers = [number for number in numbers_of_rank if kinds[number][0] == "pipeline"]
         members = [groups[number].ranks for number in numbers]
         pipelines = [ranks for ranks in members if len(ranks) > 1 and stated_rank(trace) in ranks]
-        ranks_of[trace.rank] = max(pipelines, key=len, default=())
+        largest = max(pipelines, key=len, default=())
+        ranks_of[trace.rank] = chains.get(largest, largest)
     return ranks_of
+
+
+def _chains_of_pairs(pipelines: set[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """Return for each pair of ranks the ranks that pairs connect with it, ascending."""
+    pairs = sorted(ranks for ranks in pipelines if len(ranks) == 2)
+    chains: dict[tuple[int, ...], set[int]] = {}
+    for pair in pairs:
+        touching = [chain for chain in chains.values() if not chain.isdisjoint(pair)]
+        joined = set(pair).union(*touching)
+        chains |= {other: joined for other in [pair, *chains] if not joined.isdisjoint(other)}
+    return {pair: tuple(sorted(chain)) for pair, chain in chains.items()}
 
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:

@@ -399,7 +399,8 @@ def _file_contents(trace: Trace) -> _Contents:
     count = int(is_compute.sum())
     mean_ns = float(table.dur_ns[is_compute].sum()) / max(count, 1)
     has_launches = bool((trace.launch_of[device_work_rows(trace)] >= 0).any())
-    per_ns = count / max(trace.end_ns - trace.start_ns, 1)
+    windows = trace.recorded_ns or [(trace.start_ns, trace.end_ns)]
+    per_ns = count / max(sum(high - low for low, high in windows), 1)
     return _Contents(per_ns, mean_ns, bool(on_device.any()), has_launches)
 
 

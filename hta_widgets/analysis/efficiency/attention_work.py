@@ -192,8 +192,9 @@ def _packed_pairs(
 ) -> tuple[tuple[int, int, int], list[int]]:
     """Return number and maximum lengths of sequences, and the pairs of a head, or their bounds.
 
-    Query and key are of (token, head, element), maybe in a batch of 1. Bounds are for sequences of
-    at least one token, with a query for each key, if their numbers and maximum lengths agree.
+    Query and key are of (token, head, element), maybe in a batch of 1. Bounds are for sequences
+    with a query for each key, if their numbers and maximum lengths agree; some may be empty, as a
+    batch that is padded for a CUDA graph has.
     """
     pairs_of = _pairs_function(call, places)
     shapes = [call.shape(places.query + number) for number in range(2)]
@@ -210,14 +211,14 @@ def _packed_pairs(
         pairs = [sequences * pairs_of(queries, keys)]
     elif queries == 1 and tokens == sequences and pairs_of(1, keys) == keys:
         pairs = [cached]
-    elif (tokens, queries) == (cached, keys) and tokens >= queries + sequences - 1:
+    elif (tokens, queries) == (cached, keys) and tokens >= queries and sequences > 1:
         # Pairs grow faster than lengths: even lengths leave the fewest, uneven ones the most.
         shorter, longer = divmod(tokens - queries, sequences - 1)
-        full, rest = divmod(tokens - sequences, queries - 1)
+        full, rest = divmod(tokens, queries)
         even = [(1, queries), (longer, shorter + 1), (sequences - 1 - longer, shorter)]
-        uneven = [(full, queries), (1, 1 + rest), (sequences - full - 1, 1)]
+        uneven = [(full, queries), (1, rest)]
         pairs = [
-            sum(count * pairs_of(length, length) for count, length in lengths)
+            sum(count * pairs_of(length, length) for count, length in lengths if length)
             for lengths in (even, uneven)
         ]
     else:
