@@ -428,7 +428,6 @@ class Trace:
         return [(low - self.zero_ns, high - self.zero_ns) for low, high in windows]
 
     @property
-    @memoize
     def recorded_marks_ns(self) -> Ints:
         """An instant between each two of `recorded_ns`, ascending."""
         edges = np.array(self.recorded_ns, np.int64).reshape(-1, 2)
