@@ -1,4 +1,4 @@
-"""Record traces with PyTorch's profiler: a handler that names files, a call, a cell magic.
+"""Record traces with PyTorch's profiler: by a handler that names files, a call, or a cell magic.
 
 torch is imported when something is recorded, never when the package is. A file of rank 3 of 8, of
 the window that ends with step 5, is called::

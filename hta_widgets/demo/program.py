@@ -188,14 +188,11 @@ class Program:
         with self.op(name, category="user_annotation", before=600, after=500) as index:
             yield index
         for stream in streams:
-            positions = [
-                k for k in range(seen, len(self.device)) if self.device[k].stream == stream
-            ]
+            new = enumerate(self.device[seen:], seen)
+            positions = [position for position, event in new if event.stream == stream]
             if positions:
-                external = self.host[index].external
-                self.annotations.append(
-                    Annotation(name, stream, positions[0], positions[-1], external)
-                )
+                first, last, external = positions[0], positions[-1], self.host[index].external
+                self.annotations.append(Annotation(name, stream, first, last, external))
 
     @contextmanager
     def python_function(self, name: str, path: str, phase: str) -> Iterator[None]:
