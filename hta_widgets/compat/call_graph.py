@@ -560,7 +560,7 @@ def _roots(threads: list[tuple[Any, Any]]) -> list[int]:
     roots: list[int] = []
     for _, tid in threads:
         root = -abs(int(tid)) if isinstance(tid, (int, np.integer)) else -3
-        while root in roots or root > -3:
+        while root in roots or root > -3:  # -1 and -2 stand for missing nodes
             root = min(root, -2) - 1
         roots.append(root)
     return roots

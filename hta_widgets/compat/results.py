@@ -158,6 +158,7 @@ def concat_below(frames: Sequence[pd.DataFrame], *, keep_index: bool = False) ->
     if not frames:
         return None
     frame = pd.concat(frames, ignore_index=not keep_index)
+    # The attributes of one rank do not hold for several, except the note on an empty frame.
     frame.attrs = dict(frames[0].attrs) if len(frames) == 1 or not len(frame) else {}
     return frame
 

@@ -38,7 +38,7 @@ _FIRST_CORRELATION = 20_480
 
 
 def thread_ids(rank: int) -> dict[int, int]:
-    """Return the ids of a rank's threads; the main thread's is also the process's."""
+    """Return the ids of a rank's threads; the process has the id of the main thread."""
     pid = 40_100 + 173 * (rank % RANKS_A_HOST) + 7 * (rank // RANKS_A_HOST)
     return {MAIN: pid, AUTOGRAD: pid + 61, PINNER: pid + 58}
 

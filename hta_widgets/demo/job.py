@@ -166,8 +166,7 @@ def _layers_for(events_per_step: int, model: Model) -> int:
         len(step_template(*training_step(replace(model, layers=layers))).records)
         for layers in (2, 3)
     )
-    layers = 2 + round((events_per_step - two_layers) / (three_layers - two_layers))
-    return max(1, layers)
+    return max(1, 2 + round((events_per_step - two_layers) / (three_layers - two_layers)))
 
 
 def _write(

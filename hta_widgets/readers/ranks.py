@@ -164,7 +164,9 @@ def _assign_stated_ranks(
 ) -> list[int]:
     """Assign the stated ranks that are unused; return files whose stated rank another file has."""
     duplicates = []
-    files = sorted(range(len(stated)), key=lambda file: claims[file].order if claims else (file,))
+    files: Sequence[int] = range(len(stated))
+    if claims:
+        files = sorted(files, key=lambda file: claims[file].order)
     for file in files:
         rank = stated[file]
         if ranks[file] is not None or rank is None:

@@ -373,7 +373,7 @@ def _as_integer(value: object, default: int | None) -> int | None:
     is_digits = isinstance(value, str) and _INTEGER.fullmatch(value) is not None
     if is_digits or (isinstance(value, float) and value.is_integer()):
         value = int(value)  # type: ignore[call-overload]
-    return value if isinstance(value, int) and NO_TIME <= value < -NO_TIME else default
+    return value if isinstance(value, int) and -(1 << 63) <= value < 1 << 63 else default
 
 
 def _parse_numbers(text: str, count: int, dtype: type[np.float64 | np.int64]) -> Array | None:

@@ -374,10 +374,10 @@ def open_trace(
         _rules_version=0 if entry["rules"] == _rules() else -1,
         **facts,
     )
-    stated = entry.get("stated")  # not in older stores
-    trace.read_later(
-        rank, stated and (parse_export_part(stated["export_part"]), stated["world_size"])
-    )
+    facts_of_metadata = None
+    if stated := entry.get("stated"):  # not in older stores
+        facts_of_metadata = parse_export_part(stated["export_part"]), stated["world_size"]
+    trace.read_later(rank, facts_of_metadata)
     if entry["has_profile"] and profile_type is not None:
         type_ = profile_type(trace.format)
         trace.profile = rank.stored_or_rebuilt(
