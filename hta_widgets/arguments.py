@@ -1,4 +1,4 @@
-"""Check arguments of public calls by the annotations of the parameters; regular expressions.
+"""Check arguments of public calls by their annotations, and match regular expressions of users.
 
 Regular expressions of users run in RE2, whose time grows with the length of the text only. Python's
 engine needs exponential time for some patterns: ``(a+)+$`` takes minutes for a name of forty ``a``
@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, wraps
 from numbers import Real
 from pathlib import Path
@@ -53,19 +54,19 @@ _WORDS: dict[Any, tuple[str, str]] = {
 _short = Repr()
 _short.maxstring = _short.maxother = 60
 
-_describe_lock = threading.Lock()
+_register_lock = threading.Lock()
 
 
 def convert(value: Any, kind: Any) -> Any:
     """Convert a decoded JSON value to a type; raise `msgspec.ValidationError` if that fails."""
-    _describe(kind)
+    _register(kind)
     return msgspec.convert(value, kind)
 
 
 @cache
-def _describe(kind: object) -> None:
+def _register(kind: object) -> None:
     """Register a type with msgspec, which crashes if two threads first use it at the same time."""
-    with _describe_lock:
+    with _register_lock:
         msgspec.json.Decoder(kind)
 
 
@@ -164,6 +165,7 @@ def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _fit_argument(name: str, value: object, kinds: Mapping[str, Any]) -> Any:
+    """Convert an argument to its parameter's type; raise a `TraceError` if it does not fit."""
     kind = kinds.get(name, Any)
     try:
         return _convert_value(kind, value)
@@ -184,40 +186,41 @@ def _convert_value(kind: Any, value: Any) -> Any:
         return value
     if origin in (Union, UnionType):
         for option in inner:
-            try:
+            with suppress(_MisfitError):
                 return _convert_value(option, value)
-            except _MisfitError:
-                continue
         raise _MisfitError
-    if origin is Annotated:
-        if (number := _number(int, value)) in inner[1]:
-            return number
-    elif origin is Literal:
-        if any(type(option) is type(value) and option == value for option in inner):
-            return value
-    elif origin in (int, float):
-        if abs(number := _number(origin, value)) <= _MAX_INT or origin is float:
-            return number
-    elif origin is bool:
-        if isinstance(value, (int, np.bool_)):
-            return bool(value)
-    elif origin in (Iterable, Sequence):
-        if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-            return (_convert_value(inner[0], value),)
-        return tuple(_convert_value(inner[0], item) for item in value)
-    elif origin is Mapping:
-        if isinstance(value, Mapping):
-            return {
-                _convert_value(inner[0], key): _convert_value(inner[1], item)
-                for key, item in value.items()
-            }
-    elif origin is tuple:
+    if origin in (Annotated, Literal, int, float, bool):
+        return _convert_scalar(origin, inner, value)
+    if origin in (Iterable, Sequence):
+        is_single = isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable)
+        items = (value,) if is_single else value
+        return tuple(_convert_value(inner[0], item) for item in items)
+    if origin is Mapping and isinstance(value, Mapping):
+        keys = (_convert_value(inner[0], key) for key in value)
+        values = (_convert_value(inner[1], item) for item in value.values())
+        return dict(zip(keys, values, strict=True))
+    if origin is tuple:
         if isinstance(value, (tuple, list)) and len(value) == len(inner):
             return tuple(map(_convert_value, inner, value))
-    elif (
-        not isinstance(origin, type) or issubclass(origin, np.ndarray) or isinstance(value, origin)
-    ):
+        raise _MisfitError
+    is_checked = isinstance(origin, type) and not issubclass(origin, np.ndarray)
+    if is_checked and not isinstance(value, origin):
+        raise _MisfitError
+    return value
+
+
+def _convert_scalar(origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
+    """Convert a value to a number, a boolean or one of the literals in `inner`."""
+    if origin is float:
+        return _number(float, value)
+    if origin is int and abs(number := _number(int, value)) <= _MAX_INT:
+        return number
+    if origin is Annotated and (number := _number(int, value)) in inner[1]:  # a range
+        return number
+    if origin is Literal and any(type(item) is type(value) and item == value for item in inner):
         return value
+    if origin is bool and isinstance(value, (int, np.bool_)):
+        return bool(value)
     raise _MisfitError
 
 
@@ -234,11 +237,9 @@ def _number(kind: type, value: object) -> Any:
 def _describe_type(kind: Any, *, many: bool = False) -> str:
     """Describe a type in words, such as ``"a whole number or a list of texts"``."""
     origin, inner = get_origin(kind) or kind, get_args(kind)
-    if origin is Literal:
-        inner = (kind,)
     if origin in (Union, UnionType, Literal):
         words: list[str] = []
-        for option in inner:
+        for option in (kind,) if origin is Literal else inner:
             if get_origin(option) is Literal:
                 words += map(repr, get_args(option))
             elif option is not NoneType:

@@ -405,7 +405,7 @@ def table_bytes(frame: pd.DataFrame, format: str) -> bytes:
 
 
 def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> str:
-    """Write a frame by the suffix of `path`: ``.csv``, ``.csv.gz`` or ``.parquet``."""
+    """Write a frame in the format of the suffix of `path`: ``.csv``, ``.csv.gz``, ``.parquet``."""
     target = target_path(path)
     suffixes = [suffix.lower() for suffix in target.suffixes]
     suffix = "".join(suffixes[-2:] if suffixes[-1:] == [".gz"] else suffixes[-1:])

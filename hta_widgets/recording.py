@@ -1,4 +1,4 @@
-"""Record traces with PyTorch's profiler: a handler that names files, a call, a cell magic.
+"""Record traces with PyTorch's profiler: by a handler that names files, a call, or a cell magic.
 
 torch is imported when something is recorded, never when the package is. A file of rank 3 of 8, of
 the window that ends with step 5, is called::
@@ -63,16 +63,15 @@ def trace_handler(
     def write(profiler: Any) -> str:
         rank, world = _rank_and_world()
         step = getattr(profiler, "step_num", 0)
-        ending = ".pt.trace.json" + ".gz" * compress
+        ending = ".pt.trace.json.gz" if compress else ".pt.trace.json"
         target = new_folder(dir) / f"{beginning}_rank-{rank}-of-{world}_step-{step}{ending}"
         with write_errors(target), new_partial_file(target) as part:
             profiler.export_chrome_trace(str(part))
             if compress:
-                how: dict[str, Any] = {"mode": "wb", "compresslevel": _GZIP_LEVEL, "mtime": 0}
                 with (
                     part.open("rb") as plain,
                     write_atomically(target) as file,
-                    gzip.GzipFile(fileobj=file, **how) as packed,
+                    gzip.GzipFile(None, "wb", _GZIP_LEVEL, file, mtime=0) as packed,
                 ):
                     shutil.copyfileobj(plain, packed, 1 << 20)
             else:

@@ -51,7 +51,6 @@ _DEVICE_CATEGORY: Final = re.compile(
 _DEVICE_WORK_CATEGORY: Final = re.compile(_DEVICE_WORK, re.IGNORECASE)
 _STREAM_WORK: Final = re.compile(rf"(concurrent_)?kernel|{_COPIES}", re.IGNORECASE)
 
-
 #: Values of `Rule.level`: for all ranks, for those without device work, and for the host figures
 #: of those. Each includes the rules of the values before it.
 _WITH_DEVICES: Final = 0
@@ -199,7 +198,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
 )
 
 _added_rules: list[Rule] = []
-#: Number of each set of added rules that has been in use.
+#: The number of each set of added rules, in the order of their first use.
 _versions: dict[tuple[Rule, ...], int] = {(): 0}
 
 
@@ -278,11 +277,8 @@ def _rules_frame() -> pd.DataFrame:
     """Return all rules in the order in which they apply; ``added`` marks rules of `add`."""
     rules = _rules(_HOST_FIGURES)
     columns = ["kind", "category", "name", "ignore_case", "note"]
-    return (
-        pd.DataFrame(rules)[columns]
-        .fillna("")
-        .assign(added=[rule in _added_rules for rule in rules])
-    )
+    frame = pd.DataFrame(rules)[columns].fillna("")
+    return frame.assign(added=[rule in _added_rules for rule in rules])
 
 
 def __getattr__(name: str) -> Any:
@@ -376,22 +372,19 @@ def kind_codes(
     """
     if not len(category):
         return np.empty(0, dtype=np.uint8)
-    undecided = 255  # the category alone does not decide
     on_device = np.array([is_device_category(text) for text in categories], dtype=bool)
     has_device = bool(on_device.any() and on_device[category].any())
-    level = _WITH_DEVICES if has_device else _WITHOUT_DEVICES if of_devices else _HOST_FIGURES
-    kinds_of_categories = [_kind_without_name(version(), text, level) for text in categories]
-    by_category = np.array(
-        [undecided if code is None else code for code in kinds_of_categories], dtype=np.uint8
-    )
+    level = _WITHOUT_DEVICES if of_devices else _HOST_FIGURES
+    if has_device:
+        level = _WITH_DEVICES
+    codes = [_code_without_name(version(), text, level) for text in categories]
+    by_category = np.array(codes, dtype=np.uint8)
     result: npt.NDArray[np.uint8] = by_category[category]
-    undecided_rows = np.flatnonzero(result == undecided)
+    undecided_rows = np.flatnonzero(result == _UNDECIDED)
     category_of_rows = category[undecided_rows]
-    for code in np.flatnonzero(by_category == undecided).tolist():
+    for code in np.flatnonzero(by_category == _UNDECIDED).tolist():
         rows = undecided_rows[category_of_rows == code]
-        is_used = np.zeros(len(names), dtype=bool)
-        is_used[name[rows]] = True
-        used_names = np.flatnonzero(is_used).tolist()
+        used_names = np.flatnonzero(np.bincount(name[rows])).tolist()
         by_name = np.zeros(len(names), dtype=np.uint8)
         by_name[used_names] = _codes_of_names(
             categories[code], [names[name_code] for name_code in used_names], level
@@ -400,12 +393,16 @@ def kind_codes(
     return result
 
 
+#: Stands for the code of a kind that the category alone does not decide.
+_UNDECIDED: Final = 255
+
+
 @lru_cache(maxsize=1 << 12)
-def _kind_without_name(_rules_version: int, category: str, level: int) -> int | None:
-    """Return the kind's code if the category alone decides it, else None."""
+def _code_without_name(_rules_version: int, category: str, level: int) -> int:
+    """Return the kind's code if the category alone decides it, else `_UNDECIDED`."""
     for rule in _rules(level):
         if rule.category_matches(category):
-            return None if rule.name is not None else KINDS.index(rule.kind)
+            return _UNDECIDED if rule.name is not None else KINDS.index(rule.kind)
     return KINDS.index("other")
 
 

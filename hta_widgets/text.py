@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, TypeGuard
 
@@ -54,6 +55,7 @@ def _group_digits(digits: str) -> str:
 
 
 def _significant(number: float, digits: int) -> str:
+    """Format a positive number with `digits` significant digits."""
     integer_digits = max(1, math.floor(math.log10(number) + 1e-12) + 1)
     text = fixed_decimals(number, max(0, digits - integer_digits))
     if len(text.replace(".", "")) > digits and "." in text:
@@ -165,7 +167,7 @@ def size_range(low: int, high: int) -> str:
     low_text, high_text = binary_size(low), binary_size(high)
     if low_text == high_text:
         return high_text
-    number, unit = low_text.split("\u202f")
+    number, unit = low_text.split(THIN)
     return f"{number if high_text.endswith(unit) else low_text}–{high_text}"
 
 
@@ -175,8 +177,8 @@ def binary_size(high: int) -> str:
         return "none"
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if high >= scale:
-            return f"{high // scale}\u202f{unit}"
-    return f"{high}\u202fB"
+            return f"{high // scale}{THIN}{unit}"
+    return f"{high}{THIN}B"
 
 
 def p_value(number: float) -> str:
@@ -249,12 +251,9 @@ def as_ns(time: Any) -> int:
         match = _TIME.fullmatch(time.strip())
         if match is not None:
             time = round(Decimal(match[1].replace(MINUS, "-")) * _UNITS_NS[match[2]])
-    if not isinstance(time, (bool, str)):
-        try:
-            if abs(ns := int(time)) < 1 << 63:
-                return ns
-        except (TypeError, ValueError, OverflowError):
-            pass
+    with suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(time, (bool, str)) and abs(ns := int(time)) < 1 << 63:
+            return ns
     raise TraceError(
         f"{time!r} is not a time",
         remedy='Give a number of ns, or text with ns, us, ms or s, for example "12.3ms".',

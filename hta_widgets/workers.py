@@ -39,7 +39,6 @@ from hta_widgets.workers import serve
 serve()
 """
 
-
 #: Function that takes a value reported by a running task.
 Report = Callable[[Any], object]
 
@@ -324,7 +323,7 @@ def submit(executor: Executor, function: Callable[..., Any], *args: object) -> F
 
 
 def result_of(future: Future[Any]) -> Any:
-    """Wait for a call's result."""
+    """Wait for a call, and return its result."""
     try:
         return future.result()
     except (BrokenExecutor, CancelledError) as cause:
@@ -402,6 +401,7 @@ class _RulesLock:
 
     @contextmanager
     def using(self, rules: tuple[taxonomy.Rule, ...]) -> Iterator[None]:
+        """Use the rules of the process that submitted the running call within this block."""
         if is_own_process():
             yield
             return

@@ -20,12 +20,13 @@ from hta_widgets.compat.trace_analysis import TraceAnalysis
 
 
 def _analysis_over(t: Any) -> TraceAnalysis:
+    """Return a `TraceAnalysis` of a trace that is loaded already."""
     analyzer = object.__new__(TraceAnalysis)
     analyzer.t = t
     return analyzer
 
 
-def _static_method_of(method: Callable[..., Any], trace: str) -> Any:
+def _static_method_of(method: Callable[..., Any], trace: str = "t") -> Any:
     """Return a method of `TraceAnalysis` as a static method whose first argument is the trace."""
     signature = inspect.signature(method)
     first = inspect.Parameter(trace, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Trace")
@@ -41,6 +42,7 @@ def _static_method_of(method: Callable[..., Any], trace: str) -> Any:
 
 
 def _static_methods_of(*names: str, trace: str = "t") -> dict[str, Any]:
+    """Return methods of `TraceAnalysis` by name; see `_static_method_of`."""
     return {name: _static_method_of(getattr(TraceAnalysis, name), trace) for name in names}
 
 
@@ -59,7 +61,7 @@ def _idle_time_breakdown(
 
 
 def _summary_from_time_series(queue_length_dict: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """Return the statistics of given series."""
+    """Return the statistics of queue lengths; see `TraceAnalysis`."""
     return _analysis_over(None).get_queue_length_summary_from_time_series(queue_length_dict)
 
 
@@ -79,9 +81,7 @@ _ANALYZERS: dict[str, dict[str, Any]] = {
     "CudaKernelAnalysis": {
         **_static_methods_of("get_frequent_cuda_kernel_sequences"),
         **_static_methods_of("get_aten_op_kernels_and_delay", trace="trace"),
-        "cuda_kernel_launch_stats": _static_method_of(
-            TraceAnalysis.get_cuda_kernel_launch_stats, "t"
-        ),
+        "cuda_kernel_launch_stats": _static_method_of(TraceAnalysis.get_cuda_kernel_launch_stats),
     },
     "CuptiCounterAnalysis": _static_methods_of("get_counter_data_with_operators"),
     "StragglerAnalysis": _static_methods_of("get_profiler_steps", "get_potential_stragglers"),

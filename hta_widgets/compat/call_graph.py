@@ -128,12 +128,12 @@ def _threads_of(
 ) -> tuple[list[tuple[Any, Any]], Ints]:
     """Return the host's threads as (pid, tid), and the thread of each row; -1 on the device."""
     # Some categories of a device have no stream: annotations, and waits for the whole device.
-    threads_by_key = {
+    device_categories = {
         number
         for symbol, number in symbols.sym_index.items()
         if taxonomy.is_device_category(symbol) or symbol == "cuda_profiler_range"
     }
-    host = ~((frame["stream"] >= 0) | frame["cat"].isin(threads_by_key)).to_numpy()
+    host = ~((frame["stream"] >= 0) | frame["cat"].isin(device_categories)).to_numpy()
     code = np.full(len(frame), -1, dtype=np.int64)
     groups = frame[host].groupby(["pid", "tid"], sort=True)
     code[host] = groups.ngroup().to_numpy()
@@ -141,6 +141,7 @@ def _threads_of(
 
 
 def _forest_of(frame: pd.DataFrame, thread: Ints) -> _Forest:
+    """Return the forest of a frame's rows; `thread` has the thread of each, -1 on the device."""
     index = frame["index"].to_numpy(dtype=np.int64)
     parent = np.full(len(frame), -1, dtype=np.int64)
     start, dur = _ns(frame["ts"]), _ns(frame["dur"])
@@ -167,6 +168,7 @@ def _forest_of(frame: pd.DataFrame, thread: Ints) -> _Forest:
 
 
 def _ns(times: pd.Series[Any]) -> Ints:
+    """Return times in µs as ns."""
     if times.dtype.kind in "iu":
         return times.to_numpy(dtype=np.int64) * 1000
     nanoseconds: Ints = np.rint(times.to_numpy(dtype=np.float64) * 1000).astype(np.int64)
@@ -480,7 +482,7 @@ class CallGraph:
         start = frame["ts"].to_numpy()
         end = start + frame["dur"].to_numpy()
         moved = []
-        for code in [code for code, label in enumerate(labels) if label == "bwd"]:
+        for code in np.flatnonzero(np.array(labels) == "bwd").tolist():
             tops = np.flatnonzero((thread == code) & (forest.parent < 0))
             for row in ranges.tolist():
                 inside = tops[(start[tops] >= start[row]) & (end[tops] <= end[row])]
@@ -490,6 +492,7 @@ class CallGraph:
         return moved
 
     def _ranges(self, frame: pd.DataFrame, is_thread: Bools) -> Rows:
+        """Return the backward ranges of a thread or, without any, its steps."""
         numbers = self.trace_data.symbol_table.sym_index
         for prefix in _BACKWARD:
             wanted = [number for name, number in numbers.items() if name.startswith(prefix)]
@@ -557,7 +560,7 @@ def _roots(threads: list[tuple[Any, Any]]) -> list[int]:
     roots: list[int] = []
     for _, tid in threads:
         root = -abs(int(tid)) if isinstance(tid, (int, np.integer)) else -3
-        while root in roots or root > -3:
+        while root in roots or root > -3:  # -1 and -2 stand for missing nodes
             root = min(root, -2) - 1
         roots.append(root)
     return roots

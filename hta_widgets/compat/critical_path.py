@@ -1,8 +1,8 @@
 """HTA's critical path: `CPGraph`, its nodes and edges, and the overlaid trace.
 
 Ids of events are HTA's: positions in ``traceEvents``. Times and weights are µs. The graph follows
-HTA 0.5.0, with the launches of later versions; docs/differences-from-hta.md lists what
-differs. `CPGraph` is a ``networkx.DiGraph`` if networkx, which is optional, is installed.
+HTA 0.5.0, with the launches of later versions; docs/differences-from-hta.md lists the differences.
+`CPGraph` is a ``networkx.DiGraph`` if networkx, which is optional, is installed.
 """
 
 from __future__ import annotations
@@ -235,9 +235,9 @@ class CPGraph(_Base):  # type: ignore[misc]
             return
         self.path, self._edges = path, path.edges
         edges: dict[tuple[int, int], Data] = {}
-        for edge in self._edges_at(np.arange(len(path.edges))):  # the heaviest of parallel ones
-            edge_type = edges.get((edge.begin, edge.end))
-            if edge_type is None or edge.weight > edge_type["weight"]:
+        for edge in self._edges_at(np.arange(len(path.edges))):
+            heaviest = edges.get((edge.begin, edge.end))  # of parallel edges
+            if heaviest is None or edge.weight > heaviest["weight"]:
                 edges[edge.begin, edge.end] = {"weight": edge.weight, "object": edge}
         self.add_nodes_from(range(len(path.nodes)))
         self.add_edges_from((begin, end, data) for (begin, end), data in edges.items())
@@ -259,7 +259,7 @@ class CPGraph(_Base):  # type: ignore[misc]
     def critical_path(self) -> bool:
         """Find the longest path by the current weights; return whether it exists."""
         weights = {pair: self.edges[pair]["weight"] for pair in self.edges}
-        if len(weights) != self._edge_count or not weights.keys() <= self._places.keys():
+        if len(weights) != self._edge_count or not weights.keys() <= self._positions.keys():
             raise TraceError(
                 "edges were added or removed",
                 remedy="Change only weights; weight 0 stands for an edge that nothing waits for.",
@@ -272,7 +272,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         if changed or self.path.edges is not self._edges:
             weight_ns = self._edges.weight_ns.copy()
             for pair, weight in changed.items():
-                weight_ns[self._places[pair]] = round(weight * 1000)
+                weight_ns[self._positions[pair]] = round(weight * 1000)
             edges = replace(self._edges, weight_ns=weight_ns)
             chains = longest_chains(len(self.path.nodes), edges)
             self.path = replace(self.path, edges=edges, chains=chains)
@@ -280,21 +280,23 @@ class CPGraph(_Base):  # type: ignore[misc]
         return bool(self.critical_path_nodes)
 
     @cached_property
-    def _places(self) -> dict[tuple[int, int], list[int]]:
-        """The exact graph's edges between each pair of nodes."""
-        places: dict[tuple[int, int], list[int]] = {}
+    def _positions(self) -> dict[tuple[int, int], list[int]]:
+        """The positions of the exact graph's edges between each pair of nodes."""
+        positions: dict[tuple[int, int], list[int]] = {}
         pairs = zip(self._edges.source.tolist(), self._edges.target.tolist(), strict=True)
-        for place, pair in enumerate(pairs):
-            places.setdefault(pair, []).append(place)
-        return places
+        for position, pair in enumerate(pairs):
+            positions.setdefault(pair, []).append(position)
+        return positions
 
     def _copy_path_attributes(self) -> None:
+        """Set HTA's attributes of the nodes, events and edges on the path."""
         record = self.path.trace.table.record
         self.critical_path_nodes: list[int] = self.path.path_nodes.tolist()
         self.critical_path_events_set: set[int] = set(record[self.path.path_events].tolist())
         self.critical_path_edges_set: set[CPEdge] = set(self._edges_at(self.path.on_path))
 
     def _edges_at(self, positions: Ints) -> list[CPEdge]:
+        """Return the edges at positions in the exact graph."""
         edges, types = self.path.edges, list(CPEdgeType)
         return [
             CPEdge(begin, end, types[kind], weight)
@@ -423,6 +425,7 @@ class CPGraph(_Base):  # type: ignore[misc]
 
     @cached_property
     def _edges_of(self) -> dict[int, list[tuple[int, int]]]:
+        """The edges whose time belongs to each event."""
         edges: dict[int, list[tuple[int, int]]] = {}
         for pair, event in self.edge_to_event_map.items():
             edges.setdefault(event, []).append(pair)
@@ -510,20 +513,19 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
         ) from None
     instance = request["instance_id"]
     instance = tuple(instance) if isinstance(instance, list) else instance
-    restored_graph = graph_of(
-        t_full, rank, request["annotation"], instance, request["data_load_events"]
-    )
-    graph = CPGraph() if restored_graph is None else restored_graph[0]
-    edges = None if restored_graph is None else graph.path.edges
-    if edges is None or not (
-        np.array_equal(edges.source, source) and np.array_equal(edges.target, target)
+    restored = graph_of(t_full, rank, request["annotation"], instance, request["data_load_events"])
+    graph = CPGraph() if restored is None else restored[0]
+    if (
+        restored is None
+        or not np.array_equal(graph.path.edges.source, source)
+        or not np.array_equal(graph.path.edges.target, target)
     ):
         raise TraceError(
             "the graph belongs to another trace",
             path=zip_filename,
             remedy="Load the trace from which the graph was made; it must be unchanged.",
         )
-    for place in np.flatnonzero(edges.weight_ns != weight):
-        graph.edges[int(source[place]), int(target[place])]["weight"] = int(weight[place]) / 1000
+    for edge in np.flatnonzero(graph.path.edges.weight_ns != weight):
+        graph.edges[int(source[edge]), int(target[edge])]["weight"] = int(weight[edge]) / 1000
     graph.critical_path()
     return graph

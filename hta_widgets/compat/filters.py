@@ -94,8 +94,8 @@ class IterationIndexFilter(_NumberFilter):
 
     def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         steps = sorted(step for step in df["iteration"].unique().tolist() if step >= 0)
-        (places,) = vars(self).values()
-        chosen = [step for place, step in enumerate(steps) if place in places]
+        (positions,) = vars(self).values()
+        chosen = [step for position, step in enumerate(steps) if position in positions]
         return df[df["iteration"].isin(chosen)] if steps else df
 
 
@@ -280,13 +280,14 @@ class OperatorFilter(Filter):
         if not exists:
             logger.warning("%r has no occurrence %d", self.op_name, self.position)
             return df.iloc[:0]
-        lies = self._lies(df, operator) & (df["stream"] == operator["stream"])
-        chosen: pd.DataFrame = df[lies]
+        is_chosen = self._is_placed(df, operator) & (df["stream"] == operator["stream"])
+        chosen: pd.DataFrame = df[is_chosen]
         if not self.include_gpu_kernels:
             return chosen
         return pd.concat([chosen, get_matching_kernels(chosen, df, cat_column)])
 
-    def _lies(self, df: pd.DataFrame, operator: pd.Series[Any]) -> Any:
+    def _is_placed(self, df: pd.DataFrame, operator: pd.Series[Any]) -> Any:
+        """Return which events are under, after or before an operator."""
         start, end = df["ts"], df["ts"] + df["dur"]
         began, ended = operator["ts"], operator["ts"] + operator["dur"]
         match self.method.name:

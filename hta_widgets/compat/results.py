@@ -1,4 +1,4 @@
-"""Convert our tables to HTA's results and figures; HTA's rules for names and stragglers."""
+"""HTA's results and figures, made from our tables, and HTA's rules for names and stragglers."""
 
 from __future__ import annotations
 
@@ -158,6 +158,7 @@ def concat_below(frames: Sequence[pd.DataFrame], *, keep_index: bool = False) ->
     if not frames:
         return None
     frame = pd.concat(frames, ignore_index=not keep_index)
+    # The attributes of one rank do not hold for several, except the note on an empty frame.
     frame.attrs = dict(frames[0].attrs) if len(frames) == 1 or not len(frame) else {}
     return frame
 
@@ -205,19 +206,19 @@ def top_names(
         return frame
     folded = frame[is_rest]
     count = folded["count"].to_numpy()
-    total, every = int(folded["sum_ns"].sum()), int(count.sum())
-    mean = total / every
+    total_ns, total_count = int(folded["sum_ns"].sum()), int(count.sum())
+    mean_ns = total_ns / total_count
     # The squared deviations within each name, then of the names' means.
     squares = (count - 1) * folded["std_ns"].to_numpy() ** 2
-    squares += count * (folded["mean_ns"].to_numpy() - mean) ** 2
+    squares += count * (folded["mean_ns"].to_numpy() - mean_ns) ** 2
     others = {
         "name": pd.Series([_OTHERS], dtype="str"),
-        "count": [every],
-        "sum_ns": [total],
+        "count": [total_count],
+        "sum_ns": [total_ns],
         "min_ns": [folded["min_ns"].min()],
         "max_ns": [folded["max_ns"].max()],
-        "mean_ns": [mean],
-        "std_ns": [float(np.sqrt(squares.sum() / max(every - 1, 1)))],
+        "mean_ns": [mean_ns],
+        "std_ns": [float(np.sqrt(squares.sum() / max(total_count - 1, 1)))],
     }
     shown: pd.DataFrame = frame.loc[~is_rest]
     return pd.concat([shown, pd.DataFrame(others)], ignore_index=True)
@@ -324,7 +325,7 @@ def print_where_figures_show() -> None:
 #: HTA's stream of ranges that `align_module_with_kernels` adds.
 ANNOTATION_STREAM = -2
 
-#: Side of the events that HTA draws.
+#: Where the events run that HTA draws.
 EventType = Enum("EventType", "GPUEvents CPUEvents AllEvents", start=0)
 
 

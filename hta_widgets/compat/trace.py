@@ -54,7 +54,7 @@ _COPY_ON_WRITE = int(pd.__version__.split(".")[0]) >= 3
 
 _STEP = "ProfilerStep"
 _STATED_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*"?(\d+)')
-_LONGEST = 4096  # bytes from "distributedInfo" to its rank
+_MAX_INFO_BYTES = 4096  # from "distributedInfo" to its rank
 _ENDINGS = (".json", ".gz")
 _COUNTERS = "_with_counters.json"
 _OVERLAYS = ("overlaid_critical_path_", "overlaid_")
@@ -157,6 +157,7 @@ class Trace(TraceSet):
         self.traces = self._frames = _Frames(self._base, self._frame)
 
     def _take(self, loaded: TraceSet) -> None:
+        """Set the traces, symbols, metadata and frames of a loaded set."""
         self._traces = {trace.rank: trace for trace in loaded.values()}
         self._origin_ns = loaded.origin_ns
         self._problems = loaded.problem_list
@@ -236,17 +237,19 @@ class Trace(TraceSet):
             return self._base
         edits = {rank: dropped[rank].tobytes() if rank in dropped else b"" for rank in frames}
         if self._edited is None or self._edited[:2] != (id(self._base), edits):
-            parts = []
-            for rank in frames:
-                trace = self._base[rank]
-                if edits[rank]:
-                    member = np.ones(len(trace.table), dtype=bool)
-                    member[hta_rows(trace.table)[dropped[rank]]] = False
-                    trace = trace_within(trace, member, Selection())
-                parts.append(trace)
+            parts = [self._without_rows(rank, dropped.get(rank)) for rank in frames]
             edited = TraceSet(parts, like=self._base, problems=self._base.problem_list)
             self._edited = id(self._base), edits, edited
         return self._edited[2]
+
+    def _without_rows(self, rank: int, dropped: Rows | None) -> RankTrace:
+        """Return a rank without the events of dropped rows of its frame."""
+        trace = self._base[rank]
+        if dropped is None or not len(dropped):
+            return trace
+        member = np.ones(len(trace.table), dtype=bool)
+        member[hta_rows(trace.table)[dropped]] = False
+        return trace_within(trace, member, Selection())
 
     def _frame(self, rank: int) -> pd.DataFrame:
         trace = self._base[rank]
@@ -402,8 +405,9 @@ def _own_zero_ns(trace: RankTrace) -> int:
 
 
 def _device_type(metadata: Mapping[str, Any], symbols: Mapping[str, int]) -> str:
-    backend = metadata.get("distributedInfo")
-    if "mtia:hccl" in str(backend.get("backend") if isinstance(backend, dict) else ""):
+    """Return HTA's name of a rank's device, by its backend and the calls that launch kernels."""
+    info = metadata.get("distributedInfo")
+    if isinstance(info, dict) and "mtia:hccl" in str(info.get("backend")):
         return "MTIA"
     devices = {
         "cudaLaunchKernel": "NVIDIA GPU",
@@ -443,35 +447,32 @@ class _Frames(UserDict[int, Any]):
     def dropped_rows(self, rank: int, frame: pd.DataFrame) -> Rows:
         """Return the positions of dropped rows; raise if rows were added or values changed."""
         built = self._original(rank)
-        place = pd.Index(frame["index"] if "index" in frame.columns else frame.index)
-        is_complete = place.equals(built.index)
-        index = np.arange(len(built)) if is_complete else built.index.get_indexer(place)
-        if (index < 0).any() or len(np.unique(index)) < len(index):
+        records = pd.Index(frame["index"] if "index" in frame.columns else frame.index)
+        is_complete = records.equals(built.index)
+        kept = np.arange(len(built)) if is_complete else built.index.get_indexer(records)
+        if (kept < 0).any() or len(np.unique(kept)) < len(kept):
             raise TraceError(f"events were added to the frame of rank {rank}", remedy=_REMEDY)
         changed = [
             column
             for column in built.columns.difference(_ADDED, sort=False)
             if column not in frame.columns
-            or not _is_same(frame[column], built[column], None if is_complete else index)
+            or not _is_same(frame[column], built[column], None if is_complete else kept)
         ]
         if changed:
             raise TraceError(
                 f"the frame of rank {rank} was changed: {', '.join(map(repr, changed))}",
                 remedy=_REMEDY,
             )
-        return np.setdiff1d(np.arange(len(built)), index, assume_unique=True)
+        return np.setdiff1d(np.arange(len(built)), kept, assume_unique=True)
 
 
-def _is_same(frame: pd.Series[Any], built: pd.Series[Any], positions: Rows | None) -> bool:
+def _is_same(column: pd.Series[Any], built: pd.Series[Any], positions: Rows | None) -> bool:
     """Return whether a column is unchanged; `positions` are its positions in the built column."""
-    current, original = frame.to_numpy(), built.to_numpy()
-    if (
-        positions is None
-        and current.__array_interface__["data"] == original.__array_interface__["data"]
-    ):
-        return True  # the same memory
+    current, original = column.to_numpy(), built.to_numpy()
     if positions is not None:
         original = original[positions]
+    elif current.__array_interface__["data"] == original.__array_interface__["data"]:
+        return True  # the same memory
     if current.dtype.kind in "biuf" and original.dtype.kind in "biuf":
         return np.array_equal(current, original, equal_nan=True)
     return current.tolist() == original.tolist()
@@ -489,11 +490,11 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
     if len(names) < 2:
         return traces
     problems = traces.problem_list
-    frames = []
+    parts = []
     for trace in traces.values():
         table, codes = trace.table, _step_codes(trace)
         if not len(codes):
-            frames.append(trace)
+            parts.append(trace)
             continue
         last_ns = table.start_ns[np.isin(table.name, codes) & (table.stream < 0)].max()
         member: Bools = keep_last | (table.start_ns < last_ns)
@@ -508,8 +509,8 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
             trace.rank,
             trace.path,
         )
-        frames.append(trace_within(trace, member, Selection()))
-    return TraceSet(frames, like=traces, problems=problems)
+        parts.append(trace_within(trace, member, Selection()))
+    return TraceSet(parts, like=traces, problems=problems)
 
 
 def _step_codes(trace: RankTrace) -> Array:
@@ -602,7 +603,7 @@ def _rank_in(path: str) -> int | None:
                 text = tail + block
                 if match := _STATED_RANK.search(text):
                     return int(match[1])
-                tail = text[-_LONGEST:]
+                tail = text[-_MAX_INFO_BYTES:]
     except TraceError:
         pass  # loading it raises
     return None

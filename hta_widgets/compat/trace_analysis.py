@@ -223,10 +223,10 @@ class TraceAnalysis:
                 options["top"] = num_kernels
                 show("kernel_duration_by_rank", lambda: by_rank(traces, **options))
         kind = kernels["kind"].astype("str").map(KERNEL_TYPE_OF_KIND).astype("str")
-        every = kernels.assign(kernel_type=kind)
-        every = shown_statistics(every, ["rank", "kernel_type"], (num_kernels, duration_ratio))
-        every = every.sort_values(["kernel_type", "name", "rank"], ignore_index=True)
-        return types, hta_columns("kernel_breakdown", every, kernels)
+        shown = kernels.assign(kernel_type=kind)
+        shown = shown_statistics(shown, ["rank", "kernel_type"], (num_kernels, duration_ratio))
+        shown = shown.sort_values(["kernel_type", "name", "rank"], ignore_index=True)
+        return types, hta_columns("kernel_breakdown", shown, kernels)
 
     def get_comm_comp_overlap(self, visualize: bool = True) -> pd.DataFrame:
         """Return the share of communication that runs during computation, per rank.
@@ -251,12 +251,12 @@ class TraceAnalysis:
         ranges = analysis.user_annotation_breakdown(self.kept, use_device=use_gpu_annotation)
         if visualize:
             show("user_annotation_breakdown", ranges)
-        every = ranges
+        shown = ranges
         if (ranges["rank"].value_counts() > num_kernels).any():
             always = self.t.symbol_table.find_matched_symbols(allowlist_patterns or ())
-            every = shown_statistics(ranges, ["rank"], (num_kernels, duration_ratio), always)
-        every = every.sort_values(["rank", "name"], ignore_index=True)
-        return hta_columns("user_annotation_breakdown", every, ranges)
+            shown = shown_statistics(ranges, ["rank"], (num_kernels, duration_ratio), always)
+        shown = shown.sort_values(["rank", "name"], ignore_index=True)
+        return hta_columns("user_annotation_breakdown", shown, ranges)
 
     def get_gpu_kernels_with_user_annotations(
         self,
@@ -497,13 +497,9 @@ class TraceAnalysis:
         kinds = [kind for flag, kind in _COUNTERS.items() if flag in selected or not selected]
         suffix = _file_stem(output_suffix) or "_with_counters"
         if output_dir is None:
-            inputs = {Path(trace.path).resolve().parent for trace in self.t.values()}
-            working_folder = Path.cwd()
-            output_dir = (
-                tempfile.mkdtemp(prefix="hta-widgets-")
-                if working_folder in inputs
-                else working_folder
-            )
+            output_dir = Path.cwd()
+            if output_dir in {Path(trace.path).resolve().parent for trace in self.t.values()}:
+                output_dir = tempfile.mkdtemp(prefix="hta-widgets-")
         traces, folder, written = self.kept, new_folder(output_dir), []
         for rank in self._ranks(ranks):
             name = Path(self.t[rank].path).name

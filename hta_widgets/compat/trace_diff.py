@@ -160,6 +160,7 @@ class LabeledTrace:
         return parts
 
     def _choose(self, word: str, wanted: Numbers, available: list[int]) -> list[int]:
+        """Return the wanted ranks or steps, by default the first; raise if one is missing."""
         if wanted is None:
             return available[:1]
         numbers = [wanted] if isinstance(wanted, (int, np.integer)) else list(map(int, wanted))
@@ -216,16 +217,9 @@ class TraceDiff:
         index = "short_name" if use_short_name else "name"
         if use_short_name:
             names = [shorten_name(name) for name in names]
-        sums = pd.DataFrame(
-            {
-                index: names,
-                "kind": kinds,
-                "before": counts[0],
-                "after": counts[1],
-                "before_ns": times[0],
-                "after_ns": times[1],
-            }
-        )
+        columns = {"kind": kinds, "before": counts[0], "after": counts[1]}
+        columns |= {"before_ns": times[0], "after_ns": times[1]}
+        sums = pd.DataFrame({index: names, **columns})
         sums = sums.groupby(index).agg({"kind": "last", **dict.fromkeys(sums.columns[2:], "sum")})
         # As in HTA, names found only in the test trace come last.
         sums = sums.iloc[np.argsort((sums["before"] == 0).to_numpy(), kind="stable")]
@@ -312,6 +306,7 @@ def _as_labeled_trace(trace: Any, label: str) -> LabeledTrace:
 
 
 def _draw_differences(df: pd.DataFrame, measure: str, path: str | None, *, is_shown: bool) -> None:
+    """Show the chart of a comparison's counts or times, and write it to `path` if there is one."""
     labels = [column.removesuffix(_TIME) for column in df.columns if column.endswith(_TIME)]
     if len(labels) != 2:
         raise TraceError(

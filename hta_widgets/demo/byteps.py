@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -151,6 +154,10 @@ class _Lane:
         self.at = end
 
 
+_Spans = list[tuple[int, int]]
+_lists: Callable[[], Any] = partial(defaultdict, list)
+
+
 @dataclass(slots=True)
 class _BytepsJob:
     """A job and the records of its steps; times are µs."""
@@ -163,12 +170,8 @@ class _BytepsJob:
     node_of: list[int]
     rng: random.Random
     #: (start, duration) of each tensor by (worker, GPU, tensor), and of each of its stages
-    totals: dict[tuple[int, int, str], list[tuple[int, int]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    stages: dict[tuple[int, int, int, str], list[tuple[int, int]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
+    totals: dict[tuple[int, int, str], _Spans] = field(default_factory=_lists)
+    stages: dict[tuple[int, int, int, str], _Spans] = field(default_factory=_lists)
     #: waits before stages by (worker, GPU, stage)
     queues: dict[tuple[int, int, str], int] = field(default_factory=lambda: defaultdict(int))
     requests: list[_ServerRequest] = field(default_factory=list)
@@ -180,17 +183,9 @@ class _BytepsJob:
         """Run a step from `begin`, record it if `traced`, and return the start of the next."""
         rng = self.rng
         tensors = list(dict.fromkeys(part.tensor for part in self.partitions))[::-1]
-        ready: dict[tuple[int, str], int] = {}
-        for worker in range(self.workers):
-            is_slow = worker == self.slow_worker
-            late = 12_000 + rng.randrange(2000) if is_slow else rng.randrange(400)
-            for place, tensor in enumerate(tensors):
-                time_us = begin + late + (place + 1) * _BETWEEN_GRADIENTS_US + rng.randrange(200)
-                ready[worker, tensor] = time_us
-        self._order = [
-            part for tensor in tensors for part in self.partitions if part.tensor == tensor
-        ]
-        gpus = [(worker, gpu) for worker in range(self.workers) for gpu in range(self.local_ranks)]
+        ready = self._ready_times(begin, tensors)
+        self._order = sorted(self.partitions, key=lambda part: tensors.index(part.tensor))
+        gpus = list(itertools.product(range(self.workers), range(self.local_ranks)))
         enqueued = {
             (worker, gpu, tensor): ready[worker, tensor] + rng.randrange(6)
             for worker, gpu in gpus
@@ -215,13 +210,28 @@ class _BytepsJob:
             if traced:
                 self.totals[worker, gpu, tensor].append((start, last - start))
         if traced:
-            for (worker, gpu, key), lane in self._lanes.items():
-                free = lane.enqueued
-                for stage, start, stop in lane.spans:
-                    self.stages[worker, gpu, key, stage].append((start, stop - start))
-                    self.queues[worker, gpu, stage] += start - free
-                    free = stop
+            self._record_stages()
         return end + 20_000 + rng.randrange(1000)
+
+    def _ready_times(self, begin: int, tensors: list[str]) -> dict[tuple[int, str], int]:
+        """Return when each worker has computed the gradient of each tensor."""
+        ready: dict[tuple[int, str], int] = {}
+        for worker in range(self.workers):
+            is_slow = worker == self.slow_worker
+            delay_us = 12_000 + self.rng.randrange(2000) if is_slow else self.rng.randrange(400)
+            for number, tensor in enumerate(tensors, 1):
+                computed_us = begin + delay_us + number * _BETWEEN_GRADIENTS_US
+                ready[worker, tensor] = computed_us + self.rng.randrange(200)
+        return ready
+
+    def _record_stages(self) -> None:
+        """Add the stages of the current step, and the waits before them."""
+        for (worker, gpu, key), lane in self._lanes.items():
+            free = lane.enqueued
+            for stage, start, stop in lane.spans:
+                self.stages[worker, gpu, key, stage].append((start, stop - start))
+                self.queues[worker, gpu, stage] += start - free
+                free = stop
 
     def _copy_to_host(self, worker: int) -> None:
         """Reduce among the worker's GPUs, and copy to the host."""
@@ -262,7 +272,7 @@ class _BytepsJob:
         thread = dict.fromkeys(range(self.servers), 0)
         pushed: dict[int, int] = {}
         pulls = []
-        for arrived, worker, sent_us, part in sorted(arrivals, key=lambda a: a[:2]):
+        for arrived, worker, sent_us, part in sorted(arrivals, key=itemgetter(0, 1)):
             done = max(arrived, thread[part.server]) + 6 + part.size_bytes // 5000
             thread[part.server] = done
             pushed[part.key] = max(pushed.get(part.key, 0), done)
@@ -337,6 +347,7 @@ def _write_files(
 
 
 def _worker_file(job: _BytepsJob, worker: int, gpu: int, clock: int, *, cat: bool) -> str:
+    """Return the ``comm.json`` of a GPU, whose tensors are in arbitrary order."""
     tensors = list(dict.fromkeys(part.tensor for part in job.partitions))
     random.Random(f"order {worker} {gpu}").shuffle(tensors)
     records: list[dict[str, Any]] = []
@@ -395,6 +406,7 @@ def _truth(job: _BytepsJob) -> dict[str, Any]:
     for (worker, gpu, _), spans in job.totals.items():
         totals[f"w{worker}g{gpu}"] += sum(dur for _, dur in spans)
     stride = _IDS // max(job.servers, 1)
+    requests = Counter(request.server for request in job.requests)
     return {
         "keys": [
             # The wire key as text: some JSON readers round 64-bit numbers.
@@ -403,31 +415,30 @@ def _truth(job: _BytepsJob) -> dict[str, Any]:
         ],
         "stages": dict(stages),
         "total_us": dict(totals),
-        "requests": [
-            sum(request.server == server for request in job.requests)
-            for server in range(job.servers)
-        ],
+        "requests": [requests[server] for server in range(job.servers)],
         **_arrivals(job),
     }
 
 
 def _arrivals(job: _BytepsJob) -> dict[str, Any]:
     """Return lags of pushes behind the first, and waits of pulls for the last push, by node."""
-    groups: dict[tuple[bool, int, int], list[_ServerRequest]] = defaultdict(list)
-    count: dict[tuple[int, int, bool], int] = defaultdict(int)
+    # By key and iteration, which is the number of the node's earlier requests for the key.
+    pushes: dict[tuple[int, int], list[_ServerRequest]] = defaultdict(list)
+    pulls: dict[tuple[int, int], list[_ServerRequest]] = defaultdict(list)
+    iterations = Counter[tuple[int, int, bool]]()
     for request in job.requests:
         sender = (request.key, request.node, request.push)
-        groups[request.push, request.key, count[sender]].append(request)
-        count[sender] += 1
+        requests = pushes if request.push else pulls
+        requests[request.key, iterations[sender]].append(request)
+        iterations[sender] += 1
     lag, last, waits = (dict.fromkeys(map(str, sorted(job.node_of)), 0) for _ in range(3))
-    pushes = {place[1:]: requests for place, requests in groups.items() if place[0]}
-    for place, requests in pushes.items():
-        first, latest = min(push.start for push in requests), max(push.start for push in requests)
-        alone = sum(push.start == latest for push in requests) == 1 < len(requests)
-        ready = max(push.end for push in requests)
-        for push in requests:
-            lag[str(push.node)] += push.start - first
-            last[str(push.node)] += alone and push.start == latest
-        for pull in groups[False, *place]:
+    for key_and_iteration, group in pushes.items():
+        starts = [push.start for push in group]
+        alone = starts.count(max(starts)) == 1 < len(group)
+        ready = max(push.end for push in group)
+        for push in group:
+            lag[str(push.node)] += push.start - min(starts)
+            last[str(push.node)] += alone and push.start == max(starts)
+        for pull in pulls[key_and_iteration]:
             waits[str(pull.node)] += max(min(ready, pull.end) - pull.start, 0)
     return {"iterations": len(pushes), "lag_us": lag, "last": last, "pull_waits_us": waits}

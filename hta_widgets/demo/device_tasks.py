@@ -84,15 +84,14 @@ def layer_norm(rows: int, width: int, *, backward: str = "") -> DeviceTask:
 
 def flash_attention(heads: int, tokens: int, width: int, *, backward: bool = False) -> DeviceTask:
     """Return a flash attention kernel with `heads` heads over sequences of `tokens`."""
-    traits = "Flash_{}_kernel_traits<64, 128, 128, {}, 0, cutlass::bfloat16_t>".format(
-        *(("bwd", "8, 4, 4, 4, false, false") if backward else ("fwd", "4, false, false"))
-    )
+    way, sizes = ("bwd", "8, 4, 4, 4, false, false") if backward else ("fwd", "4, false, false")
+    traits = f"Flash_{way}_kernel_traits<64, 128, 128, {sizes}, 0, cutlass::bfloat16_t>"
     kernel = "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel" if backward else "flash_fwd_kernel"
-    params = "Flash_bwd_params" if backward else "Flash_fwd_params"
     name = f"void pytorch_flash::{kernel}<pytorch_flash::{traits}, false, true, false, true, true>"
     flops = 4.0 * heads * tokens * tokens * width * (2.5 if backward else 1.0) * 0.5
     base_ns = 5_000 + flops / (_FLOPS_PER_NS * 0.6)
-    return _kernel(f"{name}(pytorch_flash::{params})", base_ns, (tokens // 128, 1, heads), 128)
+    name += f"(pytorch_flash::Flash_{way}_params)"
+    return _kernel(name, base_ns, (tokens // 128, 1, heads), 128)
 
 
 def softmax(rows: int, width: int, *, backward: bool = False) -> DeviceTask:

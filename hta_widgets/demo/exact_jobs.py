@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -211,26 +211,30 @@ def pass_ends() -> dict[tuple[int, Pass], tuple[int, int]]:
     A pass begins once the stage is free and the message of its neighbour has arrived.
     """
     times: dict[tuple[int, Pass], tuple[int, int]] = {}
-    left = {stage: pass_order(stage) for stage in range(_STAGES)}
-    free = [0] * _STAGES
-    while any(left.values()):
-        for stage, order in left.items():
-            while order:
-                direction, _ = order[0]
-                source = stage - 1 if direction == "forward" else stage + 1
-                ready = 0
-                if 0 <= source < _STAGES:
-                    if (source, order[0]) not in times:
-                        break
-                    ready = times[source, order[0]][1] + _MESSAGE_NS
-                start = max(free[stage], ready)
-                size = _FORWARD_NS[stage] * (1 if direction == "forward" else 2)
-                free[stage] = start + size
-                times[stage, order.pop(0)] = start, free[stage]
+    passes_left = {stage: pass_order(stage) for stage in range(_STAGES)}
+    free_ns = [0] * _STAGES
+    while any(passes_left.values()):
+        for stage, order in passes_left.items():
+            while order and (arrival_ns := _arrival_ns(stage, order[0], times)) is not None:
+                start_ns = max(free_ns[stage], arrival_ns)
+                length_ns = _FORWARD_NS[stage] * (1 if order[0][0] == "forward" else 2)
+                free_ns[stage] = start_ns + length_ns
+                times[stage, order.pop(0)] = start_ns, free_ns[stage]
     return times
 
 
+def _arrival_ns(
+    stage: int, done: Pass, times: Mapping[tuple[int, Pass], tuple[int, int]]
+) -> int | None:
+    """Return when a pass has the message that it needs, 0 if it needs none; None if unknown."""
+    source = stage - 1 if done[0] == "forward" else stage + 1
+    if not 0 <= source < _STAGES:
+        return 0
+    return times[source, done][1] + _MESSAGE_NS if (source, done) in times else None
+
+
 def _write_pipeline(folder: Path) -> dict[str, Any]:
+    """Write the ranks of the pipeline, and return the truth about them."""
     times = pass_ends()
     size = _TOKENS * _WIDTH
     schedule_ns = max(end for _, end in times.values()) - min(start for start, _ in times.values())
@@ -311,6 +315,7 @@ _HIDDEN, _INNER = 64, 128
 
 
 def _write_experts(folder: Path) -> dict[str, Any]:
+    """Write the ranks with experts, and return the truth about them."""
     ranks = len(_ROWS)
     received = [list(rows) for rows in zip(*_ROWS, strict=True)]
     flops = []
@@ -333,12 +338,8 @@ def _write_experts(folder: Path) -> dict[str, Any]:
         [(_ROWS[sender][peer] + _ROWS[peer][sender]) * row_bytes for peer in range(ranks)]
         for sender in range(ranks)
     ]
-    crossing = sum(
-        matrix[sender][peer]
-        for sender in range(ranks)
-        for peer in range(ranks)
-        if sender // 2 != peer // 2
-    )
+    pairs = ((sender, peer) for sender in range(ranks) for peer in range(ranks))
+    crossing = sum(matrix[sender][peer] for sender, peer in pairs if sender // 2 != peer // 2)
     return {
         "ranks": ranks, "steps": 1, "matrix": matrix, "inter_node_bytes": crossing, "flops": flops,
     }  # fmt: skip
@@ -380,6 +381,7 @@ def _layer_nodes(layer: int) -> list[tuple[str, str, str, int, int]]:
 
 
 def _write_graph(folder: Path) -> dict[str, Any]:
+    """Write the server's replay and capture, and return the truth about them."""
     nodes = [node for layer in range(_LAYERS) for node in _layer_nodes(layer)]
     _write_capture(folder / "capture")
     recorder = Recorder(prefix="hip")

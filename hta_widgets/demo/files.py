@@ -38,7 +38,7 @@ _FIRST_CORRELATION = 20_480
 
 
 def thread_ids(rank: int) -> dict[int, int]:
-    """Return the ids of a rank's threads; the main thread's is also the process's."""
+    """Return the ids of a rank's threads; the process has the id of the main thread."""
     pid = 40_100 + 173 * (rank % RANKS_A_HOST) + 7 * (rank // RANKS_A_HOST)
     return {MAIN: pid, AUTOGRAD: pid + 61, PINNER: pid + 58}
 
@@ -153,9 +153,6 @@ class JobPlan:
     ) -> None:
         if tensor_ranks is None:
             tensor_ranks = 2 if ranks >= 4 and ranks % 2 == 0 else 1
-        self.ranks, self.steps, self.seed, self.factor = ranks, steps, seed, factor
-        #: ranks with a file
-        self.written = tuple(rank for rank in range(ranks) if rank not in set(missing))
         if ranks % tensor_ranks:
             raise TraceError(
                 f"{ranks} ranks cannot be split into groups of {tensor_ranks}",
@@ -167,14 +164,10 @@ class JobPlan:
             )
         if not (0 <= skew_us < 1e9 and 0 <= uneven_us < 1e9):
             raise TraceError("skew_us= and uneven_us= take numbers from 0 to 1,000,000,000")
-        if not self.written:
-            raise TraceError("every rank is missing", remedy="Leave at least one rank in.")
-        outside = [rank for rank in missing if not 0 <= rank < ranks]
-        if outside or (straggler is not None and straggler < 0):
-            raise TraceError(
-                f"unknown rank {outside[0] if outside else straggler} in a job of {ranks}",
-                remedy=f"The ranks are 0 to {ranks - 1}.",
-            )
+        _require_ranks(ranks, straggler, missing)
+        self.ranks, self.steps, self.seed, self.factor = ranks, steps, seed, factor
+        #: ranks with a file
+        self.written = tuple(rank for rank in range(ranks) if rank not in set(missing))
         # Healthy ranks differ only by the noise of each step, so no seed makes one of them slow.
         self.speed = np.ones(ranks)
         self.straggler = None if straggler is None or ranks == 1 else min(straggler, ranks - 1)
@@ -204,14 +197,12 @@ class JobPlan:
         groups |= {group.name: group for group in self.groups_of(rank).values()}
         return [
             {
-                "pg_name": group.name,
-                "pg_desc": group.description,
-                "backend_config": "cuda:nccl",
-                "pg_size": len(group.ranks),
+                "pg_name": group.name, "pg_desc": group.description,
+                "backend_config": "cuda:nccl", "pg_size": len(group.ranks),
                 "ranks": list(group.ranks),
             }
             for group in groups.values()
-        ]
+        ]  # fmt: skip
 
     def names_of(self, rank: int) -> dict[str, str]:
         """Return a rank's values for the placeholders of a template."""
@@ -226,7 +217,20 @@ class JobPlan:
         return names
 
 
+def _require_ranks(ranks: int, straggler: int | None, missing: Sequence[int]) -> None:
+    """Raise a `TraceError` if all ranks are missing, or a rank does not exist."""
+    if set(range(ranks)) <= set(missing):
+        raise TraceError("every rank is missing", remedy="Leave at least one rank in.")
+    outside = [rank for rank in missing if not 0 <= rank < ranks]
+    if outside or (straggler is not None and straggler < 0):
+        raise TraceError(
+            f"unknown rank {outside[0] if outside else straggler} in a job of {ranks}",
+            remedy=f"The ranks are 0 to {ranks - 1}.",
+        )
+
+
 def _groups(ranks: int, tensor_ranks: int, *, strided: bool) -> dict[str, tuple[DemoGroup, ...]]:
+    """Return the process groups of each partition."""
     all_ranks = tuple(range(ranks))
     groups: dict[str, tuple[DemoGroup, ...]] = {"world": (DemoGroup("0", "default_pg", all_ranks),)}
     if tensor_ranks == 1:
@@ -422,18 +426,19 @@ def step_template(program: Program, nodes: int) -> StepTemplate:
     """Write the records of a step's program, in the order in which Kineto lists them."""
     writer = _Writer(program, nodes)
     launched = {event.call.correlation for event in program.device}
-    flows = {source: (n, "s") for n, (source, _) in enumerate(program.flows)}
-    flows |= {target: (n, "f") for n, (_, target) in enumerate(program.flows)}
+    flows: dict[int, tuple[int, str]] = {}
+    for number, (source, target) in enumerate(program.flows, 1):
+        flows |= {source: (number, "s"), target: (number, "f")}
     for index, event in enumerate(program.host):
         writer.host(event)
         place = _host(event.thread)
         if event.correlation in launched:
-            number = writer.correlation(event.correlation)
-            writer.flow("s", "ac2g", number, place, writer.time(event.start))
+            correlation = writer.correlation(event.correlation)
+            writer.flow("s", "ac2g", correlation, place, writer.time(event.start))
         if index in flows:
-            flow, phase = flows[index]
-            number = writer.number(flow + 1, len(program.flows))
-            writer.flow(phase, "fwdbwd", number, place, writer.time(event.start))
+            number, phase = flows[index]
+            flow_id = writer.number(number, len(program.flows))
+            writer.flow(phase, "fwdbwd", flow_id, place, writer.time(event.start))
     for instant in program.instants:
         writer.memory(instant)
     for index, work in enumerate(program.device):
@@ -442,7 +447,7 @@ def step_template(program: Program, nodes: int) -> StepTemplate:
         writer.annotation(note)
     for wait in program.waits:
         writer.wait(wait)
-    holes_by_record = writer.holes[:-1]  # the last list is for a record that did not follow
+    holes_by_record = writer.holes[:-1]  # the last list is empty, as no record follows
     first_ticks = [next(tick for tick, *_ in holes if tick >= 0) for holes in holes_by_record]
     return StepTemplate(
         records=[record.encode() for record in writer.records],

@@ -127,17 +127,9 @@ def write_demo(
     5
     """
     plan = JobPlan(
-        ranks,
-        steps,
-        seed,
-        straggler=straggler,
-        factor=factor,
-        skew_us=skew_us,
-        tensor_ranks=tensor_ranks,
-        strided=strided,
-        missing=tuple(missing),
-        uneven_us=uneven_us,
-    )
+        ranks, steps, seed, straggler=straggler, factor=factor, skew_us=skew_us,
+        tensor_ranks=tensor_ranks, strided=strided, missing=tuple(missing), uneven_us=uneven_us,
+    )  # fmt: skip
     injected = frozenset(changes)
     if "moved_collective" in injected and ranks < 2:
         raise TraceError("a job of one rank has no collective to move", remedy="Give it 2 ranks.")
@@ -169,12 +161,12 @@ def write_demo(
 
 
 def _layers_for(events_per_step: int, model: Model) -> int:
+    """Return the number of layers with about this many records, which grow linearly with it."""
     two_layers, three_layers = (
         len(step_template(*training_step(replace(model, layers=layers))).records)
         for layers in (2, 3)
     )
-    layers = 2 + round((events_per_step - two_layers) / (three_layers - two_layers))
-    return max(1, layers)
+    return max(1, 2 + round((events_per_step - two_layers) / (three_layers - two_layers)))
 
 
 def _write(
@@ -262,7 +254,20 @@ class StepTimes:
         self.free = {item.stream: begin.copy() for item in program.items}
         self.launches = np.array([event.launch for event in program.device])
         self.collectives: list[int] = []
-        for (kind, stream), items in groupby(program.items, lambda item: (item.kind, item.stream)):
+        self._run_streams(begin)
+        side = np.asarray(program.side_costs) * pace
+        side = side * rng.lognormal(0.0, 0.1, side.shape)
+        side = self.ticks[:, [program.side_anchor]] + np.cumsum(side, axis=1)
+        all_times = np.concatenate([self.ticks, side, self.starts, self.ends], axis=1)
+        self.times_ns: Ints = np.rint(all_times).astype(np.int64)
+        starts, ends = np.split(self.times_ns[:, -2 * len(work) :], 2, axis=1)
+        self.work_ns = ends - starts
+        self.arrival_ns, self.end_ns = starts.T[self.collectives], ends.T[self.collectives]
+
+    def _run_streams(self, begin: Floats) -> None:
+        """Set the times of all device events, item by item in the host's order."""
+        items_of = groupby(self.program.items, lambda item: (item.kind, item.stream))
+        for (kind, stream), items in items_of:
             numbers = [item.number for item in items]
             if kind == "launch":
                 self._launch(stream, np.array(numbers))
@@ -275,20 +280,14 @@ class StepTimes:
                     self._collective(stream, number)
                 else:
                     self._synchronize(stream, number)
-        side = np.asarray(program.side_costs) * pace
-        side = side * rng.lognormal(0.0, 0.1, side.shape)
-        side = self.ticks[:, [program.side_anchor]] + np.cumsum(side, axis=1)
-        all_times = np.concatenate([self.ticks, side, self.starts, self.ends], axis=1)
-        self.times_ns: Ints = np.rint(all_times).astype(np.int64)
-        starts, ends = np.split(self.times_ns[:, -2 * len(work) :], 2, axis=1)
-        self.work_ns = ends - starts
-        self.arrival_ns, self.end_ns = starts.T[self.collectives], ends.T[self.collectives]
 
     def _ready(self, device: Ints) -> Floats:
+        """Return the times at which each rank has launched device events."""
         launched: Floats = self.ticks[:, self.launches[device]]
         return launched + _LAUNCH_LATENCY_NS
 
     def _launch(self, stream: int, device: Ints) -> None:
+        """Run device events of a stream one after the other."""
         # start[j] = max(ready[j], end[j-1] + gap), unrolled into a running maximum.
         busy_ns = np.cumsum(self.work[:, device] + _STREAM_GAP_NS, axis=1)
         before = busy_ns - (self.work[:, device] + _STREAM_GAP_NS)
@@ -299,20 +298,20 @@ class StepTimes:
         self.free[stream] = self.ends[:, device[-1]]
 
     def _collective(self, stream: int, device: int) -> None:
+        """Run a collective, which ends on all members of a group at the same time."""
         partition = self.program.collectives[device].partition
         groups = np.array([group.ranks for group in self.plan.groups[partition]])
-        arrival = np.maximum(
-            self._ready(np.array([device]))[:, 0], self.free[stream] + _STREAM_GAP_NS
-        )
-        transfer = self.program.device[device].work.base_ns * self.rng.lognormal(
-            0.0, 0.04, len(groups)
-        )
+        ready = self._ready(np.array([device]))[:, 0]
+        arrival = np.maximum(ready, self.free[stream] + _STREAM_GAP_NS)
+        noise = self.rng.lognormal(0.0, 0.04, len(groups))
+        transfer = self.program.device[device].work.base_ns * noise
         self.starts[:, device] = arrival
         self.ends[groups, device] = (arrival[groups].max(axis=1) + transfer)[:, None]
         self.free[stream] = self.ends[:, device].copy()
         self.collectives.append(device)
 
     def _synchronize(self, stream: int, tick: int) -> None:
+        """Let the host wait at a tick until the stream is free; later ticks move, too."""
         reached = np.maximum(self.ticks[:, tick], self.free[stream] + _WAKE_NS)
         self.ticks[:, tick:] += (reached - self.ticks[:, tick])[:, None]
 
@@ -339,21 +338,16 @@ class Truth:
             seen = written & (arrival_ns >= self.plan.record_from_ns)
             for group in self.plan.groups[call.partition]:
                 members = np.array(group.ranks)
-                self.collectives.append(
-                    {
-                        "step": step,
-                        "group": group.name,
-                        "name": call.name,
-                        "seq": step * self.program.sequences[call.partition] + call.sequence + 1,
-                        "in_bytes": call.in_elements * call.element_bytes,
-                        "out_bytes": call.out_elements * call.element_bytes,
-                        "ranks": list(group.ranks),
-                        "in_files": members[seen[members]].tolist(),
-                        "arrival_ns": arrival_ns[members].tolist(),
-                        "end_ns": int(times.end_ns[position][members[0]]),
-                        "last_rank": int(members[arrival_ns[members].argmax()]),
-                    }
-                )
+                number = step * self.program.sequences[call.partition] + call.sequence + 1
+                self.collectives.append({
+                    "step": step, "group": group.name, "name": call.name, "seq": number,
+                    "in_bytes": call.in_elements * call.element_bytes,
+                    "out_bytes": call.out_elements * call.element_bytes,
+                    "ranks": list(group.ranks), "in_files": members[seen[members]].tolist(),
+                    "arrival_ns": arrival_ns[members].tolist(),
+                    "end_ns": int(times.end_ns[position][members[0]]),
+                    "last_rank": int(members[arrival_ns[members].argmax()]),
+                })  # fmt: skip
 
     def _totals(self, members: Literal["ranks", "in_files"]) -> dict[str, Any]:
         """Return sums of waits and last arrivals by rank, over collectives of two or more."""
@@ -379,13 +373,9 @@ class Truth:
         plan = self.plan
         records, events = self.counts.tolist()
         return {
-            "ranks": plan.ranks,
-            "steps": plan.steps,
-            "seed": plan.seed,
-            "straggler": plan.straggler,
-            "factor": plan.factor,
-            "speed": plan.speed.round(6).tolist(),
-            "skew_us": (plan.skew_ns / 1000).tolist(),
+            "ranks": plan.ranks, "steps": plan.steps, "seed": plan.seed,
+            "straggler": plan.straggler, "factor": plan.factor,
+            "speed": plan.speed.round(6).tolist(), "skew_us": (plan.skew_ns / 1000).tolist(),
             "missing": [rank for rank in range(plan.ranks) if rank not in plan.written],
             "record_from_ns": plan.record_from_ns.tolist(),
             "zero_ns": zero_ns,
@@ -394,14 +384,12 @@ class Truth:
                 for groups in plan.groups.values()
                 for group in groups
             },
-            **self._totals("ranks"),
-            "observed": self._totals("in_files"),
-            "records": records,
-            "events": events,
+            **self._totals("ranks"), "observed": self._totals("in_files"),
+            "records": records, "events": events,
             "files": {str(rank): name for rank, name in files.items()},
             "collective_list": self.collectives,
             "module_ns": [
                 {"module": path, "phase": phase, "device_ns": time_ns.tolist()}
                 for (path, phase), time_ns in self.module_ns.items()
             ],
-        }
+        }  # fmt: skip

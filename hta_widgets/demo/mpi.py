@@ -124,7 +124,8 @@ def write_mpi_job(
         for profile in _profiles(calls, times.spent_s, rows, str(job))
         if files == "all" or profile.rank == 0 or profile.roles
     }
-    records = _records(calls, times, ">" if swapped else "<").tobytes() if traces else None
+    byte_order = ">" if swapped else "<"
+    records = _records(calls, times, byte_order).tobytes() if traces else None
     folder = new_folder(directory).resolve()
     names = _write_files(folder, job, texts, records)
     truth_file = Path(truth_path) if truth_path else folder.with_name(f"{folder.name}_truth.json")
@@ -149,10 +150,9 @@ def _rank_rows(
     user_share = rng.uniform(0.9, 0.99, ranks).round(3)
     zero_ns = rng.integers(0, 150_000, ranks)  # when each rank leaves MPI_Init: its clock's start
     end_ns = calls.end_ns[-1].max() + rng.integers(100_000, 200_000, ranks)
-    begin_s, end_s = (
-        (_EPOCH_S + times_ns / 1e9) - (_EPOCH_S + zero_ns / 1e9)
-        for times_ns in (calls.begin_ns, calls.end_ns)
-    )
+    zero_s = _EPOCH_S + zero_ns / 1e9
+    begin_s = (_EPOCH_S + calls.begin_ns / 1e9) - zero_s
+    end_s = (_EPOCH_S + calls.end_ns / 1e9) - zero_s
     times = _RankTimes(begin_s, end_s, zero_ns)
     elapsed_s = (end_ns - zero_ns) / 1e9
     columns = (
@@ -188,14 +188,12 @@ def _write_files(
 
 
 def _truth_of_calls(calls: _Calls, ranks: int) -> dict[str, Any]:
+    """Return the truth about calls, negotiation and waits as JSON values."""
     reduced = calls.size_bytes[calls.routine == ROUTINES.index("MPI_Allreduce")]
     small = reduced[reduced <= _NEGOTIATION_BYTES]
     numbers, counts = np.unique(calls.routine, return_counts=True)
     return {
-        "calls": {
-            ROUTINES[number]: count
-            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)
-        },
+        "calls": dict(zip(map(ROUTINES.__getitem__, numbers), counts.tolist(), strict=True)),
         "events": len(calls.routine) * ranks,
         "negotiation": {
             "calls": len(small),
@@ -346,19 +344,14 @@ def _records(calls: _Calls, times: _RankTimes, byte_order: str) -> npt.NDArray[n
 def _profiles(
     calls: _Calls, spent_s: Floats, rows: list[RankRow], job: str
 ) -> Iterator[MpiProfile]:
+    """Yield the profile of each rank; that of rank 0 has the summary of all ranks."""
     comm_s = spent_s.sum(axis=0)
     order = np.argsort(comm_s, kind="stable").tolist()
     low, middle, high = order[0], order[(len(order) - 1) // 2], order[-1]
     roles = {"minimum": low, "maximum": high, "median": middle}
-    histogram: tuple[tuple[float, int], ...] = ()
-    if len(rows) >= _HISTOGRAM_FROM:
-        edges = np.linspace(comm_s.min(), comm_s.max(), _HISTOGRAM_BINS)
-        place = np.abs(comm_s[:, None] - edges[None, :]).argmin(axis=1)
-        counts = np.bincount(place, minlength=_HISTOGRAM_BINS)
-        histogram = tuple(zip(edges.tolist(), counts.tolist(), strict=True))
     summary = Summary(
         tuple(rows),
-        histogram,
+        _histogram(comm_s) if len(rows) >= _HISTOGRAM_FROM else (),
         (),
         tuple((rows[rank].comm_s, rank) for rank in (low, middle, high)),
         max(((row.rss_mib, row.rank) for row in rows), key=itemgetter(0)),
@@ -366,21 +359,21 @@ def _profiles(
     )
     for row in rows:
         routines, sizes = _tables(calls, spent_s[:, row.rank])
+        roles_of_rank = tuple(role for role, rank in roles.items() if rank == row.rank)
         yield MpiProfile(
-            job,
-            row.rank,
-            len(rows),
-            ("MPI_Init()", "MPI_Finalize()"),
-            tuple(role for role, rank in roles.items() if rank == row.rank),
-            comm_s=row.comm_s,
-            elapsed_s=row.elapsed_s,
-            user_s=row.user_s,
-            system_s=row.system_s,
-            rss_mib=row.rss_mib,
-            routine_rows=routines,
-            size_rows=sizes,
+            job, row.rank, len(rows), ("MPI_Init()", "MPI_Finalize()"), roles_of_rank,
+            comm_s=row.comm_s, elapsed_s=row.elapsed_s, user_s=row.user_s, system_s=row.system_s,
+            rss_mib=row.rss_mib, routine_rows=routines, size_rows=sizes,
             summary=summary if row.rank == 0 else None,
-        )
+        )  # fmt: skip
+
+
+def _histogram(comm_s: Floats) -> tuple[tuple[float, int], ...]:
+    """Return the number of ranks whose time in MPI is nearest to each of some times."""
+    edges = np.linspace(comm_s.min(), comm_s.max(), _HISTOGRAM_BINS)
+    nearest = np.abs(comm_s[:, None] - edges[None, :]).argmin(axis=1)
+    counts = np.bincount(nearest, minlength=_HISTOGRAM_BINS)
+    return tuple(zip(edges.tolist(), counts.tolist(), strict=True))
 
 
 def _tables(calls: _Calls, spent_s: Floats) -> tuple[tuple[CallRow, ...], tuple[CallRow, ...]]:
@@ -419,9 +412,8 @@ def _profile_lines(profile: MpiProfile) -> Iterator[str]:
     synchronized = not math.isnan(profile.sync_s)
     if synchronized:
         yield f"synchronization time     = {profile.sync_s:.3f} seconds."
-    yield f"total communication time = {profile.comm_s:.3f} seconds" + (
-        " (including synchronization)." if synchronized else "."
-    )
+    ending = " (including synchronization)." if synchronized else "."
+    yield f"total communication time = {profile.comm_s:.3f} seconds{ending}"
     yield f"total elapsed time       = {profile.elapsed_s:.3f} seconds."
     if not math.isnan(profile.exclusive_s):
         yield f"exclusive elapsed time   = {profile.exclusive_s:.3f} seconds."

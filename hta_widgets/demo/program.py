@@ -11,6 +11,7 @@ into ns, differently for each rank and step. ::
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,8 @@ from hta_widgets.demo.device_tasks import DeviceTask
 
 MAIN, AUTOGRAD, PINNER = 0, 1, 2  #: host threads
 COMPUTE, GRADIENTS, COPY, TENSORS = 7, 20, 24, 28  #: device streams
-DEVICE = -1  #: the row of waits that no single stream owns
+DEVICE = -1  #: the row of waits for all streams
+_SEGMENT_BYTES = 1 << 29  # the caching allocator reserves memory in segments of this size
 
 #: Kineto's numbers of runtime calls.
 CALLBACKS = {
@@ -122,7 +124,7 @@ class Program:
     #: costs of a second thread's ticks, numbered after the first's, and the tick of its start
     side_costs: list[float] = field(default_factory=list)
     side_anchor: int = 0
-    #: ticks whose cost varies much more than that of others: the data loader's
+    #: ticks of the data loader, whose costs vary much more than others
     noisy: list[int] = field(default_factory=list)
     host: list[HostEvent] = field(default_factory=list)
     device: list[DeviceEvent] = field(default_factory=list)
@@ -188,14 +190,11 @@ class Program:
         with self.op(name, category="user_annotation", before=600, after=500) as index:
             yield index
         for stream in streams:
-            positions = [
-                k for k in range(seen, len(self.device)) if self.device[k].stream == stream
-            ]
+            new = enumerate(self.device[seen:], seen)
+            positions = [position for position, event in new if event.stream == stream]
             if positions:
-                external = self.host[index].external
-                self.annotations.append(
-                    Annotation(name, stream, positions[0], positions[-1], external)
-                )
+                first, last, external = positions[0], positions[-1], self.host[index].external
+                self.annotations.append(Annotation(name, stream, first, last, external))
 
     @contextmanager
     def python_function(self, name: str, path: str, phase: str) -> Iterator[None]:
@@ -298,7 +297,7 @@ class Program:
     def allocate(self, size_bytes: int) -> None:
         """Allocate memory from the caching allocator, or free it if the size is negative."""
         self.allocated_bytes += size_bytes
-        reserved = -(-self.allocated_bytes // (1 << 29)) * (1 << 29)
+        reserved = math.ceil(self.allocated_bytes / _SEGMENT_BYTES) * _SEGMENT_BYTES
         address = 0x7F00_0000_0000 + 512 * len(self.instants)
         self.instants.append(
             Instant(self.now, self.thread, size_bytes, self.allocated_bytes, reserved, address)

@@ -114,11 +114,13 @@ class Model:
         pairs = self.tokens * (self.tokens + 1) // 2
         # By query and key: 2 FLOPs for the score, 2 for the output, by element of a head.
         attention = 2 * self.layers * self.batch * pairs * self.width
-        backward = {"backward_flops": 2 * products + 5 * attention}
-        model = {"model_flops": 3 * products + 6 * attention}
         again = products - 2 * self.rows * self.width * self.words + 2 * attention
-        recompute = {"recompute_flops": again * self.checkpoint}
-        return {"forward_flops": products + 2 * attention, **backward, **model, **recompute}
+        return {
+            "forward_flops": products + 2 * attention,
+            "backward_flops": 2 * products + 5 * attention,
+            "model_flops": 3 * products + 6 * attention,
+            "recompute_flops": again * self.checkpoint,
+        }
 
     @property
     def activation_bytes(self) -> int:
@@ -426,7 +428,8 @@ def _inputs(*inputs: list[int] | list[list[int]] | str, **types: str) -> str:
 
 def _input_type(value: list[int] | list[list[int]] | str) -> str:
     if isinstance(value, str):
-        return "ScalarList" if value.startswith("[") else "Scalar" if value else ""
+        scalar = "ScalarList" if value.startswith("[") else "Scalar"
+        return scalar if value else ""
     # Profilers write a list of more than 30 tensors as empty.
     is_list = not value or isinstance(value[0], list)
     return "TensorList" if is_list else "c10::BFloat16"

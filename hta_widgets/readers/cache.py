@@ -99,10 +99,9 @@ def limit_bytes() -> int:
                 remedy="Set it to a number, for example 5000, or unset it.",
             ) from None
     with contextlib.suppress(OSError):
-        return min(
-            _MAX_BYTES,
-            int(_MAX_SHARE_OF_DISK * shutil.disk_usage(_existing_parent(folder())).total),
-        )
+        parents = (path for path in (folder(), *folder().parents) if path.is_dir())
+        disk_bytes = shutil.disk_usage(next(parents, Path())).total
+        return min(_MAX_BYTES, int(_MAX_SHARE_OF_DISK * disk_bytes))
     return _MAX_BYTES
 
 
@@ -120,7 +119,7 @@ def clear() -> None:
 
 
 def fetch(path: str, format_name: str = "kineto") -> Outcome | None:
-    """Return the entry of an unchanged file read as a format, or None."""
+    """Return the entry of a file read as a format; None if it has none, or the file changed."""
     copy = _entry_folder(path, format_name)
     if copy is None or not copy.is_dir():
         _counts["misses"] += 1
@@ -244,22 +243,19 @@ def _size(copy: Path) -> int:
     return size
 
 
-def _existing_parent(path: Path) -> Path:
-    """Return `path` or, if it is not a folder, its nearest parent that exists."""
-    return next((parent for parent in (path, *path.parents) if parent.is_dir()), Path())
-
-
 def evict(new: Path) -> int:
-    """Remove unfinished folders and the least recently used entries, but not `new`."""
+    """Remove old unfinished folders and the least recently used entries, but not `new`.
+
+    Returns the size of the remaining entries.
+    """
     entries = []
     for copy in _cache_entries():
         with contextlib.suppress(OSError):
-            used = copy.stat().st_mtime
-            if copy.name.endswith(PART):
-                if time.time() - used > _LONGEST_WRITE_S:
-                    remove_path(copy)
-                continue
-            entries.append((used, _size(copy), copy))
+            used_at_s = copy.stat().st_mtime
+            if not copy.name.endswith(PART):
+                entries.append((used_at_s, _size(copy), copy))
+            elif time.time() - used_at_s > _LONGEST_WRITE_S:
+                remove_path(copy)
     total, max_bytes = sum(size for _, size, _ in entries), limit_bytes()
     for _, size, copy in sorted(entries):
         if total <= max_bytes:

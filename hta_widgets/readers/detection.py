@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hta_widgets.readers.foreign import describe_unknown, foreign_format
 from hta_widgets.readers.formats import FileStart, all_formats, format_named
-from hta_widgets.readers.streams import decompressed_size, open_stream
+from hta_widgets.readers.streams import Stream, decompressed_size, open_stream
 from hta_widgets.taxonomy import HOROVOD_PHASE
 
 _SNIFFED_BYTES = 1 << 14
@@ -31,17 +31,10 @@ class Sniffed(NamedTuple):
 def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
     """Detect the format of a file, or check that the `wanted` format can read it."""
     with open_stream(path) as stream:
-        text = stream.read(_SNIFFED_BYTES)
-        if text.lstrip()[:1] == b"{" and b'"ph"' not in text:  # long keys before the records
-            while b'"ph"' not in text and len(text) < _MAX_BYTES_BEFORE_RECORDS:
-                more = stream.read(_SNIFFED_BYTES << 4)
-                if not more:
-                    break
-                text += more
-            text += stream.read(_SNIFFED_BYTES)
-        fault = stream.fault
+        text = _read_beginning(stream)
+        is_damaged = stream.fault is not None
     if not text:
-        return Sniffed(foreign="damaged compressed data") if fault else Sniffed()
+        return Sniffed(foreign="damaged compressed data") if is_damaged else Sniffed()
     start = FileStart(str(path), text, decompressed_size(path))
     if not start.without_bom and len(text) < _SNIFFED_BYTES:
         return Sniffed()
@@ -62,8 +55,21 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
     return Sniffed(foreign=f"of the format {format_name}")
 
 
+def _read_beginning(stream: Stream) -> bytes:
+    """Return the first bytes of a file, for an object of JSON up to its first records."""
+    text = stream.read(_SNIFFED_BYTES)
+    if text.lstrip()[:1] != b"{" or b'"ph"' in text:
+        return text
+    while b'"ph"' not in text and len(text) < _MAX_BYTES_BEFORE_RECORDS:
+        more = stream.read(_SNIFFED_BYTES << 4)
+        if not more:
+            break
+        text += more
+    return text + stream.read(_SNIFFED_BYTES)
+
+
 def _begins_horovod_timeline(start: FileStart) -> bool:
-    """Whether the contents are a Horovod timeline; dPRO names such files ``comm.json``."""
+    """Return whether the contents are a Horovod timeline; dPRO names such files ``comm.json``."""
     text = start.text
     # PyTorch and exports of this package write these; an exported timeline is a rank of its set.
     if any(f'"{key}"'.encode() in text for key in _KEYS_OF_A_RANK):

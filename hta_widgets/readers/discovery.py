@@ -51,13 +51,12 @@ def read_store(
     del advance, keepalive
     stored = open_store(path, profile_type=profile_type)
     traces = tuple(trace.replace(shift_ns=0, clock_offset_ns=0) for trace in stored.traces)
-    problems = Problems()
-    problems.merge(problem for problem in stored.problems if problem.kind != "clock")
-    return Outcome(traces, problems)
+    problems = (problem for problem in stored.problems if problem.kind != "clock")
+    return Outcome(traces, Problems(problems))
 
 
 def is_store(start: FileStart) -> bool:
-    """Whether a file is the manifest of a store."""
+    """Return whether a file is the manifest of a store."""
     return begins_manifest(start.without_bom)
 
 
@@ -105,7 +104,7 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
         If the source has no trace file.
     """
     files = _drop_copies(list(_Search().files_of(source)), problems)
-    sole = len(files) == 1 and files[0].named
+    is_only = len(files) == 1 and files[0].named
     readable: list[FoundFile] = []
     aside: list[tuple[FoundFile, str]] = []
     foreign: list[tuple[str, str]] = []
@@ -126,38 +125,38 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
                 aside.append((detected, f"is {foreign_tool}; load it by itself"))
             else:
                 readable.append(detected)
-        elif sole or (file.named and foreign_tool is not None):
-            if foreign_tool is None:
-                reason = _why_empty(file.path).removeprefix("the file ")
-                raise TraceError(reason, path=file.path, remedy="Copy the file again.")
-            raise TraceError(
-                f"is {foreign_tool}", path=file.path, remedy=foreign_remedy(foreign_tool)
-            )
-        elif foreign_tool is None:
-            problems.add("empty", 1, _why_empty(file.path), file=file.path)
-        else:
+        elif foreign_tool is not None:
+            if file.named:
+                remedy = foreign_remedy(foreign_tool)
+                raise TraceError(f"is {foreign_tool}", path=file.path, remedy=remedy)
             foreign.append((file.path, f"is {foreign_tool}"))
+        elif is_only:
+            reason = _why_empty(file.path).removeprefix("the file ")
+            raise TraceError(reason, path=file.path, remedy="Copy the file again.")
+        else:
+            problems.add("empty", 1, _why_empty(file.path), file=file.path)
     foreign, readable = _drop_companions(foreign, readable, problems)
     if readable:
         foreign += [(file.path, detail) for file, detail in aside]
     else:
         readable = [file for file, _ in aside]
     report_foreign(foreign, problems)
-    if not readable:
-        if unreadable is not None:
-            raise unreadable
-        if not files:
-            raise TraceError(
-                "holds no files" if isinstance(source, (str, os.PathLike)) else "no files given",
-                path=str(source) if isinstance(source, (str, os.PathLike)) else None,
-                remedy="Load a trace file, a directory of them, or a glob pattern.",
-            )
+    if readable:
+        return readable
+    if unreadable is not None:
+        raise unreadable
+    path = str(source) if isinstance(source, (str, os.PathLike)) else None
+    if not files:
         raise TraceError(
-            f"none of its {len(files):,} files is a trace: {_list_foreign(foreign, problems)}",
-            path=str(source) if isinstance(source, (str, os.PathLike)) else None,
-            remedy=SUPPORTED_FORMATS_TEXT,
+            "no files given" if path is None else "holds no files",
+            path=path,
+            remedy="Load a trace file, a directory of them, or a glob pattern.",
         )
-    return readable
+    raise TraceError(
+        f"none of its {len(files):,} files is a trace: {_list_foreign(foreign, problems)}",
+        path=path,
+        remedy=SUPPORTED_FORMATS_TEXT,
+    )
 
 
 def _drop_copies(files: list[FoundFile], problems: Problems) -> list[FoundFile]:
@@ -325,7 +324,7 @@ def _list_folder(folder: str) -> tuple[list[str], list[str]]:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link in a circle
+    except OSError:  # a link that leads to itself
         return False
 
 
@@ -370,7 +369,8 @@ def _expand_glob(pattern: str) -> set[str]:
 
 
 def _list_foreign(foreign: list[tuple[str, str]], problems: Problems) -> str:
-    empty = [(p.file or "", "is empty") for p in problems if p.kind == "empty"]
+    """Return text on the first files that are empty or of other formats."""
+    empty = [(problem.file or "", "is empty") for problem in problems if problem.kind == "empty"]
     unread = [*empty, *foreign]
     shown = "; ".join(f"{Path(path).name} {detail}" for path, detail in unread[:3])
     return f"{shown}; …" if len(unread) > 3 else shown

@@ -26,7 +26,7 @@ from hta_widgets.trace.trace import Trace
 def drop_encodings(
     files: Sequence[FoundFile], outcomes: Sequence[Outcome], problems: Problems
 ) -> tuple[list[FoundFile], list[Outcome]]:
-    """Return the files, and what was read, without copies in other encodings; report these."""
+    """Return files and outcomes without copies in other encodings, which are reported."""
     originals: dict[object, list[int]] = {}
     remaining = []
     for place, (file, outcome) in enumerate(zip(files, outcomes, strict=True)):

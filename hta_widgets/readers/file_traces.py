@@ -24,15 +24,14 @@ def read_file(path: str, format: str, **options: object) -> Outcome:
         is_shortened = list(map(resolve_reference(reading.shortens_paths_of), outcome.traces))
     if not any(is_shortened):
         return outcome
-    problems = Problems()
-    problems.merge(
+    problems = (
         replace(problem, detail=shorten_paths(problem.detail)) for problem in outcome.problems
     )
     traces = tuple(
-        _shorten_paths_of_trace(trace) if is_other else trace
-        for trace, is_other in zip(outcome.traces, is_shortened, strict=True)
+        _shorten_paths_of_trace(trace) if shortens else trace
+        for trace, shortens in zip(outcome.traces, is_shortened, strict=True)
     )
-    return outcome._replace(traces=traces, problems=problems)
+    return outcome._replace(traces=traces, problems=Problems(problems))
 
 
 def _shorten_paths_of_trace(trace: Trace) -> Trace:

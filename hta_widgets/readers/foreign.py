@@ -46,8 +46,8 @@ class ForeignFormat:
 _OBJECT, _NEVER = r"\{", r"(?!)"
 _NSIGHT_REMEDY = "Export it: nsys export --type sqlite --include-blobs true FILE"
 _DATABASES_REMEDY = (
-    "Of databases, exports of Nsight Systems (nsys export --type sqlite), rocpd of rocprofv3 and"
-    " torch_npu's ascend_pytorch_profiler_N.db are read."
+    "The databases that can be read are exports of Nsight Systems (nsys export --type sqlite),"
+    " rocpd of rocprofv3 and torch_npu's ascend_pytorch_profiler_N.db."
     f" {_RECORD_INSTEAD}"
 )
 _DATABASE = "SQLite format 3\0"
@@ -168,7 +168,7 @@ def describe_unknown(start: FileStart) -> str:
 
 
 def _is_perfetto(start: bytes) -> bool:
-    """Whether bytes begin a Perfetto trace: a sequence of packets in length-delimited field 1."""
+    """Return whether bytes begin a Perfetto trace: packets, each in length-delimited field 1."""
     position = 0
     for _ in range(3):
         if position + 2 > len(start) or start[position] != 0x0A:

@@ -40,7 +40,6 @@ _RECORDS = (
     "hta_widgets.formats.mpi:TIME_LINES", "hta_widgets.formats.kineto:KINETO",
 )  # fmt: skip
 
-
 #: Called with the number of bytes read.
 Advance = Callable[[int], object] | None
 

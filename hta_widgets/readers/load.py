@@ -42,7 +42,13 @@ from hta_widgets.readers.formats import (
     profile_type,
     resolve_reference,
 )
-from hta_widgets.readers.parallel import as_bytes, plan_workers, read_on_executor, trim_memory
+from hta_widgets.readers.parallel import (
+    FileToRead,
+    as_bytes,
+    plan_workers,
+    read_on_executor,
+    trim_memory,
+)
 from hta_widgets.readers.progress import REPORT_EVERY_S, Progress, reporting_progress
 from hta_widgets.readers.ranks import assign_ranks
 from hta_widgets.readers.remote import LocalCopies, is_remote
@@ -60,7 +66,7 @@ from hta_widgets.workers import WorkerPool, require_executor
 
 
 def is_profiler(source: object) -> bool:
-    """Whether the source is a `torch.profiler.profile`, without importing torch."""
+    """Return whether the source is a `torch.profiler.profile`, without importing torch."""
     return any(
         kind.__module__.split(".")[0] == "torch" and hasattr(source, "export_chrome_trace")
         for kind in type(source).__mro__
@@ -198,13 +204,8 @@ def load(
     wanted = _requested_ranks(ranks)
     limit_bytes = None if memory_limit is None else as_bytes(memory_limit)
     if is_remote(source):
-        copied = LocalCopies(cache)
-        options |= {"cache": cache, "steps": steps}
-        try:
-            traces = load(copied.source(source), ranks=wanted, **options)
-        except TraceError as error:
-            raise copied.with_original_name(error) from None
-        return copied.with_original_names(traces).on(executor)
+        options |= {"ranks": wanted, "cache": cache, "steps": steps}
+        return _load_copies(source, options).on(executor)
     problems = Problems()
     for fault in format_faults():
         problems.add("foreign", 1, fault)
@@ -226,6 +227,15 @@ def load(
         return _assemble_set(source, files, outcomes, wanted, problems).on(executor)
 
 
+def _load_copies(source: object, options: dict[str, Any]) -> TraceSet:
+    """Load local copies of remote files, with the original names; `options` are those of `load`."""
+    copies = LocalCopies(options["cache"])
+    try:
+        return copies.with_original_names(load(copies.source(source), **options))
+    except TraceError as error:
+        raise copies.with_original_name(error) from None
+
+
 def with_captures(replay: TraceSet, capture: TraceSet) -> TraceSet:
     """Return the ranks of `replay`, each with the trace in which its graphs were captured."""
     if len(replay) == len(capture) == 1:
@@ -233,8 +243,7 @@ def with_captures(replay: TraceSet, capture: TraceSet) -> TraceSet:
     else:
         captures = {rank: capture[rank] for rank in replay if rank in capture}
     linked = {rank: replay[rank].replace(capture=trace) for rank, trace in captures.items()}
-    problems = Problems()
-    problems.merge(replay.problem_list)
+    problems = replay.problem_list
     for rank, trace in linked.items():
         if not any(launch.capture >= 0 for launch in graph_replays(trace)):
             problems.add("capture", 1, "no graph matches its capture", rank, trace.path)
@@ -292,6 +301,7 @@ def read_trace(
 
 
 def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
+    """Return the ranks to load, None for all; raise a `TraceError` if there are none."""
     if ranks is None:
         return None
     wanted = set(normalize_ranks(ranks))
@@ -301,6 +311,7 @@ def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
 
 
 def _require_steps_pattern(steps: str, files: list[FoundFile], *, is_default: bool) -> None:
+    """Raise a `TraceError` for an invalid pattern, or one that the caller gave for other files."""
     require_pattern(steps, f"steps={steps!r}")
     takers = [format_ for format_ in all_formats() if format_.reading.takes_steps]
     names = {format_.name for format_ in takers}
@@ -334,7 +345,7 @@ def _read_all(
     steps: str | None,
 ) -> list[Outcome]:
     """Return the outcome of each file, from the cache or by reading the file."""
-    read_file = read_trace if steps is None else partial(read_trace, steps=steps)
+    read = read_trace if steps is None else partial(read_trace, steps=steps)
     sizes = [_size_as_json(file) for file in files]
     has_other_processes = executor is not None and not isinstance(executor, ThreadPoolExecutor)
     is_cached = [False] * len(files)
@@ -347,66 +358,56 @@ def _read_all(
             if entry is not None:
                 outcomes[index] = entry
     missing = [index for index in range(len(files)) if index not in outcomes]
-    to_read = [files[index] for index in missing]
-    keep = [is_cached[index] for index in missing]
-    sizes = [sizes[index] for index in missing]
-    plan = plan_workers(sizes, limit_bytes, _cores(), is_mapped=has_other_processes or all(keep))
+    to_read = []
+    for index in missing:
+        path, format_name = files[index].path, files[index].format
+        to_read.append(FileToRead(path, format_name, _size(path), is_cached[index]))
+    missing_sizes = [sizes[index] for index in missing]
+    is_mapped = has_other_processes or all(file.is_cached for file in to_read)
+    plan = plan_workers(missing_sizes, limit_bytes, _cores(), is_mapped=is_mapped)
     aside = temporary_folder() if plan.spills_to_disk and keepalive is None else None
-    weights = [_size(file.path) for file in to_read]
     with ExitStack() as stack:
         pool: WorkerPool | None = None
-        is_large = len(sizes) > 1 and sum(sizes) >= _PARALLEL_BYTES
+        is_large = len(missing) > 1 and sum(missing_sizes) >= _PARALLEL_BYTES
         if executor is None and plan.workers > 1 and is_large and _cores() > 1:
             pool = stack.enter_context(WorkerPool(plan.workers))
+        total_bytes = sum(file.size_bytes for file in to_read)
         advance = stack.enter_context(
-            reporting_progress(sum(weights), len(missing), progress=progress)
+            reporting_progress(total_bytes, len(missing), progress=progress)
         )
         if executor is not None:
-            read = read_on_executor(
-                executor, read_file, to_read, keep, aside, lambda index: advance(weights[index])
-            )
+            results = read_on_executor(executor, read, to_read, aside, advance)
         elif pool is not None:
-            read = _read_in_pool(pool, read_file, to_read, keep, weights, aside, advance)
+            results = _read_in_pool(pool, read, to_read, aside, advance)
         else:
-            read = [
-                read_file(
-                    file.path,
-                    file.format,
-                    advance=advance,
-                    keepalive=keepalive,
-                    cache=keep_file,
-                    aside=aside,
-                )
-                for file, keep_file in zip(to_read, keep, strict=True)
-            ]
-    outcomes.update(zip(missing, read, strict=True))
+            read = partial(read, advance=advance, keepalive=keepalive, aside=aside)
+            results = [read(file.path, file.format, cache=file.is_cached) for file in to_read]
+    outcomes.update(zip(missing, results, strict=True))
     return [outcomes[index] for index in range(len(files))]
 
 
 def _read_in_pool(
     pool: WorkerPool,
-    read_file: Callable[..., Outcome],
-    files: list[FoundFile],
-    keep: list[bool],
-    weights: list[int],
+    read: Callable[..., Outcome],
+    files: list[FileToRead],
     aside: Path | None,
     advance: Callable[[float], object],
 ) -> list[Outcome]:
-    """Read files in processes; `keep` states which to cache, `weights` are their sizes on disk."""
+    """Read files in the processes of a pool, and report the bytes that they have read."""
     outcomes: dict[int, Outcome] = {}
     reports: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
     tasks = {
         pool.submit_reporting(
             partial(_report_file, reports, index),
-            read_file,
+            read,
             file.path,
             file.format,
-            cache=keep[index],
+            cache=file.is_cached,
             aside=aside,
         ): index
         for index, file in enumerate(files)
     }
-    left_bytes = [float(weight) for weight in weights]
+    left_bytes = [float(file.size_bytes) for file in files]
     pending = set(tasks)
     while pending:
         done, pending = wait(pending, REPORT_EVERY_S, FIRST_COMPLETED)
@@ -470,32 +471,32 @@ def _assemble_set(
         caller_ranks = [None] * len(traces)
     cut = {problem.file for problem in problems if problem.kind == "truncated"}
     problems = _add_truncated_lengths(problems, traces, cut)
+    all_traces = traces + stored
     by_order = [format_named(trace.format).reading.keyed_by_order for trace in traces]
-    keys = assign_ranks(
-        [trace.path for trace in traces + stored],
+    ranks = assign_ranks(
+        [trace.path for trace in all_traces],
         caller_ranks + [None] * len(stored),
         [trace.stated_rank for trace in traces] + [trace.rank for trace in stored],
         problems,
         by_order + [False] * len(stored),
         cut,
-        traces + stored,
+        all_traces,
     )
-    rank_of = {trace.path: key for trace, key in zip(traces, keys, strict=False)}
+    ranked = [trace.replace(rank=rank) for trace, rank in zip(all_traces, ranks, strict=True)]
+    rank_of = {trace.path: trace.rank for trace in ranked[: len(traces)]}
     problems = _note_joined_files(problems, first_of, rank_of)
-    ranked = [trace.replace(rank=key) for trace, key in zip(traces + stored, keys, strict=True)]
     if wanted is None:
         return TraceSet(ranked, problems=problems)
-    if not wanted <= set(keys):
-        missing = ", ".join(map(str, sorted(wanted - set(keys))))
+    if not wanted <= set(ranks):
+        missing = ", ".join(map(str, sorted(wanted - set(ranks))))
         raise TraceError(
-            f"no rank {missing}", remedy=f"The ranks are {', '.join(map(str, sorted(keys)))}."
+            f"no rank {missing}", remedy=f"The ranks are {', '.join(map(str, sorted(ranks)))}."
         )
     chosen = [trace for trace in ranked if trace.rank in wanted]
     paths = {None, *(path for trace in chosen for path in (trace.path, trace.profile_path))}
     paths |= {path for path, first in first_of.items() if first in paths}
-    relevant = Problems()
-    relevant.merge(problem for problem in problems if problem.file in paths)
-    return TraceSet(chosen, problems=relevant)
+    relevant = (problem for problem in problems if problem.file in paths)
+    return TraceSet(chosen, problems=Problems(relevant))
 
 
 def _traces_of(
@@ -505,9 +506,10 @@ def _traces_of(
     result = _ReadTraces([], [], [])
     foreign: list[tuple[str, str]] = []
     unread: TraceError | None = None
-    for file, (traces, noted, error, is_of_contents) in zip(files, outcomes, strict=True):
+    for file, outcome in zip(files, outcomes, strict=True):
+        traces, error = outcome.traces, outcome.error
         if error is None:
-            problems.merge(noted)
+            problems.merge(outcome.problems)
             if file.rank is not None and len(traces) > 1:
                 raise TraceError(
                     f"holds {len(traces)} ranks, so it cannot be rank {file.rank}",
@@ -521,7 +523,7 @@ def _traces_of(
                 result.caller_ranks.extend([file.rank] * len(traces))
         elif file.named:
             raise error
-        elif not is_of_contents or not Path(file.path).exists():
+        elif not outcome.is_of_contents or not Path(file.path).exists():
             unread = unread or error
             problems.add("skipped", 1, f"the file {error.message}", file=file.path)
         else:

@@ -1,4 +1,4 @@
-"""Reading of many files on an executor, and the number of processes that memory allows."""
+"""Read many files on an executor, and plan how many processes the memory allows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import secrets
 import socket
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +19,6 @@ from hta_widgets.arguments import stack_level
 from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache as columnar
-from hta_widgets.readers.discovery import FoundFile
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.workers import (
     ExecutorClosedError,
@@ -54,14 +53,19 @@ _TASKS_PER_WORKER = 8
 ReadTrace = Callable[..., Outcome]
 
 
-class _FileToRead(NamedTuple):
+class FileToRead(NamedTuple):
+    """A file that is not cached yet."""
+
     path: str
     format: str
-    #: whether to keep a copy in the cache
-    keep: bool
+    size_bytes: int
+    #: whether to write its columns to the cache
+    is_cached: bool
 
 
 class _Read(NamedTuple):
+    """The outcome of a file that a worker read."""
+
     outcome: Outcome
     #: the worker that sent the columns; None if they are in a file
     sent_by: str | None = None
@@ -79,36 +83,37 @@ class _Handover(NamedTuple):
 def read_on_executor(
     executor: Executor,
     read: ReadTrace,
-    files: Sequence[FoundFile],
-    keep: Sequence[bool],
+    files: Sequence[FileToRead],
     aside: Path | None,
-    done: Callable[[int], object],
+    advance: Callable[[int], object],
 ) -> list[Outcome]:
     """Read files on an executor; workers without a shared folder send their columns."""
     size = max(1, len(files) // (_TASKS_PER_WORKER * workers_of(executor)))
-    outcomes: dict[int, _Read] = {}
+    batches = [files[start : start + size] for start in range(0, len(files), size)]
+    reads_of_batch: dict[int, list[_Read]] = {}
     with _handover() as handover:
-        tasks: dict[Any, range] = {}
+        tasks: dict[Any, int] = {}
         try:
-            for start in range(0, len(files), size):
-                batch = range(start, min(start + size, len(files)))
-                batch_files = [_FileToRead(files[k].path, files[k].format, keep[k]) for k in batch]
-                tasks[submit(executor, _read_in_worker, read, batch_files, aside, handover)] = batch
+            for number, batch in enumerate(batches):
+                tasks[submit(executor, _read_in_worker, read, batch, aside, handover)] = number
             for task in _as_completed(tasks):
-                outcomes.update(zip(tasks[task], result_of(task), strict=True))
-                for place in tasks[task]:
-                    done(place)
+                number = tasks[task]
+                reads_of_batch[number] = result_of(task)
+                for file in batches[number]:
+                    advance(file.size_bytes)
         except ExecutorClosedError:
             raise TraceError("the executor was shut down", remedy="Start another.") from None
         finally:
             for task in tasks:
                 task.cancel()
-    _warn_about_transfers(list(outcomes.values()), handover, keep=any(keep))
-    return [outcomes[place].outcome for place in range(len(files))]
+    reads = [read for number in range(len(batches)) for read in reads_of_batch[number]]
+    _warn_about_transfers(reads, handover, to_cache=any(file.is_cached for file in files))
+    return [read.outcome for read in reads]
 
 
 @contextlib.contextmanager
 def _handover() -> Iterator[_Handover]:
+    """Yield the folders for workers' columns, with the marker in both."""
     handover = _Handover(columnar.folder(), temporary_folder(), f"seen-{secrets.token_hex(8)}")
     markers = [folder / handover.marker for folder in (handover.cache, handover.temporary)]
     for marker in markers:
@@ -123,7 +128,7 @@ def _handover() -> Iterator[_Handover]:
                 marker.unlink()
 
 
-def _as_completed(tasks: dict[Any, range]) -> Iterator[Any]:
+def _as_completed(tasks: Iterable[Any]) -> Iterator[Any]:
     """Yield futures as they complete; futures of other libraries in the order of submission."""
     try:
         yield from as_completed(tasks)
@@ -131,41 +136,42 @@ def _as_completed(tasks: dict[Any, range]) -> Iterator[Any]:
         yield from tasks
 
 
-def _warn_about_transfers(reads: list[_Read], handover: _Handover, *, keep: bool) -> None:
+def _warn_about_transfers(reads: list[_Read], handover: _Handover, *, to_cache: bool) -> None:
+    """Warn if workers sent columns, since they could not write to a folder that all share."""
     workers = sorted({read.sent_by for read in reads if read.sent_by})
     if not workers:
         return
     count = sum(read.sent_by is not None for read in reads)
     names = ", ".join(workers[:3]) + (", …" if len(workers) > 3 else "")
-    folder = handover.cache if keep else handover.temporary
-    remedy = "Let HTA_WIDGETS_CACHE name a folder that all share" + (
-        "." if keep else ", cache=True."
-    )
-    warnings.warn(
+    folder = handover.cache if to_cache else handover.temporary
+    remedy = "Let HTA_WIDGETS_CACHE name a folder that all share"
+    remedy += "." if to_cache else ", cache=True."
+    _warn(
         f"Columns of {count} of {len(reads)} files came over the network, and are analysed here: "
-        f"the workers on {names} cannot leave them in {folder}. {remedy}",
-        RuntimeWarning,
-        stacklevel=stack_level(),
+        f"the workers on {names} cannot leave them in {folder}. {remedy}"
     )
 
 
 def _read_in_worker(
-    read: ReadTrace, files: list[_FileToRead], aside: Path | None, handover: _Handover
+    read: ReadTrace, files: Sequence[FileToRead], aside: Path | None, handover: _Handover
 ) -> list[_Read]:
     if is_own_process():
-        return [_Read(read(file.path, file.format, cache=file.keep, aside=aside)) for file in files]
-    return [_read_file(read, file, handover) for file in files]
+        return [
+            _Read(read(file.path, file.format, cache=file.is_cached, aside=aside)) for file in files
+        ]
+    return [_read_in_other_process(read, file, handover) for file in files]
 
 
-def _read_file(read: ReadTrace, file: _FileToRead, handover: _Handover) -> _Read:
+def _read_in_other_process(read: ReadTrace, file: FileToRead, handover: _Handover) -> _Read:
+    """Read a file; write its columns to the cache or the temporary folder, if they are shared."""
     if not Path(file.path).exists():
         raise missing_file_error(file.path)
-    keep = file.keep and (handover.cache / handover.marker).exists()
+    to_cache = file.is_cached and (handover.cache / handover.marker).exists()
     shares_temporary = (handover.temporary / handover.marker).exists()
     aside = handover.temporary if shares_temporary else None
-    if keep and (copy := columnar.fetch(file.path, file.format)) is not None:
-        return _Read(copy)  # another worker read it
-    outcome = read(file.path, file.format, cache=keep, aside=aside)
+    if to_cache and (entry := columnar.fetch(file.path, file.format)) is not None:
+        return _Read(entry)  # another worker read it
+    outcome = read(file.path, file.format, cache=to_cache, aside=aside)
     is_in_memory = not all(trace.in_file for trace in outcome.traces)
     return _Read(outcome, socket.gethostname() if is_in_memory else None)
 
@@ -232,9 +238,9 @@ def plan_workers(
         usable_bytes = limit_bytes - _PROCESS_BYTES
         if peak_bytes > usable_bytes:
             _warn(
-                f"reading the largest file takes about {_gb(peak_bytes + _PROCESS_BYTES)} "
-                f"of memory, more "
-                f"than the memory_limit of {_gb(limit_bytes)}: files are read one at a time"
+                f"reading the largest file takes about {_gb(peak_bytes + _PROCESS_BYTES)} of"
+                f" memory, more than the memory_limit of {_gb(limit_bytes)}: files are read one at"
+                " a time"
             )
     if usable_bytes < float("inf"):
         workers = min(workers, int(usable_bytes // (peak_bytes + _PROCESS_BYTES)))

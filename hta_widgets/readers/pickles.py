@@ -36,7 +36,7 @@ _REMEDY = "Dump it again with PyTorch. If it is from somebody else, ask what wro
 
 
 def is_pickle(start: FileStart, *words: bytes) -> bool:
-    """Whether a file is a pickle of protocol 2 to 5 whose beginning holds all of `words`."""
+    """Return whether a file is a pickle of protocol 2 to 5 whose beginning holds all of `words`."""
     return _MAGIC.match(start.text) is not None and all(word in start.text for word in words)
 
 

@@ -55,7 +55,7 @@ class PlainUnpickler(_PlainOnly, pickle.Unpickler):
 
 
 class _SlowUnpickler(_PlainOnly, pickle._Unpickler):  # noqa: SLF001
-    """The same in Python, whose stack can be read when a file ends early."""
+    """The same unpickler in Python, whose stack can be read when a file ends early."""
 
     def partial_value(self) -> Any:
         """Return the outermost value, with what was read of the containers in it."""

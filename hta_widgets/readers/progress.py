@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from hta_widgets.text import plural, size
 
 _BAR_DELAY_S = 0.5
 REPORT_EVERY_S = 0.1
-
 
 #: Function that is called with the bytes read so far and the bytes of all files.
 Progress = Callable[[int, int], object]
@@ -101,7 +100,6 @@ def in_notebook() -> bool:
 
 
 def _is_terminal(stream: Any) -> bool:
-    try:
+    with suppress(AttributeError, ValueError):
         return bool(stream.isatty())
-    except (AttributeError, ValueError):
-        return False
+    return False

@@ -7,8 +7,9 @@ other files belong gets it.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -27,34 +28,32 @@ from hta_widgets.trace.traceset import most_frequent_size
 class NoteCounts:
     """Counts of problems by kind and reason, and the byte offset of the first of each."""
 
-    __slots__ = ("_counts", "_first")
+    __slots__ = ("_notes",)
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[ProblemKind, str], int] = {}
-        self._first: dict[tuple[ProblemKind, str], int | None] = {}
+        #: number of notes, and offset of the first, by kind and reason
+        self._notes: dict[tuple[ProblemKind, str], tuple[int, int | None]] = {}
 
     def add(self, kind: ProblemKind, reason: str, offset: int | None, count: int = 1) -> None:
         """Add `count` notes; `offset` is the position of the first."""
-        key = (kind, reason)
-        self._counts[key] = self._counts.get(key, 0) + count
-        self._first.setdefault(key, offset)
+        earlier, first = self._notes.get((kind, reason), (0, offset))
+        self._notes[kind, reason] = earlier + count, first
 
     def has(self, kind: ProblemKind, reason: str) -> bool:
-        """Whether there is a note of this kind and reason."""
-        return (kind, reason) in self._counts
+        """Return whether there is a note of this kind and reason."""
+        return (kind, reason) in self._notes
 
     def count(self, kind: ProblemKind) -> int:
         """Return the number of notes of a kind."""
-        return sum(count for (note_kind, _), count in self._counts.items() if note_kind == kind)
+        return sum(notes for (note_kind, _), (notes, _) in self._notes.items() if note_kind == kind)
 
     def add_to(self, problems: Problems, file: str) -> None:
         """Add all notes to the problems of `file`."""
-        for (kind, reason), count in self._counts.items():
-            first = self._first[kind, reason]
+        for (kind, reason), (notes, first) in self._notes.items():
             place = ""
             if first is not None:
-                place = f" ({'first ' if count > 1 else ''}at byte {first:,})"
-            problems.add(kind, count, reason + place, file=file)
+                place = f" ({'first ' if notes > 1 else ''}at byte {first:,})"
+            problems.add(kind, notes, reason + place, file=file)
 
 
 _RANK = re.compile(r"(?i)(?<![a-z])rank[-_ =:]{0,2}\[?(\d+)\]?")
@@ -68,11 +67,8 @@ _ORDER = ("pp", "dp", "cp", "sp", "ep", "tp")
 LAST_RANK = (1 << 31) - 1
 
 
-_NO_NUMBER = "the file has no rank number"
-
-
 def is_rank(value: object) -> bool:
-    """Whether a value is a whole number that can be a rank."""
+    """Return whether a value is a whole number that can be a rank."""
     return (
         hasattr(value, "__index__")
         and not isinstance(value, bool)
@@ -129,21 +125,23 @@ def assign_ranks(
     ranks = list(requested)
     used = {rank for rank in requested if rank is not None}
     duplicates = _assign_stated_ranks(ranks, used, stated, claims)
-    numbered_last = [
-        file for file, is_last in enumerate(by_order) if is_last and stated[file] is None
+    without_rank = [
+        file for file, rank in enumerate(ranks) if rank is None and stated[file] is None
     ]
-    unknown = [file for file, rank in enumerate(ranks) if rank is None and stated[file] is None]
-    unknown = [file for file in unknown if file not in numbered_last]
+    numbered_last = [file for file in without_rank if by_order and by_order[file]]
+    unknown = [file for file in without_rank if file not in numbered_last]
     guesses, source_text = _guess_ranks([paths[file] for file in unknown], used)
     for file, guess in zip(unknown, guesses, strict=True):
         ranks[file] = guess
         used.add(guess)
-        count = paths.count(paths[file])
-        reason = f"is one of {count} ranks or devices of the file" if count > 1 else _NO_NUMBER
+        traces_of_file = paths.count(paths[file])
+        reason = "the file has no rank number"
+        if traces_of_file > 1:
+            reason = f"is one of {traces_of_file} ranks or devices of the file"
         detail = f"{reason}; taken as {guess} {source_text}"
         problems.add("guessed_rank", 1, detail, guess, paths[file])
     for file in duplicates:
-        rank = _lowest_free_rank(used)
+        rank = next(rank for rank in itertools.count() if rank not in used)
         ranks[file] = rank
         used.add(rank)
         holder = ranks.index(stated[file])
@@ -153,11 +151,8 @@ def assign_ranks(
         difference = _describe_difference(claims[file], claims[holder], name) if claims else ""
         detail = f"states rank {stated[file]}, as {name} does{early}{difference}"
         problems.add("duplicate_rank", 1, f"{detail}; kept as rank {rank}", rank, paths[file])
-    next_rank = max(used, default=-1) + 1
-    for file in numbered_last:
-        if ranks[file] is None:
-            ranks[file] = next_rank
-            next_rank += 1
+    for rank, file in enumerate(numbered_last, max(used, default=-1) + 1):
+        ranks[file] = rank
     return [rank for rank in ranks if rank is not None]
 
 
@@ -169,7 +164,9 @@ def _assign_stated_ranks(
 ) -> list[int]:
     """Assign the stated ranks that are unused; return files whose stated rank another file has."""
     duplicates = []
-    files = sorted(range(len(stated)), key=lambda file: claims[file].order if claims else (file,))
+    files: Sequence[int] = range(len(stated))
+    if claims:
+        files = sorted(files, key=lambda file: claims[file].order)
     for file in files:
         rank = stated[file]
         if ranks[file] is not None or rank is None:
@@ -202,17 +199,12 @@ class _RankClaim:
 def _rank_claims(
     traces: Sequence[Trace], stated: Sequence[int | None], cut: Collection[str | None]
 ) -> list[_RankClaim]:
-    """Describe files. Those of one format, job, world size and clock are taken to be of one run."""
+    """Return each file's claim; files of one format, job, world size and clock are of one run."""
     sizes = [trace.world_size or int(getattr(trace.profile, "ntasks", 0)) for trace in traces]
     usual = most_frequent_size(sizes)
     timed = sorted((trace for trace in traces if len(trace)), key=lambda trace: trace.zero_ns)
     clocks = {id(trace): n for n, group in enumerate(clock_groups(timed)) for trace in group}
-    windows: dict[int, int] = {}
-    window, reach_ns = -1, -1
-    for trace in timed:
-        window += trace.zero_ns > reach_ns
-        windows[id(trace)] = window
-        reach_ns = max(reach_ns, trace.zero_ns + trace.table.last_ns)
+    windows = _overlapping_groups(timed)
     facts, keys = [], []
     ranks: dict[Any, set[int | None]] = defaultdict(set)
     first: dict[Any, int] = {}
@@ -227,14 +219,30 @@ def _rank_claims(
             ranks[key].add(rank)
             first.setdefault(key, len(first))
     claims = []
-    for place, (fact, own_key) in enumerate(zip(facts, keys, strict=True)):
-        agree = tuple(len(ranks[key] - {None}) for key in own_key)
+    for place, (fact, keys_of_trace) in enumerate(zip(facts, keys, strict=True)):
+        trace, *_, window = fact
+        agree = tuple(len(ranks[key] - {None}) for key in keys_of_trace)
         fewer = tuple(-number for number in agree)
-        is_cut = fact[0].path in cut
-        yields = any(of.reading.yields_ranks for of in formats_named([fact[0].format]))
-        order = (yields, fact[0].is_totals, *fewer, first[own_key[0]], fact[4], is_cut, place)
+        is_cut = trace.path in cut
+        yields = any(format_.reading.yields_ranks for format_ in formats_named([trace.format]))
+        run_number = first[keys_of_trace[0]]
+        order = (yields, trace.is_totals, *fewer, run_number, window, is_cut, place)
         claims.append(_RankClaim(*fact, agree, is_cut, order))
     return claims
+
+
+def _overlapping_groups(traces: Sequence[Trace]) -> dict[int, int]:
+    """Return the number of the group of each trace, by its `id`; `traces` are sorted by start.
+
+    The traces of a group overlap, directly or through others.
+    """
+    groups: dict[int, int] = {}
+    group, end_ns = -1, -1
+    for trace in traces:
+        group += trace.zero_ns > end_ns
+        groups[id(trace)] = group
+        end_ns = max(end_ns, trace.zero_ns + trace.table.last_ns)
+    return groups
 
 
 def _stated_values(trace: Trace, *keys: str) -> str:
@@ -263,13 +271,12 @@ def _describe_difference(claim: _RankClaim, holder: _RankClaim, name: str) -> st
     if not differs and (claim.is_cut or _have_same_events(claim.trace, holder.trace)):
         return f": {POSSIBLE_DUPLICATE}"
     if not differs:
-        events = len(claim.trace), len(holder.trace)
-        is_same = events[0] == events[1]
-        differs = [
-            "its events differ" if is_same else f"it has {events[0]:,} events, not {events[1]:,}"
-        ]
+        events, other_events = len(claim.trace), len(holder.trace)
+        differs = [f"it has {events:,} events, not {other_events:,}"]
+        if events == other_events:
+            differs = ["its events differ"]
     pairs = zip(claim.agree, holder.agree, strict=True)
-    fewer, more = next((pair for pair in pairs if pair[0] != pair[1]), (0, 0))
+    fewer, more = next(((few, many) for few, many in pairs if few != many), (0, 0))
     unknown_text = "; it is unknown which of the two belongs with the other ranks"
     if more:
         unknown_text = (
@@ -290,29 +297,26 @@ def _have_same_events(first: Trace, second: Trace) -> bool:
 
 def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
     """Return a rank for each path, and a text on the source of the ranks."""
-    for pattern, source_text in ((_RANK, "from its name"), (_WORKER, "from its name")):
+    for pattern in (_RANK, _WORKER):
         ranks = [_last_number(pattern, path) for path in paths]
         if _are_unique_and_free(ranks, taken):
-            return [rank for rank in ranks if rank is not None], source_text
+            return [rank for rank in ranks if rank is not None], "from its name"
     ordered = ranks_of_coordinates([PurePath(path).name for path in paths])
     if ordered is not None and _are_unique_and_free(ordered, taken):
         return ordered, "from the coordinates in its name"
-    guesses: list[int] = []
-    used = set(taken)
-    for _ in paths:
-        guesses.append(_lowest_free_rank(used))
-        used.add(guesses[-1])
+    free_ranks = (rank for rank in itertools.count() if rank not in taken)
+    guesses = list(itertools.islice(free_ranks, len(paths)))
     return guesses, "from its place in the order of names"
 
 
 def _are_unique_and_free(ranks: Sequence[int | None], taken: set[int]) -> bool:
-    counts = Counter(ranks)
-    return (
-        bool(ranks) and None not in counts and max(counts.values()) == 1 and not taken & set(counts)
-    )
+    distinct = set(ranks)
+    are_unique = bool(ranks) and len(distinct) == len(ranks)
+    return are_unique and None not in distinct and taken.isdisjoint(distinct)
 
 
 def _last_number(pattern: re.Pattern[str], path: str) -> int | None:
+    """Return the number in the last match of the last part of a path with one; None without one."""
     for part in reversed(PurePath(path).parts):
         matches = pattern.findall(part)
         if matches:
@@ -347,10 +351,3 @@ def ranks_of_coordinates(texts: Sequence[str]) -> list[int] | None:
         return [key[0] for key in keys]
     order = {key: rank for rank, key in enumerate(sorted(set(keys)))}
     return [order[key] for key in keys] if len(order) == len(keys) else None
-
-
-def _lowest_free_rank(taken: set[int]) -> int:
-    key = 0
-    while key in taken:
-        key += 1
-    return key

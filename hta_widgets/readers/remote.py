@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -36,7 +36,7 @@ _DRIVERS = {
 
 
 def is_remote(source: object) -> bool:
-    """Whether a source names a remote file."""
+    """Return whether a source names a remote file."""
     if isinstance(source, str):
         return _URL.match(source) is not None
     if isinstance(source, Mapping):
@@ -62,7 +62,7 @@ class LocalCopies:
         return source
 
     def _local(self, url: str) -> str:
-        # Few need it, and it imports ssl and email.
+        # Imported only for URLs, because it imports ssl and email.
         from hta_widgets.readers.web import http_files, split_url
 
         protocol = url.partition("://")[0].lower()
@@ -82,22 +82,22 @@ class LocalCopies:
 
     def with_original_names(self, traces: TraceSet) -> TraceSet:
         """Return the set with the original names of its files."""
-        problems = Problems()
-        for p in traces.problem_list:
-            file = p.file and self._names.get(p.file, p.file)
-            problems.add(p.kind, p.count, p.detail, p.rank, file)
+
+        def original(path: str | None) -> str | None:
+            return path and self._names.get(path, path)
+
+        problems = (
+            replace(problem, file=original(problem.file)) for problem in traces.problem_list
+        )
         return TraceSet.restore(
             [
-                t.replace(
-                    path=self._names.get(t.path, t.path),
-                    profile_path=t.profile_path and self._names.get(t.profile_path, t.profile_path),
-                )
-                for t in traces.values()
+                trace.replace(path=original(trace.path), profile_path=original(trace.profile_path))
+                for trace in traces.values()
             ],
-            problems,
+            Problems(problems),
             clock=traces.clock,
             origin_ns=traces.origin_ns,
-            lift_ns=traces.origin_offset_ns,
+            origin_offset_ns=traces.origin_offset_ns,
         )
 
     def with_original_name(self, error: TraceError) -> TraceError:
@@ -149,21 +149,21 @@ def _fsspec_files(url: str) -> tuple[dict[str, str], Fetch, str]:
     """Return the state of each file by name, a function to fetch files, and the names' base URL."""
     system, path = _file_system(url)
     try:
-        if any(letter in path for letter in "*?["):
-            root = path[: re.search(r"[*?\[]", path).start()].rpartition("/")[0]  # type: ignore[union-attr]
-            file_names = system.glob(path)
+        wildcard = re.search(r"[*?\[]", path)
+        if wildcard is not None:
+            root, names_below = path[: wildcard.start()].rpartition("/")[0], system.glob(path)
         elif system.isdir(path):
-            root, file_names = path, system.find(path)
+            root, names_below = path, system.find(path)
         elif system.exists(path):
             return {"": str(system.ukey(path))}, lambda _, to: system.get_file(path, str(to)), ""
         else:
-            root, file_names = "", None
-        files = [file for file in file_names or () if not system.isdir(file)]
+            root, names_below = "", None
+        files = [name for name in names_below or () if not system.isdir(name)]
     except Exception as cause:  # noqa: BLE001 - each driver has exceptions of its own
         raise TraceError(
             f"cannot be listed ({cause})", path=url, remedy="Check the path and your credentials."
         ) from None
-    if file_names is None:
+    if names_below is None:
         raise TraceError("does not exist", path=url, remedy="Check the path.")
     if not files:
         raise TraceError("holds no files", path=url, remedy="Check the path.")
@@ -177,9 +177,10 @@ def _fsspec_files(url: str) -> tuple[dict[str, str], Fetch, str]:
 
 
 def _file_system(url: str) -> tuple[Any, str]:
+    """Return fsspec's file system for a URL, and the path in it."""
     protocol = url.partition("://")[0].lower()
     try:
-        from fsspec.core import url_to_fs  # few need it
+        from fsspec.core import url_to_fs  # an optional package
     except ImportError:
         packages = " ".join(filter(None, ("fsspec", _DRIVERS.get(protocol))))
         raise TraceError(

@@ -48,7 +48,7 @@ _BYTES_PER_ROW = 64
 _STEPS_PER_BYTE = 64
 _MIN_STEPS = 20_000_000
 _STEPS_PER_CALL = 100_000
-#: Positions in the header: 2 for the versions of a reader and writer of a write-ahead log.
+#: Bytes of the header with the versions for readers and writers; 2 is that of write-ahead logs.
 _VERSIONS = slice(18, 20)
 _WRITE_AHEAD = b"\2\2"
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -107,27 +107,17 @@ class Database:
         return self._columns[table]
 
     def is_empty(self, table: str) -> bool:
-        """Whether a table has no rows."""
+        """Return whether a table has no rows."""
         return not self._select(["rowid"], table, "1 limit 1")
 
-    def integers(
-        self,
-        table: str,
-        columns: Sequence[str],
-        *,
-        optional: Iterable[str] = (),
-        reals: Iterable[str] = (),
-        missing: int = -1,
-    ) -> dict[str, Any]:
+    def integers(self, table: str, columns: Sequence[str], **options: Any) -> dict[str, Any]:
         """Return columns of numbers, and ``rowid``, in the order of row ids.
 
-        The parameters are the same as of `integer_blocks`.
+        The options are those of `integer_blocks`.
         """
-        parameters = {"optional": optional, "reals": reals, "missing": missing}
-        blocks = list(self.integer_blocks(table, columns, **parameters))  # type: ignore[arg-type]
-        return {
-            name: np.concatenate([block.pop(name) for block in blocks]) for name in [*blocks[0]]
-        }
+        blocks = list(self.integer_blocks(table, columns, **options))
+        names = list(blocks[0])
+        return {name: np.concatenate([block.pop(name) for block in blocks]) for name in names}
 
     def integer_blocks(
         self,
@@ -138,7 +128,7 @@ class Database:
         reals: Iterable[str] = (),
         missing: int = -1,
     ) -> Iterator[dict[str, Any]]:
-        """Yield the columns of numbers of some rows after the other, at least once.
+        """Yield columns of numbers, for one range of rows after another; at least one range.
 
         Parameters
         ----------
@@ -169,14 +159,11 @@ class Database:
             block = self._read_block(table, values, condition, stored_kinds)
             if block is None:
                 block = self._read_mixed_block(table, values, condition, stored_kinds)
-            read = dict(zip(stored, block, strict=True))
-            count = len(read["rowid"])
-            yield {
-                name: read[name]
-                if name in read
-                else np.full(count, np.nan if kinds[name].is_real else missing)
-                for name in names
-            }
+            values_of = dict(zip(stored, block, strict=True))
+            for name in set(names).difference(stored):
+                missing_value = np.nan if kinds[name].is_real else missing
+                values_of[name] = np.full(len(block[0]), missing_value)
+            yield {name: values_of[name] for name in names}
 
     def rows(
         self, table: str, columns: Sequence[str], *, where: str = "1", kinds: Sequence[type] = ()
@@ -317,7 +304,7 @@ class Database:
     def _read_block(
         self, table: str, values: Sequence[str], where: str, kinds: Sequence[_ColumnKind]
     ) -> list[Array] | None:
-        """Return what expressions in SQL are in some rows; None if any is not of its kind."""
+        """Return the values of expressions in SQL; None if a value is not of its kind."""
         lists = [f"group_concat({value})" for value in values]
         ((count, *texts),) = self._select(["count(*)", *lists], table, where)
         self._report(sum(len(text or "") for text in texts) // 2)
@@ -386,7 +373,7 @@ def _as_integer(value: object, default: int | None) -> int | None:
     is_digits = isinstance(value, str) and _INTEGER.fullmatch(value) is not None
     if is_digits or (isinstance(value, float) and value.is_integer()):
         value = int(value)  # type: ignore[call-overload]
-    return value if isinstance(value, int) and NO_TIME <= value < -NO_TIME else default
+    return value if isinstance(value, int) and -(1 << 63) <= value < 1 << 63 else default
 
 
 def _parse_numbers(text: str, count: int, dtype: type[np.float64 | np.int64]) -> Array | None:

@@ -149,7 +149,7 @@ def _open_file(path: str | Path) -> BinaryIO:
     try:
         mode = Path(path).stat().st_mode
         if not stat.S_ISREG(mode):  # opening a pipe would wait for a writer
-            kind = next((kind for is_one, kind in _SPECIAL if is_one(mode)), "a device")
+            kind = next((kind for is_kind, kind in _SPECIAL if is_kind(mode)), "a device")
             raise TraceError(
                 f"is {kind}, not a file", path=path, remedy="Copy the trace to a file, and load it."
             )
@@ -299,6 +299,7 @@ class _GzipStream(_PackedStream):
         return b""
 
     def _next_member(self) -> bool:
+        """Begin the next member of the file; return whether there is one."""
         rest = self._input.lstrip(b"\0")
         while len(rest) < 2 and (chunk := self._raw(_INPUT_BYTES)):
             rest = (rest + chunk).lstrip(b"\0")
@@ -321,14 +322,12 @@ class _GzipStream(_PackedStream):
                 step //= 2
                 continue
             inflate, data = trial, data[step:]
-        read = share((self._file.tell() - len(data)) / max(self.size_bytes, 1))
-        is_complete = "incorrect data check" in error or "incorrect length check" in error
-        self.fault = Fault(
-            not is_complete,
-            "the gzip checksum does not match its contents"
-            if is_complete
-            else f"the gzip data are damaged ({error}); {read} of the file could be read",
-        )
+        if "incorrect data check" in error or "incorrect length check" in error:
+            self.fault = Fault(False, "the gzip checksum does not match its contents")
+        else:
+            read = share((self._file.tell() - len(data)) / max(self.size_bytes, 1))
+            message = f"the gzip data are damaged ({error}); {read} of the file could be read"
+            self.fault = Fault(True, message)
         block = b"".join(blocks)
         self.offset += len(block)
         return block
@@ -390,9 +389,8 @@ def decompressed_size(path: str | Path) -> int:
     with Stream(path) as start:
         size, head = start.size_bytes, start.read(18)
         if head.startswith(ZSTD_MAGIC):
-            return min(
-                max(_zstd_content_size(head) or size * _USUAL_EXPANSION, size), _max_bytes(size)
-            )
+            estimate = _zstd_content_size(head) or size * _USUAL_EXPANSION
+            return min(max(estimate, size), _max_bytes(size))
         if not head.startswith(GZIP_MAGIC) or size < 18:
             return size
     # A gzip file ends with the size of its last member modulo 2**32; most files have one member.

@@ -27,7 +27,7 @@ Fetch = Callable[[str, Path], None]
 
 _FILES = (".json", ".gz", ".zst", ".trc")
 _TIMEOUT_S = 60
-#: A server that sends less than this is given up after `_TIMEOUT_S`.
+#: A request whose reply arrives more slowly than this fails after `_TIMEOUT_S`.
 _MIN_BYTES_PER_S = 1000
 _BLOCK_BYTES = 1 << 20
 _MAX_HEADER_BYTES = 1 << 20
@@ -91,16 +91,17 @@ def _read_manifest(reply: Any, url: str) -> bytes:
 
 
 def split_url(url: str) -> SplitResult:
-    """Return the parts of a URL; raise a `TraceError` if it is none."""
+    """Return the parts of a URL; raise a `TraceError` if it is invalid."""
     try:
         parts = urlsplit(url)
-        _ = parts.port, parts.hostname  # raise errors, too
+        _ = parts.port, parts.hostname  # raises if they are invalid
     except ValueError as cause:
         raise TraceError(f"is not a URL ({cause})", path=url, remedy="Check the URL.") from None
     return parts
 
 
 def _state(reply: Any) -> str:
+    """Return text that changes with a file, from the headers of a reply."""
     headers = ("ETag", "Last-Modified", "Content-Length")
     return repr([reply.headers.get(name) for name in headers])
 

@@ -55,39 +55,45 @@ from hta_widgets.trace.tracks import disambiguate_tracks
 #: ``NAME.TIME.pt.trace.json``, as `torch.profiler.tensorboard_trace_handler` names files.
 _HANDLER_NAME = re.compile(r"(.+)\.\d{9,}\.pt\.trace\.json(\.gz)?")
 _NUMBER = re.compile(r"\d+")
-#: A file that begins earlier than this is of the same run: a process does not start so fast.
+#: A process takes longer to start: a file that begins sooner after another is of the same run.
 _MIN_RESTART_NS = 1_000_000_000
-#: A file that begins later than this is of another run, even if its process has the same id.
+#: A file that begins more than this after another ends is of another run, whatever its process id.
 _MAX_PAUSE_NS = 7 * 86_400 * 1_000_000_000
 
 
 def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
     """Return the traces, one per rank, and the first file of the rank of each other file."""
-    identities = [_rank_identity(trace) for trace in traces]
-    in_folder = Counter(identities)
-    by_rank: dict[Any, list[Trace]] = defaultdict(list)
-    for trace, identity in zip(traces, identities, strict=True):
-        key = identity
-        if identity is not None and in_folder[identity] == 1:
-            key = _NUMBER.sub("#", identity[0]), *identity[1:]
-        by_rank[key or id(trace)].append(trace)
-    if len(by_rank) == len(traces):
-        return list(traces), {}
+    by_rank = _group_by_rank(traces)
+    several = [files for files in by_rank.values() if len(files) > 1]
     # A profiler repeats on all ranks; a single further file was left by another run.
-    repeated = [len(files) > 1 for key, files in by_rank.items() if isinstance(key, tuple)]
-    if 2 * sum(repeated) < len(repeated):
+    if 2 * len(several) < len(by_rank):
         return list(traces), {}
     first_of: dict[str, str] = {}
     joined: dict[int, Trace | None] = {}
-    for files in by_rank.values():
-        if len(files) > 1:
-            ordered = sorted(files, key=lambda trace: trace.zero_ns)
-            if all(_follows(*pair) for pair in pairwise(ordered)):
-                joined |= {id(trace): None for trace in files}
-                joined[id(ordered[0])] = join_traces(ordered)
-                first_of |= {trace.path: ordered[0].path for trace in ordered[1:]}
+    for files in several:
+        ordered = sorted(files, key=lambda trace: trace.zero_ns)
+        if all(_follows(*pair) for pair in pairwise(ordered)):
+            joined |= {id(trace): None for trace in files}
+            joined[id(ordered[0])] = join_traces(ordered)
+            first_of |= {trace.path: ordered[0].path for trace in ordered[1:]}
     results = (joined.get(id(trace), trace) for trace in traces)
     return [trace for trace in results if trace is not None], first_of
+
+
+def _group_by_rank(traces: Sequence[Trace]) -> dict[tuple[Any, ...], list[Trace]]:
+    """Return the files that may be windows, by their rank.
+
+    If a folder has one file of a rank, files in folders that differ only in numbers are grouped.
+    """
+    identities = [_rank_identity(trace) for trace in traces]
+    files_in_folder = Counter(identities)
+    by_rank: dict[tuple[Any, ...], list[Trace]] = defaultdict(list)
+    for trace, identity in zip(traces, identities, strict=True):
+        if identity is not None:
+            folder, *rank = identity
+            is_single = files_in_folder[identity] == 1
+            by_rank[_NUMBER.sub("#", folder) if is_single else folder, *rank].append(trace)
+    return by_rank
 
 
 def _rank_identity(trace: Trace) -> tuple[Any, ...] | None:
@@ -106,23 +112,24 @@ def _rank_identity(trace: Trace) -> tuple[Any, ...] | None:
 
 
 def _follows(earlier: Trace, later: Trace) -> bool:
-    """Whether a file may hold a later window of the same process."""
+    """Return whether a file may hold a later window of the same process."""
     pause_ns = later.zero_ns - (earlier.zero_ns + earlier.table.last_ns)
     if not 0 <= pause_ns <= _MAX_PAUSE_NS:
         return False
     if _host_processes(earlier).isdisjoint(_host_processes(later)):
         return False
-    pair = earlier, later
-    calls, later_calls = (ids[ids > 0] for ids in (trace.table.correlation for trace in pair))
-    steps = [step_numbers(trace.table.names.values) for trace in pair]
-    if _numbers_go_on([calls + 1, later_calls]) or _numbers_go_on(steps):
+    ids = [trace.table.correlation for trace in (earlier, later)]
+    calls, later_calls = (column[column > 0] for column in ids)
+    steps = [step_numbers(trace.table.names.values) for trace in (earlier, later)]
+    # Ids of calls never repeat, but a step may continue in the next window.
+    if _numbers_continue([calls + 1, later_calls]) or _numbers_continue(steps):
         return True
     if PurePath(earlier.path).parent != PurePath(later.path).parent:
         return False
     return pause_ns < _MIN_RESTART_NS or not all((numbers >= 0).any() for numbers in steps)
 
 
-def _numbers_go_on(numbers: Sequence[Ints]) -> bool:
+def _numbers_continue(numbers: Sequence[Ints]) -> bool:
     """Return whether the second numbers begin at or after the end of the first; -1 is ignored."""
     first, second = (column[column >= 0] for column in numbers)
     return len(first) > 0 and len(second) > 0 and bool(second.min() >= first.max())
@@ -143,7 +150,7 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
     for trace, track_code in zip(windows, track_codes, strict=True):
         shift_ns = trace.zero_ns - first.zero_ns
         depth = _joined_depths(trace.table, tracks, track_code)
-        step = _number_steps_on(trace.table.step, last_step)
+        step = _continue_steps(trace.table.step, last_step)
         last_step = max(last_step, int(step.max(initial=-1)))
         tables = _renumber_tables(
             trace, pools, track_code, depth, shift_ns=shift_ns, rows=rows, records=records
@@ -258,7 +265,7 @@ def _renumber_tables(
     )
 
 
-def _number_steps_on(step: Ints, last_step: int) -> Ints:
+def _continue_steps(step: Ints, last_step: int) -> Ints:
     """Return the steps of a window; they continue after `last_step` if they would repeat it."""
     has_step = step >= 0
     offset = max(last_step + 1 - int(step[has_step].min()), 0) if has_step.any() else 0
@@ -266,6 +273,7 @@ def _number_steps_on(step: Ints, last_step: int) -> Ints:
 
 
 def _codes(pool: StringPool, values: Sequence[Any]) -> Any:
+    """Return the codes of values in a pool, to which new values are added."""
     return np.array([pool.add(value) for value in values], np.int32)
 
 
@@ -279,9 +287,9 @@ def _join_tracks(parts: Sequence[Sequence[Track]]) -> tuple[list[Track], list[An
         spilled = max(track.lanes - track.nested, other.lanes - other.nested)
         track_of_key[key] = replace(other, nested=nested, lanes=nested + spilled)
     ordered = sorted(track_of_key, key=lambda key: track_of_key[key].sort)
-    place = {key: number for number, key in enumerate(ordered)}
+    position = {key: number for number, key in enumerate(ordered)}
     codes = [
-        np.array([place[track.pid, track.tid, track.role] for track in tracks], np.int32)
+        np.array([position[track.pid, track.tid, track.role] for track in tracks], np.int32)
         for tracks in parts
     ]
     return disambiguate_tracks([track_of_key[key] for key in ordered]), codes
@@ -298,7 +306,7 @@ def _joined_depths(table: EventTable, tracks: Sequence[Track], track_code: Array
 
 
 class JoinedRecords(NumberedRecords):
-    """The records of several files, numbered on, with times relative to the base of the first."""
+    """The records of several files, numbered in order, with times relative to the first's base."""
 
     def __init__(
         self, sources: Sequence[RecordSource], shifts_ns: Sequence[int], mark: dict[str, Any]

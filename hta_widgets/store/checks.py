@@ -1,4 +1,4 @@
-"""Check stored values on which other values or code depend: codes, rows, positions, order, types.
+"""Check stored values that other values or the code rely on: codes, rows, order and types.
 
 Checksums detect damage, but a forged file may have checksums that match. For example, the values of
 ``events.name`` have to be codes of ``names``, or reading the name of an event would fail.
@@ -280,10 +280,9 @@ def _has_last_end(rank: CheckedRank, values: Column) -> bool:
     first, last = rank.span_ns
     if not len(values):
         return first == last
-    # Durations are checked before the sums, which would wrap beyond int64.
-    return values.max() <= last - first and (
-        int((rank.numbers("events.start_ns") + values).max()) == last
-    )
+    if values.max() > last - first:  # sums of such durations could wrap beyond int64
+        return False
+    return int((rank.numbers("events.start_ns") + values).max()) == last
 
 
 def _has_lanes(rank: CheckedRank, values: Column) -> bool:
@@ -296,12 +295,12 @@ def _has_earlier_parents(_: CheckedRank, values: Column) -> bool:
 
 
 def _has_events_and_records(rank: CheckedRank, values: Column) -> bool:
-    if len(values) % 2:
-        return False
+    rows, end_records = values[::2], values[1::2]
+    if len(rows) != len(end_records) or not len(rows):
+        return not len(values)
     records = rank.size("records")
-    return not len(values) or bool(
-        values[::2].max() < rank.size("events") and (records < 0 or values[1::2].max() < records)
-    )
+    has_records = records < 0 or end_records.max() < records
+    return bool(rows.max() < rank.size("events") and has_records)
 
 
 def _is_in_order_by_series(rank: CheckedRank, values: Column) -> bool:

@@ -73,16 +73,17 @@ Column = Array | TextColumn
 
 
 def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str, Any]) -> FileFrame:
-    """Write a file of named columns and other facts."""
+    """Write a file of named columns and other facts; return its frame."""
     cells = {}
     specs: dict[str, list[Any]] = {}
     for name, values in columns.items():
         cell: Any
         if isinstance(values, TextColumn):
-            dtype, (cell, checksum) = "text", _text_cell(values)
+            dtype = "text"
+            cell, checksum = _text_cell(values)
         else:
-            numbers = np.ascontiguousarray(values)
-            dtype, cell, checksum = values.dtype.str, pa.array(numbers), zlib.crc32(numbers.data)
+            dtype, numbers = values.dtype.str, np.ascontiguousarray(values)
+            cell, checksum = pa.array(numbers), zlib.crc32(numbers.data)
         specs[name] = [dtype, len(cell), checksum]
         ends = pa.array([0, len(cell)], pa.int64())
         cells[name] = pa.LargeListArray.from_arrays(ends, cell)

@@ -72,7 +72,7 @@ class StoredRank:
         return arrow_file
 
     def has(self, name: str) -> bool:
-        """Whether the file has a column of this name."""
+        """Return whether the file has a column of this name."""
         return self.read_checked(lambda: name in self.file)
 
     def fact(self, name: str) -> Any:
@@ -184,6 +184,7 @@ class _BytesInUse:
         self._total = 0
 
     def add(self, rank: StoredRank, size_bytes: int) -> None:
+        """Count bytes of a rank; release other ranks while the total is above the limit."""
         with self._lock:
             self._bytes[rank] = self._bytes.pop(rank, 0) + size_bytes
             self._total += size_bytes
@@ -192,13 +193,11 @@ class _BytesInUse:
                 return
             # Not on each call: summing over a thousand ranks for each column would take seconds.
             self._total = sum(self._bytes.values())
-            excess = self._total - max_bytes
-            for oldest, size in list(self._bytes.items()) if excess > 0 else ():
-                if excess <= 0 or oldest is rank:
+            for oldest, size in list(self._bytes.items()):
+                if self._total <= max_bytes or oldest is rank:
                     return
                 self._bytes.pop(oldest, 0)
                 self._total -= size
-                excess -= size
                 oldest.release()
 
     def remove(self, rank: StoredRank) -> None:

@@ -54,7 +54,7 @@ from hta_widgets.trace.columns import (
     Track,
 )
 from hta_widgets.trace.merged_format import ExportPart, parse_export_part
-from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.problems import Problem, Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -67,15 +67,15 @@ TABLES = {
 #: Columns of numbers, by table.
 NUMBERS = {
     "events": (
-        *("start_ns", "dur_ns", "name", "category", "kind", "track", "depth", "parent", "stream"),
-        *("correlation", "step", "phase", "record"),
+        "start_ns", "dur_ns", "name", "category", "kind", "track", "depth", "parent", "stream",
+        "correlation", "step", "phase", "record",
     ),
     "flows": ("kind", "source", "target", "source_record", "target_record"),
     "counters": ("time_ns", "series_id", "value", "record"),
     "instants": ("time_ns", "name", "category", "record"),
     "asyncs": ("start_ns", "dur_ns", "name", "category", "record"),
     "copies": ("record", "gb_per_s", "size_bytes"),
-}
+}  # fmt: skip
 
 #: Lists of strings, kept as codes and their values.
 CODED = {"instants": ("pid", "tid", "scope"), "asyncs": ("async_id", "pid")}
@@ -244,37 +244,19 @@ KeepSource = Callable[[RecordSource], StoredSource]
 
 def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dict[str, Any]:
     """Write one rank's file and return its entry in the manifest."""
-    columns: dict[str, Column] = {}
-    for name, table_name in TABLES.items():
-        table = getattr(trace, name)
-        for column in NUMBERS[table_name]:
-            columns[f"{table_name}.{column}"] = np.asarray(getattr(table, column))
-        for column in CODED.get(table_name, ()):
-            columns |= _coded_column(f"{table_name}.{column}", getattr(table, column))
+    columns = _table_columns(trace)
     table = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
-    ends = [value for pair in table.end_record.items() for value in pair]
-    columns["events.ends"] = np.array(ends, np.int64)
-    columns["names"] = TextColumn.of(table.names.values)
-    columns["categories"] = TextColumn.of(table.categories.values)
-    columns["tracks"] = _json([[getattr(track, n) for n in _TRACK] for track in table.tracks])
-    columns["flow_kinds"] = _json(trace.flow_table.kinds)
-    columns["counter_series"] = _json(trace.counter_table.series)
-    columns["metadata"] = _json(trace.metadata)
-    columns["profile"] = _json(
-        None if trace.profile is None else msgspec.to_builtins(trace.profile)
-    )
     facts: dict[str, Any] = {}
-    if trace.source is not None:
-        if keep_source is None:
-            columns |= pack_records(trace.source, table.record)
-            columns |= comm_arg_columns(trace)
-            texts = getattr(trace.source, "metadata_text", None)
-            decoded = texts and {key: bytes(raw).decode("latin-1") for key, raw in texts.items()}
-            columns["metadata_text"] = _json(decoded)
-        else:
-            source = keep_source(trace.source)
-            facts |= source.facts
-            columns |= {f"source.{name}": column for name, column in source.columns.items()}
+    if trace.source is not None and keep_source is None:
+        columns |= pack_records(trace.source, table.record)
+        columns |= comm_arg_columns(trace)
+        texts = getattr(trace.source, "metadata_text", None)
+        decoded = texts and {key: bytes(raw).decode("latin-1") for key, raw in texts.items()}
+        columns["metadata_text"] = _json(decoded)
+    elif trace.source is not None and keep_source is not None:
+        source = keep_source(trace.source)
+        facts |= source.facts
+        columns |= {f"source.{name}": column for name, column in source.columns.items()}
     # Imported here, since it takes a hundredth of a second, and reading a store does not need it.
     from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns
 
@@ -298,10 +280,36 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
     }
 
 
-_TRACK = ("pid", "tid", "role", "label", "process", "stream", "sort", "nested", "lanes")
+def _table_columns(trace: Trace) -> dict[str, Column]:
+    """Return the columns of a rank's tables, with their texts, and its metadata and profile."""
+    columns: dict[str, Column] = {}
+    for field, table_name in TABLES.items():
+        table = getattr(trace, field)
+        for column in NUMBERS[table_name]:
+            columns[f"{table_name}.{column}"] = np.asarray(getattr(table, column))
+        for column in CODED.get(table_name, ()):
+            columns |= _coded_column(f"{table_name}.{column}", getattr(table, column))
+    events = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
+    ends = [value for pair in events.end_record.items() for value in pair]
+    tracks = [[getattr(track, name) for name in _TRACK_FIELDS] for track in events.tracks]
+    profile = None if trace.profile is None else msgspec.to_builtins(trace.profile)
+    return columns | {
+        "events.ends": np.array(ends, np.int64),
+        "names": TextColumn.of(events.names.values),
+        "categories": TextColumn.of(events.categories.values),
+        "tracks": _json(tracks),
+        "flow_kinds": _json(trace.flow_table.kinds),
+        "counter_series": _json(trace.counter_table.series),
+        "metadata": _json(trace.metadata),
+        "profile": _json(profile),
+    }
+
+
+_TRACK_FIELDS = ("pid", "tid", "role", "label", "process", "stream", "sort", "nested", "lanes")
 
 
 def _json(value: object) -> TextColumn:
+    """Return a value as a column of one text, its JSON."""
     # Unlike msgspec, json keeps halves of surrogate pairs and integers of any size.
     texts = TextColumn()
     try:
@@ -318,6 +326,7 @@ def _plain_value(value: object) -> object:
 
 
 def _coded_column(name: str, values: list[str]) -> dict[str, Column]:
+    """Return the two columns of a list of strings: codes, and strings by code."""
     pool = StringPool()
     codes = [pool.add(value) for value in values]
     return {
@@ -365,10 +374,10 @@ def open_trace(
         _rules_version=0 if entry["rules"] == _rules() else -1,
         **facts,
     )
-    stated = entry.get("stated")  # not in older stores
-    trace.read_later(
-        rank, stated and (parse_export_part(stated["export_part"]), stated["world_size"])
-    )
+    facts_of_metadata = None
+    if stated := entry.get("stated"):  # not in older stores
+        facts_of_metadata = parse_export_part(stated["export_part"]), stated["world_size"]
+    trace.read_later(rank, facts_of_metadata)
     if entry["has_profile"] and profile_type is not None:
         type_ = profile_type(trace.format)
         trace.profile = rank.stored_or_rebuilt(
@@ -529,7 +538,7 @@ class OpenedStore:
             problems,
             clock=self.clock["name"],
             origin_ns=self.clock["origin_ns"],
-            lift_ns=self.clock["lift_ns"],
+            origin_offset_ns=self.clock["lift_ns"],
         )
 
 
@@ -546,9 +555,7 @@ def open_store(
         body = validate_manifest(read_manifest(folder / MANIFEST), is_cache=restorer is not None)
         for entry in all_entries(body):
             _check_size(folder, entry)
-        problems = Problems()
-        for kind, count, detail, rank, file in body["problems"]:
-            problems.add(kind, count, detail, rank, file)
+        problems = Problems(Problem(*row) for row in body["problems"])
         traces = [
             open_trace(folder, entry, position, restorer, profile_type)
             for position, entry in enumerate(body["ranks"])
@@ -563,17 +570,15 @@ def open_store(
     except (DamagedFileError, LookupError, TypeError, ValueError, OverflowError) as cause:
         if isinstance(cause, TraceError):
             raise
-        raise TraceError(
-            damage_text(cause),
-            path=folder / MANIFEST,
-            remedy=_COPY_AGAIN,
-        ) from None
+        text = damage_text(cause)
+        raise TraceError(text, path=folder / MANIFEST, remedy=_COPY_AGAIN) from None
 
 
 _COPY_AGAIN = "Copy the store again, or save the traces again."
 
 
 def _check_size(folder: Path, entry: RankEntry) -> None:
+    """Raise an error unless the file of a rank exists and has the size in the manifest."""
     if Path(entry["file"]).name != entry["file"]:
         raise DamagedFileError(f"names a file outside of its folder, {entry['file']}")
     file, expected_bytes = folder / entry["file"], entry["frame"][0]

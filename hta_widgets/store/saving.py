@@ -20,29 +20,22 @@ from hta_widgets.trace.traceset import TraceSet
 
 
 def save_trace_set(traces: TraceSet, path: str | os.PathLike[str]) -> str:
-    """Save a set as a store; see `TraceSet.save`."""
+    """Save a set as a store, written next to `path` and moved there; see `TraceSet.save`."""
     clock = {
         "name": traces.clock,
         "origin_ns": traces.origin_ns,
         "lift_ns": traces.origin_offset_ns,
     }
-    return save_traces(path, list(traces.values()), traces.problem_list, clock)
-
-
-def save_traces(
-    path: str | os.PathLike[str], traces: Sequence[Trace], problems: Problems, clock: dict[str, Any]
-) -> str:
-    """Write a store with its checksums next to `path`, then move it into place."""
-    path = target_path(path)
-    with write_errors(path):
-        _check_target(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with new_partial_file(path, is_folder=True) as part:
-            written = write_files(part, traces, problems, clock)
+    target = target_path(path)
+    with write_errors(target):
+        _check_target(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with new_partial_file(target, is_folder=True) as part:
+            written = write_files(part, list(traces.values()), traces.problem_list, clock)
             for file in (*written, MANIFEST):
                 _flush(part / file)
-            _replace_store(part, path, written)
-    return str(path)
+            _replace_store(part, target, written)
+    return str(target)
 
 
 def write_files(
@@ -75,9 +68,8 @@ def _check_target(path: Path) -> None:
     if path.is_symlink():
         problem = "is a link"
     elif path.is_dir():
-        if not any(path.iterdir()) or (
-            manifest.is_file() and begins_manifest(manifest.read_bytes()[:64])
-        ):
+        is_store = manifest.is_file() and begins_manifest(manifest.read_bytes()[:64])
+        if is_store or not any(path.iterdir()):
             return
         problem = "is a folder of other files"
     elif path.exists():

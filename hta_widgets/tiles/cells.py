@@ -31,8 +31,8 @@ CELLS, TILE_BITS = 256, 8
 MAX_TILES = 65_536
 NO_KIND = 255
 FULL_CELL = 65535
-#: Codes of classes without a change, and how many times as much the time of a change counts: a
-#: change of at least a tenth of the busy time gives a cell its class.
+#: Codes of the classes without a change, and the weight of the time of a change. With it, a change
+#: of at least a tenth of the busy time gives a cell its class.
 _UNCHANGED = tuple(
     code
     for code, name in enumerate(facts("event_classes")["light"])
@@ -118,13 +118,13 @@ def quantize_shares(covered: Ints, level: int) -> Words:
     low_bits = max(0, level - 46)
     low = covered & ((1 << low_bits) - 1)
     half = (1 << level) >> 1
-    nearest = ((covered >> low_bits) * FULL_CELL + ((low * FULL_CELL + half) >> low_bits)) >> (
-        level - low_bits
+    scaled = (covered >> low_bits) * FULL_CELL + ((low * FULL_CELL + half) >> low_bits)
+    shares = np.maximum(scaled >> (level - low_bits), covered > 0)
+    is_full = covered >= 1 << level
+    limited: Words = np.minimum(shares, np.where(is_full, FULL_CELL, FULL_CELL - 1)).astype(
+        np.uint16
     )
-    shares: Words = np.minimum(
-        np.maximum(nearest, covered > 0), FULL_CELL - (covered < (1 << level))
-    ).astype(np.uint16)
-    return shares
+    return limited
 
 
 @dataclass(slots=True, frozen=True)
@@ -175,7 +175,7 @@ def event_tiles(
 
 
 def classes_of_tiles(lane: EventLane, level: int, index: Ints, shift: int = 0) -> Bytes:
-    """Return the class of each cell of tiles, (tiles, 256); `NO_KIND` if empty.
+    """Return the class of each cell, by tile and cell; `NO_KIND` for empty cells.
 
     The lane is indexed by class; `index` numbers the tiles.
     """

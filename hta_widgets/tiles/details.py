@@ -188,6 +188,7 @@ def details(index: RankIndex, table: TableRows, row: int) -> EventDetail:
 
 
 def _place_fields(index: RankIndex, table: TableRows, row: int) -> DetailedEvent:
+    """Return the brief of a row, and its place: category, process, track, stream and step."""
     summary = event_summary(index, table, row)
     rank, category = index.rank, table.categories[int(table.category[row])]
     if table.table == "events":
@@ -220,6 +221,7 @@ def _place_fields(index: RankIndex, table: TableRows, row: int) -> DetailedEvent
 
 
 def _parent_summaries(index: RankIndex, table: TableRows, row: int) -> Iterator[Brief]:
+    """Yield the events that enclose an event, the innermost first."""
     parent = index.rank.table.parent
     above = int(parent[row])
     while above >= 0:
@@ -233,12 +235,7 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
     call = int(trace.launch_of[row])
     if call < 0:
         return None
-    tree = operator_tree(trace)
-    operators: list[Brief] = []
-    node = int(tree.innermost[call])
-    while node >= 0:
-        operators.append(event_summary(index, table, int(tree.rows[node])))
-        node = int(tree.forest.parent[node])
+    operators = list(_operators_around(index, table, call))
     modules: list[Brief] = []
     frames: list[Brief] = []
     for above in _parent_summaries(index, table, call):
@@ -249,10 +246,9 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
     shapes = dict(_event_args(index, table, operators[0]["id"])[0]) if operators else {}
     flows = trace.flow_table
     code = flows.kinds.index("fwdbwd") if "fwdbwd" in flows.kinds else -1
-    within = (flows.kind == code) & np.isin(
-        flows.target, [operator["id"] for operator in operators]
-    )
-    forward = flows.source[within].tolist()
+    operator_rows = [operator["id"] for operator in operators]
+    is_to_operator = (flows.kind == code) & np.isin(flows.target, operator_rows)
+    forward = flows.source[is_to_operator].tolist()
     return {
         "operators": operators,
         "modules": modules,
@@ -260,6 +256,15 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
         "shapes": shapes.get("Input Dims", shapes.get("Input dims", "")),
         "forward": event_summary(index, table, forward[0]) if forward else None,
     }
+
+
+def _operators_around(index: RankIndex, table: TableRows, row: int) -> Iterator[Brief]:
+    """Yield the operators around an event, the innermost first."""
+    tree = operator_tree(index.rank.trace)
+    node = int(tree.innermost[row])
+    while node >= 0:
+        yield event_summary(index, table, int(tree.rows[node]))
+        node = int(tree.forest.parent[node])
 
 
 #: Maximum number of events that a selection names by id; more would make each message large.
@@ -300,13 +305,10 @@ def launches(index: RankIndex, row: int) -> Launches:
     """Answer ``launches``: a device event's call, or the device events launched by a host event."""
     table, call = index.events, int(index.rank.trace.launch_of[row])
     ids, _ = _launched_by_event(index, row)
+    drawn = ids.tolist() if len(ids) <= MAX_ARROWS else []
     return {
         "call": event_summary(index, table, call) if call >= 0 else None,
-        "kernels": [
-            event_summary(index, table, event_row)
-            for event_row in ids.tolist()
-            if len(ids) <= MAX_ARROWS
-        ],
+        "kernels": [event_summary(index, table, kernel) for kernel in drawn],
         "count": len(ids),
     }
 
@@ -407,12 +409,11 @@ def snap(index: RankIndex, number: int, time: int, tolerance: int) -> int | None
     """Answer ``snap``: the nearest edge of an event of a lane; ties go to the earlier one."""
     _, lane = index.lane(number)
     local = time - index.rank.shift_ns
-    near_edges = [
-        edge for edge in _neighbouring_edges(lane, local) if abs(edge - local) <= tolerance
-    ]
-    if not near_edges:
+    edges = _neighbouring_edges(lane, local)
+    nearest = min(edges, key=lambda edge: (abs(edge - local), edge), default=None)
+    if nearest is None or abs(nearest - local) > tolerance:
         return None
-    return min(near_edges, key=lambda edge: (abs(edge - local), edge)) + index.rank.shift_ns
+    return nearest + index.rank.shift_ns
 
 
 def _neighbouring_edges(lane: EventLane | CounterLane, time: int) -> list[int]:

@@ -295,7 +295,7 @@ def _sort_by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _add_lateness(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add how late a rank that is last alone is after the others' median, and the waits for it."""
+    """Add the delay of a rank that alone arrives last, from the others' median, and their waits."""
     number = frame["collective"].to_numpy(np.int64)
     arrival = frame["arrival_ns"].to_numpy(np.int64)
     wait = frame["wait_ns"].to_numpy(np.int64)

@@ -14,10 +14,10 @@ import os
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ _CPU = KINDS.index("cpu")
 #: Maximum host lanes of a folded rank; the last one may stand for several threads.
 MAX_CPU_LANES = 3
 _SIDE_ROLES = {"counter", "async", "instant"}
+_Key = TypeVar("_Key", bound=Hashable)
 _STEP, _AUTOGRAD = 1, 2
 _STEP_NAME = re.compile(r"ProfilerStep\s*#\s*\d+")
 _AUTOGRAD_NAME = "autograd::engine::evaluate_function"
@@ -235,16 +236,20 @@ def folded_lanes(table: EventTable) -> list[LaneRef]:
 def async_groups(table: AsyncTable, categories: StringPool) -> list[AsyncGroup]:
     """Group the asyncs of a rank, in order of their first start, and give each a layer."""
     keys = list(zip(table.pid, table.category.tolist(), strict=True))
-    group_numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    group_of_row = np.fromiter(map(group_numbers.__getitem__, keys), np.intp, len(keys))
     durs = np.maximum(table.dur_ns, 0)
     groups = []
-    for (pid, category), group in group_numbers.items():
-        rows = np.flatnonzero(group_of_row == group)
-        rows = rows[np.lexsort((-durs[rows], table.start_ns[rows]))]
+    for (pid, category), unsorted in _rows_by_key(keys).items():
+        rows = unsorted[np.lexsort((-durs[unsorted], table.start_ns[unsorted]))]
         layer = _assign_layers(table.start_ns[rows], durs[rows])
         groups.append(AsyncGroup(pid, categories[category], rows, layer))
     return groups
+
+
+def _rows_by_key(keys: Sequence[_Key]) -> dict[_Key, Rows]:
+    """Return the rows of each key, in order of the keys' first occurrence."""
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    number_of_row = np.fromiter(map(numbers.__getitem__, keys), np.intp, len(keys))
+    return {key: np.flatnonzero(number_of_row == number) for key, number in numbers.items()}
 
 
 def thread_label(track: Track, *, main: bool, autograd: bool) -> str:
@@ -382,7 +387,7 @@ class _TrackCounts:
         return int(self.events[track, :, flag].sum())
 
     def communicates(self, track: int) -> bool:
-        """Whether a track has communication kernels only."""
+        """Return whether a track has communication kernels only."""
         return self.count_of_kind(track, _COMMUNICATION) == self.count_of(track) > 0
 
     def with_role(self, *roles: str) -> list[int]:
@@ -390,54 +395,22 @@ class _TrackCounts:
 
 
 def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> RankLayout:
+    """Return the lanes of a rank, numbered from `lane0`; with lanes of waits if `several`."""
     table = trace.table
     counts, steps = _count_events(table)
     threads = _host_threads(counts)
-    stacks = foldable_stacks(trace)
     summary = _summary_rows(counts, threads, lane0)
     asyncs = async_groups(trace.async_table, table.categories)
-    instants = _instant_groups(trace)
-    process_of = {track.pid: track.process for track in reversed(table.tracks)}
-
-    def process(pid: str) -> str:
-        # Some tools write a name as pid instead of a number.
-        return process_of.get(pid) or (f"process {pid}" if pid.lstrip("-").isdigit() else pid)
-
-    rows: list[TrackRow] = []
+    instants = _rows_by_key(trace.instant_table.pid)
+    rows = _track_rows(trace, counts, threads, asyncs, instants)
     track_lane0 = np.zeros(len(table.tracks), np.int64)
     lane = lane0 + len(summary)
-    for row in (
-        *(_track_row(counts, stream) for stream in _streams(counts)),
-        *(
-            _track_row(counts, stream, label, stacks.get(stream, ()))
-            for stream, label in threads.items()
-        ),
-        *_counter_rows(trace.counter_table, process),
-        *_with_asyncs(
-            [
-                *_instant_rows(instants, process),
-                *(_track_row(counts, stream) for stream in counts.with_role("other")),
-            ],
-            list(_async_rows(asyncs, process)),
-        ),
-    ):
+    for row in rows:
         if row.role not in _SIDE_ROLES:
             track_lane0[row.source] = lane
         row.lane0 = lane
-        rows.append(row)
         lane += row.lanes
-    overlays: list[LaneRef] = []
-    if several:
-        all_rows: list[SummaryRow | TrackRow] = [*summary, *rows]
-        for communication_row in filter(_communicates, all_rows):
-            communication_row.wait = lane + len(overlays)
-            communication_row.late = communication_row.wait + 1
-            sources = (communication_row.source,) if isinstance(communication_row, TrackRow) else ()
-            overlays += [LaneRef("wait", sources), LaneRef("late", sources)]
-    # The table's own tracks come first, so their keys, which are unique, stay the same.
-    ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
-    for row, key in zip(ordered, number_repeated([row.key for row in ordered]), strict=True):
-        row.key = key
+    overlays = _add_waits([*summary, *rows], lane) if several else []
     return RankLayout(
         rank=number,
         trace=trace,
@@ -454,6 +427,52 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     )
 
 
+def _track_rows(
+    trace: Trace,
+    counts: _TrackCounts,
+    threads: Mapping[int, str],
+    asyncs: list[AsyncGroup],
+    instants: Mapping[str, Rows],
+) -> list[TrackRow]:
+    """Return the rows below the folded row, in order, without the numbers of their lanes."""
+    process_of = {track.pid: track.process for track in reversed(counts.tracks)}
+
+    def process(pid: str) -> str:
+        # Some tools write a name as pid instead of a number.
+        return process_of.get(pid) or (f"process {pid}" if pid.lstrip("-").isdigit() else pid)
+
+    stacks = foldable_stacks(trace)
+    others = [
+        *_instant_rows(instants, process),
+        *(_track_row(counts, track) for track in counts.with_role("other")),
+    ]
+    rows = [
+        *(_track_row(counts, track) for track in _streams(counts)),
+        *(
+            _track_row(counts, track, text, stacks.get(track, ()))
+            for track, text in threads.items()
+        ),
+        *_counter_rows(trace.counter_table, process),
+        *_with_asyncs(others, list(_async_rows(asyncs, process))),
+    ]
+    # The table's own tracks come first, so their keys, which are unique, stay the same.
+    ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
+    for row, key in zip(ordered, number_repeated([row.key for row in ordered]), strict=True):
+        row.key = key
+    return rows
+
+
+def _add_waits(rows: Iterable[SummaryRow | TrackRow], first_lane: int) -> list[LaneRef]:
+    """Give each row of communication a lane of waits and one of late arrivals; return the lanes."""
+    overlays: list[LaneRef] = []
+    for row in filter(_communicates, rows):
+        row.wait = first_lane + len(overlays)
+        row.late = row.wait + 1
+        sources = (row.source,) if isinstance(row, TrackRow) else ()
+        overlays += [LaneRef("wait", sources), LaneRef("late", sources)]
+    return overlays
+
+
 def _communicates(row: SummaryRow | TrackRow) -> bool:
     """Return whether a row has lanes of waits and late arrivals."""
     if isinstance(row, SummaryRow):
@@ -462,6 +481,7 @@ def _communicates(row: SummaryRow | TrackRow) -> bool:
 
 
 def _time_range(trace: Trace) -> tuple[int, int]:
+    """Return the first start and last end of events or, without events, of other records."""
     if len(trace):
         return trace.start_ns, trace.end_ns
     asyncs = trace.async_table
@@ -509,22 +529,14 @@ def _host_threads(counts: _TrackCounts) -> dict[int, str]:
     if not threads:
         return {}
     calls = {track: counts.count_of_kind(track, _CPU) for track in threads}
-    main = max(
-        threads,
-        key=lambda track: (
-            counts.count_flagged(track, _STEP),
-            calls[track],
-            counts.count_of(track),
-        ),
-    )
-    backward = [
-        track for track in threads if track != main and counts.count_flagged(track, _AUTOGRAD)
-    ]
-    ordered = [
-        main,
-        *backward,
-        *(track for track in threads if track != main and track not in backward),
-    ]
+
+    def importance(track: int) -> tuple[int, ...]:
+        return counts.count_flagged(track, _STEP), calls[track], counts.count_of(track)
+
+    main = max(threads, key=importance)
+    others = [track for track in threads if track != main]
+    backward = [track for track in others if counts.count_flagged(track, _AUTOGRAD)]
+    ordered = [main, *backward, *(track for track in others if track not in backward)]
     labels = {
         track: thread_label(
             counts.tracks[track],
@@ -630,13 +642,6 @@ def _with_asyncs(rows: list[TrackRow], asyncs: list[TrackRow]) -> Iterator[Track
     for index, row in enumerate(rows):
         yield row
         yield from below.get(index, ())
-
-
-def _instant_groups(trace: Trace) -> dict[str, Rows]:
-    pids = trace.instant_table.pid
-    group_numbers = {pid: number for number, pid in enumerate(dict.fromkeys(pids))}
-    group_of_row = np.fromiter(map(group_numbers.__getitem__, pids), np.intp, len(pids))
-    return {pid: np.flatnonzero(group_of_row == group) for pid, group in group_numbers.items()}
 
 
 def _instant_rows(groups: Mapping[str, Rows], process: ProcessName) -> Iterator[TrackRow]:

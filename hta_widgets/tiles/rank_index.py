@@ -141,6 +141,7 @@ class RankIndex:
     def _side_rows(
         self, name: str, table: AsyncTable | InstantTable, starts: Ints, durs: Ints
     ) -> TableRows:
+        """Return a table other than the events, with the kind of each row."""
         names, categories = self.rank.table.names, self.rank.table.categories
         kind = np.full(len(table), _OTHER, np.uint8)
         # Only intervals that readers derived, which have no record, have a known kind.
@@ -290,6 +291,7 @@ class RankIndex:
                 return [self._lane(self.table_of(ref), self.rows_of_lane(ref))]
 
     def _folded_lane(self, ref: LaneRef) -> EventLane:
+        """Return a lane of the folded rank, from its file if it is there."""
         # All lanes of the rank's file are read together, as they are shown together.
         stored = stored_lanes(self.rank.table)
         for other, lane in stored.items():
@@ -299,6 +301,7 @@ class RankIndex:
         return stored.get(ref) or folded_lane(self.rank.table, ref, self.device_rows)
 
     def _by_depth(self, track: int, events: TableRows, *, slices: bool = True) -> list[AnyLane]:
+        """Return the indexed lanes of a track, one for each depth."""
         table = self.rank.table
         rows = np.flatnonzero(table.track == track)
         depth = table.depth[rows]

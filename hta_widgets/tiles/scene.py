@@ -1,7 +1,8 @@
 """The scene: JSON that describes ranks, tracks, lanes, steps and problems to the page.
 
-It does not change with the view, so a page gets it before the first tile. Also here are figures of
-a window that are drawn around the lanes: `stats_reply` (device time by rank), `minimap_reply`.
+It does not change with the view, so a page gets it before the first tile. This module also computes
+figures of a window that are drawn around the lanes: `stats_reply` (device time by rank) and
+`minimap_reply`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import THIN
+from hta_widgets.text import count, plural
 from hta_widgets.tiles.cells import Cells, measure_cells
 from hta_widgets.tiles.lanes import CounterLane
 from hta_widgets.tiles.layout import (
@@ -150,13 +151,12 @@ def data_quality(
             files.setdefault(problem.kind, set()).add(problem.file)
     for kind in _OF_FILES & counts.keys():
         counts[kind] = len(files[kind])
-    number, noun = (events, "event") if events or not asyncs else (asyncs, "async interval")
-    shown = f"{group_digits(number)} {noun}{'' if number == 1 else 's'}"
+    shown = plural(events, "event") if events or not asyncs else plural(asyncs, "async interval")
     if counts or ranks:
         part_texts = [
             problem.detail.partition(";")[0] for problem in all_problems if problem.kind == "part"
         ]
-        phrases = [_phrase(kind, count) for kind, count in counts.items() if kind != "part"]
+        phrases = [_phrase(kind, number) for kind, number in counts.items() if kind != "part"]
         level, text = "warn", " · ".join(filter(None, [ranks, shown, *part_texts, *phrases]))
     else:
         level, text = "ok", f"exact: {shown}, 0 dropped"
@@ -179,23 +179,19 @@ def group_problems(problems: list[Problem]) -> list[dict[str, Any]]:
         counts[problem.kind, problem.detail] += problem.count
         rank_counts[problem.kind, problem.detail] += 1
     grouped = []
-    for (kind, detail), count in counts.most_common():
+    for (kind, detail), total in counts.most_common():
         ranks = rank_counts[kind, detail]
         text = f"{detail} ({ranks} ranks)" if ranks > 1 else detail
-        grouped.append({"kind": kind, "count": count, "detail": text, "rank": None, "file": None})
+        grouped.append({"kind": kind, "count": total, "detail": text, "rank": None, "file": None})
     return grouped
 
 
-def group_digits(number: int) -> str:
-    """Return a number with narrow spaces between its thousands."""
-    return f"{number:,}".replace(",", THIN)
-
-
-def _phrase(kind: str, count: int) -> str:
+def _phrase(kind: str, number: int) -> str:
+    """Return the text about problems of a kind."""
     if kind == "clock":
         return "clocks not aligned"
-    singular, plural = _WORDS.get(kind, (kind, kind))
-    return f"{group_digits(count)} {singular if count == 1 else plural}"
+    one, several = _WORDS.get(kind, (kind, kind))
+    return f"{count(number)} {one if number == 1 else several}"
 
 
 VERSION = 1
@@ -347,7 +343,7 @@ class DeviceTimes:
         indices: Sequence[RankIndex],
         not_idle: Callable[[Trace], tuple[Intervals, Intervals]],
     ) -> DeviceTimes:
-        """Return the device times of ranks; `not_idle` returns the times `_NOT_IDLE` of one."""
+        """Return the device times of ranks; `not_idle` returns the parts `_NOT_IDLE` of a trace."""
         ranges = np.array([index.rank.range_ns for index in indices], np.int64).reshape(-1, 2)
         spans = np.array([device_range(index) for index in indices], np.int64).reshape(-1, 2)
         has_work = any(len(index.device_rows) for index in indices)
@@ -451,14 +447,13 @@ def stats_reply(
     span -= np.array(columns["between_windows"], np.int64)
     parts_of_span = ("compute", "exposed", "memory_alone", "unrecorded")
     idle = span - sum(np.array(columns[name], np.int64) for name in parts_of_span)
-    kinds = ("compute", "communication", "memory")
     rank_numbers = [index.rank.rank for index in indices]
-    chosen = (
-        range(len(rank_numbers))
-        if ranks is None
-        else [rank_numbers.index(rank) for rank in {*ranks} & {*rank_numbers}]
-    )
-    total_span = sum(int(span[rank_index]) for rank_index in chosen)
+    is_chosen = np.array([ranks is None or rank in ranks for rank in rank_numbers], np.bool_)
+    total_span = int(span[is_chosen].sum())
+    shares: dict[str, float] = {}
+    if total_span and device.has_work:
+        for name in ("compute", "communication", "memory"):
+            shares[name] = int(np.array(columns[name], np.int64)[is_chosen].sum()) / total_span
     return {
         "start": start,
         "end": end,
@@ -471,12 +466,7 @@ def stats_reply(
         "span": span.tolist(),
         "idle": idle.tolist(),
         "unrecorded": columns["unrecorded"],
-        "kinds": {
-            name: sum(columns[name][rank_index] for rank_index in chosen) / total_span
-            for name in kinds
-        }
-        if total_span and device.has_work
-        else {},
+        "kinds": shares,
     }
 
 
@@ -494,23 +484,9 @@ def minimap_reply(
     bin_ns, rest = divmod(end - start, bins)
     edges = start + bin_ns * steps + rest * steps // bins
     if device.has_work:
-        part_of_column = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
-        totals = {name: np.zeros(bins, np.int64) for name in part_of_column}
-        for parts in device.times_between(edges, tuple(part_of_column.values())):
-            for name, part in part_of_column.items():
-                totals[name] += parts[part].sum(axis=0)
-        lanes = len(indices)
+        totals, lanes = _device_totals(device, edges), len(indices)
     else:
-        totals = {name: np.zeros(bins, np.int64) for name in KINDS}
-        lanes = 0
-        for index in indices:
-            for cells in _host_cells(index, edges):
-                lanes += 1
-                times = np.maximum(cells.covered, cells.count > 0)
-                for code, name in enumerate(KINDS):
-                    totals[name] += np.where(cells.kind == code, times, 0)
-            raise_if_cancelled()
-        totals = {name: total for name, total in totals.items() if total.any() or name == "cpu"}
+        totals, lanes = _host_totals(indices, edges)
     weight = np.diff(edges).astype(np.float64) * lanes
     header, buffer = pack(
         {
@@ -519,6 +495,30 @@ def minimap_reply(
         }
     )
     return {"start": start, "end": end, "bins": bins, "columns": header}, buffer
+
+
+def _device_totals(device: DeviceTimes, edges: Ints) -> dict[str, Ints]:
+    """Return the device times of all ranks between neighbouring `edges`, by kind of work."""
+    part_of_column = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
+    totals = {name: np.zeros(len(edges) - 1, np.int64) for name in part_of_column}
+    for parts in device.times_between(edges, tuple(part_of_column.values())):
+        for name, part in part_of_column.items():
+            totals[name] += parts[part].sum(axis=0)
+    return totals
+
+
+def _host_totals(indices: Sequence[RankIndex], edges: Ints) -> tuple[dict[str, Ints], int]:
+    """Return the times of all folded host lanes by kind of cell, and the number of lanes."""
+    totals = {name: np.zeros(len(edges) - 1, np.int64) for name in KINDS}
+    lanes = 0
+    for index in indices:
+        for cells in _host_cells(index, edges):
+            lanes += 1
+            times = np.maximum(cells.covered, cells.count > 0)
+            for code, name in enumerate(KINDS):
+                totals[name] += np.where(cells.kind == code, times, 0)
+        raise_if_cancelled()
+    return {name: total for name, total in totals.items() if total.any() or name == "cpu"}, lanes
 
 
 def _host_cells(index: RankIndex, edges: Ints) -> Iterator[Cells]:

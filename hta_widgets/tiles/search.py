@@ -250,6 +250,14 @@ class SearchHits:
         """Number of events, asyncs and instants that match."""
         return sum(rank.count for rank in self.ranks)
 
+    def summary_at(self, position: int) -> Brief:
+        """Return the brief of a match by its position among the matches of all ranks."""
+        for rank in self.ranks:
+            if position < rank.count:
+                return rank.summary_at(position)
+            position -= rank.count
+        raise IndexError("there are fewer matches")
+
 
 class NameSearch:
     """Finds events by name; texts are matched against every distinct name once."""
@@ -281,11 +289,9 @@ class NameSearch:
         """All distinct names, and by pool the position of each of its codes among them."""
         pool, codes = StringPool(), {}
         for index in self._indices:
-            string_pool = index.rank.table.names
-            if id(string_pool) not in codes:
-                codes[id(string_pool)] = np.array(
-                    [pool.add(name) for name in string_pool.values], np.int64
-                )
+            names = index.rank.table.names
+            if id(names) not in codes:
+                codes[id(names)] = np.array([pool.add(name) for name in names.values], np.int64)
         return pool.values, codes
 
     def _names_used(self) -> Bools:
@@ -308,11 +314,7 @@ class NameSearch:
         return {
             "total": hits.total,
             "names": hits.names,
-            "ranks": [
-                [hits_of_rank.index.rank.rank, hits_of_rank.count]
-                for hits_of_rank in hits.ranks
-                if hits_of_rank.count
-            ],
+            "ranks": [[rank.index.rank.rank, rank.count] for rank in hits.ranks if rank.count],
             "error": hits.error,
         }
 
@@ -328,21 +330,11 @@ class NameSearch:
             position = 0 if forward else total - 1
         else:
             position = _next_match(hits, origin, forward=forward)
-        wrapped = not 0 <= position < total
-        position %= total
-        position_in_rank = position
-        for hits_of_rank in hits.ranks:
-            if position_in_rank < hits_of_rank.count:
-                summary = hits_of_rank.summary_at(position_in_rank)
-                break
-            position_in_rank -= hits_of_rank.count
-        else:
-            raise RuntimeError("matches were counted wrongly")
         return {
-            "brief": summary,
-            "index": position + 1,
+            "brief": hits.summary_at(position % total),
+            "index": position % total + 1,
             "total": total,
-            "wrapped": wrapped,
+            "wrapped": not 0 <= position < total,
             "error": hits.error,
         }
 

@@ -1,6 +1,6 @@
 """Stacks of Python frames that the page folds into one row.
 
-A profile with stacks begins with rows that all show the same time, one frame below the other:
+A profile with stacks begins with rows that all show the same time, one frame below the other::
 
     depth 0   <string>(1): <module>                    one event
     depth 1   multiprocessing/spawn.py(122): main      one event
@@ -31,9 +31,8 @@ def foldable_stacks(trace: Trace) -> dict[int, list[tuple[int, int]]]:
     table, tracks = trace.table, trace.table.tracks
     first_lane = np.concatenate(([0], np.cumsum([track.lanes for track in tracks])))
     lane = first_lane[table.track] + table.depth
-    events, frames = (
-        np.bincount(lanes, minlength=first_lane[-1]) for lanes in (lane, lane[is_frame])
-    )
+    events = np.bincount(lane, minlength=first_lane[-1])
+    frames = np.bincount(lane[is_frame], minlength=first_lane[-1])
     only_frames = (events > 0) & (events == frames)
     children = np.bincount(table.parent[table.parent >= 0], minlength=len(table))
     branches = np.zeros(first_lane[-1], np.bool_)

@@ -83,8 +83,8 @@ TILE_BYTES, COUNTER_BYTES = 6 * CELLS, 8 * CELLS
 #: Mean size of a slice in bytes.
 SLICE_BYTES = 20
 Answer = tuple[dict[str, Any], bytes | None]
-OpColumns = dict[str, tuple[str, npt.ArrayLike]]
-OpSlices = dict[str, Array]
+ReplyColumns = dict[str, tuple[str, npt.ArrayLike]]
+SliceColumns = dict[str, Array]
 
 
 class TileQuery(Protocol):
@@ -166,7 +166,8 @@ def _add_lane(
 
 def _slice_columns(
     rank_index: RankIndex, ref: LaneRef, lane: EventLane, positions: Positions, names: NameKeys
-) -> OpSlices:
+) -> SliceColumns:
+    """Return the columns of some events of a lane, which are sent as slices."""
     if not len(positions):
         return {}
     # Times are taken from the lane: the table's columns may not be loaded yet.
@@ -201,7 +202,7 @@ class _ReplyBuilder:
     lanes: list[Array] = field(default_factory=list)
     tiles: list[EventTiles] = field(default_factory=list)
     slice_counts: list[Array] = field(default_factory=list)
-    slices: list[OpSlices] = field(default_factory=list)
+    slices: list[SliceColumns] = field(default_factory=list)
     counter_lanes: list[Array] = field(default_factory=list)
     counters: list[CounterTiles] = field(default_factory=list)
     tile_count: int = 0
@@ -216,7 +217,7 @@ class _ReplyBuilder:
         self.tiles.append(tiles)
         self.slice_counts.append(np.bincount(tiles.slices.tile, minlength=count))
 
-    def add_slices(self, new_slices: OpSlices) -> None:
+    def add_slices(self, new_slices: SliceColumns) -> None:
         if new_slices:
             self.slices.append(new_slices)
             self.bytes += SLICE_BYTES * len(new_slices["id"])
@@ -234,9 +235,9 @@ class _ReplyBuilder:
         if self.tile_count > MAX_TILES:
             raise ValueError(f"more than {MAX_TILES} tiles in one answer; request fewer at a time")
 
-    def columns(self) -> OpColumns:
+    def columns(self) -> ReplyColumns:
         first = np.concatenate([np.zeros(1, np.int64), *self.slice_counts]).cumsum()
-        columns: OpColumns = {
+        columns: ReplyColumns = {
             "tile_lane": ("u32", _concat_columns(self.lanes)),
             "tile_index": ("f64", _concat_columns([tiles.index for tiles in self.tiles])),
             "busy": ("u16", _concat_columns([tiles.busy for tiles in self.tiles])),
@@ -252,10 +253,7 @@ class _ReplyBuilder:
             "slice_flags": ("u8", self.slice_column("flags")),
             "counter_lane": ("u32", _concat_columns(self.counter_lanes)),
             "counter_index": ("f64", _concat_columns([tiles.index for tiles in self.counters])),
-            "counter_min": (
-                "f32",
-                _concat_columns([tiles.smallest for tiles in self.counters]),
-            ),
+            "counter_min": ("f32", _concat_columns([tiles.smallest for tiles in self.counters])),
             "counter_max": ("f32", _concat_columns([tiles.largest for tiles in self.counters])),
         }
         if self.classed:

@@ -71,9 +71,11 @@ def group_by_columns(columns: Sequence[Array]) -> tuple[Rows, Rows]:
     Returns the first row of each group, ascending, and the group of each row. The product of the
     columns' ranges must fit into int64.
     """
-    # The values of a row are the digits of its key.
     key = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns if len(key) else ():
+    if not len(key):
+        return key, key
+    # The values of a row are the digits of its key.
+    for column in columns:
         values = column.astype(np.int64)
         low = int(values.min())
         key = key * (int(values.max()) - low + 1) + values - low
@@ -83,7 +85,7 @@ def group_by_columns(columns: Sequence[Array]) -> tuple[Rows, Rows]:
 
 
 def occurring_codes(codes: Array) -> Ints:
-    """Return the codes that occur, ascending, as `distinct_codes` does."""
+    """Return the codes that occur, ascending."""
     return np.flatnonzero(mask_of_rows(codes, int(codes.max(initial=-1)) + 1))
 
 
@@ -138,9 +140,10 @@ def group_order(group: Array, groups: int) -> Rows:
     """Return the stable order by small group numbers ``0 .. groups-1``."""
     if groups <= 1:
         return np.arange(len(group))
-    small = np.uint8 if groups <= 1 << 8 else np.uint16 if groups <= 1 << 16 else None
     # For 8 and 16 bits, numpy's stable sort is a radix sort, which is faster.
-    return np.argsort(group.astype(small) if small else group, kind="stable")
+    if groups <= 1 << 16:
+        group = group.astype(np.uint8 if groups <= 1 << 8 else np.uint16)
+    return np.argsort(group, kind="stable")
 
 
 def order_and_bounds(group: Array, groups: int) -> tuple[Rows, Ints]:
@@ -228,12 +231,8 @@ def match_brackets(group: Array, time: Ints, opens: Bools) -> tuple[Rows, Rows, 
     level -= np.concatenate(([0], open_count))[first_of_group]
     # At each level of a group, opening and closing brackets alternate.
     by_level = np.lexsort((np.arange(count), level, group))
-    order, level, group, is_open = (
-        order[by_level],
-        level[by_level],
-        group[by_level],
-        is_open[by_level],
-    )
+    order, level = order[by_level], level[by_level]
+    group, is_open = group[by_level], is_open[by_level]
     has_same_level = (level[1:] == level[:-1]) & (group[1:] == group[:-1])
     pairs = np.flatnonzero(has_same_level & is_open[:-1] & ~is_open[1:])
     begins, ends = order[pairs], order[pairs + 1]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,7 @@ def write_parquet(traces: Sequence[Trace], folder: str | os.PathLike[str]) -> st
 
 
 def _event_batch(trace: Trace, rows: Rows | None, schema: Any) -> Any:
+    """Return the record batch of some events of a rank, by default of all."""
     chosen = slice(None) if rows is None else rows
     ids = np.arange(len(trace), dtype=np.int64)[chosen]
     arrays: list[Any] = [pa.array(np.full(len(ids), trace.rank, np.int64)), pa.array(ids)]
@@ -97,22 +98,23 @@ class ArgsStream:
     traces: Sequence[Trace]
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        types: Any = {
-            "rank": pa.int64(),
-            "id": pa.int64(),
-            "key": pa.string(),
-            "value": pa.string(),
-        }
-        schema = pa.schema(types)
+        integer: Any = pa.int64()
+        text: Any = pa.string()
+        schema = pa.schema({"rank": integer, "id": integer, "key": text, "value": text})
         batches = (
-            pa.RecordBatch.from_arrays(_args_columns(trace, range(low, high)), schema=schema)
+            pa.RecordBatch.from_arrays(_args_columns(trace, rows), schema=schema)
             for trace in iter_ranks(self.traces)
-            for low in range(0, len(trace), _EVENTS_PER_BATCH)
-            for high in [min(low + _EVENTS_PER_BATCH, len(trace))]
+            for rows in _row_ranges(len(trace))
         )
         reader: Any = pa.RecordBatchReader.from_batches(schema, batches)
         stream: object = reader.__arrow_c_stream__(requested_schema)
         return stream
+
+
+def _row_ranges(count: int) -> Iterator[range]:
+    """Yield the rows of each batch of `count` events."""
+    for low in range(0, count, _EVENTS_PER_BATCH):
+        yield range(low, min(low + _EVENTS_PER_BATCH, count))
 
 
 def _args_columns(trace: Trace, rows: range) -> list[Any]:
@@ -135,6 +137,7 @@ def _args_columns(trace: Trace, rows: range) -> list[Any]:
 def _add_args(
     trace: Trace, rows_by_record: Iterable[tuple[int, int]], args: dict[int, dict[str, str]]
 ) -> None:
+    """Add the args of records, as texts, to `args`, which has those of each row."""
     rows_of: dict[int, list[int]] = defaultdict(list)
     for record, row in rows_by_record:
         rows_of[record].append(row)
@@ -161,9 +164,10 @@ def _arg_texts(body: bytes) -> dict[str, str]:
     values = event.get("args") if isinstance(event, dict) else None
     if values is None:
         return {}
+    args = values if isinstance(values, dict) else {"args": values}
     return {
         key: _valid(value if isinstance(value, str) else json.dumps(value))
-        for key, value in (values if isinstance(values, dict) else {"args": values}).items()
+        for key, value in args.items()
     }
 
 

@@ -81,7 +81,7 @@ def launch_links(
 def _prefer_launching(
     calls: Ints, code: Ints, name: npt.NDArray[np.int32], names: StringPool, codes: int
 ) -> tuple[Ints, Ints]:
-    """Drop the calls that do not launch from the codes of ids that a launching call also has."""
+    """Return calls and codes without calls that do not launch and have the id of one that does."""
     if np.bincount(code, minlength=codes).max(initial=0) <= 1:
         return calls, code
     used = np.unique(name[calls]).tolist()
@@ -367,9 +367,9 @@ def _gather_columns(
     for name, dtype in _BY_ROW.items():
         values = getattr(columns, name)
         if dtype is not None:
-            if name == "stream" or (name == "category" and has_many_categories):
-                dtype = np.promote_types(values.dtype, np.int32).type  # noqa: PLW2901
-            events[name] = values[rows].astype(dtype, copy=False)
+            may_be_wider = name == "stream" or (name == "category" and has_many_categories)
+            new_dtype = np.promote_types(values.dtype, np.int32) if may_be_wider else dtype
+            events[name] = values[rows].astype(new_dtype, copy=False)
         others[name] = values[other_rows].astype(np.int64 if name == "record" else values.dtype)
         if consume:
             setattr(columns, name, values[:0].copy())
@@ -389,7 +389,7 @@ def _gather_columns(
 def _event_table(
     columns: RankColumns, events: dict[str, Any], problems: Problems, names: TrackNames | None
 ) -> tuple[EventTable, Bools, dict[tuple[int, int], int]]:
-    """Return the table of the events, which are on a device, and the track of each thread."""
+    """Return the table of the events, the mask of those on a device, and the track by thread."""
     start, category, pid, tid = events["start_ns"], events["category"], events["pid"], events["tid"]
     kind = taxonomy.kind_codes(
         category, events["name"], columns.categories.values, columns.names.values

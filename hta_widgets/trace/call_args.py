@@ -145,7 +145,7 @@ def _read_call_args(trace: RecordedEvents, rows: Rows, record: Ints) -> CallArgs
 
 
 def _merge_texts(args: _AnyArgs) -> _AnyArgs:
-    """Return arguments with one text for equal values, and without those that no event has."""
+    """Return `args` with one code for texts of equal values, and without unused texts."""
     used_codes, position = np.unique(args.code, return_inverse=True)
     codes: dict[Texts, int] = {}
     new_codes = [
@@ -160,7 +160,7 @@ def _plain_texts(texts: Texts) -> Texts:
 
 
 def plain_text(text: bytes) -> bytes:
-    r"""Return a list on one line, as Kineto writes it; other tools indent it, or write it as text.
+    r"""Return the JSON of a list on one line, as Kineto writes it; other tools indent or quote it.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def _decode_json(text: str | bytes) -> Any:
 
 
 def _split_arguments(text: str) -> list[Any]:
-    """Return shapes or types of a text with a semicolon between arguments."""
+    """Return the shapes or types in a text whose arguments are separated by semicolons."""
     arguments = [argument.strip() for argument in text.split(";")]
     shapes = [[size for size in argument.split(",") if size] for argument in arguments]
     if all(size.isdecimal() for shape in shapes for size in shape):

@@ -22,7 +22,7 @@ from hta_widgets.trace.arrays import Array, Bools, Codes, Floats, Ints, Rows, po
 from hta_widgets.trace.memo import MemoOwner, memo
 from hta_widgets.trace.short_paths import shorten_record
 
-#: int16, or int32 if a file has more categories
+#: int16, or int32 if a file has too many categories for it
 CategoryCodes = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 #: int32, or int64 if a file states an id that needs it, such as a handle of HIP
@@ -289,10 +289,10 @@ _SHARED_FIELDS = {"names", "categories", "tracks", "end_record", "kinds", "serie
 def replace_columns(table: Table, **changes: object) -> Table:
     """Return a table in memory with other values of some fields."""
     # A mapped table is an instance of a subclass, which `dataclasses.replace` cannot create.
-    kind = next(kind for kind in type(table).__mro__ if "__dataclass_fields__" in vars(kind))
-    names = [column.name for column in fields(table)]
-    columns = {name: getattr(table, name) for name in names if name not in changes}
-    return kind(**columns, **changes)  # type: ignore[no-any-return]
+    table_class = next(cls for cls in type(table).__mro__ if "__dataclass_fields__" in vars(cls))
+    kept_names = [column.name for column in fields(table) if column.name not in changes]
+    columns = {name: getattr(table, name) for name in kept_names}
+    return table_class(**columns, **changes)  # type: ignore[no-any-return]
 
 
 def take_rows(table: Table, rows: Rows, **changes: object) -> Table:
@@ -369,7 +369,7 @@ def decode_fields(text: bytes) -> Fields | None:
 
 
 def encode_fields(fields: Mapping[str, bytes]) -> bytes:
-    """Write members back as a JSON object."""
+    """Return a JSON object with these members."""
     return _encode({key: Raw(value) for key, value in fields.items()})
 
 
@@ -390,6 +390,11 @@ def decode_json(text: bytes, *, strict: bool = True) -> Any:
     """Decode JSON; integers of more digits than Python converts become text."""
     decoder = _json_decoder(sys.get_int_max_str_digits() or sys.maxsize, strict=strict)
     return decoder.decode(text.decode("utf-8", "strict" if strict else "replace"))
+
+
+def _arg_value(text: bytes) -> Any:
+    # Most args are sequence numbers, for which a decoder takes ten times as long.
+    return int(text) if _SHORT_INT(text) else decode_json(text)
 
 
 @cache
@@ -427,11 +432,7 @@ class ArgTable:
     @cached_property
     def values(self) -> list[Any]:
         """The decoded values of `texts`."""
-        # Most texts are sequence numbers, for which a decoder takes ten times as long.
-        return [
-            int(text) if _SHORT_INT(text) else decode_json(text) if text else None
-            for text in self.texts
-        ]
+        return [_arg_value(text) if text else None for text in self.texts]
 
     def positions(self, records: Ints) -> Ints:
         """Return the positions of records in the table, -1 for others."""
@@ -444,7 +445,10 @@ class ArgTable:
 
 
 def arg_table(records: Sequence[int], texts: Iterable[bytes]) -> ArgTable | None:
-    """Return the args of ascending records, given as JSON joined by NUL; None without records."""
+    """Return the args of ascending records; None without records.
+
+    A text of `texts` has the JSON of a record's args, joined by NUL.
+    """
     code_of: dict[bytes, int] = {}
     shared_codes: dict[bytes, list[int]] = {}
     code_rows = []
@@ -490,9 +494,8 @@ def _event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[
     if ends := trace.table.end_record:  # such an event has the args of two records
         positions[np.isin(rows, np.fromiter(ends, np.int64))] = -1
     others = np.flatnonzero(positions < 0)
-    read = _read_args(trace, rows[others], keys)
     args = {key: table.column(positions, key) for key in keys}
-    for key, values in read.items():
+    for key, values in _read_args(trace, rows[others], keys).items():
         for place, value in zip(others.tolist(), values, strict=True):
             args[key][place] = value
     return args
@@ -548,15 +551,13 @@ def _read_args(
     if columns is not None:
         return {key: list(columns[key]) for key in keys}
     decoder = _decoder(keys, kind)
-    read_records: list[int] = []
-    args_of_records: list[list[Any]] = []
-    for record, body in trace.source.records(records):
-        read_records.append(record)
-        args_of_records.append(_selected_args(body, keys, decoder))
-    args_of_records.append([None] * len(keys))  # at -1, for records that could not be read
-    positions = positions_in(np.array(read_records, np.int64), records).tolist()
-    args_by_key = zip(*(args_of_records[position] for position in positions), strict=True)
-    values_by_key = dict(zip(keys, map(list, args_by_key), strict=True))
+    args_of_record = {
+        record: _selected_args(body, keys, decoder)
+        for record, body in trace.source.records(records)
+    }
+    no_args = [None] * len(keys)  # of records that could not be read
+    args_of_rows = [args_of_record.get(record, no_args) for record in records.tolist()]
+    values_by_key = dict(zip(keys, map(list, zip(*args_of_rows, strict=True)), strict=True))
     # An event of two records has the args of both.
     end_record = table.end_record
     position_of_end = {

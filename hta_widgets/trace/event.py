@@ -65,4 +65,4 @@ class Event:
         is_during &= table.start_ns[call] >= table.start_ns[self.id]
         is_during &= table.end_ns[call] <= table.end_ns[self.id]
         rows = launched[is_during]
-        return events_of([self.trace], rows=lambda _: rows)
+        return events_of([self.trace], rows_of=lambda _: rows)

@@ -80,9 +80,9 @@ def flow_table(
     problems.add("unpaired", int(is_lost.sum()), lost_text)
     # Tools write 0 for device events without an id, also in the flow records of their launches.
     launching = np.flatnonzero(~is_lost & (flow_kind == 0))
-    without_id = launching[table.correlation[head[launching]] == 0]
-    ids = [columns.flow_ids[id_code] for id_code in columns.flow[head_rows[without_id]].tolist()]
-    without_id = without_id[[text.strip('"') == "0" for text in ids]]
+    to_zero = launching[table.correlation[head[launching]] == 0]
+    ids = [columns.flow_ids[id_code] for id_code in columns.flow[head_rows[to_zero]].tolist()]
+    without_id = to_zero[[text.strip('"') == "0" for text in ids]]
     problems.add("unpaired", len(without_id), "flows of launches with id 0; no arrow is drawn")
     is_lost[without_id] = True
 
@@ -106,7 +106,7 @@ def counter_table(
 ) -> CounterTable:
     """Return the samples of counters: one per series in a record's args."""
     series: dict[tuple[str, str, str], int] = {}
-    # Code of the series by combination of codes, so that its names are formatted only once.
+    # Names of a series are formatted only once for each pid, name, id and label.
     code_of_series: dict[tuple[int, int, int, str], int] = {}
     sample_series, sample_values, sample_rows = array("i"), array("d"), array("q")
     skipped = 0
@@ -159,8 +159,10 @@ def instant_table(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTabl
 
 
 def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> AsyncTable:
-    """Return async intervals: begins and ends paired by category, id and name."""
-    # A begin without an end is kept, with a duration of -1; an end without a begin is only counted.
+    """Return async intervals: begins and ends paired by category, id and name.
+
+    A begin without an end is kept, with a duration of -1. An end without a begin is only counted.
+    """
     rows = rows[np.isin(columns.phase[rows], np.frombuffer(b"bSeF", np.uint8))]
     opens = np.isin(columns.phase[rows], np.frombuffer(b"bS", np.uint8))
     name = _names_of_asyncs(columns, rows, opens)
@@ -237,11 +239,11 @@ class FlowEndpointFinder:
                 continue
             events = events_by_track[event_bounds[number] : event_bounds[number + 1]]
             start_ns = table.start_ns[events]
-            # The last event that starts by then, or the first that starts then or later.
+            # The last event that starts by the record's time; for "next", the first from it on.
             position = np.searchsorted(start_ns, time[flows], side="right") - 1
             is_next = is_to_next[flows]
             position[is_next] = np.searchsorted(start_ns, time[flows[is_next]], side="left")
-            # Positions before the first event and after the last one choose the -1.
+            # Positions before the first event and after the last one select the appended -1.
             result[flows] = np.append(events, -1)[position]
         self._innermost_running(result, time, np.flatnonzero(~is_to_next))
         return result

@@ -124,7 +124,7 @@ def captured_graphs(trace: Trace) -> list[CapturedGraph]:
     if len(begins):
         number = np.searchsorted(table.start_ns[begins], table.start_ns[calls], side="right") - 1
         is_inside = (number >= 0) & (table.start_ns[calls] < table.end_ns[ends[number]])
-        groups = [calls[is_inside & (number == at)] for at in range(len(begins))]
+        groups = [calls[is_inside & (number == capture)] for capture in range(len(begins))]
     else:
         groups = [calls]
     labels = name_mask(trace, lambda name: name.startswith("capture_"))
@@ -132,15 +132,14 @@ def captured_graphs(trace: Trace) -> list[CapturedGraph]:
     graphs = []
     for rows in filter(len, groups):
         kernels = event_args(trace, rows, ("kernel",))["kernel"]
-        call_names = [table.names[code] for code in table.name[rows].tolist()]
-        nodes = tuple(
-            _node_name(kernel if isinstance(kernel, str) else call if _COPY.search(call) else "")
-            for kernel, call in zip(kernels, call_names, strict=True)
-        )
+        nodes = []
+        for kernel, code in zip(kernels, table.name[rows].tolist(), strict=True):
+            call = table.names[code]
+            name_of_call = call if _COPY.search(call) else ""
+            nodes.append(_node_name(kernel if isinstance(kernel, str) else name_of_call))
         label = int(label_of[rows[0]])
-        graphs.append(
-            CapturedGraph(table.names[table.name[label]] if label >= 0 else "", rows, nodes)
-        )
+        name = table.names[table.name[label]] if label >= 0 else ""
+        graphs.append(CapturedGraph(name, rows, tuple(nodes)))
     return graphs
 
 
@@ -272,24 +271,21 @@ def captured_trace(trace: Trace) -> Trace:
     for replay in replays:
         rows = _graph_rows(capture, graphs[replay.capture], parent)
         position = positions_of_rows(rows, len(capture))
+        new_row = np.where(position >= 0, position + first_row, -1)
         block = _copy_rows(capture, rows, names, categories)
-        parent_position = position[parent[rows]]
         captured_ns = int(block.start_ns[0])
         blocks.append(
             replace_columns(
                 block,
                 start_ns=block.start_ns - captured_ns + start_ns,
-                parent=np.where(parent_position >= 0, parent_position + first_row, -1).astype(
-                    np.int32
-                ),
+                parent=new_row[parent[rows]].astype(np.int32),
                 track=np.full(len(rows), len(trace.tracks), np.int32),
                 step=np.full(len(rows), trace.table.step[replay.launch]),
                 record=block.record + first_record,
             )
         )
         is_matched = replay.calls >= 0
-        calls = position[replay.calls[is_matched]] + first_row
-        launches.append((calls, replay.kernels[is_matched]))
+        launches.append((new_row[replay.calls[is_matched]], replay.kernels[is_matched]))
         start_ns += int(block.end_ns.max()) - captured_ns + 1
         first_row += len(rows)
     track = Track("", "captured", "thread", "captured", "capture", -1, (1 << 30,), 1, 1)

@@ -214,7 +214,8 @@ def attach_backward_threads(trace: Trace, parents: npt.NDArray[np.int32]) -> Int
     """
     table = trace.table
     parent = parents.astype(np.int64)
-    step_tracks = np.unique(table.track[_events_with_prefix(trace, _STEP)])
+    is_step = _events_with_prefix(trace, _STEP)
+    step_tracks = np.unique(table.track[is_step])
     if len(step_tracks) != 1:
         return parent
     autograd_tracks = np.unique(table.track[name_mask(trace, lambda name: "autograd::" in name)])
@@ -224,7 +225,7 @@ def attach_backward_threads(trace: Trace, parents: npt.NDArray[np.int32]) -> Int
     is_on_main = table.track == step_tracks[0]
     ranges = np.flatnonzero(is_on_main & _events_with_prefix(trace, _BACKWARD))
     if not len(ranges):
-        ranges = np.flatnonzero(is_on_main & _events_with_prefix(trace, _STEP))
+        ranges = np.flatnonzero(is_step)  # all of them are on the main thread
     outermost = np.flatnonzero((table.track == backward_tracks[0]) & (parent < 0))
     start, end = table.start_ns, table.end_ns
     for row in ranges.tolist():
@@ -266,11 +267,10 @@ def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
 
     ``ProfilerStep``, which has this category in files of 2021, is left out.
     """
-    is_operator = category_mask(trace, _OPERATORS) & ~_events_with_prefix(trace, "ProfilerStep")
+    is_step = _events_with_prefix(trace, "ProfilerStep")
+    is_operator = category_mask(trace, _OPERATORS) & ~is_step
     if annotations:
-        is_operator |= category_mask(trace, "user_annotation") | _events_with_prefix(
-            trace, "ProfilerStep"
-        )
+        is_operator |= category_mask(trace, "user_annotation") | is_step
     parent = nested_parents(trace, is_operator)
     rows = np.flatnonzero(is_operator)
     positions = positions_of_rows(rows, len(parent))[nearest_ancestor(parent, is_operator)]

@@ -13,7 +13,7 @@ A call such as ``cudaDeviceSynchronize`` returns after all work that was launche
 work states an end far behind all host events, it is cut at the end of the call.
 
 Among times since 1970, a record at time 0 is left out, since the job would last 50 years with it.
-All are counted as problems, with names and record numbers.
+All such records are counted as problems, with names and record numbers.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from hta_widgets.trace.arrays import (
     Rows,
     compact_codes,
     event_order,
+    mask_of_rows,
     order_and_bounds,
     positions_of_rows,
 )
@@ -54,8 +55,8 @@ _JITTER_NS = 10_000
 _MAX_OVERLAP_NS = 1_000_000
 #: A stream works in order if at most this number or share of its events outlast later ones.
 _MAX_DISORDERED, _MAX_DISORDERED_SHARE = 2, 1 / 3
-#: Maximum multiple of their length by which events may end later than the others; longer ones are
-#: cut in any stream, or at the end of a call that waited for them.
+#: An event that ends later than the others by more than this multiple of their whole length is cut:
+#: in any stream, or at the end of a call that waited for it.
 _MAX_LENGTHS = 4
 
 #: Calls that return after all work of their device.
@@ -83,7 +84,7 @@ def exclude_far_records(
 
 
 def _near_job(times: Ints) -> tuple[int, int]:
-    """Return the bounds of the times that are near the job, given when its events start.
+    """Return the bounds of the times that are near the job whose events start at `times`.
 
     Times that are less than an hour apart are a group. The job is the group with the most distinct
     times; of equal groups, the last.
@@ -194,10 +195,7 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
 def _clip_at_syncs(
     columns: RankColumns, events: dict[str, Any], dur: Ints, problems: Problems
 ) -> Ints:
-    """Return durations, with work cut for which a host waited, but which states a much later end.
-
-    `dur` are the durations so far.
-    """
+    """Return `dur` with work cut that a host waited for, but that states a much later end."""
     start = events["start_ns"]
     is_device_code = [is_device_category(text) for text in columns.categories.values]
     # The last entry lets a file without categories be indexed.
@@ -256,10 +254,9 @@ def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints]:
     next_start = begin[np.minimum(following, len(begin) - 1)]
     latest_end = np.where(following < len(begin), next_start, first_end[suspects + 1])
     dur = end - begin
-    is_as_long = 2 * dur >= dur[suspects].max(initial=0)
-    is_as_long[suspects] = False
-    is_plausible = ~is_as_long
-    is_plausible[suspects] = False
+    is_suspect = mask_of_rows(suspects, len(begin))
+    is_as_long = ~is_suspect & (2 * dur >= dur[suspects].max(initial=0))
+    is_plausible = ~is_suspect & ~is_as_long
     limit = _EVERYTHING[1]
     if np.count_nonzero(is_plausible) >= _MIN_TIMES:
         last_end = int(end[is_plausible].max())

@@ -1,15 +1,15 @@
 """Short names of kernels and operators that still distinguish them.
 
-``void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, ...>`` is
-``add``, ``ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_nn`` is ``gemm bf16 128x64 nn``;
-`disambiguate` adds what distinguishes equal labels.
+``void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, ...>``
+becomes ``add``, and ``ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_nn`` becomes
+``gemm bf16 128x64 nn``. `disambiguate` adds what distinguishes equal labels.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import takewhile
 
@@ -61,7 +61,7 @@ _ARCHITECTURE = re.compile(
 #: Short names of libraries' kernels, and the patterns of their names. Words in patterns have no
 #: underscores: if names could be split in several ways, all of them would be tried.
 _LIBRARY_NAMES = {
-    # Tensile: `Ailk` is A as it is, `Alik` transposed; `Bljk` and `Bjlk` likewise.
+    # Tensile: `Ailk` is A as stored, `Alik` is A transposed; `Bljk` and `Bjlk` likewise.
     "gemm {dtype} {tile} {layout}": (
         r"Cijk_(?P<layout>A\w{3}_B\w{3})_(?P<dtype>.8|[SDHBCZ]).*?_MT(?P<tile>\d+x\d+x\d+)"
     ),
@@ -86,8 +86,8 @@ _PARTS = {
     "F8": "f8", "B8": "b8", "I8": "i8",
 }  # fmt: skip
 _ATTENTION_PASSES = {"F": "fwd", "B": "bwd"}
-#: cuBLAS, cuDNN and CUTLASS: `s16816gemm` multiplies with the instruction 16x8x16, accumulates in
-#: f32.
+#: cuBLAS, cuDNN and CUTLASS: `s16816gemm` multiplies with the instruction 16x8x16 and accumulates
+#: in f32.
 _MATRIX_WORD = re.compile(r"(?P<sum>g?[shdczi])\d*(?P<what>gemm|gemv|fprop|dgrad|wgrad|cudnn)")
 _PRECISION = re.compile(r"bf16|f16|fp16|tf32|f32|fp32|f64|fp64|[isu]8|e4m3|e5m2")
 _SUMS = {"s": "f32", "h": "f16", "d": "f64", "c": "c64", "z": "c128", "i": "i8", "gc": "c64"}
@@ -109,10 +109,9 @@ _BUILT_IN = re.compile(r"^<built-in (?:method|function) (\w+)\b.*>$")
 _BYTEPS_STAGE = re.compile(r"[A-Z][A-Z0-9_]+")
 #: Maximum number of characters read of a name, and maximum length of a short name.
 _MAX_READ, _MAX_SHORT = 1 << 15, 200
-#: Maximum number of wrappers around a functor that are looked through.
+#: Maximum number of nested wrappers around a functor.
 _MAX_WRAPPERS = 50
 _QUALIFIED = re.compile(r"^[A-Za-z_$~][\w$]*(?:::[A-Za-z_$~][\w$]*)*")
-
 
 #: Words, and parts of words with underscores, that distinguish the variants of a kernel.
 _VARIANT = (
@@ -151,7 +150,8 @@ def short_name(full: str) -> str:
         _short_nccl_name,
         _short_copy_name,
         _short_mangled_name,
-        _short_gemm_name,
+        _short_xmma_name,
+        _short_library_name,
         _short_kernel_name,
     ):
         short = rule(text)
@@ -161,13 +161,19 @@ def short_name(full: str) -> str:
 
 
 def _limit_length(text: str) -> str:
-    """Return a text that can be shown; a checksum keeps different long texts different."""
+    """Return a text of limited length; a checksum distinguishes long texts that begin alike."""
     if len(text) <= _MAX_SHORT:
         return text
     return f"{text[:_MAX_SHORT]}… ({zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x})"
 
 
+def _join(*words: str) -> str:
+    """Return the words that are not empty, with blanks between them."""
+    return " ".join(filter(None, words))
+
+
 def _short_host_name(text: str) -> str:
+    """Shorten names of autograd and optimizers, and of functions of Python."""
     if text.startswith("autograd::engine::evaluate_function: "):
         return text.partition(": ")[2]
     if text.startswith("Optimizer.") and "#" in text:
@@ -187,6 +193,7 @@ def _short_byteps_name(text: str) -> str:
 
 
 def _short_nccl_name(text: str) -> str:
+    """Return operation, algorithm, protocol, reduction and type of a kernel of NCCL or RCCL."""
     generic = _NCCL_GENERIC.match(text)
     if generic:
         return f"{generic[1].upper()} collective"
@@ -207,18 +214,15 @@ def _short_nccl_name(text: str) -> str:
             protocol = word
         elif word.lower() in _NCCL_REDUCTIONS:
             operation = word.lower()
-        elif _is_type(word):
+        elif _type(word) != word or re.fullmatch(r"(b?f|[iu])\d+", word):
             dtype = _type(word)
         else:
             other.append(word)
-    return " ".join(filter(None, (kind, algorithm, protocol, operation, dtype, *other)))
-
-
-def _is_type(word: str) -> bool:
-    return _type(word) != word or re.fullmatch(r"(b?f|[iu])\d+", word) is not None
+    return _join(kind, algorithm, protocol, operation, dtype, *other)
 
 
 def _type(word: str) -> str:
+    """Return the short name of a type of C++, else the word: ``float`` is ``f32``."""
     return _TYPES.get(word) or _TYPES.get(f"{word}_t") or word
 
 
@@ -236,7 +240,7 @@ def _short_mangled_name(text: str) -> str:
     shape = "x".join(tile.groups()) if tile else ""
     convolution = re.search(r"Conv(\dd)(Fprop|Dgrad|Wgrad)", text)
     if convolution:
-        return " ".join(filter(None, (f"conv{convolution[1]}", convolution[2].lower(), shape)))
+        return _join(f"conv{convolution[1]}", convolution[2].lower(), shape)
     if shape:
         return f"gemm {shape}"
     names = _source_names(text)
@@ -244,25 +248,23 @@ def _short_mangled_name(text: str) -> str:
         return ""
     if names[0] == "kentry":
         return _tidy(next((name for name in names[1:] if len(name) > 1), names[0]))
-    wrapped = next((name for name in names if name in _WRAPPERS), None)
-    if wrapped:
-        inner = names[names.index(wrapped) + 1 :]
-        functor = next(
-            (n for n in inner if n not in _TRANSPARENT and re.search(r"unctor|Ops?$|_kernel", n)),
-            "",
-        )
+    wrapper = next((name for name in names if name in _WRAPPERS), None)
+    if wrapper:
+        inner = [name for name in names[names.index(wrapper) + 1 :] if name not in _TRANSPARENT]
+        functor = next((name for name in inner if _FUNCTOR.search(name)), "")
         if functor:
-            return " ".join(filter(None, (_functor_name(functor), _WRAPPERS[wrapped])))
+            return _join(_functor_name(functor), _WRAPPERS[wrapper])
     return _tidy(names[0])
 
 
+_FUNCTOR = re.compile(r"unctor|Ops?$|_kernel")
 _LENGTH = re.compile(r"\d+")
 
 
 def _source_names(text: str) -> list[str]:
     """Return the identifiers of a mangled name; the first is the function's own."""
     names: list[str] = []
-    head: list[str] = []
+    head: list[str] = []  # the function's qualified name, up to I (arguments) or E (end)
     position = 3 if text.startswith("_ZN") else 2
     in_head = True
     while position < len(text):
@@ -280,21 +282,19 @@ def _source_names(text: str) -> list[str]:
     return [*head[-1:], *names]
 
 
-def _short_gemm_name(text: str) -> str:
-    xmma = _XMMA.match(text)
-    if xmma:
-        rest = xmma["rest"]
-        dtype, tile, layout = (
-            pattern.search(rest) for pattern in (_XMMA_TYPE, _TILE, _XMMA_LAYOUT)
-        )
-        words = (
-            xmma["what"],
-            "implicit_gemm" if rest.startswith("implicit_gemm") else "",
-            dtype[1] if dtype else "",
-            tile[1] if tile else "",
-            layout[1] if layout else "",
-        )
-        return " ".join(filter(None, words))
+def _short_xmma_name(text: str) -> str:
+    """Return operation, algorithm, precision, tile and layout of a kernel of XMMA."""
+    match = _XMMA.match(text)
+    if not match:
+        return ""
+    rest = match["rest"]
+    algorithm = "implicit_gemm" if rest.startswith("implicit_gemm") else ""
+    details = (pattern.search(rest) for pattern in (_XMMA_TYPE, _TILE, _XMMA_LAYOUT))
+    return _join(match["what"], algorithm, *(detail[1] for detail in details if detail))
+
+
+def _short_library_name(text: str) -> str:
+    """Return the short name of a kernel of a library for matrices, convolutions or attention."""
     for template, pattern in _LIBRARY_NAMES.items():
         match = re.match(pattern, text)  # compiled once, as `re` caches patterns
         if match:
@@ -341,20 +341,21 @@ def _short_matrix_name(symbol: str) -> str:
             layout = layout or word
         elif word and not _IMPLEMENTATION.fullmatch(word):
             more.append(word)
-    return " ".join(filter(None, (what, dtype or sums, tile, layout, *more))) if what else ""
+    return _join(what, dtype or sums, tile, layout, *more) if what else ""
 
 
 def _short_kernel_name(text: str) -> str:
+    """Shorten the signature of a kernel; return ``""`` for other texts."""
     body = re.sub(r"^(?:static )?(?:__global__ )?void ", "", text)
     body = _ANONYMOUS.sub("", _RETURN_TYPE.sub("", body))
     head = _QUALIFIED.match(body)
     if not head or body[head.end() : head.end() + 1] not in {"<", "("}:
         # Without arguments, the text is a function only if a return type precedes it.
-        return _tidy(head[0].rpartition("::")[2]) if head and body != text else ""
+        return _tidy(_last_part(head[0])) if head and body != text else ""
     is_plain = body == text and "<" not in body and "::" not in head[0]
     if is_plain and not _is_signature(body[head.end() :]):
         return ""
-    name = head[0].rpartition("::")[2]
+    name = _last_part(head[0])
     arguments = _template_arguments(body, head.end())
     if name in {"Kernel", "Kernel2", "device_kernel", "kentry"} and arguments:
         return _short_wrapped_name(arguments)
@@ -363,9 +364,9 @@ def _short_kernel_name(text: str) -> str:
     if name in _WRAPPERS:
         functor = _functor(arguments)
         if functor:
-            return " ".join(filter(None, (functor, _WRAPPERS[name])))
-    tile = next((a for a in arguments if re.fullmatch(r"\d{2,4}", a)), "")
-    return " ".join(filter(None, (_tidy(name), tile)))
+            return _join(functor, _WRAPPERS[name])
+    tile = next((argument for argument in arguments if re.fullmatch(r"\d{2,4}", argument)), "")
+    return _join(_tidy(name), tile)
 
 
 def _is_signature(text: str) -> bool:
@@ -385,7 +386,8 @@ def _short_wrapped_name(arguments: list[str]) -> str:
     """Return the short name of the kernel that CUTLASS or CK start through a common function."""
     # Composable Kernel passes numbers first, FlashAttention 3 a check of the architecture.
     inner = next((argument for argument in arguments if not argument.isdigit()), arguments[0])
-    name = _last_word(inner)
+    head = _QUALIFIED.match(inner)
+    name = _last_part(head[0]) if head else inner
     if name.startswith("enable_"):
         return _short_wrapped_name(_template_arguments(inner, inner.find("<")) or [name])
     if name.startswith("cutlass"):
@@ -395,9 +397,7 @@ def _short_wrapped_name(arguments: list[str]) -> str:
     if not name.startswith("Gemm") or not shapes:
         return _tidy(name)
     tile = max(shapes, key=lambda shape: [len(size) for size in shape])
-    return " ".join(
-        filter(None, ("gemm", _ELEMENTS[element[1]] if element else "", "x".join(tile)))
-    )
+    return _join("gemm", _ELEMENTS[element[1]] if element else "", "x".join(tile))
 
 
 def _template_arguments(text: str, position: int) -> list[str]:
@@ -426,7 +426,7 @@ def _functor(arguments: list[str], wrappers: int = 0) -> str:
         head = _QUALIFIED.match(argument)
         if not head or _NO_FUNCTOR.match(argument):
             continue
-        name = head[0].rpartition("::")[2]
+        name = _last_part(head[0])
         if name not in _TRANSPARENT:
             return _functor_name(name)
         if wrappers < _MAX_WRAPPERS:
@@ -438,6 +438,7 @@ def _functor(arguments: list[str], wrappers: int = 0) -> str:
 
 
 def _functor_name(name: str) -> str:
+    """Return the operation that a functor is named after: ``CUDAFunctor_add`` is ``add``."""
     name = re.sub(r"^CUDAFunctor(?:OnSelf)?_|^launch_", "", name)
     name = re.sub(r"(?:CUDA|Cuda)?Kernel(?:Impl)?$", "", name) or name
     name = re.sub(r"(?:_?[Ff]unctor_?|Ops?|_scalar)$", "", name) or name
@@ -446,13 +447,13 @@ def _functor_name(name: str) -> str:
 
 
 def _tidy(name: str) -> str:
+    """Return a name without the word ``kernel`` and outer underscores."""
     short = re.sub(r"_(?:cuda_kernel|kernel_cuda|kernel_impl|kernel)(?=_|$)|Kernel$", "", name)
     return short.strip("_") or name
 
 
-def _last_word(argument: str) -> str:
-    head = _QUALIFIED.match(argument)
-    return head[0].rpartition("::")[2] if head else argument
+def _last_part(qualified_name: str) -> str:
+    return qualified_name.rpartition("::")[2]
 
 
 #: Maximum length of a distinguishing suffix; labels that would need a longer one are numbered.
@@ -476,9 +477,8 @@ def disambiguate(
                     tags[row] = kinds[row]
                     texts[row] = _append_word(labels[row], tags[row])
     for rows in _duplicates(texts):
-        for row, word in zip(
-            rows, _distinguishing_words([names[row] for row in rows]), strict=True
-        ):
+        words = _distinguishing_words([names[row] for row in rows])
+        for row, word in zip(rows, words, strict=True):
             tags[row] = ", ".join(filter(None, (tags[row], word)))
             texts[row] = _append_word(labels[row], tags[row])
     used_texts = set(texts)
@@ -492,7 +492,8 @@ def disambiguate(
     return texts
 
 
-def _duplicates(labels: Sequence[str]) -> Iterable[list[int]]:
+def _duplicates(labels: Sequence[str]) -> list[list[int]]:
+    """Return the positions of each label that occurs more than once."""
     rows: dict[str, list[int]] = {}
     for row, label in enumerate(labels):
         rows.setdefault(label, []).append(row)
@@ -503,26 +504,16 @@ def _append_word(label: str, word: str) -> str:
     return f"{label} ({word})" if word else label
 
 
-def _parts_of_word(word: str) -> list[str]:
-    return word.split("_") if len(word) > _MAX_SUFFIX else [word]
-
-
 def _distinguishing_words(names: Sequence[str]) -> list[str]:
     """Return the first words in which each name differs from the others."""
-    words = [
-        # The words of names without brackets are joined by underscores.
-        [part for word in _WORDS.findall(name[:_MAX_READ]) for part in _parts_of_word(word)]
-        for name in names
-    ]
+    words: list[list[str]] = [[] for _ in names]
+    for words_of_name, name in zip(words, names, strict=True):
+        for word in _WORDS.findall(name[:_MAX_READ]):
+            # The words of names without brackets are joined by underscores.
+            words_of_name.extend(word.split("_") if len(word) > _MAX_SUFFIX else [word])
     chosen = [""] * len(names)
     for place in range(max(map(len, words))):
-        groups: dict[str, list[int]] = {}
-        for row, text in enumerate(chosen):
-            groups.setdefault(text, []).append(row)
-        open_groups = [rows for rows in groups.values() if len(rows) > 1]
-        if not open_groups:
-            break
-        for rows in open_groups:
+        for rows in _duplicates(chosen):
             word_of = {row: (words[row][place : place + 1] or [""])[0] for row in rows}
             if len(set(word_of.values())) > 1:
                 for row, word in word_of.items():

@@ -29,8 +29,8 @@ ANOTHER_RUN = "of another run or window"
 class CompactFrame(pd.DataFrame):
     """A frame that displays fewer columns than it has.
 
-    Not displayed are `hidden` columns, and `optional` columns whose values are all unknown (None or
-    -1). A frame without rows is displayed as the text `if_empty`.
+    It omits `hidden` columns, and `optional` columns whose values are all unknown (None or -1). A
+    frame without rows is displayed as the text `if_empty`.
     """
 
     def __init__(
@@ -135,11 +135,10 @@ class Problems:
     def frame(self) -> pd.DataFrame:
         """Return one row per problem: ``rank`` (-1 for none), ``file, kind, count, detail``."""
         problems = list(self)
+        ranks = [-1 if p.rank is None else p.rank for p in problems]
         return CompactFrame(
             {
-                "rank": pd.array(
-                    [-1 if p.rank is None else p.rank for p in problems], dtype="int64"
-                ),
+                "rank": pd.array(ranks, dtype="int64"),
                 "file": pd.Series([p.file for p in problems], dtype=object),
                 "kind": pd.Series([p.kind for p in problems], dtype=object),
                 "count": pd.array([p.count for p in problems], dtype="int64"),

@@ -64,10 +64,8 @@ def parse_clauses(query: str | None) -> QueryClauses:
         if clause is None or values is None:
             rest.append(part)
             continue
-        before = clauses.get(clause[1])
-        clauses[clause[1]] = (
-            values if before is None else tuple(text for text in before if text in values)
-        )
+        before = clauses.get(clause[1], values)
+        clauses[clause[1]] = tuple(text for text in before if text in values)
     query_text = " and ".join(rest) or None
     if clauses and len(rest) == 1 and _is_wrapped(rest[0]):
         query_text = rest[0][1:-1].strip()
@@ -100,7 +98,7 @@ def conjuncts(query: str) -> list[str]:
 
 
 def _is_wrapped(text: str) -> bool:
-    """Whether one pair of parentheses encloses all of a text."""
+    """Return whether one pair of parentheses encloses all of a text."""
     if not (text.startswith("(") and text.endswith(")")):
         return False
     depth = 0
@@ -117,19 +115,15 @@ _NODES = (
     *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod),
     *(ast.Compare, ast.cmpop, ast.Call, ast.Attribute),
 )
-_METHODS = frozenset(
-    {
-        *("abs", "between", "isin", "isna", "isnull", "notna", "notnull", "round"),
-        *("count", "max", "mean", "median", "min", "quantile", "std", "sum"),
-    }
-)
+_METHODS = frozenset({
+    "abs", "between", "isin", "isna", "isnull", "notna", "notnull", "round",
+    "count", "max", "mean", "median", "min", "quantile", "std", "sum",
+})  # fmt: skip
 #: Methods of `.str` that return numbers or booleans, and those that return texts.
-_TEXT_PREDICATES = frozenset(
-    {
-        *("contains", "match", "fullmatch", "startswith", "endswith", "find", "count", "len"),
-        *("isdigit", "isnumeric", "isalpha", "isalnum", "islower", "isupper"),
-    }
-)
+_TEXT_PREDICATES = frozenset({
+    "contains", "match", "fullmatch", "startswith", "endswith", "find", "count", "len",
+    "isdigit", "isnumeric", "isalpha", "isalnum", "islower", "isupper",
+})  # fmt: skip
 _CHANGES_OF_TEXT = frozenset({"lower", "upper", "strip", "lstrip", "rstrip", "slice"})
 #: Methods that return numbers or booleans for texts as well.
 _PREDICATES = frozenset({"between", "isin", "isna", "isnull", "notna", "notnull", "count"})

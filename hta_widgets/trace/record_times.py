@@ -41,7 +41,7 @@ def base_time_ns(metadata: Mapping[str, Any]) -> int:
 
 
 def micros(time_ns: int) -> bytes:
-    """Write a time in µs, exactly."""
+    """Return a time in ns as JSON in µs, exactly."""
     sign, time_ns = ("-", -time_ns) if time_ns < 0 else ("", time_ns)
     whole, rest = divmod(time_ns, 1000)
     return f"{sign}{whole}.{rest:03d}".encode() if rest else f"{sign}{whole}".encode()
@@ -57,7 +57,7 @@ def nanoseconds_of_text(raw: bytes) -> int | None:
 
 
 def add_ns(raw: bytes, move_ns: int) -> bytes:
-    """Add `move_ns` to a JSON time in µs, exactly in whole ns."""
+    """Return a JSON time in µs plus `move_ns`, exact in whole ns; anything else unchanged."""
     whole, _, part = raw.partition(b".")
     if raw.replace(b".", b"", 1).isdigit() and whole and len(part) <= 3:
         return micros(int(whole) * 1000 + int(part.ljust(3, b"0")) + move_ns)
@@ -70,7 +70,7 @@ def add_ns(raw: bytes, move_ns: int) -> bytes:
 
 
 def shift_time(raw: bytes, shift_ns: int) -> bytes:
-    """Add nanoseconds to a JSON time in µs; keep all its digits."""
+    """Return a JSON time in µs plus `shift_ns`, with all its digits; anything else unchanged."""
     try:
         time = Decimal(raw.strip(b'"').decode()) + Decimal(shift_ns).scaleb(-3)
     except (ArithmeticError, UnicodeDecodeError):

@@ -19,6 +19,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import as_ns
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, mask_of_rows, order_and_bounds
+from hta_widgets.trace.arrow import event_stream
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import Intervals, union
 from hta_widgets.trace.memo import memoize
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 #: Function that writes a selection to a trace file. The package sets it, because `export` is above
 #: this module.
 exporter: Callable[..., Any] | None = None
-_FIELDS = ("start_ns", "end_ns", "ranks", "tracks", "query", "ids")
+_FIELDS = ("start_ns", "end_ns", "ranks", "tracks", "query", "ids", "launches")
 #: Number of events per block of `OverlapIndex`, which has the latest end of each block.
 _BLOCK = 256
 
@@ -90,9 +91,9 @@ class Selection:
         if self.tracks is not None:
             is_single = isinstance(self.tracks, str) or not isinstance(self.tracks, Iterable)
             tracks = [self.tracks] if is_single else self.tracks
-            put("tracks", frozenset(_track(item) for item in tracks))
+            put("tracks", frozenset(_checked_track(item) for item in tracks))
         if self.ids is not None:
-            put("ids", _ids(self.ids))
+            put("ids", _checked_ids(self.ids))
         if self.query is None and self.ids is None and self.tracks is None:
             put("launches", False)  # without these conditions, all device work is chosen
         if self.traces is not None and not hasattr(type(self.traces), "span_ns"):
@@ -128,11 +129,8 @@ class Selection:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the member events as an Arrow stream, for example for ``pa.table(selection)``."""
-        from hta_widgets.trace.arrow import event_stream  # refers to this module
-
-        return event_stream(list(self.owner.values()), self.rows).__arrow_c_stream__(
-            requested_schema
-        )
+        stream = event_stream(list(self.owner.values()), self.rows)
+        return stream.__arrow_c_stream__(requested_schema)
 
     @check_arguments
     def export(self, path: str | Path, **options: object) -> Any:
@@ -192,18 +190,17 @@ class Selection:
     ) -> Selection:
         """Return the selection that `to_json` described; None and missing keys mean "all"."""
         fields = dict(value or {})
-        unknown = set(fields) - {*_FIELDS, "launches"}
+        unknown = set(fields).difference(_FIELDS)
         if unknown:
             raise TraceError(
                 f"a selection has no {', '.join(sorted(map(repr, unknown)))}",
-                remedy=f"Its fields are {', '.join((*_FIELDS, 'launches'))}.",
+                remedy=f"Its fields are {', '.join(_FIELDS)}.",
             )
-        launches = bool(fields.pop("launches", False))
-        return cls(**fields, traces=traces, launches=launches)
+        fields["launches"] = bool(fields.get("launches", False))
+        return cls(**fields, traces=traces)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: getattr(self, name) for name in (*_FIELDS, "launches")}
-        return {**state, "traces": None}
+        return {**{name: getattr(self, name) for name in _FIELDS}, "traces": None}
 
 
 def normalize_ranks(ranks: object) -> list[int]:
@@ -259,7 +256,7 @@ def select_events(
         return replace(query, traces=traces, **fields)
     if isinstance(query, pd.DataFrame):
         if "ids" not in fields:
-            fields["ids"] = _ids_of(query, traces.ranks)
+            fields["ids"] = _ids_of_frame(query, traces.ranks)
         query = None
     if query is not None:
         # A query that does not work on a frame without rows works on no events.
@@ -466,7 +463,8 @@ def _matching_rows(selection: Selection, trace: Trace) -> Rows:
     return _rows_of_clauses(trace, rows, clauses)
 
 
-def _ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
+def _checked_ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
+    """Return pairs (rank, id) as ints; raise a `TraceError` for anything else."""
     try:
         return frozenset((_int64(rank), _int64(row)) for rank, row in pairs)
     except (TypeError, ValueError, OverflowError):
@@ -483,7 +481,8 @@ def _int64(number: Any) -> int:
     return integer
 
 
-def _track(item: object) -> str | tuple[int, str]:
+def _checked_track(item: object) -> str | tuple[int, str]:
+    """Return a track, or a pair (rank, track); raise a `TraceError` for anything else."""
     if isinstance(item, str):
         return item
     if isinstance(item, (tuple, list)) and len(item) == 2:
@@ -495,7 +494,7 @@ def _track(item: object) -> str | tuple[int, str]:
     )
 
 
-def _ids_of(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]:
+def _ids_of_frame(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]:
     """Return rank and id of each event of a frame; `ranks` are the ranks of the set."""
     if "rank" in frame.columns:
         rank = frame["rank"].to_numpy(dtype=np.int64)

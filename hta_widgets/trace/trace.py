@@ -70,6 +70,7 @@ def _categorical_column(
 
 
 def _plain_column(trace: Trace, column: str, rows: _RowSelector) -> Array:
+    """Return the values of a column of numbers or booleans."""
     table = trace.table
     if column == "start_ns":
         return table.start_ns[rows] + trace.shift_ns
@@ -166,13 +167,12 @@ def event_frame(
 def events_of(
     traces: Sequence[Trace],
     columns: Iterable[str] | None = None,
-    rows: Callable[[Trace], _RowSelector | None] = lambda _: None,
+    rows_of: Callable[[Trace], _RowSelector] = lambda _: slice(None),
 ) -> pd.DataFrame:
     """Return events of several ranks, concatenated, with their ``rank`` in front."""
     wanted = [name for name in _validate_columns(columns, ("rank",)) if name != "rank"]
-    selectors = [slice(None) if (chosen := rows(trace)) is None else chosen for trace in traces]
-    pairs = list(zip(traces, selectors, strict=True))
-    ids = [np.arange(len(trace.table), dtype=np.int64)[chosen] for trace, chosen in pairs]
+    pairs = [(trace, rows_of(trace)) for trace in traces]
+    ids = [np.arange(len(trace.table), dtype=np.int64)[rows] for trace, rows in pairs]
     index = pd.Index(np.concatenate([*ids, np.empty(0, np.int64)]), name="id")
     frame = _frame(pairs, wanted, index)
     ranks = np.array([trace.rank for trace in traces], np.int64)
@@ -217,23 +217,21 @@ def query_mask(frame: pd.DataFrame, query: str) -> Bools:
     text_columns = frame.select_dtypes(exclude=["number", "bool"]).columns
     try:
         safe_query = validate_query(query, text_columns)
-        result = frame.eval(safe_query, engine="python", local_dict=REGEXES, global_dict={})
-    except Exception as cause:  # noqa: BLE001 - a query is code of the user's
+        result: Any = frame.eval(safe_query, engine="python", local_dict=REGEXES, global_dict={})
+    except Exception as cause:  # noqa: BLE001 - users write queries, which may raise anything
         kind = "" if type(cause) is ValueError else f"{type(cause).__name__}: "
         raise _query_error(query, f"{kind}{cause}") from None
     if isinstance(result, bool | np.bool_):
         return np.full(len(frame), bool(result))
-    if (
-        not isinstance(result, pd.Series)
-        or not result.index.equals(frame.index)
-        or not (result.dtype == object or is_bool_dtype(result.dtype))
-    ):
+    is_column = isinstance(result, pd.Series) and result.index.equals(frame.index)
+    if not is_column or not (result.dtype == object or is_bool_dtype(result.dtype)):
         raise _query_error(query, "it is not a condition")
     try:
         # Missing results, such as comparisons with missing values, count as False.
-        return result.astype("boolean").to_numpy(dtype=bool, na_value=False)
+        mask: Bools = result.astype("boolean").to_numpy(dtype=bool, na_value=False)
     except (TypeError, ValueError):
         raise _query_error(query, "it is not a condition") from None
+    return mask
 
 
 def _query_error(query: str, reason: str) -> TraceError:
@@ -429,7 +427,7 @@ class Trace:
 
     @property
     def recorded_marks_ns(self) -> Ints:
-        """An instant between each two of `recorded_ns`, ascending."""
+        """The middle of each gap between neighbours of `recorded_ns`, ascending."""
         edges = np.array(self.recorded_ns, np.int64).reshape(-1, 2)
         return edges[:-1, 1] + (edges[1:, 0] - edges[:-1, 1] + 1) // 2
 
@@ -479,12 +477,10 @@ class Trace:
     def instants(self) -> pd.DataFrame:
         """Instant events: ``time_ns, name, category, pid, tid, scope``."""
         table = self.instant_table
-        names, categories = self._table.names, self._table.categories
         return table_frame(
             {
                 "time_ns": table.time_ns + self.shift_ns,
-                "name": [names[code] for code in table.name],
-                "category": [categories[code] for code in table.category],
+                **self._names_and_categories(table),
                 "pid": table.pid,
                 "tid": table.tid,
                 "scope": table.scope,
@@ -495,17 +491,22 @@ class Trace:
     def asyncs(self) -> pd.DataFrame:
         """Async intervals: ``start_ns, dur_ns`` (-1: no end), ``name, category, id, pid``."""
         table = self.async_table
-        names, categories = self._table.names, self._table.categories
         return table_frame(
             {
                 "start_ns": table.start_ns + self.shift_ns,
                 "dur_ns": table.dur_ns,
-                "name": [names[code] for code in table.name],
-                "category": [categories[code] for code in table.category],
+                **self._names_and_categories(table),
                 "id": table.async_id,
                 "pid": table.pid,
             }
         )
+
+    def _names_and_categories(self, table: InstantTable | AsyncTable) -> dict[str, list[str]]:
+        names, categories = self._table.names, self._table.categories
+        return {
+            "name": [names[code] for code in table.name],
+            "category": [categories[code] for code in table.category],
+        }
 
     @property
     def counters(self) -> pd.DataFrame:
@@ -578,7 +579,7 @@ class Trace:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the events as an Arrow stream, for example for ``pa.table(trace)``."""
-        from hta_widgets.trace.arrow import event_stream  # refers to this module
+        from hta_widgets.trace.arrow import event_stream  # it imports this module
 
         return event_stream([self]).__arrow_c_stream__(requested_schema)
 
@@ -645,10 +646,12 @@ def totals_text(traces: Iterable[Trace]) -> str:
     count.
     """
     used = [trace for trace in traces if not getattr(trace.profile, "stale", False)]
-    comm_ns, elapsed_ns = (
-        [value * 1e9 for trace in used if (value := profile_value(trace, name)) >= 0]
-        for name in ("comm_s", "elapsed_s")
-    )
+
+    def times_ns(name: str) -> list[float]:
+        values = (profile_value(trace, name) for trace in used)
+        return [value * 1e9 for value in values if value >= 0]
+
+    comm_ns, elapsed_ns = times_ns("comm_s"), times_ns("elapsed_s")
     if not comm_ns:
         return "totals without events"
     shortest, longest = duration(min(comm_ns)), duration(max(comm_ns))

@@ -16,10 +16,11 @@ import pandas as pd
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.text import Time, plural
+from hta_widgets.trace.arrow import event_stream, write_parquet
 from hta_widgets.trace.event import Event
 from hta_widgets.trace.intervals import union
 from hta_widgets.trace.memo import iter_ranks
-from hta_widgets.trace.problems import CompactFrame, Problems
+from hta_widgets.trace.problems import CompactFrame, Problem, Problems
 from hta_widgets.trace.selection import (
     Selection,
     format_ranks,
@@ -64,29 +65,20 @@ class TraceSet(Mapping[int, Trace]):
         ranks = [trace.rank for trace in ordered]
         if len(set(ranks)) != len(ranks):
             raise TraceError(f"ranks must differ: {ranks}")
-        notes = Problems()
-        ranks_of_file: dict[str | None, set[int]] = defaultdict(set)
-        for trace in ordered:
-            for path in filter(None, (trace.path, trace.profile_path)):
-                ranks_of_file[path].add(trace.rank)
-        for problem in problems or ():
-            file_ranks = ranks_of_file[problem.file]
-            notes.merge([problem], min(file_ranks) if len(file_ranks) == 1 else None)
+        self._problems = _with_ranks(problems or (), ordered)
         self._clock: ClockName = "host" if like is None else like.clock
         #: how much earlier instant 0 is than on the recorded clock
         self.origin_offset_ns: int = 0 if like is None else like.origin_offset_ns
         if like is None:
-            self._origin_ns, shifts = common_clock(ordered, notes)
+            self._origin_ns, shifts = common_clock(ordered, self._problems)
             ordered = [
                 trace.replace(shift_ns=shift) for trace, shift in zip(ordered, shifts, strict=True)
             ]
         else:
             self._origin_ns = like.origin_ns
         self._traces = {trace.rank: trace for trace in ordered}
-        if like is None:
-            part = _part_text(self)
-            notes.add("part", 1 if part else 0, part)
-        self._problems = notes
+        if like is None and (part_text := _part_text(self)):
+            self._problems.add("part", 1, part_text)
         #: memoized results of analyses; see `hta_widgets.trace.memo`
         self.memo: dict[Any, Any] = {}
         #: runs the analyses of stored ranks; None if this process runs them
@@ -104,13 +96,13 @@ class TraceSet(Mapping[int, Trace]):
         *,
         clock: ClockName,
         origin_ns: int | None,
-        lift_ns: int,
+        origin_offset_ns: int,
     ) -> TraceSet:
         """Return a stored set, whose traces are already shifted onto its time axis."""
         restored_set = cls((), problems=problems)
         restored_set._traces = {trace.rank: trace for trace in traces}
         restored_set._clock, restored_set._origin_ns = clock, origin_ns
-        restored_set.origin_offset_ns = lift_ns
+        restored_set.origin_offset_ns = origin_offset_ns
         return restored_set
 
     def __getitem__(self, rank: int) -> Trace:
@@ -145,8 +137,7 @@ class TraceSet(Mapping[int, Trace]):
     @property
     def format(self) -> str:
         """Name of the format, ``"mixed"``, or ``"none"`` without ranks."""
-        formats = self.formats
-        return formats[0] if len(formats) == 1 else "mixed" if formats else "none"
+        return "mixed" if len(self.formats) > 1 else next(iter(self.formats), "none")
 
     @property
     def origin_ns(self) -> int | None:
@@ -230,16 +221,16 @@ class TraceSet(Mapping[int, Trace]):
         ``hta-widgets summary`` and `Dashboard.findings` report what costs the job time.
         """
         ranks = list(self.values())
-        starts, ends = (
-            np.where([t.is_totals for t in ranks], -1, np.clip(times, *self.span_ns))
-            for times in ([t.start_ns for t in ranks], [t.end_ns for t in ranks])
-        )
 
         def text(values: Iterable[str | None]) -> pd.Series[Any]:
             return pd.Series(list(values), dtype=object)
 
         def numbers(values: Iterable[int]) -> Any:
             return np.array(list(values), dtype=np.int64)
+
+        def times(values: Iterable[int]) -> Any:
+            is_totals = np.array([t.is_totals for t in ranks], dtype=bool)
+            return np.where(is_totals, -1, np.clip(numbers(values), *self.span_ns))
 
         return CompactFrame(
             {
@@ -252,8 +243,8 @@ class TraceSet(Mapping[int, Trace]):
                 "file": text(t.path for t in ranks),
                 "format": text(t.format for t in ranks),
                 "events": numbers(len(t) for t in ranks),
-                "start_ns": starts.astype(np.int64),
-                "end_ns": ends.astype(np.int64),
+                "start_ns": times(t.start_ns for t in ranks),
+                "end_ns": times(t.end_ns for t in ranks),
                 "stated_rank": numbers(
                     -1 if t.stated_rank is None else t.stated_rank for t in ranks
                 ),
@@ -289,8 +280,6 @@ class TraceSet(Mapping[int, Trace]):
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the events as an Arrow stream, for example for ``pa.table(traces)``."""
-        from hta_widgets.trace.arrow import event_stream  # refers to this module
-
         return event_stream(list(self.values())).__arrow_c_stream__(requested_schema)
 
     @check_arguments
@@ -312,8 +301,6 @@ class TraceSet(Mapping[int, Trace]):
         TraceError
             If a file cannot be written.
         """
-        from hta_widgets.trace.arrow import write_parquet
-
         return write_parquet(list(self.values()), folder)
 
     @check_arguments
@@ -441,11 +428,11 @@ class TraceSet(Mapping[int, Trace]):
         """
         if clock == self._clock:
             return self
-        offsets, lift = [0] * len(self), 0
+        offsets, origin_offset_ns = [0] * len(self), 0
         if clock == "fitted":
             from hta_widgets.analysis.cross_rank.clock_fit import fitted_offsets  # a higher layer
 
-            offsets, lift = fitted_offsets(self)
+            offsets, origin_offset_ns = fitted_offsets(self)
         moved = TraceSet(
             [
                 trace.replace(
@@ -460,9 +447,9 @@ class TraceSet(Mapping[int, Trace]):
             # Results of single ranks do not depend on the clock.
             moved[rank].memo.update(trace.memo)
         moved.memo = self.memo
-        moved._clock, moved.origin_offset_ns = clock, lift
+        moved._clock, moved.origin_offset_ns = clock, origin_offset_ns
         if moved._origin_ns is not None:
-            moved._origin_ns += self.origin_offset_ns - lift
+            moved._origin_ns += self.origin_offset_ns - origin_offset_ns
         return moved
 
     def on(self, executor: Executor | None) -> TraceSet:
@@ -565,6 +552,19 @@ class TraceSet(Mapping[int, Trace]):
 
     def _repr_html_(self) -> str:
         return _html(self, self._problems)
+
+
+def _with_ranks(problems: Iterable[Problem], traces: Iterable[Trace]) -> Problems:
+    """Return problems of files, with the rank of each file of only one rank."""
+    ranks_of_file: dict[str | None, set[int]] = defaultdict(set)
+    for trace in traces:
+        for path in filter(None, (trace.path, trace.profile_path)):
+            ranks_of_file[path].add(trace.rank)
+    result = Problems()
+    for problem in problems:
+        ranks = ranks_of_file[problem.file]
+        result.merge([problem], min(ranks) if len(ranks) == 1 else None)
+    return result
 
 
 def replace_ranks(traces: TraceSet, changed: Mapping[int, Trace]) -> TraceSet:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -197,32 +198,20 @@ def assign_lanes(
 
     stop = _subtree_ends(begin, end, first)
     depth, parent, crossing = _nesting(end, stop)
-    overlaps, rounded = np.empty(0, dtype=np.int64), 0
     spill_lanes = np.zeros(tracks, dtype=np.int64)
-    if crossing.any():
-        spilled = []
-        for number in np.unique(track[order[crossing]]).tolist():
-            low, high = first[number : number + 2].tolist()
-            nesting = resolve_nesting(
-                begin[low:high], end[low:high], stop[low:high] - low, resolution_ns
-            )
-            nested_rows = np.delete(np.arange(high - low), nesting.spilled)
-            nested_before = np.zeros(high - low + 1, dtype=np.int64)
-            nested_before[nested_rows + 1] = 1
-            np.cumsum(nested_before, out=nested_before)
-            nested_depth = _depth(nested_before[nesting.stop[nested_rows]])
-            above = _parents(nested_depth)
-            depth[low + nested_rows] = nested_depth
-            parent[low + nested_rows] = np.where(above >= 0, low + nested_rows[above], -1)
-            nesting.write_parents(begin[low:high], end[low:high], low, parent[low:high])
-            rows = low + nesting.spilled
-            spill_lane = _first_free_lanes(begin[rows], end[rows])
-            depth[rows] = nested_depth.max() + 1 + spill_lane
-            spill_lanes[number] = spill_lane.max(initial=-1) + 1
-            spilled.append(rows)
-            rounded += nesting.rounded
-        overlaps = np.concatenate(spilled)
+    spilled_rows = [np.empty(0, dtype=np.int64)]
+    rounded = 0
+    for number in np.unique(track[order[crossing]]).tolist():
+        low, high = first[number : number + 2].tolist()
+        rows = slice(low, high)
+        nesting = resolve_nesting(begin[rows], end[rows], stop[rows] - low, resolution_ns)
+        spill_lanes[number] = _apply_nesting(
+            nesting, begin[rows], end[rows], low, depth[rows], parent[rows]
+        )
+        spilled_rows.append(low + nesting.spilled)
+        rounded += nesting.rounded
 
+    overlaps = np.concatenate(spilled_rows)
     nested = _count_nested_lanes(depth, overlaps, first)
     too_deep = int((depth > _MAX_DEPTH).sum())
 
@@ -241,6 +230,27 @@ def assign_lanes(
         rounded,
         too_deep,
     )
+
+
+def _apply_nesting(
+    nesting: ResolvedNesting, begin: Ints, end: Ints, low: int, depth: Ints, parent: Ints
+) -> int:
+    """Set depths and parents of a track's events, which begin at row `low` of the table.
+
+    Returns the number of spill lanes.
+    """
+    nested_rows = np.delete(np.arange(len(begin)), nesting.spilled)
+    nested_before = np.zeros(len(begin) + 1, dtype=np.int64)
+    nested_before[nested_rows + 1] = 1
+    np.cumsum(nested_before, out=nested_before)
+    nested_depth = _depth(nested_before[nesting.stop[nested_rows]])
+    above = _parents(nested_depth)
+    depth[nested_rows] = nested_depth
+    parent[nested_rows] = np.where(above >= 0, low + nested_rows[above], -1)
+    nesting.write_parents(begin, end, low, parent)
+    spill_lane = _first_free_lanes(begin[nesting.spilled], end[nesting.spilled])
+    depth[nesting.spilled] = nested_depth.max() + 1 + spill_lane
+    return int(spill_lane.max(initial=-1)) + 1
 
 
 def _subtree_ends(begin: Ints, end: Ints, first: Ints) -> Ints:
@@ -380,10 +390,8 @@ def read_track_names(columns: RankColumns) -> TrackNames:
 
 
 def _put_index(table: dict[Any, int], key: object, args: dict[str, Any]) -> None:
-    try:
+    with suppress(TypeError, ValueError, OverflowError):
         table[key] = int(args.get("sort_index"))  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        return
 
 
 def device_streams(
@@ -418,17 +426,13 @@ def device_streams(
     stream_of_thread[thread[with_stream]] = result[with_stream]
     missing_work = thread[missing[works[missing]]]
     unnumbered = np.unique(missing_work[stream_of_thread[missing_work] < 0])
-    stream_of_thread[unnumbered] = _unused_ids(stream_of_thread, len(unnumbered))
+    ids = np.arange(len(stream_of_thread) + len(unnumbered))
+    stream_of_thread[unnumbered] = np.setdiff1d(ids, stream_of_thread)[: len(unnumbered)]
     ids = stream_of_thread[thread[missing]]
     if not fit_int32(ids.max()):
         result = result.astype(np.int64)
     result[missing] = ids
     return _narrow(result)
-
-
-def _unused_ids(ids: Ints, count: int) -> Ints:
-    """Return the smallest ids that are not in use."""
-    return np.setdiff1d(np.arange(len(ids) + count), ids)[:count]
 
 
 def _unsigned_ids(ids: StreamIds, problems: Problems) -> Ints:
@@ -478,7 +482,7 @@ def find_tracks(
     """Make the tracks of events that are sorted by start.
 
     A track is the events of a thread. The annotations of a device are a second track of their
-    thread.
+    thread. The masks are of events on a device, of annotations of a device, and of calls of MPI.
     """
     threads = len(columns.tids)
     track_key = (pid.astype(np.int64) * threads + tid) * 2 + device_annotation
@@ -501,15 +505,16 @@ def find_tracks(
     new_tracks = []
     for number, (pid_code, tid_code) in enumerate(thread_of_track):
         pid_text, tid_text = columns.pids[pid_code], columns.tids[tid_code]
+        is_sync_thread = _SYNC_THREAD.fullmatch(names.thread.get((pid_text, tid_text), ""))
         if used_keys[number] % 2:
             role: TrackRole = "annotation"
-        elif _SYNC_THREAD.fullmatch(names.thread.get((pid_text, tid_text), "")):
-            role = "other"
-        elif track_stream[number] >= 0 or of_mpi[number]:
+        elif not is_sync_thread and (track_stream[number] >= 0 or of_mpi[number]):
             role = "stream"
-        else:
+        elif is_sync_thread or of_device[number] or pid_text in _SPANS:
             # Some events are of a device as a whole, such as waits for all its streams.
-            role = "other" if of_device[number] or pid_text in _SPANS else "thread"
+            role = "other"
+        else:
+            role = "thread"
         stream_number, first_ns = int(track_stream[number]), int(start[first_row[number]])
         on_device = pid_text in device_pids
         new_tracks.append(
@@ -540,28 +545,33 @@ def _track(
     device: bool,
 ) -> Track:
     """Return the track of a thread without its lanes, named by metadata if there is any."""
-    process = names.process.get(pid, "")
-    label = names.labels.get(pid, "")
-    if device and label not in {"", "CPU"}:
-        process = label
-    elif device:
-        process = process or (f"device {pid}" if pid.isdecimal() else pid)
-    process = process or (pid if pid in _SPANS else f"process {pid}")
-    thread = names.thread.get((pid, tid), "")
-    if not thread:
-        if stream >= 0 and (not tid or _STREAM_TID.fullmatch(tid)):
-            thread = f"stream {stream}"
-        else:
-            thread = f"thread {tid}" if tid.lstrip("-").isdigit() else tid
-    default_sort = _SPANS_SORT if pid in _SPANS else _DEVICE_SORT if device else 0
-    thread_sort = names.thread_sort.get((pid, tid))
-    if thread_sort is None:
-        thread_sort = _number_of_thread(tid, 0)
+    process = _process_name(pid, names, device=device)
+    thread = names.thread.get((pid, tid)) or _default_thread_name(tid, stream)
+    default_sort = _DEVICE_SORT if device else 0
+    if pid in _SPANS:
+        default_sort = _SPANS_SORT
     process_sort = names.process_sort.get(pid, default_sort)
+    thread_sort = names.thread_sort.get((pid, tid), _number_of_thread(tid, 0))
     # Annotations are above the stream, waits of the host for the stream below.
     role_sort = {"annotation": 0, "other": 2 if stream >= 0 else 1}.get(role, 1)
     sort = process_sort, thread_sort, role_sort, first_ns
     return Track(pid, tid, role, thread, process, stream, sort, nested=0, lanes=0)
+
+
+def _process_name(pid: str, names: TrackNames, *, device: bool) -> str:
+    """Return the name of a process, or of the device that its events are on."""
+    label, name = names.labels.get(pid, ""), names.process.get(pid, "")
+    if device and label not in {"", "CPU"}:
+        return label
+    if name or pid in _SPANS or (device and pid and not pid.isdecimal()):
+        return name or pid
+    return f"device {pid}" if device and pid else f"process {pid}"
+
+
+def _default_thread_name(tid: str, stream: int) -> str:
+    if stream >= 0 and (not tid or _STREAM_TID.fullmatch(tid)):
+        return f"stream {stream}"
+    return f"thread {tid}" if tid.lstrip("-").isdigit() else tid
 
 
 def disambiguate_tracks(tracks: list[Track]) -> list[Track]:

@@ -15,7 +15,6 @@ from support.same_sets import assert_same
 import hta_widgets as hw
 from hta_widgets import analysis, taxonomy, workers as calls
 from hta_widgets.readers import cache, parallel as from_workers
-from hta_widgets.readers.discovery import FoundFile
 from hta_widgets.readers.load import read_trace
 from hta_widgets.workers import WorkerPool
 
@@ -71,9 +70,9 @@ def test_who_sees_no_common_folder_sends_and_it_is_said(job, pool, monkeypatch):
 
 
 def test_a_worker_that_does_not_see_the_files_says_which_and_what_to_do(pool):
-    files = [FoundFile("/only/here/rank-0.json")]
+    files = [from_workers.FileToRead("/only/here/rank-0.json", "kineto", 1, is_cached=True)]
     with pytest.raises(hw.TraceError) as caught:
-        from_workers.read_on_executor(pool, read_trace, files, [True], None, print)
+        from_workers.read_on_executor(pool, read_trace, files, None, print)
     assert caught.value.path == "/only/here/rank-0.json"
     assert "does not exist on the worker" in caught.value.message
     assert "same path" in caught.value.remedy
