@@ -32,7 +32,7 @@ from hta_widgets.trace.names import disambiguate, short_name
 def _bar_pair(
     data: pd.DataFrame, device: tuple[str, str], host: tuple[str, str], theme: Theme
 ) -> list[Bars]:
-    """Return two bars per row, `device` above `host`; both are a column and a name."""
+    """Return two bars per row, `device` above `host`; each is given as a column and a name."""
     data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
     compute, cpu = theme.kind["compute"], theme.kind["cpu"]
     return [
@@ -67,7 +67,7 @@ def operators(
     Returns
     -------
     bokeh.plotting.figure
-        Two bars per operator; its source has the frame's columns, with times as means of ranks.
+        Two bars per operator; its source has the frame's columns, with mean times of the ranks.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def user_annotation_breakdown(
     title: str = "Time in annotated ranges",
     **options: object,
 ) -> Figure:
-    """Draw the annotations with the most time.
+    """Draw the annotated ranges with the most time, by name.
 
     Parameters
     ----------
@@ -258,14 +258,13 @@ def frequent_kernel_sequences(
     measures = ["count", "kernel_ns", "operator_ns"]
     data = frame.groupby("pattern", observed=True, sort=False)[measures].sum().reset_index()
     data = data.rename(columns={"pattern": "name"})
-    of_one = len({str(name).partition("|")[0] for name in data["name"]}) == 1
-    data, names = top_rows(
-        data, "count", top, "sequence", _kernel_names if of_one else _sequence_names
-    )
-    operator = short_name(str(data["name"].iloc[0]).partition("|")[0])
+    operators = {str(name).partition("|")[0] for name in data["name"]}
+    label, head = _sequence_names, "operator: kernels"
+    if len(operators) == 1:
+        label, head = _kernel_names, "kernels"
+        style = replace(style, title=f"{title}: {short_name(*operators)}")
+    data, names = top_rows(data, "count", top, "sequence", label)
     data["pattern"] = data["name"]
-    if of_one:
-        style = replace(style, title=f"{title}: {operator}")
     return draw_rows(
         RowsContent(
             data=data,
@@ -274,7 +273,7 @@ def frequent_kernel_sequences(
                 data, ("kernel_ns", "kernels"), ("operator_ns", "operator on the host"), theme
             ),
             scale=time_scale(float(data[["kernel_ns", "operator_ns"]].to_numpy().max())),
-            head="kernels" if of_one else "operator: kernels",
+            head=head,
             columns=[
                 Column("count", "{count:count}"),
                 Column("kernels", "{kernel_ns:duration}", 480),
@@ -298,7 +297,7 @@ def frequent_kernel_sequences(
 
 def _sequence_names(pattern: str) -> str:
     """Return the short names of the operator and of its kernels."""
-    operator, *_ = pattern.split("|")
+    operator, _, _ = pattern.partition("|")
     return f"{short_name(operator)}: {_kernel_names(pattern)}"
 
 
