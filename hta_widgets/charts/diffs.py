@@ -138,14 +138,13 @@ def diff_ops(
 
 
 def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -> Figure:
-    column, before, delta_text = "diff_ns", "before_ns", duration_delta
-    if measure == "count":
-        column, before, delta_text = "diff_count", "before_count", _count_delta
+    is_timed = measure == "duration"
+    column, before = ("diff_ns", "before_ns") if is_timed else ("diff_count", "before_count")
+    delta_text = duration_delta if is_timed else _count_delta
     require_columns_of(frame, "analysis.diff_ops", column)
     changed = frame[frame[column] != 0]
     if changed.empty:
-        equal = "count" if measure == "count" else "time"
-        note = f"all {len(frame)} names have the same {equal}"
+        note = f"all {len(frame)} names have the same {'time' if is_timed else 'count'}"
         return empty_figure(frame, style, note=note)
     order = changed[column].abs().sort_values(ascending=False, kind="stable").index[:top]
     data = changed.loc[order].reset_index(drop=True)
@@ -156,7 +155,7 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
     data.loc[data["before_count"] == 0, "change_text"] = "new"
     data["diff_text"] = [delta_text(number) for number in data[column]]
     marks, scale = _signed_bars(data, (0.0, column), relative, data[column] > 0, style.theme)
-    if measure == "count":
+    if not is_timed:
         scale = replace(scale, ticks=[(tick, _count_delta(tick)) for tick, _ in scale.ticks])
     # A range includes the events within it: adding both would count these events twice.
     total = delta_text(float(frame.loc[frame["kind"] != "annotation", column].sum()))
