@@ -239,8 +239,7 @@ def diff_changes(
         *("change", "measure", "name", "path", "before_count", "after_count"),
         *("before_ns", "after_ns", "diff_ns"),
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     data = frame.head(top).reset_index(drop=True)
@@ -254,7 +253,7 @@ def diff_changes(
     data["was"], data["now"] = data["before_ns"].round(), data["after_ns"].round()
     data["counts_text"] = _counts_text(data)
     left = len(frame) - len(data)
-    marks, scale = _signed_bars(data, (0.0, "diff_ns"), relative, data["diff_ns"] > 0, theme)
+    marks, scale = _signed_bars(data, (0.0, "diff_ns"), relative, data["diff_ns"] > 0, style.theme)
     return draw_rows(
         RowsContent(
             data=data,
@@ -371,8 +370,7 @@ def diff_waterfall(
     >>> charts.diff_waterfall(diff.waterfall(both, "cause"))  # doctest: +SKIP
     """
     frame = diff_frame("diff_waterfall", frame, *("before_ns", "after_ns", "diff_ns"))
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     if "routine" not in frame:
@@ -397,7 +395,9 @@ def diff_waterfall(
     data["low"], data["high"] = np.minimum(starts, ends), np.maximum(starts, ends)
     data["share"] = data["diff_ns"] / before if before else np.nan
     is_increase = data["diff_ns"] > 0
-    marks, scale = _signed_bars(data, ("low", "high"), _relative_change(data), is_increase, theme)
+    marks, scale = _signed_bars(
+        data, ("low", "high"), _relative_change(data), is_increase, style.theme
+    )
     return draw_rows(
         RowsContent(
             data=data,

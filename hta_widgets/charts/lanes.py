@@ -346,12 +346,11 @@ def queue_length(
     frame = analysis_frame(
         "queue_length", frame, options, "rank", "stream", "time_ns", "queue_length"
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     content, omitted = _lane_series(
-        frame, "stream", "queue_length", top, value, theme.kind["compute"]
+        frame, "stream", "queue_length", top, value, style.theme.kind["compute"]
     )
     blocks = int(frame["queue_length"].max()) >= 1024
     style = style.with_subtitle(
@@ -398,11 +397,12 @@ def memory_bandwidth(
     frame = analysis_frame(
         "memory_bandwidth", frame, options, "rank", "copy_kind", "time_ns", "gb_per_s"
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    content, omitted = _lane_series(frame, "copy_kind", "gb_per_s", top, rate, theme.kind["memory"])
+    content, omitted = _lane_series(
+        frame, "copy_kind", "gb_per_s", top, rate, style.theme.kind["memory"]
+    )
     style = style.with_subtitle(
         "as recorded, summed over concurrent copies; each row is scaled to its peak",
         omitted,

@@ -69,14 +69,13 @@ def launch_stats(
     frame = analysis_frame(
         "launch_stats", frame, options, "launch_delay_ns", "cpu_dur_ns", "gpu_dur_ns"
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     delay, call = frame["launch_delay_ns"].to_numpy(), frame["cpu_dur_ns"].to_numpy()
     kernel = frame["gpu_dur_ns"].to_numpy()
     late, long = duration(launch_delay_cutoff_ns), duration(runtime_cutoff_ns)
-    blue, grey = theme.kind["compute"], theme.kind["cpu"]
+    blue, grey = style.theme.kind["compute"], style.theme.kind["cpu"]
     histograms = [
         _Histogram(
             "delay of kernels",

@@ -80,8 +80,7 @@ def operators(
         *("rank", "name", "count", "cpu_self_ns", "device_self_ns", "cpu_total_ns"),
         "device_total_ns",
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     measures = ["cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
@@ -98,8 +97,8 @@ def operators(
             f"{name} {shapes}" if shapes else name
             for name, shapes in zip(names, data["input_shapes"].astype(str), strict=True)
         ]
-    bars = _bar_pair(data, ("device_self_ns", "device"), ("cpu_self_ns", "host"), theme)
-    cpu = theme.kind["cpu"]
+    bars = _bar_pair(data, ("device_self_ns", "device"), ("cpu_self_ns", "host"), style.theme)
+    cpu = style.theme.kind["cpu"]
     return draw_rows(
         RowsContent(
             data=data,
@@ -168,8 +167,7 @@ def user_annotation_breakdown(
     ... )  # doctest: +SKIP
     """
     frame = analysis_frame("user_annotation_breakdown", frame, options, "sum_ns")
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     name_column = "annotation" if "annotation" in frame else "name"
@@ -194,8 +192,8 @@ def user_annotation_breakdown(
             data=data,
             names=names,
             marks=[
-                Bars(0.0, "per_rank_ns", theme.kind["annotation"]),
-                *([Whiskers("least_ns", "most_ns", theme.ink2)] if ranks > 1 else []),
+                Bars(0.0, "per_rank_ns", style.theme.kind["annotation"]),
+                *([Whiskers("least_ns", "most_ns", style.theme.ink2)] if ranks > 1 else []),
             ],
             scale=time_scale(float(data["most_ns" if ranks > 1 else "per_rank_ns"].max())),
             head="annotation",
@@ -251,8 +249,7 @@ def frequent_kernel_sequences(
     frame = analysis_frame(
         "frequent_kernel_sequences", frame, options, "pattern", "count", "kernel_ns", "operator_ns"
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     measures = ["count", "kernel_ns", "operator_ns"]
@@ -270,7 +267,7 @@ def frequent_kernel_sequences(
             data=data,
             names=disambiguate(names, list(data["name"])),
             marks=_bar_pair(
-                data, ("kernel_ns", "kernels"), ("operator_ns", "operator on the host"), theme
+                data, ("kernel_ns", "kernels"), ("operator_ns", "operator on the host"), style.theme
             ),
             scale=time_scale(float(data[["kernel_ns", "operator_ns"]].to_numpy().max())),
             head=head,

@@ -461,8 +461,7 @@ def job_path_summary(
         *("rank", "bound_by", "count", "dur_ns"),
         path="job_critical_path",
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     data = frame.reset_index(drop=True)
@@ -494,7 +493,7 @@ def job_path_summary(
             data=data,
             names=names,
             marks=[
-                replace(_cause_bars(cause, theme), only=("bound_by", cause))
+                replace(_cause_bars(cause, style.theme), only=("bound_by", cause))
                 for cause in causes.index[causes > 0]
             ],
             scale=time_scale(float(per_row.max())),

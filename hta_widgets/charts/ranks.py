@@ -103,8 +103,7 @@ def rank_clusters(
         *("rank", "cluster", "representative", "is_outlier", "why", "step_ns", "compute_ns"),
         *("idle_ns", "exposed_communication_ns", "exposed_wait_ns"),
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     clusters = _cluster_rows(frame)
@@ -116,7 +115,7 @@ def rank_clusters(
     if drawn < len(clusters):
         omitted = f"the first {count(drawn)} of {count(len(clusters))} clusters"
     data = data.assign(row=np.cumsum(heights) - heights)
-    parts = _add_parts(data, theme)
+    parts = _add_parts(data, style.theme)
     end = max(float(data["step_ns"].max()) or 1.0, float(data[parts[-1].right].max())) * 1.02
     tolerance = frame.attrs.get("tolerance")
 
@@ -159,7 +158,7 @@ def rank_clusters(
     )
     for row, height, is_outlier in zip(data["row"], heights, data["is_outlier"], strict=True):
         if is_outlier:
-            add_ground(figure, theme, top=row - 0.5, bottom=row + height - 0.5)
+            add_ground(figure, style.theme, top=row - 0.5, bottom=row + height - 0.5)
     _draw_reasons(figure, data["row"].tolist(), reasons, style)
     return figure
 
@@ -304,8 +303,7 @@ def rank_time_heatmap(
     frame = analysis_frame(
         "rank_time_heatmap", frame, options, "rank", "bin", "start_ns", "end_ns", "value_ns"
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty or not (frame["end_ns"] > frame["start_ns"]).any():
         return empty_figure(frame, style)
     frame = with_folded_groups(frame, clusters)
@@ -337,7 +335,7 @@ def rank_time_heatmap(
         shares = np.stack([shares[mask].mean(axis=0) for mask in masks])
         value_ns = np.stack([value_ns[mask].mean(axis=0) for mask in masks])
     palette = color_ramp(
-        theme.busy if facts_of_metric["ramp"] == "busy" else theme.waiting, _SHADES
+        style.theme.busy if facts_of_metric["ramp"] == "busy" else style.theme.waiting, _SHADES
     )
     style = style.with_subtitle(subtitle, TOGETHER if groups else "")
     return _draw_heatmap(scope, shares, value_ns, mean, (start_ns, end_ns), palette, style)

@@ -267,8 +267,7 @@ def stragglers_by_step(
         options,
         *("rank", "step", "imposed_wait_ns", "lost_ns", "lost_share"),
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title or _TITLES[measure], theme, width)
+    style = FigureStyle(title or _TITLES[measure], theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     column, total, head, explanation = _COSTS[measure]
@@ -292,7 +291,7 @@ def stragglers_by_step(
             names=names,
             marks=[Bars("left", "right", "fill", line="fill")],
             scale=Scale(float(len(steps)), ticks=_ticks(steps)),
-            legend=_add_colors(data, theme, measure),
+            legend=_add_colors(data, style.theme, measure),
             head=" ",
             columns=[
                 Column(f"costly {kind}s" if kind == "step" else "costly", costly_texts),

@@ -91,23 +91,16 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
     elif others:
         late_pieces += [f" and {len(others)} others"]
     if late.on_hosts:
-        return [
-            f"{subject} {_host_wait_text(times, late)}, for ",
-            *late_pieces,
-            *_last_text(times, late),
-        ]
+        wait_ns = late.wait_ns / len(late.waiting)
+        mean = "on average " if len(late.waiting) > 1 else ""
+        wait = f"{mean}{duration(wait_ns)} on the host, {share(wait_ns / times.run_ns)} of the run"
+        return [f"{subject} {wait}, for ", *late_pieces, *_last_text(times, late)]
     cost = f": {_exposed_waiting_text(times)}, {duration(times.exposed_wait_ns / len(times.ranks))}"
     cost += " a rank" if len(times.ranks) > 1 else ""
     wait_share = late.wait_ns / max(times.exposed_wait_ns, 1)
     if wait_share < _MAX_STATED_WAITS:
         cost += f"; {share(wait_share)} of that is for {'them' if others else f'rank {first}'}"
     return [f"{subject} for ", *late_pieces, f"{cost}."]
-
-
-def _host_wait_text(times: RunTimes, late: LateRanks) -> str:
-    wait_ns = late.wait_ns / len(late.waiting)
-    mean = "on average " if len(late.waiting) > 1 else ""
-    return f"{mean}{duration(wait_ns)} on the host, {share(wait_ns / times.run_ns)} of the run"
 
 
 def _last_text(times: RunTimes, late: LateRanks) -> list[Piece]:

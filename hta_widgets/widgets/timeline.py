@@ -57,8 +57,8 @@ class Timeline(LinkedView):
     clock : {"auto", "recorded", "fitted"} or None, default "auto"
         The clock to draw on: as recorded, or fitted so that ranks leave collectives together
         (`TraceSet.with_clock`). ``"auto"`` matches all collectives, and takes the fitted clock if
-        the residual of a recorded one is more than twice as large, and by 1 µs. None: the clock of
-        the traces.
+        the residual of a rank on the recorded clock exceeds twice that on the fitted one plus 1 µs.
+        None: the clock of the traces.
 
     Attributes
     ----------

@@ -106,7 +106,7 @@ def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
 def _records(rank: RankLayout) -> tuple[Ints, Ints]:
     """Return the records of the rank's rows in file order, and these rows.
 
-    Rows are numbered through: events first, then asyncs, then instants.
+    Rows are numbered across tables: events first, then asyncs, then instants.
     """
     table, asyncs, instants = rank.table, rank.trace.async_table, rank.trace.instant_table
     ends = np.array([*table.end_record.items()], np.int64).reshape(-1, 2)

@@ -60,7 +60,12 @@ def bars_svg(
         color = theme.late if is_late else theme.ink2
         y = top + _baseline(row)
         drawing.text(left - _GAP, y, name, color, anchor="end", bold=is_late)
-    _draw_columns(drawing, columns, widths, theme, (right, top))
+    x = right
+    for (head, *texts), column_width in zip(columns, widths, strict=True):
+        x += _GAP + column_width
+        drawing.text(x, top - 10, head, theme.ink3, anchor="end")
+        for row, text in enumerate(texts):
+            drawing.text(x, top + _baseline(row), text, theme.ink2, anchor="end")
     if hidden_rows:
         drawing.text(left, rows_end - _GAP, f"… {hidden_rows} more rows", theme.ink3)
     for number, note in enumerate(notes):
@@ -73,22 +78,6 @@ def bars_svg(
     return drawing.svg(
         width, height, title=style.title, description=style.subtitle, patterns=patterns
     )
-
-
-def _draw_columns(
-    drawing: Drawing,
-    columns: Sequence[Sequence[str]],
-    widths: Sequence[float],
-    theme: Theme,
-    origin: tuple[float, float],
-) -> None:
-    """Write columns of texts, each with its head first, right of the bars."""
-    x, top = origin
-    for (head, *texts), column_width in zip(columns, widths, strict=True):
-        x += _GAP + column_width
-        drawing.text(x, top - 10, head, theme.ink3, anchor="end")
-        for row, text in enumerate(texts):
-            drawing.text(x, top + _baseline(row), text, theme.ink2, anchor="end")
 
 
 def _wrapped_lines(text: str, width: float) -> list[str]:

@@ -102,7 +102,7 @@ def numbers(values: Floats) -> list[str]:
 
 
 class Drawing:
-    """Collects shapes from the bottom up."""
+    """Collects shapes, each drawn over the earlier ones."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
