@@ -664,8 +664,8 @@ def _host_findings(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindin
 
     def is_operator(table: EventTable) -> Bools:
         codes = [code for code, text in enumerate(table.names.values) if text == name]
-        is_named: Bools = np.isin(table.name, codes)
-        return is_named & (table.kind != _COMMUNICATION)
+        is_named: Bools = np.isin(table.name, codes) & (table.kind != _COMMUNICATION)
+        return is_named
 
     operator = host_time_and_calls(filled, is_operator)
     for kind, (time_ns, calls), label in (
