@@ -279,7 +279,7 @@ _TITLES = {
     "lateness": "Arrival delay by rank and collective",
 }
 _DEFINED = {
-    "wait": "from a rank's arrival to the last rank's",
+    "wait": "from a rank's arrival to that of the last",
     "lateness": "arrival after the median of its ranks",
 }
 
