@@ -21,7 +21,7 @@ logging.disable(logging.CRITICAL)
 warnings.simplefilter("ignore")
 
 
-#: These give nothing back, they write.
+#: Methods that write files and return nothing.
 WRITES = {"generate_trace_with_counters", "get_aten_op_kernels_and_delay"}
 
 
@@ -59,7 +59,7 @@ def calls(ranks: list[int], folder: str) -> list[tuple[str, str, dict[str, Any]]
 
 
 def forget(analysis: object) -> None:
-    """Drop what ours keeps between calls, so that every call is a first one."""
+    """Drop what this package keeps between calls, so that every call is like the first."""
     for traces in {id(value): value for value in vars(analysis).values()}.values():
         if isinstance(traces, dict) or not hasattr(traces, "values"):
             continue

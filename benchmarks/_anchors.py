@@ -46,7 +46,7 @@ _FLOOR_WORK = """
 with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
     decoded = decoder.decode(file.read())
 """
-# A common loader of users' own: the records as a frame, args left as they are.
+# A loader as users often write it: the records as a frame, with args as dictionaries.
 _FRAMES_WORK = """
 import sys
 frames = []
@@ -110,7 +110,7 @@ def _frames_of(paths: Sequence[Path]) -> str:
 def viewer(
     name: str, path: Path, *, core: int | None = CORE, **limits: Unpack[harness.Limits]
 ) -> Run:
-    """Time a viewer in our browser, from opening the file to loaded."""
+    """Time a viewer in the same browser, from opening the file until it is loaded."""
     try:
         from _viewers import VIEWERS
     except ImportError as error:
@@ -125,7 +125,7 @@ def together(paths: Sequence[Path]) -> Path:
     archive = DATA / f"{paths[0].parent.name}-{len(paths)}.tar"
     if not archive.exists():
         partial = archive.with_suffix(".partial")
-        # The plain format: Perfetto does not know the headers of a later one.
+        # Perfetto does not know the headers of later formats.
         with tarfile.open(partial, "w", format=tarfile.USTAR_FORMAT) as into:
             for path in paths:
                 into.add(path, path.name)

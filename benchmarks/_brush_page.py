@@ -20,7 +20,7 @@ from hta_widgets.live.job import TileEngine
 
 __all__ = ["in_page", "page_table"]
 
-#: Asks all at once, as a dashboard does; `longest`: what else the page had to wait for.
+#: Requests all panels at once, as a dashboard does; `longest` are the long tasks meanwhile.
 _ASK = """
 async ({ requests, rounds }) => {
   const source = globalThis[Symbol.for("hta_widgets.page_sources")].get("page");
@@ -53,7 +53,7 @@ def in_page(
     bins: int,
     max_mb: float = 25,
 ) -> dict[str, Any]:
-    """Save a page, brush it; return milliseconds by panel, by kind of brush, and of the first."""
+    """Save a page and brush it; return ms by panel, by kind of brush, and of the first answer."""
     engine = TileEngine(traces)
     state = {"view": None, "selection": None, "selected_event": None}
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -89,7 +89,7 @@ def in_page(
             longest += result["longest"]
         apart: dict[str, list[float]] = {panel: [] for panel in (*panels, "heatmap")}
         for _, selection in brushes:
-            # Another window than before, since known answers are kept.
+            # Another window than before, since answers are cached.
             other = {**selection}
             if "start_ns" in other:
                 other["start_ns"] += 1

@@ -1,4 +1,4 @@
-"""The picture of docs/performance.md: how long others take for the same, ours being one."""
+"""The picture of docs/performance.md: times of other tools, relative to this package."""
 
 import math
 import statistics
@@ -164,7 +164,7 @@ def svg(shown: list[Group]) -> str:
             f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{TOP - 4}" y2="{height - BOTTOM + 6}" '
             f'stroke="{INK if own else LINE}" stroke-width="1"/>'
         )
-        label = "ours, 1×" if own else f"{10.0**power:,.3g}×" if power < 3 else f"{10**power:,}×"
+        label = "ours, 1×" if own else f"{10.0**power:,.10g}×"
         parts.append(_text(at, height - BOTTOM + 22, label, INK if own else SOFT, 11, "middle"))
     top = float(TOP)
     for group in shown:
@@ -183,7 +183,9 @@ def _bar_parts(bar: Bar, top: float, x: Callable[[float], float]) -> list[str]:
     if bar.ratio is None:
         return [*parts, _text(zero + 8, middle + 4, bar.words, SOFT, 11, halo=True)]
     end = x(bar.ratio)
-    color = FASTER if bar.ratio < 1 else HTA if bar.label.startswith(HTA_ROW) else SLOWER
+    color = HTA if bar.label.startswith(HTA_ROW) else SLOWER
+    if bar.ratio < 1:
+        color = FASTER
     left, width = min(zero, end), max(abs(end - zero), 1.5)
     parts.append(
         f'<rect x="{left:.1f}" y="{middle - BAR / 2:.1f}" width="{width:.1f}" height="{BAR}" '
@@ -209,7 +211,7 @@ def _text(
     weight: int = 400,
     halo: bool = False,
 ) -> str:
-    # White behind the words keeps lines of the axis out of them.
+    # The white outline of words covers lines of the axis.
     behind = ' stroke="#ffffff" stroke-width="4" paint-order="stroke"' if halo else ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" fill="{fill}" font-size="{size}" text-anchor="{anchor}" '

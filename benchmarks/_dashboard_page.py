@@ -18,7 +18,7 @@ import hta_widgets as hw
 
 __all__ = ["paint_text", "saved_dashboard"]
 
-#: Notes, frame by frame since the navigation began, when each part is there for the first time.
+#: Notes in each frame since the navigation began which parts have appeared.
 _WATCH = """
 window.seen = {};
 const parts = {
@@ -77,7 +77,7 @@ def saved_dashboard(traces: hw.TraceSet, *, rounds: int = 5) -> dict[str, Any]:
 
 
 def paint_text(result: dict[str, Any]) -> str:
-    """Say what was measured."""
+    """Return the measurements as text."""
     seen = ", ".join(f"{name} {ms:.0f} ms" for name, ms in result["seen_ms"].items())
     return (
         f"saved dashboard: {result['size_mb']:.2f} MB (timeline alone "

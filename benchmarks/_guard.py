@@ -1,4 +1,4 @@
-"""Run a command that may need too much: its memory and its time have an end, the machine none."""
+"""Run a command within limits of memory and time, so that it cannot stop the machine."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ __all__ = ["Ended", "end", "run"]
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a command: by itself, or stopped for a reason."""
+    """How a command ended: by itself, or stopped, and why."""
 
     code: int
     stdout: str
@@ -27,7 +27,7 @@ class Ended:
 
 
 def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: float) -> Ended:
-    """Run a command; end it and all that it started where they take too much or too long.
+    """Run a command; end it and all that it started if they exceed a limit.
 
     Memory is looked at, not limited for each process: browsers reserve far more than they use, and
     a pool of workers shares what there is.
@@ -50,7 +50,7 @@ def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: 
             if stopped:
                 end(process)
                 break
-            # Looking takes time itself: never more than a tenth.
+            # Reading the memory takes time itself: at most a tenth.
             time.sleep(max(0.05, 9 * (time.perf_counter() - look)))
         out.seek(0)
         err.seek(0)
@@ -74,7 +74,7 @@ def _descendants(root: int) -> list[int]:
             stat = (folder / "stat").read_text()
         except OSError:
             continue  # ended meanwhile
-        # The name in brackets may hold spaces.
+        # The name in brackets may have spaces.
         children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(folder.name))
     result, ahead = [], [root]
     while ahead:

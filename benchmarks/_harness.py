@@ -22,7 +22,7 @@ RESULTS = HERE / "results"
 SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared"))
 
 TIMEOUT_S = 1800
-#: What one run, with all its processes, may take: the machine has to survive it.
+#: Maximum memory and time of a run with all its processes, so that it cannot stop the machine.
 LIMIT_MB = 16_000
 #: The exit code of a script that cannot run here; its last line has the reason.
 FAILED = 3
@@ -45,12 +45,12 @@ class Limits(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Run:
-    """One fresh process: the work's seconds, and its peak of memory beyond what it began with."""
+    """The seconds of work in a fresh process, and its peak memory beyond that at the start."""
 
     seconds: float
     added_mb: float
     extra: Any = None
-    #: Of all its processes together, interpreter and imports included, as looked at in passing.
+    #: Of all its processes together, with interpreter and imports, sampled.
     peak_mb: float = 0.0
 
 
@@ -64,7 +64,7 @@ class Row:
 
     @property
     def seconds(self) -> float:
-        # The best, since whatever else runs on the machine can only add.
+        # The minimum, because other work on the machine can only add time.
         return min(run.seconds for run in self.runs)
 
     @property
@@ -141,7 +141,7 @@ def run_command(words: Sequence[str | Path], *, core: int | None = None) -> Run:
 
 
 def measure(cases: Mapping[str, tuple[Callable[[], Run], int]]) -> list[Row]:
-    """Run each case its number of times, in turns, so that a busy minute of the machine hits all.
+    """Run each case its number of times, in turns, so that other work on the machine affects all.
 
     The note of a row without runs names what is missing, or the failure.
     """
@@ -161,7 +161,7 @@ def measure(cases: Mapping[str, tuple[Callable[[], Run], int]]) -> list[Row]:
 
 
 def _tell(what: str) -> None:
-    """Show progress to a person, in place; a log file has no use for it."""
+    """Show progress in one line of a terminal; a log file gets nothing."""
     if sys.stderr.isatty():
         print(f"\r{what:<78}", end="\r", file=sys.stderr, flush=True)
 
@@ -171,8 +171,9 @@ def _cell(value: float | None, unit: str) -> str:
         return "–"
     if unit == "×":
         return f"{value:.2g}×" if value < 10 else f"{value:,.0f}×"
-    digits = 0 if value >= 100 else 1 if value >= 10 else 3 if unit == "s" else 1
-    return f"{value:,.{digits}f} {unit}"
+    if value >= 100:
+        return f"{value:,.0f} {unit}"
+    return f"{value:,.{3 if unit == 's' and value < 10 else 1}f} {unit}"
 
 
 def table(rows: Sequence[Row], anchor: str) -> str:
@@ -235,7 +236,7 @@ def machine() -> dict[str, Any]:
 
 
 def describe(facts: dict[str, Any]) -> str:
-    """One line for the head of a table."""
+    """Return the machine as one line for the head of a table."""
     return (
         f"{facts['processor']}, {facts['processors']} processors, load {facts['load']:.1f}; "
         f"Python {facts['python']}, commit {facts['commit'] or 'none'}"
@@ -243,7 +244,7 @@ def describe(facts: dict[str, Any]) -> str:
 
 
 def save(name: str, results: dict[str, Any]) -> Path:
-    """Write benchmarks/results/NAME.json with the machine's facts; gives the path."""
+    """Write benchmarks/results/NAME.json with the facts of the machine; return its path."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     plain = {

@@ -15,7 +15,7 @@ RANKS, STEPS = 64, 51
 
 
 def demo_job(ranks: int, steps: int, events_per_step: int | None, name: str) -> Path:
-    """Return the folder of a demo job; it appears under its name only when it is whole."""
+    """Return the folder of a demo job; it gets its name once it is complete."""
     job = DATA / name
     if not job.exists():
         partial = job.with_name(job.name + ".partial")

@@ -88,7 +88,7 @@ def rank_of(number: int, events: int, names: StringPool) -> Trace:
         zero_ns=int(columns["start"][0]),
         _table=table_,
     )
-    # The taxonomy does not know the made-up names: keep the kinds as they are.
+    # The taxonomy does not know the made-up names, so the kinds are set here.
     trace._rules_version = _rules_version()  # noqa: SLF001
     return trace
 
@@ -130,7 +130,7 @@ def nested(rng: Any, track: int, count: int, span: int, depths: int) -> dict[str
 def stream(
     rng: Any, track: int, count: int, span: int, kinds: tuple[int, ...], first_name: int
 ) -> dict[str, Any]:
-    """One after the other, with gaps."""
+    """Return the events of a stream, one after the other, with gaps."""
     edges = np.sort(rng.integers(0, span, 2 * count))
     kind = np.where(rng.random(count) < 0.05, kinds[-1], kinds[0])
     return {

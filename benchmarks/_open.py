@@ -2,7 +2,7 @@
 
     python _open.py perfetto|catapult FILE
 
-Exits with 3 and a reason where the viewer cannot take the file.
+Exits with 3 and a reason if the viewer cannot open the file.
 """
 
 import json
@@ -29,14 +29,14 @@ def status_kb(pid: int, field: str) -> int:
 
 
 def page_processes() -> list[int]:
-    """Chromium's page processes among the descendants of this one."""
+    """Return Chromium's page processes among the descendants of this process."""
     parents = {}
     for folder in PROC.glob("[0-9]*"):
         try:
             stat = (folder / "stat").read_text()
         except OSError:
             continue  # ended meanwhile
-        # The name in brackets may hold spaces.
+        # The name in brackets may have spaces.
         parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
 
     def is_ours(pid: int) -> bool:
@@ -55,7 +55,7 @@ def measured(page: Page, name: str, path: Path) -> dict[str, object]:
     pids = page_processes()
     baseline = {pid: status_kb(pid, "VmRSS") for pid in pids}
     for pid in pids:
-        (PROC / str(pid) / "clear_refs").write_text("5")  # VmHWM starts again from here
+        (PROC / str(pid) / "clear_refs").write_text("5")  # Resets VmHWM.
 
     start = time.perf_counter()
     VIEWERS[name].open_trace(page, path)

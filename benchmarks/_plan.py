@@ -16,7 +16,7 @@ class Step:
     limit_s: int = 600
 
 
-#: All but what a page has no room for, since each takes a minute.
+#: The rows of `big.py` that the page shows; each takes a minute.
 BIG_ROWS = ("bare", "load, empty", "load, cache", "load, store", "HTA", "one file")
 
 PLAN = (

@@ -24,7 +24,7 @@ def main() -> None:
     exec(task["setup"], names)
     gc.collect()
     baseline = status_kb("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts again from here
+    Path("/proc/self/clear_refs").write_text("5")  # Resets VmHWM.
     start = time.perf_counter()
     exec(task["work"], names)
     seconds = time.perf_counter() - start
@@ -34,5 +34,5 @@ def main() -> None:
     print("\n" + json.dumps(result))
 
 
-if __name__ == "__main__":  # not in processes that it starts
+if __name__ == "__main__":  # Not in processes that it starts.
     main()

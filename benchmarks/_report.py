@@ -1,7 +1,7 @@
 """Write the generated parts of docs/performance*.md: tables, a chart, and what is missing.
 
-A part stands between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``; all other words of
-the pages are written by hand and stay.
+A part is between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``. All other text of the
+pages is written by hand, and not changed.
 """
 
 import json

@@ -27,7 +27,7 @@ from _harness import DATA, HERE, REPO
 from _tree import Watcher
 
 HTA = REPO / ".venv-hta/bin/python"
-#: What the tree of processes may take at most: so much, and so much per event.
+#: Maximum memory of the tree of processes: a constant and an amount per event.
 FIXED_BYTES, PER_EVENT_BYTES = 1_000_000_000, 60
 #: JSON that the demo generator writes for a step of one rank.
 STEP_BYTES = 1_100_000
@@ -240,7 +240,7 @@ def main() -> None:
     paths = in_order(options.folder)[: options.ranks]
     if not paths:
         sys.exit(f"no traces in {options.folder}")
-    for path in paths:  # into the page cache: disks are not what is compared
+    for path in paths:  # Fills the page cache, since disks are not compared.
         Path(path).read_bytes()
     with tempfile.TemporaryDirectory(dir=DATA, prefix="big-") as name:
         rows = Rows(options, Path(name))

@@ -23,11 +23,11 @@ from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import ADDED, offered_panels, panels as known_panels
 from hta_widgets.trace.query import QueryClauses
 
-#: What a dashboard of such a job asks for after a brush.
+#: The panels that a dashboard of such a job requests after a brush.
 SHOWN = {*offered_panels(["kineto"]), "summary"} - {"heatmap", *ADDED}
 ASKED = tuple(panel for panel in known_panels() if panel in SHOWN)
 BINS = 240
-WITHIN_MS = 30  # as the page asks
+WITHIN_MS = 30  # As the page does.
 
 
 def job(ranks: int, steps: int) -> hw.TraceSet:
@@ -41,7 +41,7 @@ def job(ranks: int, steps: int) -> hw.TraceSet:
 
 
 def brushes(traces: hw.TraceSet, count: int, seed: int) -> list[tuple[str, dict[str, Any]]]:
-    """Return random selections as the page sends them, and what they are."""
+    """Return random selections as the page sends them, with their kinds."""
     rng = random.Random(seed)
     start, end = traces.start_ns, traces.end_ns
     names = hw.analysis.kernel_breakdown(traces, ranks=[traces.ranks[0]])["name"].tolist()

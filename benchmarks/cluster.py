@@ -72,7 +72,7 @@ def measure_once(files: list[str], workers: int) -> dict[str, Any]:
 
 
 def _import() -> None:
-    import hta_widgets  # noqa: F401 - so that no row pays for it
+    import hta_widgets  # noqa: F401 - so that no row includes this import
 
 
 def _work(files: list[str], executor: Any) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _work(files: list[str], executor: Any) -> dict[str, Any]:
 
 
 def _count_bytes(executor: Any) -> list[int]:
-    """Count what results take; they are what travels, besides names of files and functions."""
+    """Count the bytes of results, which are sent besides names of files and functions."""
     sizes: list[int] = []
     if executor is not None:
         submit = executor.submit
@@ -181,7 +181,7 @@ def main() -> None:
     if missing:
         raise Missing(f"no {missing[0]} in {folder}")
     for file in files:
-        file.read_bytes()  # into the page cache: disks are not what is compared
+        file.read_bytes()  # Fills the page cache, since disks are not compared.
     cases = {
         name_of(workers): (lambda workers=workers: case(files, workers), options.repeat)
         for workers in (0, *options.workers)

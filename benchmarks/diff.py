@@ -52,8 +52,8 @@ PARTS = (
 )
 
 
-# Notes when each part is there first. Asking from outside would be too coarse: it waits longer from
-# one look to the next.
+# Notes when each part appears. Polling from outside would be too coarse: it waits longer from
+# one request to the next.
 RUN_AND_WATCH = """parts => {
   const seen = window.__seen = {};
   const look = () => {
@@ -85,11 +85,11 @@ def show(lab: Lab, page: Page, name: str) -> None:
 
 
 def opened(page: Page, kernel: Kernel) -> dict[str, float]:
-    """Seconds from the start of the cell until each part is there."""
+    """Return the seconds from the start of the cell until each part is there."""
     page.evaluate(RUN_AND_WATCH, PARTS)
     page.wait_for_function("count => Object.keys(__seen).length === count", arg=len(PARTS))
     result = {part: float(page.evaluate("part => __seen[part]", part)) for part, _ in PARTS}
-    # Processor time is the kernel's part on a machine that does other things as well.
+    # Processor time does not include other work on the machine.
     result["kernel until tree, processor"] = float(kernel("print(time.process_time() - begin_cpu)"))
     result["loads"] = float(kernel("print(loads)"))
     result["loads, processor"] = float(kernel("print(loads_cpu)"))
@@ -98,7 +98,7 @@ def opened(page: Page, kernel: Kernel) -> dict[str, float]:
 
 
 def move(page: Page, keys: list[str], wheel: list[tuple[float, int]]) -> dict[str, Any]:
-    """Turn the wheel over the upper timeline; what its frames cost."""
+    """Turn the wheel over the upper timeline; return the work of its frames."""
     stage = page.locator(".hta-stage-frame").first
     stage.scroll_into_view_if_needed()
     page.evaluate("__frames.work = []; __frames.gaps = []; __frames.on = true")

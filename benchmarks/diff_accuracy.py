@@ -33,7 +33,7 @@ from hta_widgets.demo.training_step import CHANGES, ChangeName
 SHAPES = list(itertools.product((2, 4), range(3, 9), (700, 1600)))
 #: The same of jobs with a slow rank on one side.
 SLOW_SHAPES = list(itertools.product((4, 8), range(3, 9), (700, 1600)))
-_SHOWN = 5  # mistakes of each kind
+_SHOWN = 5  # Mistakes of each kind.
 KINDS: dict[str, tuple[ChangeName, ...]] = {
     "nothing": (),
     **{name: (name,) for name in CHANGES},
@@ -56,7 +56,7 @@ class Score:
     examples: list[str] = field(default_factory=list)
 
     def add(self, both: diff.Comparison, expected: set[tuple[str, str]], where: str) -> None:
-        """Take in one pair."""
+        """Count the findings for a pair."""
         frame = diff.changes(both)
         reported = set(zip(frame["change"].astype(str), frame["name"].astype(str), strict=True))
         # Sentences about anything but changes are wrong only if nothing was changed.
@@ -79,7 +79,7 @@ class Score:
         self.examples += [f"{where}: {kind}" for kind in text]
 
     def add_slow(self, both: diff.Comparison, rank: int, where: str) -> None:
-        """Take in one pair with a rank that is slow on one side."""
+        """Count the findings for a pair with a rank that is slow on one side."""
         reported = named_ranks(both)
         self.pairs += 1
         self.injected += 1
@@ -127,7 +127,7 @@ def job(
     moved: bool = False,
     straggler: int | None = 5,
 ) -> tuple[hw.TraceSet, set[tuple[str, str]]]:
-    """Write and load one job; what was done to it."""
+    """Write and load a job; return it with its injected changes."""
     ranks, steps, records = shape
     at = folder / f"seed-{seed}"
     truth = write_demo(

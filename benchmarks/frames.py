@@ -96,7 +96,7 @@ views.answer = timed
 
 
 def settle(page: Page, kernel: Kernel, seconds: float = 120) -> None:
-    """Wait until the page asks for nothing more: collectives are matched after the first paint."""
+    """Wait until the page requests nothing more: collectives are matched after the first paint."""
     requested, quiet = -1, 0
     for _ in range(int(seconds)):
         now = kernel.value("len(answers)")
@@ -134,7 +134,7 @@ class Hands:
                 hands.wheel(self.stage, self._at(0.4), delta, keys=["Control"])
 
     def pan(self) -> None:
-        """Zoom in, then push sideways and back."""
+        """Zoom in, then scroll sideways and back."""
         for _ in range(8):
             hands.wheel(self.stage, self._at(0.4), -240, keys=["Control"])
         for delta in (240, -240):
@@ -156,7 +156,7 @@ class Hands:
 
 
 def measure(page: Page, kernel: Kernel, move: Callable[[], None]) -> dict[str, Any]:
-    """One move's frames and answers."""
+    """Make a move; return its frames and answers."""
     kernel("tl.view = (int(ts.start_ns), int(ts.end_ns)); answers.clear()")
     kernel.wait_for("True")
     page.evaluate("__frames.work = []; __frames.gaps = []; __frames.on = true")
@@ -193,13 +193,13 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 
 
 def spread(milliseconds: list[float]) -> str:
-    """Cells: median, 95th percentile, most."""
+    """Return the cells of a row: median, 95th percentile, maximum."""
     middle, high = statistics.median(milliseconds), percentile(milliseconds, 0.95)
     return f"{middle:.0f} ms | {high:.0f} ms | {max(milliseconds):.0f} ms"
 
 
 def main() -> None:
-    """Write the job, draw it, move it, print the table."""
+    """Write and draw the job, zoom and pan it, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--folder", type=Path, help="a job or a store on disk; default: 10 M events"

@@ -41,7 +41,7 @@ QUIET_S = 3.0
 
 
 def mb_of(is_counted: Callable[[bytes], bool]) -> float:
-    """Return what the processes that this script started take whose command is counted."""
+    """Return the memory of those processes of this script whose command is counted."""
     total = 0
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -87,7 +87,7 @@ class Peaks(threading.Thread):
         self.first = self.most = self.now()
 
     def now(self) -> tuple[float, float]:
-        """Return what both take now."""
+        """Return the memory of both."""
         return mb_of(is_browser), 0 if self.server is None else mb_of(self.server)
 
     def run(self) -> None:
@@ -111,7 +111,7 @@ class Peaks(threading.Thread):
 def timed(
     page: Page, start: Callable[[], object], view: Page | FrameLocator | None = None
 ) -> dict[str, float]:
-    """Open, and return the seconds to the dashboard, the first chart and to rest."""
+    """Open a path; return the seconds to the dashboard, to the first chart, and to rest."""
     begun = time.perf_counter()
     start()
 

@@ -76,7 +76,7 @@ def saved(path: Path) -> Path:
 
 
 def stage_table(path: Path) -> str:
-    """Return the parts of our own time."""
+    """Return the parts of the time of this package."""
     work = f"traces = hw.load({str(path)!r}, cache=False, progress=False)"
     runs = [
         harness.run_code(OURS_STAGES, work, extra="stages.seconds()", core=anchors.CORE)
@@ -99,8 +99,8 @@ def size_mb(path: Path) -> float:
 
 
 def compare(path: Path, repeat: int, *, slow_repeat: int) -> list[harness.Row]:
-    """Every row of one file."""
-    path.read_bytes()  # into the page cache: disks are not what is compared
+    """Return all rows of a file."""
+    path.read_bytes()  # Fills the page cache, since disks are not compared.
     store = saved(path)
     rows = harness.measure(
         {
@@ -112,7 +112,7 @@ def compare(path: Path, repeat: int, *, slow_repeat: int) -> list[harness.Row]:
 
 
 def with_errors(rows: list[harness.Row]) -> list[harness.Row]:
-    """Say what a viewer left out, by its own count."""
+    """Return the rows, with the errors that a viewer counted when it imported the file."""
     for row in rows:
         if row.runs and row.runs[0].extra:
             counts = [f"{name} {count}" for name, count in row.runs[0].extra.items()]

@@ -1,4 +1,4 @@
-"""A thousand ranks: how long each question takes, in how much memory, and whether that stays flat.
+"""Measure time and memory of each question of a thousand ranks, and the growth of the memory.
 
     python benchmarks/ranks.py [--ranks 1024] [--source store|json] [--quick] [--large] [--dask]
 
@@ -103,7 +103,7 @@ QUESTIONS = (
 
 @dataclass(frozen=True)
 class Line:
-    """A question's seconds, and the peak of the process's memory until then."""
+    """The seconds of a question, and the peak memory of the process until its end."""
 
     name: str
     seconds: float

@@ -26,10 +26,10 @@ from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.load import load
 from hta_widgets.trace.traceset import TraceSet
 
-PIXELS = 1150  # of the lanes, in a notebook of usual width
-IN_SIGHT = 60  # lanes at a usual height
+PIXELS = 1150  # Of the lanes, in a notebook of usual width.
+IN_SIGHT = 60  # Number of lanes at a usual height.
 RANKS_IN_SIGHT = 12
-MOST_TILES = 512  # in one request of the page
+MOST_TILES = 512  # In one request of the page.
 PATIENCE = {"within_ms": 30}
 LIMITS = {**PATIENCE, "most_bytes": 800_000, "compact": True, "gzip": True}
 SHARES = (1.0, 0.1, 0.01, 0.0001)
@@ -97,7 +97,7 @@ class Spent:
         return result
 
     def ask(self, engine: TileEngine, request: Request) -> dict[str, Any]:
-        """Ask one thing; gives the reply without its columns' bytes."""
+        """Send one request; return the reply without the bytes of its columns."""
         reply, buffer = self.on(lambda: engine.answer(request))
         size = len(buffer or b"") + len(json.dumps(reply))
         self.bytes += size
@@ -106,7 +106,7 @@ class Spent:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Return its row of the results."""
+        """Return the row of these times in the results."""
         return {
             "cpu_ms": self.cpu_ms,
             "wall_ms": self.wall_ms,
@@ -117,7 +117,7 @@ class Spent:
 
 
 def until_there(engine: TileEngine, request: Request) -> Spent:
-    """Ask as the page does for what takes long the first time."""
+    """Send a request as the page does, again for what is left."""
     spent = Spent()
     while spent.ask(engine, {**request, **PATIENCE}).get("pending"):
         pass
@@ -125,7 +125,7 @@ def until_there(engine: TileEngine, request: Request) -> Spent:
 
 
 def show(engine: TileEngine, lanes: list[int], start: int, width: int) -> Spent:
-    """Ask for a new view as the page does, to its last tile."""
+    """Request a new view as the page does, to its last tile."""
     spent = Spent()
     level = max(0, (width // PIXELS).bit_length() - 1)
     first, last = start >> (level + 8), ((start + width - 1) >> (level + 8)) + 1
@@ -199,7 +199,7 @@ def views(engine: TileEngine, count: int) -> Iterator[dict[str, Any]]:
 def figures_of(
     engine: TileEngine, choose: Callable[[random.Random], list[int]], share: float, count: int
 ) -> dict[str, Any]:
-    """Figures of new views at random places that the page holds nothing of yet."""
+    """Return figures of new views at random places of which the page has no tiles."""
     rng = random.Random(1)
     start, end = engine.scene()["range"]
     width = max(int((end - start) * share), PIXELS)

@@ -39,7 +39,7 @@ SLOW_MS = 25
 
 
 class Mover:
-    """A user's hands on one viewer, which opened a trace."""
+    """The moves of a user in a viewer with an open trace."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Mover:
     ) -> None:
         self.page = page
         self.stage = stage
-        #: Back to the whole trace.
+        #: Show the whole trace again.
         self.whole = whole
         self.zoom_key = zoom_key
         self.drag_key = drag_key
@@ -59,11 +59,11 @@ class Mover:
     def _at(self, share: float) -> tuple[float, float]:
         box = self.stage.bounding_box()
         assert box is not None
-        left = 0.2 * box["width"]  # right of the names
+        left = 0.2 * box["width"]  # Right of the names.
         return left + share * (box["width"] - left), 0.45 * box["height"]
 
     def _turn(self, turns: int, delta: float) -> None:
-        """Turn the wheel at a hand's pace, unless the page is slower."""
+        """Turn the wheel as fast as a user does, unless the page is slower."""
         left, top = self._at(0.4)
         box = self.stage.bounding_box()
         assert box is not None
@@ -97,7 +97,7 @@ class Mover:
 
 
 def measure(mover: Mover, name: str) -> dict[str, Any]:
-    """One move's frames, and the main thread's time for each."""
+    """Make a move; return its frames, and the time of the main thread for each."""
     page = mover.page
     mover.whole()
     page.wait_for_timeout(600)
@@ -147,7 +147,7 @@ def ours(browser: Browser, path: Path) -> Iterator[Mover]:
         root = page.locator(".hta-root")
 
         def whole() -> None:
-            # Turns of the wheel that a busy page has yet to see come after the key.
+            # A busy page may handle turns of the wheel after the key.
             words = page.locator(".hta-words")
             for _ in range(10):
                 root.focus()
@@ -213,10 +213,10 @@ MOVES = ("zoom", "pan", "keys")
 def compare(
     path: Path, viewers: list[str], moves: list[str], pictures: Path | None
 ) -> dict[str, Any]:
-    """By viewer and move: the figures, or why there are none."""
+    """Return the figures by viewer and move, or why there are none."""
     result: dict[str, Any] = {}
     for name in viewers:
-        # A browser each: what one leaves behind is not the next one's.
+        # A browser for each, so that none has memory of an earlier one.
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
                 executable_path=str(hands.CHROMIUM), args=hands.FLAGS
@@ -237,7 +237,7 @@ def compare(
 
 
 def main() -> None:
-    """Open each file in each viewer, move it, print the tables."""
+    """Open each file in each viewer, zoom and pan it, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=["small", "large"])
     parser.add_argument("--moves", nargs="+", choices=MOVES, default=list(MOVES))

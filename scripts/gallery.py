@@ -2,7 +2,7 @@
 
     python scripts/gallery.py pictures [NAME …]
 
-With names only those views and charts are drawn. `pictures/index.html` shows each picture beside
+With names, only those views and charts are drawn. `pictures/index.html` shows each picture beside
 that of the run before, changed ones first.
 """
 
@@ -129,7 +129,7 @@ def drawn(tab: Any) -> None:
 def shoot(browser: Browser, page: Path, out: Path, theme: Any, ready: Callable[..., Any]) -> None:
     """Write a picture of a page at each width."""
     for width in WIDTHS:
-        # A panel is filled once it is in sight.
+        # A panel is filled once it is scrolled into sight.
         size = {"width": width, "height": 4000 if ready is words_on else 60}
         tab = browser.new_page(viewport=size, color_scheme=theme, reduced_motion="reduce")
         tab.on("console", lambda message: report(page, message))
@@ -141,7 +141,7 @@ def shoot(browser: Browser, page: Path, out: Path, theme: Any, ready: Callable[.
 
 
 def report(page: Path, message: Any) -> None:
-    """Print what a page complains about."""
+    """Print the errors and warnings of a page."""
     if message.type in {"warning", "error"}:
         sys.stderr.write(f"{page.name}: {message.text}\n")
 
@@ -162,7 +162,7 @@ def index(folder: Path) -> str:
 
 
 def main(folder: Path, wanted: list[str]) -> None:
-    """Draw all, or what is wanted, and keep the pictures of the run before."""
+    """Draw all views and charts, or those that are named; keep the pictures of the run before."""
     old, new = folder / "old", folder / "new"
     if new.exists() and not wanted:
         shutil.rmtree(old, ignore_errors=True)

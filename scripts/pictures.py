@@ -1,8 +1,8 @@
-"""Make the pictures of README and docs from today's product, and note what they say.
+"""Write the pictures of README and docs with this version, and the texts in them.
 
-    python scripts/pictures.py            # docs/img/*.png, texts.json, and the moving tour.webp
+    python scripts/pictures.py            # docs/img/*.png, texts.json, and the animation tour.webp
 
-A test makes the same pages and compares what they say with ``texts.json``.
+A test makes the same pages and compares their texts with ``texts.json``.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from support.browser import CHROMIUM, FLAGS  # noqa: E402
 from support.chart_reading import words_of  # noqa: E402
 from support.dashboard import Dash  # noqa: E402
 
-#: What of a page is said in words: headlines, and the status lines of timelines.
+#: The elements whose texts are compared: headlines, and the status lines of timelines.
 WORDS = ".hta-headline, .hta-status"
 
 
 def pictured(browser: Browser, work: Path) -> Iterator[tuple[str, Page, list[str]]]:
-    """Show each page that README and docs picture: its name, the page and its text."""
+    """Yield each page with a picture in README or docs: its name, the page and its text."""
     job, slower, byteps, mpi = jobs(work)
     page = show(browser, hw.Dashboard(job), work, 1440, 1010)
     yield "dashboard", page, words_on(page)
@@ -74,7 +74,7 @@ def show(
 
 
 def write_tour(browser: Browser, work: Path, path: Path) -> None:
-    """Write a moving picture of a dashboard: the late rank, undo, zoom, a window, its numbers."""
+    """Write an animation of a dashboard: the late rank, undo, zoom, a window, its numbers."""
     (work / "tour").mkdir()
     job = jobs(work / "tour")[0]
     page = show(browser, hw.Dashboard(job), work, 1200, 800)
@@ -104,7 +104,7 @@ def write_tour(browser: Browser, work: Path, path: Path) -> None:
     keep(1500)
     for part in (0.45, 0.5, 0.55, 0.6, 0.65):
         page.mouse.move(box["x"] + box["width"] * part, box["y"] + 60)
-        page.mouse.down()  # only the first has an effect
+        page.mouse.down()  # Only the first call has an effect.
         keep(150)
     page.mouse.up()
     words_on(page)
@@ -115,7 +115,7 @@ def write_tour(browser: Browser, work: Path, path: Path) -> None:
 
 
 def jobs(work: Path) -> list[hw.TraceSet]:
-    """Write and load the jobs that are pictured: two that the README makes, BytePS, MPI."""
+    """Write and load the jobs of the pictures: the two of the README, BytePS, MPI."""
     write_demo(work / "demo-job", ranks=8, steps=5, seed=0)
     changes = ["slow_operator", "extra_copy"]
     write_demo(work / "slower-job", ranks=8, steps=5, seed=0, changes=changes)
@@ -126,7 +126,7 @@ def jobs(work: Path) -> list[hw.TraceSet]:
 
 
 def drawn_charts(job: hw.TraceSet) -> dict[str, Any]:
-    """Return the charts that docs picture, by the name of the picture."""
+    """Return the charts with pictures in docs, by the name of the picture."""
     return {
         "charts_collectives": charts.collectives(job, clock="fitted"),
         "charts_rank_clusters": charts.rank_clusters(job),
@@ -163,9 +163,9 @@ def words_on(page: Page) -> list[str]:
 
 
 def shoot(page: Page, path: Path) -> None:
-    """Write what is seen, in as many colours as it takes."""
+    """Write a picture of what a page shows, with as many colours as it needs."""
     if path.stem in ("timeline", "collective", "diff"):
-        # Without the page's foot, which has the time of saving.
+        # Without the footer of the page, which has the time of saving.
         page.locator(".hta-root").first.screenshot(path=path)
     else:
         page.screenshot(path=path, full_page=path.stem.startswith("charts"))

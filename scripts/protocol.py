@@ -1,4 +1,4 @@
-"""Write what follows from the requests in `live/operations.py` and `tiles/replies.py`.
+"""Write the files that follow from the types in `live/operations.py` and `tiles/replies.py`.
 
 These are the types in `js/src/protocol.d.ts` and the column "request" in
 docs/protocol-requests.md. With `--check`, nothing is written and the exit code is 1 if a file is
@@ -128,7 +128,7 @@ def reply_type(kind: Any) -> str:
 
 
 def field_text(name: str, kind: str) -> str:
-    """Return the declaration of a field, as prettier breaks it."""
+    """Return the declaration of a field, with the line breaks of prettier."""
     line = f"  {name}: {kind};"
     if len(line) <= LINE_LENGTH:
         return line
@@ -147,7 +147,7 @@ def request_cell(kind: type) -> str:
 
 
 def docs() -> str:
-    """Return docs/protocol-requests.md with the requests as they are."""
+    """Return docs/protocol-requests.md with the current requests."""
     text = DOCS.read_text("utf-8")
     for name, kind in OPERATIONS.items():
         row = re.compile(rf"^\| `{name}` \| (?:[^|\\]|\\.)* \|", re.MULTILINE)

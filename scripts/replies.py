@@ -38,7 +38,7 @@ def replies(job: Job) -> Iterator[TableReply]:
 
 
 def faults(reply: TableReply) -> list[str]:
-    """Return what is wrong with a reply; raise an error if it has no other form."""
+    """Return why a reply does not fit the schema; raise an error if another form of it fails."""
     for form in FORMS:
         reply.format(form)  # type: ignore[arg-type]
     errors = VALIDATOR.iter_errors(json.loads(reply.format("json")))

@@ -1,4 +1,4 @@
-"""Run a notebook in its own folder, and fail as its cells do. The file stays as it is."""
+"""Run a notebook in its own folder, and raise the error of a cell. The file is not changed."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ def run(path: Path, *, folder: Path | None = None, timeout_s: int = 600) -> nbfo
         timeout=timeout_s,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder or path.parent)}},
-        # Only this process talks to the kernel; it need not warn that others could.
+        # Only this process connects to the kernel, so its warning that others can is not needed.
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
     ).execute()
     return notebook

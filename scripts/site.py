@@ -1,4 +1,4 @@
-"""Make the pages of the documentation site that no one writes: a hook of mkdocs, for `make docs`.
+"""Make the generated pages of the documentation site: a hook of mkdocs, for `make docs`.
 
 - `gallery/*.html`: saved pages. The code blocks of docs/gallery.md run from top to bottom; each
   page that a block saves is shown in a frame below that block.
@@ -43,7 +43,7 @@ NOTEBOOKS = (
 SHIM = REPO / "node_modules/iframe-worker/shim/index.js"
 #: Modules with a page in the reference, which lists all their public names.
 MODULES = ("analysis", "charts", "diff", "devices", "taxonomy", "cache")
-#: Links to files that the site has elsewhere, and to files that only a checkout has.
+#: Links to files that the site has at another address, and to files of the repository only.
 _MOVED = {"../README.md": "index.md", "../CHANGELOG.md": "changelog.md"}
 _NOTEBOOK_LINK = re.compile(r"\]\(\.\./notebooks/(\w+)\.ipynb\)")
 _CHECKOUT_LINK = re.compile(r"\[([^]]+)\]\(\.\./[^)]+\)")
@@ -63,13 +63,13 @@ hw.Dashboard(hw.load({files})).save_html("{name}.html")
 _TITLES = {"moe": "Mixture of experts", "graph": "Graph replays"}
 #: Arguments of `hw.load` for kinds whose folder holds more than a job.
 _FILES = {"graph": '"graph/replay", capture="graph/capture"'}
-#: A link that has the name of a page for its text.
+#: A link whose text is the name of a page.
 _NAMED_LINK = re.compile(r"\[([\w-]+)\.md\](?=\(\1\.md)")
 _LIVE_LINK = re.compile(r"^\[([^]]+)\]\((gallery/[\w-]+\.html)\)$", re.MULTILINE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made."""
+    """Add the generated pages."""
     work = Path(tempfile.mkdtemp(prefix="site-"))
     gallery = with_kinds((REPO / "docs/gallery.md").read_text("utf-8"))
     for path in write_gallery(work / "gallery", gallery):

@@ -43,12 +43,12 @@ ASSETS = {
     "Microsoft.VisualStudio.Services.Content.License": "LICENSE.txt",
     "Microsoft.VisualStudio.Services.Icons.Default": "media/icon.png",
 }
-#: Zips are the same whenever they are made.
+#: A fixed time of files, so that equal files give equal archives.
 DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def manifest(own: dict) -> str:
-    """Return what marketplaces and editors read first."""
+    """Return the manifest of the package, which marketplaces and editors read."""
     properties = {
         "Engine": own["engines"]["vscode"],
         "ExtensionDependencies": "",

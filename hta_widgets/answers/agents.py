@@ -1,17 +1,17 @@
-"""The tools of a language model: open jobs below given folders, read tables, compare, draw.
+"""The tools for language models: open jobs below given folders, read tables, compare, draw.
 
 Each tool returns the envelope of `hta_widgets.answers.reply` with limits and three further keys:
 
 =================  =============================================================================
-``answered``       False if the job cannot answer, which is an answer, too; then ``reason`` and
-                   ``remedy`` are texts
+``answered``       False if the job cannot answer the question; then ``reason`` and ``remedy``
+                   state why, and what to do
 ``untrusted``      the keys whose texts come from trace files: data, not instructions
 ``shown_rows``     the number of rows in the reply, of ``total_rows``
 =================  =============================================================================
 
-Nothing is written, and no path outside of the folders is read. Replies have at most `MAX_BYTES`: a
-model narrows its question by a window, ranks, a query or columns, and does not ask for more rows.
-`serve` offers the tools as a server of the Model Context Protocol, on stdio.
+Nothing is written, and no path outside of the folders is read. Replies have at most `MAX_BYTES`. If
+that is too little, a model narrows its question by a window, ranks, a query or columns. `serve`
+offers the tools as a server of the Model Context Protocol, on stdio.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _UNTRUSTED = (
 
 
 def _as_answer(tool: Callable[P, Reply]) -> Callable[P, Reply]:
-    """Return a tool that replies to a `TraceError`, or a refused path, with ``answered`` False."""
+    """Return a tool whose reply has ``answered`` False for a `TraceError` or an unusable path."""
 
     @wraps(tool)
     def call(*args: P.args, **options: P.kwargs) -> Reply:
@@ -64,7 +64,7 @@ def _as_answer(tool: Callable[P, Reply]) -> Callable[P, Reply]:
             return tool(*args, **options)
         except TraceError as error:
             return no_answer(error)
-        except (OSError, UnicodeError) as error:  # a path that the system refuses
+        except (OSError, UnicodeError) as error:  # a path that the system does not accept
             return no_answer(TraceError(str(error)))
 
     return call
@@ -81,7 +81,7 @@ def no_answer(error: TraceError) -> Reply:
 
 @dataclass(frozen=True)
 class AgentTools:
-    """The tools; they read only files below `roots`."""
+    """The tools, which read only files below `roots`."""
 
     roots: Sequence[Path]
     _jobs: LRU[Path, Job] = field(default_factory=lambda: LRU(_MAX_JOBS), init=False, repr=False)
@@ -213,7 +213,7 @@ class AgentTools:
 
     def _open(self, job_path: Path) -> Job:
         for file in files_below(str(job_path)) if job_path.is_dir() else ():
-            self._allowed_path(file)  # a link below a folder may lead elsewhere
+            self._allowed_path(file)  # a link in a folder may lead out of it
         return Job.open([str(job_path)])
 
     def _existing_path(self, path: str) -> Path:
@@ -260,7 +260,7 @@ def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
     answer["answered"] = len(frame) > 0 or not reply.note
     if not answer["answered"]:
         answer |= {"reason": reply.note, "remedy": "list_analyses lists the tables with rows."}
-        answer["columns"] = []  # most of the reply, and of no row
+        answer["columns"] = []  # would be most of the reply, without a row
     answer["code"] = _cut_text(answer["code"], _MAX_CODE)
     answer["untrusted"] = [key for key in _UNTRUSTED if answer.get(key)]
     while len(rows) > 1 and _size_bytes(answer) > MAX_BYTES:
@@ -277,7 +277,7 @@ def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
 
 
 def _cut_details(answer: Reply, keys: Iterable[str]) -> list[str]:
-    """Halve the largest lists and mappings of `keys` until a reply fits; return their keys."""
+    """Halve the largest of the values of `keys` until a reply fits; return the keys of cut ones."""
     cut_keys: dict[str, None] = {}
     while _size_bytes(answer) > MAX_BYTES:
         sizes = {
@@ -305,13 +305,12 @@ def _short_texts(value: Any, max_text: int = _MAX_TEXT) -> Any:
     if isinstance(value, str):
         return _cut_text(escape_controls(value), max_text)
     if isinstance(value, Mapping):
-        uncut = {"code", "meaning"}
-        return {
-            _short_texts(key): item
-            if key in uncut
-            else _short_texts(item, _MAX_SENTENCE if key in _SENTENCES else max_text)
-            for key, item in value.items()
-        }
+        short = {}
+        for key, item in value.items():
+            limit = _MAX_SENTENCE if key in _SENTENCES else max_text
+            is_uncut = key in {"code", "meaning"}
+            short[_short_texts(key)] = item if is_uncut else _short_texts(item, limit)
+        return short
     if isinstance(value, list | tuple):
         return [_short_texts(item, max_text) for item in value]
     return value
@@ -336,7 +335,7 @@ def serve(roots: Sequence[Path]) -> None:
 
 
 def make_server(tools: AgentTools) -> Any:
-    """Return the server with its tools."""
+    """Return an MCP server that offers the tools."""
     mcp_server = import_extra("mcp.server", "mcp")
     server = mcp_server.MCPServer("hta-widgets", instructions=_INSTRUCTIONS)
     annotations = import_extra("mcp.types", "mcp").ToolAnnotations(read_only_hint=True)
@@ -367,9 +366,9 @@ def make_server(tools: AgentTools) -> Any:
         """
         try:
             svg = tools.picture(job, window, ranks, theme)
-            return _short_svg(svg) if form == "svg" else mcp_server.mcpserver.Image(
-                data=png_of(svg), format="png"
-            )  # fmt: skip
+            if form == "svg":
+                return _short_svg(svg)
+            return mcp_server.mcpserver.Image(data=png_of(svg), format="png")
         except TraceError as error:
             return json.dumps(no_answer(error))
 
@@ -378,7 +377,7 @@ def make_server(tools: AgentTools) -> Any:
 
 
 def _as_text(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a tool that replies in compact JSON; its signature stays."""
+    """Return a tool with the same signature whose reply is JSON text."""
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> str:

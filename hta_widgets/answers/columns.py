@@ -1,16 +1,16 @@
 """Describe the columns of a table: dtype, unit, and a meaning in one line.
 
 Units follow from the ends of names (``dur_ns``). Meanings come from the section *Returns* of the
-docstring of the analysis, else from ``facts/columns.json``, which has the columns that mean the
-same everywhere. In a docstring, code spans name columns and their explanation follows::
+docstring of the analysis, else from ``facts/columns.json``, which has columns that mean the same
+in all tables. In a docstring, code spans name columns, and an explanation follows::
 
     - ``rank, stream`` (int64); ``gaps`` (int64): number of gaps with such time
     - ``idle_share`` (float): of the rank's idle time, 0..1; NaN without idle time
 
-Here ``gaps`` means "number of gaps with such time", ``rank`` and ``stream`` have no explanation of
-their own, and ``idle_share`` is explained up to the semicolon. In the file, ``same`` has columns
-that mean the same in all tables, ``default`` those that docstrings may explain better. ``*`` of a
-table explains the columns whose names come from the trace.
+Here ``gaps`` means "number of gaps with such time", ``rank`` and ``stream`` have no explanation,
+and ``idle_share`` is explained up to the semicolon. In the file, the meanings of ``same`` replace
+those of docstrings, and docstrings replace those of ``default``. ``*`` of a table explains the
+columns whose names come from the trace.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import pairwise
 from typing import TypedDict
 
 import pandas as pd
@@ -37,7 +38,7 @@ class ColumnFacts(TypedDict):
 
 
 _SHARE = "share 0..1"
-#: By the end of a name, or of a part of it; the first that fits counts.
+#: Units by the end of a name, or of a part of it; the first one that fits is taken.
 _UNITS = {
     "tflop_per_s": "TFLOP/s",
     "gb_per_s": "GB/s",
@@ -91,8 +92,8 @@ def describe_columns(frame: pd.DataFrame, table: str) -> list[ColumnFacts]:
 
 def unit_of(name: str) -> str:
     """Return the unit of a column by its name; empty for counts, codes and texts."""
-    parts = (unit for part, unit in _UNITS.items() if f"{part}_" in f"{name}_")
-    return _OTHER_UNITS.get(name) or next(parts, "")
+    units = (unit for end, unit in _UNITS.items() if f"{end}_" in f"{name}_")
+    return _OTHER_UNITS.get(name) or next(units, "")
 
 
 def dtype_name(dtype: object) -> str:
@@ -120,32 +121,29 @@ def column_meanings(table: str, names: tuple[str, ...]) -> dict[str, str]:
 def returns_section(function: Callable[..., object]) -> str:
     """Return the section *Returns* of a docstring, without its heading."""
     lines = (inspect.getdoc(function) or "").split("\n")
-    starts = [at for at, line in enumerate(lines) if set(line) == {"-"} and at]
-    for number, at in enumerate(starts):
-        if lines[at - 1] == "Returns":
-            end = starts[number + 1] - 1 if number + 1 < len(starts) else len(lines)
-            return "\n".join(lines[at + 1 : end])
+    underlines = [index for index, line in enumerate(lines) if set(line) == {"-"} and index]
+    for underline, following in pairwise([*underlines, len(lines) + 1]):
+        if lines[underline - 1] == "Returns":
+            return "\n".join(lines[underline + 1 : following - 1])
     return ""
 
 
 def _meanings_in(section: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the meanings of the columns `names` that a section explains."""
     meanings: dict[str, str] = {}
     columns = set(names)
     for item in _items_of(section):
-        spans = [
-            (span, mentioned)
-            for span in _SPAN.finditer(item)
-            if (mentioned := [part.strip() for part in span[1].split(",")])
-            and columns.issuperset(mentioned)
-        ]
-        stop = 0
-        for place, (span, mentioned) in enumerate(spans):
-            if span.start() < stop:  # a column that the explanation of another one names
+        spans = [span for span in _SPAN.finditer(item) if columns.issuperset(_names_of(span))]
+        explained_until = 0
+        for place, span in enumerate(spans):
+            if span.start() < explained_until:
+                # The explanation of another column mentions this one.
                 continue
-            later = [following.start() for following, _ in spans[place + 1 :]]
+            later = [following.start() for following in spans[place + 1 :]]
             clause = _clause_after(item, span.end(), later)
-            stop = span.end() + len(clause)
+            explained_until = span.end() + len(clause)
             aside, explanation = _parts_of_clause(clause)
+            mentioned = _names_of(span)
             for name in mentioned:
                 # Parentheses explain the last of several names.
                 texts = [aside, explanation] if name == mentioned[-1] else [explanation]
@@ -154,9 +152,14 @@ def _meanings_in(section: str, names: Iterable[str]) -> dict[str, str]:
     return meanings
 
 
+def _names_of(span: re.Match[str]) -> list[str]:
+    """Return the names in a code span: ``rank, stream`` has two."""
+    return [name.strip() for name in span[1].split(",")]
+
+
 def _items_of(section: str) -> list[str]:
     """Return the bullets and paragraphs of a section, each on one line."""
-    # Terms of a definition list stand on a line of their own.
+    # The terms of a definition list are on separate lines.
     section = re.sub(r"(?m)^( *``[^\n]+``)\n {5,}", r"\n\1: ", section)
     section = re.sub(r"\)``,\s", "), ``", section)
     section = re.sub(r"\)``\s+and\s+``", ") and ``", section)
@@ -168,23 +171,23 @@ def _items_of(section: str) -> list[str]:
 def _clause_after(item: str, start: int, spans: list[int]) -> str:
     """Return the text from `start` to the end of its clause, or to the next column of a list."""
     depth, has_colon = 0, False
-    for at in range(start, len(item)):
-        character = item[at]
+    for index in range(start, len(item)):
+        character = item[index]
         depth += (character == "(") - (character == ")")
         if depth > 0:
             continue
         has_colon |= character == ":"
-        if character == ";" or (character == "." and item[at + 1 : at + 2] in {"", " "}):
-            return item[start:at]
-        if at in spans and not has_colon and (end := _LIST_END.search(item[start:at])):
+        if character == ";" or (character == "." and item[index + 1 : index + 2] in {"", " "}):
+            return item[start:index]
+        if index in spans and not has_colon and (end := _LIST_END.search(item[start:index])):
             return item[start : start + end.start()]
     return item[start:]
 
 
 def _parts_of_clause(clause: str) -> tuple[str, str]:
-    """Return the text in parentheses and the one after them, both without the dtype."""
-    inner = _PARENTHESES.match(clause)
-    parts = (inner[1], clause[inner.end() :]) if inner else ("", clause)
+    """Return the text in parentheses and the text after them, both without the dtype."""
+    parentheses = _PARENTHESES.match(clause)
+    parts = (parentheses[1], clause[parentheses.end() :]) if parentheses else ("", clause)
     aside, explanation = (_DTYPE.sub("", part.strip(" :,")).strip(" :,;") for part in parts)
     return aside, explanation
 

@@ -33,9 +33,10 @@ BASELINE = "baseline:"
 _NAME = re.compile(r"[\w.-]{1,80}")
 _MAX_FINDINGS = 8
 _BAR_CHARACTERS = 32
-_EIGHTHS = "▏▎▍▌▋▊▉"  # of a character, from one to seven
-_MAX_DIFFERENCES = 5  # of operators and shapes
-_MIN_DIFFERENCE = 0.01  # of the time before
+#: Blocks of one to seven eighths of a character.
+_EIGHTHS = "▏▎▍▌▋▊▉"
+#: Maximum number of operators and shapes, and their minimum change as a share of the time before.
+_MAX_DIFFERENCES, _MIN_DIFFERENCE = 5, 0.01
 #: Fields of a `Finding`.
 _COLUMNS = ["kind", "measure", "name", "ranks", "before", "after", "unit", "diff_ns", "p_value",
             "text"]  # fmt: skip
@@ -54,49 +55,41 @@ def compare_jobs(
 ) -> TableReply:
     """Return what changed between two runs as a table of findings.
 
-    The envelope has further keys: ``before``, the facts of that job; ``metrics``, a verdict for
-    each of the usual ones; with `limit_share` the ``verdict`` on `metric`.
+    The envelope has further keys: ``before``, the facts of that job; ``metrics``, the values of the
+    usual metrics; and with `limit_share`, the ``verdict`` on `metric`.
     """
     jobs = [before, after]
     if any(job.traces.clock == "fitted" for job in jobs):
         jobs = [replace(job, traces=job.traces.with_clock("fitted")) for job in jobs]
-    names = jobs[0].code, "traces"
-    ranks_of_sides = ranks, ranks if after_ranks is None else after_ranks
-    sides = [
-        job.traces.select(ranks=side_ranks)
-        for job, side_ranks in zip(jobs, ranks_of_sides, strict=True)
-    ]
+    before, after = jobs
+    sides = (
+        before.traces.select(ranks=ranks),
+        after.traces.select(ranks=ranks if after_ranks is None else after_ranks),
+    )
     diff = compare(*sides)
-    findings_of_runs = findings(diff)
-    frame = pd.DataFrame(list(map(vars, findings_of_runs)), columns=_COLUMNS)
+    frame = pd.DataFrame(list(map(vars, findings(diff))), columns=_COLUMNS)
     frame["ranks"] = [", ".join(map(str, ranks)) for ranks in frame["ranks"]]
     frame = frame.astype(dict.fromkeys(("before", "after", "diff_ns", "p_value"), "float64"))
-    more = {"before": job_facts(jobs[0].traces, before.paths), "metrics": _metrics(diff)}
+    more = {"before": job_facts(before.traces, before.paths), "metrics": _metrics(diff)}
     if limit_share is not None:
         more["verdict"] = judge(diff, limit_share, metric).to_json()
     note = ""
-    if not findings_of_runs:
+    if frame.empty:
         warnings = " ".join(caution.text for caution in cautions(diff))
         note = ". ".join(filter(None, ("nothing changed beyond the noise", warnings)))
-    compared = [
+    side_codes = [
         name if side.ranks is None else side.to_code(name)
-        for name, side in zip(names, sides, strict=True)
+        for name, side in zip((before.code, "traces"), sides, strict=True)
     ]
-    return jobs[1].reply(
-        frame,
-        "findings",
-        len(frame),
-        code=f"hw.diff.findings(hw.diff.compare({', '.join(compared)}))",
-        note=note,
-        more=more,
-    )
+    code = f"hw.diff.findings(hw.diff.compare({', '.join(side_codes)}))"
+    return after.reply(frame, "findings", len(frame), code=code, note=note, more=more)
 
 
 def _metrics(diff: Comparison) -> dict[str, Any]:
-    """Return before, after and change of the usual metrics, those that both runs have."""
+    """Return before, after and change of the usual metrics that both runs have."""
     if not diff.before.has_steps:
         return {}
-    # The limit decides the outcome alone, which is not among the fields.
+    # The limit affects only the outcome, which is not among the fields.
     verdicts = {name: judge(diff, 0.05, name) for name in _METRICS}
     fields = ("unit", "before", "after", "change_share", "noise_share", "p_value")
     return {
@@ -107,7 +100,7 @@ def _metrics(diff: Comparison) -> dict[str, Any]:
 
 
 def comment_lines(reply: TableReply) -> Iterator[str]:
-    """Return a comparison as Markdown of the size of a comment: verdict, metrics, findings."""
+    """Yield a comparison as Markdown for a comment: verdict, metrics, main findings."""
     if "verdict" in reply.more:
         yield from (f"**{escape_markdown(reply.more['verdict']['text'])}**", "")
     cells = [["metric", "before", "after", "change", "noise"]]
@@ -141,7 +134,7 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
 
 
 def _bar_lines(times: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Return two bars of characters for each time on one scale: a comment shows no inline SVG."""
+    """Yield two bars of block characters for each time: comments cannot show SVG."""
     longest_ns = max(max(figures["before"], figures["after"]) for figures in times.values())
     width = max(len(_METRICS[name]) for name in times)
     for name, figures in times.items():
@@ -155,14 +148,14 @@ def _bar_lines(times: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def efficiency_change_lines(frame: pd.DataFrame) -> Iterator[str]:
-    """Return the change of the MFU, and the operators and shapes that changed most."""
+    """Yield the change of the MFU, and the operators and shapes that changed most."""
     yield frame.attrs["text"] or frame.attrs["note"] or "The MFU is unknown."
     is_changed = frame["diff_device_ns"].abs() >= _MIN_DIFFERENCE * frame["before_device_ns"]
     for row in iter_rows(frame[is_changed].head(_MAX_DIFFERENCES)):
         parts = [f"{duration(row.before_device_ns)} → {duration(row.after_device_ns)} a step"]
-        if row.before_roofline_share > 0 and row.after_roofline_share > 0:
-            shares = share(row.before_roofline_share), share(row.after_roofline_share)
-            parts.append(f"{shares[0]} → {shares[1]} of the roofline")
+        before, after = row.before_roofline_share, row.after_roofline_share
+        if before > 0 and after > 0:
+            parts.append(f"{share(before)} → {share(after)} of the roofline")
         shapes = short_shapes(row.input_shapes)
         yield f"{escape_controls(f'{row.name} {shapes}'.strip())}: {', '.join(parts)}"
 

@@ -42,9 +42,9 @@ class TableReply:
     """A table with all that a program needs to read it."""
 
     frame: pd.DataFrame  # the rows that are shown
-    table: str  # name of the analysis, by which columns are explained
+    table: str  # name of the analysis, whose docstring explains the columns
     job: Mapping[str, Any]
-    total_rows: int  # before the limit
+    total_rows: int  # number of rows before the limit
     note: str = ""
     problems: Sequence[Mapping[str, Any]] = ()
     code: str = ""
@@ -77,10 +77,11 @@ class TableReply:
         }
 
     def remark(self) -> str:
-        """Return how many rows are shown and the note; empty if all are shown."""
+        """Return how many rows are shown, unless all are, and the note."""
         shown = len(self.frame)
         rows = f"{shown:,} of {self.total_rows:,} rows" if shown < self.total_rows else ""
-        return "; ".join(filter(None, (rows, self.note))) or ("" if shown else "no rows")
+        remark = "; ".join(filter(None, (rows, self.note)))
+        return "no rows" if not remark and not shown else remark
 
     def format(self, form: Form) -> str:
         """Return the reply in one of the forms."""
@@ -115,7 +116,7 @@ def json_value(value: Any) -> Any:
 
 
 def json_text(envelope: Mapping[str, Any]) -> str:
-    """Return JSON with a line for each key, and for each item of a list, without controls."""
+    """Return JSON text with a line for each key and each item of a list; controls are escaped."""
 
     def encode(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -137,7 +138,7 @@ def error_envelope(error: TraceError) -> dict[str, Any]:
 
 
 def _cell_text(value: Any) -> str:
-    """Return the text of a cell: whole numbers in full, others with four digits."""
+    """Return the text of a cell: integers in full, other numbers with four digits."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -149,7 +150,10 @@ def _cell_text(value: Any) -> str:
 def text_lines(
     rows: Sequence[Sequence[str]], is_number: Sequence[bool] | None = None
 ) -> Iterator[str]:
-    """Return rows of texts as aligned lines, numbers flush right; by default all but the last."""
+    """Yield rows of texts as aligned lines.
+
+    Columns of numbers are aligned to the right; by default, all columns except the last one are.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     is_right = is_number or [True] * (len(widths) - 1) + [False]
     for row in rows:
@@ -160,7 +164,7 @@ def text_lines(
 
 
 def markdown_lines(rows: Sequence[Sequence[str]], is_number: Sequence[bool]) -> Iterator[str]:
-    """Return rows of texts as a Markdown table; texts of traces cannot add markup to it."""
+    """Yield rows of texts as a Markdown table; markup in the texts is escaped."""
     head, *body = ([escape_markdown(cell) for cell in row] for row in rows)
     yield f"| {' | '.join(head)} |"
     yield f"|{'|'.join('---:' if number else '---' for number in is_number)}|"
@@ -172,13 +176,13 @@ _ENTITIES = {"<": "&lt;", ">": "&gt;", "@": "&#64;", "&": "&amp;"}
 
 
 def escape_markdown(text: str) -> str:
-    """Return a text without meaning in Markdown and HTML."""
+    """Return a text in which the markup of Markdown and HTML is escaped."""
     text = "".join(_ENTITIES.get(character, character) for character in text)
     return _MARKUP.sub(r"\\\g<0>", text).replace("&\\#64;", "&#64;")
 
 
 def job_facts(traces: TraceSet, paths: Iterable[str]) -> dict[str, Any]:
-    """Return what an envelope states of a job."""
+    """Return what an envelope states about a job."""
     start_ns, end_ns = traces.span_ns
     return {
         "paths": list(map(redact_urls, paths)),
@@ -192,7 +196,7 @@ def job_facts(traces: TraceSet, paths: Iterable[str]) -> dict[str, Any]:
 
 
 def grouped_problems(traces: TraceSet) -> list[dict[str, Any]]:
-    """Return problems of one kind and detail as one, those with most records first."""
+    """Return the problems of each kind and detail as one, those with the most records first."""
     groups: dict[tuple[str, str], list[Problem]] = {}
     for problem in traces.problem_list:
         groups.setdefault((problem.kind, problem.detail), []).append(problem)
@@ -208,14 +212,13 @@ def grouped_problems(traces: TraceSet) -> list[dict[str, Any]]:
         for (kind, detail), group in groups.items()
     ]
     problems.sort(key=lambda problem: -problem["count"])
-    if len(problems) > MAX_PROBLEMS:
-        others = sum(problem["count"] for problem in problems[MAX_PROBLEMS - 1 :])
-        detail = f"{len(problems) - MAX_PROBLEMS + 1} more kinds: hw.load(…).problems lists them"
-        problems[MAX_PROBLEMS - 1 :] = [
-            {"rank": None, "file": None, "files": 0, "kind": "others", "count": others,
-             "detail": detail}
-        ]  # fmt: skip
-    return problems
+    if len(problems) <= MAX_PROBLEMS:
+        return problems
+    shown, others = problems[: MAX_PROBLEMS - 1], problems[MAX_PROBLEMS - 1 :]
+    count = sum(problem["count"] for problem in others)
+    detail = f"{len(others)} more kinds: hw.load(…).problems lists them"
+    last = {"rank": None, "file": None, "files": 0, "kind": "others", "count": count}
+    return [*shown, last | {"detail": detail}]
 
 
 def _only(values: Iterable[Any]) -> Any:

@@ -1,15 +1,15 @@
 """SQL over a job, in DuckDB: its events and small tables, and every analysis as a view.
 
-Only the tables that a query names are made. Events and args are Arrow streams, which are read rank
-by rank, once for each time that the query names them. Analyses run with their defaults. A query is
-one SELECT, and can read no files, no network and no Python variables.
+Only the tables that a query names are made. Events and args are Arrow streams; they are read rank
+by rank, once for each mention in the query. Analyses run with their defaults. A query is one
+SELECT, and cannot read files, the network or Python variables.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -21,8 +21,9 @@ from hta_widgets.errors import TraceError, import_extra
 from hta_widgets.trace.arrow import ArgsStream
 from hta_widgets.trace.traceset import TraceSet
 
-#: Tables of each rank, which get a column `rank`.
+#: Tables that each rank has; here they have a column ``rank``.
 _RANK_TABLES = ("instants", "asyncs", "counters", "flows")
+#: Settings that keep a query from reading anything but the tables.
 _LOCKS = (
     "SET python_enable_replacements = false",
     "SET autoload_known_extensions = false",
@@ -40,21 +41,15 @@ def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
         statements = duckdb.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise TraceError("sql() takes one SELECT", remedy="Write it as one statement.")
-        # Parsed only: DuckDB's own `get_table_names` opens the files that a query reads.
+        # DuckDB's own `get_table_names` would open the files that a query reads.
         parsed = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
-        for name in {name.lower() for name in _tables_in(json.loads(parsed[0][0]))}:
-            if name in table_names(traces):
-                connection.register(name, _table(traces, name))
+        tables = {name.lower() for name in _tables_in(json.loads(parsed[0][0]))}
+        for name in tables.intersection(table_names(traces)):
+            connection.register(name, _table(traces, name))
         for lock in _LOCKS:
             connection.execute(lock)
         rows = connection.sql(query)
-        # Sums of integers have 128 bits, which pandas would convert to floating-point numbers.
-        columns = [
-            f"CAST({_quote(name)} AS BIGINT) AS {_quote(name)}"
-            if str(kind) == "HUGEINT"
-            else _quote(name)
-            for name, kind in zip(rows.columns, rows.types, strict=True)
-        ]
+        columns = map(_column_code, rows.columns, rows.types)
         frame: pd.DataFrame = rows.project(", ".join(columns)).df()
     except duckdb.Error as error:
         raise _query_error(traces, str(error).split("\n\n")[0]) from None
@@ -63,8 +58,17 @@ def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
     return frame
 
 
+def _column_code(name: str, type_: object) -> str:
+    """Return the SQL for a column of the result.
+
+    Sums of integers have 128 bits, which pandas would convert to floating-point numbers.
+    """
+    quoted = '"' + name.replace('"', '""') + '"'
+    return f"CAST({quoted} AS BIGINT) AS {quoted}" if str(type_) == "HUGEINT" else quoted
+
+
 def _query_error(traces: TraceSet, text: str) -> TraceError:
-    """Return the error of a query; DuckDB knows only the tables that the query names."""
+    """Return the error of a query; for an unknown table, its remedy lists all tables of the job."""
     remedy = None
     if missing := _NO_TABLE.match(text):
         text, name = missing.groups()
@@ -96,17 +100,11 @@ def _table(traces: TraceSet, name: str) -> Any:
     if name == "args":
         return ArgsStream(list(traces.values()))
     if name in _RANK_TABLES:
-        return _arrow(_of_ranks(traces, lambda trace: getattr(trace, name)))
+        frames = [getattr(trace, name).assign(rank=rank) for rank, trace in traces.items()]
+        return _arrow(pd.concat(frames, ignore_index=True))
     if name in {"ranks", "problems"}:
         return _arrow(pd.DataFrame(traces.summary() if name == "ranks" else traces.problems))
     return _arrow(getattr(analysis, name)(traces))
-
-
-def _of_ranks(traces: TraceSet, table: Callable[[Any], pd.DataFrame]) -> pd.DataFrame:
-    frames: Iterable[pd.DataFrame] = [
-        table(trace).assign(rank=rank) for rank, trace in traces.items()
-    ]
-    return pd.concat(frames, ignore_index=True)
 
 
 def _arrow(frame: pd.DataFrame) -> pa.Table:
@@ -116,7 +114,3 @@ def _arrow(frame: pd.DataFrame) -> pa.Table:
         if isinstance(plain[column].dtype, pd.CategoricalDtype):
             plain[column] = plain[column].astype(str)
     return pa.Table.from_pandas(plain, preserve_index=False)
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

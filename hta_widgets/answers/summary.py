@@ -18,7 +18,7 @@ from hta_widgets.panels.savings import job_efficiency
 from hta_widgets.text import UNKNOWN, count, duration, escape_controls, plural, share
 from hta_widgets.trace.traceset import TraceSet
 
-#: Titles of columns of the rank table that are shown if any rank has a value.
+#: Titles of the columns of the rank table that are shown if any rank has a value.
 _TITLES = {
     "comm_s": "in MPI",
     "elapsed_s": "elapsed",
@@ -28,7 +28,7 @@ _TITLES = {
     "unrecorded_ns": "unrecorded work",
     "idle_ns": "idle",
 }
-#: Columns of `TraceSet.summary`, of the dashboard's breakdown, and of `analysis.stragglers`.
+#: Columns of a rank from `TraceSet.summary`, the dashboard's breakdown and `analysis.stragglers`.
 _FILE = (
     *("rank", "host", "format", "file", "events", "asyncs"),
     *("start_ns", "end_ns", "comm_s", "elapsed_s"),
@@ -47,7 +47,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
     main, late = headline(traces), straggler_report(traces)
     stragglers = analysis.stragglers(traces)
     start_ns, end_ns = traces.span_ns
-    # The note is about events; profiles have none, and are judged by their sums.
+    # The note is about events. Profiles have none; their stragglers are found by sums.
     has_waits = bool((stragglers["collectives"] > 0).any())
     note = str(stragglers.attrs.get("note", "")) if has_waits or not late.stragglers else ""
     return {
@@ -106,7 +106,7 @@ def summarize_job(job: Job, *, efficiency: bool = False) -> TableReply:
 
 
 def summary_lines(summary_data: Mapping[str, Any]) -> Iterator[str]:
-    """Format a `job_summary` as lines: headline, ranks, stragglers, problems."""
+    """Yield the lines of a `job_summary`: headline, ranks, stragglers, problems."""
     ranks = {rank["rank"]: rank for rank in summary_data["ranks"]}
     if summary_data["headline"]:
         yield ""
@@ -130,9 +130,9 @@ def summary_lines(summary_data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def efficiency_lines(efficiency: Mapping[str, Any]) -> Iterator[str]:
-    """Format a `job_efficiency`: MFU, and the operators far below the roofline."""
+    """Yield the lines of a `job_efficiency`: MFU, and the operators far below the roofline."""
     if efficiency["mfu"] is not None:
-        low = "at least " * efficiency["at_least"]
+        low = "at least " if efficiency["at_least"] else ""
         part = share(efficiency["known_share"])
         peaks = f"{efficiency['device']}, {efficiency['source']}"
         yield f"MFU {low}{share(efficiency['mfu'])} of {peaks}; FLOPs known for {part} of the time"
@@ -183,14 +183,16 @@ def _is_timed(rank: Mapping[str, Any]) -> bool:
 
 
 def _mean_row(ranks: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Return the texts of the means of columns, with which the headline agrees."""
-    times = [[_in_ns(rank, name) for rank in ranks] for name in columns]
-    known_times = [[time for time in column if time is not None] for column in times]
-    return [duration(sum(column) / len(column)) if column else UNKNOWN for column in known_times]
+    """Return the texts of the means of columns over the ranks that have a value."""
+    texts = []
+    for name in columns:
+        times_ns = [time for rank in ranks if (time := _in_ns(rank, name)) is not None]
+        texts.append(duration(sum(times_ns) / len(times_ns)) if times_ns else UNKNOWN)
+    return texts
 
 
 def _last_at_note(summary_data: Mapping[str, Any]) -> str:
-    """State the sum of the column "last at", and why it may differ from the collectives."""
+    """Return the sum of the column "last at", and why it may be less than the collectives."""
     collectives = summary_data["collectives"]
     last = sum(_last_count(rank) for rank in summary_data["ranks"] if "score" in rank)
     ties = collectives - last
@@ -211,21 +213,19 @@ def _in_ns(rank: Mapping[str, Any], name: str) -> float | None:
     return value * 1e9 if value is not None and name.endswith("_s") else value
 
 
-def _last_at_text(rank: Mapping[str, Any], what: str) -> str:
-    """Format the number of collectives at which a rank is last, and the number of all."""
+def _last_at_text(rank: Mapping[str, Any], separator: str) -> str:
+    """Return at how many collectives a rank is last, and the number of its collectives."""
     if "score" not in rank:
         return UNKNOWN
-    return f"{count(_last_count(rank))}{what}{count(rank['collectives'])}"
+    return f"{count(_last_count(rank))}{separator}{count(rank['collectives'])}"
 
 
 def _straggler_line(rank: Mapping[str, Any], cause: str) -> str:
     subject = f"rank {rank['rank']} is a straggler"
     if "score" not in rank:
         return f"{subject}: it spends least time in MPI"
-    return (
-        f"{subject}{f' ({cause})' if cause else ''}: last at {_last_at_text(rank, ' of ')}"
-        " collectives of its groups"
-    )
+    cause_text = f" ({cause})" if cause else ""
+    return f"{subject}{cause_text}: last at {_last_at_text(rank, ' of ')} collectives of its groups"
 
 
 def _problem_lines(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:

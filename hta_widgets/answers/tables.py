@@ -1,7 +1,7 @@
 """Tables of a job by name: each analysis, and ``events``, ``ranks`` and ``problems``.
 
 `run_table` takes the same scope for all of them: a window, ranks, and a query over events. It
-sorts, cuts at a limit, and returns the Python line that gives the same rows::
+sorts and limits the rows, and returns the line of Python that gives the same rows::
 
     run_table(job, "kernel_breakdown", ranks=[0], sort="count", limit=3)
     # traces = hw.load("job"); frame = hw.analysis.kernel_breakdown(traces, ranks=[0]).sort_…
@@ -36,9 +36,9 @@ _PLAIN = {
     "ranks": "Return one row per rank: its file, host and contents.",
     "problems": "Return what was skipped, repaired or guessed while the files were read.",
 }
-#: Analyses that need the name of an operator have rows if these have.
+#: The analysis that stands for one that needs an operator's name: both have rows, or none has.
 _PROBES = {"frequent_kernel_sequences": "operator_kernels"}
-#: Columns with the answer of tables whose rows may lack one; an unknown value is NaN or -1.
+#: The main columns of tables, whose values may be unknown (NaN or -1) in all rows.
 _ANSWERS = {
     "clock_offsets": ("residual_ns",),
     "comm_comp_overlap": ("overlap_share",),
@@ -60,7 +60,7 @@ _DUMPS = {"flight-recorder", "memory-snapshot"}
 class Job:
     """A loaded job on the clock that views draw, and what it was loaded from.
 
-    `ranks` are those that were loaded, None for all.
+    `ranks` are the ranks that were loaded, or None for all.
     """
 
     traces: TraceSet
@@ -69,7 +69,7 @@ class Job:
 
     @classmethod
     def open(cls, paths: Sequence[str], ranks: Iterable[int] | None = None) -> Job:
-        """Load a job; raise a `TraceError` if it holds no events."""
+        """Load a job; raise a `TraceError` if it has no events."""
         chosen = None if ranks is None else tuple(ranks)
         traces = load_events(paths, chosen)
         if len(traces) > 1 and clock_fit(traces).is_needed:  # as in views
@@ -126,7 +126,7 @@ def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:
 
 
 def table_function(name: str) -> Callable[..., Any] | None:
-    """Return the analysis of a name, None if there is none or it takes more than a job."""
+    """Return the analysis with a name; None if there is none, or if it does not take a job."""
     if name not in dir(analysis) or name.startswith("with_"):
         return None
     function: Callable[..., Any] = getattr(analysis, name)
@@ -224,19 +224,16 @@ def run_table(
 ) -> TableReply:
     """Return rows of a table of `list_tables`.
 
-    A `window` is two times such as ``("12ms", "18ms")``, a `query` is one of pandas over event
+    A `window` is two times such as ``("12ms", "18ms")``, a `query` is a pandas query over event
     columns, and `options` are further parameters of the analysis. An empty `sort` keeps the order
     of the analysis; a `limit` of 0 returns all rows. Unknown names of tables, columns and options,
-    and a scope that does not fit, raise a `TraceError`.
+    and a scope that the table does not take, raise a `TraceError`.
     """
-    scope: dict[str, Any] = {"ranks": ranks, "query": query}
-    scope["window"] = None if window is None else as_window(window)
+    window = None if window is None else as_window(window)
+    scope = {"ranks": ranks, "query": query, "window": window}
     scope = {key: value for key, value in scope.items() if value is not None}
-    frame, call = (
-        _plain_table(job, name, scope, options or {})
-        if name in _PLAIN
-        else _run_analysis(job, name, scope, dict(options or {}))
-    )
+    make_table = _plain_table if name in _PLAIN else _run_analysis
+    frame, call = make_table(job, name, scope, dict(options or {}))
     rows, code = _sort_and_limit(frame, sort, limit, descending=descending)
     notes = [str(frame.attrs.get("note", ""))]
     if "window" in scope and not len(frame):
@@ -253,8 +250,7 @@ def _outside_note(traces: TraceSet, window: tuple[int, int]) -> str:
     return f"the window is outside of the job, whose events are from {start_ns} to {end_ns} ns"
 
 
-#: Dtypes of the envelope by the kind of a NumPy dtype. DuckDB has numbers of more widths, and sums
-#: that are NULL.
+#: Dtypes of the envelope by the kind of a NumPy dtype. DuckDB has numbers of other sizes, and NULL.
 _DTYPES = {"i": "Int64", "u": "UInt64", "f": "float64", "M": "str", "m": "str"}
 
 
@@ -335,7 +331,7 @@ def _require_options(name: str, options: Iterable[str], accepted: Iterable[str])
 def _sort_and_limit(
     frame: pd.DataFrame, sort: str, limit: int, *, descending: bool
 ) -> tuple[pd.DataFrame, str]:
-    """Return the rows in the requested order, up to the limit, and the code that does it."""
+    """Return the rows in the requested order, up to the limit, and the code for both."""
     code = ""
     if sort:
         if sort not in frame:
@@ -362,7 +358,7 @@ def _sort_and_limit(
 
 
 def parse_option(text: str) -> tuple[str, Any]:
-    """Return the name and value of ``NAME=VALUE``; the value is JSON, else text."""
+    """Return the name and value of ``NAME=VALUE``; a value that is not JSON is a text."""
     name, sign, value = text.partition("=")
     if not sign or not name.strip().isidentifier():
         raise TraceError(

@@ -1,9 +1,9 @@
 """Decide whether a run is worse than another one by more than a limit, and whether that is noise.
 
-The samples are the steps of each run, means over ranks. The change of the mean is compared with the
-limit, and with the noise: the smallest change that the test of `hta_widgets.diff.stats` would call
-significant at 1 %, given how the steps of these two runs scatter. For steps of 100, 101, 99 ms
-before and 107, 106, 108 ms after, and a limit of 5 %::
+The samples are the steps of each run, as means over ranks. The change of the mean is compared with
+the limit and with the noise. The noise is the smallest change that the test of
+`hta_widgets.diff.stats` would call significant at 1 %, given how the steps of both runs scatter.
+For steps of 100, 101, 99 ms before and 107, 106, 108 ms after, and a limit of 5 %::
 
     change +7.0 %, noise 4.0 %, p 0.001: regressed
     # the same at a limit of 8 %: within; with one step per side: cannot tell
@@ -35,7 +35,9 @@ Outcome = Literal["regressed", "within", "cannot tell"]
 EXIT_CODES: dict[Outcome, int] = {"within": 0, "regressed": 1, "cannot tell": 3}
 METRICS = ("step", "exposed_comm", "idle", "mfu", "kernel:REGEX")
 _ALPHA = 0.01
-_MAX_NOISE = 4.0  # maximum change that is tested, as a share of the value before
+#: Largest change that is tested for the noise, as a share of the value before.
+_MAX_NOISE = 4.0
+#: Number of rounds of the bisection that finds the noise.
 _ROUNDS = 30
 _WORDS = {"regressed": "Regressed", "within": "Within the limit", "cannot tell": "Cannot tell"}
 _NAMES = {"step": "step time", "exposed_comm": "exposed communication", "idle": "idle time"}
@@ -52,7 +54,7 @@ class Verdict:
     steps: int  # on each side
     before: float | None = None
     after: float | None = None
-    #: ``(after - before) / before``. A lower MFU is worse, of other metrics a higher value.
+    #: ``(after - before) / before``. For the MFU a lower value is worse, for others a higher one.
     change_share: float | None = None
     #: The smallest change that is significant with steps that scatter like these.
     noise_share: float | None = None
@@ -101,13 +103,12 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
     """Return whether a metric is worse in the second run by more than a share of its value before.
 
     Metrics are ``step``, ``exposed_comm``, ``idle``, ``mfu``, or ``kernel:`` and a regular
-    expression that names of device work contain.
+    expression, which is searched in the names of device work.
     """
     samples_of, unit = _samples_function(metric)
     before, after = (samples_of(diff, side) for side in diff.sides)
-    before_mean, after_mean = (
-        float(side.mean()) if len(side) else np.nan for side in (before, after)
-    )
+    before_mean = float(before.mean()) if len(before) else np.nan
+    after_mean = float(after.mean()) if len(after) else np.nan
     fields: dict[str, Any] = {"metric": metric, "unit": unit, "limit_share": limit_share}
     fields["steps"] = min(len(before), len(after))
     reason = _obstacle(diff, before, after, metric)
@@ -122,9 +123,9 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
     if reason:
         return Verdict("cannot tell", reason=reason, **fields)
     if p_value is None or noise is None:
-        steps = fields["steps"]
-        reason = "one step on a side has no spread"
-        reason = reason if steps == 1 else f"{steps} steps on a side are too few for a test"
+        reason = f"{fields['steps']} steps on a side are too few for a test"
+        if fields["steps"] == 1:
+            reason = "one step on a side has no spread"
         return Verdict("cannot tell", reason=reason, **fields)
     if worse >= limit_share:
         is_certain = p_value < _ALPHA
@@ -156,7 +157,7 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
 
 def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None, float | None]:
     """Return the p-value, and the smallest change that would be significant."""
-    # The steps after, scaled to the mean of those before: a change is a factor of them.
+    # The steps after, scaled to the mean of those before. A change multiplies them by a factor.
     unchanged = after[:, None] * (before.mean() / max(after.mean(), 1e-300))
 
     def p_value_of(factor: float) -> float:
@@ -169,13 +170,17 @@ def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None
     low, high = 0.0, _MAX_NOISE
     if p_value_of(1 + high) >= _ALPHA:  # too few steps for any change to be significant
         return p_value, None
-    for _ in range(_ROUNDS):  # bisection
+    for _ in range(_ROUNDS):
         middle = (low + high) / 2
-        low, high = (low, middle) if p_value_of(1 + middle) < _ALPHA else (middle, high)
+        if p_value_of(1 + middle) < _ALPHA:
+            high = middle
+        else:
+            low = middle
     return p_value, high
 
 
 def _samples_function(metric: str) -> tuple[Callable[[Comparison, RunSide], Floats], str]:
+    """Return the function of a metric's values in the steps of a side, and the metric's unit."""
     if metric == "step":
         return lambda diff, side: kind_times(diff, side).sum(axis=1).astype(np.float64), "ns"
     if metric in {"exposed_comm", "idle"}:

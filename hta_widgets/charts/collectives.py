@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -87,12 +88,12 @@ def arrivals(
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Result of `hta_widgets.analysis.collectives`, on a clock that the ranks share. Otherwise the
-        spread is that of the clocks.
+        Result of `hta_widgets.analysis.collectives`. If the ranks do not share a clock, delays
+        include the differences between their clocks.
     late : iterable of int, optional
         Ranks to draw in red, such as those that `hta_widgets.analysis.stragglers` names. Default:
-        none; a rank that alone is last at more than half of its collectives, and that causes more
-        than half of all waiting, is dark.
+        none. A rank is dark instead if it is the only one that is last at more than half of its
+        collectives, and causes more than half of all waiting.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         The width is in CSS px; its default is that of the output area.
     **options
@@ -102,8 +103,8 @@ def arrivals(
     -------
     bokeh.plotting.figure
         One dot per collective and rank; its source has the frame's rows and ``late_ns``. Above
-        20 000 dots, one per cell of a fine grid is kept, among them the latest of each column of
-        the grid, and the subtitle reports that.
+        20 000 dots, one per cell of a fine grid is drawn, and the latest of each column of the grid
+        is always drawn. The subtitle reports that.
 
     Examples
     --------
@@ -136,7 +137,7 @@ def arrivals(
             " with the latest at any time"
         )
         data = data.iloc[drawn].assign(arrivals=stands_for)
-    # Draw late arrivals on top.
+    # Dots of marked ranks are drawn last, on top of the others.
     data = data.sort_values(["is_late", "arrival_ns"], kind="stable").reset_index(drop=True)
     # Only ranks that the caller names are red: these rows alone do not show a straggler.
     marked_color = theme.ink if late is None else theme.late
@@ -255,9 +256,8 @@ def clock_offsets(
     Returns
     -------
     bokeh.plotting.figure
-        One dot per rank at its offset. To both sides of it are the residuals at the ends of
-        collectives, on the recorded clock (pale bar) and on the fitted one (line). Its source has
-        the frame's rows.
+        One dot per rank at its offset. A pale bar shows the residuals at the ends of collectives on
+        the recorded clock, and a line those on the fitted clock. Its source has the frame's rows.
 
     Examples
     --------
@@ -334,7 +334,7 @@ def collectives(
         return empty_figure(frame, style)
     grid = _Grid(frame, measure, late)
     folded = f", each cell the longest of {count(grid.fold)}" if grid.fold > 1 else ""
-    extremes = extremes_text(grid.names, grid.total, duration)
+    extremes = extremes_text(grid.names, grid.total_ns, duration)
     style = style.with_subtitle(
         f"{_DEFINED[measure]}, {count(grid.count)} collectives in order of time{folded}",
         _spread_text(grid.spread),
@@ -347,34 +347,33 @@ def collectives(
 
 
 class _Grid:
-    """Waits or delays by rank and cell; a cell is one collective or several."""
+    """Waits or delays by rank and cell; a cell is one collective or `fold` of them."""
 
     def __init__(self, frame: pd.DataFrame, measure: str, late: Iterable[int] | None) -> None:
         data = frame.reset_index(drop=True)
         data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
         self.measure = "wait_ns" if measure == "wait" else "late_ns"
-        self.ranks = np.unique(data["rank"])
-        self.marked = most_often_last(data, late)
-        #: Whether the caller names the ranks to mark. Only these are red, as stragglers are.
-        self.is_judged = late is not None
-        numbers = np.unique(data["collective"])
-        self.count = len(numbers)
-        self.fold = max(1, -(-self.count // _MAX_COLUMNS))
-        self.columns = -(-self.count // self.fold)
-        data["row"] = np.searchsorted(self.ranks, data["rank"])
-        data["left"] = np.searchsorted(numbers, data["collective"]) // self.fold * self.fold
-        data["shown_ns"] = data[self.measure].clip(lower=0)
-        self.spread = data.groupby("collective")["arrival_ns"].agg(np.ptp)
-        self.total = data.groupby("row")["shown_ns"].sum().to_numpy()
-        self.all = data
-        if self.fold > 1:
-            data = largest_of_cells(data, "shown_ns")
-        self.cells = data
-        shown = data["shown_ns"].to_numpy(float)
-        self.darkest = float(np.quantile(shown, 0.98)) or float(shown.max()) or 1.0
         self.verb = "waits" if measure == "wait" else "late by"
+        self.ranks = np.unique(data["rank"])
         self.names = [f"rank {rank}" for rank in self.ranks]
+        self.marked = most_often_last(data, late)
+        #: Colour of the marked ranks is red if the caller names them, as those of stragglers.
+        self.is_red = late is not None
+        collectives = np.unique(data["collective"])
+        self.count = len(collectives)
+        self.fold = max(1, math.ceil(self.count / _MAX_COLUMNS))
+        self.columns = math.ceil(self.count / self.fold)
         self.end = float(self.columns * self.fold)
+        data["row"] = np.searchsorted(self.ranks, data["rank"])
+        data["left"] = np.searchsorted(collectives, data["collective"]) // self.fold * self.fold
+        data["shown_ns"] = data[self.measure].clip(lower=0)
+        self.arrivals = data
+        self.spread = data.groupby("collective")["arrival_ns"].agg(np.ptp)
+        self.total_ns = data.groupby("row")["shown_ns"].sum().to_numpy()
+        self.cells = largest_of_cells(data, "shown_ns") if self.fold > 1 else data
+        shown_ns = self.cells["shown_ns"].to_numpy(float)
+        #: Time of the darkest colour. Few cells are longer, and would make all others pale.
+        self.darkest_ns = float(np.quantile(shown_ns, 0.98)) or float(shown_ns.max()) or 1.0
         ticks = (tick for tick in round_ticks(float(self.count), 4) if tick == int(tick))
         self.ticks = [(tick, count(tick)) for tick in ticks]
 
@@ -387,10 +386,10 @@ class _Grid:
 
 def _legend_items(grid: _Grid, theme: Theme) -> list[Bars]:
     """Return the legend; empty if no rank waits or is late."""
-    if not grid.total.any():
+    if not grid.total_ns.any():
         return []
     return [
-        Bars(0.0, "", theme.waiting[-2], f"{grid.verb} {duration(grid.darkest)} or more"),
+        Bars(0.0, "", theme.waiting[-2], f"{grid.verb} {duration(grid.darkest_ns)} or more"),
         Bars(0.0, "", theme.waiting[2], "less", line=theme.waiting[2]),
         Bars(0.0, "", theme.lane, "none", line=theme.rule),
     ]
@@ -400,15 +399,15 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
     theme, data = style.theme, grid.cells
     data["right"] = data["left"] + grid.fold
     shades = np.array(color_ramp(theme.waiting, _SHADES))
-    depth = np.clip(data["shown_ns"].to_numpy(float) / grid.darkest, 0, 1)
+    depth = np.clip(data["shown_ns"].to_numpy(float) / grid.darkest_ns, 0, 1)
     data["fill"] = shades[np.ceil(depth * (len(shades) - 1)).astype(int)]
     data["is_last"] = (data["last_rank"] == data["rank"]) & complete_rows(data) & (grid.fold == 1)
-    outlined = grid.columns <= _MAX_OUTLINED and bool(grid.total.any())
-    flagged = data["is_last"].to_numpy(bool) & outlined
-    data["line"] = np.where(flagged, theme.late, data["fill"])
+    has_outlines = grid.columns <= _MAX_OUTLINED and bool(grid.total_ns.any())
+    is_outlined = data["is_last"].to_numpy(bool) & has_outlines
+    data["line"] = np.where(is_outlined, theme.late, data["fill"])
     if grid.measure == "wait_ns":
-        data.loc[flagged, "fill"] = theme.late_fill
-    if outlined:
+        data.loc[is_outlined, "fill"] = theme.late_fill
+    if has_outlines:
         # Outlines overlap the neighbouring cells, so outlined cells are drawn last.
         data = data.sort_values("is_last", kind="stable").reset_index(drop=True)
     data["spread_ns"] = data["collective"].map(grid.spread)
@@ -417,7 +416,7 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
     data["last_text"] = _last_rank_names(data["last_rank"])
     data["name"] = data["name"].astype(str)
     legend = _legend_items(grid, theme)
-    if flagged.any() and legend:
+    if is_outlined.any() and legend:
         legend.append(Bars(0.0, "", theme.late_fill, "arrives last", line=theme.late))
     content = RowsContent(
         data=data,
@@ -425,7 +424,7 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
         marks=[Bars("left", "right", "fill", line="line")],
         scale=Scale(grid.end, ticks=grid.ticks),
         head=" ",
-        columns=[Column("total", [duration(total_ns) for total_ns in grid.total])],
+        columns=[Column("total", [duration(total_ns) for total_ns in grid.total_ns])],
         legend=legend,
         tooltip=Tooltip(
             "rank @{rank} · @{name}",
@@ -442,26 +441,28 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
         ),
     )
     figure = draw_rows(content, style)
-    if not outlined:
-        _mark_rows(figure, grid, theme, 0.4)
+    if not has_outlines:
+        _outline_marked_rows(figure, grid, theme, 0.4)
     return figure
 
 
-def _mark_rows(figure: Figure, grid: _Grid, theme: Theme, half: float) -> None:
-    """Outline the rows of late ranks, for charts whose cells are too narrow for outlines."""
+def _outline_marked_rows(figure: Figure, grid: _Grid, theme: Theme, half_height: float) -> None:
+    """Outline the rows of marked ranks, for charts whose cells are too narrow for outlines."""
+    if not grid.marked:
+        return
     rows = np.searchsorted(grid.ranks, grid.marked)
-    outline = theme.late if grid.is_judged else theme.ink
+    outline = theme.late if grid.is_red else theme.ink
+    # The wider line in the background's colour separates the outline from the cells.
     for color, width in ((theme.bg, 3.5), (outline, 1.5)):
-        if len(rows):
-            figure.quad(
-                left=[0.0] * len(rows),
-                right=[grid.end] * len(rows),
-                top=(rows - half).tolist(),
-                bottom=(rows + half).tolist(),
-                fill_color=None,
-                line_color=color,
-                line_width=width,
-            )
+        figure.quad(
+            left=[0.0] * len(rows),
+            right=[grid.end] * len(rows),
+            top=(rows - half_height).tolist(),
+            bottom=(rows + half_height).tolist(),
+            fill_color=None,
+            line_color=color,
+            line_width=width,
+        )
 
 
 def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
@@ -497,7 +498,7 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
         color_mapper=models.LinearColorMapper(
             palette=color_ramp(theme.waiting, 256),
             low=0,
-            high=grid.darkest / 1e3,
+            high=grid.darkest_ns / 1e3,
             nan_color="rgba(0, 0, 0, 0)",
         ),
     )
@@ -509,22 +510,22 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
         "rank @{of_rank} · collective @{which}",
         [(grid.verb, "@{shown_us}{0,0.0} µs"), ("last", "rank @{last}")],
     )
-    _mark_rows(figure, grid, theme, max(0.5, 2 / pitch))
+    _outline_marked_rows(figure, grid, theme, max(0.5, 2 / pitch))
     legend = legend_for(figure, _legend_items(grid, theme), theme)
-    named, numbers = _row_labels(grid, pitch)
-    ticks = [row for row, _ in named]
-    figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
+    rows_shown = _labelled_rows(grid, pitch)
+    names = [(row, grid.names[row]) for row in rows_shown]
+    totals: dict[float, str] = {row: duration(float(grid.total_ns[row])) for row in rows_shown}
+    figure.yaxis.ticker = models.FixedTicker(ticks=rows_shown)
     figure.yaxis.major_label_text_font = FONT
-    side = side_axis(figure, ticks, numbers, theme)
-    keep_fitting(figure, width=style.width, names=named, columns=[(side, 0)], legend=legend)
+    side = side_axis(figure, rows_shown, totals, theme)
+    keep_fitting(figure, width=style.width, names=names, columns=[(side, 0)], legend=legend)
     return figure
 
 
 def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
     """Add an invisible bar per rank, which is outlined if the rank is selected."""
-    arrivals_of_row = grid.all.assign(is_last=grid.all["last_rank"] == grid.all["rank"]).groupby(
-        "row"
-    )
+    is_last = grid.arrivals["last_rank"] == grid.arrivals["rank"]
+    arrivals_of_row = grid.arrivals.assign(is_last=is_last).groupby("row")
     data = arrivals_of_row.agg(
         rank=("rank", "first"),
         collectives=("rank", "size"),
@@ -534,20 +535,13 @@ def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
     add_row_outlines(figure, columns_of(data), (0, grid.end), theme)
 
 
-def _row_labels(grid: _Grid, pitch: int) -> tuple[list[tuple[float, str]], dict[float, str]]:
-    """Return the row labels that fit, and the totals of the labelled rows.
-
-    Marked ranks always have a label.
-    """
+def _labelled_rows(grid: _Grid, pitch: int) -> list[int]:
+    """Return the rows of marked ranks, and as many others as have room for a label."""
     marked = np.searchsorted(grid.ranks, grid.marked).tolist()
     min_distance = 14 / pitch
-    shown = [
+    others = [
         row
         for row in rows_apart(len(grid.ranks), pitch, 14)
-        if all(abs(row - other) >= min_distance for other in marked)
+        if all(abs(row - marked_row) >= min_distance for marked_row in marked)
     ]
-    rows_shown = sorted([*shown, *marked])
-    return (
-        [(row, f"rank {grid.ranks[row]}") for row in rows_shown],
-        {row: duration(float(grid.total[row])) for row in rows_shown},
-    )
+    return sorted([*others, *marked])

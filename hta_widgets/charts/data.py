@@ -44,12 +44,12 @@ def complete_rows(frame: pd.DataFrame) -> Bools:
 
 
 def most_often_last(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
-    """Return the ranks to mark as late: the given ones, or the one that causes most of the waiting.
+    """Return the ranks to mark: those of `late`, or the one that causes most of the waiting.
 
-    Without `late`, this is a rank with at least four collectives that alone is last at more than
-    half of them, and that causes more than half of all waiting. Collectives that lack the event of
-    a rank are not counted. A marked rank need not be a straggler: `hta_widgets.analysis.stragglers`
-    decides that from more than these rows.
+    Without `late`, this is a rank with at least four collectives that is last at more than half of
+    them, no other rank at the same time, and that causes more than half of all waiting. Collectives
+    that lack the event of a rank are not counted. A marked rank need not be a straggler:
+    `hta_widgets.analysis.stragglers` decides that from more than these rows.
     """
     if late is not None:
         wanted = set(late)
@@ -74,13 +74,17 @@ def thin_points(
     """
     column = _cell_numbers(x, columns) + np.asarray(grids, dtype=np.int64) * columns
     cell = column * rows + _cell_numbers(y, rows)
-    height = np.asarray(y, dtype=float)
-    order = np.lexsort((-height, column))
-    highest = np.zeros(len(height), dtype=bool)
-    highest[order[np.flatnonzero(np.diff(column[order], prepend=-1))]] = True
-    order = np.lexsort((~highest, cell))
-    first = np.flatnonzero(np.diff(cell[order], prepend=-1))
-    return order[first], np.diff(np.append(first, len(order)))
+    by_height = np.lexsort((-np.asarray(y, dtype=float), column))
+    is_highest = np.zeros(len(column), dtype=bool)
+    is_highest[by_height[_run_starts(column[by_height])]] = True
+    by_cell = np.lexsort((~is_highest, cell))
+    first = _run_starts(cell[by_cell])
+    return by_cell[first], np.diff(np.append(first, len(by_cell)))
+
+
+def _run_starts(numbers: Ints) -> Rows:
+    """Return where each run of equal numbers, which are not negative, begins."""
+    return np.flatnonzero(np.diff(numbers, prepend=-1))
 
 
 def _cell_numbers(coordinates: npt.ArrayLike, cells: int) -> Ints:
@@ -111,8 +115,8 @@ def color_ramp(stops: Sequence[str], steps: int) -> list[str]:
 def columns_of(data: pd.DataFrame) -> dict[str, Any]:
     """Return a frame's columns for a Bokeh source: numbers as arrays, other values as text."""
     return {
-        str(name): values.to_numpy() if values.dtype.kind in "iufb" else [str(v) for v in values]
-        for name, values in data.items()
+        str(name): column.to_numpy() if column.dtype.kind in "iufb" else list(map(str, column))
+        for name, column in data.items()
     }
 
 
@@ -135,9 +139,9 @@ def analysis_frame(
 ) -> pd.DataFrame:
     """Return the frame of a chart: `source`, or for traces the result of the chart's analysis.
 
-    `options` are further arguments of the analysis; a frame takes none. The frame must have the
-    `columns` unless it is empty. The `analysis` has by default the name of the chart; if it takes
-    the frame of another one, `path`, that one is run first.
+    `options` are further arguments of the analysis; with a frame they are an error. The frame must
+    have the `columns` unless it is empty. The `analysis` has by default the name of the chart. If
+    it takes the frame of another analysis instead of traces, `path` is the name of that one.
     """
     name = analysis or chart
     if isinstance(source, (TraceSet, Trace, Selection)):
@@ -159,7 +163,7 @@ def analysis_frame(
 
 
 def _run_analysis(name: str, source: Any, options: dict[str, Any]) -> pd.DataFrame:
-    """Run an analysis on traces; add the selection and the rank that they imply to `options`."""
+    """Run an analysis on traces; set the selection and the rank that `source` implies."""
     run = getattr(analyses, name)
     parameters = inspect.signature(run).parameters
     traces = TraceSet([source]) if isinstance(source, Trace) else source
@@ -227,7 +231,7 @@ def require_frame(
 
 
 def require_columns_of(frame: pd.DataFrame, source: str, *columns: str) -> None:
-    """Raise a `TraceError` if columns are missing; it names them and the frame's source.
+    """Raise a `TraceError` that names the missing columns and the source, if columns are missing.
 
     The source is ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME``.
     """
@@ -243,10 +247,10 @@ KIND_ORDER = ("tensor", "context", "expert", "pipeline", "data", "all", "unknown
 
 
 def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with the column, the number and the code of their group.
+    """Return the rows with the columns ``code``, ``column`` and ``number`` of their group.
 
-    ``column`` is a column of the chart; ``number`` counts the groups in it. Groups of one kind
-    share a column unless a rank is in several of them.
+    ``code`` numbers all groups. ``column`` is a column of the chart, and ``number`` the position of
+    the group in it. Groups of one kind share a column unless a rank is in several of them.
     """
     data = frame.reset_index(drop=True)
     data["kind"] = data["kind"].astype(str)
@@ -286,8 +290,8 @@ class _GroupColumn:
 def _place_groups(groups: pd.DataFrame) -> tuple[dict[Any, int], dict[Any, int]]:
     """Return the column of each group, and its number in the column.
 
-    A group goes to the first column of its kind that has none of its ranks, if possible to one with
-    the same description; else to a new column.
+    A group goes to a column of its kind that has none of its ranks: to the first with the same
+    description, else to the first. If there is none, the group begins a new column.
     """
     columns: list[_GroupColumn] = []
     column_of: dict[Any, int] = {}
@@ -327,7 +331,7 @@ def groups_of_ranks(frame: pd.DataFrame, ranks: pd.Series) -> tuple[list[str], I
     return names, numbers.to_numpy(np.int64)
 
 
-#: Aggregations of columns that `top_rows` does not add up.
+#: Aggregations of `top_rows`; all other columns of numbers are added up.
 _AGGREGATIONS = {"min_ns": "min", "max_ns": "max"}
 
 
@@ -339,25 +343,22 @@ def top_rows(
     ordered["name"] = ordered["name"].astype(str)
     ordered["names"] = 1
     if len(ordered) <= top + 1:
-        selected = ordered
-        labels = [label(name) for name in selected["name"]]
-    else:
-        selected, rest = ordered.iloc[:top], ordered.iloc[top:]
-        numbers = {
-            column: float(rest[column].agg(_AGGREGATIONS.get(column, "sum")))
-            for column in rest.columns
-            if pd.api.types.is_numeric_dtype(rest[column].dtype)
-        }
-        texts = {column: "" for column in rest.columns if column not in numbers}
-        others = plural(len(rest), f"other {noun}")
-        row = pd.DataFrame([{**texts, **numbers, "name": others, "names": len(rest)}])
-        # Categories of the selected rows lack the texts of the new one.
-        selected = selected.astype(dict.fromkeys(texts, object))
-        selected = pd.concat([selected, row[list(selected.columns)]], ignore_index=True)
-        labels = [*(label(name) for name in selected["name"][:-1]), others]
-    selected = selected.reset_index(drop=True)
-    selected["row"] = range(len(selected))
-    return selected, labels
+        labels = [label(name) for name in ordered["name"]]
+        return ordered.assign(row=range(len(ordered))), labels
+    selected, rest = ordered.iloc[:top], ordered.iloc[top:]
+    numbers = {
+        column: float(rest[column].agg(_AGGREGATIONS.get(column, "sum")))
+        for column in rest.columns
+        if pd.api.types.is_numeric_dtype(rest[column].dtype)
+    }
+    texts = {column: "" for column in rest.columns if column not in numbers}
+    others = plural(len(rest), f"other {noun}")
+    row = pd.DataFrame([{**texts, **numbers, "name": others, "names": len(rest)}])
+    labels = [*(label(name) for name in selected["name"]), others]
+    # Categories of the selected rows lack the texts of the new one.
+    selected = selected.astype(dict.fromkeys(texts, object))
+    selected = pd.concat([selected, row[list(selected.columns)]], ignore_index=True)
+    return selected.assign(row=range(len(selected))), labels
 
 
 def spread_over_ranks(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -366,14 +367,12 @@ def spread_over_ranks(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str])
     ``least_ns`` and ``most_ns`` are sums of ``sum_ns`` over a row's events on one rank, 0 if the
     rank has none. The sums of the last row are over all names that it stands for.
     """
-    named = shown.loc[shown["names"] == 1, [*keys, "row"]]
-    row_of = {tuple(map(str, key)): row for *key, row in named.itertuples(index=False, name=None)}
+    named = shown.loc[shown["names"] == 1, keys].astype(str)
+    row_of = dict(zip(named.itertuples(index=False, name=None), named.index, strict=True))
     by_rank = frame.pivot_table(
         "sum_ns", index=keys, columns="rank", aggfunc="sum", observed=True, fill_value=0
     )
-    row = [
-        row_of.get(tuple(map(str, key)), len(shown) - 1)
-        for key in by_rank.index.to_frame().itertuples(index=False, name=None)
-    ]
-    sums = by_rank.groupby(np.array(row)).sum()
+    key_texts = by_rank.index.to_frame().astype(str)
+    rows = [row_of.get(key, len(shown) - 1) for key in key_texts.itertuples(index=False, name=None)]
+    sums = by_rank.groupby(np.array(rows)).sum()
     return shown.assign(least_ns=sums.min(axis=1), most_ns=sums.max(axis=1))

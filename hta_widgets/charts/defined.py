@@ -61,7 +61,7 @@ from hta_widgets.text import (
     share_delta,
 )
 
-#: By rank, the ranks that share its row, in ascending order.
+#: For each rank that shares a row, all ranks of this row in ascending order.
 Groups = Mapping[int, Sequence[int]]
 
 
@@ -92,7 +92,7 @@ TOGETHER = "similar ranks share a row: mean"
 
 
 def set_members(scope: Scope, members: Sequence[Sequence[int]]) -> None:
-    """Set ``members``, the ranks of each item, and ``who``, their name."""
+    """Set ``members``, the ranks of each item, and ``who``, the name of these ranks."""
     scope["members"] = np.empty(len(members), object)
     scope["members"][:] = [list(ranks) for ranks in members]
     scope["who"] = np.array([row_name(ranks) for ranks in members], object)
@@ -107,13 +107,7 @@ def fold_items(
     ``fold_high`` and ``spread_text``.
     """
     items, spread = len(scope["rank"]), fold.spread
-    place_of: dict[int, int] = {}
-    for ranks in groups.values():
-        if ranks[0] not in place_of:
-            place_of |= dict.fromkeys(ranks, max(place_of.values(), default=0) + 1)
-    place = np.array([place_of.get(int(rank), 0) for rank in scope["rank"]], int)
-    if fold.keep is not None:
-        place = np.where(np.asarray(evaluate(fold.keep, scope), bool), 0, place)
+    place = _group_places(scope, fold, groups)
     columns = [name for name, value in scope.items() if is_rows(value) and len(value) == items]
     if not apart:
         order = np.argsort(place, kind="stable")
@@ -121,7 +115,9 @@ def fold_items(
         place = place[order]
     rank = scope["rank"]
     values = np.broadcast_to(evaluate(spread.of, scope), items)
-    middles = np.broadcast_to(evaluate(spread.of if spread.at is None else spread.at, scope), items)
+    line_at = spread.of if spread.at is None else spread.at
+    positions = np.broadcast_to(evaluate(line_at, scope), items)
+    # Numbers below 0 cannot be ranks.
     group_of_item = np.where(place > 0, -place, rank)
     folds = combination_codes([*apart, group_of_item, *(scope[name] for name in fold.each)])
 
@@ -129,7 +125,7 @@ def fold_items(
         return aggregate(function, columns, {"by": folds})
 
     members = [sorted({int(number) for number in ranks}) for ranks in reduce_folds("lists", rank)]
-    alone = np.array([len(ranks) == 1 for ranks in members])
+    is_single = np.array([len(ranks) == 1 for ranks in members])
     for name in columns:
         value = scope[name]
         is_text = np.asarray(value).dtype.kind in "OU"
@@ -140,19 +136,29 @@ def fold_items(
         else:
             scope[name] = reduce_folds("first" if is_text else rule, value)
     set_members(scope, members)
-    scope["fold_low"] = np.where(alone, np.nan, reduce_folds("min", middles).astype(float))
-    scope["fold_high"] = np.where(alone, np.nan, reduce_folds("max", middles).astype(float))
-    ends = {"low": reduce_folds("min", values), "high": reduce_folds("max", values)}
-    ends |= {
-        "of_low": reduce_folds("pick", rank, -values),
-        "of_high": reduce_folds("pick", rank, values),
+    scope["fold_low"] = np.where(is_single, np.nan, reduce_folds("min", positions).astype(float))
+    scope["fold_high"] = np.where(is_single, np.nan, reduce_folds("max", positions).astype(float))
+    ends = {
+        "low": reduce_folds("min", values),
+        "high": reduce_folds("max", values),
+        "rank_of_low": reduce_folds("pick", rank, -values),
+        "rank_of_high": reduce_folds("pick", rank, values),
     }
-    low, high = (f"{{{end}:{spread.format}}} (rank {{of_{end}}})" for end in ("low", "high"))
-    text = fill_template(f"{low} – {high}", ends)
-    scope["spread_text"] = np.where(alone, "", text)
+    low, high = (f"{{{end}:{spread.format}}} (rank {{rank_of_{end}}})" for end in ("low", "high"))
+    scope["spread_text"] = np.where(is_single, "", fill_template(f"{low} – {high}", ends))
     scope["mean_of"] = np.array(
         ["" if len(ranks) == 1 else rank_list(ranks, 8) for ranks in members], object
     )
+
+
+def _group_places(scope: Scope, fold: specs.FoldSpec, groups: Groups) -> np.ndarray:
+    """Return the number of each item's group, from 1 on; 0 for items that are not folded."""
+    distinct_groups = dict.fromkeys(map(tuple, groups.values()))
+    place_of = {rank: place for place, ranks in enumerate(distinct_groups, 1) for rank in ranks}
+    place = np.array([place_of.get(int(rank), 0) for rank in scope["rank"]], int)
+    if fold.keep is None:
+        return place
+    return np.where(np.asarray(evaluate(fold.keep, scope), bool), 0, place)
 
 
 def with_folded_groups(frame: pd.DataFrame, clusters: pd.DataFrame | None) -> pd.DataFrame:
@@ -175,7 +181,10 @@ def draw_analysis(
     title: str,
     clusters: pd.DataFrame | None = None,
 ) -> Figure:
-    """Draw the frame of an analysis, or run it on traces, by the definition of this name."""
+    """Draw the frame of the analysis that the definition of this name is for.
+
+    For traces, the analysis is run first.
+    """
     frame = analysis_frame(specs.rows_definition(name).analysis, source, options)
     return draw_definition(name, frame, width, theme, title, clusters)
 
@@ -203,7 +212,7 @@ def fill_device_word(text: str, frame: pd.DataFrame) -> str:
 def rows_content(
     name: str, frame: pd.DataFrame, style: FigureStyle, clusters: pd.DataFrame | None = None
 ) -> tuple[RowsContent | None, FigureStyle, str]:
-    """Return what a chart draws, its style with a subtitle, and a note if there is no content."""
+    """Return what a chart draws, or None; its style with a subtitle; and why there is nothing."""
     definition, colors = specs.rows_definition(name), style.theme
     if frame.empty:
         return None, style, ""
@@ -220,6 +229,7 @@ def rows_content(
     groups = folded_groups(frame) if definition.fold else {}
     if groups:
         scope = fold_scope(definition, frame, scope_of_all, groups)
+        # Sets ``parts`` in the scope, which the subtitle may name.
         _add_stack(definition, scope_of_all, {}, colors)
         subtitle = subtitle_of(definition, drawn_frame, scope_of_all)
         line = f"line: min to max {_fold_of(definition).spread.name}"
@@ -235,7 +245,7 @@ def rows_content(
     marks, parts = _add_stack(definition, scope, data, colors)
     marks += [_add_mark(mark, scope, data, colors) for mark in definition.marks]
     if groups:
-        # Over bars, below dots.
+        # The line is drawn over bars, but below dots.
         mark_index = len(marks) if _has_rank_rows(definition) else 0
         marks.insert(mark_index, _add_spread(definition, scope, data, colors))
     else:
@@ -284,7 +294,7 @@ def _fold_of(definition: specs.Definition) -> specs.FoldSpec:
 def fold_scope(
     definition: specs.Definition, frame: pd.DataFrame, scope_of_all: Scope, groups: Groups
 ) -> Scope:
-    """Return the scope in which `groups` of ranks are drawn together."""
+    """Return the scope in which each of the `groups` of ranks is one item."""
     if _has_rank_rows(definition):
         return chart_scope(definition, frame, groups)[0]
     scope = dict(scope_of_all)
@@ -331,16 +341,7 @@ def chart_scope(
     for name in (*definition.needs, *definition.uses):
         scope[name] = column(frame[name]) if name in frame else np.full(len(frame), np.nan)
     if definition.from_ is not None:
-        preparation = definition.from_
-        for name, code in preparation.let.items():
-            scope[name] = evaluate(code, scope)
-        if preparation.sort:
-            keys = [evaluate(code, scope) for code in preparation.sort]
-            order = np.lexsort([CELLS["order"](key) for key in reversed(keys)])
-        else:
-            order = np.arange(len(frame))
-        if preparation.keep is not None:
-            order = order[np.asarray(evaluate(preparation.keep, scope), bool)[order]]
+        order = _prepared_order(definition.from_, scope, len(frame))
         attrs, frame = frame.attrs, frame.iloc[order]
         frame.attrs = attrs
         scope = {name: value[order] if is_rows(value) else value for name, value in scope.items()}
@@ -359,6 +360,20 @@ def chart_scope(
     return scope, frame
 
 
+def _prepared_order(preparation: specs.Preparation, scope: Scope, items: int) -> np.ndarray:
+    """Set the names of a chart's first step; return the indices of the items to keep, in order."""
+    for name, code in preparation.let.items():
+        scope[name] = evaluate(code, scope)
+    order = np.arange(items)
+    if preparation.sort:
+        keys = [evaluate(code, scope) for code in preparation.sort]
+        # Of `lexsort`, the last key is the first to sort by.
+        order = np.lexsort([CELLS["order"](key) for key in reversed(keys)])
+    if preparation.keep is not None:
+        order = order[np.asarray(evaluate(preparation.keep, scope), bool)[order]]
+    return order
+
+
 def idle_cause_text(cause: str) -> str:
     """Return the label of a cause of idle time, such as ``host: data loading``."""
     label: str = facts("causes").get(cause, {}).get("label", cause.replace("_", " "))
@@ -375,11 +390,11 @@ def _fill_sentences(texts: Sequence[str | specs.ConditionalText], scope: Scope) 
 
 
 def subtitle_of(definition: specs.Definition, frame: pd.DataFrame, scope: Scope) -> str:
-    """Return the subtitle; set ``finding`` in the scope, which subtitles may name."""
+    """Return the subtitle, after setting ``finding`` in the scope, which the subtitle may name."""
     scope["finding"] = join_sentences(*_fill_sentences(definition.finding, scope))
     kinds = definition.unmatched
-    notes = "" if kinds is None else unmatched_note(frame, kinds)
-    return join_sentences(*_fill_sentences(definition.subtitle, scope), notes)
+    note = "" if kinds is None else unmatched_note(frame, kinds)
+    return join_sentences(*_fill_sentences(definition.subtitle, scope), note)
 
 
 def _fill_texts(template: str, scope: Scope) -> list[str]:
@@ -451,7 +466,7 @@ StackMarks = tuple[list[Bars | Dots | Whiskers], list[tuple[str, str]]]
 def _add_stack(
     definition: specs.RowsDefinition, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> StackMarks:
-    """Add the columns of stacked bars; return their marks, and lines of the tooltip."""
+    """Add columns of stacked bars, and ``parts`` to the scope; return marks and tooltip lines."""
     if definition.stack is None:
         return [], []
     if isinstance(definition.stack, specs.ItemStack):
@@ -471,7 +486,8 @@ def _add_item_stack(
     data["inside"] = [share(part) if part > 0 else "" for part in scope[stack.share]]
     marks: list[Bars | Dots | Whiskers] = []
     shares = []
-    for part, style_name in ({name: name for name in facts(stack.labels)} | stack.also).items():
+    style_names = {part: part for part in facts(stack.labels)} | stack.also
+    for part, style_name in style_names.items():
         part_size = size[scope[stack.by] == part].sum()
         if part_size > 0:
             bars = _styled_bars(style_name, "left", "right", idle_cause_text(part), colors)
@@ -517,12 +533,12 @@ def _add_part_stack(
 def _add_mark(
     mark: specs.Mark, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> Bars | Dots | Whiskers:
-    """Return a mark, and add its columns."""
+    """Return a mark, after adding its columns."""
 
-    def place(code: object) -> Any:
-        if not isinstance(code, str):
-            return code
-        data[code] = np.broadcast_to(evaluate(code, scope), len(scope["row"]))
+    def add_column(code: object) -> Any:
+        # A mark names the column of its values, or has the same number for all items.
+        if isinstance(code, str):
+            data[code] = np.broadcast_to(evaluate(code, scope), len(scope["row"]))
         return code
 
     def mark_color(color: str | specs.ItemColor) -> str:
@@ -534,13 +550,13 @@ def _add_mark(
 
     if isinstance(mark, specs.DotMark):
         return Dots(
-            place(mark.at),
+            add_column(mark.at),
             mark_color(mark.color),
-            place(mark.size),
-            marker=place(mark.marker) or "",
-            angle=place(mark.angle) or "",
+            add_column(mark.size),
+            marker=add_column(mark.marker) or "",
+            angle=add_column(mark.angle) or "",
         )
-    left, right = place(mark.left), place(mark.right)
+    left, right = add_column(mark.left), add_column(mark.right)
     if isinstance(mark, specs.LineMark):
         return Whiskers(left, right, mark_color(mark.color))
     left = left if isinstance(left, str) else float(left)
@@ -555,7 +571,7 @@ def _add_mark(
         return bars
     return replace(
         bars,
-        hatch=place(mark.hatch.pattern),
+        hatch=add_column(mark.hatch.pattern),
         hatch_color=mark_color(mark.hatch.color),
         hatch_weight=3,
         hatch_scale=12,
@@ -563,7 +579,7 @@ def _add_mark(
 
 
 def color_column(color: specs.ItemColor) -> str:
-    """Return the name of the source's column with the colours of items."""
+    """Return the name of the column of the source that has the colours of items."""
     return str(color.tokens) if isinstance(color, specs.ColumnColor) else "fill"
 
 
@@ -587,19 +603,22 @@ def _scale_ticks(scale: specs.ScaleSpec, scope: Scope) -> list[tuple[float, str]
     end, start, max_ticks = (
         float(evaluate(code, scope)) for code in (ticks.to, ticks.from_, ticks.max_ticks)
     )
-    places = round_ticks(end, int(max_ticks), start)
-    step = tick_step(places, end)
+    positions = round_ticks(end, int(max_ticks), start)
+    step = tick_step(positions, end)
     return [
-        (tick, ticks.zero if tick == 0 and ticks.zero else _format_tick(ticks.format, tick, step))
-        for tick in places
+        (tick, ticks.zero if tick == 0 and ticks.zero else _tick_text(ticks.format, tick, step))
+        for tick in positions
         if ticks.format != "count" or tick == int(tick)
     ]
 
 
-def _format_tick(spec: str, value: float, step: float) -> str:
-    if spec in ("share_delta", "count"):
-        return share_delta(value) if spec == "share_delta" else count(value)
-    return ("+" if spec == "duration_delta" and value > 0 else "") + axis_time(value, step)
+def _tick_text(format_: str, tick: float, step: float) -> str:
+    if format_ == "share_delta":
+        return share_delta(tick)
+    if format_ == "count":
+        return count(tick)
+    sign = "+" if format_ == "duration_delta" and tick > 0 else ""
+    return sign + axis_time(tick, step)
 
 
 def _add_tooltip(
@@ -610,17 +629,17 @@ def _add_tooltip(
     *,
     is_folded: bool,
 ) -> Tooltip:
-    """Return the tooltip, and add the columns with its texts."""
+    """Return the tooltip, after adding the columns with its texts."""
     tooltips = [mark.tooltip for mark in definition.marks if not isinstance(mark, specs.LineMark)]
     tooltip = next(filter(None, tooltips), definition.tooltip)
 
-    def place(template: str, name: str) -> str:
+    def add_texts(template: str, column: str) -> str:
         texts = fill_template(template, scope)
         if not is_rows(texts):
             return str(texts)
-        # The texts are one per row of the chart, and the source may have several items per row.
-        data[name] = texts if len(texts) == len(scope["row"]) else texts[scope["row"]]
-        return f"@{{{name}}}"
+        # A template gives a text per item, or per row of the chart, which may have several items.
+        data[column] = texts if len(texts) == len(scope["row"]) else texts[scope["row"]]
+        return f"@{{{column}}}"
 
     lines: list[tuple[str, str]] = []
     templates = (
@@ -632,8 +651,9 @@ def _add_tooltip(
         if label == "{parts}":
             lines += parts
         else:
-            lines.append((place(label, f"tip_name_{index}"), place(template, f"tip_{index}")))
+            label_column, column = f"tip_name_{index}", f"tip_{index}"
+            lines.append((add_texts(label, label_column), add_texts(template, column)))
     if is_folded:
         data["tip_of"], data["tip_spread"] = scope["mean_of"], scope["spread_text"]
         lines += [("mean of", "@{tip_of}"), (_fold_of(definition).spread.name, "@{tip_spread}")]
-    return Tooltip(place(tooltip.heading, "tip_heading"), lines)
+    return Tooltip(add_texts(tooltip.heading, "tip_heading"), lines)

@@ -1,4 +1,4 @@
-"""The form of chart definitions: the JSON files in ``definitions``, checked when they are read.
+"""The schema of chart definitions, the JSON files in ``definitions``; each is checked when read.
 
 docs/changing.md describes the keys; `hta_widgets.charts.language` evaluates their expressions.
 """
@@ -147,13 +147,13 @@ class ItemStack(_Spec, tag_field="type", tag="items"):
 
 
 class ColumnColor(_Spec, tag_field="type", tag="column"):
-    """A color for each item: an expression of names of colors."""
+    """A colour for each item: `tokens` evaluates to names of colours."""
 
     tokens: Code
 
 
 class RampColor(_Spec, tag_field="type", tag="ramp"):
-    """A color at a position from 0 to 1 on a ramp; items whose position is nan are `missing`."""
+    """A colour on a ramp, at a position from 0 to 1; items whose position is nan are `missing`."""
 
     ramp: Literal["busy", "waiting"]
     at: Code
@@ -161,7 +161,7 @@ class RampColor(_Spec, tag_field="type", tag="ramp"):
 
 
 class MixColor(_Spec, tag_field="type", tag="mix"):
-    """A color at a position from 0 to 1 between two expressions of names of colors."""
+    """A mixture of two colours; `start` and `end` evaluate to their names, `at` is from 0 to 1."""
 
     start: Code
     end: Code
@@ -172,7 +172,7 @@ ItemColor = ColumnColor | RampColor | MixColor
 
 
 class HatchSpec(_Spec):
-    """A hatch for each item, over its color."""
+    """A hatch for each item, over its colour."""
 
     pattern: Code
     color: ColumnColor
@@ -182,12 +182,12 @@ class SelectionSpec(_Spec):
     """The selection that a click on a mark makes."""
 
     window: tuple[Code, Code] | None = None
-    #: Expression of the keys to select; the row's keys without it.
+    #: Expression of the keys to select; by default the row's keys.
     keys: Code | None = None
 
 
 class BarMark(_Spec, tag_field="shape", tag="bar"):
-    """A bar; `color` is the name of a style in ``bar_styles.json``, or a color for each item."""
+    """A bar; `color` is the name of a style in ``bar_styles.json``, or a colour for each item."""
 
     left: Code
     right: Code
@@ -201,7 +201,7 @@ class BarMark(_Spec, tag_field="shape", tag="bar"):
 
 
 class LineMark(_Spec, tag_field="shape", tag="line"):
-    """A thin line; `color` is the name of a color, as of dots."""
+    """A thin line; `color` is the name of a colour, or a colour for each item."""
 
     left: Code
     right: Code
@@ -314,14 +314,14 @@ def rows_definition(name: str) -> RowsDefinition:
 
 
 class BarStyle(_Spec):
-    """The style of a bar, by names of colors; `on` is the color of texts on it, if it has any."""
+    """The style of a bar, by names of colours; `on` is the colour of texts on it, if any."""
 
     fill: str
     line: str | None = None
     hatch: str | None = None
     hatch_color: str | None = None
     alpha: float = 1.0
-    #: Whether it has an outline in the color of its fill.
+    #: Whether the bar has an outline in the colour of its fill.
     outlined: bool = False
     on: str | None = None
 

@@ -34,6 +34,7 @@ from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.panels.layers import left_edges
 from hta_widgets.text import (
     MINUS,
+    Number,
     axis_time,
     count,
     duration,
@@ -46,13 +47,14 @@ from hta_widgets.text import (
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.names import disambiguate, short_name
 
-_SAME_RATIO = 0.02  # of before; smaller differences are grey
+#: Maximum share of the value before up to which a change is drawn in grey.
+_SAME_RATIO = 0.02
 _COLORS = "green: less, magenta: more"
 _TIMES = "{before_ns:duration} → {after_ns:duration}"
 
 
 def _counts_text(data: pd.DataFrame) -> list[str]:
-    """Return the numbers of calls before and after as text."""
+    """Return each row's numbers of calls before and after, as text."""
     pairs = zip(data["before_count"], data["after_count"], strict=True)
     return [f"{mean_count(before)} → {mean_count(after)}" for before, after in pairs]
 
@@ -66,23 +68,23 @@ def _signed_bars(
     data: pd.DataFrame,
     ends: tuple[str | float, str],
     relative: pd.Series,
-    more: pd.Series,
+    is_more: pd.Series,
     theme: Theme,
 ) -> tuple[list[Bars], Scale]:
     """Return bars left and right of zero, coloured by the sign of the change, and their scale."""
     is_same = (relative.abs() <= _SAME_RATIO).to_numpy(dtype=bool)
-    change = np.where(more.to_numpy(dtype=bool), theme.delta[5], theme.delta[1])
-    data["fill"] = np.where(is_same, theme.delta[3], change)
+    signed_fill = np.where(is_more.to_numpy(dtype=bool), theme.delta[5], theme.delta[1])
+    data["fill"] = np.where(is_same, theme.delta[3], signed_fill)
     data["line"] = np.where(is_same, theme.rule_strong, data["fill"])
     sides = [data[end] for end in ends if isinstance(end, str)]
     low = min(0.0, *(float(side.min()) for side in sides))
     high = max(0.0, *(float(side.max()) for side in sides))
-    span = (high - low or 1.0) * 0.02
+    margin = (high - low or 1.0) * 0.02
     ticks = round_ticks(high, 2, low)
     step = tick_step(ticks, max(high, -low))
     labels = [(tick, ("+" if tick > 0 else "") + axis_time(tick, step)) for tick in ticks]
     bars = Bars(*ends, "fill", line="line")
-    return [bars], Scale(high + span, low - span, labels, zero_line=True)
+    return [bars], Scale(high + margin, low - margin, labels, zero_line=True)
 
 
 _OPS_TITLES = {"duration": "Change in time, by name", "count": "Change in calls, by name"}
@@ -106,6 +108,7 @@ def diff_ops(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.diff_ops`.
     measure : {"duration", "count"}, default "duration"
+        Whether to compare times or numbers of calls.
     top : int, default 15
         Number of names; the subtitle reports how many others differ.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
@@ -136,11 +139,8 @@ def diff_ops(
 
 def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -> Figure:
     is_timed = measure == "duration"
-    column, before, words = (
-        ("diff_ns", "before_ns", duration_delta)
-        if is_timed
-        else ("diff_count", "before_count", _count_delta)
-    )
+    column, before = ("diff_ns", "before_ns") if is_timed else ("diff_count", "before_count")
+    delta_text = duration_delta if is_timed else _count_delta
     require_columns_of(frame, "analysis.diff_ops", column)
     changed = frame[frame[column] != 0]
     if changed.empty:
@@ -150,18 +150,15 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
     data = changed.loc[order].reset_index(drop=True)
     data["name"] = data["name"].astype(str)
     relative = data[column] / data[before].where(data[before] > 0)
-    data["change_text"] = [
-        "new" if count_before == 0 else "gone" if after == 0 else share_delta(part)
-        for count_before, after, part in zip(
-            data["before_count"], data["after_count"], relative, strict=True
-        )
-    ]
-    data["diff_text"] = [words(number) for number in data[column]]
+    data["change_text"] = list(map(share_delta, relative))
+    data.loc[data["after_count"] == 0, "change_text"] = "gone"
+    data.loc[data["before_count"] == 0, "change_text"] = "new"
+    data["diff_text"] = [delta_text(number) for number in data[column]]
     marks, scale = _signed_bars(data, (0.0, column), relative, data[column] > 0, style.theme)
     if not is_timed:
         scale = replace(scale, ticks=[(tick, _count_delta(tick)) for tick, _ in scale.ticks])
-    # Ranges include the events inside of them: adding both would count these twice.
-    total = words(float(frame.loc[frame["kind"] != "annotation", column].sum()))
+    # A range includes the events within it: adding both would count these events twice.
+    total = delta_text(float(frame.loc[frame["kind"] != "annotation", column].sum()))
     left = len(changed) - len(data)
     counts = "{before_count:count} → {after_count:count}"
     return draw_rows(
@@ -200,8 +197,8 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
     )
 
 
-def _count_delta(number: float) -> str:
-    if number == 0:
+def _count_delta(number: Number) -> str:
+    if not number:
         return "±0"
     return ("+" if number > 0 else MINUS) + count(abs(number))
 
@@ -229,7 +226,7 @@ def diff_changes(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per change: its time in a step after, less before; its source has the frame's
+        One bar per change: its time per step after minus before. Its source has the frame's
         columns.
 
     Examples
@@ -242,23 +239,21 @@ def diff_changes(
         *("change", "measure", "name", "path", "before_count", "after_count"),
         *("before_ns", "after_ns", "diff_ns"),
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     data = frame.head(top).reset_index(drop=True)
     data = data.assign(**{name: data[name].astype(str) for name in ("change", "measure", "name")})
     relative = _relative_change(data)
-    timed = data["change"].isin(["slower", "faster"])
-    data["share_text"] = [
-        share_delta(change) if flag else "" for change, flag in zip(relative, timed, strict=True)
-    ]
-    data["what"] = data["change"].where(~timed, data["change"] + " · " + data["measure"])
+    is_timed = data["change"].isin(["slower", "faster"])
+    data["share_text"] = list(map(share_delta, relative))
+    data.loc[~is_timed, "share_text"] = ""
+    data["what"] = data["change"].where(~is_timed, data["change"] + " · " + data["measure"])
     data["diff_text"] = [duration_delta(change) for change in data["diff_ns"].round()]
     data["was"], data["now"] = data["before_ns"].round(), data["after_ns"].round()
     data["counts_text"] = _counts_text(data)
     left = len(frame) - len(data)
-    marks, scale = _signed_bars(data, (0.0, "diff_ns"), relative, data["diff_ns"] > 0, theme)
+    marks, scale = _signed_bars(data, (0.0, "diff_ns"), relative, data["diff_ns"] > 0, style.theme)
     return draw_rows(
         RowsContent(
             data=data,
@@ -310,13 +305,14 @@ def diff_names(
     frame : DataFrame
         Result of `hta_widgets.diff.names`.
     top : int, default 15
+        Number of names; the subtitle reports how many others differ.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         The width is in CSS px; its default is that of the output area.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar per name, as from `diff_ops`, but counts and times are of one step and rank.
+        One bar per name, as from `diff_ops`, but counts and times are per step and rank.
 
     Examples
     --------
@@ -352,7 +348,7 @@ def diff_waterfall(
     theme: ThemeName | Theme = "light",
     title: str = "Step time difference by part",
 ) -> Figure:
-    """Draw what each part adds to the step times or takes from them, and the sum of all parts.
+    """Draw how much each part lengthens or shortens the steps, and the sum of all parts.
 
     Parameters
     ----------
@@ -374,8 +370,7 @@ def diff_waterfall(
     >>> charts.diff_waterfall(diff.waterfall(both, "cause"))  # doctest: +SKIP
     """
     frame = diff_frame("diff_waterfall", frame, *("before_ns", "after_ns", "diff_ns"))
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     if "routine" not in frame:
@@ -393,13 +388,16 @@ def diff_waterfall(
         labels.append(plural(len(left), "other part"))
     data.loc[len(data)] = [before, after, after - before]
     data["label"] = [*labels, "total"]
+    # Each part begins at the end of the one above; the total begins at 0, as the first part does.
     ends = np.cumsum(data["diff_ns"].to_numpy())
     ends[-1] = after - before
-    starts = np.append(np.append(0, ends[:-2]), 0)
+    starts = np.array([0, *ends[:-2], 0])
     data["low"], data["high"] = np.minimum(starts, ends), np.maximum(starts, ends)
     data["share"] = data["diff_ns"] / before if before else np.nan
     is_increase = data["diff_ns"] > 0
-    marks, scale = _signed_bars(data, ("low", "high"), _relative_change(data), is_increase, theme)
+    marks, scale = _signed_bars(
+        data, ("low", "high"), _relative_change(data), is_increase, style.theme
+    )
     return draw_rows(
         RowsContent(
             data=data,
@@ -436,7 +434,7 @@ def diff_steps(
     theme: ThemeName | Theme = "light",
     title: str = "Steps, before and after",
 ) -> Figure:
-    """Draw the lengths of each pair of steps before and after, and the spread of the steps.
+    """Draw how long each pair of steps takes before and after, and how far the steps spread.
 
     Parameters
     ----------
@@ -448,24 +446,21 @@ def diff_steps(
     Returns
     -------
     bokeh.plotting.figure
-        One row per pair of steps, with a dot for each side and a line between them. If there are
-        several pairs, a row for each side below them shows its mean, with a line of one standard
-        deviation to both sides. Its source has the frame's columns.
+        One row per pair of steps, with a dot for each run and a line between them. With several
+        pairs, two rows below them show the mean of each run, with a line from one standard
+        deviation below it to one above. Its source has the frame's columns.
 
     Examples
     --------
     >>> charts.diff_steps(diff.steps(both))  # doctest: +SKIP
     """
-    frame = diff_frame(
-        "diff_steps", frame, *("before_step", "after_step", "before_ns", "after_ns", "diff_ns")
-    )
+    columns = ["before_step", "after_step", "before_ns", "after_ns", "diff_ns"]
+    frame = diff_frame("diff_steps", frame, *columns)
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
     if frame.empty:
         return empty_figure(frame, style)
-    data = frame[["before_step", "after_step", "before_ns", "after_ns", "diff_ns"]].astype(
-        "float64"
-    )
+    data = frame[columns].astype("float64")
     data["low"] = data[["before_ns", "after_ns"]].min(axis=1)
     data["high"] = data[["before_ns", "after_ns"]].max(axis=1)
     data["diff_text"] = [duration_delta(diff_ns) for diff_ns in data["diff_ns"]]
@@ -484,10 +479,9 @@ def diff_steps(
         }  # fmt: skip
         data.loc[len(data)] = pd.Series(row)
     highest, lowest = float(data["high"].max()), float(data["low"].min())
+    spread = highest - lowest
     # On a scale from zero, differences that are small against the steps could not be seen.
-    start = (
-        0.0 if highest - lowest > 0.25 * highest else lowest - 0.25 * (highest - lowest or highest)
-    )
+    start = 0.0 if spread > 0.25 * highest else lowest - 0.25 * (spread or highest)
     return draw_rows(
         RowsContent(
             data=data,
@@ -497,11 +491,7 @@ def diff_steps(
                 Dots("before_ns", theme.ink3, 9, "before"),
                 Dots("after_ns", theme.delta[5], 9, "after"),
             ],
-            scale=Scale(
-                highest + 0.03 * (highest - start),
-                start=max(start, 0.0),
-                ticks=_ticks(max(start, 0.0), highest),
-            ),
+            scale=Scale(highest + 0.03 * (highest - start), start, _ticks(start, highest)),
             head="step",
             columns=[
                 Column("difference", "{diff_text}"),
@@ -552,9 +542,8 @@ def _step_text(before: int, after: int) -> str:
 def _p_value_text(p_value: float | None) -> str:
     if p_value is None:
         return "with one step per side, no p-value can be computed"
-    if p_value < 0.001:
-        return "by chance the means differ as much in less than 1 of 1 000 such pairs"
-    return f"by chance the means differ as much in {share(p_value)} of such pairs"
+    pairs = "less than 1 of 1 000" if p_value < 0.001 else f"{share(p_value)} of"
+    return f"by chance the means differ as much in {pairs} such pairs"
 
 
 def _ticks(start: float, end: float) -> list[tuple[float, str]]:
@@ -566,13 +555,13 @@ def _ticks(start: float, end: float) -> list[tuple[float, str]]:
     return [(float(tick), axis_time(float(tick), step)) for tick in every]
 
 
-#: Minimum share of the tree's width for a tile.
+#: Minimum width of a tile that is drawn, as a share of the tree's width.
 _MIN_SHARE = 0.001
 #: Minimum difference for each of a tile's three darker colours, as a share of the time before.
 _SHADE_STEPS = (0.05, 0.25, 1.0)
 #: Prefix of the ranges that call the operators of a backward pass.
 _AUTOGRAD = "autograd::engine::evaluate_function: "
-#: Number of letters that fit into the chart; the page leaves out texts wider than their tile.
+#: Estimated number of letters over the chart's width; the page hides texts wider than their tile.
 _MAX_LETTERS = 120
 
 
@@ -634,12 +623,12 @@ def diff_icicle(
         _tile_label(name, int(_MAX_LETTERS * tile_size / total))
         for name, tile_size in zip(data["name"], size[is_shown].tolist(), strict=True)
     ]
-    shade = _shade_index(data)
-    data["fill"] = [theme.delta[k] for k in shade.tolist()]
+    shades = _shade_index(data).tolist()
+    data["fill"] = [theme.delta[shade] for shade in shades]
     # Texts have the background's colour on the ramp's dark ends, and ink on its pale middle.
-    data["ink"] = [theme.bg if k in {0, 1, 5, 6} else theme.ink for k in shade.tolist()]
-    relative = zip(_relative_change(data), data["before_ns"], strict=True)
-    data["share_text"] = [share_delta(change) if is_old else "new" for change, is_old in relative]
+    data["ink"] = [theme.bg if shade in {0, 1, 5, 6} else theme.ink for shade in shades]
+    data["share_text"] = list(map(share_delta, _relative_change(data)))
+    data.loc[data["before_ns"] == 0, "share_text"] = "new"
     data["counts_text"] = _counts_text(data)
     for name in ("before", "after", "diff", "diff_self"):
         data[f"{name}_whole"] = data[f"{name}_ns"].round()
@@ -688,5 +677,6 @@ def _shade_index(data: pd.DataFrame) -> Ints:
     share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)
     share = np.where(change == 0, 0.0, share)
     steps = np.searchsorted(np.array(_SHADE_STEPS), np.abs(share), side="right")
+    # The colour in the middle, 3, is for no change.
     shades: Ints = 3 + steps * np.sign(change).astype(np.int64)
     return shades

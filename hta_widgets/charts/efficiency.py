@@ -1,9 +1,9 @@
 """The roofline of operators with the limits of their devices, and the tree of modules.
 
 The roofline has FLOPs per byte on the horizontal axis and TFLOP/s on the vertical one, both
-logarithmic. A roof rises with the memory bandwidth up to the peak of a precision: at 2039
-GB/s and 312 TFLOP/s, an operator with 100 FLOP/byte is below the slope, at most at 204 TFLOP/s, and
-one with 200 below the flat part.
+logarithmic. A roof rises with the memory bandwidth up to the peak of a precision: with 2039 GB/s
+and 312 TFLOP/s, an operator of 100 FLOP/byte reaches at most 204 TFLOP/s (the bandwidth is the
+limit), and one of 200 FLOP/byte at most 312 TFLOP/s (the peak is).
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ from hta_widgets.panels.layers import module_bars
 from hta_widgets.text import duration, plural, rate, share, value
 
 _HEIGHT = 280
-#: Minimum share of all device time of a row that is drawn.
+#: Minimum device time of a row that is drawn, as a share of all device time.
 _MIN_SHARE = 1e-4
-#: Minimum share of the highest peak: slower rows would leave no room for the others.
+#: Minimum TFLOP/s of a row that is drawn, as a share of the highest peak. Slower rows would leave
+#: no room for the others.
 _MIN_RATE = 1e-6
-_SMALLEST, _LARGEST = 4.0, 34.0  # diameters in px
+#: Diameters of marks in px.
+_SMALLEST, _LARGEST = 4.0, 34.0
 _MATRIX, _OTHER = "matrix products, convolutions, attention", "other operators"
 
 
@@ -63,9 +65,9 @@ def operator_efficiency(
     Returns
     -------
     bokeh.plotting.figure
-        One mark per row with FLOPs, bytes and at least 0.01 % of the device time, which is its
-        area, and one roof per device and precision. Both scales are logarithmic. The marks' source
-        has the frame's columns.
+        One mark per row with FLOPs, bytes and at least 0.01 % of the device time, and one roof per
+        device and precision. The area of a mark is its device time. Both scales are logarithmic.
+        The marks' source has the frame's columns.
 
     Examples
     --------
@@ -86,16 +88,16 @@ def operator_efficiency(
     drawn = frame[(frame["intensity"] > 0) & is_fast & is_long]
     if drawn.empty:
         return empty_figure(frame, style, note="no operator has a rate")
-    roofs = _roofs(drawn)
+    omitted = plural(len(frame) - len(drawn), "row")
     style = style.with_subtitle(
         "TFLOP/s over FLOPs per byte, both logarithmic; a mark's area is the time on the device",
-        *_sources(drawn),
-        f"{plural(len(frame) - len(drawn), 'row')} without FLOPs, or with little time, not drawn"
+        *_peak_sources(drawn),
+        f"{omitted} without FLOPs, or with little time, not drawn"
         if len(drawn) < len(frame)
         else "",
         unmatched_note(frame),
     )
-    return _draw(drawn, roofs, style)
+    return _draw_roofline(drawn, style)
 
 
 @check_arguments
@@ -121,8 +123,8 @@ def modules(
     Returns
     -------
     bokeh.plotting.figure
-        One tile per path with at least 0.1 % of the time, the mean of the ranks; without device
-        work in the trace, the time is the host's.
+        One tile per path with at least 0.1 % of the time. Times are means of the ranks, on the
+        device, or on the host if the trace has no device work.
 
     Examples
     --------
@@ -138,26 +140,22 @@ def modules(
     return draw_definition("layers", bars, width, theme, title)
 
 
-def _sources(frame: pd.DataFrame) -> list[str]:
-    """Return whose peaks the roofs are."""
+def _peak_sources(frame: pd.DataFrame) -> list[str]:
+    """Return each device, the source of its peaks, and how certain they are, as texts."""
     columns = ["device", "peak_source", "peak_certainty"]
     rows = frame.loc[frame["device"] != "", columns].drop_duplicates()
     return [", ".join(row) for row in rows.itertuples(index=False, name=None)]
 
 
-def _roofs(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return device, precision, peak and bandwidth of each roof."""
-    columns = ["device", "precision", "peak_tflop_per_s", "memory_gb_s"]
-    return frame.loc[frame["device"] != "", columns].dropna().drop_duplicates()
-
-
-def _draw(frame: pd.DataFrame, roofs: pd.DataFrame, style: FigureStyle) -> Figure:
+def _draw_roofline(frame: pd.DataFrame, style: FigureStyle) -> Figure:
     theme = style.theme
-    x, y = frame["intensity"], frame["tflop_per_s"]
+    columns = ["device", "precision", "peak_tflop_per_s", "memory_gb_s"]
+    roofs = frame.loc[frame["device"] != "", columns].dropna().drop_duplicates()
     peaks = roofs["peak_tflop_per_s"]
+    # FLOPs per byte at which a roof becomes flat.
     ridges = peaks * 1e3 / roofs["memory_gb_s"]
-    left, right = _decades([*x, *ridges])
-    bottom, top = _decades([*y, *peaks])
+    left, right = _decades([*frame["intensity"], *ridges])
+    bottom, top = _decades([*frame["tflop_per_s"], *peaks])
     figure = new_figure(
         style,
         frame_height=_HEIGHT,
@@ -199,15 +197,13 @@ def _draw(frame: pd.DataFrame, roofs: pd.DataFrame, style: FigureStyle) -> Figur
     add_tooltip(figure, [marks], theme, "@{name}", rows)
     _label_decades(figure.xaxis, left, right)
     names = _label_decades(figure.yaxis, bottom, top)
-    legend = [
-        Dots("intensity", color, name=name)
-        for name, color, shown in zip(
-            (_MATRIX, _OTHER), colors, (is_matrix.any(), not is_matrix.all()), strict=True
-        )
-        if shown
-    ]
-    box = legend_for(figure, legend, theme)
-    keep_fitting(figure, width=style.width, names=names, legend=box)
+    entries = []
+    if is_matrix.any():
+        entries.append(Dots("intensity", colors[0], name=_MATRIX))
+    if not is_matrix.all():
+        entries.append(Dots("intensity", colors[1], name=_OTHER))
+    legend = legend_for(figure, entries, theme)
+    keep_fitting(figure, width=style.width, names=names, legend=legend)
     return figure
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import html
+import math
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -75,7 +76,7 @@ def html_of(chart: LayoutDOM) -> str:
     cell, run = _running_cell()
     scripts = []
     for script in bundle_for_objs_and_resources([chart], resources.INLINE).js_raw:
-        # A cell that runs again loses its output, so the new one must include the script again.
+        # A cell that runs again loses its output, so the new output must include the script again.
         loaded = _loaded_by.get(script)
         if loaded is None or (cell is not None and loaded[0] == cell and loaded[1] != run):
             _loaded_by[script] = cell, run
@@ -125,7 +126,7 @@ def row(*charts: LayoutDOM) -> LayoutDOM:
     --------
     >>> charts.row(charts.operators(ops), charts.kernel_breakdown(kernels))  # doctest: +SKIP
     """
-    return _check_layout(models.Row, charts)
+    return _lay_out(models.Row, charts)
 
 
 def column(*charts: LayoutDOM) -> LayoutDOM:
@@ -135,14 +136,13 @@ def column(*charts: LayoutDOM) -> LayoutDOM:
     -------
     bokeh.models.Column
     """
-    return _check_layout(models.Column, charts)
+    return _lay_out(models.Column, charts)
 
 
-def _check_layout(layout: Any, charts: tuple[LayoutDOM, ...]) -> LayoutDOM:
+def _lay_out(layout: Any, charts: tuple[LayoutDOM, ...]) -> LayoutDOM:
     _require_models(charts)
-    children = list(charts)
     return display_in_notebooks(
-        layout(children=children, spacing=_SPACING_PX, sizing_mode="stretch_width")
+        layout(children=list(charts), spacing=_SPACING_PX, sizing_mode="stretch_width")
     )
 
 
@@ -155,8 +155,9 @@ def _require_models(charts: tuple[LayoutDOM, ...]) -> None:
             )
 
 
-#: Width in px of the first layout if none is given; the browser repeats it with the actual width.
+#: Width in px of a figure without a given width, until the browser knows the actual one.
 _ASSUMED_WIDTH = 720
+#: Estimated width of a letter in px.
 _LETTER_WIDTH = 6.4
 
 
@@ -192,25 +193,19 @@ def keep_fitting(
     legend: Any = None,
     timed: bool = False,
 ) -> None:
-    """Fit the figure's texts to its width: now by an estimate, later exactly in the browser."""
+    """Fit the figure's texts to its width: now by an estimate, later exactly in the browser.
+
+    `names` are labels of rows, `columns` the axes at the right with their minimum widths, and
+    `labels` the source of texts in bars. Figures that are `timed` have the timeline's borders.
+    """
     room = width or _ASSUMED_WIDTH
-    longest = max((len(text) for _, text in names), default=0)
-    gutter = 4
-    if timed:
-        gutter = 104 if room < 760 else 164
-        figure.min_border_right = 8 if room < 900 else 128
-    elif names:
-        gutter = int(min(longest * _LETTER_WIDTH + 14, max(72, room * 0.36)))
-    figure.min_border_left = gutter
+    gutter = _set_borders(figure, names, room, timed=timed)
     axis = figure.yaxis[0] if len(figure.yaxis) else None
     if axis is not None and names:
         letters = max(2, int((gutter - 12) / _LETTER_WIDTH))
         axis.major_label_overrides = _short_labels(names, letters)
-    texts = [
-        (title, title.text, f"{title.text_font_size} ")
-        for title in figure.above
-        if isinstance(title, models.Title)
-    ]
+    titles = [title for title in figure.above if isinstance(title, models.Title)]
+    texts = [(title, title.text, f"{title.text_font_size} ") for title in titles]
     texts.append((figure.title, figure.title.text, "bold 13px "))
     max_letters = max(int((room - 12) / _LETTER_WIDTH), 1)
     for title, text, _ in texts:
@@ -225,12 +220,8 @@ def keep_fitting(
         legend.ncols = int(max(1, min(len(legend.items), (room - 12) // label_width)))
         legend.location = (4 - gutter, 0)
     if labels is not None and len(labels.data["full"]):
-        inner = max(40.0, room - gutter - 60.0 * len(columns))
-        scale = inner / abs(figure.x_range.end - figure.x_range.start)
-        labels.data["text"] = [
-            text if len(text) * _LETTER_WIDTH + 8 <= span * scale else ""
-            for text, span in zip(labels.data["full"], labels.data["span"], strict=True)
-        ]
+        inner_width = max(40.0, room - gutter - 60.0 * len(columns))
+        _hide_wide_texts(labels, inner_width / abs(figure.x_range.end - figure.x_range.start))
     is_log = isinstance(figure.x_scale, models.LogScale)
     fit = models.CustomJS(
         args={
@@ -255,9 +246,32 @@ def keep_fitting(
     figure.js_on_change("inner_width", fit)
 
 
+def _set_borders(
+    figure: Figure, names: Sequence[tuple[float, str]], room: int, *, timed: bool
+) -> int:
+    """Set the minimum borders of a figure at the left and the right; return the left one in px."""
+    gutter = 4
+    if timed:
+        gutter = 104 if room < 760 else 164
+        figure.min_border_right = 8 if room < 900 else 128
+    elif names:
+        longest = max(len(text) for _, text in names)
+        gutter = int(min(longest * _LETTER_WIDTH + 14, max(72, room * 0.36)))
+    figure.min_border_left = gutter
+    return gutter
+
+
+def _hide_wide_texts(labels: Any, px_per_unit: float) -> None:
+    """Show only those texts of a source of labels that fit into their bars."""
+    labels.data["text"] = [
+        text if len(text) * _LETTER_WIDTH + 8 <= span * px_per_unit else ""
+        for text, span in zip(labels.data["full"], labels.data["span"], strict=True)
+    ]
+
+
 def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:
-    """Shorten the long lines of names; number names that become equal."""
-    met: dict[str, int] = {}
+    """Return names with long lines shortened; names that become equal are numbered."""
+    occurrences: Counter[str] = Counter()
     labels = {}
     for position, text in names:
         joined = text.replace("\n", " · ")
@@ -265,8 +279,9 @@ def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[floa
         *first, last = map(escape_text, lines)
         head = [_cut_middle(line, letters) for line in first]
         label = "\n".join([*head, _cut_middle(last, letters)])
-        met[label] = met.get(label, 0) + 1
-        end = f" ({met[label]})" if met[label] > 1 and "…" in label else ""
+        occurrences[label] += 1
+        is_repeated = occurrences[label] > 1 and "…" in label
+        end = f" ({occurrences[label]})" if is_repeated else ""
         labels[position] = "\n".join([*head, _cut_middle(last, letters - len(end)) + end])
     return labels
 
@@ -275,23 +290,25 @@ def _cut_middle(text: str, letters: int) -> str:
     """Cut a long text in the middle, because the names of matrix products differ at their ends."""
     if len(text) <= letters:
         return text
-    head = -(-letters * 6 // 10)
-    return f"{text[:head]}…{text[len(text) - (letters - 1 - head) :]}"
+    head = math.ceil(letters * 6 / 10)
+    tail = letters - 1 - head
+    return f"{text[:head]}…{text[len(text) - tail :]}"
 
 
 def text_on(color: str) -> str:
-    """Return the colour of text on a mark of this colour."""
+    """Return the colour of text on a mark of this colour: dark on light marks, else light."""
     red, green, blue = ((channel / 255) ** 2.2 for channel in color_channels(color))
-    return LIGHT.ink if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.3 else LIGHT.bg
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return LIGHT.ink if luminance > 0.3 else LIGHT.bg
 
 
 def join_sentences(*parts: str) -> str:
-    """Join the non-empty parts of a subtitle."""
+    """Return the parts of a subtitle that are not empty, joined by dots."""
     return " · ".join(part for part in parts if part)
 
 
-#: Words for events that a frame lacks, if they differ from the key of ``attrs["matched"]``.
-_NAMES_WITHOUT = {"memory": "copies", "launched": "launched work"}
+#: Nouns for keys of ``attrs["matched"]`` in the note about events that a frame lacks.
+_MISSING_NOUNS = {"memory": "copies", "launched": "launched work"}
 
 
 def unmatched_note(
@@ -299,16 +316,19 @@ def unmatched_note(
 ) -> str:
     """Return a note about kinds without matching events and missing ranks, and the frame's note."""
     matched = frame.attrs.get("matched", {})
-    none = [key for key, matches in matched.items() if matches == 0 and key in kinds]
-    texts = [f"no {' and no '.join(_NAMES_WITHOUT.get(key, key) for key in none)}"]
+    without = [
+        f"no {_MISSING_NOUNS.get(kind, kind)}"
+        for kind, matches in matched.items()
+        if matches == 0 and kind in kinds
+    ]
     missing = [int(rank) for rank in frame.attrs.get("missing_ranks", [])]
     nothing = f"nothing on {rank_list(missing)}" if missing else ""
-    return join_sentences(*(texts if none else []), nothing, str(frame.attrs.get("note", "")))
+    return join_sentences(" and ".join(without), nothing, str(frame.attrs.get("note", "")))
 
 
 @dataclass(frozen=True)
 class FigureStyle:
-    """Style of a figure: texts, colours, and a width in CSS px, or None for the page's."""
+    """Texts, colours and width of a figure; the width is in CSS px, or None for all of the page."""
 
     title: str
     theme: Theme
@@ -351,7 +371,7 @@ def new_figure(
         min_border=4,
         frame_align=False,
         lod_threshold=None,
-        # Otherwise the page could be seen in the seams between the frame and its borders.
+        # Without it, the page shows through the seams between the frame and its borders.
         styles={"background-color": theme.bg},
         **sizing,
     )
@@ -440,7 +460,7 @@ def plain_axis(axis: Any, theme: Theme) -> None:
 def side_axis(
     figure: Figure, ticks: Sequence[float], labels: Mapping[float, str], theme: Theme
 ) -> Any:
-    """Add an axis at the right of a figure, and return it."""
+    """Return an axis with these labels, added at the right of a figure."""
     axis = models.LinearAxis(
         ticker=models.FixedTicker(ticks=list(ticks)), major_label_overrides=labels
     )
@@ -507,11 +527,11 @@ def add_tooltip(
 
 
 def empty_figure(frame: pd.DataFrame, style: FigureStyle, *, note: str = "") -> Figure:
-    """Return a figure with the reason why it is empty."""
+    """Return a figure without marks; its subtitle states the reason."""
     reason = note or str(frame.attrs.get("note", "")) or note_text("nothing")
     matched = frame.attrs.get("matched", {})
     counts = ", ".join(
-        f"{count(matches)} {key.replace('_', ' ')}" for key, matches in matched.items()
+        f"{count(matches)} {kind.replace('_', ' ')}" for kind, matches in matched.items()
     )
     figure = new_figure(
         style.with_subtitle(
@@ -555,30 +575,28 @@ def to_html(
     """
     colors = theme_of(theme)
     _require_models((chart,))
-    page = embed.file_html(chart, resources.INLINE, html.escape(title or "Chart"))
+    page = embed.file_html(chart, resources.INLINE, escape(title or "Chart"))
     ground = f"<style>html,body{{background:{colors.bg};margin:0;padding:8px}}</style>"
     return Path(write_text(path, page.replace("</head>", f"{ground}</head>", 1)))
 
 
 def keep_dominant(figure: Figure, segments: object, causes: Mapping[int, str]) -> Any:
-    """Return a source of whole pixels to draw instead of segments, kept up to date while zooming.
+    """Return a source of pixels to draw instead of segments; a script updates it at each zoom.
 
     Row 0 has for each pixel the cause that takes most of its time, or none if the time without a
     cause is longer. Each other row has all segments of one cause, at least a pixel wide.
     """
-    columns: dict[str, list[Any]] = {
-        name: [] for name in ("left", "right", "row", "bound_by", "thin")
-    }
-    pixels = models.ColumnDataSource(columns)
+    columns = ("left", "right", "row", "bound_by", "thin")
+    pixels = models.ColumnDataSource({name: [] for name in columns})
     arguments = {
         "fig": figure,
         "segments": segments,
         "pixels": pixels,
         "causes": [list(entry) for entry in causes.items()],
     }
-    later = models.CustomJS(args=arguments, code=_after_layout(script("pixels")))
-    figure.js_on_change("inner_width", later)
-    callback = models.CustomJS(args=arguments, code=script("pixels"))
-    figure.x_range.js_on_change("start", callback)
-    figure.x_range.js_on_change("end", callback)
+    on_resize = models.CustomJS(args=arguments, code=_after_layout(script("pixels")))
+    figure.js_on_change("inner_width", on_resize)
+    on_zoom = models.CustomJS(args=arguments, code=script("pixels"))
+    figure.x_range.js_on_change("start", on_zoom)
+    figure.x_range.js_on_change("end", on_zoom)
     return pixels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,11 +71,11 @@ def parallel_groups(
     -------
     bokeh.plotting.figure
         One row per rank and one column per kind, two if a rank is in two groups of it. A cell has
-        the colour of its group, and shows the group's number, from 0 in the order of ranks, and the
-        rank's position. Guessed kinds have a question mark. At the right are a rank's time and
-        bytes in each group. Its source has the frame's rows. With more than 64 ranks, a row is a
-        group and ranks go from left to right; above 40 groups, the less used ones of a kind share a
-        row.
+        the colour of its group, and shows the number of the group, from 0 in the order of ranks,
+        and the rank's position in it. Guessed kinds have a question mark. At the right are a rank's
+        time and bytes in each group. Its source has the frame's rows. With more than 64 ranks, a
+        row is a group and ranks go from left to right; above 40 groups, those of a kind with less
+        time share a row.
 
     Examples
     --------
@@ -103,18 +104,18 @@ def parallel_groups(
         for kind, number in zip(data["kind"], data["number"], strict=True)
     ]
     data["position_text"] = [
-        "–" if position < 0 else f"{position} of {size}" if size > 0 else str(position)
-        for position, size in zip(data["position"], data["size"], strict=True)
+        _position_text(position, group_size)
+        for position, group_size in zip(data["position"], data["size"], strict=True)
     ]
     data["time_text"] = [duration(time_ns) for time_ns in data["time_ns"]]
     data["bytes_text"] = [_size_text(size_bytes) for size_bytes in data["bytes"]]
     data["members"] = [ranks or "–" for ranks in data["ranks"].astype(str)]
     data["purpose"] = data["kind"].where(~data["guessed"], data["kind"] + ", guessed")
     in_rows = data["rank"].nunique() <= NAMED_ROWS
-    content, explanation = _rank_rows(data, theme) if in_rows else _group_rows(data)
+    content, explanations = _rank_rows(data, theme) if in_rows else _group_rows(data)
     guesses = "?: kind guessed from the group's calls and ranks"
     style = style.with_subtitle(
-        *explanation,
+        *explanations,
         _group_finding(data),
         guesses if data["guessed"].any() else "",
         unmatched_note(frame),
@@ -123,19 +124,19 @@ def parallel_groups(
 
 
 def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[str]]:
-    """Return a row per rank, and sentences that explain it."""
+    """Return the content of a chart with a row per rank, and sentences that explain it."""
     ranks = np.unique(data["rank"])
-    spent = data.groupby("column")["time_ns"].sum().sort_values(ascending=False, kind="stable")
-    # Charts that are too narrow for the numbers of all columns show those with the most time.
-    drawn = sorted(spent.index[:_MAX_COLUMNS])
-    hidden_count = len(spent) - len(drawn)
+    time_ns = data.groupby("column")["time_ns"].sum()
+    by_time = time_ns.sort_values(ascending=False, kind="stable").index.tolist()
+    drawn = sorted(by_time[:_MAX_COLUMNS])
+    hidden_count = len(by_time) - len(drawn)
     cells = data[data["column"].isin(drawn)].reset_index(drop=True)
     cells["row"] = np.searchsorted(ranks, cells["rank"])
     cells["x"] = np.searchsorted(drawn, cells["column"])
     cells["left"], cells["right"] = cells["x"] + 0.03, cells["x"] + 0.97
     cells["text"] = [
-        f"{number}{f' · {position}' if position >= 0 else ''}{' ?' if guess else ''}"
-        for number, position, guess in zip(
+        (f"{number} · {position}" if position >= 0 else str(number)) + (" ?" if is_guess else "")
+        for number, position, is_guess in zip(
             cells["number"], cells["position"], cells["guessed"], strict=True
         )
     ]
@@ -149,8 +150,8 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
             else ""
             for rank in ranks
         ]
-        place = spent.index.tolist().index(column)
-        columns.append(Column(head, texts, 380 + 140 * place))
+        # Charts that are too narrow for the texts of all columns show those with the most time.
+        columns.append(Column(head, texts, 380 + 140 * by_time.index(column)))
     content = RowsContent(
         data=cells,
         names=[f"rank {rank}" for rank in ranks],
@@ -162,14 +163,13 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
         columns=columns,
         tooltip=_group_tooltip("rank @{rank} · @{name}"),
     )
-    omitted = (
-        f"{plural(hidden_count, 'column')} with the least time left out" if hidden_count else ""
-    )
+    hidden_columns = plural(hidden_count, "column")
+    omitted = f"{hidden_columns} with the least time left out" if hidden_count else ""
     return content, (_IN_CELLS, omitted)
 
 
 def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
-    """Return a row per group, with ranks from left to right, and sentences that explain it."""
+    """Return a chart's content with a row per group and a column per rank, and explanations."""
     ranks = np.unique(data["rank"])
     places = np.searchsorted(ranks, data["rank"])
     data = data.assign(left=places, right=places + 1)
@@ -220,9 +220,9 @@ def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
 def _rows_of_groups(
     data: pd.DataFrame, groups: pd.DataFrame
 ) -> tuple[list[dict[Any, Any]], dict[int, int]]:
-    """Return the rows of groups, in each column one more for those without a row of their own.
+    """Return the rows of a chart of groups, and the row of each group's code.
 
-    The second value is the row of each group's code.
+    In each column, the groups without a row of their own share one more row.
     """
     order = groups.sort_values(["column", "is_drawn", "number"], ascending=[True, False, True])
     rows: list[dict[Any, Any]] = []
@@ -265,75 +265,79 @@ def _group_tooltip(heading: str) -> Tooltip:
 
 def _column_heads(cells: pd.DataFrame, columns: Sequence[int]) -> list[str]:
     """Return the columns' kinds as heads; further columns of a kind are numbered from 2."""
-    first = cells.drop_duplicates("column").set_index("column")
+    kind_of = cells.groupby("column")["kind"].first()
     guessed = cells.groupby("column")["guessed"].any()
-    met: dict[str, int] = {}
+    columns_of_kind: Counter[str] = Counter()
     heads = []
     for column in columns:
-        kind = str(first["kind"][column])
-        met[kind] = met.get(kind, 0) + 1
-        number = f" {met[kind]}" if met[kind] > 1 else ""
+        kind = str(kind_of[column])
+        columns_of_kind[kind] += 1
+        number = f" {columns_of_kind[kind]}" if columns_of_kind[kind] > 1 else ""
         heads.append(f"{kind}{number}{' ?' if guessed[column] else ''}")
     return heads
 
 
 def _drawn_groups(groups: pd.DataFrame) -> pd.Series:
-    """Return flags of the groups with a row: in each column the same number, by time."""
-    columns = groups["column"].nunique()
+    """Return whether each group has a row of its own.
+
+    If there are too many groups, as many of each column have one: those with the most time.
+    """
     if len(groups) <= _MAX_ROWS:
         return pd.Series(True, index=groups.index)
-    max_rows = max(1, _MAX_ROWS // columns - 1)
+    max_rows = max(1, _MAX_ROWS // groups["column"].nunique() - 1)
     order = groups.sort_values("time_ns", ascending=False, kind="stable")
     place = order.groupby("column").cumcount().reindex(groups.index)
-    alone = groups.groupby("column")["time_ns"].transform("size") <= max_rows + 1
-    return (place < max_rows) | alone
+    # A single group left over needs no row for "others".
+    all_fit = groups.groupby("column")["time_ns"].transform("size") <= max_rows + 1
+    return (place < max_rows) | all_fit
 
 
 def _adjacent_runs(data: pd.DataFrame) -> pd.DataFrame:
     """Return one bar per run of adjacent ranks of a group, with their mean times and bytes."""
     data = data.sort_values(["row", "left"], kind="stable").reset_index(drop=True)
-    code, left = data["code"].to_numpy(), data["left"].to_numpy()
-    begins = np.append(True, (np.diff(code) != 0) | (np.diff(left) != 1))
-    run = np.cumsum(begins) - 1
-    runs = data[begins].reset_index(drop=True)
-    grouped = data.groupby(run)
-    runs["right"] = grouped["right"].max().to_numpy()
-    sizes = grouped.size().to_numpy()
-    last = grouped["rank"].max().to_numpy()
+    is_first = data["code"].diff().ne(0) | data["left"].diff().ne(1)
+    runs = data[is_first].reset_index(drop=True)
+    ranks_of_run = data.groupby(is_first.cumsum().to_numpy())
+    runs["right"] = ranks_of_run["right"].max().to_numpy()
+    last_ranks = ranks_of_run["rank"].max().to_numpy()
     runs["run"] = [
-        f"rank {first}" if many == 1 else f"ranks {first}–{end}"
-        for first, end, many in zip(runs["rank"], last, sizes, strict=True)
+        f"rank {first}" if first == last else f"ranks {first}–{last}"
+        for first, last in zip(runs["rank"], last_ranks, strict=True)
     ]
-    runs["position_text"] = [
-        text if many == 1 else f"from {text}"
-        for text, many in zip(runs["position_text"], sizes, strict=True)
-    ]
-    runs["time_text"] = [duration(time_ns) for time_ns in grouped["time_ns"].mean()]
-    runs["bytes_text"] = [_size_text(time_ns) for time_ns in grouped["bytes"].mean()]
+    runs.loc[runs["rank"] != last_ranks, "position_text"] = "from " + runs["position_text"]
+    runs["time_text"] = [duration(time_ns) for time_ns in ranks_of_run["time_ns"].mean()]
+    runs["bytes_text"] = [_size_text(mean_bytes) for mean_bytes in ranks_of_run["bytes"].mean()]
     return runs
 
 
-def _size_text(number: float) -> str:
-    return UNKNOWN if not number >= 0 else size(number)
+def _position_text(position: int, group_size: int) -> str:
+    if position < 0:
+        return UNKNOWN
+    return f"{position} of {group_size}" if group_size > 0 else str(position)
+
+
+def _size_text(size_bytes: float) -> str:
+    return size(size_bytes) if size_bytes >= 0 else UNKNOWN
 
 
 def _group_finding(data: pd.DataFrame) -> str:
     groups = data.drop_duplicates("code")
-    phrases = []
-    for kind in dict.fromkeys([*KIND_ORDER, *groups["kind"]]):
-        groups_of_kind = groups[groups["kind"] == kind]
-        if groups_of_kind.empty:
-            continue
-        sizes = sorted({int(size) for size in groups_of_kind["size"] if size > 0})
-        of_size = f" of {sizes[0]}" if len(sizes) == 1 else ""
-        of_size = f" of {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else of_size
-        if kind == "all":
-            phrases.append(
-                f"{'one' if len(groups_of_kind) == 1 else count(len(groups_of_kind))} of all ranks"
-            )
-        else:
-            phrases.append(plural(len(groups_of_kind), f"{kind} group") + of_size)
+    sizes_of = {kind: sizes.tolist() for kind, sizes in groups.groupby("kind")["size"]}
+    kinds = [kind for kind in dict.fromkeys([*KIND_ORDER, *groups["kind"]]) if kind in sizes_of]
+    phrases = [_kind_phrase(kind, sizes_of[kind]) for kind in kinds]
     return f"{plural(len(groups), 'group')}: {', '.join(phrases)}"
+
+
+def _kind_phrase(kind: str, sizes: Sequence[int]) -> str:
+    """Return a phrase such as ``2 tensor groups of 4``; a size of 0 is unknown."""
+    if kind == "all":
+        return f"{'one' if len(sizes) == 1 else count(len(sizes))} of all ranks"
+    groups = plural(len(sizes), f"{kind} group")
+    stated = {size for size in sizes if size > 0}
+    if not stated:
+        return groups
+    low, high = min(stated), max(stated)
+    return f"{groups} of {low}" if low == high else f"{groups} of {low} to {high}"
 
 
 @check_arguments
@@ -420,24 +424,25 @@ def communication_by_stream(
     return _draw_communication(frame, ["stream"], "stream", style)
 
 
+_SIZES_LINE = ("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")
+
+
 def _draw_communication(
     frame: pd.DataFrame, keys: list[str], noun: str, style: FigureStyle
 ) -> Figure:
-    text = frame.assign(**{key: frame[key].astype(str) for key in keys})
-    grouped = text.groupby(keys, sort=False)
+    grouped = frame.astype(dict.fromkeys(keys, str)).groupby(keys, sort=False)
     data = grouped[["communication_ns", "overlapped_ns", "exposed_ns"]].mean()
     data["count"] = grouped["count"].sum()
     data["ranks"] = grouped["rank"].nunique()
     data["least_ns"] = grouped["communication_ns"].min()
     data["most_ns"] = grouped["communication_ns"].max()
-    with_sizes = {"in_bytes", "out_bytes"} <= set(frame.columns)
-    for key in ("in_bytes", "out_bytes") if with_sizes else ():
-        data[key] = grouped[key].agg(lambda sizes: sum_known_bytes(sizes.to_numpy()))
-        data[f"{key}_text"] = [_size_text(size_bytes) for size_bytes in data[key]]
+    has_sizes = {"in_bytes", "out_bytes"} <= set(frame.columns)
+    for column in ("in_bytes", "out_bytes") if has_sizes else ():
+        data[column] = grouped[column].agg(lambda sizes: sum_known_bytes(sizes.to_numpy()))
+        data[f"{column}_text"] = [_size_text(size_bytes) for size_bytes in data[column]]
     data = data.sort_values("communication_ns", ascending=False, kind="stable").reset_index()
-    data["overlap_share"] = data["overlapped_ns"] / data["communication_ns"].where(
-        data["communication_ns"] > 0
-    )
+    communication_ns = data["communication_ns"]
+    data["overlap_share"] = data["overlapped_ns"] / communication_ns.where(communication_ns > 0)
     data["name"] = [_row_label(record, noun) for record in data[keys].to_dict("records")]
     theme, orange = style.theme, style.theme.kind["communication"]
     has_ranks = len(frame["rank"].unique()) > 1
@@ -466,11 +471,7 @@ def _draw_communication(
                     ("exposed", "{exposed_ns:duration}"),
                     ("minimum and maximum of a rank", "{least_ns:duration} – {most_ns:duration}"),
                     ("kernels on ranks", "{count:count} on {ranks}"),
-                    *(
-                        [("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")]
-                        if with_sizes
-                        else []
-                    ),
+                    *([_SIZES_LINE] if has_sizes else []),
                 ],
             ),
         ),
@@ -483,7 +484,8 @@ def _draw_communication(
 
 
 def _row_label(record: dict[Any, Any], noun: str) -> str:
-    words = [record.get("description") or "", record.get("group") or "", record.get("stream") or ""]
-    named = " · ".join(word for word in words if word)
-    named = f"stream {named}" if "stream" in record else named or f"{noun} not stated"
-    return f"{named} · {record['collective']}" if record.get("collective") else named
+    if "stream" in record:
+        return f"stream {record['stream']}"
+    names = [record[key] for key in ("description", "group") if record.get(key)]
+    name = " · ".join(names) or f"{noun} not stated"
+    return f"{name} · {record['collective']}" if record.get("collective") else name

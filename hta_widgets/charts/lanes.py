@@ -59,8 +59,8 @@ class Lane:
 class LaneSteps:
     """The values of one lane: `value` holds from `time_ns` until `until_ns`.
 
-    If several changes were put together, `value` is the minimum and `most` the maximum in that
-    time; otherwise both are equal.
+    If the lane is not `exact`, each of these times is a slice with several changes, `value` is the
+    minimum in it and `most` the maximum; otherwise both are equal.
     """
 
     time_ns: Floats
@@ -119,8 +119,9 @@ def lanes_figure(
 ) -> tuple[Any, Callable[..., None]]:
     """Return a figure of empty lanes from the top down, and a function to call after adding marks.
 
-    Lane k reaches from k − 0.5 to k + 0.5 on the y axis, which points down. The function takes the
-    chart's legend, or None, and optionally labels to show instead of the lanes' names.
+    Lane k reaches from k − 0.5 to k + 0.5 on the y axis, which points down. The function fits the
+    labels to the figure. It takes the chart's legend, or None, and optionally labels to show
+    instead of the lanes' names.
     """
     rows = len(lanes)
     has_heads = bool(heads[0] or heads[1])
@@ -162,28 +163,28 @@ def lanes_figure(
 def lane_steps(
     time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, max_steps: int
 ) -> LaneSteps:
-    """Return a series as steps; above `max_steps`, minimum and maximum per time slice."""
+    """Return a series as steps; above `max_steps`, as minimum and maximum of slices of time."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
     until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))
     if len(times) <= max_steps:
         return LaneSteps(times, until, values, values, exact=True)
     edges = np.linspace(times[0], until[-1], max_steps + 1)
-    first = np.searchsorted(times, edges[:-1], side="left")
     # A slice includes the value from before its start, unless the value changes exactly there.
-    carried = np.maximum(np.searchsorted(times, edges[:-1], side="right") - 1, 0)
-    last = np.append(first[1:], len(times))
-    lowest, highest = values[carried].copy(), values[carried].copy()
-    filled = np.flatnonzero(last > first)
-    # Slices without a change have no index, so `reduceat` takes the starts of the other slices.
-    lowest[filled] = np.minimum(lowest[filled], np.minimum.reduceat(values, first[filled]))
-    highest[filled] = np.maximum(highest[filled], np.maximum.reduceat(values, first[filled]))
+    at_start = np.maximum(np.searchsorted(times, edges[:-1], side="right") - 1, 0)
+    lowest, highest = values[at_start], values[at_start]
+    first = np.searchsorted(times, edges[:-1], side="left")
+    end = np.append(first[1:], len(times))
+    changing = np.flatnonzero(end > first)
+    # `reduceat` reduces from each start to the next, so slices without a change have no start.
+    lowest[changing] = np.minimum(lowest[changing], np.minimum.reduceat(values, first[changing]))
+    highest[changing] = np.maximum(highest[changing], np.maximum.reduceat(values, first[changing]))
     return LaneSteps(edges[:-1], edges[1:], lowest, highest, exact=False)
 
 
 @dataclass(frozen=True)
 class StepSeries:
-    """The changes of one lane's value, and what the tooltip shows of the lane by name of column."""
+    """The changes of one lane's value, and `columns`, which are the same for all of its changes."""
 
     lane: Lane
     columns: Mapping[str, Any]
@@ -193,7 +194,7 @@ class StepSeries:
 
 @dataclass(frozen=True)
 class StepLanes:
-    """Content of a chart of step series: the series, their value's name and format, and texts."""
+    """Content of a chart of step series: the series, the name and format of values, and texts."""
 
     series: Sequence[StepSeries]
     value_name: str
@@ -210,12 +211,12 @@ def step_lanes(content: StepLanes, style: FigureStyle) -> Figure:
     series, theme = content.series, style.theme
     total = sum(len(lane.time_ns) for lane in series)
     max_steps = max(256, MAX_POINTS // max(1, len(series)))
-    budget = max(total, 1) if total <= MAX_POINTS else max_steps
-    steps = [lane_steps(lane.time_ns, lane.value, content.until_ns, budget) for lane in series]
-    is_exact = all(lane.exact for lane in steps)
+    if total <= MAX_POINTS:
+        max_steps = max(total, 1)
+    steps = [lane_steps(lane.time_ns, lane.value, content.until_ns, max_steps) for lane in series]
     start_ns = min((float(lane.time_ns[0]) for lane in series if len(lane.time_ns)), default=0.0)
-    if not is_exact:
-        slices = f"{count(budget)} time slices"
+    if not all(lane.exact for lane in steps):
+        slices = f"{count(max_steps)} time slices"
         thinning = f"{count(total)} changes, drawn as minimum and maximum of {slices}"
         style = style.with_subtitle(style.subtitle, thinning)
     figure, finish = lanes_figure(
@@ -274,7 +275,7 @@ def _draw_steps(
 def _step_columns(
     content: StepLanes, steps: Sequence[LaneSteps], boxes: Sequence[tuple[Floats, Floats]]
 ) -> dict[str, Any]:
-    """Return the source of all lanes: a row for each step."""
+    """Return the columns of the source of all lanes, with a row for each step."""
     arrays = {
         "time_ns": [lane.time_ns for lane in steps],
         "until_ns": [lane.until_ns for lane in steps],
@@ -335,8 +336,8 @@ def queue_length(
     -------
     bokeh.plotting.figure
         One lane per stream. Its source has the frame's columns and ``until_ns``, the time of the
-        next change. Above 20 000 changes it has the minimum and maximum (``queue_length``,
-        ``most``) of slices of time instead, and the subtitle reports that.
+        next change. Above 20 000 changes it has the minimum (``queue_length``) and the maximum
+        (``most``) of slices of time instead, and the subtitle reports that.
 
     Examples
     --------
@@ -345,12 +346,11 @@ def queue_length(
     frame = analysis_frame(
         "queue_length", frame, options, "rank", "stream", "time_ns", "queue_length"
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     content, omitted = _lane_series(
-        frame, "stream", "queue_length", top, value, theme.kind["compute"]
+        frame, "stream", "queue_length", top, value, style.theme.kind["compute"]
     )
     blocks = int(frame["queue_length"].max()) >= 1024
     style = style.with_subtitle(
@@ -397,11 +397,12 @@ def memory_bandwidth(
     frame = analysis_frame(
         "memory_bandwidth", frame, options, "rank", "copy_kind", "time_ns", "gb_per_s"
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    content, omitted = _lane_series(frame, "copy_kind", "gb_per_s", top, rate, theme.kind["memory"])
+    content, omitted = _lane_series(
+        frame, "copy_kind", "gb_per_s", top, rate, style.theme.kind["memory"]
+    )
     style = style.with_subtitle(
         "as recorded, summed over concurrent copies; each row is scaled to its peak",
         omitted,
@@ -422,10 +423,11 @@ def _lane_series(
     by_stream = key == "stream"
     lanes: dict[Any, pd.DataFrame] = dict(list(frame.groupby(["rank", key], observed=True)))
     peaks = {lane: float(rows[measure].max()) for lane, rows in lanes.items()}
-    # First the highest peak of each stream or kind of copy, then the second highest, and so on.
-    highest = pd.Series(peaks).sort_values(ascending=False, kind="stable")
-    turn = highest.groupby(level=1).cumcount()
-    drawn = set(turn.sort_values(kind="stable").index[:top])
+    # First the rank with the highest peak of each stream or kind of copy, then the second rank of
+    # each, and so on.
+    ordered_peaks = pd.Series(peaks).sort_values(ascending=False, kind="stable")
+    place = ordered_peaks.groupby(level=1).cumcount()
+    drawn = set(place.sort_values(kind="stable").index[:top])
     has_ranks = len(frame["rank"].unique()) > 1
     series = []
     for (rank, lane_key), rows in lanes.items():
@@ -580,9 +582,11 @@ def _rows_to_draw(times: Array, total: Array, max_rows: int) -> Array:
     """Return the rows to draw: all, or those with the minimum and maximum of each time slice."""
     if len(times) <= max_rows:
         return np.arange(len(times))
-    edges = np.linspace(times[0], times[-1], max_rows // 2 + 1)
-    slices = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, max_rows // 2 - 1)
+    slice_count = max_rows // 2
+    edges = np.linspace(times[0], times[-1], slice_count + 1)
+    slices = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, slice_count - 1)
     order = np.lexsort((total, slices))
-    starts = np.flatnonzero(np.r_[True, np.diff(slices[order]) != 0])
-    ends = np.r_[starts[1:], len(order)] - 1
-    return np.unique(np.r_[order[starts], order[ends], 0, len(times) - 1])
+    # In this order, the rows of a slice follow each other from its minimum to its maximum.
+    starts = np.flatnonzero(np.diff(slices[order], prepend=-1))
+    lasts = np.append(starts[1:], len(order)) - 1
+    return np.unique(np.r_[order[starts], order[lasts], 0, len(times) - 1])

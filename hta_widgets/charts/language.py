@@ -1,7 +1,8 @@
-"""Evaluate expressions of chart definitions over columns, and fill texts with ``{placeholders}``.
+"""Evaluate expressions of chart definitions over columns, and fill their texts.
 
 Expressions have Python's syntax. A value is a scalar, or an array with one element for each item of
-the frame or each row of the chart. ``js/src/charts/language.ts`` does the same in the page.
+the frame or each row of the chart. A text has expressions in ``{placeholders}``.
+``js/src/charts/language.ts`` does the same in the page.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.trace.names import disambiguate
 
 Scope = dict[str, Any]
-#: Maximum number of rows whose extremes are seen without a sentence about them.
+#: Maximum number of rows of a chart whose minimum and maximum are seen without a text.
 _FEW_ROWS = 16
 
 
@@ -76,7 +77,7 @@ _FORMAT = re.compile(r"^(.*?)(?::([\w ]+))?$", re.DOTALL)
 
 
 def is_rows(value: object) -> bool:
-    """Whether there is one value for each item or row."""
+    """Return whether a value of an expression has one element for each item or row."""
     return isinstance(value, np.ndarray) and value.ndim > 0
 
 
@@ -96,7 +97,7 @@ def column(values: pd.Series) -> np.ndarray:
 
 
 def combination_codes(columns: list[Any]) -> np.ndarray:
-    """Return the number of each item's combination of values; numbers count first occurrences."""
+    """Return the number of each item's combination of values, in order of first occurrence."""
     frame = pd.DataFrame(dict(enumerate(columns)))
     return frame.groupby(list(frame), sort=False, dropna=False).ngroup().to_numpy()
 
@@ -105,13 +106,14 @@ def _is_known(value: Any) -> Any:
     return value != "" if np.asarray(value).dtype.kind in "OU" else np.isfinite(value)
 
 
-def _divide(a: Any, b: Any) -> Any:
-    a, b = np.broadcast_arrays(np.asarray(a, float), np.asarray(b, float))
-    return np.divide(a, b, out=np.zeros(a.shape), where=b > 0)
+def _ratio(part: Any, whole: Any) -> Any:
+    """Return the ratio of two values or columns, 0 if the second is not positive."""
+    parts, wholes = np.broadcast_arrays(np.asarray(part, float), np.asarray(whole, float))
+    return np.divide(parts, wholes, out=np.zeros(parts.shape), where=wholes > 0)
 
 
 def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of a value, or of each value of a column."""
+    """Return a function that takes a scalar, or applies `function` to each value of a column."""
 
     def apply(values: Any, *arguments: Any) -> Any:
         if not is_rows(values):
@@ -145,23 +147,25 @@ CELLS: dict[str, Callable[..., Any]] = {
     "known": _is_known,
     "default": lambda value, other: np.where(np.isfinite(value), value, other),
     "clip": lambda value, low, high: np.minimum(np.maximum(value, low), high),
-    "ratio": _divide,
+    "ratio": _ratio,
     "order": lambda values: np.unique(values, return_inverse=True)[1],
     "codes": lambda *columns: combination_codes(list(columns)),
     "once": lambda keys: ~pd.Series(keys).duplicated().to_numpy(),
     "told_apart": lambda short, name: np.array(disambiguate(list(short), list(name)), object),
     "extremes": lambda names, values, how: extremes_text(list(names), values, FORMATS[how]),
-    "listed": lambda texts, between=", ": between.join(each for each in texts if each),
+    "listed": lambda texts, separator=", ": separator.join(filter(None, texts)),
     "part": _elementwise(_part),
     "split": _elementwise(lambda value, separator: value.split(separator) if value else []),
     "kinds_of": _elementwise(_kinds),
     "removeprefix": _elementwise(lambda value, prefix: value.removeprefix(prefix)),
-    "numbers": _elementwise(lambda values: [int(each) for each in values]),
-    "size_range": lambda low, high: np.array(
-        [text.size_range(int(a), int(b)) for a, b in zip(low, high, strict=True)], object
+    "numbers": _elementwise(lambda values: list(map(int, values))),
+    "size_range": lambda lows, highs: np.array(
+        [text.size_range(int(low), int(high)) for low, high in zip(lows, highs, strict=True)],
+        object,
     ),
 }
-#: Functions that reduce a column, or each group of it (`by`, `each`), over the rows of `where`.
+#: Functions that reduce a column to a value, or to one for each group: `by` gives a value per group
+#: and `each` repeats it for each item of the group. Only items of `where` are included.
 COLUMNS = ("sum", "mean", "median", "max", "min", "any", "all", "count", "distinct", "first",
            "lists", "pick", "is_most")  # fmt: skip
 #: Aggregations of pandas that have another name here, and results of functions for no rows.
@@ -170,7 +174,11 @@ _EMPTY_RESULTS = {"sum": 0, "count": 0, "distinct": 0, "any": False, "all": True
 
 
 def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Return the result of a function of `COLUMNS`; the last column of `pick` has the scores."""
+    """Return the result of a function of `COLUMNS`.
+
+    The last column of `pick` and `is_most` has scores: `pick` returns the value of the item with
+    the highest one, and `is_most` whether an item has the highest one of its group.
+    """
     values = np.asarray(columns[0])
     length = len(values)
     is_included = np.broadcast_to(options.get("where", True), length).astype(bool)
@@ -183,9 +191,10 @@ def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> 
         if name == "is_most":
             return np.isin(np.arange(length), best)
         positions = best.reindex(groups, fill_value=-1).to_numpy()
+        is_missing = positions < 0
         results = values[np.maximum(positions, 0)]
-        if (positions < 0).any():
-            results = np.where(positions < 0, unknown, results)
+        if is_missing.any():
+            results = np.where(is_missing, unknown, results)
     else:
         grouped = pd.Series(values)[is_included].groupby(keys[is_included])
         aggregated = grouped.agg(_AGGREGATIONS.get(name, name))
@@ -228,10 +237,10 @@ def _evaluate_node(node: ast.expr, scope: Mapping[str, Any]) -> Any:
             return value
         case ast.Name(id=name) if name in scope:
             return scope[name]
-        case ast.UnaryOp(op=ast.Not(), operand=of):
-            return np.logical_not(_evaluate_node(of, scope))
-        case ast.UnaryOp(op=ast.USub(), operand=of):
-            return np.negative(_evaluate_node(of, scope))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return np.logical_not(_evaluate_node(operand, scope))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return np.negative(_evaluate_node(operand, scope))
         case ast.BoolOp(op=op, values=parts):
             combine = np.logical_and if isinstance(op, ast.And) else np.logical_or
             return combine.reduce(
@@ -244,13 +253,13 @@ def _evaluate_node(node: ast.expr, scope: Mapping[str, Any]) -> Any:
             with np.errstate(divide="ignore", invalid="ignore"):
                 operate = _OPERATORS[type(op)]
                 return operate(_evaluate_node(left, scope), _evaluate_node(right, scope))
-        case ast.Subscript(value=of, slice=at):
-            return _evaluate_node(of, scope)[_evaluate_node(at, scope)]
-        case ast.IfExp(test=test, body=yes, orelse=no):
+        case ast.Subscript(value=container, slice=key):
+            return _evaluate_node(container, scope)[_evaluate_node(key, scope)]
+        case ast.IfExp(test=test, body=body, orelse=orelse):
             condition = _evaluate_node(test, scope)
             if not is_rows(condition):
-                return _evaluate_node(yes if condition else no, scope)
-            return np.where(condition, _evaluate_node(yes, scope), _evaluate_node(no, scope))
+                return _evaluate_node(body if condition else orelse, scope)
+            return np.where(condition, _evaluate_node(body, scope), _evaluate_node(orelse, scope))
         case ast.Call(func=ast.Name(id="text"), args=[ast.Constant(value=value)]):
             return fill_template(str(value), scope)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
@@ -300,19 +309,22 @@ def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def fill_template(template: str, scope: Mapping[str, Any]) -> Any:
-    """Fill a template: a text, or one per row if an expression has rows; "" for an empty value."""
+    """Return the text of a template, or one per row if an expression in it has rows.
+
+    A text is empty if any of its placeholders is.
+    """
     texts, placeholders = split_template(template)
-    values = [(evaluate(code, scope), format_) for code, format_ in placeholders]
-    length = next((len(value) for value, _ in values if is_rows(value)), None)
-    columns = [
-        [format_value(item, format_) for item in value.tolist()]
-        if is_rows(value)
-        else [format_value(value.item() if isinstance(value, np.generic) else value, format_)]
-        * (length or 1)
-        for value, format_ in values
-    ]
-    if not columns:
+    if not placeholders:
         return template
+    values = [evaluate(code, scope) for code, _ in placeholders]
+    length = next((len(value) for value in values if is_rows(value)), None)
+    columns = []
+    for value, (_, format_) in zip(values, placeholders, strict=True):
+        if is_rows(value):
+            columns.append([format_value(item, format_) for item in value.tolist()])
+        else:
+            scalar = value.item() if isinstance(value, np.generic) else value
+            columns.append([format_value(scalar, format_)] * (length or 1))
     rows = [
         "" if "" in row else "".join(chain(*zip(texts, (*row, ""), strict=True)))
         for row in zip(*columns, strict=True)

@@ -1,7 +1,8 @@
-"""Charts of launches: histograms over decades of their delays and durations."""
+"""Charts of launches: histograms of delays and durations on a logarithmic scale."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,14 +69,13 @@ def launch_stats(
     frame = analysis_frame(
         "launch_stats", frame, options, "launch_delay_ns", "cpu_dur_ns", "gpu_dur_ns"
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     delay, call = frame["launch_delay_ns"].to_numpy(), frame["cpu_dur_ns"].to_numpy()
     kernel = frame["gpu_dur_ns"].to_numpy()
     late, long = duration(launch_delay_cutoff_ns), duration(runtime_cutoff_ns)
-    blue, grey = theme.kind["compute"], theme.kind["cpu"]
+    blue, grey = style.theme.kind["compute"], style.theme.kind["cpu"]
     histograms = [
         _Histogram(
             "delay of kernels",
@@ -123,7 +123,10 @@ class _Histogram:
 
 @dataclass(frozen=True)
 class _DecadeBins:
-    """Counts of values by their decimal logarithm; zeros have a separate bin at the left."""
+    """Counts of values, in bins of equal width of their decimal logarithm.
+
+    Zeros have a separate bin at the left.
+    """
 
     low: float
     high: float
@@ -131,29 +134,30 @@ class _DecadeBins:
     right: Floats
     counts: Ints
     solid_counts: Ints
-    #: place of the bin of zeros on the logarithmic axis, if there are any
+    #: Position of the bin of zeros on the logarithmic axis, or None if no value is 0.
     zero_at: float | None
 
 
 def _decade_bins(histogram: _Histogram) -> _DecadeBins:
     values, solid = histogram.values, histogram.solid
-    zero = values <= 0
-    logs = np.log10(np.maximum(values[~zero], 1).astype(float))
+    is_zero = values <= 0
+    logs = np.log10(np.maximum(values[~is_zero], 1).astype(float))
     low = float(np.floor(logs.min())) if len(logs) else 2.0
     high = max(low + 1, float(np.ceil(logs.max() + 1e-9))) if len(logs) else 3.0
     bins = round((high - low) * _BINS_PER_DECADE)
     edges = low + np.arange(bins + 1) / _BINS_PER_DECADE
-    place = np.clip(((logs - low) * _BINS_PER_DECADE).astype(int), 0, bins - 1)
-    counts = np.bincount(place, minlength=bins)
-    solid_counts = np.bincount(place[solid[~zero]], minlength=bins)
+    bin_of_value = np.clip(((logs - low) * _BINS_PER_DECADE).astype(int), 0, bins - 1)
+    counts = np.bincount(bin_of_value, minlength=bins)
+    solid_counts = np.bincount(bin_of_value[solid[~is_zero]], minlength=bins)
     left, right, zero_at = edges[:-1], edges[1:], None
-    if zero.any():
+    if is_zero.any():
+        # As wide as the other bins, after a gap of four bins.
         zero_right = low - 4 / _BINS_PER_DECADE
-        zero_left = zero_right - 1.0 / _BINS_PER_DECADE
+        zero_left = zero_right - 1 / _BINS_PER_DECADE
         zero_at = (zero_left + zero_right) / 2
         left, right = np.r_[zero_left, left], np.r_[zero_right, right]
-        counts = np.r_[zero.sum(), counts]
-        solid_counts = np.r_[solid[zero].sum(), solid_counts]
+        counts = np.r_[is_zero.sum(), counts]
+        solid_counts = np.r_[solid[is_zero].sum(), solid_counts]
     return _DecadeBins(low, high, left, right, counts, solid_counts, zero_at)
 
 
@@ -167,8 +171,9 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
         "both scales logarithmic",
         histogram.note,
     )
-    # A logarithmic scale, since counts differ by orders of magnitude and the small ones matter.
+    # The y axis is logarithmic too: counts differ by orders of magnitude, and small ones matter.
     top = max(1.0, float(np.log10(1 + bins.counts.max())))
+    count_ticks = _count_ticks(top)
     figure = new_figure(
         style,
         frame_height=96,
@@ -176,12 +181,17 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
         y_range=models.Range1d(0, top * 1.06),
         select="width",
     )
-    _label_decades(figure, bins, top)
+    _label_decades(figure, bins)
+    figure.yaxis.ticker = models.FixedTicker(ticks=[tick for tick, _ in count_ticks])
     figure.ygrid.grid_line_color = style.theme.rule
     gap = 0.12 / _BINS_PER_DECADE
     start_ns, end_ns = 10.0**bins.left, 10.0**bins.right
     if bins.zero_at is not None:
         start_ns[0] = end_ns[0] = 0.0
+    range_texts = [
+        f"{duration(range_start)} to {duration(range_end)}" if range_end else "0 ns"
+        for range_start, range_end in zip(start_ns, end_ns, strict=True)
+    ]
     source = models.ColumnDataSource(
         {
             "left": bins.left + gap,
@@ -192,10 +202,7 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
             "solid_top": np.log10(1.0 + bins.solid_counts),
             "from_ns": start_ns,
             "to_ns": end_ns,
-            "range_text": [
-                f"{duration(since)} to {duration(until)}" if until else "0 ns"
-                for since, until in zip(start_ns, end_ns, strict=True)
-            ],
+            "range_text": range_texts,
             "count_text": list(map(count, bins.counts)),
             "solid_text": list(map(count, bins.solid_counts)),
         }
@@ -214,37 +221,30 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
     ]
     rows = [("all", "@{count_text}"), (histogram.solid_name, "@{solid_text}")]
     add_tooltip(figure, bars, style.theme, "@{range_text}", rows)
-    keep_fitting(
-        figure,
-        width=style.width,
-        names=[(0.0, "0"), *((float(np.log10(1 + n)), count(n)) for n in _count_ticks(top))],
-    )
+    keep_fitting(figure, width=style.width, names=count_ticks)
     return figure
 
 
-def _count_ticks(top: float) -> list[int]:
-    """Return up to three powers of ten as ticks of the axis of counts."""
-    tens = [10**power for power in range(8) if np.log10(1 + 10**power) <= top * 1.05]
-    step = max(1, -(-len(tens) // 3))
-    return tens[::-1][::step]
+def _count_ticks(top: float) -> list[tuple[float, str]]:
+    """Return 0 and up to three powers of ten as ticks of the axis of counts, with their texts."""
+    counts = [10**power for power in range(8) if np.log10(1 + 10**power) <= top * 1.05]
+    step = max(1, math.ceil(len(counts) / 3))
+    shown = [0, *counts[::-1][::step]]
+    return [(float(np.log10(1 + number)), count(number)) for number in shown]
 
 
-def _label_decades(figure: Figure, bins: _DecadeBins, top: float) -> None:
-    """Label the x axis at powers of ten and at zero, and set the ticks of the y axis."""
-    ticks = [float(power) for power in np.arange(bins.low, bins.high + 1)]
-    labels = {tick: _power_of_ten(int(tick)) for tick in ticks}
+def _label_decades(figure: Figure, bins: _DecadeBins) -> None:
+    """Label the x axis at powers of ten and at zero."""
+    powers = range(int(bins.low), int(bins.high) + 1)
+    labels = {float(power): _power_of_ten(power) for power in powers}
     if bins.zero_at is not None:
-        ticks = [bins.zero_at, *ticks]
         labels[bins.zero_at] = "0"
-    figure.xaxis.ticker = models.FixedTicker(ticks=ticks)
+    figure.xaxis.ticker = models.FixedTicker(ticks=sorted(labels))
     figure.xaxis.major_label_overrides = labels
-    figure.yaxis.ticker = models.FixedTicker(
-        ticks=[0.0, *(float(np.log10(1 + n)) for n in _count_ticks(top))]
-    )
 
 
 def _power_of_ten(power: int) -> str:
-    unit, scale = next(
-        (unit for unit in (("s", 9), ("ms", 6), ("\u00b5s", 3)) if power >= unit[1]), ("ns", 0)
-    )
-    return f"{10 ** (power - scale)}\u202f{unit}"
+    """Return 10 to a power, in ns, as text, such as ``100 µs``."""
+    exponent = min(power // 3, 3)
+    unit = ("ns", "\u00b5s", "ms", "s")[exponent]
+    return f"{10 ** (power - 3 * exponent)}\u202f{unit}"

@@ -32,7 +32,7 @@ from hta_widgets.trace.names import disambiguate, short_name
 def _bar_pair(
     data: pd.DataFrame, device: tuple[str, str], host: tuple[str, str], theme: Theme
 ) -> list[Bars]:
-    """Return two bars per row, `device` above `host`; both are a column and a name."""
+    """Return two bars per row, `device` above `host`; each is given as a column and a name."""
     data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
     compute, cpu = theme.kind["compute"], theme.kind["cpu"]
     return [
@@ -67,7 +67,7 @@ def operators(
     Returns
     -------
     bokeh.plotting.figure
-        Two bars per operator; its source has the frame's columns, with times as means of ranks.
+        Two bars per operator; its source has the frame's columns, with mean times of the ranks.
 
     Examples
     --------
@@ -80,8 +80,7 @@ def operators(
         *("rank", "name", "count", "cpu_self_ns", "device_self_ns", "cpu_total_ns"),
         "device_total_ns",
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     measures = ["cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
@@ -98,8 +97,8 @@ def operators(
             f"{name} {shapes}" if shapes else name
             for name, shapes in zip(names, data["input_shapes"].astype(str), strict=True)
         ]
-    bars = _bar_pair(data, ("device_self_ns", "device"), ("cpu_self_ns", "host"), theme)
-    cpu = theme.kind["cpu"]
+    bars = _bar_pair(data, ("device_self_ns", "device"), ("cpu_self_ns", "host"), style.theme)
+    cpu = style.theme.kind["cpu"]
     return draw_rows(
         RowsContent(
             data=data,
@@ -143,7 +142,7 @@ def user_annotation_breakdown(
     title: str = "Time in annotated ranges",
     **options: object,
 ) -> Figure:
-    """Draw the annotations with the most time.
+    """Draw the annotated ranges with the most time, by name.
 
     Parameters
     ----------
@@ -168,8 +167,7 @@ def user_annotation_breakdown(
     ... )  # doctest: +SKIP
     """
     frame = analysis_frame("user_annotation_breakdown", frame, options, "sum_ns")
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     name_column = "annotation" if "annotation" in frame else "name"
@@ -194,8 +192,8 @@ def user_annotation_breakdown(
             data=data,
             names=names,
             marks=[
-                Bars(0.0, "per_rank_ns", theme.kind["annotation"]),
-                *([Whiskers("least_ns", "most_ns", theme.ink2)] if ranks > 1 else []),
+                Bars(0.0, "per_rank_ns", style.theme.kind["annotation"]),
+                *([Whiskers("least_ns", "most_ns", style.theme.ink2)] if ranks > 1 else []),
             ],
             scale=time_scale(float(data["most_ns" if ranks > 1 else "per_rank_ns"].max())),
             head="annotation",
@@ -251,30 +249,28 @@ def frequent_kernel_sequences(
     frame = analysis_frame(
         "frequent_kernel_sequences", frame, options, "pattern", "count", "kernel_ns", "operator_ns"
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     measures = ["count", "kernel_ns", "operator_ns"]
     data = frame.groupby("pattern", observed=True, sort=False)[measures].sum().reset_index()
     data = data.rename(columns={"pattern": "name"})
-    of_one = len({str(name).partition("|")[0] for name in data["name"]}) == 1
-    data, names = top_rows(
-        data, "count", top, "sequence", _kernel_names if of_one else _sequence_names
-    )
-    operator = short_name(str(data["name"].iloc[0]).partition("|")[0])
+    operators = {str(name).partition("|")[0] for name in data["name"]}
+    label, head = _sequence_names, "operator: kernels"
+    if len(operators) == 1:
+        label, head = _kernel_names, "kernels"
+        style = replace(style, title=f"{title}: {short_name(*operators)}")
+    data, names = top_rows(data, "count", top, "sequence", label)
     data["pattern"] = data["name"]
-    if of_one:
-        style = replace(style, title=f"{title}: {operator}")
     return draw_rows(
         RowsContent(
             data=data,
             names=disambiguate(names, list(data["name"])),
             marks=_bar_pair(
-                data, ("kernel_ns", "kernels"), ("operator_ns", "operator on the host"), theme
+                data, ("kernel_ns", "kernels"), ("operator_ns", "operator on the host"), style.theme
             ),
             scale=time_scale(float(data[["kernel_ns", "operator_ns"]].to_numpy().max())),
-            head="kernels" if of_one else "operator: kernels",
+            head=head,
             columns=[
                 Column("count", "{count:count}"),
                 Column("kernels", "{kernel_ns:duration}", 480),
@@ -298,7 +294,7 @@ def frequent_kernel_sequences(
 
 def _sequence_names(pattern: str) -> str:
     """Return the short names of the operator and of its kernels."""
-    operator, *_ = pattern.split("|")
+    operator, _, _ = pattern.partition("|")
     return f"{short_name(operator)}: {_kernel_names(pattern)}"
 
 

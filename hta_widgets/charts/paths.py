@@ -1,11 +1,12 @@
-"""Charts of critical paths: of a rank over time, of a job from rank to rank, and their sums.
+"""Charts of critical paths: of one rank, of a job over its ranks, and time on the path by rank.
 
 Each segment has the style of its cause: solid for work, hatched for waits. A path can have a
-hundred thousand segments, so neighbours of one cause that share a pixel are joined.
+hundred thousand segments, so near segments of one cause are joined above `_MAX_SEGMENTS`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -42,7 +43,7 @@ from hta_widgets.panels.added import path_cause_text
 from hta_widgets.text import count, duration, plural, rank_list, share
 
 _MAX_SEGMENTS = 20_000
-_DEFINED = "the chain of work and waits that determines the duration; every moment counts once"
+_DEFINED = "the chain of work and waits that determines the duration; its segments do not overlap"
 
 
 @check_arguments
@@ -69,9 +70,9 @@ def critical_path(
     -------
     bokeh.plotting.figure
         The path, and below it a lane for each cause; its source has the frame's rows. Above 20 000
-        segments, neighbours of one cause are joined, and the subtitle reports that.
-        Each pixel of the path shows the cause that takes most of it, even after zooming; in the
-        lane of a cause, segments shorter than a pixel are one pixel wide.
+        segments, neighbours of one cause are joined, and the subtitle reports that. At each zoom, a
+        pixel of the path shows the cause that takes most of it; in the lane of a cause, segments
+        shorter than a pixel are one pixel wide.
 
     Examples
     --------
@@ -85,16 +86,16 @@ def critical_path(
         return empty_figure(frame, style)
     data = _segments(frame)
     start, end = float(data["start_ns"].min()), float(data["end_ns"].max())
-    total = _time_by(data, "bound_by")
-    total = total[total > 0]
+    cause_ns = _time_by(data, "bound_by")
+    cause_ns = cause_ns[cause_ns > 0]
     joining = ""
     if len(data) > _MAX_SEGMENTS:
-        max_gap = (end - start) / (_MAX_SEGMENTS / max(1, len(total)))
+        max_gap = (end - start) / (_MAX_SEGMENTS / max(1, len(cause_ns)))
         gap = duration(max_gap)
         joining = f"{count(len(data))} segments; those of one cause closer than {gap} are joined"
         data = _join_near(data, max_gap)
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
-    row_of = {name: row for row, name in enumerate(total.index, 1)}
+    row_of = {name: row for row, name in enumerate(cause_ns.index, 1)}
     data["row"] = data["bound_by"].map(row_of)
     data["bound_text"] = data["bound_by"].map(path_cause_text)
     data["name"] = data["name"].astype(str)
@@ -118,7 +119,7 @@ def critical_path(
         joining,
         unmatched_note(frame, ()),
     )
-    return _draw_segments(data, total, (start, end), tooltip, style)
+    return _draw_segments(data, cause_ns, (start, end), tooltip, style)
 
 
 def _segments(frame: pd.DataFrame) -> pd.DataFrame:
@@ -130,22 +131,23 @@ def _segments(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _time_by(data: pd.DataFrame, column: str) -> pd.Series:
-    """Return the time of each value of a column, the longest first."""
+    """Return the time of all segments with each value of a column, the longest first."""
     return data.groupby(column)["dur_ns"].sum().sort_values(ascending=False, kind="stable")
 
 
 def _draw_segments(
     data: pd.DataFrame,
-    causes: pd.Series,
+    cause_ns: pd.Series,
     window: tuple[float, float],
     tooltip: Tooltip,
     style: FigureStyle,
 ) -> Figure:
-    """Draw the path in the first lane and the segments of each cause in separate lanes."""
-    total_ns = float(causes.sum()) or 1.0
+    """Draw the path in the first lane, and the segments of each cause in a lane below it."""
+    total_ns = float(cause_ns.sum()) or 1.0
+    causes = list(map(str, cause_ns.index))
     lanes = [
-        Lane(path_cause_text(str(name)), _share_text(time_ns, total_ns))
-        for name, time_ns in causes.items()
+        Lane(path_cause_text(cause), _share_text(time_ns, total_ns))
+        for cause, time_ns in zip(causes, cause_ns, strict=True)
     ]
     figure, finish = lanes_figure(
         [Lane("path", duration(total_ns)), *lanes],
@@ -156,10 +158,8 @@ def _draw_segments(
         heads=("bound by", "of the path"),
     )
     source = models.ColumnDataSource(columns_of(data))
-    pixels = keep_dominant(
-        figure, source, {row + 1: str(name) for row, name in enumerate(causes.index)}
-    )
-    bars = partial(
+    pixels = keep_dominant(figure, source, dict(enumerate(causes, 1)))
+    draw_pixels = partial(
         figure.hbar,
         y="row",
         left="left",
@@ -170,15 +170,16 @@ def _draw_segments(
         # Selected segments are drawn over the pixels, which therefore do not fade.
         nonselection_fill_alpha=1,
     )
-    for name in map(str, causes.index):
-        cause = _cause_bars(name, style.theme)
-        bars(view=view_of("bound_by", name), fill_color=cause.fill, **_hatch(cause, 1))
-        if cause.hatch or cause.line != cause.fill:
-            # Bars too narrow for a hatch have the line's colour, as pale ones could not be seen.
-            bars(view=view_of("thin", name), fill_color=cause.line)
+    for cause in causes:
+        bars = _cause_bars(cause, style.theme)
+        draw_pixels(view=view_of("bound_by", cause), fill_color=bars.fill, **_hatch(bars, 1))
+        if bars.hatch or bars.line != bars.fill:
+            # Bars too narrow for a hatch have the line's colour: pale ones could not be seen.
+            draw_pixels(view=view_of("thin", cause), fill_color=bars.line)
+    # Invisible bars of the whole segments, for tooltips and selections.
     marks = [
         figure.hbar(
-            y=place,
+            y=y,
             left="start_ns",
             right="end_ns",
             height=0.72,
@@ -189,22 +190,27 @@ def _draw_segments(
             selection_fill_alpha=0.35,
             nonselection_fill_alpha=0,
         )
-        for place in (0, "row")
+        for y in (0, "row")
     ]
     add_tooltip(figure, marks, style.theme, tooltip.heading, tooltip.rows)
     finish(None)
     return figure
 
 
-def _hatch(bars: Bars, unselected: float) -> dict[str, Any]:
+def _hatch(bars: Bars, nonselection_alpha: float) -> dict[str, Any]:
+    """Return the hatch of bars as arguments of a Bokeh glyph."""
     if not bars.hatch:
         return {}
-    style = {"hatch_pattern": bars.hatch, "hatch_color": bars.hatch_color, "hatch_scale": 5}
-    return {**style, "nonselection_hatch_alpha": unselected}
+    return {
+        "hatch_pattern": bars.hatch,
+        "hatch_color": bars.hatch_color,
+        "hatch_scale": 5,
+        "nonselection_hatch_alpha": nonselection_alpha,
+    }
 
 
 def _join_near(data: pd.DataFrame, max_gap: float) -> pd.DataFrame:
-    """Return the segments by cause; those of one cause are joined over gaps of up to `max_gap`."""
+    """Return the segments, by cause, after joining those with gaps of up to `max_gap` ns."""
     data = data.iloc[np.argsort(pd.factorize(data["bound_by"])[0], kind="stable")]
     gap_ns = data["start_ns"] - data["end_ns"].shift(fill_value=0)
     is_first = data["bound_by"].ne(data["bound_by"].shift()) | (gap_ns > max_gap)
@@ -212,27 +218,28 @@ def _join_near(data: pd.DataFrame, max_gap: float) -> pd.DataFrame:
     return _join(data[columns], is_first)
 
 
-def _cause_bars(bound: str, colors: Theme) -> Bars:
-    """Return the bars of a cause, named for legends: solid for work, hatched for waits."""
-    solid = {
+def _cause_bars(cause: str, colors: Theme) -> Bars:
+    """Return the bars of a cause, with its name for legends: solid for work, hatched for waits."""
+    kind_of_work = {
         "cpu_bound": "cpu", "cpu_outside_operators": "cpu", "data_loading": "other",
         "gpu_compute_bound": "compute", "gpu_communication_bound": "communication",
         "gpu_memory_bound": "memory", "sync_overhead": "sync",
     }  # fmt: skip
-    if bound in solid:
-        color = colors.kind[solid[bound]]
-        hatch = "/" if bound == "cpu_outside_operators" else None
-        fill, line, hatch_color = color, color, colors.bg
+    if cause in kind_of_work:
+        hatch = "/" if cause == "cpu_outside_operators" else None
+        line = fill = colors.kind[kind_of_work[cause]]
+        hatch_color = colors.bg
     else:
-        hatch = None if bound == "outside_path" else "/"
-        line = colors.kind["sync"] if bound == "cpu_blocked" else colors.idle_line
+        hatch = None if cause == "outside_path" else "/"
+        line = colors.kind["sync"] if cause == "cpu_blocked" else colors.idle_line
         fill, hatch_color = colors.idle, line
-    name = path_cause_text(bound)
+    name = path_cause_text(cause)
     return Bars("from", "to", fill, name, line=line, hatch=hatch, hatch_color=hatch_color)
 
 
+#: Maximum number of ranks with a lane or bar each.
 _MAX_LANES = 24
-#: Maximum number of dark lines between ranks; if there are more, all are pale, to show the lanes.
+#: Maximum number of dark lines between ranks. If there are more, all are pale and show the lanes.
 _FEW_LINES = 100
 
 
@@ -245,7 +252,7 @@ def job_critical_path(
     title: str = "Critical path across ranks",
     **options: object,
 ) -> Figure:
-    """Draw which rank the critical path is on at each moment, and what bounds it.
+    """Draw on which rank the job's critical path is over time, and by cause.
 
     Parameters
     ----------
@@ -330,7 +337,7 @@ def _rank_lanes(
     tooltip: Tooltip,
     style: FigureStyle,
 ) -> Figure:
-    """Draw segments in the lanes of their ranks, by cause, and lines from lane to lane."""
+    """Draw the segments in the lanes of their ranks, and lines where the path changes lanes."""
     theme = style.theme
     figure, finish = lanes_figure(
         lanes,
@@ -380,22 +387,22 @@ def _share_text(time_ns: float, total_ns: float) -> str:
 
 
 def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
-    """Return a line for each change of ranks, from lane to lane."""
+    """Return the columns of lines from lane to lane where the path changes ranks."""
     jumps = np.flatnonzero(data["is_jump"].to_numpy())
     rows = data["row"].to_numpy(float)
-    moved = jumps[rows[jumps] != rows[jumps - 1]]
-    if len(moved) > _MAX_SEGMENTS:
+    drawn = jumps[rows[jumps] != rows[jumps - 1]]
+    if len(drawn) > _MAX_SEGMENTS:
         # More lines than that would merge into one area anyway.
-        moved = moved[:: -(-len(moved) // _MAX_SEGMENTS)]
+        drawn = drawn[:: math.ceil(len(drawn) / _MAX_SEGMENTS)]
     return {
-        "x": data["start_ns"].to_numpy(float)[moved],
-        "y0": rows[moved - 1],
-        "y1": rows[moved],
+        "x": data["start_ns"].to_numpy(float)[drawn],
+        "y0": rows[drawn - 1],
+        "y1": rows[drawn],
     }
 
 
 def _join(data: pd.DataFrame, is_first: pd.Series) -> pd.DataFrame:
-    """Join each segment with the ones after it, up to the next one that `is_first`."""
+    """Return the segments, each joined with those after it up to the next one that `is_first`."""
     groups = data.groupby(is_first.cumsum(), sort=False)
     joined = groups.first()
     joined["dur_ns"] = groups["dur_ns"].sum()
@@ -410,12 +417,10 @@ def _join(data: pd.DataFrame, is_first: pd.Series) -> pd.DataFrame:
 def _path_finding(by_rank: pd.Series, causes: pd.Series, total_ns: float) -> str:
     if causes.empty:
         return ""
-    first = int(by_rank.index[0])
     cause = path_cause_text(str(causes.index[0]))
-    main_text = f"{cause} is {share(float(causes.iloc[0]) / total_ns)} of it"
-    if len(by_rank) == 1:
-        return f"all of it is on rank {first}, {main_text}"
-    return f"{share(float(by_rank.iloc[0]) / total_ns)} of it is on rank {first}, {main_text}"
+    cause_text = f"{cause} is {share(float(causes.iloc[0]) / total_ns)} of it"
+    on_first = "all" if len(by_rank) == 1 else share(float(by_rank.iloc[0]) / total_ns)
+    return f"{on_first} of it is on rank {by_rank.index[0]}, {cause_text}"
 
 
 @check_arguments
@@ -456,8 +461,7 @@ def job_path_summary(
         *("rank", "bound_by", "count", "dur_ns"),
         path="job_critical_path",
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     data = frame.reset_index(drop=True)
@@ -469,15 +473,14 @@ def job_path_summary(
     names = [f"rank {rank}" for rank in by_rank.index[:_MAX_LANES]]
     if len(by_rank) > _MAX_LANES:
         names.append(plural(len(by_rank) - _MAX_LANES, "other rank"))
-        rest = data["row"] == _MAX_LANES
-        others = data[rest].groupby("bound_by", as_index=False)[["count", "dur_ns"]].sum()
+        is_other = data["row"] == _MAX_LANES
+        others = data[is_other].groupby("bound_by", as_index=False)[["count", "dur_ns"]].sum()
         others = others.assign(rank=-1, row=_MAX_LANES)
-        data = pd.concat([data[~rest], others], ignore_index=True)
+        data = pd.concat([data[~is_other], others], ignore_index=True)
     causes = _time_by(data, "bound_by")
-    place = {name: number for number, name in enumerate(causes.index)}
     # Causes have the same order in each bar.
-    data = data.assign(order=data["bound_by"].map(place)).sort_values(["row", "order"])
-    data = data.reset_index(drop=True)
+    data["order"] = causes.index.get_indexer(pd.Index(data["bound_by"]))
+    data = data.sort_values(["row", "order"], ignore_index=True)
     data["to"] = data.groupby("row")["dur_ns"].cumsum()
     data["from"] = data["to"] - data["dur_ns"]
     data["share"] = data["dur_ns"] / total_ns
@@ -490,7 +493,7 @@ def job_path_summary(
             data=data,
             names=names,
             marks=[
-                replace(_cause_bars(cause, theme), only=("bound_by", cause))
+                replace(_cause_bars(cause, style.theme), only=("bound_by", cause))
                 for cause in causes.index[causes > 0]
             ],
             scale=time_scale(float(per_row.max())),

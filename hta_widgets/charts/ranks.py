@@ -54,8 +54,9 @@ from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural, rank_list, share
 from hta_widgets.trace.arrays import Floats
 
+#: Maximum number of rows, of which a cluster has one for its bars and one for each reason.
 _MAX_ROWS = 60
-#: Columns whose mean a cluster shows.
+#: Columns whose mean over its ranks a cluster shows.
 _MEANS = (
     *("step_ns", "own_ns", "compute_ns", "idle_ns", "exposed_communication_ns", "exposed_wait_ns"),
     *("unmatched_exposed_ns", "lost_share"),
@@ -73,7 +74,7 @@ def rank_clusters(
     title: str = "Groups of similar ranks",
     **options: object,
 ) -> Figure:
-    """Draw one row per cluster of ranks: the parts of its steps, and how outliers differ.
+    """Draw the parts of a step for each cluster of ranks, and how outliers differ.
 
     Parameters
     ----------
@@ -102,12 +103,10 @@ def rank_clusters(
         *("rank", "cluster", "representative", "is_outlier", "why", "step_ns", "compute_ns"),
         *("idle_ns", "exposed_communication_ns", "exposed_wait_ns"),
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     clusters = _cluster_rows(frame)
-    # A cluster has a row for its bars, and one below it for each of its reasons.
     reasons = [str(reason).split("; ") if reason else [] for reason in clusters["why"]]
     heights = np.array([1 + len(texts) for texts in reasons])
     drawn = max(1, int((np.cumsum(heights) <= _MAX_ROWS).sum()))
@@ -116,22 +115,27 @@ def rank_clusters(
     if drawn < len(clusters):
         omitted = f"the first {count(drawn)} of {count(len(clusters))} clusters"
     data = data.assign(row=np.cumsum(heights) - heights)
-    parts = _add_parts(data, theme)
+    parts = _add_parts(data, style.theme)
     end = max(float(data["step_ns"].max()) or 1.0, float(data[parts[-1].right].max())) * 1.02
     tolerance = frame.attrs.get("tolerance")
+
+    def first_row_texts(template: str) -> list[str]:
+        """Return a template's text for the first row of each cluster, and "" for its other rows."""
+        texts = np.full(int(heights.sum()), "", dtype=object)
+        texts[data["row"]] = row_texts(data, template)
+        return list(texts)
+
     figure = draw_rows(
         RowsContent(
             data=data,
-            names=_spread_texts(data, heights, "{name}"),
+            names=first_row_texts("{name}"),
             marks=parts,
             scale=Scale(end, ticks=time_ticks(end)),
             head=" ",
             columns=[
-                Column("ranks", _spread_texts(data, heights, "{ranks:count}")),
-                Column("step", _spread_texts(data, heights, "{step_ns:duration}"), 420),
-                Column(
-                    "representative", _spread_texts(data, heights, "rank {representative}"), 620
-                ),
+                Column("ranks", first_row_texts("{ranks:count}")),
+                Column("step", first_row_texts("{step_ns:duration}"), 420),
+                Column("representative", first_row_texts("rank {representative}"), 620),
             ],
             tooltip=Tooltip(
                 "@{members}",
@@ -152,76 +156,67 @@ def rank_clusters(
             str(frame.attrs.get("note", "")),
         ),
     )
-    for row, height in zip(
-        data["row"][data["is_outlier"]], heights[data["is_outlier"]], strict=True
-    ):
-        add_ground(figure, theme, top=row - 0.5, bottom=row + height - 0.5)
+    for row, height, is_outlier in zip(data["row"], heights, data["is_outlier"], strict=True):
+        if is_outlier:
+            add_ground(figure, style.theme, top=row - 0.5, bottom=row + height - 0.5)
     _draw_reasons(figure, data["row"].tolist(), reasons, style)
     return figure
 
 
-def _spread_texts(data: pd.DataFrame, heights: Any, template: str) -> list[str]:
-    """Return a template's text for the first row of each cluster, and "" for its other rows."""
-    texts = np.full(int(heights.sum()), "", dtype=object)
-    texts[data["row"]] = row_texts(data, template)
-    return list(texts)
-
-
 def _cluster_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    times = [name for name in _MEANS if name in frame]
+    """Return one row per cluster, outliers first and then the largest clusters."""
     groups = frame.groupby("cluster", sort=True)
-    data = groups[times].mean()
+    data = groups[[name for name in _MEANS if name in frame]].mean()
     data["representative"] = groups["representative"].first()
     data["is_outlier"] = groups["is_outlier"].any()
     data["ranks"] = groups.size()
-    standing = frame[frame["rank"] == frame["representative"]].set_index("cluster")["why"]
-    data["why"] = standing.reindex(data.index).fillna("").astype(str)
+    representatives = frame[frame["rank"] == frame["representative"]].set_index("cluster")
+    data["why"] = representatives["why"].reindex(data.index).fillna("").astype(str)
     data["members"] = [rank_list(ranks.tolist(), 12) for _, ranks in groups["rank"]]
     data["name"] = [
-        _cluster_name(ranks.tolist(), standing_for)
-        for (_, ranks), standing_for in zip(groups["rank"], data["representative"], strict=True)
+        _cluster_name(ranks.tolist(), representative)
+        for (_, ranks), representative in zip(groups["rank"], data["representative"], strict=True)
     ]
-    data = data.reset_index()
-    return data.sort_values(
-        ["is_outlier", "ranks", "cluster"], ascending=[False, False, True], kind="stable"
-    ).reset_index(drop=True)
+    return data.reset_index().sort_values(
+        ["is_outlier", "ranks", "cluster"],
+        ascending=[False, False, True],
+        kind="stable",
+        ignore_index=True,
+    )
 
 
-def _cluster_name(ranks: list[int], standing_for: int) -> str:
+def _cluster_name(ranks: list[int], representative: int) -> str:
     text = rank_list(ranks, len(ranks))
-    return text if len(text) <= _LETTERS else f"{count(len(ranks))} like rank {standing_for}"
+    return text if len(text) <= _LETTERS else f"{count(len(ranks))} like rank {representative}"
 
 
 def _add_parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
-    """Add start and end of each part of a step to the data; return the bars."""
-    rest = (data["exposed_communication_ns"] - data["exposed_wait_ns"]).clip(lower=0)
-    unmatched = rest.clip(upper=data.get("unmatched_exposed_ns", 0))
-    explained_ns = data["compute_ns"] + rest + data["exposed_wait_ns"] + data["idle_ns"]
-    rest_ns, orange = data["step_ns"] - explained_ns, theme.kind["communication"]
+    """Return bars of the parts of a step, after adding their starts, ends and texts to the data."""
+    transfer_ns = (data["exposed_communication_ns"] - data["exposed_wait_ns"]).clip(lower=0)
+    unmatched_ns = transfer_ns.clip(upper=data.get("unmatched_exposed_ns", 0))
+    explained_ns = data["compute_ns"] + transfer_ns + data["exposed_wait_ns"] + data["idle_ns"]
+    rest_ns = (data["step_ns"] - explained_ns).clip(lower=0)
+    orange = theme.kind["communication"]
+    pale_orange, pale = blend(orange, theme.bg, 0.5), blend(theme.lane, theme.bg, 0.6)
     hatched = {"line": theme.wait_line, "hatch": "/", "hatch_color": theme.wait_line}
+    parts: list[tuple[str, pd.Series, str, dict[str, Any]]] = [
+        ("compute", data["compute_ns"], theme.kind["compute"], {}),
+        ("transfer", transfer_ns - unmatched_ns, orange, {}),
+        ("waits", data["exposed_wait_ns"], theme.wait_fill, hatched),
+        ("communication without partners", unmatched_ns, pale_orange, {"line": orange}),
+        ("idle", data["idle_ns"], theme.idle, {}),
+        ("rest of the step", rest_ns, pale, {}),
+    ]
     left = np.zeros(len(data))
     marks = []
-    pieces: list[tuple[str, pd.Series, str, dict[str, Any]]] = [
-        ("compute", data["compute_ns"], theme.kind["compute"], {}),
-        ("transfer", rest - unmatched, orange, {}),
-        ("waits", data["exposed_wait_ns"], theme.wait_fill, hatched),
-        (
-            "communication without partners",
-            unmatched,
-            blend(orange, theme.bg, 0.5),
-            {"line": orange},
-        ),
-        ("idle", data["idle_ns"], theme.idle, {}),
-        ("rest of the step", rest_ns.clip(lower=0), blend(theme.lane, theme.bg, 0.6), {}),
-    ]
-    for name, values, fill, style in pieces:
+    for name, values, fill, style in parts:
         sizes = values.to_numpy(float)
         if name != "compute" and not (sizes > 0).any():
             continue
-        data[f"{name} from"], data[name] = left, left + sizes
-        data[f"{name}_text"] = [duration(size_ns) for size_ns in sizes]
         # A zero-length bar would still draw its outline.
-        data[f"{name} from"] = data[f"{name} from"].where(sizes > 0)
+        data[f"{name} from"] = np.where(sizes > 0, left, np.nan)
+        data[name] = left + sizes
+        data[f"{name}_text"] = [duration(size_ns) for size_ns in sizes]
         marks.append(Bars(f"{name} from", name, fill, name, **style))
         left = left + sizes
     return marks
@@ -230,12 +225,12 @@ def _add_parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
 def _cluster_finding(frame: pd.DataFrame, data: pd.DataFrame) -> str:
     outliers = frame.loc[frame["is_outlier"].to_numpy(bool), "rank"].tolist()
     clusters = int(frame["cluster"].nunique())
-    all_of = f"{plural(len(frame), 'rank')} in {plural(clusters, 'cluster')}"
+    summary = f"{plural(len(frame), 'rank')} in {plural(clusters, 'cluster')}"
     if not outliers:
-        return f"{all_of}, no outliers"
+        return f"{summary}, no outliers"
     if len(outliers) == 1:
-        return f"{all_of}, {rank_list(outliers)} is an outlier: {data['why'].iloc[0]}"
-    return f"{all_of}, {count(len(outliers))} of them are outliers: {rank_list(outliers)}"
+        return f"{summary}, {rank_list(outliers)} is an outlier: {data['why'].iloc[0]}"
+    return f"{summary}, {count(len(outliers))} ranks are outliers: {rank_list(outliers)}"
 
 
 def _draw_reasons(
@@ -245,14 +240,14 @@ def _draw_reasons(
 
     The width is estimated here; a script of the figure cuts the texts exactly.
     """
-    texts = [escape_text(text) for reasons_of_cluster in reasons for text in reasons_of_cluster]
-    if not texts:
-        return
-    rows = [
-        bar_row + 1 + index
+    text_of_row = {
+        row: escape_text(reason)
         for bar_row, reasons_of_cluster in zip(bar_rows, reasons, strict=True)
-        for index in range(len(reasons_of_cluster))
-    ]
+        for row, reason in enumerate(reasons_of_cluster, bar_row + 1)
+    }
+    if not text_of_row:
+        return
+    rows, texts = list(text_of_row), list(text_of_row.values())
     letters = int(((style.width or 720) * 0.6) / 6.4)
     short = [text if len(text) <= letters else f"{text[: letters - 1]}…" for text in texts]
     source = models.ColumnDataSource({"row": rows, "full": texts, "text": short})
@@ -263,6 +258,7 @@ def _draw_reasons(
     )
 
 
+#: Height in px of the bars above the heatmap, which show the mean of the ranks.
 _STRIP = 26
 _SHADES = 128
 _HEATMAP = definition("heatmap")
@@ -294,10 +290,10 @@ def rank_time_heatmap(
     Returns
     -------
     bokeh.plotting.figure
-        One row per rank and one cell per bin; above them is the mean of ranks, at the right each
-        rank's total. The image's source has columns ``share`` and ``value_ns``, each one array of
-        rows and bins. Another source has one row per rank or cluster, with ``rank`` (of a cluster,
-        its first), ``ranks`` (text) and ``total_ns``.
+        One row per rank and one cell per bin. Above them is the mean of the ranks, and at the right
+        each rank's total. The image's source has the columns ``share`` and ``value_ns``, each a
+        single array of rows and bins. Another source has one row per rank or cluster, with
+        ``rank`` (of a cluster, its first one), ``ranks`` (a text) and ``total_ns``.
 
     Examples
     --------
@@ -307,8 +303,7 @@ def rank_time_heatmap(
     frame = analysis_frame(
         "rank_time_heatmap", frame, options, "rank", "bin", "start_ns", "end_ns", "value_ns"
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty or not (frame["end_ns"] > frame["start_ns"]).any():
         return empty_figure(frame, style)
     frame = with_folded_groups(frame, clusters)
@@ -320,7 +315,7 @@ def rank_time_heatmap(
     value_ns = frame["value_ns"].to_numpy(float).reshape(len(ranks), bins)
     edges = frame[["start_ns", "end_ns"]].to_numpy(float)[:bins]
     size_ns = edges[:, 1] - edges[:, 0]
-    part = np.divide(value_ns, size_ns, out=np.zeros_like(value_ns), where=size_ns > 0)
+    shares = np.divide(value_ns, size_ns, out=np.zeros_like(value_ns), where=size_ns > 0)
     start_ns, end_ns = float(edges[0, 0]), float(edges[-1, 1])
     rows = pd.DataFrame({"rank": ranks, "total_ns": value_ns.sum(axis=1)})
     rows.attrs = {
@@ -332,32 +327,31 @@ def rank_time_heatmap(
     scope, _ = chart_scope(_HEATMAP, rows)
     heatmap = structs.replace(_HEATMAP, unmatched=facts_of_metric["kinds"])
     subtitle = subtitle_of(heatmap, frame, scope)
-    mean = part.mean(axis=0)
+    mean = shares.mean(axis=0)
     groups = folded_groups(rows)
     if groups:
         scope = fold_scope(_HEATMAP, rows, scope, groups)
         masks = [np.isin(ranks, members) for members in scope["members"]]
-        part, value_ns = (
-            np.stack([values[mask].mean(axis=0) for mask in masks]) for values in (part, value_ns)
-        )
+        shares = np.stack([shares[mask].mean(axis=0) for mask in masks])
+        value_ns = np.stack([value_ns[mask].mean(axis=0) for mask in masks])
     palette = color_ramp(
-        theme.busy if facts_of_metric["ramp"] == "busy" else theme.waiting, _SHADES
+        style.theme.busy if facts_of_metric["ramp"] == "busy" else style.theme.waiting, _SHADES
     )
     style = style.with_subtitle(subtitle, TOGETHER if groups else "")
-    return _draw_heatmap(scope, part, value_ns, mean, (start_ns, end_ns), palette, style)
+    return _draw_heatmap(scope, shares, value_ns, mean, (start_ns, end_ns), palette, style)
 
 
 def _draw_heatmap(
     scope: Scope,
-    part: Floats,
+    shares: Floats,
     value_ns: Floats,
     mean: Floats,
     window: tuple[float, float],
     palette: list[str],
     style: FigureStyle,
 ) -> Figure:
-    """Draw the shares `part` of cells, `value_ns`, and above them the `mean` of all ranks."""
-    (rows, bins), (start_ns, end_ns) = part.shape, window
+    """Draw the shares of cells, above them their mean over all ranks, and totals of `value_ns`."""
+    (rows, bins), (start_ns, end_ns) = shares.shape, window
     names = list(scope["names"])
     pitch = 16 if rows <= 32 else max(1, 512 // rows)
     strip = _STRIP / pitch
@@ -377,7 +371,7 @@ def _draw_heatmap(
         dh=rows,
         source=models.ColumnDataSource(
             {
-                "share": [part],
+                "share": [shares],
                 "value_ns": [value_ns],
                 "of_rank": [np.repeat(np.array(names)[:, None], bins, axis=1)],
             }

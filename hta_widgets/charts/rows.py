@@ -16,8 +16,8 @@ reason why there is nothing to draw, or `draw_rows` with a `RowsContent`::
         style.with_subtitle("device time by name", unmatched_note(frame)),
     )
 
-A template has the expressions and formats of chart definitions (`language`); ``@{name}`` is Bokeh's
-own syntax for the value of a column.
+Templates have the expressions and formats of chart definitions (`language`). ``@{name}`` is Bokeh's
+syntax for the value of a column.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from hta_widgets.text import axis_time
 class Bars:
     """Bars from one column of the source to another.
 
-    Colours and hatches are values, or names of columns with a value for each bar.
+    Colours and hatches are values, or names of columns with a value for each bar. A single hatch
+    for all bars of a mark is drawn much faster.
 
-    `only` is a column and a value, for bars of the rows with that value only. Hatches are drawn
-    fast if all bars of a mark have the same one.
+    `only` is a column and a value: only rows with this value have a bar.
     """
 
     left: str | float
@@ -122,7 +122,7 @@ class Scale:
 
 
 def time_scale(end_ns: float) -> Scale:
-    """Return the scale of bars from 0 to `end_ns` at most."""
+    """Return a scale from 0, with a margin after `end_ns`."""
     end_ns = end_ns or 1.0
     return Scale(end_ns * 1.02, ticks=time_ticks(end_ns))
 
@@ -131,8 +131,8 @@ def time_scale(end_ns: float) -> Scale:
 class RowsContent:
     """Content of a chart of rows: a name per row, marks from the columns of `data`, and texts.
 
-    `data` has the row of each item in its column ``row``. Texts of `names`, `columns` and `tooltip`
-    are templates over the columns of `data` until `draw_rows` fills them. `legend` has the entries
+    The column ``row`` of `data` has the row of each item. Texts of `names`, `columns` and `tooltip`
+    may be templates over the columns of `data`, which `draw_rows` fills. `legend` has the entries
     of the legend, by default the named marks; `pitch` is the height of a row in px.
     """
 
@@ -154,9 +154,9 @@ def fill_color(mark: Bars, theme: Theme) -> str:
 
 
 def view_of(column: str, value: str) -> Any:
-    """Return a view of the rows of a source with one value.
+    """Return a view of the rows of a source that have this value in a column.
 
-    Marks with a different hatch per bar would take seconds to draw.
+    One mark per value is drawn fast; one mark with a column of hatches would take seconds.
     """
     return models.CDSView(filter=models.GroupFilter(column_name=column, group=value))
 
@@ -209,7 +209,7 @@ def draw_mark(
     )
 
 
-#: Maximum number of rows with a name each; more are drawn as a profile, with some names.
+#: Maximum number of rows with a name each; more are drawn as a profile, in which few have a name.
 NAMED_ROWS = 64
 
 
@@ -218,12 +218,12 @@ def round_ticks(end: float, count: int = 3, start: float = 0.0) -> list[float]:
     span = max(abs(end), abs(start))
     if span <= 0:
         return [0.0]
-    rough = span / count
-    scale = 10.0 ** np.floor(np.log10(rough))
-    steps = [s * scale for s in (1, 2, 5, 10) if s * scale <= span]
-    step = next((step for step in steps if step >= rough * 0.85), steps[-1])
+    exact_step = span / count
+    scale = 10.0 ** np.floor(np.log10(exact_step))
+    steps = [factor * scale for factor in (1, 2, 5, 10) if factor * scale <= span]
+    step = next((step for step in steps if step >= exact_step * 0.85), steps[-1])
     first, last = int(np.ceil(start / step - 1e-9)), int(np.floor(end / step + 1e-9))
-    return [float(k * step) for k in range(first, last + 1)]
+    return [float(multiple * step) for multiple in range(first, last + 1)]
 
 
 def tick_step(ticks: Sequence[float], end: float) -> float:
@@ -252,17 +252,14 @@ def draw_rows(content: RowsContent, style: FigureStyle) -> Figure:
     data = content.data
     if "row" not in data:
         data["row"] = np.arange(len(data))
-    names = content.names
-    columns = [
-        replace(column, texts=row_texts(data, column.texts))
-        if isinstance(column.texts, str)
-        else column
-        for column in content.columns
-    ]
+
+    def fill(texts: Sequence[str] | str) -> Sequence[str]:
+        return row_texts(data, texts) if isinstance(texts, str) else texts
+
     filled = replace(
         content,
-        names=row_texts(data, names) if isinstance(names, str) else names,
-        columns=columns,
+        names=fill(content.names),
+        columns=[replace(column, texts=fill(column.texts)) for column in content.columns],
         tooltip=content.tooltip and with_tooltip_columns(data, content.tooltip),
     )
     return rows_chart(filled, style)
@@ -270,14 +267,14 @@ def draw_rows(content: RowsContent, style: FigureStyle) -> Figure:
 
 def row_texts(data: pd.DataFrame, template: str) -> list[str]:
     """Return a template's text for each row."""
-    # Only the columns that the template may name: converting all of them takes a while.
+    # Other columns, which the template cannot name, would take a while to convert.
     scope = {str(name): language.column(data[name]) for name in data if str(name) in template}
     filled = language.fill_template(template, scope)
     return list(filled) if language.is_rows(filled) else [str(filled)] * len(data)
 
 
 def with_tooltip_columns(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
-    """Add a column of texts for each template of a tooltip; return a tooltip that names them."""
+    """Return a tooltip that names columns of texts, after filling its templates into these."""
 
     def place(template: str, name: str) -> str:
         if "@" in template or "{" not in template:
@@ -300,28 +297,28 @@ def rows_chart(content: RowsContent, style: FigureStyle) -> Figure:
     profile = rows > NAMED_ROWS
     pitch = _row_pitch(rows) if profile or pitch is None else pitch
     headed = bool(head or any(column.head for column in columns)) and not profile
-    # Profiles have no row for heads, but need space for the first name, taller than its row.
-    above = min(pitch, 20.0) if headed else 8 if profile else 0
+    # A profile has no row for heads, but its first name is taller than a row and needs space.
+    above = 8.0 if profile else 0.0
+    if headed:
+        above = min(pitch, 20.0)
     # Bokeh draws marks half a pixel off, which shows seams between adjacent areas: shift the range.
-    crisp = 0.5 / pitch if profile else 0.0
-    top = crisp - 0.5 - above / pitch
+    shift = 0.5 / pitch if profile else 0.0
+    top = shift - 0.5 - above / pitch
     figure = new_figure(
         style,
         frame_height=int(np.ceil(rows * pitch + above)),
         x_range=models.Range1d(scale.start, scale.end),
-        y_range=models.Range1d(rows - 0.5 + crisp, top),
+        y_range=models.Range1d(rows - 0.5 + shift, top),
         select="height",
     )
-    height = 1.0 if profile else 0.8
     source = models.ColumnDataSource(columns_of(content.data))
     if content.background:
-        ground = models.ColumnDataSource({"row": list(range(rows))})
         figure.hbar(
             y="row",
             left=scale.start,
             right=scale.end,
-            height=height,
-            source=ground,
+            height=1.0 if profile else 0.8,
+            source=models.ColumnDataSource({"row": list(range(rows))}),
             fill_color=theme.lane,
             line_color=None,
             nonselection_fill_alpha=1,
@@ -330,24 +327,24 @@ def rows_chart(content: RowsContent, style: FigureStyle) -> Figure:
     drawn_marks = [draw_mark(figure, mark, source, theme, profile=profile) for mark in marks]
     labels = _draw_texts(figure, marks, source, profile=profile)
     shown = rows_apart(rows, pitch, 20) if profile else list(range(rows))
-    titles = [(row, names[row]) for row in shown]
-    figure.yaxis.ticker = models.FixedTicker(ticks=[*([-1] if headed else []), *shown])
+    row_names = [*([(-1, head)] if headed else []), *((row, names[row]) for row in shown)]
+    figure.yaxis.ticker = models.FixedTicker(ticks=[row for row, _ in row_names])
     right = [
         (_draw_column(figure, column, shown, theme, headed=headed), column.min_width)
         for column in columns
         if not profile
     ]
-    box = legend_for(figure, marks if content.legend is None else content.legend, theme)
+    legend = legend_for(figure, marks if content.legend is None else content.legend, theme)
     if content.tooltip is not None:
         tooltip = content.tooltip
         add_tooltip(figure, drawn_marks, theme, tooltip.heading, tooltip.rows)
     keep_fitting(
         figure,
         width=width,
-        names=[*([(-1, head)] if headed else []), *titles],
+        names=row_names,
         columns=right,
         labels=labels,
-        legend=box,
+        legend=legend,
     )
     return figure
 
@@ -408,16 +405,16 @@ def _draw_texts(figure: Figure, marks: Sequence[Any], source: Any, *, profile: b
             else np.full(len(right), float(mark.left))
         )
         colors = data.get(mark.text_color, [mark.text_color] * len(right))
-        fitting = [
+        with_text = [
             index
             for index, full in enumerate(data[mark.text])
             if full and (mark.only is None or data[mark.only[0]][index] == mark.only[1])
         ]
-        columns["row"] += [data["row"][index] for index in fitting]
-        columns["x"] += left[fitting].tolist()
-        columns["span"] += (right - left)[fitting].tolist()
-        columns["full"] += [data[mark.text][index] for index in fitting]
-        columns["color"] += [colors[index] for index in fitting]
+        columns["row"] += [data["row"][index] for index in with_text]
+        columns["x"] += left[with_text].tolist()
+        columns["span"] += (right - left)[with_text].tolist()
+        columns["full"] += [data[mark.text][index] for index in with_text]
+        columns["color"] += [colors[index] for index in with_text]
     labels = models.ColumnDataSource({**columns, "text": list(columns["full"])})
     draw_row_texts(figure, labels, x="x", color="color")
     return labels
@@ -440,17 +437,18 @@ def legend_for(figure: Figure, marks: Sequence[Any], theme: Theme) -> Any:
         return None
     items = []
     for mark in named:
-        none = models.ColumnDataSource({"x": [float("nan")]})
+        # The legend shows the style of a mark that is not drawn itself.
+        nowhere = models.ColumnDataSource({"x": [float("nan")]})
         if isinstance(mark, Dots):
             key = figure.scatter(
-                x="x", y="x", source=none, fill_color=mark.color, line_color=None, size=mark.size
+                x="x", y="x", source=nowhere, fill_color=mark.color, line_color=None, size=mark.size
             )
         else:
             key = figure.hbar(
                 y="x",
                 left="x",
                 right="x",
-                source=none,
+                source=nowhere,
                 fill_color=fill_color(mark, theme),
                 line_color=mark.line,
                 hatch_pattern=mark.hatch,

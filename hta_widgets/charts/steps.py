@@ -62,11 +62,11 @@ def step_phases(
     Returns
     -------
     bokeh.plotting.figure
-        One row per phase, with a line of dots for each step and a dot for each rank, at its
-        difference from the median rank. Two kinds of ranks that are not `late` are dark: those
-        that stand out in a phase by 5 % of the median rank's time, by four times the usual
-        deviation and by 2 % of a step; and those that the headline names but others do not wait
-        for. On one rank: one dot per step, against the median step.
+        One row per phase. Each step has a line of dots in it, one per rank at its difference from
+        the median rank. A rank that is not `late` is dark in two cases: it stands out in a phase,
+        by 5 % of the median rank's time, four times the usual deviation and 2 % of a step; or the
+        headline names it although others do not wait for it. For a single rank there is one dot
+        per step, at its difference from the median step.
 
     Examples
     --------
@@ -79,9 +79,9 @@ def step_phases(
     return draw_definition("steps", frame, width, theme, title, clusters)
 
 
-#: Minimum excess of an outlier over the median rank, as a share of the median.
+#: Minimum time by which an outlier exceeds the median rank, as a share of the median.
 _MIN_LONGER = 0.05
-#: Minimum ratio of that excess to the median deviation of the ranks in the same row.
+#: Minimum ratio of that share to the median deviation of the ranks in the same row.
 _OUTLIER_FACTOR = 4.0
 _MAX_DOTS = 20_000
 
@@ -119,12 +119,12 @@ def step_times(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.step_times`.
     measure : {"own", "dur"}, default "own"
-        Column to compare: ``own_ns`` or ``dur_ns``. Ranks that wait for each other take equally
-        long, so ``dur_ns`` does not show which one is slow.
+        Column to compare: ``own_ns`` or ``dur_ns``. Steps of ranks that wait for each other take
+        equally long, so ``dur_ns`` does not show which rank is slow.
     groups : DataFrame, optional
-        Result of `hta_widgets.analysis.parallel_groups`: each step has a row for each group of one
-        kind, one group after the other. The kind is the first of tensor, context, expert, pipeline
-        and data that has several groups. For another kind, give only its rows.
+        Result of `hta_widgets.analysis.parallel_groups`. With it, each group of one kind has a row
+        for each step. The kind is the first of tensor, context, expert, pipeline and data that has
+        several groups. For another kind, give only its rows.
     late : iterable of int, optional
         Ranks to draw in red, such as stragglers.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
@@ -137,9 +137,9 @@ def step_times(
     bokeh.plotting.figure
         One row per step, or per group and step, and one dot per rank. If groups and steps give more
         than 64 rows, each group has one. Its source has the frame's rows. A rank is dark if it
-        takes 5 % longer than the median rank and deviates four times as much as usual (the median)
-        in its row. Above 20 000 dots, one per spot and all outliers are drawn, and the subtitle
-        reports that.
+        takes 5 % longer than the median rank, and its deviation is four times the median deviation
+        of its row. Above 20 000 dots, all outliers and one dot per cell of a grid are drawn, and
+        the subtitle reports that.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def step_times(
         ),
         style.with_subtitle(
             f"one dot per step of a rank, against the median rank; {_MEASURE_TEXTS[measure]}",
-            _steps_finding(dots, dots["step"].nunique()),
+            _steps_finding(dots),
             thinning,
             unmatched_note(frame),
         ),
@@ -230,10 +230,10 @@ def _thin_dots(dots: pd.DataFrame, rows: int) -> tuple[pd.DataFrame, str]:
     """Return the dots to draw, with all outliers, and a sentence about the others."""
     if len(dots) <= _MAX_DOTS:
         return dots, ""
-    # Each outlier has a number of its own, so that all of them are kept.
-    dot_group = np.where(dots["is_outlier"], 1 + np.arange(len(dots)), 0)
+    # Each outlier has a grid of its own, so that all of them are kept.
+    grids = np.where(dots["is_outlier"], 1 + np.arange(len(dots)), 0)
     grid_rows = max(1, min(rows, _MAX_DOTS // 100))
-    drawn, _ = thin_points(dots["apart"], dots["row"], dot_group, columns=100, rows=grid_rows)
+    drawn, _ = thin_points(dots["apart"], dots["row"], grids, columns=100, rows=grid_rows)
     thinning = f"{count(len(dots))} dots, drawn as {count(len(drawn))} with all outliers"
     return dots.iloc[drawn], thinning
 
@@ -250,47 +250,48 @@ def _deviation_scale(deviation: pd.Series) -> Scale:
 
 def _set_group_rows(dots: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) -> list[str]:
     """Set one row per group and step, or per group if these are too many; return their names."""
-    kinds, number = groups_of_ranks(groups, dots["rank"])
-    if (number < 0).any():
-        kinds.append("no group")
-        number = np.where(number < 0, len(kinds) - 1, number)
-    dots["of_group"] = np.array(kinds, dtype=object)[number]
+    names, group = groups_of_ranks(groups, dots["rank"])
+    if (group < 0).any():
+        names.append("no group")
+        group = np.where(group < 0, len(names) - 1, group)
+    dots["of_group"] = np.array(names, dtype=object)[group]
     # Groups without a rank in the frame have no row.
-    present, number = np.unique(number, return_inverse=True)
-    kinds = [kinds[group] for group in present]
-    if len(kinds) * len(steps) > NAMED_ROWS:
-        dots["row"] = number
-        return kinds
-    dots["row"] += number * len(steps)
-    return [f"{kind} · {step}" for kind in kinds for step in steps]
+    present, place = np.unique(group, return_inverse=True)
+    names = [names[number] for number in present]
+    if len(names) * len(steps) > NAMED_ROWS:
+        dots["row"] = place
+        return names
+    dots["row"] += place * len(steps)
+    return [f"{name} · {step}" for name in names for step in steps]
 
 
-def _outliers(data: pd.DataFrame) -> Bools:
-    usual = data["apart"].abs().groupby(data["row"]).transform("median").to_numpy()
-    deviation = data["apart"].to_numpy()
-    outliers: Bools = (deviation >= _MIN_LONGER) & (deviation >= _OUTLIER_FACTOR * usual)
-    return outliers
+def _outliers(dots: pd.DataFrame) -> Bools:
+    usual = dots["apart"].abs().groupby(dots["row"]).transform("median").to_numpy()
+    deviation = dots["apart"].to_numpy()
+    is_outlier: Bools = (deviation >= _MIN_LONGER) & (deviation >= _OUTLIER_FACTOR * usual)
+    return is_outlier
 
 
-def _furthest_ranks(data: pd.DataFrame, steps: int) -> list[str]:
+def _furthest_ranks(dots: pd.DataFrame, rows: int) -> list[str]:
     """Return each row's outlier with the largest deviation, and the deviation, as text."""
-    texts = [""] * steps
-    late = data[data["is_outlier"]].sort_values("apart", kind="stable")
-    late = late.drop_duplicates(["row", "rank"], keep="last")
-    several = late.groupby("row").size()
-    for record in late.drop_duplicates("row", keep="last").to_dict("records"):
+    texts = [""] * rows
+    outliers = dots[dots["is_outlier"]].sort_values("apart", kind="stable")
+    outliers = outliers.drop_duplicates(["row", "rank"], keep="last")
+    outlier_count = outliers.groupby("row").size()
+    for record in outliers.drop_duplicates("row", keep="last").to_dict("records"):
         row = int(record["row"])
-        other_count = int(several[row]) - 1
+        other_count = int(outlier_count[row]) - 1
         also = f", {count(other_count)} more" if other_count else ""
         texts[row] = f"rank {record['rank']} {share_delta(record['apart'])}{also}"
     return texts
 
 
-def _steps_finding(data: pd.DataFrame, steps: int) -> str:
-    late = data[data["is_outlier"]]
-    if late.empty:
+def _steps_finding(dots: pd.DataFrame) -> str:
+    outliers = dots[dots["is_outlier"]]
+    if outliers.empty:
         return "no rank stands out"
-    steps_of_rank = late.groupby("rank").size()
+    steps = dots["step"].nunique()
+    steps_of_rank = outliers.groupby("rank").size()
     often = steps_of_rank[steps_of_rank > steps / 2]
     if len(often):
         verb = "stands" if len(often) == 1 else "stand"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -128,7 +129,7 @@ def stragglers(
 
 
 def _add_bar_columns(data: pd.DataFrame, theme: Theme) -> None:
-    """Add colours, ends of bars, and texts to the rows of a chart."""
+    """Add the columns with colours, ends of bars, and texts."""
     is_straggler = data["is_straggler"].to_numpy(bool)
     data["fill"] = np.where(is_straggler, theme.late_fill, theme.idle)
     data["line"] = np.where(is_straggler, theme.late, theme.idle_line)
@@ -136,7 +137,7 @@ def _add_bar_columns(data: pd.DataFrame, theme: Theme) -> None:
     data["imposed_to_ns"] = data["imposed_wait_ns"].where(data["imposed_wait_ns"] > 0)
     data["lost_to_ns"] = data["lost_ns"].where(data["lost_ns"] > 0)
     data["late_text"] = [
-        duration(late_ns) if not late_ns < 0 else f"{duration(-late_ns)} early"
+        f"{duration(-late_ns)} early" if late_ns < 0 else duration(late_ns)
         for late_ns in data["late_ns_mean"]
     ]
     data["why"] = [
@@ -151,8 +152,8 @@ def _sort_ranks(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the ranks with all columns, those with the longest imposed wait first."""
     # Frames without these columns are drawn too, but without stragglers.
     texts = dict.fromkeys(("cause", "pattern", "host"), "")
-    missing: dict[str, Any] = {"is_straggler": False, "lost_ns": 0, "lost_share": np.nan, **texts}
-    ranks = frame.assign(**{name: missing[name] for name in missing if name not in frame})
+    defaults: dict[str, Any] = {"is_straggler": False, "lost_ns": 0, "lost_share": np.nan, **texts}
+    ranks = frame.assign(**{name: defaults[name] for name in defaults if name not in frame})
     return ranks.sort_values(
         ["imposed_wait_ns", "lost_ns", "rank"], ascending=[False, False, True], kind="stable"
     ).reset_index(drop=True)
@@ -172,7 +173,7 @@ def _top_ranks(ranks: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _sum_others(others: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for many ranks, with sums of waits and lost time, and means of the rest."""
+    """Return one row for several ranks, with sums of waits and lost time, and means of the rest."""
     added = {"imposed_wait_ns", "lost_ns", "wait_ns"}
     row: dict[str, Any] = dict.fromkeys(map(str, others), "")
     for name, values in others.select_dtypes("number").items():
@@ -185,7 +186,7 @@ def _cause_text(cause: str, pattern: str, *, is_straggler: bool) -> str:
     if cause and not is_straggler:
         # In brackets, because this rank does not cause the delay but inherits it.
         return f"({cause})"
-    return f"{cause}{', at times' if pattern == 'occasional' else ''}"
+    return f"{cause}, at times" if pattern == "occasional" else cause
 
 
 def _straggler_finding(ranks: pd.DataFrame) -> str:
@@ -195,8 +196,9 @@ def _straggler_finding(ranks: pd.DataFrame) -> str:
     first = straggler_rows.iloc[0]
     if len(straggler_rows) > 1:
         return f"{rank_list(straggler_rows['rank'].tolist())} are stragglers"
-    often = "in some steps" if first["pattern"] == "occasional" else "in most steps"
-    return f"rank {first['rank']} is late {often}, {first['cause'] or 'for an unknown reason'}"
+    steps = "some" if first["pattern"] == "occasional" else "most"
+    cause = first["cause"] or "for an unknown reason"
+    return f"rank {first['rank']} is late in {steps} steps, {cause}"
 
 
 #: Maximum number of ranks with a row if there are more than `NAMED_ROWS`.
@@ -234,15 +236,15 @@ def stragglers_by_step(
     title: str = "",
     **options: object,
 ) -> Figure:
-    """Draw the cost of each rank to the others in each step.
+    """Draw how much time the others lose to each rank in each step.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.stragglers_by_step`.
     measure : {"lost_share", "imposed_wait"}, default "lost_share"
-        Share of the step that the others lose, or all their waiting for the rank, including the
-        part that is hidden behind computing.
+        Share of the step that the others lose, or all of their waiting for the rank, including
+        waits that are hidden behind compute.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         The width is in CSS px; its default is that of the output area.
     **options
@@ -251,8 +253,8 @@ def stragglers_by_step(
     Returns
     -------
     bokeh.plotting.figure
-        One row per rank and one cell per step: a rank that is always slow is a coloured row, and
-        one that was slow once is a single coloured cell. Costly means 5 % of a step or more. The
+        One row per rank and one cell per step: a rank that is always slow has a coloured row, and
+        one that was slow once a single coloured cell. Costly means 5 % of a step or more. The
         source has the frame's rows. Collectives outside of the steps, such as those of the setup,
         are left out. With more than 64 ranks, those that cost most have a row, and the others share
         one; with more than 300 steps, each cell shows the costliest of several.
@@ -267,20 +269,19 @@ def stragglers_by_step(
         options,
         *("rank", "step", "imposed_wait_ns", "lost_ns", "lost_share"),
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title or _TITLES[measure], theme, width)
+    style = FigureStyle(title or _TITLES[measure], theme_of(theme), width)
     is_outside = frame["step"] < 0
     left_out = _LEFT_OUT if is_outside.any() else ""
     frame = frame[~is_outside]
     if frame.empty:
         return empty_figure(frame, style, note=left_out)
-    column, total, head, defined = _COSTS[measure]
-    every = frame.reset_index(drop=True)
-    every["shown"] = every[column].fillna(0.0).astype(float)
-    every["is_costly"] = every["lost_share"].fillna(0.0) >= _COSTLY
-    steps = np.unique(every["step"])
-    names, cells, by_row = _rows_and_sums(every)
-    fold = max(1, -(-len(steps) // _MAX_STEPS))
+    column, total, head, explanation = _COSTS[measure]
+    costs = frame.reset_index(drop=True)
+    costs["shown"] = costs[column].fillna(0.0).astype(float)
+    costs["is_costly"] = costs["lost_share"].fillna(0.0) >= _COSTLY
+    steps = np.unique(costs["step"])
+    names, cells, by_row = _rows_and_sums(costs)
+    fold = max(1, math.ceil(len(steps) / _MAX_STEPS))
     cells["left"] = np.searchsorted(steps, cells["step"]) // fold * fold
     data = largest_of_cells(cells, "shown")
     data["right"] = np.minimum(data["left"] + fold, len(steps))
@@ -295,7 +296,7 @@ def stragglers_by_step(
             names=names,
             marks=[Bars("left", "right", "fill", line="fill")],
             scale=Scale(float(len(steps)), ticks=_ticks(steps)),
-            legend=_add_colors(data, theme, measure),
+            legend=_add_colors(data, style.theme, measure),
             head=" ",
             columns=[
                 Column(f"costly {kind}s" if kind == "step" else "costly", costly_texts),
@@ -312,19 +313,19 @@ def stragglers_by_step(
             ),
         ),
         style.with_subtitle(
-            f"{defined}; {_count_text(len(steps), kind)} from left to right",
+            f"{explanation}; {_count_text(len(steps), kind)} from left to right",
             f"each cell the costliest of {count(fold)}" if fold > 1 else "",
-            _steps_finding(every, kind),
+            _steps_finding(costs, kind),
             left_out,
             unmatched_note(frame),
         ),
     )
 
 
-def _rows_and_sums(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
+def _rows_and_sums(costs: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
     """Return the names of the rows, the cells with their row, and the rows' sums."""
-    ranks = np.unique(every["rank"])
-    groups = every.groupby("rank", sort=True)
+    ranks = np.unique(costs["rank"])
+    groups = costs.groupby("rank", sort=True)
     sums = groups[["lost_ns", "imposed_wait_ns", "shown"]].sum()
     sums["costly"] = groups["is_costly"].sum()
     sums["steps"] = groups.size()
@@ -333,28 +334,27 @@ def _rows_and_sums(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.Dat
         order = sums.sort_values(["costly", "shown"], ascending=False, kind="stable").index
         max_rows = max(_TOP, min(_MAX_TOP, int((sums["costly"] > 0).sum())))
         shown = np.sort(order[:max_rows].to_numpy())
-    others = ~np.isin(ranks, shown)
-    cells = every.copy()
-    positions = np.searchsorted(shown, cells["rank"])
-    cells["row"] = np.where(np.isin(cells["rank"], shown), positions, len(shown))
+    others = ranks[~np.isin(ranks, shown)]
+    row_of = {rank: row for row, rank in enumerate(shown)}
+    cells = costs.assign(row=[row_of.get(rank, len(shown)) for rank in costs["rank"]])
     names = [f"rank {rank}" for rank in shown]
     by_row = sums.loc[shown].reset_index(drop=True)
-    if others.any():
-        names.append(plural(int(others.sum()), "other rank"))
-        left = sums.loc[ranks[others]].sum().to_frame().T
+    if len(others):
+        names.append(plural(len(others), "other rank"))
+        others_row = sums.loc[others].sum().to_frame().T
         # A sum over several ranks would not be a number of steps.
-        left["costly"] = 0
-        by_row = pd.concat([by_row, left], ignore_index=True)
+        others_row["costly"] = 0
+        by_row = pd.concat([by_row, others_row], ignore_index=True)
     return names, cells, by_row
 
 
 def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
-    """Add colours to the cells; return their legend."""
+    """Return the legend of the cells, after adding the column with their colours."""
     shown = data["shown"].to_numpy(float)
     late, pale = theme.late, blend(theme.late_fill, theme.lane, 0.7)
+    # The ramp of costly cells begins with a clearly darker colour, so they need no outline.
+    costly = blend(late, theme.late_fill, 0.4)
     if measure == "lost_share":
-        # Costly cells start at a clearly darker colour, so they need no outline.
-        costly = blend(late, theme.late_fill, 0.4)
         below = np.array(color_ramp((theme.lane, pale), _SHADES))
         above = np.array(color_ramp((costly, late), _SHADES))
         low = np.clip(shown / _COSTLY, 0, 1)
@@ -364,21 +364,19 @@ def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
             above[(high * (_SHADES - 1)).astype(int)],
             below[(low * (_SHADES - 1)).astype(int)],
         )
-        key = [
+        return [
             Bars(0.0, "", late, f"{_percent(_STALL)} or more"),
             Bars(0.0, "", costly, f"{_percent(_COSTLY)} or more, costly"),
             Bars(0.0, "", pale, "less", line=theme.rule),
         ]
-    else:
-        largest = float(shown.max()) or 1.0
-        shades = np.array(color_ramp((theme.lane, pale, late), _SHADES))
-        data["fill"] = shades[np.ceil(shown / largest * (_SHADES - 1)).astype(int)]
-        key = [
-            Bars(0.0, "", late, duration(largest)),
-            Bars(0.0, "", blend(late, theme.late_fill, 0.4), "less"),
-            Bars(0.0, "", theme.lane, "none", line=theme.rule),
-        ]
-    return key
+    largest = float(shown.max()) or 1.0
+    shades = np.array(color_ramp((theme.lane, pale, late), _SHADES))
+    data["fill"] = shades[np.ceil(shown / largest * (_SHADES - 1)).astype(int)]
+    return [
+        Bars(0.0, "", late, duration(largest)),
+        Bars(0.0, "", costly, "less"),
+        Bars(0.0, "", theme.lane, "none", line=theme.rule),
+    ]
 
 
 def _percent(part: float) -> str:
@@ -387,39 +385,38 @@ def _percent(part: float) -> str:
 
 def _ticks(steps: Array) -> list[tuple[float, str]]:
     """Return up to ten ticks at the middle of cells, with the numbers of their steps."""
-    every = max(1, -(-len(steps) // 10))
-    return [(index + 0.5, str(steps[index])) for index in range(0, len(steps), every)]
+    distance = max(1, math.ceil(len(steps) / 10))
+    return [(index + 0.5, str(steps[index])) for index in range(0, len(steps), distance)]
 
 
 def _count_text(number: int, kind: str) -> str:
     return plural(number, kind) if kind == "step" or number == 1 else f"{count(number)} stretches"
 
 
-def _steps_finding(every: pd.DataFrame, kind: str) -> str:
-    costly = every[every["is_costly"]]
+def _steps_finding(costs: pd.DataFrame, kind: str) -> str:
+    costly = costs[costs["is_costly"]]
+    limit = _percent(_COSTLY)
     if costly.empty:
-        return f"none costs {_percent(_COSTLY)} of a {kind} or more"
-    steps_by_rank = costly.groupby("rank").size().sort_values(ascending=False, kind="stable")
-    first = int(steps_by_rank.index[0])
-    if len(steps_by_rank) == 1:
-        costly_steps = costly["step"].tolist()
-        step_count = int((every["rank"] == first).sum())
-        steps_text = _count_text(step_count, kind)
-        if len(costly_steps) == 1 < step_count:
-            where = f"only in {kind} {costly_steps[0]}"
-        elif len(costly_steps) == step_count:
-            where = f"in each of {steps_text}"
-        else:
-            where = f"in {count(len(costly_steps))} of {steps_text}"
-        return f"rank {first} costs {_percent(_COSTLY)} or more {where}"
-    often = steps_by_rank[
-        steps_by_rank > every.groupby("rank").size().reindex(steps_by_rank.index) / 2
-    ]
-    if len(often):
-        verb = "costs" if len(often) == 1 else "cost"
-        rest = steps_by_rank.index.difference(often.index).tolist()
-        at_times = f", {rank_list(rest)} at times" if rest else ""
-        ranks = rank_list(often.index.tolist())
-        return f"{ranks} {verb} {_percent(_COSTLY)} or more in most{at_times}"
-    ranks = rank_list(steps_by_rank.index.tolist())
-    return f"{ranks} cost {_percent(_COSTLY)} or more at times, none in most"
+        return f"none costs {limit} of a {kind} or more"
+    costly_count = costly.groupby("rank").size().sort_values(ascending=False, kind="stable")
+    step_count = costs.groupby("rank").size().reindex(costly_count.index)
+    if len(costly_count) == 1:
+        where = _costly_steps_text(costly["step"].tolist(), int(step_count.iloc[0]), kind)
+        return f"rank {costly_count.index[0]} costs {limit} or more {where}"
+    often = costly_count.index[costly_count > step_count / 2]
+    if often.empty:
+        ranks = rank_list(costly_count.index.tolist())
+        return f"{ranks} cost {limit} or more at times, none in most"
+    verb = "costs" if len(often) == 1 else "cost"
+    others = costly_count.index.difference(often).tolist()
+    at_times = f", {rank_list(others)} at times" if others else ""
+    return f"{rank_list(often.tolist())} {verb} {limit} or more in most{at_times}"
+
+
+def _costly_steps_text(costly_steps: list[int], step_count: int, kind: str) -> str:
+    if len(costly_steps) == 1 < step_count:
+        return f"only in {kind} {costly_steps[0]}"
+    steps = _count_text(step_count, kind)
+    if len(costly_steps) == step_count:
+        return f"in each of {steps}"
+    return f"in {count(len(costly_steps))} of {steps}"

@@ -27,7 +27,7 @@ _MODULES = {
     **dict.fromkeys(("diff", "baseline"), "comparison"),
     **dict.fromkeys(("mcp", "skill"), "agents"),
 }
-#: What outputs without Unicode get instead.
+#: Replacements of characters that the encoding of an output lacks.
 _ASCII = {
     THIN: " ", MINUS: "-", UNKNOWN: "-", "→": "->", "…": "...", "µ": "u", "±": "+-", "×": "x",
     "·": "-", "≥": ">=", "≤": "<=", "█": "#", **dict.fromkeys("▏▎▍▌▋▊▉", ""),
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _spell_out(error: UnicodeError) -> tuple[str, int]:
-    """Return ASCII for characters that an encoding lacks, so that ``−2 %`` stays negative."""
+    """Return ASCII for characters that an encoding lacks: ``−2 %`` stays negative."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     part = error.object[error.start : error.end]
@@ -72,8 +72,8 @@ def _spell_out(error: UnicodeError) -> tuple[str, int]:
 
 
 def _import_command(name: str) -> Callable[[argparse.Namespace], int | None]:
-    """Return the function of a command; imported late, since `--help` needs no pandas."""
-    # Objects that imports create are permanent. Without collections, imports take a fifth less.
+    """Return the function of a command; `--help` does without this import of pandas."""
+    # Imports create objects that stay, so collections find nothing, and take a fifth of the time.
     gc.disable()
     try:
         module = import_module(f"hta_widgets.cli.{_MODULES.get(name, 'commands')}")
@@ -85,7 +85,7 @@ def _import_command(name: str) -> Callable[[argparse.Namespace], int | None]:
 
 
 def _has_json(words: Sequence[str]) -> bool:
-    """Return whether the words have `--json`, which argparse takes abbreviated as well."""
+    """Return whether the words have `--json`, or an abbreviation that argparse accepts."""
     return any(len(word) > 2 and "--json".startswith(word) for word in words)
 
 
@@ -99,14 +99,13 @@ def _print_error(message: str, error: TraceError, *, as_json: bool) -> int:
 
 
 def say(*lines: str, file: TextIO | None = None) -> None:
-    """Print lines whose parts may come from traces: long words shortened, no control characters."""
-    print(
-        *(escape_controls(shorten_words(line)) for line in lines), sep="\n", file=file, flush=True
-    )
+    """Print lines, which may contain texts of traces: long words are cut, and controls escaped."""
+    safe_lines = (escape_controls(shorten_words(line)) for line in lines)
+    print(*safe_lines, sep="\n", file=file, flush=True)
 
 
 def print_page(path: str, options: argparse.Namespace) -> None:
-    """Print a page's address, and open it on request."""
+    """Print the address and size of a page, and open it on request."""
     file = Path(path).resolve()
     say(f"{file.as_uri()} ({file.stat().st_size / 1e6:,.1f} MB)")
     if options.open and not import_module("webbrowser").open(file.as_uri()):
@@ -148,7 +147,7 @@ def parse_ranks(text: str) -> list[int]:
 
 
 class _PrintVersion(argparse.Action):
-    """Prints the version, which takes other commands too long to look up."""
+    """Prints the version, which is looked up only for this option, as that takes a while."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         print(parser.prog, import_module("hta_widgets").__version__)
@@ -158,7 +157,8 @@ class _PrintVersion(argparse.Action):
 class _Command(argparse.ArgumentParser):
     """Parser of a command; its errors show the usage of the command, not the general one."""
 
-    words: Sequence[str] = ()  # arguments of the program
+    #: The arguments of the program.
+    words: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the arguments, as JSON if they ask for that, and exit."""

@@ -12,7 +12,7 @@ from hta_widgets.files import expand_home, write_text
 
 def mcp(options: argparse.Namespace) -> None:
     """Serve tools for language models."""
-    from hta_widgets.answers.agents import serve  # the command `skill` does not need it
+    from hta_widgets.answers.agents import serve  # slow to import, and not for `skill`
 
     roots = [expand_home(root) for root in options.roots]
     for root in roots:

@@ -1,4 +1,4 @@
-"""Run the commands, and print their results."""
+"""The commands ``summary``, ``export``, ``report`` and ``demo``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def export(options: argparse.Namespace) -> None:
         require_fitted_clock(traces)
         traces = traces.with_clock("fitted")
     selection = traces.select(options.query, start_ns=options.start, end_ns=options.end)
-    how: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "clip": options.clip,
         "keep_parents": not options.no_parents,
         "counters": options.counters,
@@ -58,20 +58,19 @@ def export(options: argparse.Namespace) -> None:
                 "--perfetto writes offsets of the fitted clock, and leaves the times as they are",
                 remedy="Omit --fitted-clock.",
             )
-        report = export_perfetto(traces, options.out, selection, **how)
+        report = export_perfetto(traces, options.out, selection, **parameters)
     else:
         clock: ExportClock = "set" if options.fitted_clock else "recorded"
-        report = export_trace(traces, options.out, selection, clock=clock, **how)
-    say(
-        f"{report.path}: {_count_text(report.events, 'event')} and "
-        f"{_count_text(report.flows, 'flow')} of "
-        f"{_count_text(len(report.ranks), 'rank')}, {report.bytes / 1e6:,.1f} MB"
-        + (f", on the fitted clock{_drift_text(traces)}" if report.clock == "fitted" else "")
-    )
+        report = export_trace(traces, options.out, selection, clock=clock, **parameters)
+    counts = {"event": report.events, "flow": report.flows, "rank": len(report.ranks)}
+    events, flows, ranks = (_count_text(number, noun) for noun, number in counts.items())
+    is_fitted = report.clock == "fitted"
+    on_clock = f", on the fitted clock{_drift_text(traces)}" if is_fitted else ""
+    size_mb = report.bytes / 1e6
+    say(f"{report.path}: {events} and {flows} of {ranks}, {size_mb:,.1f} MB{on_clock}")
     if report.left_out:
-        parts = [
-            _count_text(count, what.removesuffix("s")) for what, count in report.left_out.items()
-        ]
+        left_out = report.left_out.items()
+        parts = [_count_text(number, nouns.removesuffix("s")) for nouns, number in left_out]
         say(f"left out: {', '.join(parts)}")
 
 
@@ -98,11 +97,13 @@ def report(options: argparse.Namespace) -> None:
 
 
 def demo(options: argparse.Namespace) -> None:
-    """Write a made-up job; raise a `TraceError` if traces of an earlier one remain among it."""
+    """Write a made-up job; raise a `TraceError` if files of an earlier one remain in its folder."""
     folder = Path(options.directory)
-    earlier = {path: path.stat().st_mtime_ns for path in folder.rglob("*.json*")}
+    times_before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.json*")}
     _write_job(options)
-    remaining = [path for path, time_ns in earlier.items() if path.stat().st_mtime_ns == time_ns]
+    remaining = [
+        path for path, time_ns in times_before.items() if path.stat().st_mtime_ns == time_ns
+    ]
     if remaining:
         raise TraceError(
             f"older files remain in it ({len(remaining)}), such as {remaining[0].name}, and would "
@@ -187,7 +188,7 @@ def _write_training(options: argparse.Namespace) -> _WrittenJob:
 def _sizes_of_ranks(ranks: int, truth: Mapping[str, Any], slow: int | None) -> list[str]:
     steps, events = truth["steps"], int(np.sum(truth["events"]))
     counts = {"rank": ranks, "step": steps, "event": events}
-    texts = [_count_text(number, what) for what, number in counts.items()]
+    texts = [_count_text(number, noun) for noun, number in counts.items()]
     return [*texts, _slow_text("rank", slow)]
 
 
@@ -195,5 +196,5 @@ def _slow_text(role: str, slow: int | None) -> str:
     return f"no {role} is slow" if slow is None else f"{role} {slow} is slow"
 
 
-def _count_text(number: int, what: str) -> str:
-    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
+def _count_text(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"

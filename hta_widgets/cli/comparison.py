@@ -42,13 +42,12 @@ def diff(options: argparse.Namespace) -> int:
         notes = [f"{text[0].upper()}{text[1:]}." for text in sentences if text]
         say(*([verdict["text"]] if verdict else []), *reply.frame["text"], *notes)
         if options.efficiency:
-            say(*efficiency_change_lines(efficiency_diff(compare(*_sides(before, after, options)))))
+            changes = efficiency_diff(compare(*_sides(before, after, options)))
+            say(*efficiency_change_lines(changes))
+    elif options.form == "markdown":
+        print("\n".join(comment_lines(reply)))
     else:
-        print(
-            "\n".join(comment_lines(reply))
-            if options.form == "markdown"
-            else reply.format(options.form)
-        )
+        print(reply.format(options.form))
     if has_page or options.svg:
         _write_comparison(before, after, options, has_page=has_page)
     return verdict["exit_code"] if verdict else 0
@@ -76,11 +75,9 @@ def _write_comparison(
 
 def baseline(options: argparse.Namespace) -> None:
     """Save, remove or list baselines."""
-    arguments = options.name is not None, bool(options.paths)
-    if (
-        arguments
-        != {"save": (True, True), "remove": (True, False), "list": (False, False)}[options.action]
-    ):
+    has_name, has_paths = options.name is not None, bool(options.paths)
+    takes_name, takes_paths = options.action != "list", options.action == "save"
+    if (has_name, has_paths) != (takes_name, takes_paths):
         raise TraceError(
             f"`baseline {options.action}` got the wrong arguments",
             remedy="Write `baseline save NAME JOB`, `baseline remove NAME` or `baseline list`.",

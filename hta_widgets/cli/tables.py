@@ -1,4 +1,4 @@
-"""The commands ``tables``, ``table``, ``event`` and ``sql``; imports are few, to start quickly."""
+"""The commands ``tables``, ``table``, ``event`` and ``sql``, with few imports for a quick start."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def view(options: argparse.Namespace) -> None:
             say("From your own machine, first run there")
             say(f"  ssh -L {site.port}:127.0.0.1:{site.port} {socket.gethostname()}")
         say("Ctrl+C ends it.")
-        # Over SSH without a display only a text browser in this terminal could open.
+        # Over SSH without a display, only a text browser in this terminal could open the page.
         if not options.no_browser and (not is_over_ssh or os.environ.get("DISPLAY")):
             webbrowser.open(redirect_file(site.url).as_uri())
         session.run()

@@ -1,9 +1,9 @@
 """The tables of a job as one Excel workbook.
 
-The first sheet lists the tables with their number of rows and notes; each table that has rows is a
-sheet below its name. For example, the sheet ``operator_efficiency`` has a row per operator and
+The first sheet lists the tables with their numbers of rows and their notes. Each table that has
+rows is a sheet of the same name: the sheet ``operator_efficiency`` has a row per operator and
 shapes. Names of columns state their units. Excel's numbers are doubles, so whole numbers beyond
-2^53 are written as text; texts from a trace never become formulas.
+2^53 are written as text. Texts from a trace never become formulas.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
     )
     filled = {name: frame for name, frame in frames.items() if len(frame)}
     with write_atomically(target) as file:
-        # Sheets that are begun before an unwritable path fails would be left open.
+        # Begun after the file is open: if that fails, no sheet is left open.
         book = openpyxl.Workbook(write_only=True)
         for name, frame in {"tables": contents, **filled}.items():
             _write_sheet(book.create_sheet(name[:31]), frame)

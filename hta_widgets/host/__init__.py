@@ -1,1 +1,1 @@
-"""Run widgets in a page without a Jupyter kernel; docs/protocol-hosts.md describes the wire."""
+"""Hosts that run widgets in a page without Jupyter; docs/protocol-hosts.md has their protocol."""

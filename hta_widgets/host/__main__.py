@@ -1,6 +1,6 @@
 """``python -m hta_widgets.host [--view VIEW] PATH…``: a host on a pipe, see docs/protocol-hosts.md.
 
-An editor starts it for one view, and ends it by closing the pipe.
+An editor starts it for one view, and closes the pipe to end it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def serve(paths: Sequence[str], view: str = "dashboard") -> None:
     settings.export_dir = downloads.written
 
     def offer(path: Path) -> tuple[str, str] | None:
-        token = downloads.keep(path)
-        return None if token is None else (token[1].name, str(token[1]))
+        kept = downloads.keep(path)
+        return None if kept is None else (kept[1].name, str(kept[1]))
 
     def send(frame: bytes) -> None:
-        # If the other end is closed, the input is closed too, and its end ends the host.
+        # If the output is closed, the input ends too, and the host with it.
         with contextlib.suppress(OSError):
             target.write(_HEAD.pack(len(frame)))
             target.write(frame)
@@ -57,7 +57,7 @@ def serve(paths: Sequence[str], view: str = "dashboard") -> None:
 
 
 def _take_over_stdio() -> tuple[BinaryIO, BinaryIO]:
-    """Return standard input and output; send what libraries and children print to stderr."""
+    """Return standard input and output; libraries and children get neither, and print to stderr."""
     source, target = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -12,14 +12,14 @@ from hta_widgets.host.opening import failure_message, models_of, open_view
 MIME = "application/vnd.hta-widgets+json"
 
 _Request = tuple[str, tuple[str, ...]]
-#: the view of the page, by its request; a page that is reloaded gets the same view
+#: The view of the page by its request. A page that is reloaded gets the same view.
 _shown: dict[_Request, Any] = {}
 
 
 def show(*paths: str, view: str = "dashboard") -> tuple[Any, ...]:
-    """Open paths, and report to the page.
+    """Return the traces of paths and their dashboard, or of both runs and their comparison.
 
-    Returns the traces and the dashboard, or the traces of both runs and the comparison.
+    The progress and the result are reported to the page.
     """
     request = (view, paths)
     widget = _shown.get(request)

@@ -1,4 +1,4 @@
-"""Open the widget of a view from paths in every host; hand out the files that pages write."""
+"""Open the widget of a view from paths, and offer the files that pages write; for all hosts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REPORT_EVERY_S = 0.1
 
 
 def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) -> Any:
-    """Read traces, and return the widget of a view; `report` gets the fields of `progress`."""
+    """Read traces, and return the widget of a view; `report` takes fields of `progress`."""
     if view not in VIEWS:
         raise TraceError(f"unknown view {view!r}", remedy=f"Use {', '.join(VIEWS)}.")
     # These imports take a second or two, and the page should appear first.
@@ -50,7 +50,7 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
 
 
 def models_of(widget: Any) -> Sequence[Any]:
-    """Return all models of a view, the one of the view last."""
+    """Return all models of a view; its own is the last one."""
     if hasattr(widget, "sides"):
         return [*(model for side in widget.sides for model in (side, side.state)), widget]
     return [widget.state, widget]
@@ -67,11 +67,11 @@ def failure_message(error: Exception) -> dict[str, Any]:
 
 
 class Downloads:
-    """Files that pages wrote; each is handed out once, by a key that cannot be guessed."""
+    """Files that pages wrote. Each can be taken once, by a key that cannot be guessed."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=temporary_folder()))
-        #: folder of files that pages wrote and that `keep` has not moved yet
+        #: Folder of the files that pages wrote, until `keep` moves them.
         self.written = self.folder / "written"
         self.written.mkdir()
         self._files: dict[str, Path] = {}
@@ -93,10 +93,10 @@ class Downloads:
 
     def offer(self, path: Path) -> tuple[str, str] | None:
         """Keep a file that a page wrote; return its name and address, or None for other paths."""
-        entry = self.keep(path)
-        if entry is None:
+        kept = self.keep(path)
+        if kept is None:
             return None
-        key, moved = entry
+        key, moved = kept
         return moved.name, f"/file/{key}"
 
     def take(self, key: str) -> Path | None:

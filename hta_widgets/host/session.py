@@ -1,11 +1,11 @@
-"""The main thread of a host, the frames of its wire, and the comms of widgets on it.
+"""The main thread of a host, the frames that it exchanges with pages, and the comms of widgets.
 
 The thread handles the messages of pages one after another, as a Jupyter kernel does. While it reads
 a trace for one page, it answers requests of other pages to views that are open.
 
 A frame is one JSON object and any number of buffers, little-endian: ``u32 n``, ``u32 length[n]``
-and the parts. Each part begins at a multiple of 8, so that a page reads typed arrays in place. Part
-0 is the object in UTF-8.
+and n parts. Part 0 is the object in UTF-8. Each part begins at a multiple of 8, so that a page can
+read typed arrays in place.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class WireError(Exception):
 
 
 def pack(message: dict[str, Any], buffers: Sequence[Any] = ()) -> bytes:
-    """Return a frame."""
+    """Return the frame of a message and its buffers."""
     text = json.dumps(message, separators=(",", ":"), allow_nan=False)
-    # Names in traces may contain halves of surrogate pairs, which are escaped as ASCII.
+    # ASCII, because names in traces may contain halves of surrogate pairs, which UTF-8 lacks.
     parts = [memoryview(text.encode("ascii")), *(memoryview(part).cast("B") for part in buffers)]
     out = bytearray(struct.pack(f"<{len(parts) + 1}I", len(parts), *map(len, parts)))
     for part in parts:
@@ -91,12 +91,14 @@ class Hub:
 
     def __init__(self, offer: Offer | None = None) -> None:
         self.offer = offer
+        #: Long texts of models, by the key under which pages request them.
         self.texts: dict[str, str] = {}
-        #: the page whose message is handled: it alone gets the replies
+        #: The page whose message is handled; only this page gets the replies.
         self.current: str | None = None
         self._pages: dict[str, Send] = {}
         self._comms: dict[str, WireComm] = {}
-        self._attaching: str | None = None
+        #: The page that joins, to which models send their states.
+        self._joining: str | None = None
 
     def install(self) -> None:
         """Make widgets open their comms in this hub."""
@@ -106,12 +108,12 @@ class Hub:
         """Send a page the greeting and every model."""
         self._pages[page] = send
         self.send({"type": "hello", **hello}, to=page)
-        self._attaching = page
+        self._joining = page
         try:
             for comm in list(self._comms.values()):
                 comm.receive({"method": "request_state"}, [])
         finally:
-            self._attaching = None
+            self._joining = None
 
     def leave(self, page: str) -> None:
         """Forget a page."""
@@ -144,7 +146,7 @@ class Hub:
             self.current = None
 
     def text(self, source: str) -> str:
-        """Return the key under which pages find a text."""
+        """Keep a text; return the key under which pages request it."""
         key = hashlib.sha256(source.encode()).hexdigest()[:32]
         self.texts[key] = source
         return key
@@ -152,28 +154,27 @@ class Hub:
     def publish(self, comm: WireComm, kind: str, data: dict[str, Any], buffers: Any) -> None:
         """Send a message from a widget to the pages that need it."""
         if kind == "comm_open":
-            # Skip layouts and other models that no page of this host draws.
+            # Layouts and other models are not drawn by pages of this host.
             if data["state"].get("_model_module") == "anywidget":
                 self._comms[comm.comm_id] = comm
                 self._open(comm, data, buffers, None)
-        elif comm.comm_id in self._comms:
-            if kind == "comm_close":
-                del self._comms[comm.comm_id]
-            method = data.get("method")
-            if self._attaching is not None and method == "update":
-                self._open(comm, data, buffers, self._attaching)
-                return
-            if method == "custom":
-                data = self._with_download(data)
-            receiver = self.current if method == "custom" else None
-            # The page that made a change needs no echo.
-            excluded = self.current if method == "echo_update" else None
-            self.send(
-                {"type": kind, "comm": comm.comm_id, "data": data},
-                buffers,
-                to=receiver,
-                but=excluded,
-            )
+            return
+        if comm.comm_id not in self._comms:
+            return
+        if kind == "comm_close":
+            del self._comms[comm.comm_id]
+        method = data.get("method")
+        if self._joining is not None and method == "update":
+            self._open(comm, data, buffers, self._joining)
+            return
+        receiver = excluded = None
+        if method == "custom":
+            data, receiver = self._with_download(data), self.current
+        elif method == "echo_update":
+            # The page that made a change needs no echo of it.
+            excluded = self.current
+        message = {"type": kind, "comm": comm.comm_id, "data": data}
+        self.send(message, buffers, to=receiver, but=excluded)
 
     def _open(self, comm: WireComm, data: dict[str, Any], buffers: Any, to: str | None) -> None:
         state = {key: value for key, value in data["state"].items() if key not in _DROPPED}
@@ -182,7 +183,7 @@ class Hub:
         self.send({"type": "comm_open", "comm": comm.comm_id, "data": content}, buffers, to=to)
 
     def _with_download(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Replace the path of a written file by its name and the address of its download."""
+        """Return a reply with the name and the address of a written file instead of its path."""
         content = data.get("content")
         reply = content.get("reply") if isinstance(content, dict) else None
         if self.offer is None or not isinstance(content, dict) or not isinstance(reply, dict):
@@ -260,9 +261,9 @@ class _Load:
     """A view that is being opened."""
 
     request: _Request
-    #: number of the request of each page that waits for the load
+    #: The number of the request, for each page that waits for the load.
     waiting: dict[str, Any]
-    #: whether a signal may interrupt the main thread now
+    #: Whether a signal may interrupt the main thread now.
     can_interrupt: bool = False
     is_cancelled: bool = False
 
@@ -279,8 +280,9 @@ class Session:
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._load: _Load | None = None
-        #: from least to most recently used
+        #: The open views, from the least to the most recently used one.
         self._widgets: dict[_Request, Any] = {}
+        #: The view that each page shows.
         self._shown: dict[str, _Request] = {}
         self._is_ending = False
 
@@ -327,7 +329,7 @@ class Session:
         self.stop()  # in case the signal does not interrupt `run` while it waits
 
     def _join_running_load(self, page: str, message: dict[str, Any]) -> bool:
-        """Let a page wait if the view that it opens is being loaded; return whether it is."""
+        """Return whether the view that a page opens is being loaded; the page then waits for it."""
         with self._lock:
             load = self._load
             if load is None or load.is_cancelled or load.request != _Request.of(message):
@@ -439,7 +441,7 @@ class Session:
         self._close_unused()
 
     def _load_result_message(self, load: _Load) -> dict[str, Any]:
-        """Return the message that ends a load. A load is interrupted only in this function."""
+        """Return the message that ends a load; only this function may be interrupted."""
         try:
             try:
                 load.can_interrupt = True

@@ -1,6 +1,6 @@
-"""Verdicts of jobs in a folder's list: ranks, step time, a small picture, and a sentence.
+"""Verdicts on jobs for the list of a folder: ranks, step time, a small picture, and a sentence.
 
-A low-priority process reads one job at a time, so that the host can answer its pages::
+A process of low priority reads one job at a time, so that the host can answer its pages::
 
     $ python -m hta_widgets.host.verdicts /runs/job
     {"ranks": 8, "step_ns": 34612000, "text": "7 of 8 ranks wait for rank 5 …",
@@ -28,7 +28,7 @@ _BINS = 60
 
 
 async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
-    """Return the verdict of a job from another process; None if the job cannot be read."""
+    """Return the verdict on a job, by another process; None if the job cannot be read."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -54,9 +54,8 @@ async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
 def job_verdict(paths: Sequence[str]) -> dict[str, Any]:
     """Return the ranks, the median time of a step, the picture and the first sentence of a job.
 
-    The time is None without steps. For each bin of the job, the picture has the percentage of their
-    time that all ranks spend in each kind of work; communication that overlaps compute does not
-    count.
+    The time is None without steps. The picture has, for each bin of the job, the percentage of the
+    ranks' time that is spent in each kind of work, without communication behind compute.
     """
     # These imports take a second or two, which must not delay the start of the host.
     from hta_widgets.analysis.steps import step_length, step_times

@@ -1,4 +1,4 @@
-"""A host for browsers: files that pages may open, and a thread that serves pages on loopback."""
+"""The host for browsers: the files that pages may open, and a thread that serves on loopback."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from hta_widgets.store.files import MANIFEST
 
 _HEAD_BYTES = 1 << 16
 _EVENTS = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|ph)"')
-#: Modification time and size of a file; it is read again when they change.
+#: Modification time and size of a file, which is read again if they change.
 _State = tuple[int, int]
 
 
@@ -58,20 +58,20 @@ class _FolderFile:
 class FolderEntry:
     """A job or a file that can be opened."""
 
-    #: the path below the folder, by which pages name it
+    #: The path below the folder, by which pages name the entry.
     path: str
-    #: argument for `hta_widgets.load`
+    #: The argument for `hta_widgets.load`.
     source: Any
     files: int
     bytes: int
     changed_ns: int
     formats: list[str]
-    #: the files of a job
+    #: The files of a job.
     parts: list[FolderEntry] = field(default_factory=list)
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """Return the key in `Folder.verdicts`: the entry and the state of its files."""
+        """The key in `Folder.verdicts`: the entry and the state of its files."""
         return self.path, self.changed_ns, self.bytes
 
     def to_json(self) -> dict[str, Any]:
@@ -92,11 +92,11 @@ class Folder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).resolve()
         self.entries: list[FolderEntry] = []
-        #: by `FolderEntry.key`; None for jobs that cannot be read
+        #: Verdicts by `FolderEntry.key`; None for jobs that cannot be read.
         self.verdicts: dict[tuple[str, int, int], dict[str, Any] | None] = {}
-        #: state and format of each file that was opened; None for files that are not traces
+        #: State and format of each file that was opened; None for files that are not traces.
         self._formats: dict[str, tuple[_State, str | None]] = {}
-        #: state of each file at the last check; files that change between checks are being written
+        #: State of each file at the last check. Files that change between checks are being written.
         self._states: dict[str, _State] | None = None
 
     def source(self, path: str) -> Any:
@@ -108,13 +108,13 @@ class Folder:
         return None
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the entries with their verdicts, as far as they are known."""
+        """Return the entries with those verdicts that are known."""
         return [
             {**entry.to_json(), "verdict": self.verdicts.get(entry.key)} for entry in self.entries
         ]
 
     def next_unread(self) -> FolderEntry | None:
-        """Return the newest job without a verdict that is small enough to be read ahead."""
+        """Return the newest job without a verdict that is not too large to read in advance."""
         for entry in self.entries:
             if entry.key not in self.verdicts and entry.bytes <= MAX_VERDICT_BYTES:
                 return entry
@@ -131,10 +131,8 @@ class Folder:
                 if format_ is not None:
                     files.append(_FolderFile(Path(path), state, format_))
         self._formats = {path: self._formats[path] for path in states if path in self._formats}
-        entries = _folder_entries(self.path, files)
-        is_new = entries != self.entries
-        self.entries = entries
-        return is_new
+        before_entries, self.entries = self.entries, _folder_entries(self.path, files)
+        return self.entries != before_entries
 
     def _file_states(self) -> dict[str, _State]:
         states = {}
@@ -243,7 +241,7 @@ class AllowedPaths:
         self.all_paths = [*paths, *([compare] if compare is not None else [])]
         for path in self.all_paths:
             require_exists(path)
-        #: the names of paths for pages: URLs without their secrets
+        #: The names of the paths for pages, without the secrets of URLs.
         self._names = _unique_names(self.all_paths)
         is_folder = len(paths) == 1 and compare is None and Path(paths[0]).is_dir()
         self.folder = Folder(paths[0]) if is_folder else None
@@ -294,8 +292,8 @@ def require_exists(path: str) -> None:
         raise TraceError("does not exist", path=path, remedy="Check the path.")
 
 
-#: Allowed values of the Host header, to prevent DNS rebinding. Any port is allowed, because
-#: `ssh -L` changes it.
+#: Allowed values of the Host header, which prevent DNS rebinding. Ports are not checked, because
+#: `ssh -L` changes them.
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 _HEADERS = {
     # Views write style attributes, hence 'unsafe-inline'; all other content is from this host.
@@ -327,7 +325,7 @@ _PAGE = (
     '<main id="view"></main><script type="module" src="/static/view.js"></script>'
 )
 _REFRESH_EVERY_S = 2.0
-#: No request has a body; messages of WebSockets have a limit of their own.
+#: Maximum size of a request's body, though none is expected; WebSockets have another limit.
 _MAX_BODY_BYTES = 1024
 #: Time in which the headers of a request, and its body, have to arrive.
 _TIMEOUT_S = 30.0
@@ -353,7 +351,7 @@ class Site:
         self.session, self.downloads, self.title, self.folder = session, downloads, title, folder
         self.port: int = listening.getsockname()[1]
         self.token = secrets.token_urlsafe(32)
-        # All ports of a host name share their cookies.
+        # The ports of a host name share cookies, so the name of the cookie has the port.
         self.cookie = f"hta-widgets-{self.port}"
         self.pages: dict[str, SocketHandler] = {}
         self._idle_s = idle_minutes * 60
@@ -475,7 +473,7 @@ class Site:
         server.stop()
         for page in list(self.pages.values()):
             page.close(_GOING_AWAY, "The host was ended.")
-        await asyncio.sleep(0.1)  # so that the last messages are sent
+        await asyncio.sleep(0.1)  # the last messages are sent meanwhile
 
 
 class _AuthorizedHandler(RequestHandler):
@@ -542,7 +540,7 @@ class StaticHandler(_AuthorizedHandler):
 
 
 class TextHandler(_AuthorizedHandler):
-    """A widget's module or styles, by the hash of the text, which therefore never changes."""
+    """A widget's module or styles by the hash of the text, so that a cached text stays valid."""
 
     def get(self, key: str) -> None:
         """Send the text."""
@@ -608,7 +606,7 @@ class SocketHandler(_AuthorizedHandler, WebSocketHandler):
 
 
 def listen(port: int) -> socket.socket:
-    """Bind to loopback only; port 0 means any free port."""
+    """Return a socket that listens on loopback only; port 0 means any free port."""
     remedy = "Give another --port, or leave it out."
     if not 0 <= port <= _LAST_PORT:
         raise TraceError(f"port {port} cannot be used (0 to {_LAST_PORT})", remedy=remedy)
@@ -622,7 +620,10 @@ def listen(port: int) -> socket.socket:
 
 
 def redirect_file(url: str) -> Path:
-    """Write a file that redirects to an address, so that the token is in no command line."""
+    """Write a page that redirects to an address; return its path.
+
+    With it, the token of the address is in no command line.
+    """
     path = temporary_folder() / "open.html"
     path.touch(mode=0o600)
     path.write_text(

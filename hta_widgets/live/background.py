@@ -1,8 +1,8 @@
 """Long computations on one background thread per process.
 
-A request waits for `within_ms`; then the reply is `PENDING` and the page requests it again.
-Meanwhile the kernel's main thread answers other requests. A computation is a `BackgroundTask`: it
-runs once, for all callers that wait for it, and can be cancelled::
+A request waits for `within_ms`. If the answer is not ready then, the reply is `PENDING`, and the
+page sends the request again. Meanwhile the kernel's main thread answers other requests. A
+computation is a `BackgroundTask`: it runs once for all callers, and can be cancelled::
 
     task = BackgroundTask(lambda: slow_answer(traces))
     task.wait_until(deadline_after(50))  # False: not ready after 50 ms, still running
@@ -28,7 +28,8 @@ from hta_widgets.trace.memo import LRU, ComputationCancelled, is_cancelled, rais
 T = TypeVar("T")
 #: Reply to a request whose answer is not ready.
 PENDING: Mapping[str, Any] = {"pending": True}
-_SUPERSEDED_AFTER = 32  # number of later requests for other tasks after which a task is cancelled
+#: Number of later requests for other tasks after which a task is cancelled.
+_SUPERSEDED_AFTER = 32
 _NAME = "hta-background"
 
 
@@ -51,7 +52,7 @@ class BackgroundTask(Generic[T]):
         self._is_queued = self._is_cancelled = False
 
     def wait_until(self, deadline: float) -> bool:
-        """Wait until `deadline` for the background thread; return whether its result is ready."""
+        """Wait until `deadline` for the background thread; return whether the result is ready."""
         if deadline == math.inf:
             self.value  # noqa: B018 - computed in this thread
             return True
@@ -105,13 +106,15 @@ class BackgroundTask(Generic[T]):
 def _has_result(future: Future[Any]) -> bool:
     """Return whether a finished future has a result; raise its error unless it was stopped."""
     error = future.exception()
-    if error is None or isinstance(error, (ComputationCancelled, KeyboardInterrupt)):
-        return error is None
+    if error is None:
+        return True
+    if isinstance(error, (ComputationCancelled, KeyboardInterrupt)):
+        return False
     raise error
 
 
 class TaskCache:
-    """The last answers to the requests of one engine, ready or being computed."""
+    """The latest answers to requests of one engine, ready or being computed."""
 
     def __init__(self, max_tasks: int = 16) -> None:
         self._tasks: LRU[Hashable, BackgroundTask[Any]] = LRU(
@@ -141,12 +144,12 @@ _starting = threading.Lock()
 def _submit(call: Callable[[], None]) -> None:
     with _starting:
         if all(thread.name != _NAME for thread in threading.enumerate()):
-            # A daemon thread, so that the interpreter ends without waiting for its work.
+            # A daemon thread, because the interpreter ends without waiting for it.
             threading.Thread(target=_serve, name=_NAME, daemon=True).start()
     _queue.put(call)
 
 
 def _serve() -> None:
     while True:
-        with suppress(BaseException):  # the caller gets the error from the future
+        with suppress(BaseException):  # the future has the error, for the caller
             _queue.get()()

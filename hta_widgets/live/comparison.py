@@ -31,16 +31,18 @@ from hta_widgets.trace.arrays import Codes
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.names import short_name
 
-#: Tables that have their own place in the page.
+#: Tables that have panels of their own in the page.
 _OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
-_MAX_NAMES = 2000
-_MAX_NODES = 6000
-_MAX_ROWS = 300
-# Events of both sides.
-_FEW_EVENTS = 250_000  # maximum for requesting all answers in one request
-_MAX_EVENTS = 1_000_000  # maximum for preparing answers; more could delay the next cell
-_MAIN_FINDINGS = 3  # number of sentences in outputs of notebooks
-_PAUSE_S = 0.002  # pause between two prepared answers, in which requests of the page are handled
+#: Maximum numbers of rows of a frame: of names and parts, of nodes of the call tree, of a table.
+_MAX_NAMES, _MAX_NODES, _MAX_ROWS = 2000, 6000, 300
+#: Maximum number of events of both sides for requesting all answers in one request.
+_FEW_EVENTS = 250_000
+#: Maximum number of events for computing frames ahead; more could delay the next cell.
+_MAX_EVENTS = 1_000_000
+#: Number of sentences in outputs of notebooks.
+_MAIN_FINDINGS = 3
+#: Pause between two frames that are computed ahead, in which requests of the page are handled.
+_PAUSE_S = 0.002
 
 
 class DiffAnswers:
@@ -58,14 +60,9 @@ class DiffAnswers:
         facts = f"{before_ranks} → {plural(after_ranks, 'rank')}"
         if before_ranks == after_ranks:
             facts = f"{plural(before_ranks, 'rank')} each"
-        unmatched = max(len(both.before_alone), len(both.after_alone))
-        steps_text = "no steps: the whole runs are compared"
         if both.before.has_steps:
             facts += f" · {plural(both.step_count, 'step')}"
-            how = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
-            how += ", on the devices" * both.before.on_device
-            all_steps = plural(both.step_count + unmatched, "step")
-            steps_text = f"{both.step_count} of {all_steps} matched {how}".strip()
+        unmatched = max(len(both.before_alone), len(both.after_alone))
         formats = {part.trace.format for side in both.sides for part in side.parts.values()}
         return {
             "labels": [side.label for side in both.sides],
@@ -75,7 +72,7 @@ class DiffAnswers:
             "rank_pairs": [list(pair) for pair in both.rank_pairs],
             "by_rank_means": both.by_rank_means,
             "steps": both.step_count if both.before.has_steps else 0,
-            "matched": steps_text,
+            "matched": _steps_text(both, unmatched),
             "all_matched": not unmatched,
             "kind_words": kind_labels(both),
             "has_events": self.has_events,
@@ -104,11 +101,11 @@ class DiffAnswers:
 
     @property
     def is_small(self) -> bool:
-        """Whether the runs are so small that all answers together are fast."""
+        """Whether the runs are small enough for all answers in one request."""
         return self.events <= _FEW_EVENTS
 
     def main_findings(self) -> list[str]:
-        """Return the first findings as sentences; none of large runs, which take long."""
+        """Return the first findings as sentences; none for large runs, which would take long."""
         if self.events > _MAX_EVENTS:
             return []
         return [finding.text for finding in diff.findings(self.both)[:_MAIN_FINDINGS]]
@@ -126,7 +123,7 @@ class DiffAnswers:
         return memo(self, ("frame", name), lambda: frame_to_json(self._frame(name)))
 
     def frames(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return several frames, skipping failed ones, whose errors single requests get."""
+        """Return several frames, without those that fail: requests for them get the errors."""
         frames = {}
         for name in names:
             with suppress(Exception):
@@ -214,7 +211,7 @@ class DiffAnswers:
         return names
 
     def _names_by_short_name(self, device: Any) -> dict[str, list[str]]:
-        """Return the full names with each short name, those that differ most first."""
+        """Return the full names of each short name, those that differ most first."""
         members: dict[str, list[str]] = {}
         for name in diff.names(self.both, device=device)["name"].tolist():
             members.setdefault(short_name(name), []).append(name)
@@ -222,7 +219,7 @@ class DiffAnswers:
 
     @cached_property
     def tree(self) -> pd.DataFrame:
-        """The call paths of the compared device work; the hosts' if there is none."""
+        """The call paths of the compared device work, or of the hosts' if there is none."""
         paths = diff.icicle(self.both, "device" if self.has_device else "host")
         return paths if len(paths) else diff.icicle(self.both, "host")
 
@@ -279,6 +276,16 @@ class DiffAnswers:
         return self.pair_table.classes.counts(), None
 
 
+def _steps_text(both: Comparison, unmatched: int) -> str:
+    """Return how many steps are matched, and how."""
+    if not both.before.has_steps:
+        return "no steps: the whole runs are compared"
+    how = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
+    on_devices = ", on the devices" if both.before.on_device else ""
+    all_steps = plural(both.step_count + unmatched, "step")
+    return f"{both.step_count} of {all_steps} matched {how}{on_devices}".strip()
+
+
 def comparison_of_step(both: Comparison, step: int) -> Comparison:
     """Return the comparison of one pair of steps."""
     before, after = (side.of_steps(np.array([step])) for side in both.sides)
@@ -306,7 +313,7 @@ def comparison_of_pair(both: Comparison, pair: int) -> Comparison:
 
 
 def matching_node(tree: pd.DataFrame, node: int, other: pd.DataFrame) -> int:
-    """Return the node of another tree with the same name and path; -1 for none."""
+    """Return the node of another tree with the name and path of a node; -1 for none."""
     if not 0 <= node < len(tree):
         return -1
     path, name = tree["path"].iloc[node], tree["name"].iloc[node]
@@ -328,22 +335,21 @@ def mean_lanes(both: Comparison, alignment: diff.Alignment) -> pd.DataFrame:
 
 
 def _with_short_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the column `short` and, for replaced work, `before_short` and `after_short`."""
+    """Return a frame with short names: ``short``, ``before_short`` and ``after_short``."""
     short_columns = {"name": "short", "before_names": "before_short", "after_names": "after_short"}
-    return frame.assign(
-        **{
-            short: ["; ".join(map(short_name, text.split("; "))) for text in frame[column]]
-            for column, short in short_columns.items()
-            if column in frame
-        }
-    )
+    shorts = {}
+    for column, short in short_columns.items():
+        if column in frame:
+            names_of_rows = (text.split("; ") for text in frame[column])
+            shorts[short] = ["; ".join(map(short_name, names)) for names in names_of_rows]
+    return frame.assign(**shorts)
 
 
 def _largest_nodes(tree: pd.DataFrame) -> pd.DataFrame:
-    """Return the largest nodes of a call tree, without the columns that the page does not show."""
+    """Return the largest nodes of a call tree, with the columns that the page shows."""
     size = np.maximum(tree["before_ns"].to_numpy(), tree["after_ns"].to_numpy())
     if len(tree) > _MAX_NODES:
-        # A node is at least as large as those below it, so the rest is still a tree.
+        # A node is at least as large as those below it, so the largest nodes form a tree.
         tree = tree[size >= np.sort(size)[-_MAX_NODES]]
     return tree[
         ["node", "parent", "depth", "name", "kind", "before_count", "after_count", "before_ns",
@@ -374,10 +380,10 @@ def first_frame_tasks(
 def compute_frames_ahead(
     answers: DiffAnswers, base: str, *, swapped: bool = False, pair: int | None = None
 ) -> None:
-    """Run `first_frame_tasks` in the kernel's event loop, one per callback, as the page loads.
+    """Run `first_frame_tasks` in the kernel's event loop while the page loads, one per callback.
 
-    Requests of the page are answered in between. Without a running loop, or for large runs, nothing
-    is prepared.
+    Requests of the page are answered between them. Without a running loop, or for large runs,
+    nothing is computed.
     """
     if not answers.has_events or answers.events > _MAX_EVENTS:
         return
@@ -390,7 +396,7 @@ def compute_frames_ahead(
     def run_next() -> None:
         try:
             next(tasks)()
-        except Exception:  # noqa: BLE001 - the last task was run, or the page's request has the error
+        except Exception:  # noqa: BLE001 - no task is left, or the page's own request gets the error
             return
         loop.call_later(_PAUSE_S, run_next)
 

@@ -80,17 +80,18 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 MAX_FRAMES = 100
-# Memory for indexed lanes: enough for each event once, within limits.
+#: Memory for indexed lanes: enough for each event once, within limits.
 BYTES_PER_EVENT = 24
 MIN_LANE_BYTES, MAX_LANE_BYTES = 64 << 20, 512 << 20
-_MAX_ANSWERS = 16  # cached or being computed
+#: Maximum number of answers that are kept or being computed.
+_MAX_ANSWERS = 16
 NO_WAITS = "there is no communication between ranks on their devices"
 
 
 def _match_task(traces: TraceSet) -> BackgroundTask[Any]:
-    """Return the task of matching a set's collectives, which most answers need for waits.
+    """Return the task that matches a set's collectives, on which most answers depend.
 
-    Timeline and panels share the task, and a new selection does not cancel it.
+    The timeline and the panels share the task, and a new selection does not cancel it.
     """
     return memo(traces, "matched", lambda: BackgroundTask(lambda: clock_fit(traces)))
 
@@ -117,7 +118,7 @@ class PanelEngine:
     """The frames of a dashboard's panels, for any selection."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Requests of pages run in this process, since a cluster may be busy.
+        # Requests of pages are answered in this process: workers of a cluster may be busy.
         self.traces = traces.on(None)
         raise_limit_for_pages()
         self._frames: LRU[Hashable, pd.DataFrame] = LRU(MAX_FRAMES)
@@ -135,24 +136,24 @@ class PanelEngine:
         return panel_frame
 
     def analysis(self, name: str, selection: Selection | None = None) -> pd.DataFrame:
-        """Return the frame of the analysis behind a panel, in full."""
+        """Return the whole frame of the analysis that a panel shows."""
         panel = panel_of(name)
         if not panel.analysis:
             return self.frame(panel.id, selection)
         chosen = without_panel_filters(panel, selection)
         if panel.base_frame is not None:
             return panel.base_frame(self.traces, chosen)
-        function = getattr(analysis, panel.analysis)
+        options = {"selection": chosen}
         if panel.id in ADDED:
             # These panels show the job or a window; not all of their analyses take a selection.
-            chosen = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
-        options = {} if panel.id in ADDED and chosen == Selection() else {"selection": chosen}
-        analysis_frame: pd.DataFrame = function(self.traces, **options)
+            window = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
+            options = {} if window == Selection() else {"selection": window}
+        analysis_frame: pd.DataFrame = getattr(analysis, panel.analysis)(self.traces, **options)
         return analysis_frame
 
     @property
     def job_headline(self) -> Headline:
-        """The headline of the whole job, and its findings."""
+        """The headline of the whole job, with its findings."""
         return self._headline.value
 
     def headline(self) -> dict[str, Any]:
@@ -255,7 +256,7 @@ class TileEngine:
     """Tiles, figures and details of a job, computed on first request."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Requests of pages run in this process, since a cluster may be busy.
+        # Requests of pages are answered in this process: workers of a cluster may be busy.
         self.traces = traces = traces.on(None)
         self.job: JobLayout = lay_out(traces)
         events = sum(len(rank.table) for rank in self.job.ranks)
@@ -276,11 +277,11 @@ class TileEngine:
         self._answers = TaskCache(_MAX_ANSWERS)
         self._search = NameSearch(list(self._indices.values()))
         self._searchable = BackgroundTask(self._search.prepare)
-        #: returns the class of each event of a rank, for tiles that are requested with classes
+        #: Function of the class of each event of a rank, for tiles that are requested with classes.
         self.classes_of: Callable[[int], Classes | None] = self._bound_classes
 
     def scene(self) -> dict[str, Any]:
-        """Return the facts of the job that the page draws from, as JSON."""
+        """Return the facts of the job that the page needs for its drawing, as JSON values."""
         return self._scene
 
     @cached_property
@@ -289,7 +290,7 @@ class TileEngine:
         return {**scene, "without_bounds": self._without_bounds(scene)}
 
     def _without_bounds(self, scene: Mapping[str, Any]) -> str:
-        """Return why events cannot be colored by what limits them; empty if they can."""
+        """Return why events cannot be coloured by what limits them; empty if they can."""
         if not any(row["role"] != "cpu" for rank in scene["ranks"] for row in rank["summary"]):
             return "no GPU work"
         has_figures = has_call_figures(next(iter(self.traces.values())))
@@ -354,21 +355,16 @@ class TileEngine:
         if request.selection is None:
             if not self._searchable.wait_until(deadline_after(request.within_ms)):
                 return dict(PENDING), None
-            # Not in the background: only the main thread can interrupt a regular expression.
+            # In the main thread: only there can a regular expression be interrupted.
             hits = self._search.search(request.text)
 
         def compute_reply() -> Answer:
             if hits is None:
-                marked = self._selected_rows(request.selection or {})
+                marked, error = self._selected_rows(request.selection or {}), None
             else:
-                marked = (
-                    MarkedRows(rank_hits.index, rank_hits.index.rows(table), rank_hits.rows(table))
-                    for rank_hits in hits.ranks
-                    if rank_hits.count
-                    for table in TABLES
-                )
+                marked, error = _matching_rows(hits), hits.error
             reply, buffer = marks_reply(view, marked)
-            return {**reply, "error": None if hits is None else hits.error}, buffer
+            return {**reply, "error": error}, buffer
 
         return self._in_background(request, compute_reply)
 
@@ -425,7 +421,7 @@ class TileEngine:
         return self._indices[self.job.of_lane(lane).rank]
 
     def _row(self, rank: int, event: int, name: str) -> tuple[RankIndex, Any, int]:
-        """Return the index of a rank, its table of a name, and the row of an event in it."""
+        """Return the index of a rank, one of its tables, and the row of an event in the table."""
         index = self._indices[self.job.of_rank(rank).rank]
         table = index.rows(name)
         return index, table, validate_row(index, table, event)
@@ -473,6 +469,15 @@ class TileEngine:
             task.cancel()
 
 
+def _matching_rows(hits: SearchHits) -> Iterator[MarkedRows]:
+    """Yield the rows that match a text, by rank and table."""
+    for rank_hits in hits.ranks:
+        if rank_hits.count:
+            for table in TABLES:
+                index = rank_hits.index
+                yield MarkedRows(index, index.rows(table), rank_hits.rows(table))
+
+
 MAX_NAMES: int = facts("limits")["gap_names"]
 _WORK_KINDS = [KINDS.index(kind) for kind in DEVICE_WORK_KINDS]
 _HOST_KINDS = [KINDS.index(kind) for kind in ("cpu", "annotation", "sync")]
@@ -503,8 +508,7 @@ def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
     """Return the gap of a lane of device work at an instant; None if there is none."""
     rank, table = index.rank, index.rank.table
     ref = rank.ref(lane)
-    is_work = np.isin(index.events.kind, _WORK_KINDS) & (table.stream >= 0)
-    rows = np.flatnonzero(is_work)
+    rows = np.flatnonzero(np.isin(index.events.kind, _WORK_KINDS) & (table.stream >= 0))
     if ref.role == "events":
         is_in_lane = table.track[rows] == ref.sources[0]
     elif ref.role in {"gpu", "comm"}:
@@ -532,9 +536,9 @@ def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
 
 
 def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> list[HostTime]:
-    """Return for each group of events its longest event, count and time, the most time first.
+    """Return the longest event, the count and the time of the `MAX_NAMES` groups with most time.
 
-    `spent` is the time of each event. Only the first `MAX_NAMES` groups are returned.
+    `spent` is the time of each event, and `group` the number of its group.
     """
     times: list[HostTime] = []
     for code in np.unique(group):
@@ -549,7 +553,7 @@ def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> l
 def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
     """Return the events of one thread during a gap, and the time of each without nested events.
 
-    It is the thread of the call that ended the gap or, if it is unknown or idle, the busiest one.
+    The thread is that of the call that ended the gap or, if it is unknown or idle, the busiest one.
     """
     rank = index.rank
     table = rank.table
@@ -561,9 +565,9 @@ def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
     time_in_gap = np.minimum(end[rows], gap.end) - np.maximum(table.start_ns[rows], gap.start)
     spent = np.zeros(len(table), dtype=np.int64)
     spent[rows] = time_in_gap
-    above = table.parent[rows]
-    is_nested = (above >= 0) & (spent[above] > 0)
-    np.subtract.at(spent, above[is_nested], time_in_gap[is_nested])
+    parent = table.parent[rows]
+    is_nested = (parent >= 0) & (spent[parent] > 0)
+    np.subtract.at(spent, parent[is_nested], time_in_gap[is_nested])
     spent = np.maximum(spent[rows], 0)
     if not len(rows):
         return rows, spent

@@ -3,7 +3,7 @@
 A request is a struct whose tag is its ``op``. The method ``_on_OP`` of an engine answers it: for
 example, ``{"op": "gap", "rank": 0, "time": 90}`` becomes a `GapRequest` for ``_on_gap``.
 
-From the structs, `scripts/protocol.py` writes types of the page and rows of
+From these structs, `scripts/protocol.py` writes the types of the page and the rows of
 docs/protocol-requests.md.
 """
 
@@ -360,18 +360,13 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
         name = type(request).__name__
         raise RequestError(f"a request is a JSON object, got a {name}", code="invalid_request")
     op = request.get("op")
-    kind = OPERATIONS.get(op) if isinstance(op, str) else None
-    handlers = (getattr(answerer, f"_on_{op}", None) for answerer in answerers)
-    handler = next(filter(None, handlers), None)
-    if kind is None or handler is None:
-        ops = [
-            name
-            for name in OPERATIONS
-            if any(hasattr(answerer, f"_on_{name}") for answerer in answerers)
-        ]
-        raise RequestError(f"unknown op {op!r}; the ops are {', '.join(ops)}", code="unknown_op")
+    struct = OPERATIONS.get(op) if isinstance(op, str) else None
+    handler = _handler_of(op, answerers)
+    if struct is None or handler is None:
+        ops = ", ".join(name for name in OPERATIONS if _handler_of(name, answerers))
+        raise RequestError(f"unknown op {op!r}; the ops are {ops}", code="unknown_op")
     try:
-        checked = convert({**request, **_whole_times(request)}, kind)
+        checked = convert({**request, **_whole_times(request)}, struct)
     except ValidationError as error:
         raise RequestError(
             f"the request {op} is not understood: {error}", code="invalid_request"
@@ -385,8 +380,13 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
     return reply
 
 
+def _handler_of(op: object, answerers: tuple[object, ...]) -> Callable[..., Answer] | None:
+    handlers = (getattr(answerer, f"_on_{op}", None) for answerer in answerers)
+    return next(filter(None, handlers), None)
+
+
 def _whole_times(request: Mapping[str, Any]) -> dict[str, int]:
-    """Return the times of a request that are floats, truncated to integers."""
+    """Return the times of a request that are floats, as integers: their fractions are dropped."""
     return {
         name: int(time)
         for name in ("start", "end", "time", "tolerance")

@@ -1,9 +1,9 @@
-"""The pairs of events of two runs, and the class of each event by its change, for its color.
+"""The pairs of events of two runs, and the class of each event, which determines its colour.
 
-A row of the table is a pair, or an event of one side without a partner. Only changes that `changes`
-lists have a color; variation by chance is ``same``. For example, if `changes` has ``aten::gelu``
-slower, 100 → 150 µs a step, its calls and their kernels have the class ``slower_2`` on both sides:
-at least a third longer, and less than twice as long.
+A row of the table is a pair, or an event of one side without a partner. Events of changes that
+`changes` lists have the class of the change; all others are ``same``. For example, if `changes` has
+``aten::gelu`` slower, 100 → 150 µs a step, its calls and their kernels have the class ``slower_2``
+on both sides: at least a third longer, and less than twice as long.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ DEVICE = ("compute", "communication", "memory")
 _DEVICE_CODES = [KINDS.index(kind) for kind in DEVICE]
 Ranks = tuple[int, int]  # before and after
 BINS = 600  # of the overview; a minimap has about as many px
-MAX_MARKED = 20_000  # events of one call path
-_MAX_CHANGES = 60  # changes whose events a saved page can mark
+#: Maximum numbers of events of a call path that are marked, and of changes that a page can mark.
+MAX_MARKED, _MAX_CHANGES = 20_000, 60
 
 
 def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
@@ -74,7 +74,10 @@ def _category_mask(column: pd.Series, matches: Callable[[str], bool]) -> Bools:
 
 
 class EventClasses:
-    """A class for every event of both sides; `rows` has the pair of each event by side and rank."""
+    """The class of every event of both sides.
+
+    `of_pairs` has the class of each pair, and `rows` the pair of each event, by side and rank.
+    """
 
     def __init__(
         self,
@@ -109,8 +112,9 @@ class EventClasses:
 
 
 def classes_of_pairs(pairs: pd.DataFrame, changes: pd.DataFrame) -> Codes:
-    """Return the class of each pair: that of the largest change that it belongs to."""
+    """Return the class of each pair: that of the largest change to which it belongs."""
     codes = np.full(len(pairs), CLASSES.index("same"), np.uint8)
+    # The largest change is the first row, and is written last.
     for row in reversed(range(len(changes))):
         change = changes.iloc[row]
         codes[rows_of_change(pairs, change)] = CLASSES.index(_class_of_change(change))
@@ -161,7 +165,7 @@ def _device_time_by_class(
 
 def _time_between_edges(start: Ints, end: Ints, edges: Ints) -> Ints:
     """Return the time of intervals, which may overlap, between neighbouring edges."""
-    # Before an edge, an interval has the time since its start, without the time since its end.
+    # Before an edge, an interval has the time since its start minus the time since its end.
     first = edges[0]
     since_starts = _distance_sums(start - first, edges - first)
     since_ends = _distance_sums(end - first, edges - first)
@@ -189,7 +193,7 @@ class PairTable:
         self.rank = [frame[f"{side}_rank"].to_numpy() for side in ("before", "after")]
         self.id = [frame[f"{side}_id"].to_numpy() for side in ("before", "after")]
         self.node = _node_of_pairs(frame, tree)
-        #: by side and rank, the row of each event in the table of pairs, -1 for none
+        #: The row of each event in the table of pairs, by side and rank; -1 for none.
         self._row_of: tuple[dict[int, Ints], dict[int, Ints]] = ({}, {})
         for number, side in enumerate(diff.sides):
             for rank, part in side.parts.items():
@@ -201,7 +205,7 @@ class PairTable:
         )
 
     def partner_of(self, side: int, rank: int, event: int) -> Partner:
-        """Return the status of an event, and rank and id of its partner."""
+        """Return the status of an event, the rank and id of its partner, and its node."""
         rows = self._row_of[side].get(rank)
         row = -1 if rows is None or not 0 <= event < len(rows) else int(rows[event])
         if row < 0:
@@ -233,16 +237,18 @@ class PairTable:
         return {"events": events}
 
     def rows_of_changes(self) -> list[Ints]:
-        """Return the pairs of each of the first changes."""
+        """Return the rows of pairs that belong to each of the first changes."""
         count = min(len(self._changes), _MAX_CHANGES)
         return [rows_of_change(self._frame, self._changes.iloc[row]) for row in range(count)]
 
 
 def _node_of_pairs(frame: pd.DataFrame, tree: pd.DataFrame) -> Ints:
     """Return the node of each pair; -1 if its call path is not in the tree."""
-    node = {key: number for number, key in enumerate(zip(tree["path"], tree["name"], strict=True))}
+    paths = zip(tree["path"], tree["name"], strict=True)
+    node_of = {path: node for node, path in enumerate(paths)}
+    # Each distinct path of the pairs is looked up once.
     group = frame.groupby(["path", "name"], observed=True, sort=False).ngroup()
     keys = frame.loc[~group.duplicated(), ["path", "name"]].itertuples(index=False, name=None)
-    nodes = np.array([node.get(key, -1) for key in keys], np.int64)
+    nodes = np.array([node_of.get(key, -1) for key in keys], np.int64)
     pair_nodes: Ints = nodes[group.to_numpy()]
     return pair_nodes

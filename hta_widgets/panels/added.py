@@ -1,4 +1,4 @@
-"""The frames of panels that users add; most cover the whole job and are kept in saved pages."""
+"""The frames of panels that users add; most are of the whole job, and are in saved pages too."""
 
 from __future__ import annotations
 
@@ -27,12 +27,10 @@ from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection, overlaps_window
 from hta_widgets.trace.traceset import TraceSet
 
-#: Maximum number of bars, and of rows of the roofline.
+#: Maximum numbers of bars of a chart, and of marks of the roofline.
 MAX_BARS, MAX_MARKS = 12, 40
 _SEND_RECV = OPERATIONS.index("send_recv")
 _ALL_TO_ALL = OPERATIONS.index("all_to_all")
-
-
 #: Names of the values of ``bound_by`` of critical paths.
 _PATH_CAUSES = {
     "cpu_bound": "host", "data_loading": "data loading", "gpu_compute_bound": "compute",
@@ -61,7 +59,7 @@ def _critical_path(traces: TraceSet) -> pd.DataFrame:
 def _first_rows(
     frame: pd.DataFrame, reference: pd.DataFrame, limit: int = MAX_BARS
 ) -> pd.DataFrame:
-    """Return the first rows of a panel's frame, with the number of others and the note."""
+    """Return the first rows of a frame, with the number of others and the note of the reference."""
     shown = frame.head(limit).reset_index(drop=True)
     shown.attrs = {"others": len(frame) - len(shown), "note": reference.attrs.get("note", "")}
     return shown
@@ -86,7 +84,7 @@ def _arrivals(traces: TraceSet) -> pd.DataFrame:
 
 def _bandwidth(traces: TraceSet) -> pd.DataFrame:
     calls = analysis.collectives(traces, clock="fitted")
-    # One row per collective: that of the last rank, or of one of the ranks that are last together.
+    # One row per collective: that of the last rank to arrive.
     last = calls.loc[calls.groupby("collective")["arrival_ns"].idxmax()]
     timed = last[last["busbw_gb_s"].notna()]
     key = ["operation", "size_bytes", "ranks"]
@@ -153,9 +151,9 @@ def _launch_outliers(traces: TraceSet) -> pd.DataFrame:
 
 
 def _messages(traces: TraceSet) -> pd.DataFrame:
-    """Return one row per sender and receiver.
+    """Return the bytes and the number of messages of each sender and receiver.
 
-    An all-to-all whose splits are not in the file sends equal shares to its members.
+    An all-to-all whose splits are not in the file counts as equal shares to all members.
     """
     match = matching(traces)
     operation, size = match.event_field("operation"), np.maximum(match.event_field("size_bytes"), 0)
@@ -185,7 +183,7 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
 
 
 def _even_shares(calls: pd.DataFrame) -> pd.DataFrame:
-    """Return one message from each rank of a collective to each, of equal shares of its bytes."""
+    """Return a message from each rank of a collective to each, with equal shares of its bytes."""
     members = calls[["collective", "rank"]].rename(columns={"rank": "peer"})
     pairs = calls.merge(members, on="collective")
     pairs["bytes"] //= pairs.groupby(["collective", "rank"])["peer"].transform("size").clip(lower=1)
@@ -195,7 +193,7 @@ def _even_shares(calls: pd.DataFrame) -> pd.DataFrame:
 def _first_rows_of(
     make: Callable[[TraceSet], pd.DataFrame], limit: int = MAX_BARS
 ) -> Callable[[TraceSet], pd.DataFrame]:
-    """Return a function of the first rows of a frame, with all of the frame's attributes."""
+    """Return a function that makes the first rows of a frame, with all of its attributes."""
 
     def first_rows(traces: TraceSet) -> pd.DataFrame:
         rows = make(traces)
@@ -222,7 +220,7 @@ def _serving(traces: TraceSet) -> pd.DataFrame:
 
 
 def _pipeline(traces: TraceSet) -> pd.DataFrame:
-    """Return the passes of the median step of the pipeline with the largest bubble."""
+    """Return the passes of one step, the median one, of the pipeline with the largest bubble."""
     bubbles, passes = analysis.pipeline_bubbles(traces), analysis.pipeline_passes(traces)
     shares = bubbles.groupby("pipeline")["bubble_share"].mean()
     pipeline = shares.idxmax() if len(shares) else ""
@@ -247,7 +245,7 @@ _GEOMETRY = ("blocks_per_sm", "occupancy_share", "registers")
 
 
 def _kernel_geometry(traces: TraceSet) -> pd.DataFrame:
-    """Return how well kernels fill the device, means of ranks, those with the most time first."""
+    """Return how well kernels fill the device, as means of the ranks; the longest ones first."""
     rows = analysis.kernel_details(traces)
     rows = rows.assign(name=rows["name"].astype(str))
     groups = rows.groupby("name", sort=False)
@@ -275,7 +273,7 @@ def _kernel_geometry(traces: TraceSet) -> pd.DataFrame:
 
 
 def _fusion_chains(traces: TraceSet) -> pd.DataFrame:
-    """Return chains of pointwise operators, means of ranks, the most bytes to save first."""
+    """Return chains of pointwise operators, as means of the ranks; the most bytes to save first."""
     rows = analysis.fusion_candidates(traces)
     groups = rows.groupby(["operators", "shape", "length"], sort=False)
     columns = ["count", "device_ns", "total_saved_bytes", "saving_ns"]
@@ -288,7 +286,7 @@ def _fusion_chains(traces: TraceSet) -> pd.DataFrame:
     return frame
 
 
-#: The functions of frames of the whole job: panels with ``"added": "job"`` in the catalogue.
+#: The function that makes each frame of the whole job, for panels with ``"added": "job"``.
 WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "critical_path": _critical_path,
     "arrivals": _arrivals,
@@ -323,7 +321,7 @@ def is_kept_in_pages(panel: str, traces: TraceSet, shown: Sequence[str]) -> bool
 
 
 def whole_job_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
-    """Return the frame of a panel of the whole job, cached for all selections."""
+    """Return the frame of a panel of the whole job; it is computed once."""
 
     def derive() -> pd.DataFrame:
         try:
@@ -339,7 +337,7 @@ def whole_job_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
 def _frame_in_window(
     traces: TraceSet, selection: Selection, _top: int | None, *, panel: str
 ) -> pd.DataFrame:
-    """Return the rows that overlap the window, as saved pages do."""
+    """Return the rows of a panel of the whole job that overlap the window, as in saved pages."""
     frame = whole_job_frame(traces, panel)
     rows = frame.reset_index(drop=True)
     if "start_ns" in frame:
@@ -350,7 +348,7 @@ def _frame_in_window(
     return rows
 
 
-#: The functions of the frames of added panels, by id.
+#: The function that makes the frame of each added panel, by id.
 SELECTION_FRAMES: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataFrame]] = {
     "call_tree": partial(call_tree, measure="host"),
     "call_tree_device": partial(call_tree, measure="device"),
@@ -359,7 +357,7 @@ SELECTION_FRAMES: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataF
 
 
 def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the added panels that would be empty, by reason; `scene` is the job's."""
+    """Return the added panels that would be empty, by reason."""
     roles = {row["role"] for rank in scene["ranks"] for row in rank["summary"]}
     has_device_work = bool(roles - {"cpu"})
     names = {name.lower() for trace in traces.values() for name in trace.table.names.values}

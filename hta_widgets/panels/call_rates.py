@@ -1,8 +1,9 @@
 """Rates of operators and kernels, and their shares of the limits of the device, for tables.
 
-An operator has its selected calls, and a kernel the calls whose longest kernel it is: a transpose
-has no FLOPs, although the convolution that launched it has. For example, ``aten::mm`` is called
-with 1 GFLOP in 10 µs and with 1 GFLOP in 30 µs: 2 GFLOP in 40 µs are 50 TFLOP/s.
+The rates of an operator are of its selected calls, and those of a kernel of the calls whose longest
+kernel it is: a transpose has no FLOPs, although the convolution that launched it has. For example,
+``aten::mm`` is called with 1 GFLOP in 10 µs and with 1 GFLOP in 30 µs: 2 GFLOP in 40 µs are
+50 TFLOP/s.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Columns of the tables, absent in jobs without shapes.
+#: Columns that are added to tables of jobs with shapes.
 RATE_COLUMNS: Final = ("tflop_per_s", "gb_per_s", "roofline_share", "bound")
-#: Maximum number of calls of a job with rates; their figures take about a second.
+#: Maximum number of calls in a job whose tables have rates; more would take above a second.
 _MAX_CALLS: Final = 50_000
 
 
@@ -49,7 +50,7 @@ def add_call_rates(
     selection: Selection,
     rows_of: Callable[[RankPart, CallEfficiency], Rows],
 ) -> pd.DataFrame:
-    """Return a frame of names with `RATE_COLUMNS`; without them if no call has figures."""
+    """Return a frame of names with `RATE_COLUMNS`, or unchanged if no call has figures."""
     if not len(frame) or not all(map(has_shapes, traces.values())):
         return frame
     if sum(len(counted_calls(trace)) for trace in traces.values()) > _MAX_CALLS:
@@ -97,7 +98,7 @@ def assign_rates(frame: pd.DataFrame, calls: pd.DataFrame, names: pd.Series) -> 
 
 
 def _rates_by_name(calls: pd.DataFrame) -> pd.DataFrame:
-    """Return sums per device time of the calls with a figure, and the bound of most of the time."""
+    """Return the rates of the calls of each name, and the bound of most of their device time."""
     columns = {}
     for rate, amount, scale in (
         ("tflop_per_s", "flops", 1e3),

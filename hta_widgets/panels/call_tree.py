@@ -1,8 +1,8 @@
 """The call tree: operators by call path, as bars of a flame graph.
 
 The width of a bar is the time of all calls of its path, on all selected ranks. Callees are below
-their caller and begin where it begins, the longest first. For example, ``aten::linear`` takes
-240 ns, and its calls of ``aten::addmm`` take 120 ns of these::
+their caller, from its left edge on, the longest first. For example, ``aten::linear`` takes 240 ns,
+of which its calls of ``aten::addmm`` take 120 ns::
 
     depth 0   aten::linear  0 ... 240    120 ns of its own
     depth 1   aten::addmm   0 ... 120
@@ -26,7 +26,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: Minimum share of the tree's width for a bar.
+#: Minimum width of a bar that is shown, as a share of the tree's width.
 MIN_SHARE = 0.002
 #: Columns of the sums of a path; device time includes that of callees.
 _SUMS = ("count", "host_ns", "device_ns")
@@ -37,10 +37,13 @@ _COLUMNS = ("depth", "name", "left_ns", "right_ns", "own_ns", *_SUMS)
 class _CallPaths:
     """The distinct call paths of one rank's operators; parents come before children."""
 
-    rows: Rows  # the operators
-    path: Ints  # by operator; -1 after the last one, for none
-    operator: Ints  # by event: the position in `rows` of its innermost operator, -1 for none
-    parent: list[int] = field(default_factory=list)  # by path, -1 for none
+    #: The operators, the path of each of them, and a last entry -1 for events without an operator.
+    rows: Rows
+    path: Ints
+    #: The position in `rows` of the innermost operator of each event, -1 for none.
+    operator: Ints
+    #: The parent of each path, -1 for none, and the name of its last operator.
+    parent: list[int] = field(default_factory=list)
     name: list[str] = field(default_factory=list)
 
 
@@ -55,12 +58,13 @@ class _MergedPaths:
 
     def add(self, paths: _CallPaths, sums: Ints) -> None:
         """Add the sums of one rank's paths."""
-        merged: list[int] = []  # by path of the rank
+        # The merged path of each path of the rank.
+        merged: list[int] = []
         for parent, name, path_sums in zip(paths.parent, paths.name, sums, strict=True):
-            key = (merged[parent] if parent >= 0 else -1, name)
-            number = self._numbers.setdefault(key, len(self.name))
+            merged_parent = merged[parent] if parent >= 0 else -1
+            number = self._numbers.setdefault((merged_parent, name), len(self.name))
             if number == len(self.name):
-                self.parent.append(key[0])
+                self.parent.append(merged_parent)
                 self.name.append(name)
                 self.sums.append(np.zeros(len(_SUMS), np.int64))
             self.sums[number] += path_sums
@@ -120,14 +124,15 @@ def _path_sums(part: RankPart, paths: _CallPaths, path_of_work: Ints, work_dur: 
     np.add.at(sums[:, 0], path, 1)
     np.add.at(sums[:, 1], path, part.durations(paths.rows[is_selected]))
     np.add.at(sums[:, 2], path_of_work[has_path], work_dur[has_path])
-    for index in range(len(sums) - 1, -1, -1):
+    # Device time includes that of callees, which come after their callers.
+    for index in reversed(range(len(sums))):
         if paths.parent[index] >= 0:
             sums[paths.parent[index], 2] += sums[index, 2]
     return sums
 
 
 def _flame_bars(paths: _MergedPaths, measure: int) -> pd.DataFrame:
-    """Lay out call paths as bars with one of the `_SUMS` as width."""
+    """Return call paths as bars, whose width is the sum at the index `measure` of `_SUMS`."""
     sums, names = [path_sums.tolist() for path_sums in paths.sums], paths.name
     width_ns = [path_sums[measure] for path_sums in sums]
     callees: dict[int, list[int]] = {}
@@ -135,7 +140,8 @@ def _flame_bars(paths: _MergedPaths, measure: int) -> pd.DataFrame:
         callees.setdefault(parent, []).append(path)
     total_ns = sum(width_ns[path] for path in callees.get(-1, ()))
     rows, left_out = [], 0
-    callers = [(-1, 0, 0)]  # path, depth of its callees, left edge
+    # Path, depth of its callees and left edge; the loop appends the callees of each caller.
+    callers = [(-1, 0, 0)]
     for caller, depth, left_ns in callers:
         called = [path for path in callees.get(caller, ()) if width_ns[path] > 0]
         for path in sorted(called, key=lambda path: (-width_ns[path], names[path])):

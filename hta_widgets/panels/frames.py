@@ -1,9 +1,9 @@
 """The panels of a dashboard, the frames that they draw, and frames as JSON.
 
 A panel's frame has what its chart or table shows: for ``breakdown`` the rows of
-`analysis.temporal_breakdown`, for ``kernels`` the sums by name of all ranks. A panel ignores the
-parts of the selection that it writes itself (`Panel.own`): a click on a rank's bar selects the
-rank, and the bars of the other ranks remain.
+`analysis.temporal_breakdown`, for ``kernels`` the sums by name over all ranks. A panel ignores the
+parts of the selection that clicks in it set (`Panel.own`): a click on the bar of a rank selects
+this rank, and the bars of the other ranks remain.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -42,7 +43,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 FrameMaker = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
 BaseFrameMaker = Callable[[TraceSet, Selection], pd.DataFrame]
-#: Panels of all formats with events and device work, in the order of the list for users.
+#: Panels of all formats with device work, in the order of the list from which users choose.
 _OFFERED = (
     *("timeline", "heatmap", "breakdown", "overlap", "steps", "kernels", "kernel_durations"),
     *("kernel_types", "idle", "queue", "operators"),
@@ -52,10 +53,10 @@ _DEVICE = (
     *("breakdown", "overlap", "heatmap", "kernels", "kernel_durations", "kernel_types", "idle"),
     "queue",
 )
-#: Panels of Kineto traces that are shown only once a user adds them.
+#: Panels of Kineto traces that are shown only if a user adds them.
 ADDED = tuple(name for name, panel in facts("panels").items() if "added" in panel)
 _ALWAYS = ("selection", "problems")
-#: Ids of panels, or rows of ids.
+#: Ids of panels, or a list of ids for each row of panels.
 PanelIds = list[str] | list[list[str]]
 
 
@@ -66,8 +67,8 @@ class Panel:
     id: str
     #: Name of its function in `hta_widgets.analysis`; empty for none.
     analysis: str
-    #: Parts of the selection that do not filter it: ``window``, ``ranks``, ``tracks``, ``ids``, or
-    #: of its query the ``names``, the ``kinds`` and the ``rest``.
+    #: Parts of the selection that do not filter the panel: ``window``, ``ranks``, ``tracks``,
+    #: ``ids``, and the parts ``names``, ``kinds`` and ``rest`` of the query.
     own: tuple[str, ...]
     #: Kind of the names in its rows: ``operators``, ``kernels``, or something else.
     rows: str = ""
@@ -113,7 +114,7 @@ _GROUPED = tuple(Panel(name, "", _ALL_PARTS) for name in GROUPED_FRAMES)
 
 def format_panels() -> list[Panel]:
     """Return the panels of single formats."""
-    return list(dict.fromkeys(panel for group in _panel_groups(all_formats()) for panel in group))
+    return list(dict.fromkeys(chain.from_iterable(_panel_groups(all_formats()))))
 
 
 def _panel_groups(formats: Iterable[Format]) -> list[tuple[Panel, ...]]:
@@ -128,10 +129,8 @@ def panels() -> dict[str, Panel]:
 
 def chart_panels() -> list[str]:
     """Return the ids of the panels that are charts, in the order of the list."""
-    panels_by_name = panels()
-    return [
-        name for name in all_panels() if name in panels_by_name and panels_by_name[name].is_chart
-    ]
+    by_id = panels()
+    return [name for name in all_panels() if name in by_id and by_id[name].is_chart]
 
 
 def all_panels() -> list[str]:
@@ -141,12 +140,12 @@ def all_panels() -> list[str]:
 
 def panel_of(name: str) -> Panel:
     """Return the panel with an id, or the first panel of an analysis."""
-    panels_by_name = panels()
-    of_analysis = (panel for panel in panels_by_name.values() if panel.analysis == name and name)
-    result = panels_by_name.get(name) or next(of_analysis, None)
-    if result is None:
+    by_id = panels()
+    by_analysis = {panel.analysis: panel for panel in reversed(by_id.values()) if panel.analysis}
+    panel = by_id.get(name) or by_analysis.get(name)
+    if panel is None:
         raise _unknown_panel_error(name)
-    return result
+    return panel
 
 
 def panel_task(name: str, selection: Selection | None) -> tuple[FrameMaker, Selection]:
@@ -162,9 +161,9 @@ def _unknown_panel_error(name: str) -> ValueError:
 
 
 def without_panel_filters(panel: Panel, selection: Selection | None) -> Selection:
-    """Return a selection, None for everything, without the parts that the panel itself sets.
+    """Return a selection without the parts that the panel itself sets; None selects everything.
 
-    If the selection includes launches, its operators' names do filter a panel of kernels.
+    If the selection includes launches, the names of its operators do filter a panel of kernels.
     """
     if selection is None:
         return Selection()
@@ -193,19 +192,15 @@ def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
     offered = [_OFFERED if shared is None else shared for shared in shared_panels]
     if not format_names or len(known_formats) < len(format_names):
         offered = [_OFFERED]
-    shared = [name for name in _OFFERED if any(name in shared_names for shared_names in offered)]
+    shared = [name for name in _OFFERED if any(name in names for names in offered)]
     shared += ADDED if _OFFERED in offered else ()
-    format_panels_ids = [
-        panel.id
-        for group in _panel_groups(known_formats)
-        for panel in group
-        if panel.fits(format_names, workers)
-    ]
-    return [*shared, *dict.fromkeys(format_panels_ids), *_ALWAYS]
+    panels_of_formats = chain.from_iterable(_panel_groups(known_formats))
+    fitting = [panel.id for panel in panels_of_formats if panel.fits(format_names, workers)]
+    return [*shared, *dict.fromkeys(fitting), *_ALWAYS]
 
 
 def empty_panels(formats: Collection[str], scene: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the panels of Kineto traces without data, by reason; `scene` is the job's."""
+    """Return the panels of Kineto traces without data, by reason."""
     if any(format_.views.shared_panels is not None for format_ in formats_named(formats)):
         return {}
     roles = {row["role"] for rank in scene["ranks"] for row in rank["summary"]}
@@ -222,9 +217,9 @@ def empty_panels(formats: Collection[str], scene: Mapping[str, Any]) -> dict[str
 
 
 def resolve_panels(panels: Sequence[str | Sequence[str]] | None, of_job: Sequence[str]) -> PanelIds:
-    """Return the ids that `panels=` names, by id or analysis.
+    """Return the ids of the panels that an argument `panels` names, by id or analysis.
 
-    None stands for the panels of the job, without those that users add.
+    None stands for the panels of the job, except those that users add.
     """
     if panels is None:
         return [name for name in of_job if name not in ADDED]
@@ -266,13 +261,13 @@ LATE_MARKED_PANELS = ("kernel_durations", "steps")
 #: Default number of rows of tables, and maximum number of kernels in the chart of durations.
 TOP: int = facts("limits")["table_rows"]
 TOP_DURATIONS: int = facts("limits")["duration_names"]
-#: Maximum number of rows of a table that is sent to the page; Python answers for larger ones.
+#: Maximum number of rows of a table that is sent to the page; the kernel answers for larger ones.
 MAX_ROWS = 100_000
 _COMMUNICATION = KINDS.index("communication")
 #: Minimum number of ranks for an outlier.
 _MIN_RANKS = 3
 STEP, STEP_ON_DEVICE = "step", "step on device"
-#: Minimum time of a phase in percent of the steps' time.
+#: Minimum time of a phase, as a percentage of the steps' time.
 MIN_PCT = 1
 #: Columns of analyses that panels show.
 _DURATION_COLUMNS = ("rank", "count", "mean_ns", "min_ns", "max_ns")
@@ -296,7 +291,7 @@ def frame_to_json(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def without_nan(value: object) -> Any:
-    """Return JSON values with null for the numbers that JSON cannot write."""
+    """Return JSON values with None for the numbers that JSON cannot write."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -359,7 +354,7 @@ def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.Data
     order = names.order[: TOP if top is None else top]
     outlier, ratio = _outliers(names, frame)
     labels = names.labels(order)
-    kernels = {
+    columns = {
         "kind": labels.pop("kind"),
         **labels,
         "count": names.count[order],
@@ -373,10 +368,9 @@ def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.Data
         "odd_ratio": ratio[order],
     }
     rest_ns = int(names.spent.sum() - names.spent[order].sum())
-    kernels_frame = _with_attrs(
-        pd.DataFrame(kernels), frame, total=len(names.order), rest_ns=rest_ns
-    )
-    return add_call_rates(kernels_frame, traces, selection, selected_kernels)
+    kernels = pd.DataFrame(columns)
+    kernels = _with_attrs(kernels, frame, total=len(names.order), rest_ns=rest_ns)
+    return add_call_rates(kernels, traces, selection, selected_kernels)
 
 
 def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
@@ -384,14 +378,12 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
     chosen = narrow_selection(traces, selection)
     frame = operators_with_communication(chosen, ["name"])
     sums = frame.groupby("name", sort=False)[list(_OPERATOR_COLUMNS)].sum()
-    by_time_and_name = [
-        *zip(-sums["device_total_ns"], -sums["cpu_self_ns"], sums.index, strict=True)
-    ]
-    order = sorted(range(len(sums)), key=by_time_and_name.__getitem__)
+    keys = list(zip(-sums["device_total_ns"], -sums["cpu_self_ns"], sums.index, strict=True))
+    order = sorted(range(len(sums)), key=keys.__getitem__)
     shown = sums.iloc[order[: TOP if top is None else top]]
     columns = {name: shown[name].to_numpy() for name in _OPERATOR_COLUMNS}
-    named = pd.DataFrame({"name": text_column(shown.index.tolist()), **columns})
-    operators = _with_attrs(named, frame, total=len(sums))
+    operators = pd.DataFrame({"name": text_column(shown.index.tolist()), **columns})
+    operators = _with_attrs(operators, frame, total=len(sums))
     return add_call_rates(operators, traces, selection, selected_operators)
 
 
@@ -406,9 +398,8 @@ def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: object)
 class _NameGroups:
     """Rows of an analysis, one per rank, kind and name, grouped by kind and name.
 
-    `code` is the group of each row, `rows` are row numbers in the order of groups, and `first` is
-    the position in `rows` at which each group begins. `order` has the groups with the most time
-    first.
+    `code` is the group of each row. `rows` are the row numbers in the order of groups; in it, each
+    group begins at the position `first`. `order` has the groups with the most time first.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
@@ -494,10 +485,10 @@ def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Dat
 
 
 def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Return one row per phase, rank and step: all steps, then the phases.
+    """Return one row per phase, rank and step: first the whole steps, then the phases.
 
-    A step that hosts leave before the devices do its work is as long as on the device. Phases are
-    those of `phase_times` with at least `MIN_PCT` percent of the steps' time.
+    A step that the host leaves before the device does its work is as long as on the device. Phases
+    with less than `MIN_PCT` percent of the steps' time are left out.
     """
     all_steps = analysis.step_times(traces, clock=CLOCK, selection=selection)
     is_compared = all_steps["dur_deviation_ns"].notna().to_numpy()
@@ -552,7 +543,7 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
     return breakdown
 
 
-#: Device time in selected events: computing, and without compute communicating, waiting, copying.
+#: Device time in selected events: compute, and communication, waits and copies without compute.
 _SELECTED = (
     *("selected_compute_ns", "selected_communication_ns", "selected_wait_ns"),
     "selected_memory_ns",
@@ -560,15 +551,15 @@ _SELECTED = (
 
 
 def _selected_times(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int]:
-    """Return the times `_SELECTED` of a rank. Unselected work hides selected work, too."""
+    """Return the times `_SELECTED` of a rank; work that is not selected hides selected work too."""
     compute, communication = map(part.union_of_all_of_kinds, ("compute", "communication"))
-    waited = union(*wait_intervals(part, waits)[1:])
-    copying = subtract(part.union_of_kinds("memory"), compute)
+    _, wait_start, wait_end = wait_intervals(part, waits)
+    copies = subtract(part.union_of_kinds("memory"), compute)
     return (
         total_length(part.union_of_kinds("compute")),
         total_length(subtract(part.union_of_kinds("communication"), compute)),
-        total_length(subtract(waited, compute)),
-        total_length(subtract(copying, communication)),
+        total_length(subtract(union(wait_start, wait_end), compute)),
+        total_length(subtract(copies, communication)),
     )
 
 
@@ -580,7 +571,7 @@ def _idle(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFr
 
 
 def _columns_of(name: str, *columns: str) -> FrameMaker:
-    """Return a function that returns some columns of an analysis, all by default."""
+    """Return a function that makes the frame of an analysis with some columns, by default all."""
 
     def make(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
         frame = getattr(analysis, name)(traces, selection=selection)
@@ -589,7 +580,7 @@ def _columns_of(name: str, *columns: str) -> FrameMaker:
     return make
 
 
-#: The function of each panel's frame, by id.
+#: The function that makes each panel's frame, by id.
 MAKERS: dict[str, FrameMaker] = {
     "breakdown": _breakdown,
     "overlap": _columns_of("comm_comp_overlap"),
@@ -621,7 +612,7 @@ def take_columns(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 
 
 def null_if_negative(values: npt.ArrayLike) -> Any:
-    """Return integers; negative ones become missing values."""
+    """Return integers as a column in which negative ones are missing values."""
     numbers = np.asarray(values, dtype=np.int64)
     return pd.arrays.IntegerArray(numbers, numbers < 0)
 

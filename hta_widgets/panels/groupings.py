@@ -1,9 +1,9 @@
 """GPU time by shape, module or source line, for tables of kernels and operators.
 
-A kernel or copy belongs to the innermost operator that launched it, and to that operator's
-shapes, module and innermost Python function. Module and source line are the same whether kernels
-or operators are grouped. For example, two kernels ``gemm`` that ``aten::mm`` launched with
-64×64 · 64×64 and 8×64 · 64×64 are one row by name and two rows by shape.
+A kernel or copy belongs to the innermost operator that launched it, and to the shapes, the module
+and the innermost Python function of that operator. For example, two kernels ``gemm`` that
+``aten::mm`` launched with 64×64 · 64×64 and 8×64 · 64×64 are one row by name and two by shape.
+Rows by module or source line are the same for kernels and operators.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from hta_widgets.trace.traceset import TraceSet
 Grouping = Literal["shape", "module", "source line"]
 
 _MAX_ROWS: Final = 100
-#: Maximum number of events that rows list for a click; rows after them cannot be selected.
+#: Maximum number of events of all rows that list their events; a click on later rows selects none.
 _MAX_EVENTS: Final = 20_000
-#: Why no work has a label, by grouping.
+#: The note of a frame in which no work has a label, by grouping.
 _NOTES: Final[dict[str, str]] = {
     "shape": "no shapes: record_shapes=True records them",
     "module": "no modules: with_stack=True records them",
@@ -76,10 +76,10 @@ def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
     is_listed = shown["count"].cumsum() <= _MAX_EVENTS
     pairs = work[["rank", "row"]].to_numpy()
     events = [
-        json.dumps(pairs[groups.indices[tuple(key)]].tolist(), separators=(",", ":"))
+        json.dumps(pairs[groups.indices[name, label]].tolist(), separators=(",", ":"))
         if listed
         else ""
-        for *key, listed in zip(shown["name"], shown["label"], is_listed, strict=True)
+        for name, label, listed in zip(shown["name"], shown["label"], is_listed, strict=True)
     ]
     shown = shown.assign(events=events).reset_index(drop=True)
     shown.attrs = {
@@ -125,7 +125,7 @@ def _short_names(trace: Trace, rows: Rows, short: Callable[[str], str]) -> Any:
 
 
 def _figures(trace: Trace, work: Rows) -> pd.DataFrame:
-    """Return the figures of the call whose longest kernel each row of work is."""
+    """Return the figures of calls, each in the row of the longest kernel of the call."""
     efficiency = call_efficiency(trace)
     if efficiency is None:
         return pd.DataFrame()
@@ -136,7 +136,7 @@ def _figures(trace: Trace, work: Rows) -> pd.DataFrame:
 
 
 def _with_rates(frame: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the rates of its calls; without them if no call has figures."""
+    """Return a frame with the rates of its calls, or unchanged if no call has figures."""
     if "call_ns" not in work:
         return frame
     key = work["name"].astype(str) + "\n" + work["label"].astype(str)
@@ -163,7 +163,7 @@ def _module_labels(trace: Trace, rows: Rows) -> list[str]:
 
 
 def _source_labels(trace: Trace, rows: Rows) -> list[str]:
-    """Return the innermost function with a line, else the innermost function."""
+    """Return the innermost Python function with a source line, else the innermost function."""
     labels = []
     for stack in call_stacks(trace, rows):
         functions = stack.split(";")

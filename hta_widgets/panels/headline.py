@@ -4,12 +4,12 @@ Functions here return findings with their numbers, `_arrange` sorts and shortens
 `hta_widgets.panels.headline_words` turns them into sentences. Three findings with shares of 4 %
 (ranks wait for rank 5), 1 % (exposed communication) and 20 % (idle devices) are
 
-    waiting 0.04: the headline, as it is not much smaller than the largest one
-    late_rank: how often rank 5 is last, by which phase
+    waiting 0.04: the headline, because it is at least a tenth of the largest one
+    late_rank: how often rank 5 is last, and in which phase it is slow
     idle 0.2: the second sentence; exposed_communication is below 2 %
 
 Without late ranks, the largest loss of time is the headline. In a healthy job, idle devices and
-exposed communication are not: they are further sentences.
+exposed communication are further sentences, but never the headline.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ from hta_widgets.panels.run_times import (
 from hta_widgets.panels.savings import largest_saving
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Rows
+from hta_widgets.trace.arrays import Bools, Rows
+from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.intervals import Intervals, intersect, total_length
 from hta_widgets.trace.names import disambiguate, kernel_family, short_name
 from hta_widgets.trace.query import QueryClauses
@@ -64,15 +65,15 @@ from hta_widgets.trace.traceset import TraceSet
 _MIN_STEP_EXCESS = 0.1
 #: Minimum share of a kernel in all device work.
 _MIN_WORK_SHARE = 1 / 3
-#: Share of its kernel's time above which a variant is named instead of the kernel.
+#: Share of a kernel's time above which its largest variant is named instead of the kernel.
 _MAX_VARIANT_SHARE = 0.9
 _HALF = 0.5
-#: Minimum ratio to another finding's time for a finding that may precede it.
+#: Minimum share of the headline, relative to the finding with the largest share.
 _DWARFED_SHARE = 0.1
 #: Minimum share of the run for a sentence about the time before and after device work.
 _MIN_SHARE_AROUND = 0.1
 _COMMUNICATION = KINDS.index("communication")
-#: Kinds of findings in the order of their sentences; kinds with one place are in order of share.
+#: Kinds of findings in the order of their sentences; those in one tuple are in order of share.
 _ORDER = (
     ("waiting", "last_ready"),
     ("host_communication",),
@@ -83,7 +84,7 @@ _ORDER = (
 )
 #: Kinds whose sentences come last and are always present.
 _LAST = ("unrecorded", "around_work", "missing_steps", "impossible_times")
-#: The order of kinds for the headline itself; kinds with one place are in order of share.
+#: The place of kinds in the order for the headline; kinds of one place are in order of share.
 _MAIN_PLACES = {
     "waiting": 0,
     "pipeline": 1,
@@ -109,15 +110,15 @@ class HeadlineFinding:
     text : str
         The sentence.
     share : float
-        The part of the run that it costs, over all ranks, 0..1.
+        The part of the run that it costs, over all ranks, from 0 to 1.
     label : str
         The text of the button that selects it.
     selection : Selection
         What the button selects.
     parts : list
-        The sentence as texts and ranks, which pages link.
+        The sentence as texts and ranks; pages make a link of each rank.
     facts : mapping of str
-        The numbers of the sentence, if `parts` are not yet written.
+        The numbers for the sentence, before `parts` are written.
     """
 
     kind: str
@@ -209,12 +210,12 @@ def headline(traces: TraceSet) -> Headline:
 
     Shares are of each rank's span, from its first device work to its last. Findings below 2 % of
     the spans of all ranks are left out, except for ranks that others wait for. A finding whose
-    share is less than a tenth of another's comes after that one. Without a finding, and in a
+    share is less than a tenth of another one's is not the headline. Without a finding, and in a
     healthy job without such a kernel, the headline states how time is spent. The last sentences
     give the part of the run before and after the spans, if it is large, and the ranks that lack
-    steps of others. For files without device work and for timelines of Horovod, the facts are ranks
-    that others wait for, communication on the host and the operator with the most self time, as
-    shares of the run.
+    steps of others. For files without device work and for timelines of Horovod, the findings are
+    ranks that others wait for, communication on the host and the operator with the most self time,
+    as shares of the run.
     """
     of_format = _headline_of_formats(traces)
     if of_format is not None:
@@ -238,20 +239,7 @@ def headline(traces: TraceSet) -> Headline:
         return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
     report = straggler_report(traces)
     late = late_ranks(traces, times, report.stragglers)
-    causes = [*_waiting_finding(late, times, len(traces))]
-    if times.has_work:
-        of_devices = (
-            _exposed_finding(late, times),
-            *_idle_finding(traces, times),
-            HeadlineFinding("unrecorded", times.unrecorded_ns / times.all_ns),
-            *_kernel_finding(traces, times),
-            *_pipeline_finding(traces, times),
-        )
-        causes += [finding for finding in of_devices if finding.share >= MIN_SHARE]
-        # On a device that mostly waits for its host, faster kernels gain nothing.
-        if not any(finding.kind == "idle" and finding.share > _HALF for finding in causes):
-            savings = _saving_finding(traces, times)
-            causes += [finding for finding in savings if finding.share >= MIN_SHARE]
+    causes = [*_waiting_finding(late, times, len(traces)), *_device_findings(traces, times, late)]
     first = _main_finding(causes, is_healthy=times.is_healthy)
     if first is not None and first.kind == "exposed_communication":
         operation = {"largest": largest_exposed_operation(traces, CLOCK)}
@@ -275,8 +263,27 @@ def headline(traces: TraceSet) -> Headline:
     return _arrange(first or HeadlineFinding("no_cause"), _rank_findings(others), times)
 
 
+def _device_findings(
+    traces: TraceSet, times: RunTimes, late: LateRanks | None
+) -> list[HeadlineFinding]:
+    """Return the findings about device time whose share is large enough for a sentence."""
+    if not times.has_work:
+        return []
+    findings = [
+        _exposed_finding(late, times),
+        *_idle_finding(traces, times),
+        HeadlineFinding("unrecorded", times.unrecorded_ns / times.all_ns),
+        *_kernel_finding(traces, times),
+        *_pipeline_finding(traces, times),
+    ]
+    # On a device that mostly waits for its host, faster kernels gain nothing.
+    if not any(finding.kind == "idle" and finding.share > _HALF for finding in findings):
+        findings += _saving_finding(traces, times)
+    return [finding for finding in findings if finding.share >= MIN_SHARE]
+
+
 def _main_finding(causes: Sequence[HeadlineFinding], *, is_healthy: bool) -> HeadlineFinding | None:
-    """Return late ranks, else the largest loss, else the kernel, if not dwarfed by another one."""
+    """Return the finding for the headline: late ranks, else the largest loss, else the kernel."""
     order = sorted(causes, key=lambda finding: (_MAIN_PLACES[finding.kind], -finding.share))
     if is_healthy and order and order[0].kind != "waiting":
         order = [finding for finding in order if finding.kind in {"kernel", "saving"}]
@@ -290,7 +297,7 @@ def _rank_findings(findings: Sequence[HeadlineFinding]) -> list[HeadlineFinding]
 
 
 def _arrange(first: HeadlineFinding, ranked: list[HeadlineFinding], times: RunTimes) -> Headline:
-    """Return the headline of ranked findings, with `MAX_SENTENCES` and all sentences of `_LAST`."""
+    """Return a headline: `first`, `MAX_SENTENCES` of `ranked`, and all sentences of `_LAST`."""
     first, *others = (
         replace(finding, parts=WORDS[finding.kind](times, **finding.facts))
         for finding in (first, *ranked)
@@ -345,11 +352,12 @@ def _waiting_finding(
     if late is None:
         return
     ranks = f"{len(late.ranks)} ranks" if len(late.ranks) > 1 else f"rank {late.ranks[0]}"
+    wait_share = times.exposed_wait_ns / times.all_ns
+    if late.on_hosts:
+        wait_share = late.wait_ns / (times.run_ns * rank_count)
     yield HeadlineFinding(
         "waiting",
-        late.wait_ns / (times.run_ns * rank_count)
-        if late.on_hosts
-        else times.exposed_wait_ns / times.all_ns,
+        wait_share,
         label=f"Select {ranks}",
         selection=Selection(ranks=tuple(late.ranks)),
         facts={"late": late, "rank_count": rank_count},
@@ -375,14 +383,7 @@ def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding
 def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
     if not times.idle_ns:
         return
-    causes = {name: time_ns for name, time_ns in times.idle_by_cause.items() if time_ns > 0}
-    on_host = {name: time_ns for name, time_ns in causes.items() if name.startswith("host_")}
-    causes["host_wait"] = sum(on_host.values())
-    cause = max(causes, key=causes.__getitem__)
-    cause_ns = causes[cause]
-    host_cause = max(on_host, key=on_host.__getitem__, default="")
-    if cause == "host_wait" and 2 * on_host[host_cause] >= cause_ns:
-        cause, cause_ns = host_cause, on_host[host_cause]
+    cause, cause_ns = _main_idle_cause(times)
     within, selection = "", Selection(ranks=tuple(times.ranks))
     gaps = analysis.device_idle_gaps(traces, top=1)
     if len(gaps):
@@ -408,6 +409,21 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "is_paused": cause == "host_python" and 2 * _idle_pauses_ns(traces, times) > cause_ns,
         },
     )
+
+
+def _main_idle_cause(times: RunTimes) -> tuple[str, int]:
+    """Return the cause of most idle time, and this time.
+
+    All causes on the host count as ``host_wait``, unless one of them is at least half of it.
+    """
+    causes = {name: time_ns for name, time_ns in times.idle_by_cause.items() if time_ns > 0}
+    on_host = {name: time_ns for name, time_ns in causes.items() if name.startswith("host_")}
+    causes["host_wait"] = sum(on_host.values())
+    cause = max(causes, key=causes.__getitem__)
+    host_cause = max(on_host, key=on_host.__getitem__, default="")
+    if cause == "host_wait" and 2 * on_host[host_cause] >= causes["host_wait"]:
+        cause = host_cause
+    return cause, causes[cause]
 
 
 def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
@@ -436,7 +452,7 @@ def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFin
 
 
 def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
-    """Return which calls for memory the sentence on idle devices names, if any."""
+    """Return the calls for memory that the sentence on idle devices names."""
     ranks = [traces[rank] for rank in times.ranks]
     pinned_by = _most_frequent_name(ranks, pinned_memory_calls)
     freed_by = _most_frequent_name(ranks, free_calls)
@@ -480,9 +496,9 @@ def _loading_facts(traces: TraceSet, times: RunTimes, cause_ns: int) -> dict[str
     """Return how many launches load code, and their time, if that is most of the cause."""
     calls = [(traces[rank].table, loading_launches(traces[rank])) for rank in times.ranks]
     dur_ns = sum(int(table.dur_ns[rows].sum()) for table, rows in calls)
-    return (
-        {"loading": (sum(len(rows) for _, rows in calls), dur_ns)} if dur_ns > cause_ns / 2 else {}
-    )
+    if dur_ns <= cause_ns / 2:
+        return {}
+    return {"loading": (sum(len(rows) for _, rows in calls), dur_ns)}
 
 
 def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
@@ -496,9 +512,8 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
     names = [str(name) for name in by_name.index]
     shorts = list(map(short_name, names))
     families = list(map(kernel_family, shorts))
-    family, time_ns = max(
-        by_name["sum_ns"].groupby(families, sort=False).sum().items(), key=lambda item: item[1]
-    )
+    by_family = by_name["sum_ns"].groupby(families, sort=False).sum()
+    family, time_ns = by_family.idxmax(), int(by_family.max())
     if time_ns < _MIN_WORK_SHARE * work_ns or time_ns < MIN_SHARE * times.all_ns:
         return
     variants = by_name.assign(name=names, short=disambiguate(shorts, names))
@@ -510,18 +525,18 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
     if calls == 1 and time_ns == work_ns:
         # All work is one call, which cannot stand out.
         return
-    largest = variants.iloc[0]
-    several = len(variants) > 1
+    has_several = len(variants) > 1
+    largest = variants["short"].iloc[0].strip(), variants["sum_ns"].iloc[0] / work_ns
     yield HeadlineFinding(
         "kernel",
         min(time_ns / times.all_ns, 1.0),
-        label="Select these kernels" if several else "Select this kernel",
+        label="Select these kernels" if has_several else "Select this kernel",
         selection=Selection(query=QueryClauses(names=tuple(sorted(variants["name"]))).query),
         facts={
-            "name": str(family) if several else largest["short"].strip(),
+            "name": str(family) if has_several else largest[0],
             "share_of_work": time_ns / work_ns,
             "calls": calls,
-            "variant": (largest["short"].strip(), largest["sum_ns"] / work_ns) if several else None,
+            "variant": largest if has_several else None,
         },
     )
 
@@ -540,7 +555,7 @@ def _saving_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
 
 
 def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
-    """Yield the step that takes longest, for a button; nothing if steps are even."""
+    """Yield the step that takes longest, unless all steps take about as long."""
     frame = frame[frame["dur_deviation_ns"].notna()]
     step_count = frame["step"].nunique()
     if step_count <= 1:
@@ -578,7 +593,7 @@ def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFin
 
 
 def _impossible_times(traces: TraceSet) -> Iterator[HeadlineFinding]:
-    """Yield the number of implausible times, which are clipped or left out."""
+    """Yield the number of impossible times in the files, which are clipped or left out."""
     problems = traces.problems
     count = int(problems.loc[problems["kind"] == "overflow", "count"].sum())
     if count:
@@ -646,13 +661,13 @@ def _host_findings(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindin
     communication = host_time_and_calls(filled, lambda table: table.kind == _COMMUNICATION)
     self_times = analysis.operators(traces).groupby("name", sort=False)["cpu_self_ns"].sum()
     name = str(self_times.idxmax()) if len(self_times) and self_times.max() > 0 else ""
-    operator = host_time_and_calls(
-        filled,
-        lambda table: (
-            np.isin(table.name, [k for k, text in enumerate(table.names.values) if text == name])
-            & (table.kind != _COMMUNICATION)
-        ),
-    )
+
+    def is_operator(table: EventTable) -> Bools:
+        codes = [code for code, text in enumerate(table.names.values) if text == name]
+        is_named: Bools = np.isin(table.name, codes) & (table.kind != _COMMUNICATION)
+        return is_named
+
+    operator = host_time_and_calls(filled, is_operator)
     for kind, (time_ns, calls), label in (
         ("host_communication", communication, "Select communication"),
         ("operator", operator, "Select this operator"),

@@ -19,8 +19,9 @@ from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, Launch
 from hta_widgets.panels.savings import Saving, short_operator
 from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
 
+#: Maximum number of sentences after the headline, without those that are always present.
 MAX_SENTENCES = 2
-#: Share of the late ranks in all exposed waiting; a smaller one is stated.
+#: Share of the waits for late ranks in all exposed waits, below which it is stated.
 _MAX_STATED_WAITS = 0.9
 #: Minimum share of hidden communication to be stated for a healthy job.
 _MIN_HIDDEN_COMMUNICATION = 0.5
@@ -48,14 +49,14 @@ def _device_nouns(times: RunTimes, *, begins: bool = True) -> str:
 
 
 def _span_text(times: RunTimes, subject: str = "device") -> str:
-    """Return the text that names the span to which shares of a sentence's subject refer."""
+    """Return the name of the span of which a sentence about `subject` gives shares."""
     if len(times.ranks) > 1:
         return f"each rank's {times.device} span"
     return "its span" if subject == "device" else f"the {times.device} span"
 
 
 def _share_of_span(times_ns: dict[int, int], times: RunTimes, subject: str = "device") -> str:
-    """Return the share of spans, as a mean if ranks differ, and the rank that has most of it."""
+    """Return the share of spans, as a mean if ranks differ, and the rank with most of the time."""
     total_ns = sum(times_ns.values())
     text = f"{share(total_ns / times.all_ns)} of {_span_text(times, subject)}"
     shares = {rank: ns / max(times.span_ns[rank], 1) for rank, ns in times_ns.items()}
@@ -68,7 +69,7 @@ def _share_of_span(times_ns: dict[int, int], times: RunTimes, subject: str = "de
 
 
 def _longer_by(excess: float, reference: str) -> str:
-    """Describe how much longer something takes: in percent, or as a factor from 2."""
+    """Return how much longer something takes: as a percentage, or as a factor from 2 on."""
     if excess >= 1:
         return f"{1 + excess:.1f} times {reference}"
     return f"{share(excess)} over {reference}"
@@ -91,12 +92,9 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
         late_pieces += [f" and {len(others)} others"]
     if late.on_hosts:
         wait_ns = late.wait_ns / len(late.waiting)
-        how_long = f"{'on average ' if len(late.waiting) > 1 else ''}{duration(wait_ns)}"
-        often = f"at {count(late.last)} of {plural(late.collectives, 'collective')}"
-        often = often if late.last else "together with others"
-        last = "" if times.ranks else f", which arrive{'s' if not others else ''} last {often}"
-        of_run = f"{share(wait_ns / times.run_ns)} of the run"
-        return [f"{subject} {how_long} on the host, {of_run}, for ", *late_pieces, f"{last}."]
+        mean = "on average " if len(late.waiting) > 1 else ""
+        wait = f"{mean}{duration(wait_ns)} on the host, {share(wait_ns / times.run_ns)} of the run"
+        return [f"{subject} {wait}, for ", *late_pieces, *_last_text(times, late)]
     cost = f": {_exposed_waiting_text(times)}, {duration(times.exposed_wait_ns / len(times.ranks))}"
     cost += " a rank" if len(times.ranks) > 1 else ""
     wait_share = late.wait_ns / max(times.exposed_wait_ns, 1)
@@ -105,8 +103,17 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
     return [f"{subject} for ", *late_pieces, f"{cost}."]
 
 
+def _last_text(times: RunTimes, late: LateRanks) -> list[Piece]:
+    """Return the end of a sentence on waits of hosts: how often late ranks arrive last."""
+    if times.ranks:
+        return ["."]
+    often = f"at {count(late.last)} of {plural(late.collectives, 'collective')}"
+    verb = "arrives" if len(late.ranks) == 1 else "arrive"
+    return [f", which {verb} last {often if late.last else 'together with others'}."]
+
+
 def _exposed_waiting_text(times: RunTimes) -> str:
-    """State what waiting for late ranks costs, as the legend and the bars do."""
+    """Return what waiting for late ranks costs, in the words of legends and bars."""
     part = share(times.exposed_wait_ns / times.all_ns)
     return f"exposed waiting takes {part} of {_span_text(times, 'waiting')}"
 
@@ -206,11 +213,12 @@ def _idle_text(
     loading: tuple[int, int] | None = None,
     is_paused: bool = False,
 ) -> list[Piece]:
-    """State the largest cause of idleness; `freed_by` is the call that frees memory uncached.
+    """State the largest cause of idle time.
 
-    `pinned_by` is the call for memory of the host, if such calls take most time. `longest_call`
-    takes more time than all other calls for memory. `loading` are first launches of kernels.
-    `is_paused` is whether the host mostly sleeps or waits in Python.
+    `freed_by` is the call that frees memory without a cache, and `pinned_by` the call for pinned
+    memory, each with its number. `longest_call` takes more time than all other calls for memory.
+    `loading` has the number and the time of launches that load code. `is_paused` is whether the
+    host mostly sleeps or waits in Python.
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
@@ -349,7 +357,7 @@ def _last_ready_text(
     blocked_ns: int,
     blocked_share: float,
 ) -> list[Piece]:
-    """State how often a Horovod rank is ready last; `rank` is not one of the trace set."""
+    """State how often a rank of Horovod is ready last; it need not be a rank of the trace set."""
     often = f"Rank {rank} is ready last for {count(last)} of {plural(negotiations, 'tensor')}"
     waits = (
         f"the others wait for it during {duration(blocked_ns)}, {share(blocked_share)} of the run"

@@ -1,7 +1,7 @@
-"""An icicle chart of the modules: the width of a bar is device time, its children are below it.
+"""An icicle chart of modules: the width of a bar is device time, and its children are below it.
 
-For example, ``Mlp_0`` takes 9 µs and begins at 0. Its modules ``Block ×3`` (7 µs) and ``Linear_6``
-(1 µs) are the bars 0 to 7 and 7 to 8 of the next row; 1 µs is outside of both.
+For example, ``Mlp_0`` takes 9 µs and its bar begins at 0. Its modules ``Block ×3`` (7 µs) and
+``Linear_6`` (1 µs) are the bars from 0 to 7 and from 7 to 8 of the next row; 1 µs is in neither.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hta_widgets.trace.traceset import TraceSet
 _SUMS = ("calls", "host_ns", "device_ns", "device_self_ns")
 _DEVICE = ("forward_device_ns", "backward_device_ns", "recompute_device_ns")
 _FLOPS = ("forward_flops", "backward_flops", "recompute_flops")
-#: Minimum share of the tree's width for a bar.
+#: Minimum width of a bar that is drawn, as a share of the tree's width.
 _MIN_SHARE = 0.001
 
 
@@ -35,7 +35,7 @@ def left_edges(parent: Ints, size: Floats) -> Floats:
 
 
 def module_bars(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the bars of the frame of `analysis.modules`, means of its ranks.
+    """Return the frame of `analysis.modules` as bars, with means of its ranks.
 
     The width of a bar is the time on the device, or on the host if there is none.
     """

@@ -65,7 +65,7 @@ class RunTimes:
 
     start_ns: int
     end_ns: int
-    #: Without the time between windows of the recording.
+    #: Length of the run without the time between windows of the recording.
     run_ns: int
     span_ns: dict[int, int]
     busy_ns: int
@@ -101,12 +101,12 @@ class RunTimes:
 
     @property
     def span_share(self) -> float:
-        """The mean share of the spans in the run."""
+        """The mean share of a rank's span in the run."""
         return self.all_ns / self.recorded_ns
 
     @property
     def has_work(self) -> bool:
-        """Whether the spans are more than a negligible part of the run."""
+        """Whether the spans are at least `_MIN_WORK_SHARE` of the run."""
         return self.span_share >= _MIN_WORK_SHARE
 
     @property
@@ -224,11 +224,14 @@ def idle_while_capturing_ns(traces: TraceSet, times: RunTimes) -> int:
 
 @dataclass(frozen=True)
 class LateRanks:
-    """Ranks that the others wait for, which wait, and how often and why the first one is last."""
+    """Ranks that the others wait for, and how often and why the first of them is last."""
 
     ranks: list[int]
+    #: The ranks that wait.
     waiting: list[int]
-    wait_ns: int  # of all ranks, for these ranks, without compute
+    #: Exposed waits of all ranks for these ranks.
+    wait_ns: int
+    #: Number of collectives at which the first rank is last, and of all its collectives.
     last: int
     collectives: int
     #: Whether hosts run the collectives.
@@ -281,7 +284,7 @@ def _slow_phase(traces: TraceSet, rank: int, wait_ns: float) -> tuple[str, float
 
 
 def range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
-    """Return the name of the host range (not a step) that lies mostly in a gap; "" if none does."""
+    """Return the name of a range of the host, not a step, that fills most of a gap; "" for none."""
     table, low = trace.table, start_ns - trace.shift_ns
     rows = np.flatnonzero((table.kind == KINDS.index("annotation")) & (table.stream < 0))
     rows = rows[step_numbers(table.names.values)[table.name[rows]] < 0]
@@ -296,7 +299,7 @@ def range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
 def host_time_and_calls(
     traces: Sequence[Trace], mask_of: Callable[[EventTable], Bools]
 ) -> tuple[int, dict[str, int]]:
-    """Return the time that host events of a mask cover in ns, and their count by name."""
+    """Return the ns that the host events of a mask cover, and the number of events by name."""
     time_ns, calls = 0, Counter[str]()
     for trace in iter_ranks(traces):
         table = trace.table

@@ -77,7 +77,7 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
 def operator_savings(traces: TraceSet) -> pd.DataFrame:
     """Return operators by name and shapes, those that could save the most time first.
 
-    Times are means of the ranks; operators without a figure are left out.
+    Times are means of the ranks. Operators without a comparison to the roofline are left out.
     """
     rows = analysis.operator_efficiency(traces)
     compared = rows[rows["saving_ns"] >= 0]
@@ -133,7 +133,7 @@ def job_efficiency(traces: TraceSet) -> dict[str, Any]:
 
 
 def short_operator(name: str) -> str:
-    """Return an operator's name without the parts that all share."""
+    """Return an operator's name without ``aten::`` and underscores before it."""
     return name.removeprefix("aten::").lstrip("_")
 
 
@@ -145,8 +145,7 @@ def short_shapes(text: str) -> str:
     shapes = [dims for dims in decode_arg(text.encode()) if isinstance(dims, list) and dims]
     if any(isinstance(size, list) for dims in shapes for size in dims):
         return plural(len(shapes[0]), "tensor")
-    texts = ["×".join(map(str, dims)) for dims in shapes if len(dims) > 1] or [
-        "×".join(map(str, dims)) for dims in shapes
-    ]
-    distinct = [now for before, now in pairwise(["", *texts]) if now != before]
+    matrices = [dims for dims in shapes if len(dims) > 1]
+    texts = ["×".join(map(str, dims)) for dims in matrices or shapes]
+    distinct = [text for before, text in pairwise(["", *texts]) if text != before]
     return " · ".join(distinct[:_MAX_SHAPES])

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -64,18 +65,21 @@ from hta_widgets.widgets.view import (
     traces_to_draw,
 )
 
-#: The traits that a saved page shows unchanged.
+#: The traits that a saved page has unchanged.
 _SAVED = ("height", "folded", "panels", "metric", "_headline", "_about", "_tables")
-
-
-#: The charts in outputs of notebooks, their width in px, and the longest wait for the headline.
-_DRAWN_PANELS, _DRAWN_WIDTH, _HEADLINE_MS = ("breakdown", "overlap"), side_width(900), 2000
+#: The charts in outputs of notebooks, and their width in px.
+_DRAWN_PANELS, _DRAWN_WIDTH = ("breakdown", "overlap"), side_width(900)
+#: Maximum time that the output of a notebook waits for the headline.
+_HEADLINE_MS = 2000
 
 T = TypeVar("T")
 
 
 class SelectionCache(Mapping[str, T], Generic[T]):
-    """Values by name, computed on access and kept until the selection changes."""
+    """Values by name, computed on access and kept until `clear`.
+
+    `canonical` returns the name under which a value is kept, or raises a `KeyError`.
+    """
 
     def __init__(
         self, names: tuple[str, ...], make: Callable[[str], T], canonical: Callable[[str], str]
@@ -201,18 +205,19 @@ class Dashboard(LinkedView):
     ) -> None:
         self._esm, self._css = read_asset("dashboard.js"), read_asset("widgets.css")
         drawn = traces_to_draw(traces, "Dashboard", clock)
+        labels = {format_.name: format_.label for format_ in all_formats()}
         workers = {
             (trace.job, trace.worker) for trace in drawn.values() if trace.format == "byteps"
         }
-        labels = {format_.name: format_.label for format_ in all_formats()}
         offered = offered_panels(drawn.formats, workers=len(workers))
         engine = TileEngine(drawn)
         scene = engine.scene()
         empty = empty_panels(drawn.formats, scene)
-        for reason, ids in (without_data(drawn, scene) if ADDED[0] in offered else {}).items():
-            empty[reason] = [*empty.get(reason, ()), *ids]
-        empty_names = {name for names in empty.values() for name in names}
-        self._filled = [name for name in offered if name not in empty_names]
+        if ADDED[0] in offered:
+            for reason, added in without_data(drawn, scene).items():
+                empty[reason] = [*empty.get(reason, ()), *added]
+        without = set(chain.from_iterable(empty.values()))
+        self._filled = [name for name in offered if name not in without]
         choice = resolve_panels(panels, self._filled)
         self.panel_engine = PanelEngine(drawn)
         names = tuple(name for name in known_panels() if name in {*offered, "summary"})
@@ -229,9 +234,7 @@ class Dashboard(LinkedView):
             panels=choice,
             _about={
                 "format": ", ".join(labels.get(name, name) for name in drawn.formats),
-                "panels": [
-                    panel for panel in offered if panel in self._filled or panel not in ADDED
-                ],
+                "panels": [name for name in offered if name not in without or name not in ADDED],
                 "left_out": empty,
             },
             _tables=base_tables(drawn),
@@ -263,7 +266,8 @@ class Dashboard(LinkedView):
         Parameters
         ----------
         panel : str
-            Such as ``"breakdown"``; or ``"summary"``, the number of selected events.
+            The id of a panel, such as ``"breakdown"``; or ``"summary"``, the number of selected
+            events.
         """
         return self._panel_frames[panel]
 
@@ -324,13 +328,16 @@ class Dashboard(LinkedView):
             late_ranks = headline["late_ranks"]
             parts = [headline["headline"], *headline["more"]]
             sentences = [text for text in map(text_of, parts) if text]
-        names = [name for name in _DRAWN_PANELS if name in self._filled] if view.pictures else []
-        charts_drawn = [svg for name in names if (svg := self._chart_svg(name, late_ranks))]
-        above = [stacked_svg(charts_drawn, side_by_side=True)] if charts_drawn else []
-        return replace(view, sentences=sentences, pictures=[*above, *view.pictures])
+        view = replace(view, sentences=sentences)
+        if not view.pictures:
+            return view
+        names = [name for name in _DRAWN_PANELS if name in self._filled]
+        drawn = [svg for name in names if (svg := self._chart_svg(name, late_ranks))]
+        pictures = [stacked_svg(drawn, side_by_side=True)] if drawn else []
+        return replace(view, pictures=[*pictures, *view.pictures])
 
     def _chart_svg(self, panel: str, late_ranks: Sequence[int]) -> str:
-        """Return a chart of bars as SVG; empty if it has nothing to show."""
+        """Return a chart of bars as SVG; "" if it has no bars."""
         frame = self.panel_frame(panel).copy(deep=False)
         title = fill_device_word(rows_definition(panel).title, frame)
         style = FigureStyle(title, LIGHT, None)

@@ -1,12 +1,12 @@
 """One history for the two timelines of a comparison.
 
-Each timeline's state has its own history: ``past`` and ``future``, lists of its earlier and undone
-values. The pair's history only has the order of their entries: acts with the sides that changed.
-For example, after a selection on both sides and a zoom of the left one it has the sides ``(0, 1)``
-and ``(0,)``: the next undo steps back on side 0, and the undo after it on both sides. The changes
-of one act arrive one side at a time, and join its entry.
+The state of each timeline has a history: ``past`` and ``future``, lists of its earlier and undone
+values. The history of the pair only has the order of their entries: acts, and the sides that each
+act changed. For example, after a selection on both sides and a zoom of the left one, it has the
+sides ``(0, 1)`` and ``(0,)``: the next undo steps back on side 0, and the undo after it on both
+sides. The changes of one act arrive one side at a time, and are added to the same entry.
 
-The page also changes histories, and sends them with the values. `history_move` finds the last
+The page also changes histories, and sends them with the values. `history_move` infers the last
 action from the history before, the history after, and the new values.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
@@ -23,9 +24,9 @@ from hta_widgets.widgets.view import HISTORY_LENGTH, LinkedView
 def history_move(
     old: Mapping[str, Any], new: Mapping[str, Any], values: Mapping[str, Any]
 ) -> Literal["undo", "redo", "change"] | None:
-    """Return how a view came from one history to another, with these values now.
+    """Return the action that changed a view's history from `old` to `new`, which has `values` now.
 
-    None if it made no step, for example if all its windows moved onto another clock.
+    None if the history has no other step, for example after its windows moved onto another clock.
     """
     past, future = len(new["past"]) - len(old["past"]), len(new["future"]) - len(old["future"])
     if past < 0:
@@ -46,35 +47,33 @@ def history_move(
 
 
 class _Act(NamedTuple):
-    """A user's change; `key` is equal for its steps on both sides."""
+    """A change by the user; its steps on both sides have the same `key`."""
 
     key: object
     sides: tuple[int, ...]
 
 
 class PairHistory:
-    """The order of the changes of several views, whose states keep the values.
+    """The order of the changes of several views, whose states have the values.
 
-    It observes their histories, whether Python or a page changes them, and records which view
-    changed. `js/src/compare/history.ts` does the same for the page's buttons.
+    It observes the histories of the views and records which view changed, be it by Python or by a
+    page. `js/src/compare/history.ts` does the same for the page's buttons.
     """
 
     def __init__(self, views: Sequence[LinkedView]) -> None:
         self._views = views
         self._past: list[_Act] = []
         self._future: list[_Act] = []
+        #: The sides that changed within `group_changes`, else None.
         self._group: list[int] | None = None
         for side, view in enumerate(views):
-            view.state.observe(
-                lambda change, side=side: self._on_change(side, change["old"], change["new"]),
-                names="_history",
-            )
+            view.state.observe(partial(self._on_change, side), names="_history")
 
     @contextmanager
     def group_changes(self) -> Iterator[None]:
         """Group all changes in this block, on either side, into one step."""
         self._group = []
-        self._name_act(uuid4().hex)  # so that the page's history joins them, too
+        self._name_act(uuid4().hex)  # the page's history groups changes of one act, too
         try:
             yield
         finally:
@@ -111,8 +110,9 @@ class PairHistory:
                 return True
         return False
 
-    def _on_change(self, side: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        move = history_move(old, new, self._views[side].state.snapshot())
+    def _on_change(self, side: int, change: Mapping[str, Any]) -> None:
+        new = change["new"]
+        move = history_move(change["old"], new, self._views[side].state.snapshot())
         if move is None:
             return
         if self._group is not None:

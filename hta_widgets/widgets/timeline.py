@@ -34,15 +34,15 @@ from hta_widgets.widgets.view import (
 class Timeline(LinkedView):
     """Draw every rank of a job on one zoomable timeline.
 
-    Every pixel shows the exact share of its time that a lane was busy, and nothing with a
-    duration vanishes at any zoom. Press ``?`` in the timeline for its keys and gestures.
+    Every pixel shows the exact share of its time that a lane is busy, and events with a duration
+    are visible at every zoom. Press ``?`` in the timeline for its keys and gestures.
 
     Parameters
     ----------
     traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
         What to draw. For a `Selection`, its ranks and window are drawn.
     tracks : str or sequence of str, optional
-        Show only tracks whose key matches this regular expression, or that are listed.
+        Show only tracks whose key matches this regular expression, or is in this sequence.
     height : int, default 480
         Maximum height of the drawing in CSS pixels, without toolbar, status line and panels. The
         drawing is lower if its rows need less. Users set it by dragging the lower edge.
@@ -56,9 +56,9 @@ class Timeline(LinkedView):
         rows of their own; numbers still cover all ranks. Default: above 16 ranks.
     clock : {"auto", "recorded", "fitted"} or None, default "auto"
         The clock to draw on: as recorded, or fitted so that ranks leave collectives together
-        (`TraceSet.with_clock`). ``"auto"`` takes the fitted one if recorded clocks disagree clearly
-        more (by twice the residual and 1 µs); it matches all collectives first. None: the clock of
-        the traces.
+        (`TraceSet.with_clock`). ``"auto"`` matches all collectives, and takes the fitted clock if
+        the residual of a rank on the recorded clock exceeds twice that on the fitted one plus 1 µs.
+        None: the clock of the traces.
 
     Attributes
     ----------
@@ -186,6 +186,7 @@ class Timeline(LinkedView):
 
 
 def _keep_tracks(scene: dict[str, Any], tracks: str | Sequence[str] | None) -> dict[str, Any]:
+    """Return a scene with only the tracks that an argument `tracks` names."""
     if tracks is None:
         return scene
     keys = sorted({track["key"] for rank in scene["ranks"] for track in rank["tracks"]})

@@ -58,11 +58,11 @@ SIDES: tuple[SideName, SideName] = ("before", "after")
 class SideTimeline(Timeline):
     """The timeline of one run, which opens a comm only when it is displayed separately.
 
-    The page of a comparison draws both runs, and only needs the states of these timelines.
+    The page of a comparison draws both runs, and needs only the states of these timelines.
     """
 
     def open(self) -> None:
-        """Do nothing; see `model_id`."""
+        """Do nothing: `model_id` opens the comm."""
 
     @property
     def model_id(self) -> str:
@@ -73,7 +73,7 @@ class SideTimeline(Timeline):
 
 
 def whole_selections(before: Any, after: Any, clock: Clock | None) -> list[Selection]:
-    """Return both sides as selections with all ranks of their sets, on a clock for both."""
+    """Return both sides as selections of their whole sets, with the same kind of clock."""
     sides = [
         _selection_of_everything(load_if_needed(side, "TraceDiff")) for side in (before, after)
     ]
@@ -84,7 +84,8 @@ def whole_selections(before: Any, after: Any, clock: Clock | None) -> list[Selec
 def _selection_of_everything(source: DiffSource) -> Selection:
     if isinstance(source, Selection):
         return source.owner.select(source)
-    return (TraceSet([source], like=TraceSet([])) if isinstance(source, Trace) else source).select()
+    traces = TraceSet([source], like=TraceSet([])) if isinstance(source, Trace) else source
+    return traces.select()
 
 
 def swap_sides(comparison: Comparison, sources: Sequence[Selection]) -> Comparison:
@@ -106,18 +107,19 @@ def swap_sides(comparison: Comparison, sources: Sequence[Selection]) -> Comparis
 def first_window(
     side: RunSide, source: Selection, range_ns: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Return the window that a side shows at first; None for everything."""
-    low, high = side.envelope()
-    window = int(low.min()), max(int(high.max()), int(low.min()) + 1)
+    """Return the window that a side shows at first: that of its steps, or None for everything."""
+    starts, ends = side.envelope()
+    start_ns = int(starts.min())
+    end_ns = max(int(ends.max()), start_ns + 1)
     is_cut = source.start_ns is not None or source.end_ns is not None
-    is_small = 2 * (window[1] - window[0]) < range_ns[1] - range_ns[0]
-    return window if is_cut or is_small else None
+    is_small = 2 * (end_ns - start_ns) < range_ns[1] - range_ns[0]
+    return (start_ns, end_ns) if is_cut or is_small else None
 
 
 def aligned_window(
     comparison: Comparison, base: Any, lead: int, window: tuple[int, int]
 ) -> tuple[int, int]:
-    """Return the other side's window of the same length that corresponds to one of side `lead`."""
+    """Return the window of the other side that corresponds to one of the side `lead`."""
     alignment = diff.align(comparison, base)
     maps = alignment.before, alignment.after
     middle = (window[0] + window[1]) // 2
@@ -125,10 +127,10 @@ def aligned_window(
     return window[0] + offset_ns, window[1] + offset_ns
 
 
-#: The frames of all pairs of runs with events.
+#: The frames of any two runs with events.
 _FRAME_NAMES = ("waterfall", "waterfall_cause", "waterfall_operator", "waterfall_kernel", "steps",
            "changes", "names", "operators", "pairs", "icicle", "slots")  # fmt: skip
-#: The traits that a saved page shows unchanged.
+#: The traits that a saved page has unchanged.
 _SAVED = ("align", "swapped", "coupled", "height", "color", "pair", "_about")
 
 
@@ -143,7 +145,7 @@ class TraceDiff(anywidget.AnyWidget):
     Parameters
     ----------
     before, after : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
-        Two jobs; two ranks, two steps or two windows of one, as selections.
+        Two jobs; or two ranks, steps or windows of one job, as selections.
     ranks : {"auto", "number", "representative"} or mapping, optional
         How ranks are paired; see `hta_widgets.diff.compare`.
     steps : {"auto", "number", "order"} or mapping, optional
@@ -252,7 +254,7 @@ class TraceDiff(anywidget.AnyWidget):
             if window is not None:
                 timeline.state.view = window
         self._history = PairHistory(self.sides)
-        # Classes belong to this comparison; a run may be part of several.
+        # Classes of change are of this comparison; a run may be part of several comparisons.
         for place, timeline in enumerate(self.sides):
             timeline.engine.classes_of = partial(self._answers.classes_of, place)
         serve(self, self.answer)
@@ -494,7 +496,7 @@ class TraceDiff(anywidget.AnyWidget):
                 self._drawn_sides(), SIDES, self._about["labels"], strict=True
             )
         ]
-        # Each is half as wide: two full pictures are often too large for a notebook.
+        # Half as wide as usual: two full pictures are often too large for a notebook.
         pictures = [picture for side in sides for picture in side.pictures]
         return Fallback(
             title,

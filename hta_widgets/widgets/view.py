@@ -1,4 +1,4 @@
-"""Shared parts of all views of a job: state with history, loading, requests, built files."""
+"""What all views of a job share: the state with its history, loading, requests, saved files."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import ClockName, TraceSet
 
-#: The traits that linked views share; an entry of the history has all of them.
+#: The traits that linked views share; an entry of the history has a value of each.
 SHARED = (
     "view", "selection", "selected_event", "search", "color", "pinned", "ranks_from", "scope",
 )  # fmt: skip
 #: What figures cover.
 SCOPES = ("selection", "view", "job")
-#: Traits of views that equal the traits of the state; the others are converted.
+#: Traits of views with the same values as in the state; the other values are converted.
 _SIMPLE_TRAITS = ("clock", "selected_event", "search", "color", "pinned", "scope")
 #: Name of each clock in views, and its name in `TraceSet.with_clock`.
 _CLOCKS: Mapping[str, ClockName] = {"recorded": "host", "fitted": "fitted"}
@@ -47,8 +47,10 @@ _HISTORY = ("past", "future")
 HISTORY_LENGTH: int = facts("limits")["history_entries"]
 Clock = Literal["auto", "recorded", "fitted"]
 Color = Literal["kind", "name", "bound"]
-Height = Annotated[int, range(120, 1 << 31)]  # in CSS pixels
-MAX_UNFOLDED = 16  # with more ranks, similar ones are folded by default
+#: Height of a drawing in CSS pixels.
+Height = Annotated[int, range(120, 1 << 31)]
+#: Maximum number of ranks that are not folded by default.
+MAX_UNFOLDED = 16
 
 
 def page_target(path: str, *, overwrite: bool) -> Path:
@@ -58,7 +60,7 @@ def page_target(path: str, *, overwrite: bool) -> Path:
         folder = target_path(options.export_dir).resolve()
         with write_errors(folder):
             target = folder / target
-            # The name itself may be a link, which is replaced; ".." would lead out of the folder.
+            # The file may be a link, which is replaced, so only its folder is resolved.
             is_inside = target.name != ".." and target.parent.resolve().is_relative_to(folder)
         if not is_inside:
             raise TraceError(
@@ -79,10 +81,10 @@ def page_target(path: str, *, overwrite: bool) -> Path:
 
 
 class State(anywidget.AnyWidget):
-    """The shared state of linked views, a widget without a view.
+    """The shared state of linked views, as a widget without a view.
 
-    Views in the page observe it directly, so linking works while the kernel is busy or
-    disconnected; Python observes the same traits.
+    Views in the page observe it directly, so that links work while the kernel is busy or
+    disconnected. Views in Python observe the same traits.
     """
 
     view = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None).tag(sync=True)
@@ -100,7 +102,7 @@ class State(anywidget.AnyWidget):
     def __init__(self, **traits: object) -> None:
         self._esm = read_asset("state.js")
         self._recording = False
-        #: Name of the act that changes other states together with this one.
+        #: Name of the act that changes this state together with other states.
         self.act: str | None = None
         super().__init__(**traits)
         self._last = self.snapshot()
@@ -129,7 +131,7 @@ class State(anywidget.AnyWidget):
             super().set_state(sync_data)
 
     def move(self, by_ns: int) -> None:
-        """Move all windows, also in the history."""
+        """Move the windows of all values and of the history."""
 
         def shift_times(values: Mapping[str, Any]) -> dict[str, Any]:
             shifted = {**values}
@@ -190,12 +192,12 @@ class State(anywidget.AnyWidget):
         with self.without_history(), self.hold_sync():
             for name in SHARED:
                 setattr(self, name, entry.get(name, self.trait_defaults()[name]))
-            self._history = {"past": history["past"], "future": history["future"]}
+            self._history = {key: history[key] for key in _HISTORY}
         return True
 
 
 def validate_window(start: Time, end: Time) -> tuple[int, int]:
-    """Convert a window to show to ns; raise a `TraceError` if it has no length."""
+    """Return a window in ns; raise a `TraceError` if it has no length."""
     window = as_ns(start), as_ns(end)
     if window[1] <= window[0]:
         raise TraceError(
@@ -206,7 +208,7 @@ def validate_window(start: Time, end: Time) -> tuple[int, int]:
 
 
 class SelectionTrait(t.Instance):  # type: ignore[type-arg] # older traitlets take none
-    """Trait for a selection of a view's traces; takes what `LinkedView.select` takes."""
+    """Trait for a selection of a view's traces, which takes what `LinkedView.select` takes."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         """Convert an assigned value to a selection."""
@@ -218,7 +220,7 @@ class SelectionTrait(t.Instance):  # type: ignore[type-arg] # older traitlets ta
 
 
 def rebind_selection(selection: Selection, traces: TraceSet) -> Selection:
-    """Return a selection as one of `traces`; its window moves with the lowest rank."""
+    """Return a selection of `traces`; on another clock, its window moves with the lowest rank."""
     owner = selection.traces
     offset_ns = 0
     if owner is not None and owner.clock != traces.clock:
@@ -231,7 +233,7 @@ def rebind_selection(selection: Selection, traces: TraceSet) -> Selection:
 
 
 class WindowTrait(t.Tuple):
-    """Trait for a window; takes times as `LinkedView.zoom_to` does."""
+    """Trait for a window, which takes times as `LinkedView.zoom_to` does."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         """Convert assigned times to ns."""
@@ -243,8 +245,9 @@ class WindowTrait(t.Tuple):
 class LinkedView(anywidget.AnyWidget):
     """A view of a job that mirrors the state of linked views.
 
-    It draws what `Timeline` takes. It uses the `engine` of another view of the same traces, if
-    there is one, and follows a `state`, by default a new one. `traits` are the view's own.
+    It draws what `Timeline` takes. `engine` is that of another view of the same traces, by default
+    a new one, and `state` the state to follow, by default a new one. `traits` are those that only
+    the subclass has.
     """
 
     state = anywidget.WidgetTrait().tag(sync=True)
@@ -289,13 +292,13 @@ class LinkedView(anywidget.AnyWidget):
 
     @property
     def scene(self) -> dict[str, Any]:
-        """The data of the drawing that does not depend on the window."""
+        """The ranks and tracks to draw, which do not depend on the window."""
         scene: dict[str, Any] = self._scene
         return scene
 
     def _switch(self, _change: object) -> None:
-        """Draw on the other clock; windows keep their place on the rank that does not move."""
-        # Set first: each change below copies the whole state into this view.
+        """Draw on the other clock; windows keep their position on the rank that does not move."""
+        # The clock of the state is set first: each change below copies the state into this view.
         is_first = self.state.clock != self.clock
         self.state.clock = self.clock
         name = _CLOCKS[self.clock]
@@ -483,7 +486,7 @@ class LinkedView(anywidget.AnyWidget):
         return Selection.from_json(self.state.selection, self.traces)
 
     def _clicked_event(self) -> Selection | None:
-        """Return the clicked event if nothing else is selected."""
+        """Return the clicked event; None if anything else is selected."""
         event = self.state.selected_event
         if event is None or event[0] not in self.traces or self.state.selection is not None:
             return None
@@ -532,7 +535,7 @@ class LinkedView(anywidget.AnyWidget):
 def traces_to_draw(
     source: object, viewer: str = "Timeline", clock: Clock | None = None
 ) -> TraceSet:
-    """Return the traces that a view draws, on a clock (None: their own); load other sources."""
+    """Return the traces that a view draws, after loading; None leaves them on their clock."""
     loaded = load_if_needed(source, viewer)
     if isinstance(loaded, Trace):
         loaded = TraceSet([loaded])
@@ -544,7 +547,7 @@ def traces_to_draw(
 
 
 def with_same_clock(clock: Clock | None, *sets: TraceSet) -> tuple[TraceSet, ...]:
-    """Return all sets on a clock; "auto" is the fitted one if any set needs it (`clock_fit`)."""
+    """Return all sets on one kind of clock; "auto" is the fitted one if any set needs it."""
     if clock is None:
         return sets
     if clock == "auto":

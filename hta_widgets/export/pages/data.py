@@ -43,7 +43,7 @@ _MIN_RANKS = 3
 
 
 def clusters_answer(engine: TileEngine) -> Mapping[str, Any] | None:
-    """Return the answer to ``clusters``."""
+    """Return the groups of similar ranks, as the engine answers ``clusters``, or None."""
     if len(engine.traces) < _MIN_RANKS:
         return None
     try:
@@ -53,8 +53,9 @@ def clusters_answer(engine: TileEngine) -> Mapping[str, Any] | None:
         return None
 
 
+#: Bytes of texts in a block of arguments.
 _BLOCK_BYTES = 256 << 10
-#: Records from which the size of all is estimated.
+#: Number of records from which the size of the arguments of all records is estimated.
 _SAMPLE = 4000
 
 
@@ -64,7 +65,8 @@ class PagePart:
 
     header: dict[str, Any]
     blocks: list[Block]
-    has_all_lanes: bool = True  # an overview may hold all lanes, not only folded ranks'
+    #: Whether an overview has all lanes, not only those of a folded rank.
+    has_all_lanes: bool = True
 
     @property
     def size_bytes(self) -> int:
@@ -75,13 +77,16 @@ class PagePart:
 def _args_part(
     state: str, reason: str = "", blocks: Sequence[Block] = (), columns: object = None
 ) -> PagePart:
-    """Return the arguments of a rank's events, the directory last, or why they are missing."""
+    """Return the part of a page with a rank's arguments, or with the reason why they are missing.
+
+    The last of the `blocks` is their directory.
+    """
     header = {"state": state, "reason": reason, "blocks": max(len(blocks) - 1, 0)}
     return PagePart({**header, "columns": columns or {}}, list(blocks))
 
 
 def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
-    """Return a rank's arguments, all of them or, if they need more than `limit_bytes`, none."""
+    """Return all arguments of a rank's events, or none if they need more than `limit_bytes`."""
     source = rank.trace.source
     if source is None:
         return _args_part("absent")
@@ -101,7 +106,7 @@ def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
 def _records(rank: RankLayout) -> tuple[Ints, Ints]:
     """Return the records of the rank's rows in file order, and these rows.
 
-    Rows are numbered through: events first, then asyncs, then instants.
+    Rows are numbered across tables: events first, then asyncs, then instants.
     """
     table, asyncs, instants = rank.table, rank.trace.async_table, rank.trace.instant_table
     ends = np.array([*table.end_record.items()], np.int64).reshape(-1, 2)
@@ -114,7 +119,7 @@ def _records(rank: RankLayout) -> tuple[Ints, Ints]:
 
 
 def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
-    """Yield the position in sorted `records` and the text of args, of records with args."""
+    """Yield the position and the text of args of each of the sorted `records` that has args."""
     distinct, first, counts = np.unique(records, return_index=True, return_counts=True)
     for start, count, (_, record) in zip(
         first.tolist(), counts.tolist(), source.records(distinct), strict=True
@@ -150,7 +155,7 @@ def _quote(text: str) -> str:
 
 
 def _batches(texts: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield the texts in lists of `_BLOCK_BYTES` or, the last one, fewer."""
+    """Yield the texts in lists of at least `_BLOCK_BYTES`; the last list may be shorter."""
     batch, size = [], 0
     for entry in texts:
         batch.append(entry)
@@ -194,7 +199,7 @@ def _write_args(
     return part if part.size_bytes <= limit_bytes else _args_part("left out")
 
 
-#: Maximum of numbers whose differences are integers that are exact in JavaScript.
+#: Ids from this one on are written as floats: as integers, differences of them may be inexact.
 _WIDE = 1 << 50
 _TRACK_FIELDS = ("key", "process", "role", "lane0", "lanes", "nested", "stream")
 
@@ -270,26 +275,29 @@ def _call_figures(writer: ColumnWriter, trace: Trace) -> list[dict[str, Any]]:
 
 
 def _activities(writer: ColumnWriter, rank: RankLayout) -> list[list[int]]:
-    """Write the activities of threads that launch work; return each one's track and intervals."""
+    """Write the activities of threads that launch work.
+
+    Returns the track and the number of intervals of each thread.
+    """
     activities = activities_by_thread(rank.trace)
     starts = [start + rank.shift_ns for start, _ in activities.values()]
     writer.ints("activity_start", concat_arrays(starts), delta=True)
-    writer.ints("activity", concat_arrays([does for _, does in activities.values()]))
+    writer.ints("activity", concat_arrays([activity for _, activity in activities.values()]))
     threads = [place_of_track(rank, track) for track in activities]
     return [[track, len(start)] for track, start in zip(threads, starts, strict=True)]
 
 
 def rank_header(rank: RankLayout) -> dict[str, Any]:
     """Return the description of a rank's lanes, the same for full ranks and overviews."""
-    # The range of device work in the job that the rank was exported from; None: unknown.
-    work = rank.trace.stated_work_ns
-    marks = rank.trace.recorded_marks_ns + rank.shift_ns
+    # Range of device work in the job from which the rank was exported; None if it is not stated.
+    work_ns = rank.trace.stated_work_ns
+    # Times at which a window of the recording ends and the next one begins.
+    marks_ns = rank.trace.recorded_marks_ns + rank.shift_ns
     return {
         "rank": rank.rank,
         "range": list(rank.range_ns),
-        "work": None if work is None else [edge + rank.shift_ns for edge in work],
-        # Instants between windows of the recording.
-        **({"marks": marks.tolist()} if len(marks) else {}),
+        "work": None if work_ns is None else [edge_ns + rank.shift_ns for edge_ns in work_ns],
+        **({"marks": marks_ns.tolist()} if len(marks_ns) else {}),
         "lane0": rank.lane0,
         "lanes": rank.lanes,
         "summary": [
@@ -323,14 +331,9 @@ def _track(rank: RankLayout, row: TrackRow) -> dict[str, Any]:
     elif row.role not in {"async", "instant"}:
         track = rank.table.tracks[row.source]
         pid, tid, label = track.pid, track.tid, track.label
-    labels = {
-        "pid": pid,
-        "tid": tid,
-        "label": label,
-        "counter_name": name,
-        "counter_series": series,
-    }
-    return {field: getattr(row, field) for field in _TRACK_FIELDS} | labels
+    fields = {field: getattr(row, field) for field in _TRACK_FIELDS}
+    labels = {"pid": pid, "tid": tid, "label": label}
+    return {**fields, **labels, "counter_name": name, "counter_series": series}
 
 
 def _rows(writer: ColumnWriter, index: RankIndex, types: EventTypes, name: str) -> None:
@@ -369,19 +372,19 @@ def _ids(writer: ColumnWriter, name: str, ids: Array, packed: Array) -> None:
 
 
 def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = None) -> Ints:
-    """Return differences along each track, folded to natural numbers.
+    """Return differences along each track, encoded as numbers that are not negative.
 
-    With `none`, that value is written as 0, and the others from 1 on.
+    With `none`, that value becomes 0, and the differences of the others begin at 1.
     """
-    folded = np.zeros(len(values), np.int64)
+    encoded = np.zeros(len(values), np.int64)
     rows = np.arange(len(values)) if none is None else np.flatnonzero(values != none)
     order = rows[np.argsort(track[rows], kind="stable")]
     is_first_of_track = np.diff(track[order], prepend=-1) != 0
     ordered: Ints = values[order].astype(np.int64)
     differences = np.where(is_first_of_track, ordered, np.diff(ordered, prepend=0))
     # Zigzag: 0, -1, 1, -2, … become 0, 1, 2, 3, …
-    folded[order] = ((differences << 1) ^ (differences >> 63)) + (none is not None)
-    return folded
+    encoded[order] = ((differences << 1) ^ (differences >> 63)) + (none is not None)
+    return encoded
 
 
 def _flows(writer: ColumnWriter, rank: RankLayout) -> None:
@@ -400,7 +403,7 @@ def _phases(writer: ColumnWriter, phases: RankPhases) -> None:
 
 
 def _counters(writer: ColumnWriter, rank: RankLayout) -> list[int]:
-    """Write the samples of all series; return each counter track's number of samples, in order."""
+    """Write the samples of all series; return the number of samples of each counter track."""
     table = rank.trace.counter_table
     first = np.searchsorted(table.series_id, np.arange(len(table.series) + 1))
     sources = [row.source for row in rank.tracks if row.role == "counter"]
@@ -413,9 +416,9 @@ def _counters(writer: ColumnWriter, rank: RankLayout) -> list[int]:
 
 #: Largest integer that is exact in JavaScript.
 _LARGEST = (1 << 53) - 1
-#: Digits of bandwidths that are kept. Those of algorithm and bus differ by simple fractions, so the
-#: last digit is noise.
-_DIGITS = 15
+#: Decimals of the ratio of bus and algorithm bandwidth. It is a simple fraction; the decimals after
+#: these are rounding errors of the division.
+_DECIMALS = 15
 
 
 class CollectivesPart(PagePart):
@@ -520,12 +523,12 @@ def _calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
         codes_of[column] = codes.astype(np.int64)
         writer.ints(f"call_{column}", codes_of[column][row_of_call])
         header[plural] = [str(text) for text in texts]
-    # Ranks may name one call differently; nearly always these are zeros.
+    # Ranks may name one call differently. Nearly always they do not, and all differences are 0.
     shared = codes_of["name"][row_of_call][frame["call"].to_numpy(np.int64)]
     writer.ints("call_name_added", codes_of["name"] - shared)
     first = frame.iloc[row_of_call]
     writer.ints("call_last_rank", first["last_rank"].to_numpy(np.int64))
     factor = frame["busbw_gb_s"] / frame["algbw_gb_s"]
     of_call = factor.groupby(frame["call"]).max()
-    writer.floats("call_bus_factor", np.round(of_call.to_numpy(np.float64), _DIGITS))
+    writer.floats("call_bus_factor", np.round(of_call.to_numpy(np.float64), _DECIMALS))
     return header

@@ -34,15 +34,16 @@ from hta_widgets.text import plural
 _CODE = ("diff.js", "state.js", "widgets.css")
 #: Bytes of a page without its blocks: the document, the footer and the tags of blocks.
 _FRAME_BYTES = 12_000
-#: The dimensions that divide the kinds of the waterfall.
+#: The levels of detail of the waterfall.
 LEVELS = ("kind", "cause", "operator", "kernel")
 #: Maximum shares of the frames of single steps and of single pairs of ranks. They are shares of the
 #: bytes that remain after the code, the frames of the whole comparison and the pairs of events.
 _STEPS_SHARE = 0.25
 _PAIRS_SHARE = 0.15
-#: Frames of more steps or pairs would take too long to compute.
+#: Maximum numbers of steps and pairs with frames of their own; more would take long to compute.
 _MAX_STEPS = 200
 _MAX_PAIRS = 64
+#: Maximum number of names in the frame of a step or pair.
 _MAX_NAMES = 100
 #: Number of parts of a kind that the page draws (`js/src/compare/waterfall.ts`).
 _MAX_PARTS = 8
@@ -59,17 +60,19 @@ def save_diff(
     max_mb: float = 25,
 ) -> str:
     """Write a comparison as one self-contained page."""
+
+    def make(limit_bytes: float, saved_at: datetime) -> PageContent:
+        return comparison_content(answers, sides, traits, limit_bytes - _FRAME_BYTES, saved_at)
+
     return save_page(
         path,
         " → ".join(traits["_about"]["labels"]),
         _CODE,
         [engine for engine, _, _ in sides],
-        lambda limit_bytes, saved_at: comparison_content(
-            answers, sides, traits, limit_bytes - _FRAME_BYTES, saved_at
-        ),
+        make,
         max_mb=max_mb,
         min_mb=1,
-        remedy="Code, words and frames of a page take about as much.",
+        remedy="The code, texts and frames of a page take about 1 MB.",
     )
 
 
@@ -133,10 +136,10 @@ def _frame_names(answers: DiffAnswers) -> list[str]:
 
 
 class FrameBlocks:
-    """Blocks of frames, called ``word-N``, packed in the order of `frames` while all fit.
+    """Blocks of frames with names such as ``step-3``, in the order of `frames` as far as they fit.
 
-    `numbers` has the number of each block, ascending. `words` describes what the page leaves out,
-    and is empty if that is nothing. `about` has entries to add to the page's document.
+    `numbers` has the numbers of the blocks in ascending order. `words` describes what the page
+    leaves out, and is empty if it leaves out nothing. `about` has entries for the page's document.
     """
 
     words = ""
@@ -159,7 +162,7 @@ class FrameBlocks:
 
 
 class PairBlocks(FrameBlocks):
-    """The pairs of ranks whose own steps, waterfall and names a page holds."""
+    """The pairs of ranks of which a page has separate steps, waterfalls and names."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         count = len(answers.both.rank_pairs)
@@ -178,7 +181,7 @@ class PairBlocks(FrameBlocks):
 
 
 class StepBlocks(FrameBlocks):
-    """The steps whose own waterfall and names a page holds, those that changed most first."""
+    """The steps of which a page has separate waterfalls and names; the most changed steps first."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         total = answers.both.step_count if answers.has_events else 0
@@ -212,9 +215,9 @@ def _frames_in_page(answers: DiffAnswers, subject: str, more: Sequence[str] = ()
 
 
 def _names_in_page(frame: dict[str, Any]) -> dict[str, Any]:
-    """Return the rows of names that changed most, without the full names behind short ones.
+    """Return the names that changed most, without the full names that a short name stands for.
 
-    The page takes those from the names of the whole comparison.
+    The page takes full names from the frame of the whole comparison.
     """
     columns = {
         name: values[:_MAX_NAMES] for name, values in frame["columns"].items() if name != "members"
@@ -223,7 +226,7 @@ def _names_in_page(frame: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts_in_page(frame: dict[str, Any]) -> dict[str, Any]:
-    """Return the rows that a page draws of each kind, with the kind's others as one."""
+    """Return the rows of each kind that a page draws, and one row that adds up its other rows."""
     columns: dict[str, list[Any]] = frame["columns"]
     by_kind: dict[str, list[int]] = defaultdict(list)
     for row, kind in enumerate(columns["kind"]):

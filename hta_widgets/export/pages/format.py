@@ -63,8 +63,8 @@ def pack_block(name: str, content: bytes) -> Block:
 class ColumnWriter:
     """Writes columns into one block.
 
-    Numbers are written as planes, all lowest bytes first, then the next higher ones: small
-    numbers leave planes of zeros, which compress to nothing.
+    Numbers are written as planes: first the lowest byte of each number, then the next higher byte
+    of each, and so on. Planes of small numbers are mostly zeros, which compress to nothing.
     """
 
     def __init__(self) -> None:
@@ -89,8 +89,9 @@ class ColumnWriter:
                 remedy="Save a part without the events that carry them: traces.subset(...). Times"
                 " of one page span 104 days at most.",
             )
-        width = max(1, -(-largest.bit_length() // 8))
-        self._add(name, numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width], flags)
+        used_bytes = max(1, (largest.bit_length() + 7) // 8)
+        items = numbers.astype("<u8").view(np.uint8).reshape(-1, 8)
+        self._add(name, items[:, :used_bytes], flags)
 
     def floats(self, name: str, values: Array, dtype: str = "<f8") -> None:
         """Add floating point numbers."""
@@ -132,9 +133,10 @@ class NameTables:
 
 
 class EventTypes:
-    """The distinct (name, category, kind) of a rank's events, asyncs and instants.
+    """The distinct combinations of name, category and kind of a rank's events.
 
-    They are in the kernel's order: by name in the rank's own order, then kind.
+    Asyncs and instants are included. Types are in the order of the kernel: by the position of the
+    name in the rank's table of names, then by kind.
     """
 
     def __init__(self, index: RankIndex, names: NameTables) -> None:
@@ -195,13 +197,16 @@ footer td + td { text-align: right }
 
 @dataclass(slots=True)
 class PageContent:
-    """Content of a page without its code: document, other blocks, their sizes, its text."""
+    """Content of a page without its code: its document and other blocks, and texts of the footer.
+
+    `sizes` are listed in the footer, and `words` state what the page contains.
+    """
 
     document: Mapping[str, Any]
     blocks: list[Block]
     sizes: list[tuple[str, int]]
     words: str
-    #: label of the document's size in the footer; if empty, the size is not listed
+    #: Label of the document's size in the footer; if empty, the size is not listed.
     document_word: str = ""
 
 
@@ -217,7 +222,7 @@ def save_page(
     remedy: str,
     more_code: Sequence[Block] = (),
 ) -> str:
-    """Write one page; `make` returns its content, given the bytes left by code, and the time.
+    """Write one page. `make` returns its content for a number of bytes and the time of saving.
 
     The file is written under another name and renamed. A page larger than `max_mb` gives a warning.
     """

@@ -1,6 +1,6 @@
-"""Write a rank without its events: how much of each cell of a grid its lanes and device work cover.
+"""Write a rank without its events, as cells of a grid that its lanes and device work cover.
 
-A page that has no room for all events of a rank has cells of ``2**level`` ns instead. For example,
+A page without room for all events of a rank has cells of ``2**level`` ns instead. For example,
 in cells of 8 ns from 0 on, a lane with the events 2..6 and 7..12 ns has::
 
     covered    5  4      ns
@@ -71,14 +71,12 @@ _Columns = defaultdict[str, list[Array]]
 
 
 def _add(columns: _Columns, spans: IntervalIndex, edges: Ints) -> tuple[Ints, Ints]:
-    """Add one set of events; return its time and number of events per cell."""
+    """Add one set of events; return the time that they cover and their number, per cell."""
     covered, count = spans.measure(edges)
-    begun = np.diff(spans.sorted_starts.searchsorted(edges)) + np.diff(
-        spans.points.searchsorted(edges)
-    )
+    starts, points = spans.sorted_starts.searchsorted(edges), spans.points.searchsorted(edges)
     columns["covered"].append(covered)
     columns["count"].append(count)
-    columns["starts"].append(begun)
+    columns["starts"].append(np.diff(starts) + np.diff(points))
     return covered, count
 
 
@@ -172,13 +170,13 @@ def _add_lane(
     for code in codes:
         of_kind = rows[kind == code]
         spans = index_intervals(table.start_ns[of_kind], table.dur_ns[of_kind])
-        part, count = _add(columns, spans, edges)
-        np.maximum(covered, part, out=covered)
+        covered_by_kind, count = _add(columns, spans, edges)
+        np.maximum(covered, covered_by_kind, out=covered)
         lowest[(count > 0) & (lowest == NO_KIND)] = code
-    # With instants only, the first one decides; its kind need not be the lowest.
+    # A cell that has only instants has the kind of the first one, which need not be the lowest.
     first = measure_cells(lane, edges).kind
-    odd = np.flatnonzero((covered == 0) & (first != NO_KIND) & (first != lowest))
-    columns["instant"].append(np.stack([np.full(len(odd), number), odd, first[odd]]))
+    cells = np.flatnonzero((covered == 0) & (first != NO_KIND) & (first != lowest))
+    columns["instant"].append(np.stack([np.full(len(cells), number), cells, first[cells]]))
     return codes
 
 

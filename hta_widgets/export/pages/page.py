@@ -1,9 +1,9 @@
 """Save a timeline or a dashboard as one page, or prepare the same data for an open page.
 
-Ranks are taken with all their events in the order of their importance, while they fit. The others
-get overviews: cells over the whole range, as fine as the remaining bytes allow. For example, a page
-of 25 MB for 64 ranks of 2 MB each holds about ten ranks in full, and 4096 cells of each of the
-others; the page states which ranks it holds (``Ranks 0-9: all events. Others: overview only.``).
+A page has the most important ranks with all their events, as many as fit. The other ranks have
+overviews: cells over the whole range, as fine as the remaining bytes allow. For example, a page of
+25 MB for 64 ranks of 2 MB each has all events of about ten ranks, and 4096 cells of each other
+rank. The page states that: ``Ranks 0-9: all events. Others: overview only.``
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _TIMELINE = ("timeline.js", "state.js", "widgets.css")
 _DASHBOARD = ("dashboard.js", "state.js", "widgets.css")
 #: Bytes in addition to code and events: the page's text, names of a small job, tags of blocks.
 _FRAME_BYTES = 4000
-#: Bytes of one reply; larger messages would delay the next ones.
+#: Maximum number of bytes of one reply; larger messages would delay the next ones.
 CHUNK_BYTES = 4_000_000
 _MAX_MB = 25
-#: Blocks are measured as base64: four characters hold three bytes.
+#: Number of characters per byte of a block, which is measured as base64.
 _TEXT_PER_BYTE = 4 / 3
 
 
@@ -83,7 +83,7 @@ def save_html(
         make,
         max_mb=max_mb,
         min_mb=0.1,
-        remedy="A page without any event takes about as much, one of a dashboard 0.8.",
+        remedy="A page without any event takes about 0.1 MB, and one of a dashboard 0.8 MB.",
         more_code=more_code,
     )
 
@@ -97,17 +97,17 @@ class OfflineData:
     def __init__(self, make: Callable[[float], PageContent], *, max_mb: float = _MAX_MB) -> None:
         self._content = b""
         self._status: dict[str, Any] = {"state": "preparing"}
-        # A daemon does not delay the end of the interpreter.
+        # A daemon thread does not delay the end of the interpreter.
         self._thread = threading.Thread(
             target=self._prepare, args=[make, max_mb * 1e6 * _TEXT_PER_BYTE], daemon=True
         )
         self._thread.start()
 
     def chunk(self, number: int | None = None) -> Answer:
-        """Return a chunk, or the state of the work without a number.
+        """Return a chunk of the data or, without a `number`, the state of the work.
 
-        ``state`` is ``preparing``, ``ready``, or ``failed``, then with a ``message``. When ready,
-        the reply has ``bytes``, ``chunks`` and ``blocks``: offset and length of each by name.
+        ``state`` is ``preparing``, ``failed`` with a ``message``, or ``ready``. When ready, the
+        reply also has ``bytes``, ``chunks``, and ``blocks``: offset and length of each by name.
         """
         chunks = int(self._status.get("chunks", 0))
         if number is None:
@@ -155,7 +155,7 @@ def embed(
 ) -> PageContent:
     """Return the part of a job that fits into `limit_bytes`.
 
-    Without `saved_at` the part is for the page of an open notebook, which keeps the state.
+    Without `saved_at`, the content is for the view of an open notebook, which has the state itself.
     """
     content = PagePlan(engine, scene, state, limit_bytes).execute()
     origin_ns = engine.traces.origin_ns
@@ -216,14 +216,11 @@ class PagePlan:
         """Return the content that fits."""
         full = self._full_ranks()
         overviews: dict[int, PagePart] = {}
-        while len(full) < len(self.indices):
-            other_ranks = [rank for rank in self.order if rank not in full]
-            overviews = self._overviews(
-                other_ranks, self.limit - total_size(full.values()), len(full)
-            )
-            if overviews:
-                break
-            del full[list(full)[-1]]
+        while len(full) < len(self.indices) and not overviews:
+            overviews = self._overviews(full)
+            if not overviews:
+                # The least important rank with all events makes room.
+                full.popitem()
         args = self._args(
             full, self.limit - total_size(full.values()) - total_size(overviews.values())
         )
@@ -266,13 +263,13 @@ class PagePlan:
             full[rank] = part
         return full
 
-    def _overviews(
-        self, ranks: Sequence[int], budget_bytes: float, full: int
-    ) -> dict[int, PagePart]:
-        """Return the finest overviews that fit next to `full` ranks with all events, or none.
+    def _overviews(self, full: Mapping[int, PagePart]) -> dict[int, PagePart]:
+        """Return the finest overviews of the other ranks that fit next to the `full` ones, or none.
 
         Overviews with at least the resolution of a screen take precedence over a full rank.
         """
+        budget_bytes = self.limit - total_size(full.values())
+        ranks = [rank for rank in self.order if rank not in full]
         largest = max(ranks, key=lambda rank: len(self.indices[rank].rank.table))
         overviews: dict[int, PagePart] = {}
         for cells, all_lanes in _LADDER:
@@ -305,12 +302,12 @@ class PagePlan:
 
 
 def total_size(parts: Iterable[PagePart | Block]) -> int:
-    """Return the size in a page, in bytes."""
+    """Return the number of bytes of parts or blocks in a page."""
     return sum(part.size_bytes for part in parts)
 
 
 def _fixed_bytes(indices: Iterable[RankIndex], parts: Sequence[Any]) -> int:
-    """Return the approximate size of the document without ranks: `parts` and all names."""
+    """Return the approximate number of bytes of a document without ranks: `parts` and all names."""
     names = {name for index in indices for name in index.rank.table.names.values}
     text = json.dumps(parts) + json.dumps(sorted(names, key=repr))
     return pack_block("document", text.encode("ascii")).size_bytes
@@ -321,8 +318,8 @@ def _by_importance(
 ) -> list[int]:
     """Return the ranks in order of importance.
 
-    First is the rank of the selected event, then the selection's, pinned ranks, ranks that
-    others wait for, the rank whose steps are shown, and all others.
+    First is the rank of the selected event, then the ranks of the selection, pinned ranks, ranks
+    that others wait for (`late`), the rank whose steps are shown, and all others.
     """
     important: list[int] = []
     event, selection = state.get("selected_event"), state.get("selection") or {}
@@ -370,7 +367,7 @@ def _with_coverage(
 
 
 def _coverage_text(full: list[int], args: list[int], overviews: dict[int, PagePart]) -> str:
-    """Return what a page has of the ranks with all events, and of the others."""
+    """Return a text that states which ranks have all events and arguments in a page."""
     if not full:
         return "Overview only: no single events."
     content = ""

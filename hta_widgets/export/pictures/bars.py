@@ -15,9 +15,10 @@ from hta_widgets.charts.rows import Bars, RowsContent, Whiskers, fill_color
 from hta_widgets.charts.theme import Theme
 from hta_widgets.export.pictures.drawing import Drawing, fit_text, hatch, text_width
 
-#: Distances in px: between rows, height of bars, above the rows, of swatches, between parts, and
-#: between lines of the legend and of notes.
-_PITCH, _BAR, _ABOVE, _SWATCH, _PAD, _GAP, _LINE = 20, 14, 64, 10, 12, 8, 14
+#: Heights in px of a row, of its bar, of what is above the rows, and of a line of small text.
+_PITCH, _BAR, _ABOVE, _LINE = 20, 14, 64, 14
+#: Width in px of the swatches of the legend, the margin, and the space between columns.
+_SWATCH, _PAD, _GAP = 10, 12, 8
 _MAX_ROWS = 20
 
 
@@ -80,7 +81,7 @@ def bars_svg(
 
 
 def _wrapped_lines(text: str, width: float) -> list[str]:
-    """Divide a text into lines that are at most this wide, if its words are."""
+    """Return a text as lines of at most this width, if no single word is wider."""
     lines: list[str] = []
     for word in filter(None, text.split(" ")):
         if lines and text_width(f"{lines[-1]} {word}") <= width:
@@ -91,16 +92,15 @@ def _wrapped_lines(text: str, width: float) -> list[str]:
 
 
 def _legend_lines(marks: Sequence[Bars], width: float) -> list[list[Bars]]:
-    """Divide the named marks into lines of a legend that are at most this wide."""
+    """Return the named marks as lines of a legend of at most this width."""
     lines: list[list[Bars]] = []
     x = width
-    for mark in marks:
-        if mark.name:
-            if x + _entry_width(mark) > width:
-                lines.append([])
-                x = 0.0
-            lines[-1].append(mark)
-            x += _entry_width(mark) + _PAD
+    for mark in (mark for mark in marks if mark.name):
+        if x + _entry_width(mark) > width:
+            lines.append([])
+            x = 0.0
+        lines[-1].append(mark)
+        x += _entry_width(mark) + _PAD
     return lines
 
 

@@ -1,8 +1,8 @@
 """SVG shapes, texts that fit a width, and the colours of events, for pictures of timelines.
 
-`Drawing` collects shapes from the bottom up and joins neighbours of one colour into one path, as a
-timeline has ten thousand rectangles. Widths of texts are sums of the font's advances, since no
-browser measures them.
+`Drawing` collects shapes from the bottom up. It joins consecutive shapes of one colour into one
+path, because a timeline has ten thousand rectangles. The width of a text is the sum of the widths
+of its characters in a table, since no browser measures it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from hta_widgets.trace.arrays import Codes, Floats, Ints
 SIZE_PX = 11
 
 ELLIPSIS = "…"
-#: A truncated label keeps at least this many characters, or is left out.
+#: Minimum number of characters of a truncated label; shorter ones are left out.
 MIN_LETTERS = 4
 
-#: Advances of the characters from space to ~ in thousandths of the font's size, for the widest
-#: font that is likely to be used, so that no label exceeds the space reserved for it.
+#: Widths of the characters from space to ~ in thousandths of the font's size, for the widest font
+#: that is likely to be used, so that no label exceeds the space reserved for it.
 _PLAIN = (
     *(318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337),
     *(636, 636, 636, 636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531),
@@ -44,9 +44,9 @@ _OTHER = {
     "\u202f": 200, "…": 1000, "·": 318, "–": 500, "\u2039": 400, "\u203a": 400, "µ": 636, "−": 838,
     "×": 838,
 }  # fmt: skip
-#: Characters of other alphabets: most are at most this wide.
+#: Width of any other character; few are wider.
 _UNKNOWN = 1000
-#: Bold letters are wider by about this factor.
+#: Approximate ratio of the widths of bold and plain letters.
 _BOLD = 1.12
 
 
@@ -78,7 +78,7 @@ def fit_text(text: str, width: float, *, bold: bool = False) -> str:
 
 
 def first_text_that_fits(texts: Sequence[str], width: float, *, bold: bool = False) -> str:
-    """Return the first text that fits whole: a number is dropped rather than cut."""
+    """Return the first text that fits whole, or "": numbers must not be cut."""
     return next((text for text in texts if text_width(text, bold=bold) <= width), "")
 
 
@@ -102,7 +102,7 @@ def numbers(values: Floats) -> list[str]:
 
 
 class Drawing:
-    """Collects shapes from the bottom up."""
+    """Collects shapes, each drawn over the earlier ones."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -115,7 +115,7 @@ class Drawing:
             return
         fill = f'fill="{color}"' if opacity == 1 else f'fill="{color}" fill-opacity="{opacity}"'
         if fill != self._fill:
-            self._flush()
+            self._flush_paths()
             self._fill = fill
         self._paths.append(data)
 
@@ -143,7 +143,7 @@ class Drawing:
         """Draw the border of a rectangle, inside of it."""
         if width <= 0 or height <= 0:
             return
-        self._flush()
+        self._flush_paths()
         half = line / 2
         size = f'width="{number(max(width - line, 0.01))}" height="{number(height - line)}"'
         corner = f'x="{number(x + half)}" y="{number(y + half)}"'
@@ -154,7 +154,7 @@ class Drawing:
         """Draw the borders of rectangles of one height, inside of them."""
         if not len(left):
             return
-        self._flush()
+        self._flush_paths()
         inside = np.maximum(right - left - 1, 0.01)
         down = number(height - 1)
         data = [
@@ -173,7 +173,7 @@ class Drawing:
 
     def dashed_line(self, x: float, y0: float, y1: float, color: str) -> None:
         """Draw a vertical line of dashes of 2 px, 3 px apart."""
-        self._flush()
+        self._flush_paths()
         data = f"M{number(x + 0.5)} {number(y0)}V{number(y1)}"
         self._parts.append(f'<path d="{data}" stroke="{color}" stroke-dasharray="2 3"/>')
 
@@ -181,7 +181,7 @@ class Drawing:
         """Draw horizontal dotted lines with their middle at `y`: dots of 2 px, 2 px apart."""
         if not len(left):
             return
-        self._flush()
+        self._flush_paths()
         y_text = number(y)
         ends = zip(numbers(left), numbers(right), strict=True)
         data = "".join(f"M{x0} {y_text}H{x1}" for x0, x1 in ends)
@@ -201,18 +201,18 @@ class Drawing:
         """Write text with its baseline at `y`."""
         if not text:
             return
-        self._flush()
-        anchor_text = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        self._flush_paths()
+        style = "" if anchor == "start" else f' text-anchor="{anchor}"'
         if bold:
-            anchor_text += ' font-weight="600"'
+            style += ' font-weight="600"'
         point = f'x="{number(x)}" y="{number(y)}"'
-        self._parts.append(f'<text {point} fill="{fill}"{anchor_text}>{escape_xml(text)}</text>')
+        self._parts.append(f'<text {point} fill="{fill}"{style}>{escape_xml(text)}</text>')
 
     def svg(
         self, width: float, height: float, *, title: str, description: str, patterns: Sequence[str]
     ) -> str:
         """Return the picture as SVG."""
-        self._flush()
+        self._flush_paths()
         size = f'width="{number(width)}" height="{number(height)}"'
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
@@ -224,7 +224,8 @@ class Drawing:
             + "\n</g>\n</svg>\n"
         )
 
-    def _flush(self) -> None:
+    def _flush_paths(self) -> None:
+        """Write the collected paths, which have one colour, as one element."""
         if self._paths:
             self._parts.append(f'<path d="{"".join(self._paths)}" {self._fill}/>')
         self._paths, self._fill = [], ""
@@ -249,8 +250,8 @@ _SHADES = 3
 class Paint:
     """Appearance of the events of one kind or class.
 
-    `fill` is the colour of rectangles, or the pattern that hatches them. A `pale` paint has a
-    `tint` and a left edge even among device events.
+    `fill` is the colour of rectangles, or the pattern that hatches them. Rectangles of a `pale`
+    paint have the colour `tint` with a left edge of `fill`, even in lanes of a device.
     """
 
     color: str
@@ -263,7 +264,7 @@ class Paint:
 
 
 class PictureColors:
-    """Colours by kind, or by class, and by shade."""
+    """The colours of a picture, with a `Paint` for each kind, or class, and shade."""
 
     def __init__(self, theme: Theme, kinds: Sequence[str], classed: EventClassing | None) -> None:
         self.theme = theme
@@ -294,7 +295,7 @@ class PictureColors:
         return self._paints[code][shade]
 
     def ground(self, form: Form) -> str:
-        """Return the background colour of a lane: idle time of a device has its own colour."""
+        """Return the background colour of a lane, which is the colour of a device's idle time."""
         return self.theme.lane if form in {"solid", "counter"} else self.theme.bg
 
     def column(self, code: int, form: Form) -> str:
@@ -338,7 +339,7 @@ class PictureColors:
         return Paint(full, pattern, pattern, self._text_color_on(ground), columns)
 
     def _text_color_on(self, color: str) -> str:
-        """Return the colour of text that is easier to read."""
+        """Return the colour of text on a colour: the one with more contrast."""
         dark = self.theme.on_kind["compute"] if self.theme.name == "dark" else self.theme.ink
         is_light = (luminance(color) + 0.05) ** 2 > 1.05 * (luminance(dark) + 0.05)
         return dark if is_light else "#ffffff"
@@ -371,10 +372,12 @@ def hatch(name: str, ground: str, line: str) -> str:
 
 
 def luminance(color: str) -> float:
-    """Return the relative luminance of WCAG, 0 … 1."""
-    parts = [channel / 255 for channel in color_channels(color)]
-    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    """Return the relative luminance of a colour as WCAG defines it, from 0 to 1."""
+    channels = [channel / 255 for channel in color_channels(color)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in channels
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 @dataclass(frozen=True)
@@ -396,16 +399,19 @@ class ClassParts:
 
     def at(self, times: Floats) -> Iterator[tuple[int, Floats]]:
         """Yield each class with its shares at some times; 0 outside of the range."""
-        for code, share in self.shares.items():
-            part = (times - self.start_ns) / max(self.end_ns - self.start_ns, 1) * len(share)
-            inside = (part >= 0) & (part <= len(share))
-            nearest = np.clip(part.astype(np.int64), 0, len(share) - 1)
-            yield code, np.where(inside, share[nearest], 0)
+        for code, shares in self.shares.items():
+            position = (times - self.start_ns) / max(self.end_ns - self.start_ns, 1) * len(shares)
+            is_inside = (position >= 0) & (position <= len(shares))
+            part = np.clip(position.astype(np.int64), 0, len(shares) - 1)
+            yield code, np.where(is_inside, shares[part], 0)
 
 
 @dataclass(frozen=True)
 class EventClassing:
-    """A class for every event."""
+    """The class of every event: codes of the events of a rank, and the style of each code.
+
+    `groups` are the names and codes of the legend.
+    """
 
     classes_of: Callable[[int], Codes | None]
     styles: Sequence[ClassStyle]
@@ -426,7 +432,7 @@ def class_events(answers: DiffAnswers, side: int, theme: str) -> EventClassing:
 
 
 def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
-    """Return the share of each class in a side's device work; None if it has none.
+    """Return the share of each class in a side's device work; None for a side without any.
 
     Classes are in the legend's order; the first is drawn at the bottom of a minimap.
     """
@@ -489,9 +495,8 @@ _GUTTER_FROM, _MARGIN_FROM = 760, 900
 class PlotArea:
     """The window of time and the columns of a picture, in px.
 
-    The lanes are between `left`, to the right of their names, and `right`, to the left of the
-    totals in `margin`, which is 0 in a picture too narrow for them. A `narrow` picture has no lane
-    names.
+    The lanes are between `left` and `right`. Left of them are their names, which a `narrow` picture
+    lacks, and right of them the totals in `margin`, which is 0 in a picture too narrow for totals.
     """
 
     def __init__(self, width: float, start: int, end: int) -> None:
@@ -543,27 +548,29 @@ _ID = re.compile(r'(\bid="|url\(#)(?=hta-)')
 
 
 def side_width(width: float) -> float:
-    """Return the width of each of two pictures side by side in `width` px."""
+    """Return the width in px of each of two pictures that are side by side in `width` px."""
     return (width - _GAP_PX) / 2
 
 
 def stacked_svg(pictures: Sequence[str], *, side_by_side: bool = False) -> str:
-    """Combine SVG pictures into one, one above the other or side by side."""
+    """Return SVG pictures combined into one, one above the other or side by side."""
     sizes = [
         [float(group) for group in match.groups()]
         for text in pictures
         if (match := _SIZE.search(text))
     ]
-    along = 0 if side_by_side else 1
-    extent = [max(lengths) for lengths in zip(*sizes, strict=True)]
-    extent[along] = sum(size[along] for size in sizes) + _GAP_PX * (len(sizes) - 1)
+    # Index of the width in a size, or of the height.
+    direction = 0 if side_by_side else 1
+    lengths = [size[direction] for size in sizes]
+    extent = [max(values) for values in zip(*sizes, strict=True)]
+    extent[direction] = sum(lengths) + _GAP_PX * (len(lengths) - 1)
     width, height = extent
     parts, offset = [], 0.0
-    for number, (text, size) in enumerate(zip(pictures, sizes, strict=True)):
+    for number, (text, length) in enumerate(zip(pictures, lengths, strict=True)):
         # Names of patterns must be unique in the combined picture.
         inner = _ID.sub(rf"\g<1>p{number}-", text[text.index("<svg") :])
-        parts.append(inner.replace("<svg", f'<svg {"xy"[along]}="{offset:g}"', 1))
-        offset += size[along] + _GAP_PX
+        parts.append(inner.replace("<svg", f'<svg {"xy"[direction]}="{offset:g}"', 1))
+        offset += length + _GAP_PX
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
         f'viewBox="0 0 {width:g} {height:g}">{"".join(parts)}</svg>'

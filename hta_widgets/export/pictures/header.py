@@ -1,4 +1,4 @@
-"""Draw what is above a picture's rows: minimap, time axis, and the strip of steps and phases."""
+"""Draw the header of a picture: minimap, time axis, and the strip of steps and phases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hta_widgets.trace.arrays import Array
 _MINIMAP = 29
 _MARK_PX = 2
 _WEAKEST = 0.18
-#: Opacity of the veil over the minimap outside of the window, and of the lines at ticks.
+#: Opacity of the ground drawn over the minimap outside of the window, and of the lines at ticks.
 _VEIL, _GRID = 0.72, 0.19
 _STEP_LINES_FROM_PX = 16
 _SCALE_PX = 120
@@ -108,11 +108,12 @@ class HeaderPainter(Painter):
     ) -> list[tuple[Any, str]]:
         """Return the busy time, split by event class in the proportion of the device work."""
         bins = len(busy)
-        times = job[0] + (np.arange(bins) + 0.5) / bins * (job[1] - job[0])
-        layers, below = [], np.zeros(bins)
-        for code, part in parts.at(times):
-            below = below + busy * part
-            layers.append((below, self.colors.column(code, "solid")))
+        start, end = job
+        times = start + (np.arange(bins) + 0.5) / bins * (end - start)
+        layers, total = [], np.zeros(bins)
+        for code, shares in parts.at(times):
+            total = total + busy * shares
+            layers.append((total, self.colors.column(code, "solid")))
         return layers
 
     def draw_axis(self, y: float) -> list[float]:
@@ -163,59 +164,58 @@ class HeaderPainter(Painter):
                 last = x
 
     def draw_scale_bar(self, y: float) -> None:
-        """Draw a bar of a round time's length, with that time."""
+        """Draw a bar that is as long as a round time, and this time."""
         area, theme, drawing = self.area, self.theme, self.drawing
         length_ns = round_step(max(_SCALE_PX * area.ns_per_px / 2.5, 1))
-        wide = length_ns / area.ns_per_px
+        width = length_ns / area.ns_per_px
         x = area.left
-        drawing.rect(x, y, wide, 2, theme.ink)
+        drawing.rect(x, y, width, 2, theme.ink)
         drawing.rect(x, y - 3, 1, 8, theme.ink)
-        drawing.rect(x + wide - 1, y - 3, 1, 8, theme.ink)
-        drawing.text(x + wide + 6, y + 5, duration(length_ns), theme.ink)
+        drawing.rect(x + width - 1, y - 3, 1, 8, theme.ink)
+        drawing.text(x + width + 6, y + 5, duration(length_ns), theme.ink)
 
     def _in_view(self, steps: Sequence[Step]) -> Iterator[tuple[Step, float, float, bool, str]]:
-        """Yield the steps or phases in view: start x, end x, whether it began before, and name."""
+        """Yield each step or phase in view: its ends, whether it begins before, and its name."""
         area = self.area
         for step in steps:
             start, end = step["start"], step["start"] + step["dur"]
             if start < area.end and end > area.start:
-                begun = start < area.start
-                name = f"{_BEFORE} {step['name']}" if begun else step["name"]
-                yield step, area.x(start), area.x(end), begun, name
+                begins_before = start < area.start
+                name = f"{_BEFORE} {step['name']}" if begins_before else step["name"]
+                yield step, area.x(start), area.x(end), begins_before, name
 
     def _draw_steps(self, y: float) -> None:
         area, theme, drawing = self.area, self.theme, self.drawing
-        dark = theme.name == "dark"
-        tint = blend(theme.kind["annotation"], theme.bg, 0.2 if dark else 0.1)
+        tint = blend(theme.kind["annotation"], theme.bg, 0.2 if theme.name == "dark" else 0.1)
         last = -math.inf
-        for step, x0, x1, begun, name in self._in_view(self.scene["steps"]):
-            goes_on = step["start"] + step["dur"] > area.end
-            drawing.rect(x0, y, max(x1 - x0 - (0 if goes_on else 1), 1), 15, tint)
-            if not begun and x0 - last >= 4:
+        for step, x0, x1, begins_before, name in self._in_view(self.scene["steps"]):
+            ends_after = step["start"] + step["dur"] > area.end
+            drawing.rect(x0, y, max(x1 - x0 - (0 if ends_after else 1), 1), 15, tint)
+            if not begins_before and x0 - last >= 4:
                 drawing.rect(x0, y, 2, 15, theme.kind["annotation"])
                 last = x0
-            brief = "#" + name.rpartition("#")[2] if "#" in name else name
-            label = first_text_that_fits([name, brief], x1 - x0 - 10, bold=True)
+            number_text = "#" + name.rpartition("#")[2] if "#" in name else name
+            label = first_text_that_fits([name, number_text], x1 - x0 - 10, bold=True)
             if not label:
                 continue
             drawing.text(x0 + 6, y + 11, label, theme.ink, bold=True)
-            end = _AFTER if goes_on else duration(step["dur"])
+            end_text = _AFTER if ends_after else duration(step["dur"])
             max_width = x1 - x0 - text_width(label, bold=True) - 24
-            if (not begun or goes_on) and text_width(end) <= max_width:
-                drawing.text(x1 - 6, y + 11, end, theme.ink2, anchor="end")
+            if (not begins_before or ends_after) and text_width(end_text) <= max_width:
+                drawing.text(x1 - 6, y + 11, end_text, theme.ink2, anchor="end")
 
     def _draw_phases(self, y: float) -> None:
         theme, drawing = self.theme, self.drawing
-        reached = -math.inf
-        for _, x0, x1, begun, name in self._in_view(self.scene["phases"]):
-            if x1 - reached < 3:
+        last_end = -math.inf
+        for _, x0, x1, begins_before, name in self._in_view(self.scene["phases"]):
+            if x1 - last_end < 3:
                 continue
-            if not begun:
+            if not begins_before:
                 drawing.vertical(round(x0), y, y + 14, theme.rule_strong)
-            left = max(x0, reached)
+            left = max(x0, last_end)
             if x1 - left >= 26:
                 drawing.text(left + 5, y + 11, fit_text(name, x1 - left - 9), theme.ink2)
-            reached = x1
+            last_end = x1
 
     def _draw_job_ribbon(
         self, reply: Mapping[str, Any], columns: Mapping[str, Any], y: float
@@ -231,27 +231,41 @@ class HeaderPainter(Painter):
         width = np.clip(following - x, 1, _MARK_PX)
         left = np.minimum(x, area.right - width)
         for index in drawn.tolist():
-            share = math.sqrt(min(1, wait[index] / max(reply["job_most"], 1)))
-            color = blend(
-                self._rank_color(ranks[index]), theme.bg, _WEAKEST + (1 - _WEAKEST) * share
-            )
+            strength = math.sqrt(min(1, wait[index] / max(reply["job_most"], 1)))
+            opacity = _WEAKEST + (1 - _WEAKEST) * strength
+            color = blend(self._rank_color(ranks[index]), theme.bg, opacity)
             drawing.rect(float(left[index]), y + 1, float(width[index]), 13, color)
-        # The costliest ranks are named first, left or right of their tick; each gap is used once.
-        used: set[int] = set()
-        for index in drawn[np.argsort(-wait[drawn], kind="stable")].tolist():
-            begin, end = float(left[index]), float(left[index] + width[index])
-            before = float(left[index - 1]) + _MARK_PX if index else area.left
-            places: tuple[tuple[int, float, float, Literal["start", "end"]], ...] = (
-                (index, end + 2, float(following[index]) - end - 6, "start"),
-                (index - 1, begin - 2, begin - 6 - before, "end"),
+        by_wait = drawn[np.argsort(-wait[drawn], kind="stable")]
+        self._name_ribbon_ranks(by_wait.tolist(), ranks, left, left + width, following, y)
+
+    def _name_ribbon_ranks(
+        self,
+        marks: Sequence[int],
+        ranks: Sequence[int],
+        left: Array,
+        right: Array,
+        following: Array,
+        y: float,
+    ) -> None:
+        """Write the ranks of `marks`, the costliest first, into the gaps next to their marks."""
+        used_gaps: set[int] = set()
+        for mark in marks:
+            rank, x0, x1 = ranks[mark], float(left[mark]), float(right[mark])
+            if rank < 0:
+                continue
+            before = float(left[mark - 1]) + _MARK_PX if mark else self.area.left
+            # The gap after mark k has the number k.
+            gaps: tuple[tuple[int, float, float, Literal["start", "end"]], ...] = (
+                (mark, x1 + 2, float(following[mark]) - x1 - 6, "start"),
+                (mark - 1, x0 - 2, x0 - 6 - before, "end"),
             )
-            for gap, edge, max_width, anchor in places:
-                label = first_text_that_fits([f"rank {ranks[index]}", str(ranks[index])], max_width)
-                if ranks[index] < 0 or gap in used or not label:
-                    continue
-                drawing.text(edge, y + 11, label, self._rank_color(ranks[index]), anchor=anchor)
-                used.add(gap)
-                break
+            for gap, x, max_width, anchor in gaps:
+                label = first_text_that_fits([f"rank {rank}", str(rank)], max_width)
+                if label and gap not in used_gaps:
+                    color = self._rank_color(rank)
+                    self.drawing.text(x, y + 11, label, color, anchor=anchor)
+                    used_gaps.add(gap)
+                    break
 
     def _rank_color(self, rank: int) -> str:
         return self.theme.late if rank in self.late else self.theme.ink3
@@ -259,11 +273,11 @@ class HeaderPainter(Painter):
 
 def _step_path(x: Array, heights: Array, base: float) -> str:
     """Return the path of the area under a step function, down to `base`."""
-    first = np.flatnonzero(np.diff(heights, prepend=-1.0))
-    last = np.append(first[1:], len(heights))
+    starts = np.flatnonzero(np.diff(heights, prepend=-1.0))
+    ends = np.append(starts[1:], len(heights))
     parts = [f"M{number(x[0])} {number(base)}"]
-    for low, high in zip(first.tolist(), last.tolist(), strict=True):
-        parts.append(f"V{number(base - heights[low])}H{number(x[high])}")
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        parts.append(f"V{number(base - heights[start])}H{number(x[end])}")
     return "".join([*parts, f"V{number(base)}z"])
 
 

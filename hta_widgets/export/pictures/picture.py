@@ -3,8 +3,8 @@
 The header above the rows is in `header.py`, the columns on both sides of them in `side_columns.py`,
 the layout and the lanes of the rows in `rows.py`, shapes and colours in `drawing.py`.
 
-`Fallback` shows pictures in outputs of notebooks whose widgets cannot run. Jupyter stores every
-form of an output, and a front end shows the first one that it can: GitHub, nbviewer, nbconvert, and
+`Fallback` shows pictures in outputs of notebooks whose widgets cannot run. Jupyter stores all forms
+of an output, and a front end shows the best form that it supports. GitHub, nbviewer, nbconvert, and
 JupyterLab without a kernel show the HTML.
 """
 
@@ -41,7 +41,7 @@ from hta_widgets.tiles.packing import unpack
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
 
 _MIN_WIDTH = 320
-#: Opacity of the veil over what is not selected.
+#: Opacity of the ground drawn over what is not selected.
 _VEIL = 0.66
 _LANE_BYTES = 256 << 20
 #: Heights above the rows on a screen: minimap and axis, and a row of the strip.
@@ -63,8 +63,8 @@ def timeline_svg(
 ) -> str:
     """Return a view of a timeline as an SVG picture.
 
-    Every column and bar is computed from the events themselves. The picture has all rows, with
-    the heights that they have in a timeline of `height` px.
+    All columns and bars are computed from the events. The picture has all rows, with the heights
+    that they have in a timeline of `height` px.
     """
     if not width >= _MIN_WIDTH:
         raise TraceError(
@@ -225,36 +225,33 @@ class _Picture(Painter):
         return x
 
     def _legend_keys(self) -> list[tuple[str, str, str]]:
-        """Return kind, fill and border of the keys."""
+        """Return kind, fill and border of the legend's entries."""
         theme = self.theme
         summaries = {part["role"] for row in self.rows for part in row.rank["summary"]}
         roles = {track["role"] for row in self.rows for track in row.rank["tracks"]}
-        host = "thread" in roles
+        has_host = "thread" in roles
         is_shown = {
             "compute": "gpu" in summaries,
             "communication": "comm" in summaries,
             "memory": "gpu" in summaries,
-            "cpu": host,
-            "sync": host and "gpu" in summaries and any(row.track for row in self.rows),
+            "cpu": has_host,
+            "sync": has_host and "gpu" in summaries and any(row.track for row in self.rows),
             "annotation": bool(self.scene["steps"]) or "annotation" in roles,
             "other": bool(roles & {"other", "async", "instant"}),
         }
-        without_device = self.scene["host_kinds"]
-        keys = [
-            (kind, theme.kind[kind], "")
-            for kind, shown in is_shown.items()
-            if shown or kind in without_device
-        ]
+        kinds = [kind for kind in is_shown if is_shown[kind] or kind in self.scene["host_kinds"]]
         if self.classed is not None:
-            # The totals on the right are by kind.
-            device = ("compute", "communication", "memory") if self.area.margin else ()
-            keys = [key for key in keys if key[0] in device]
-        if self.figures.lateness and any(o["wait"] > 0 for o in self.figures.lateness.values()):
-            index = next((n for n, key in enumerate(keys, 1) if key[0] == "communication"), 0)
-            late = theme.late if self.figures.late else theme.ink3
+            # Lanes have the colours of classes; only the totals on the right have those of kinds.
+            of_totals = ("compute", "communication", "memory") if self.area.margin else ()
+            kinds = [kind for kind in kinds if kind in of_totals]
+        keys = [(kind, theme.kind[kind], "") for kind in kinds]
+        lateness = self.figures.lateness or {}
+        if any(totals["wait"] > 0 for totals in lateness.values()):
+            index = kinds.index("communication") + 1 if "communication" in kinds else 0
+            late_color = theme.late if self.figures.late else theme.ink3
             keys[index:index] = [
                 ("wait", self.colors.wait_pattern, theme.wait_line),
-                ("late", late, ""),
+                ("late", late_color, ""),
             ]
         return keys
 
@@ -278,18 +275,18 @@ class _Picture(Painter):
         for row in self.rows:
             y = first + row.top
             index = indices[row.rank["rank"]]
-            named = row.rank["rank"] in self.figures.late
-            if named:
+            is_late = row.rank["rank"] in self.figures.late
+            if is_late:
                 drawing.rect(area.left, y, area.across, row.height, self.colors.late_ground)
             if row.track is None:
                 drawing.horizontal(y, area.left, area.right, theme.rule)
             if row.ribbon is not None and ribbon is not None:
                 self._draw_row_ribbon(row, ribbon, y)
             for band in row.bands:
-                lanes.draw_lane(index, band, y + band.top, named=named)
+                lanes.draw_lane(index, band, y + band.top, is_late=is_late)
 
     def _draw_row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:
-        """Draw a rank's lateness at collectives."""
+        """Draw how late a rank arrives at collectives, as shades over time."""
         area, drawing = self.area, self.drawing
         reply, columns = ribbon
         top, height = row.ribbon or (0, 0)
@@ -307,7 +304,7 @@ class _Picture(Painter):
             drawing.rects(x[in_step], right[in_step], y + top, height, color)
 
     def _hatch_missing_data(self, first: float) -> None:
-        """Hatch times without data of this rank, to distinguish them from idle time."""
+        """Hatch the times without data of a rank, to distinguish them from idle time."""
         area, theme, drawing = self.area, self.theme, self.drawing
         job = self.scene["range"]
         for row in self.rows:
@@ -320,17 +317,17 @@ class _Picture(Painter):
                 if x1 - x0 < 1:
                     continue
                 drawing.rect(x0, top, x1 - x0, height, self.colors.no_data_pattern)
-                words = text_width("no data") + 10
-                if row.track is None and height >= 18 and x1 - x0 >= words + 8:
-                    x = (x0 + x1 - words) / 2
+                width = text_width("no data") + 10
+                if row.track is None and height >= 18 and x1 - x0 >= width + 8:
+                    x = (x0 + x1 - width) / 2
                     y = top + round((height - 15) / 2)
-                    drawing.rect(x, y, words, 15, theme.bg)
+                    drawing.rect(x, y, width, 15, theme.bg)
                     drawing.text(x + 5, y + 11, "no data", theme.ink2)
 
     def _mark_selection(self, first: float) -> None:
         """Dim everything outside of the selected window and ranks, and frame the rest."""
-        chosen = self.state.get("selection") or {}
-        start, end, ranks = (chosen.get(name) for name in ("start_ns", "end_ns", "ranks"))
+        selection = self.state.get("selection") or {}
+        start, end, ranks = (selection.get(name) for name in ("start_ns", "end_ns", "ranks"))
         if start is None and end is None and ranks is None:
             return
         area, theme, drawing = self.area, self.theme, self.drawing
@@ -339,19 +336,22 @@ class _Picture(Painter):
         blocks = self._selected_blocks(first, ranks) if x1 > x0 else []
         bottom = first + max((row.top + row.height for row in self.rows), default=0)
         above = first
-        for top, low in [*blocks, (bottom, bottom)]:
-            drawing.rect(area.left, above, area.across, top - above, theme.bg, _VEIL)
-            drawing.rect(area.left, top, x0 - area.left, low - top, theme.bg, _VEIL)
-            drawing.rect(x1, top, area.right - x1, low - top, theme.bg, _VEIL)
-            above = low
-        for top, low in blocks:
-            width = 2 if ranks is None else 1.5
-            drawing.frame(x0, top, x1 - x0, low - top, theme.brush_line, width)
+        # The last, empty block dims what is below the others.
+        for block_top, block_end in [*blocks, (bottom, bottom)]:
+            height = block_end - block_top
+            drawing.rect(area.left, above, area.across, block_top - above, theme.bg, _VEIL)
+            drawing.rect(area.left, block_top, x0 - area.left, height, theme.bg, _VEIL)
+            drawing.rect(x1, block_top, area.right - x1, height, theme.bg, _VEIL)
+            above = block_end
+        for block_top, block_end in blocks:
+            line_px = 2 if ranks is None else 1.5
+            height = block_end - block_top
+            drawing.frame(x0, block_top, x1 - x0, height, theme.brush_line, line_px)
 
     def _selected_blocks(
         self, first: float, ranks: Collection[int] | None
     ) -> list[tuple[float, float]]:
-        """Return top and bottom of each run of adjacent rows of the ranks; None for all ranks."""
+        """Return top and bottom of each run of adjacent rows of `ranks`, or of all ranks."""
         blocks: list[tuple[float, float]] = []
         for row in self.rows:
             if ranks is None or row.rank["rank"] in ranks:
@@ -362,7 +362,7 @@ class _Picture(Painter):
         return blocks
 
 
-#: Maximum size of the HTML, which notebooks store.
+#: Maximum number of characters of the HTML, which notebooks store.
 _MAX_BYTES = 150_000
 #: Maximum number of events that are drawn; the picture then takes about 0.1 s.
 _MAX_DRAWN_EVENTS = 1_000_000
@@ -382,11 +382,16 @@ class Fallback:
         return "\n".join(map(escape_controls, (self.title, *self.sentences)))
 
     def add_to(self, bundle: Any) -> Any:
-        """Return a widget's bundle of MIME types, or such a bundle and metadata, with this text."""
+        """Return a widget's MIME bundle with this text and HTML added.
+
+        A tuple of a bundle and its metadata stays a tuple, and None stays None.
+        """
         forms = {"text/plain": self.text(), "text/html": self.html()}
+        if bundle is None:
+            return None
         if isinstance(bundle, tuple):
             return ({**bundle[0], **forms}, *bundle[1:])
-        return bundle if bundle is None else {**bundle, **forms}
+        return {**bundle, **forms}
 
     def html(self) -> str:
         """Return the sentences, and the pictures as one image below each other."""
@@ -411,7 +416,7 @@ class Fallback:
 def timeline_fallback(
     engine: TileEngine, scene: Mapping[str, Any], state: Mapping[str, Any], *, width: int = _WIDTH
 ) -> Fallback:
-    """Return the title and the picture of a timeline, in which similar ranks share rows."""
+    """Return the title of a timeline and, unless it is too large, a picture with folded ranks."""
     low, high = scene["range"]
     ranks, events = plural(len(scene["ranks"]), "rank"), plural(scene["events"], "event")
     title = f"{scene['title']} · {ranks} · {events} · {duration(high - low)}"

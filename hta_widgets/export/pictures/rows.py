@@ -23,13 +23,19 @@ from hta_widgets.trace.names import short_name
 
 RankScene = Mapping[str, Any]
 
-#: Heights in px of the lanes of a folded rank, and of the spaces between them.
-_GPU, _COMM, _PAD, _GAP, _BEFORE_CPU, _BELOW = 16, 12, 3, 1, 3, 2
+#: Minimum heights in px of the device lanes of a folded rank, and their maximum heights.
+_GPU, _COMM = 16, 12
 _GROWN_GPU, _GROWN_COMM = 24, 15
-#: Height of the bar of a host thread; the number of bars, and the number if space is scarce.
-_BAR, _MAX_BARS, _BARS = 3, 3, 2
-#: Above the first number of ranks, rows have one line; above the second, ribbons precede bars.
-_MANY_RANKS, _RIBBON_FIRST = 40, 16
+#: Heights in px of the spaces of a folded rank: above and between lanes, above bars, and below.
+_PAD, _GAP, _BEFORE_CPU, _BELOW = 3, 1, 3, 2
+#: Height in px of the bar of a host thread.
+_BAR = 3
+#: Maximum number of bars of a folded rank, and the maximum if the rows do not fit otherwise.
+_MAX_BARS, _FEW_BARS = 3, 2
+#: Number of ranks above which their rows have one line.
+_MANY_RANKS = 40
+#: Number of ranks above which ribbons are drawn rather than bars if both do not fit.
+_RIBBON_FIRST = 16
 _RIBBON = 5
 #: Height of a row with a name and a fact below it.
 _TWO_LINES = 36
@@ -47,23 +53,23 @@ _RECT_PX = 2
 _GAP_FROM_PX = 3
 _LABEL_FROM_PX = 26
 _LABEL_FROM_HEIGHT = 12
-#: Resolution of the heights of columns, per px; neighbours of equal height are drawn as one.
+#: Number of different heights of columns per px; neighbours of equal height are drawn as one.
 _STEPS = 4
 
 
 @dataclass(frozen=True)
 class Band:
-    """One lane of a row; `top` counts from the row's."""
+    """One lane of a row; `top` is the distance from the top of the row."""
 
     lane: int
     top: float
     height: float
     form: Form
     label: str = ""
-    #: numbers of the lanes with its waits and with late arrivals, -1 for none
+    #: Numbers of the lanes with its waits and its late arrivals, -1 for none.
     wait: int = -1
     late: int = -1
-    #: minimum and maximum of a counter
+    #: Minimum and maximum of a counter.
     range: tuple[float, float] | None = None
 
 
@@ -77,7 +83,7 @@ class Row:
     height: float
     bands: tuple[Band, ...]
     open: bool = False
-    #: the ranks that the row stands for, and why it is not folded with others
+    #: The ranks that the row stands for, and the reason why an outlier has a row of its own.
     like: tuple[int, ...] = ()
     why: str = ""
     #: Top and height of the ribbon of late arrivals, from the row's top.
@@ -87,7 +93,7 @@ class Row:
 
 @dataclass(frozen=True)
 class _FoldedSizes:
-    """Sizes of a folded rank, the same for all of them."""
+    """Sizes of the rows of folded ranks, which all have the same sizes."""
 
     mode: Literal["full", "line", "compact"]
     height: float
@@ -107,20 +113,16 @@ def layout_rows(
     only: Collection[int] | None = None,
     clusters: Mapping[str, Any] | None = None,
 ) -> list[Row]:
-    """Return the rows from the top; folded ranks grow until the rows are `height` px high."""
+    """Return the rows from the top; folded ranks grow until the rows are `height` px high.
+
+    Each of the `clusters` of similar ranks has one row. `opened` are the ranks with a row for each
+    track, by default a single rank. Pinned ranks and tracks come first, in the order of `pinned`.
+    """
     groups = [] if clusters is None else clusters["clusters"]
     like = {group["representative"]: group["ranks"] for group in groups if len(group["ranks"]) > 1}
-    why = (
-        {outlier["rank"]: outlier["why"] for outlier in clusters["outliers"]}
-        if clusters and like
-        else {}
-    )
-    hidden = {
-        number
-        for representative, ranks in like.items()
-        for number in ranks
-        if number != representative
-    }
+    outliers = clusters["outliers"] if clusters and like else ()
+    why = {outlier["rank"]: outlier["why"] for outlier in outliers}
+    hidden = {rank for ranks in like.values() for rank in ranks} - like.keys()
     ranks = [
         rank
         for rank in scene["ranks"]
@@ -128,11 +130,10 @@ def layout_rows(
         and (rank["rank"] not in hidden or str(rank["rank"]) in pinned)
     ]
     if opened is None:
-        # A folded row would look lost if it is the only one.
         opened = {rank["rank"] for rank in ranks} if len(ranks) == 1 else set()
     ribbons = has_waits(scene)
     fold = _folded_sizes(scene["ranks"], len(ranks), height, any_open=bool(opened), ribbons=ribbons)
-    #: rows that stay together, with the position of their pin
+    #: Rows that stay together, with the position of their pin.
     blocks: list[tuple[float, list[Row]]] = []
     for rank in ranks:
         number = rank["rank"]
@@ -167,7 +168,11 @@ def _of_role(rank: RankScene, role: str) -> list[Mapping[str, Any]]:
 def _folded_sizes(
     ranks: Sequence[RankScene], count: int, height: float, *, any_open: bool, ribbons: bool
 ) -> _FoldedSizes:
-    """Return the sizes with which `count` folded ranks fit into `height`, like the page's rows."""
+    """Return the sizes with which `count` folded ranks fit into `height`, like the page's rows.
+
+    If they do not fit, bars of host threads or ribbons are left out; the device lanes get what is
+    left. Above `_MANY_RANKS`, rows that do not fit become compact.
+    """
     if any_open:
         return _FoldedSizes("line", 27, 3, 9, 13, _MAX_BARS)
     has_comm = any(_of_role(rank, "comm") for rank in ranks)
@@ -190,7 +195,7 @@ def _folded_sizes(
     if full_sizes(bars).height > row_height:
         if is_many:
             return _compact_sizes(row_height, has_comm=has_comm)
-        bars = min(threads, _BARS)
+        bars = min(threads, _FEW_BARS)
     fold = full_sizes(bars, _RIBBON if ribbons else 0)
     if ribbons and fold.height > row_height:
         has_ribbon = _RIBBON_FIRST < count <= _MANY_RANKS
@@ -200,19 +205,18 @@ def _folded_sizes(
 
 def _compact_sizes(row_height: float, *, has_comm: bool) -> _FoldedSizes:
     extra = max(0, min(row_height - 18, 14))
-    for_comm = extra * 0.43 // 1 if has_comm else 0
-    gpu = 8 + extra - for_comm + (0 if has_comm else 6)
-    return _FoldedSizes("compact", 18 + extra, 2, gpu, 6 + for_comm, 0)
+    extra_comm = math.floor(extra * 0.43) if has_comm else 0
+    gpu = 8 + extra - extra_comm + (0 if has_comm else 6)
+    return _FoldedSizes("compact", 18 + extra, 2, gpu, 6 + extra_comm, 0)
 
 
 def _grow_lanes(fold: _FoldedSizes, row_height: float) -> _FoldedSizes:
     """Distribute the remaining height over the device lanes, up to their maximum."""
     max_growth = _GROWN_GPU - fold.gpu + (_GROWN_COMM - fold.comm)
     extra = max(0, min(row_height - fold.height, max_growth))
-    for_gpu = int(extra * (_GROWN_GPU - fold.gpu) / max_growth + 0.5)
-    return replace(
-        fold, height=fold.height + extra, gpu=fold.gpu + for_gpu, comm=fold.comm + extra - for_gpu
-    )
+    extra_gpu = int(extra * (_GROWN_GPU - fold.gpu) / max_growth + 0.5)
+    comm = fold.comm + extra - extra_gpu
+    return replace(fold, height=fold.height + extra, gpu=fold.gpu + extra_gpu, comm=comm)
 
 
 def _head_row(
@@ -232,30 +236,34 @@ def _head_row(
 
 
 def _group_names(rank: int, like: Sequence[int]) -> tuple[str, ...]:
-    brief = (f"{len(like)} ranks like {rank}", f"{len(like)} like {rank}")
+    """Return names for similar ranks, the longest first."""
+    short_names = (f"{len(like)} ranks like {rank}", f"{len(like)} like {rank}")
     runs = consecutive_runs(like)
-    return brief if len(runs) > 4 else (f"ranks {', '.join(map(run_text, runs))}", *brief)
+    if len(runs) > 4:
+        return short_names
+    return f"ranks {', '.join(map(run_text, runs))}", *short_names
 
 
 def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
+    """Return the lanes of a folded rank: compute, communication, and bars of host threads."""
     gpu, comm, threads = (_of_role(rank, role) for role in ("gpu", "comm", "cpu"))
-    named = fold.mode == "full"
+    has_labels = fold.mode == "full"
     if not gpu and not comm:
         return _host_bands(rank, threads, fold)
     bands: list[Band] = []
     top = fold.pad
     if gpu:
-        height = fold.gpu + (fold.comm if not comm and not named else 0)
-        label = gpu[0]["label"] if named else ""
+        height = fold.gpu + (fold.comm if not comm and not has_labels else 0)
+        label = gpu[0]["label"] if has_labels else ""
         bands.append(Band(gpu[0]["lane"], top, height, "solid", label))
         top += height + _GAP
     if comm:
         row = comm[0]
-        over = {"wait": row.get("wait", -1), "late": row.get("late", -1)}
-        label = row["label"] if named else ""
-        bands.append(Band(row["lane"], top, fold.comm, "solid", label, **over))
+        overlays = {"wait": row.get("wait", -1), "late": row.get("late", -1)}
+        label = row["label"] if has_labels else ""
+        bands.append(Band(row["lane"], top, fold.comm, "solid", label, **overlays))
         top += fold.comm + _GAP + (fold.ribbon + _GAP if fold.ribbon else 0)
-    if not named or not fold.bars:
+    if not has_labels or not fold.bars:
         return tuple(bands)
     top += _BEFORE_CPU - _GAP
     shown = _busiest_threads(rank, threads, fold.bars)
@@ -270,12 +278,14 @@ def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
 def _busiest_threads(
     rank: RankScene, threads: list[Mapping[str, Any]], max_threads: int
 ) -> list[Mapping[str, Any]]:
-    """Return the threads with most events, in the scene's order."""
+    """Return the threads with the most events, in the scene's order."""
     if len(threads) <= max_threads:
         return threads
-    events = {t["label"]: t["events"] for t in rank["tracks"] if t["role"] == "thread"}
-    by_events = sorted(threads, key=lambda row: -events.get(row["label"], 0))[:max_threads]
-    return [row for row in threads if row in by_events]
+    events = {
+        track["label"]: track["events"] for track in rank["tracks"] if track["role"] == "thread"
+    }
+    busiest = sorted(threads, key=lambda row: -events.get(row["label"], 0))[:max_threads]
+    return [row for row in threads if row in busiest]
 
 
 def _host_bands(
@@ -286,37 +296,32 @@ def _host_bands(
         return ()
     gaps_px = len(shown) - 1
     height = max(2, min(12, (fold.height - 2 * fold.pad - gaps_px) // len(shown)))
-    named = fold.mode == "full"
+    labels = ["CPU" if fold.mode == "full" else "", *[""] * gaps_px]
     return tuple(
-        Band(
-            row["lane"],
-            fold.pad + index * (height + 1),
-            height,
-            "bar",
-            "CPU" if index == 0 and named else "",
-        )
-        for index, row in enumerate(shown)
+        Band(row["lane"], fold.pad + index * (height + 1), height, "bar", label)
+        for index, (row, label) in enumerate(zip(shown, labels, strict=True))
     )
 
 
 def _track_row(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
     """Return the row of a track; lanes below the nested events are named ``+1``, ``+2`` …."""
-    role = track["role"]
+    role, lanes = track["role"], track["lanes"]
     pitch, below, form = _TRACKS["thread" if role == "other" else role]
-    nested = track["lanes"] if role == "counter" else max(1, track["nested"])
-    is_disjoint = role == "stream" and track["lanes"] == 1
+    nested = lanes if role == "counter" else max(1, track["nested"])
+    labels = [name, *[""] * (nested - 1), *(f"+{number + 1}" for number in range(lanes - nested))]
+    is_disjoint = role == "stream" and lanes == 1
     bands = tuple(
         Band(
             lane=track["lane0"] + depth,
             top=depth * pitch + 1,
             height=pitch if is_disjoint else pitch - 1,
             form=form,
-            label=name if depth == 0 else f"+{depth - nested + 1}" if depth >= nested else "",
+            label=labels[depth],
             wait=track.get("wait", -1) if depth == 0 else -1,
             late=track.get("late", -1) if depth == 0 else -1,
             range=tuple(track["range"]) if "range" in track else None,
         )
-        for depth in range(track["lanes"])
+        for depth in range(lanes)
     )
     height = pitch * max(1, track["lanes"]) + below
     return Row(rank, track, (name,), height, bands, open=True, like=(rank["rank"],))
@@ -340,7 +345,7 @@ def _track_name(rank: RankScene, track: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class _Slices:
-    """Events wide enough for a rectangle, in lane order, in the page's times."""
+    """Events that are wide enough for a rectangle, in the lane's order and the page's times."""
 
     start: Ints
     dur: Ints
@@ -356,7 +361,7 @@ class _Slices:
 
 @dataclass(kw_only=True)
 class LanePainter(Painter):
-    """Draws lanes from the events of the ranks, with `waits` also the waits of communication."""
+    """Draws lanes from the events of the ranks, and over them the `waits` of communication."""
 
     by_name: bool
     classed: EventClassing | None
@@ -368,26 +373,26 @@ class LanePainter(Painter):
         self.edges = self.area.edges
         self.x = self.area.xs(self.edges)
 
-    def draw_lane(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
-        """Draw one lane with its background; with `named`, others wait for its rank."""
+    def draw_lane(self, index: RankIndex, band: Band, y: float, *, is_late: bool) -> None:
+        """Draw one lane with its background; `is_late` if others wait for its rank."""
         low, high = map(self.area.x, index.rank.range_ns)
         self.drawing.rect(low, y, high - low, band.height, self.colors.ground(band.form))
         ref, lane = index.lane(band.lane)
         if isinstance(lane, CounterLane):
             self._draw_counter(lane, index.rank.shift_ns, band, y)
             return
-        over = self.waits and band.wait >= 0
-        if over:
-            self._draw_late(index, band, y, named=named)
+        has_waits = self.waits and band.wait >= 0
+        if has_waits:
+            self._draw_late(index, band, y, is_late=is_late)
         slices = self._slices(lane, index.rank.shift_ns)
         cells = self._cells(index, band.lane, lane)
         self._draw_columns(cells, slices, band, y)
         table = index.table_of(ref)
         codes = self._codes(index, ref.role, band.form, table, slices.row)
         self._draw_rects(slices, codes, band, y, disjoint=lane.spans.is_disjoint)
-        waiting = self._draw_waits(index, band.wait, y, band.height) if over else None
+        waits = self._draw_waits(index, band.wait, y, band.height) if has_waits else None
         if band.height >= _LABEL_FROM_HEIGHT and band.form in {"solid", "pale"}:
-            self._draw_labels(slices, codes, waiting, table, band, y)
+            self._draw_labels(slices, codes, waits, table, band, y)
 
     def _slices(self, lane: EventLane, shift: int) -> _Slices:
         min_ns = max(1, math.ceil(_RECT_PX * self.area.ns_per_px))
@@ -446,20 +451,21 @@ class LanePainter(Painter):
             )
 
     def _column_outline(self, heights_px: Floats, base: float) -> str:
-        """Return the outline of columns, one per cell, above `base`; equal neighbours are one."""
-        steps = np.flatnonzero(np.diff(heights_px, prepend=-1.0))
-        ends = np.append(steps[1:], len(heights_px))
-        foot = number(base)
-        heights = [0.0, *heights_px[steps].tolist(), 0.0]
+        """Return the outline of columns above `base`; neighbours of equal height are one column."""
+        starts = np.flatnonzero(np.diff(heights_px, prepend=-1.0))
+        ends = np.append(starts[1:], len(heights_px))
+        base_text = number(base)
+        # Before and after all columns, the height is 0: outlines begin and end there.
+        heights = [0.0, *heights_px[starts].tolist(), 0.0]
         parts: list[str] = []
-        for index, (first, last) in enumerate(zip(steps.tolist(), ends.tolist(), strict=True), 1):
-            if heights[index] <= 0:
+        for run, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True), 1):
+            if heights[run] <= 0:
                 continue
-            if heights[index - 1] <= 0:
-                parts.append(f"M{number(self.x[first])} {foot}")
-            parts.append(f"V{number(base - heights[index])}H{number(self.x[last])}")
-            if heights[index + 1] <= 0:
-                parts.append(f"V{foot}z")
+            if heights[run - 1] <= 0:
+                parts.append(f"M{number(self.x[start])} {base_text}")
+            parts.append(f"V{number(base - heights[run])}H{number(self.x[end])}")
+            if heights[run + 1] <= 0:
+                parts.append(f"V{base_text}z")
         return "".join(parts)
 
     def _draw_rects(
@@ -467,21 +473,21 @@ class LanePainter(Painter):
     ) -> None:
         if not len(slices.start):
             return
-        left, right = self.area.xs(slices.start), self.area.xs(slices.end)
-        shown = np.where(right - left >= _GAP_FROM_PX, right - 1, right)
+        lefts, ends = self.area.xs(slices.start), self.area.xs(slices.end)
+        # A gap of 1 px separates wide rectangles from the next ones.
+        rights = np.where(ends - lefts >= _GAP_FROM_PX, ends - 1, ends)
         for code, indices in _runs(codes, is_disjoint=disjoint):
             paint = self.colors.paint(*divmod(code, 16))
+            left, right = lefts[indices], rights[indices]
             if band.form != "pale" and not paint.pale:
-                self.drawing.rects(left[indices], shown[indices], y, band.height, paint.fill)
+                self.drawing.rects(left, right, y, band.height, paint.fill)
                 continue
             begins_before = slices.start[indices] < self.area.start
-            edge = np.where(right[indices] - left[indices] <= 8, 1.0, paint.edge_px)
-            inner = left[indices] + np.where(
-                begins_before, 0, np.minimum(edge, shown[indices] - left[indices])
-            )
-            self.drawing.rects(inner, shown[indices], y, band.height, paint.tint)
-            left_edge, right_edge = left[indices][~begins_before], inner[~begins_before]
-            self.drawing.rects(left_edge, right_edge, y, band.height, paint.fill)
+            edge_px = np.where(ends[indices] - left <= 8, 1.0, paint.edge_px)
+            edge_end = left + np.where(begins_before, 0, np.minimum(edge_px, right - left))
+            self.drawing.rects(edge_end, right, y, band.height, paint.tint)
+            has_edge = ~begins_before
+            self.drawing.rects(left[has_edge], edge_end[has_edge], y, band.height, paint.fill)
 
     def _shades(self, table: TableRows, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
         codes, inverse = np.unique(table.name[rows], return_inverse=True)
@@ -536,19 +542,20 @@ class LanePainter(Painter):
         self.drawing.frames(left, right, y, height, self.theme.wait_line)
         return slices
 
-    def _draw_late(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
-        """Draw the time before late kernels: dotted from when the others had arrived."""
+    def _draw_late(self, index: RankIndex, band: Band, y: float, *, is_late: bool) -> None:
+        """Draw dotted lines from the arrival of the others to the starts of late kernels."""
         slices, short = self._overlay_slices(index, band.late)
         cells = np.flatnonzero(short > 0)
         left = np.r_[self.x[cells], self.area.xs(slices.start)]
         right = np.r_[self.x[cells + 1], self.area.xs(slices.end)]
-        line = self.theme.late if named else self.theme.ink3
-        self.drawing.dotted_lines(left, right, y + band.height / 2, line)
+        color = self.theme.late if is_late else self.theme.ink3
+        self.drawing.dotted_lines(left, right, y + band.height / 2, color)
 
     def _draw_counter(self, lane: CounterLane, shift: int, band: Band, y: float) -> None:
         if not len(lane.times):
             return
-        smallest, largest = lane.measure(self.edges - shift)  # by cell, NaN without a sample
+        # Of each cell; NaN without a sample.
+        smallest, largest = lane.measure(self.edges - shift)
         low, high = band.range or (0.0, 1.0)
         floor = min(0.0, low)
         scale = (band.height - 1) / (high - floor) if high > floor else 0.0
@@ -566,7 +573,10 @@ class LanePainter(Painter):
 
 
 def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:
-    """Yield codes with their positions: each once if `is_disjoint`, else run by run, in order."""
+    """Yield codes with their positions, each code once.
+
+    If rectangles may overlap, their order counts, and a code is yielded for each run of it.
+    """
     if is_disjoint:
         for code in np.unique(codes).tolist():
             yield code, np.flatnonzero(codes == code)
@@ -578,11 +588,13 @@ def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:
 
 def _longest_uncovered(low: int, high: int, over: _Slices, first: int) -> tuple[int, int]:
     """Return the longest part of a range that no slice from position `first` on covers."""
-    start, end = over.start[first:], over.end[first:]
-    is_near = (start < high) & (end > low)
-    cursor, widest = low, (low, low)
-    for begin, stop in zip(start[is_near].tolist(), end[is_near].tolist(), strict=True):
-        if begin - cursor > widest[1] - widest[0]:
-            widest = (cursor, begin)
-        cursor = max(cursor, stop)
-    return (cursor, high) if high - cursor > widest[1] - widest[0] else widest
+    starts, ends = over.start[first:], over.end[first:]
+    overlaps = (starts < high) & (ends > low)
+    gap_start, longest = low, (low, low)
+    # The last gap ends at the end of the range.
+    covers = zip([*starts[overlaps].tolist(), high], [*ends[overlaps].tolist(), high], strict=True)
+    for start, end in covers:
+        if start - gap_start > longest[1] - longest[0]:
+            longest = (gap_start, start)
+        gap_start = max(gap_start, end)
+    return longest

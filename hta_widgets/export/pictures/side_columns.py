@@ -15,7 +15,7 @@ _BASELINE = 4
 #: Minimum distance between the baselines of two texts, one above the other.
 _LINE = 11
 _PAD = 12
-#: Minimum height of a row for a name and a fact below it, and the baselines of the two.
+#: Minimum height of a row with a name and a fact below it, and the baselines of both.
 _TWO_LINES_HEIGHT, _FIRST_LINE, _SECOND_LINE = 34, 14, 28
 _WARNING_INK = "#744600"
 #: Short names of lanes, for rows that are too narrow for the long ones.
@@ -26,7 +26,7 @@ _MIN_COLLECTIVES = 4
 
 @dataclass(frozen=True)
 class WindowTotals:
-    """Totals of the window by rank: the engine's ``stats`` and ``lateness``."""
+    """Totals of the window by rank, from the engine's answers ``stats`` and ``lateness``."""
 
     stats: Mapping[int, Mapping[str, int]]
     lateness: Mapping[int, Mapping[str, int]] | None = None
@@ -38,7 +38,7 @@ class WindowTotals:
 
 
 def totals_by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
-    """Return the times by kind of each rank."""
+    """Return the times of each rank by kind, from a reply with a list per kind."""
     columns = {
         name: values
         for name, values in reply.items()
@@ -57,7 +57,7 @@ def _device_of(ranks: Iterable[Mapping[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class _RankFact:
-    """The most important fact on a rank: a label, then shorter forms of it."""
+    """The most important fact about a rank, as text and in shorter forms of it."""
 
     texts: tuple[str, ...]
     style: Literal["plain", "warn", "late"] = "plain"
@@ -68,11 +68,11 @@ class SideColumnPainter(Painter):
     """Draws the names and facts left of the lanes, and the totals right of them."""
 
     figures: WindowTotals
-    #: whether the title of the totals names the two numbers below each
+    #: Whether the title of the totals names the two numbers below each bar.
     is_named: bool = False
 
     def draw_names(self, row: Row, y: float) -> None:
-        """Draw the name of a row, and the most important fact on a rank."""
+        """Draw the name of a row, and the most important fact about a rank."""
         if row.track is not None:
             self._draw_track_names(row, y)
             return
@@ -125,21 +125,24 @@ class SideColumnPainter(Painter):
         theme, drawing = self.theme, self.drawing
         right = self.area.left - 8
         max_width = right - 10
-        spill = next((band for band in row.bands[1:] if band.label), None)
-        low = y + (row.height - 4 if spill is None else spill.top)
-        middle = (y + low) / 2 + _BASELINE
+        # The name is beside the lanes above the first one with a label of its own.
+        labelled = next((band for band in row.bands[1:] if band.label), None)
+        height = row.height - 4 if labelled is None else labelled.top
+        middle = y + height / 2 + _BASELINE
         name = row.names[0]
         if self.area.narrow:
+            # Without the word before two blanks: "GPU  stream 7" becomes "stream 7".
             name = re.sub(r"^\w+ {2}", "", name)
-        limits = row.track.get("range") if row.track is not None else None
-        if limits is not None and low - y >= 28:
-            unit = row.track.get("unit", "") if row.track is not None else ""
-            lowest, highest = (value(number, unit) for number in limits)
-            drawing.text(right, middle - 7, fit_text(name, max_width), theme.ink2, anchor="end")
+        name = fit_text(name, max_width)
+        track = row.track or {}
+        limits = track.get("range")
+        if limits is not None and height >= 28:
+            lowest, highest = (value(number, track.get("unit", "")) for number in limits)
+            drawing.text(right, middle - 7, name, theme.ink2, anchor="end")
             label = first_text_that_fits([f"{lowest} – {highest}", highest], max_width)
             drawing.text(right, middle + 7, label, theme.ink3, anchor="end")
-        elif low - y >= 11:
-            drawing.text(right, middle, fit_text(name, max_width), theme.ink2, anchor="end")
+        elif height >= 11:
+            drawing.text(right, middle, name, theme.ink2, anchor="end")
         for band in row.bands[1:]:
             if band.label and band.height >= 11:
                 baseline = y + band.top + band.height / 2 + _BASELINE
@@ -163,21 +166,9 @@ class SideColumnPainter(Painter):
             return _RankFact((f"ends at {end_text}", "ends early"), "warn")
         if all(row["role"] == "cpu" for row in rank["summary"]):
             return _RankFact((rank["host"] or "CPU only",))
-        if self.figures.lateness is not None:
-            lateness = self.figures.lateness[number]
-            if number in self.figures.late:
-                last, total = count(lateness["last"]), count(lateness["collectives"])
-                texts = (f"last in {last} of {total}", f"last {last}/{total}", "last")
-                return _RankFact(texts, "late")
-            last_count, collectives = lateness["last"], lateness["collectives"]
-            if (
-                not self.figures.late
-                and collectives >= _MIN_COLLECTIVES
-                and 2 * last_count > collectives
-            ):
-                return _RankFact((f"last {share(last_count / collectives)}",))
-            if lateness["exposed_wait"] > 0:
-                return _RankFact((f"waits {duration(lateness['exposed_wait'])}",))
+        lateness_fact = self._lateness_fact(number)
+        if lateness_fact is not None:
+            return lateness_fact
         stats = self.figures.stats.get(number)
         if stats is None:
             return _RankFact(())
@@ -190,26 +181,41 @@ class SideColumnPainter(Painter):
         busy_ns = stats["span"] - stats["idle"] - stats["unrecorded"]
         return _RankFact((f"busy {duration(busy_ns)}",))
 
+    def _lateness_fact(self, rank: int) -> _RankFact | None:
+        """Return how often a rank is the last one at collectives, or how long it waits there."""
+        if self.figures.lateness is None:
+            return None
+        lateness = self.figures.lateness[rank]
+        last, collectives = lateness["last"], lateness["collectives"]
+        if rank in self.figures.late:
+            last_text, total = count(last), count(collectives)
+            texts = (f"last in {last_text} of {total}", f"last {last_text}/{total}", "last")
+            return _RankFact(texts, "late")
+        if not self.figures.late and collectives >= _MIN_COLLECTIVES and 2 * last > collectives:
+            return _RankFact((f"last {share(last / collectives)}",))
+        if lateness["exposed_wait"] > 0:
+            return _RankFact((f"waits {duration(lateness['exposed_wait'])}",))
+        return None
+
     def draw_title(self, rows: Sequence[Row], y: float, lines: int) -> None:
-        """Label the right column."""
-        device = any(part["role"] != "cpu" for row in rows for part in row.rank["summary"])
-        if not self.area.margin or not lines or not device:
+        """Draw the title of the totals, of up to two lines; the second names their numbers."""
+        roles = {part["role"] for row in rows for part in row.rank["summary"]}
+        if not self.area.margin or not lines or roles <= {"cpu"}:
             return
         self.is_named = lines > 1
         x = self.area.right + _PAD
         max_width = self.area.margin - _PAD - 4
-        mpi = all(_is_mpi(row.rank) for row in rows)
-        label = f"{'MPI' if mpi else _device_of(row.rank for row in rows)} time in view"
+        all_mpi = all(_is_mpi(row.rank) for row in rows)
+        label = f"{'MPI' if all_mpi else _device_of(row.rank for row in rows)} time in view"
         self.drawing.text(x, y + 11, fit_text(label, max_width), self.theme.ink3)
-        has_comm = any(part["role"] == "comm" for row in rows for part in row.rank["summary"])
-        if lines > 1 and not has_comm:
-            self.drawing.text(x, y + 27, "idle", self.theme.ink3)
-        elif lines > 1:
+        if lines > 1:
             part = "comm" if self.figures.lateness is None else "waiting"
-            keys = [f"exposed {part} · idle", f"{part} · idle"]
-            if mpi:
-                keys = [f"{part} · other"]
-            self.drawing.text(x, y + 27, first_text_that_fits(keys, max_width), self.theme.ink3)
+            names = [f"exposed {part} · idle", f"{part} · idle"]
+            if "comm" not in roles:
+                names = ["idle"]
+            elif all_mpi:
+                names = [f"{part} · other"]
+            self.drawing.text(x, y + 27, first_text_that_fits(names, max_width), self.theme.ink3)
 
     def draw_totals(self, row: Row, y: float) -> None:
         """Draw the parts of a rank's device time in this window."""
@@ -224,17 +230,35 @@ class SideColumnPainter(Painter):
         stats = self.figures.stats.get(number)
         if stats is None or all(part["role"] == "cpu" for part in row.rank["summary"]):
             return
-        span_ns = stats["span"]
-        left, width = area.right + _PAD, area.margin - 2 * _PAD
-        compact, tall = row.height < 24, row.height >= 36
-        height: float = 11 if tall else 8
-        top = y + (round((row.height - height) / 2) if compact else 3 if tall else 4)
-        wait = self.figures.exposed_wait(number)
+        wait_ns = self.figures.exposed_wait(number)
+        if row.height < 24:
+            self._draw_total_bar(stats, wait_ns, y + round((row.height - 8) / 2), 8)
+            return
+        is_tall = row.height >= 36
+        top, height, text_px = (y + 3, 11, 14) if is_tall else (y + 4, 8, 12)
+        self._draw_total_bar(stats, wait_ns, top, height)
+        left, baseline = area.right + _PAD, top + height + text_px
+        if stats["span"] <= 0:
+            label = f"no {_device_of([row.rank])} work" if stats["data"] > 0 else "no data"
+            drawing.text(left, baseline, label, theme.ink3)
+        elif row.rank["truncated"] is not None:
+            drawing.text(left, baseline, "file cut off", _WARNING_INK)
+        elif late:
+            drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
+        else:
+            self._draw_shares(row, stats, wait_ns, baseline)
+
+    def _draw_total_bar(
+        self, stats: Mapping[str, int], wait_ns: int, top: float, height: float
+    ) -> None:
+        """Draw the parts of a rank's device time as one bar."""
+        theme, drawing, span_ns = self.theme, self.drawing, stats["span"]
+        left, width = self.area.right + _PAD, self.area.margin - 2 * _PAD
         x: float = left
         for ns, color in (
             (stats["compute"], theme.kind["compute"]),
-            (stats["exposed"] - wait, theme.kind["communication"]),
-            (wait, self.colors.wait_pattern),
+            (stats["exposed"] - wait_ns, theme.kind["communication"]),
+            (wait_ns, self.colors.wait_pattern),
             (stats["memory"], theme.kind["memory"]),
             (stats["unrecorded"], theme.idle),
         ):
@@ -244,18 +268,6 @@ class SideColumnPainter(Painter):
                 drawing.frame(x, top, right - x, height, theme.wait_line)
             x = right
         drawing.frame(left, top, width, height, theme.idle_line)
-        if compact:
-            return
-        baseline = top + height + (14 if tall else 12)
-        if span_ns <= 0:
-            label = f"no {_device_of([row.rank])} work" if stats["data"] > 0 else "no data"
-            drawing.text(left, baseline, label, theme.ink3)
-        elif row.rank["truncated"] is not None:
-            drawing.text(left, baseline, "file cut off", _WARNING_INK)
-        elif late:
-            drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
-        else:
-            self._draw_shares(row, stats, wait, baseline)
 
     def _draw_shares(
         self, row: Row, stats: Mapping[str, Any], wait_ns: int, baseline: float
@@ -263,19 +275,21 @@ class SideColumnPainter(Painter):
         """Draw the shares of waiting, or of communication, and of idle or unrecorded time."""
         span_ns = stats["span"]
         has_lateness = self.figures.lateness is not None
-        part = (wait_ns if has_lateness else stats["exposed"]) / span_ns
+        exposed_ns = wait_ns if has_lateness else stats["exposed"]
+        exposed_share = share(exposed_ns / span_ns) if exposed_ns > 0 else ""
         word = "waiting" if has_lateness else "comm"
-        label = f"{word} {share(part)}" if part > 0 else ""
+        label = f"{word} {exposed_share}" if exposed_share else ""
         is_idle = stats["idle"] >= stats["unrecorded"]
         rest = "idle" if is_idle else "unrecorded"
         if _is_mpi(row.rank):
             rest = "other"
         rest_share = share(max(stats["idle"], stats["unrecorded"]) / span_ns)
+        rest_label = f"{rest} {rest_share}"
         # If the column's title names the two numbers, they need no labels.
-        rest_text, number = f"{rest} {rest_share}", label.partition(" ")[2]
-        is_named = self.is_named and is_idle
-        shorter = [(number, rest_text), (number, rest_share)] if is_named else [(label, "")]
-        self._draw_pair(baseline, [(label, rest_text), *shorter])
+        shorter = [(label, "")]
+        if self.is_named and is_idle:
+            shorter = [(exposed_share, rest_label), (exposed_share, rest_share)]
+        self._draw_pair(baseline, [(label, rest_label), *shorter])
 
     def _draw_pair(self, baseline: float, forms: Sequence[tuple[str, str]]) -> None:
         """Write the first of some pairs of texts that fits, one on each side of the column."""
@@ -319,7 +333,7 @@ def _lane_names_next_to(
     ]
     forms = [lanes, others] if len(row.like) > 1 or row.why else [lanes, short]
     if baseline == _FIRST_LINE and others not in forms:
-        # A cut name of a rank may be ambiguous.
+        # Without them, the name of the rank need not be cut, which could make it ambiguous.
         forms.append(others)
     fitting = (form for form in forms if width + _width_on_line(form, baseline) <= max_width)
     return next(fitting, forms[-1])

@@ -60,20 +60,21 @@ class ExportReport:
     path : Path
         The file, or the directory.
     events : int
-        Complete events and begin/end pairs.
+        Number of complete events and begin/end pairs.
     flows : int
-        Arrows whose two ends are both in the file.
+        Number of arrows, of which both ends are written.
     dropped : int
-        Records in the selection that were left out: arrows with one end that is not selected or not
-        in the file, and samples of counters.
+        Number of records in the selection that were left out: arrows with one end that is not
+        selected or not in the file, and samples of counters.
     bytes : int
         Size on disk.
     ranks : tuple of int
+        The ranks that were written.
     left_out : dict
         `dropped` by type of record: ``"flows"``, ``"counters"``, ``"others"``.
     samples : int
-        Samples of counters without a record in the files: derived ones, and those added at the
-        start of the window.
+        Number of samples of counters without a record in the files: derived ones, and those added
+        at the start of the window.
     clock : {"recorded", "fitted"}
         The clock of the written times.
     """
@@ -112,16 +113,16 @@ def export_trace(
     ----------
     traces : TraceSet or Trace
     path : path-like
-        ``.json`` or ``.json.gz``: one file, which holds several ranks merged if the selection has
-        events of several; ids and processes are then scoped by rank. Without a suffix: a directory
-        with one file per rank.
+        With the suffix ``.json`` or ``.json.gz``, one file. If the selection has events of several
+        ranks, it is a merged file, in which ids and processes are unique to a rank. Without a
+        suffix, a directory with one file per rank.
     selection : Selection, DataFrame or str, optional
-        What to write, as `TraceSet.select` takes it; everything if left out.
+        What to write, as `TraceSet.select` takes it. Default: everything.
     clip : bool, default False
         Cut events at the edges of the selection's window, to the nanosecond, instead of writing
-        them whole. ``args["hta_clipped"]`` of a cut event keeps its recorded times. Perfetto reads
+        them whole. ``args["hta_clipped"]`` of a cut event has its recorded times. Perfetto reads
         times as floating-point numbers: if two nested events are cut at one edge, it may read a
-        later end for the inner one, and leave it out.
+        later end for the inner event, and leave that event out.
     keep_parents : bool, default True
         Also write the events that enclose a selected one.
     keep_launches : bool, default False
@@ -134,14 +135,14 @@ def export_trace(
     scrub : bool, default False
         Leave out host names, users, environment and directories.
     clock : {"recorded", "set"}, default "recorded"
-        Write the times of the files, or of the clock of `traces`.
-        After ``traces.with_clock("fitted")`` that moves all timed records of a rank by one offset,
-        exactly; the file's key ``"hta_widgets"`` then has ``"clock": "fitted"`` and ``offset_ns``,
-        which was subtracted from the rank's recorded times. Offsets differ from those
-        of `hta_widgets.analysis.clock_offsets` by one number for all ranks where files do not
-        count from the epoch and a time would be negative, and for ranks whose clocks have nothing
-        in common with the others' (see `TraceSet.problems`). Windows are in the times of `traces`
-        either way.
+        Write the times of the files, or of the clock of `traces`. After
+        ``traces.with_clock("fitted")``, "set" moves all timed records of a rank by one exact
+        offset. The file's key ``"hta_widgets"`` then has ``"clock": "fitted"`` and ``offset_ns``,
+        which was subtracted from the recorded times of the rank. In two cases, offsets differ from
+        those of `hta_widgets.analysis.clock_offsets`: by one number for all ranks, if files do not
+        count from the epoch and a time would be negative; and for ranks whose clocks have nothing
+        in common with the others' (see `TraceSet.problems`). With either clock, the window of the
+        selection is in the times of `traces`.
 
     Returns
     -------
@@ -266,14 +267,17 @@ def export_pair(
         raise TraceError(
             "a pair is one file", path=path, remedy="End the name with .json or .json.gz."
         )
-    # Default labels are names of folders, which `scrub` must not write.
-    diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
-    moves_ns = _moves_of_pair(diff) if base == "first_step" else (0, 0)
+    # The default labels are names of folders, which `scrub` must not write.
+    if scrub and labels is None:
+        labels = ("before", "after")
+    diff = compare(before, after, labels=labels)
+    before_ns, after_ns = _moves_of_pair(diff) if base == "first_step" else (0, 0)
     options = ExportOptions(clip=clip, counters=counters, scrub=scrub)
-    before_ranks = _side_ranks("before", diff.before.label, before, 0, moves_ns[0], options)
+    before_ranks = _side_ranks("before", diff.before.label, before, 0, before_ns, options)
     offset = _rank_offset(before)
-    after_ranks = _side_ranks("after", diff.after.label, after, offset, moves_ns[1], options)
-    require_not_input((t for s in diff.sides for t in s.traces.values()), target.path)
+    after_ranks = _side_ranks("after", diff.after.label, after, offset, after_ns, options)
+    inputs = [*diff.before.traces.values(), *diff.after.traces.values()]
+    require_not_input(inputs, target.path)
     base_ns = max(0, min(base_time_ns(members.trace.metadata) for members in before_ranks))
     ranks = [*before_ranks, *after_ranks]
     with target.file() as out:
@@ -295,7 +299,7 @@ def require_fitted_clock(traces: TraceSet) -> None:
 def make_report(
     path: Path, size_bytes: int, ranks: Sequence[Members], clock: ClockName
 ) -> ExportReport:
-    """Return the counts of what was written."""
+    """Return the report of an export of these ranks."""
     left_out: Counter[str] = Counter()
     for members in ranks:
         left_out.update(members.left_out)
@@ -333,8 +337,8 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
 
 def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
     """Return the ns that move the times of each rank's records to the fitted clock."""
-    # Instant 0 on each rank's recorded clock. The values differ only if clocks have nothing in
-    # common; such ranks are moved onto one clock, or the next reader would align them differently.
+    # Absolute time of each rank's time 0. The values differ only if clocks have nothing in common.
+    # Such ranks are moved onto one clock, because the next reader would align them differently.
     zeros_ns = {
         rank: trace.zero_ns - trace.shift_ns - trace.clock_offset_ns
         for rank, trace in traces.items()
@@ -344,9 +348,10 @@ def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
         lift_ns = traces.origin_offset_ns
         zero_ns = traces.origin_ns + lift_ns
     else:
-        # Without an origin, the lift of times need not be undone; viewers drop times below 0.
-        counted = ((count, zero_ns) for zero_ns, count in Counter(zeros_ns.values()).items())
-        lift_ns, (_, zero_ns) = 0, max(counted, default=(0, 0))
+        # Without an origin, the offset that keeps times above 0 may stay: viewers drop times below.
+        # The zero is that of the most ranks, and the latest one of several such zeros.
+        counts = Counter(zeros_ns.values())
+        lift_ns, zero_ns = 0, max(counts, key=lambda zero_ns: (counts[zero_ns], zero_ns), default=0)
     return {
         rank: zero_ns - zeros_ns.get(rank, zero_ns) - trace.clock_offset_ns - lift_ns
         for rank, trace in traces.items()
@@ -356,7 +361,7 @@ def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
 def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, Any] | None:
     """Return a file's note on its clock; None if its times are those recorded.
 
-    `move_ns` is added to the times now; `metadata` may hold a note on an earlier move.
+    `move_ns` is added to the times by this export. `metadata` may have a note on an earlier move.
     """
     earlier = metadata.get(MARK_KEY)
     before = earlier.get("offset_ns") if isinstance(earlier, Mapping) else None
@@ -378,12 +383,12 @@ def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> E
     chosen = job_ranks if selection.ranks is None else len(set(selection.ranks))
     if not len(rows) or (members.whole and chosen >= job_ranks):
         return None
-    before = stated_export_part(trace.metadata)
-    # Absolute, as recorded.
+    earlier = stated_export_part(trace.metadata)
+    # Absolute times, as recorded.
     first_ns, last_ns = table.first_ns + trace.zero_ns, table.last_ns + trace.zero_ns
     low_ns, high_ns = first_ns, last_ns
-    if before is not None:
-        low_ns, high_ns = before.start_ns, before.end_ns
+    if earlier is not None:
+        low_ns, high_ns = earlier.start_ns, earlier.end_ns
     if members.start_ns is not None:
         low_ns = max(low_ns, members.start_ns + trace.zero_ns)
     if members.end_ns is not None:
@@ -391,16 +396,17 @@ def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> E
     start_ns, end_ns = table.start_ns[rows] + trace.zero_ns, table.end_ns[rows] + trace.zero_ns
     work_ns = rank_part(trace, Selection()).edges
     moved_ns = trace.zero_ns + members.move_ns
+    has_all_time = low_ns <= first_ns and high_ns >= last_ns
+    names_events = (selection.query, selection.ids, selection.tracks) != (None, None, None)
     return ExportPart(
         start_ns=low_ns + members.move_ns,
         end_ns=high_ns + members.move_ns,
         work_start_ns=0 if work_ns is None else work_ns[0] + moved_ns,
         work_end_ns=0 if work_ns is None else work_ns[1] + moved_ns,
         cut_events=int(((start_ns < low_ns) | (end_ns > high_ns)).sum()),
-        all_time=low_ns <= first_ns and high_ns >= last_ns and (before is None or before.all_time),
-        all_events=(selection.query, selection.ids, selection.tracks) == (None, None, None)
-        and (before is None or before.all_events),
-        job_ranks=max(job_ranks, 0 if before is None else before.job_ranks),
+        all_time=has_all_time and (earlier is None or earlier.all_time),
+        all_events=not names_events and (earlier is None or earlier.all_events),
+        job_ranks=max(job_ranks, 0 if earlier is None else earlier.job_ranks),
     )
 
 
@@ -424,7 +430,7 @@ def write_file(out: Output, keys: Mapping[str, bytes], *records: Iterable[bytes]
 
 
 def write_rank(out: Output, members: Members, *, state_rank: bool = False) -> None:
-    """Write a rank as a file; with `state_rank` the file states its rank in any case."""
+    """Write a rank as a file; with `state_rank`, it states its rank even if the input does not."""
     write_file(out, _top_level(members, state_rank=state_rank), _records_to_write(members))
 
 
@@ -443,19 +449,21 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
         if scrub:
             earlier = scrub.value(earlier)
         texts[MARK_KEY] = json_text({**(earlier if isinstance(earlier, Mapping) else {}), **note})
-    info = texts.get("distributedInfo")
-    if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
-        texts["distributedInfo"] = json_text(decode_json(info))  # HTA looks for "rank": 0
-    elif state_rank and (info is None or b'"rank"' not in info):
-        stated = {} if info is None else decode_json(info)
-        stated = stated if isinstance(stated, dict) else {}
-        texts["distributedInfo"] = json_text({**stated, "rank": trace.rank})
+    info = texts.get("distributedInfo", b"{}")
+    states_rank = b'"rank"' in info
+    if states_rank and not _RANK_WITH_SPACE.search(info):
+        # HTA looks for "rank": 0, with a blank.
+        texts["distributedInfo"] = json_text(decode_json(info))
+    elif state_rank and not states_rank:
+        fields = decode_json(info)
+        fields = fields if isinstance(fields, dict) else {}
+        texts["distributedInfo"] = json_text({**fields, "rank": trace.rank})
     first = {key: texts.pop(key) for key in _FIRST if key in texts}
     return first | texts
 
 
 def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
-    """Return the worker, GPU or server of a file, which only its folder names."""
+    """Return the worker, GPU or server of a file, which only the name of its folder states."""
     numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
     identity: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
     if identity and trace.job and not scrub:
@@ -532,9 +540,9 @@ def _rank_offset(before: DiffSource) -> int:
 
 
 def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
-    """Return the shifts of recorded times that make the first steps start at the same time.
+    """Return the ns to add to the times of both sides for their first steps to start together.
 
-    Both sides move if a time would be negative otherwise.
+    The side before stays unless a time would be negative.
     """
     starts_ns = []
     for side in diff.sides:

@@ -49,35 +49,38 @@ class Members:
     """
 
     trace: Trace
-    rows: Ints  # ids of the events
-    fate: Codes  # by record: `KEEP`, `DROP`, or `ASK`, for which `accepts` decides
-    whole: bool  # everything of the rank is selected
-    #: the window, None for an open side
+    #: Ids of the written events.
+    rows: Ints
+    #: `KEEP`, `DROP` or `ASK` for each record of the file; of those to ask, `accepts` decides.
+    fate: Codes
+    #: Whether everything of the rank is selected.
+    whole: bool
+    #: The window; None for an open side.
     start_ns: int | None = None
     end_ns: int | None = None
-    #: numbers of arrows that are written, and of records that are not, by type
+    #: Numbers of arrows that are written, and of records that are not, by type.
     flows: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
-    #: process and thread of the written events if tracks are selected, else None
+    #: Process and thread of the written events if tracks are selected, else None.
     threads: frozenset[tuple[str, str]] | None = None
-    #: starts and ends of the written async intervals, by category, id and name
+    #: Starts and ends of the written async intervals, by category, id and name.
     asyncs: dict[tuple[str, str, str], list[tuple[int, int]]] = field(default_factory=dict)
-    #: whether to write samples of counters
+    #: Whether to write samples of counters.
     counters: bool = False
-    #: rows of the counter table whose samples have no record in the file
+    #: Rows of the counter table whose samples have no record in the file.
     samples: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    #: nanoseconds to add to the times of records, and whether that puts them on the fitted clock
+    #: Nanoseconds to add to the times of records, and whether that puts them on the fitted clock.
     move_ns: int = 0
     fitted: bool = False
-    #: whether to cut records at the window
+    #: Whether to cut records at the window.
     clip: bool = False
-    #: removes private data from records
+    #: Removes private data from records.
     scrub: Scrubber | None = None
-    #: of a side of a pair: its title, the ns added to its base time, and keys added to its metadata
+    #: Of a side of a pair: its title, the ns added to its base time, and keys of its metadata.
     title: str = ""
     side_move_ns: int = 0
     stated: dict[str, Any] = field(default_factory=dict)
-    #: the part of the job that the file is marked to contain; None for all of it
+    #: The part of the job that the file states to contain; None for all of it.
     part: ExportPart | None = None
 
     @property
@@ -101,27 +104,33 @@ class Members:
         if time_ns is None:
             return False
         time_ns -= self.trace.zero_ns - base_time_ns(self.trace.metadata)
-        if record.ph in "neFT":
-            key = (record.cat or "", bytes(record.id).decode(), record.name or "")
-            if record.ph in "nT" and not self.in_window(time_ns):
-                return False
-            spans = self.asyncs.get(key, [])
-            return any(start <= time_ns <= end for start, end in spans)
+        if record.ph in "eF":
+            # The end of an async interval that begins in the window may be after it.
+            return self._is_of_async(record, time_ns)
         if not self.in_window(time_ns):
             return False
+        if record.ph in "nT":
+            return self._is_of_async(record, time_ns)
         if record.ph in "stf":
             return self._leave_out("flows")
-        on_track = tuple("" if part is None else str(part) for part in (record.pid, record.tid))
-        if record.ph in "XBE" or (self.threads is not None and on_track not in self.threads):
+        thread = tuple("" if part is None else str(part) for part in (record.pid, record.tid))
+        if record.ph in "XBE" or (self.threads is not None and thread not in self.threads):
             return self._leave_out("others")
         return True
 
+    def _is_of_async(self, record: _RecordHeader, time_ns: int) -> bool:
+        """Return whether a record belongs to an async interval that is written."""
+        key = (record.cat or "", bytes(record.id).decode(), record.name or "")
+        return any(start <= time_ns <= end for start, end in self.asyncs.get(key, []))
+
     def in_window(self, time_ns: int) -> bool:
         """Return whether an instant is in the half-open window."""
-        after = self.start_ns is None or time_ns >= self.start_ns
-        return after and (self.end_ns is None or time_ns < self.end_ns)
+        if self.start_ns is not None and time_ns < self.start_ns:
+            return False
+        return self.end_ns is None or time_ns < self.end_ns
 
     def _leave_out(self, kind: str) -> bool:
+        """Count a record that is not written; return False."""
         self.left_out[kind] = self.left_out.get(kind, 0) + 1
         return False
 
@@ -192,7 +201,10 @@ def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
-    """Return the selection's window; an open side ends with the events unless all are selected."""
+    """Return the window of a selection in the times of the trace.
+
+    If not all events are selected, an open side of the window ends at the selected events.
+    """
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
@@ -264,13 +276,13 @@ def _choose_counters(members: Members) -> None:
 
 
 def _last_before(members: Members, rows: Ints) -> Ints:
-    """Return each series' last sample before the window, which sets the value at its start."""
+    """Return the last of `rows` before the window for each series: the value at its start."""
     if members.whole or members.start_ns is None:
         return rows[:0]
     table = members.trace.counter_table
     before = rows[table.time_ns[rows] <= members.start_ns]
-    series = table.series_id[before]
-    return before[np.append(series[1:] != series[:-1], True)] if len(before) else before
+    is_last_of_series: Bools = np.diff(table.series_id[before], append=-1) != 0
+    return before[is_last_of_series]
 
 
 def _rows_within(members: Members, start_ns: Ints, end_ns: Ints) -> Bools:
@@ -284,7 +296,7 @@ def _rows_within(members: Members, start_ns: Ints, end_ns: Ints) -> Bools:
     return is_within
 
 
-#: Counters of the same name differ by an id, which is in the name of the series.
+#: The name of a series with the id by which counters of one name differ: ``Queue Length[7]``.
 _WITH_ID = re.compile(r"(.*)\[([^\[\]]*)\]", re.DOTALL)
 
 
@@ -331,13 +343,10 @@ def records_of(members: Members) -> Iterator[bytes]:
     """Yield names of processes and threads, then the events as complete events."""
     table = members.trace.table
     for track in table.tracks:
-        common = {
-            "pid": _number_as_written(track.pid),
-            "tid": _number_as_written(track.tid),
-            "ph": "M",
-        }
-        yield json_text({"name": "process_name", **common, "args": {"name": track.process}})
-        yield json_text({"name": "thread_name", **common, "args": {"name": track.label}})
+        pid, tid = _number_as_written(track.pid), _number_as_written(track.tid)
+        for name, value in (("process_name", track.process), ("thread_name", track.label)):
+            record = {"name": name, "pid": pid, "tid": tid, "ph": "M", "args": {"name": value}}
+            yield json_text(record)
     base_ns = members.written_zero_ns
     for row in members.rows.tolist():
         track = table.tracks[table.track[row]]
@@ -375,11 +384,11 @@ class RecordClipper:
         trace = members.trace
         self._low = 0 if members.start_ns is None else members.start_ns
         self._high = np.iinfo(np.int64).max if members.end_ns is None else members.end_ns
-        #: nanoseconds to add to a record's time to count it from the trace's first event
+        #: Nanoseconds to subtract from a record's time to count it from the trace's time 0.
         self._base_ns = members.written_zero_ns
         table, rows = trace.table, members.rows
         is_cut = (table.start_ns[rows] < self._low) | (table.end_ns[rows] > self._high)
-        #: by record: start and end of its event, and the one of the two that the record states
+        #: By record, the start and the end of its event, and the one of them that it states.
         self._cut: dict[int, tuple[int, int, int]] = {}
         for row in rows[is_cut].tolist():
             start, end = int(table.start_ns[row]), int(table.end_ns[row])
@@ -417,8 +426,8 @@ class RecordClipper:
         time_ns = None if fields is None else nanoseconds(fields.get("ts", b""))
         if fields is None or time_ns is None:
             return text
-        # An arrow has to end inside of its event, which ends at the window's edge.
-        last_ns = self._high - (fields.get("ph") in _ARROW)
+        # An arrow has to end within its event, which ends at the edge of the window.
+        last_ns = self._high - 1 if fields.get("ph") in _ARROW else self._high
         inside_ns = max(min(time_ns - self._base_ns, last_ns), self._low)
         if inside_ns == time_ns - self._base_ns:
             return text
@@ -436,7 +445,7 @@ def _records_to_move(members: Members, low: int, high: int) -> frozenset[int]:
 
 
 def _flow_ends(trace: Trace) -> tuple[Ints, Ints]:
-    """Return event and record of both ends of all flows, of those that have a record."""
+    """Return the event and the record of each end of a flow that has a record."""
     flows = trace.flow_table
     rows = np.concatenate([flows.source, flows.target])
     records = np.concatenate([flows.source_record, flows.target_record])
@@ -447,7 +456,10 @@ _THREAD = ("pid", "tid")
 
 
 class FlowThreads:
-    """Writes process and thread ids of flow records in the form that their events have."""
+    """Writes the process and thread ids of flow records as their events have them.
+
+    A file may write an id as a number in one record and as a string in another.
+    """
 
     def __init__(self, members: Members) -> None:
         trace, table = members.trace, members.trace.table
@@ -476,7 +488,7 @@ class FlowThreads:
         if event_ids is None or fields is None:
             return text
         flow_ids = {key: fields.get(key, b"") for key in event_ids}
-        # Ids of another thread stay: an arrow may start outside of its event.
+        # Ids of another thread are not changed: an arrow may begin outside of its event.
         is_same_thread = all(
             _plain_id(flow_ids[key]) == _plain_id(event_ids[key]) for key in event_ids
         )

@@ -1,4 +1,4 @@
-"""Rewrite the records of a rank for a merged file, so that ids and processes are its own.
+"""Rewrite the records of a rank for a merged file, with ids and processes that no other rank has.
 
 The processes of rank 3 get the numbers from ``3 * PID_STRIDE + 1`` on, and names that state the
 rank. A record before the first one of a process states its original id (docs/merged-format.md)::
@@ -24,14 +24,14 @@ from hta_widgets.trace.record_times import shift_time
 class MergeScope:
     """Rewrites the records of one rank.
 
-    `position` is that of the rank in the file. `shift_ns` is added to its times.
+    `position` is the position of the rank in the file. `shift_ns` is added to its times.
     """
 
     def __init__(self, members: Members, position: int, shift_ns: int) -> None:
         self.rank, self.shift_ns = members.trace.rank, shift_ns
         self._rank_title = members.title or f"rank {self.rank}"
         self._first_sort = 1000 * position
-        #: new pid by the pid as written, and by its text
+        #: The new id of each process, by its id as the file writes it, and by the text of that id.
         self._pids: dict[bytes, bytes] = {}
         self._numbers: dict[str | None, int] = {}
         self._processes = _StatedProcesses.of(members)
@@ -40,7 +40,7 @@ class MergeScope:
         self._sort_places = {key: place for place, key in enumerate(ordered)}
 
     def __call__(self, text: bytes) -> bytes:
-        """Return the record in the form of a merged file, after records that introduce it."""
+        """Return the record as a merged file has it, after records that introduce its process."""
         fields = decode_fields(text)
         if fields is None:
             return text
@@ -71,7 +71,7 @@ class MergeScope:
             fields[name] = encode_fields(members)
 
     def _name_process(self, fields: Fields, key: str | None) -> None:
-        """Put the rank into the name or the place of a process, and add the original arguments."""
+        """Add the rank to the name or the place of a process, and keep the original arguments."""
         args = decode_fields(fields.get("args", b""))
         if args is None:
             return
@@ -91,7 +91,7 @@ class MergeScope:
         return f"{self._rank_title} · {name} [{label}]" if label else f"{self._rank_title} · {name}"
 
     def _introduce_process(self, stated_pid: bytes) -> bytes:
-        """Give a process its number; return records with its original id, its name and place."""
+        """Give a process its new id; return records with its original id, its name and place."""
         key = _process_key(stated_pid)
         is_numbered = key in self._numbers
         pid = self._numbers.setdefault(key, self.rank * PID_STRIDE + len(self._numbers) + 1)

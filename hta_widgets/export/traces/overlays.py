@@ -38,10 +38,10 @@ def add_counters(
 ) -> ExportReport:
     """Write traces with the length of their queues and the bandwidth of their copies as counters.
 
-    The rank's records are written as by `export_trace`, followed by the counters:
-    ``Queue Length`` with the stream as its id, and ``Memcpy HtoD``, ``Memset``, … with their rate
-    as ``Memcpy BW``, in GB/s. Names are HTA's. Unlike HTA, which writes into the
-    folder of the input, this writes to `path` and refuses the files that were read.
+    The records of a rank are written as by `export_trace`, and then its counters: ``Queue Length``
+    with the stream as its id, and ``Memcpy HtoD``, ``Memset``, … with the rate ``Memcpy BW`` in
+    GB/s. The names are those of HTA. HTA writes into the folder of the input; this function writes
+    to `path`, which must not be a file that was read.
     """
     if isinstance(traces, Trace):
         traces = TraceSet([traces])
@@ -156,12 +156,12 @@ class _Overlay:
         self._graph, self._drawn, self._only_path = graph, drawn, only_path
         edges, rows = graph.edges, graph.nodes.row
         record = graph.trace.table.record
-        #: records of the events of the path, and of those at an end of an arrow
+        #: Records of the events of the path, and of the events at an end of an arrow.
         self._critical = set(record[graph.path_events].tolist())
         ends = np.concatenate((rows[edges.source[drawn]], rows[edges.target[drawn]]))
         self._arrow_ends = set(record[np.unique(ends)].tolist())
         self._flows = self._flows_within() if only_path else frozenset()
-        #: process and thread of the ends of arrows, as the file writes them
+        #: Process and thread of the ends of arrows, as the file writes them.
         self._thread_of: dict[int, tuple[bytes, bytes]] = {}
 
     def records(self) -> Iterator[bytes]:
@@ -199,7 +199,7 @@ class _Overlay:
         if trace.source is not None:
             yield from trace.source.records(np.arange(len(trace.source), dtype=np.int64))
             return
-        # Without a file, records are made from the columns, names first and then row by row.
+        # Without a file, records are made from the columns: names, and then a record for each row.
         rows = np.arange(len(trace), dtype=np.int64)
         nothing = np.empty(0, dtype=np.uint8)
         records = records_of(Members(trace, rows, nothing, True))
@@ -243,7 +243,8 @@ class _Overlay:
         table = trace.table
         time_ns = int(graph.nodes.time_ns[node])
         if not graph.nodes.is_start[node] and table.dur_ns[row] > 0:
-            time_ns -= 1  # the end of an event is outside of it
+            # The end of an event is not within the event.
+            time_ns -= 1
         pid, tid = self._thread_of[int(table.record[row])]
         fields = {
             "ph": phase,
@@ -279,9 +280,9 @@ def export_patterns(
 ) -> ExportReport:
     """Write a rank's trace with the frequent kernel sequences of an operator marked.
 
-    Each occurrence's operator, the host events below it and the work that it launched get
-    ``args["Patterns"]``: the pattern, and how often it occurs. Search for ``Patterns``, or for a
-    kernel's name, in the viewer. All other records are copied unchanged.
+    For each occurrence, the operator, the host events below it and the work that it launched get
+    ``args["Patterns"]``: the pattern, and how often it occurs. The search of a viewer finds them by
+    ``Patterns`` or by the name of a kernel. All other records are copied unchanged.
     """
     if isinstance(traces, Trace):
         traces = TraceSet([traces])

@@ -1,8 +1,9 @@
 """Write all ranks as one archive for Perfetto 58 and newer, which merges its files by a manifest.
 
-Chrome trace files have no clock that Perfetto knows, so the manifest pins each to the file of one
-rank by ``offset_ns``: at the same instant, the rank's file has the time T and the other one
-T + ``offset_ns``. For ranks whose files state 100 and 130 µs for the end of one collective::
+Perfetto does not know the clocks of Chrome trace files, so the manifest states the offset of each
+file from the file of one rank, ``offset_ns``: an instant at the time T in the former has the time
+T + ``offset_ns`` in the latter. For ranks whose files have 100 and 130 µs as the end of one
+collective::
 
     {
         "perfetto_manifest": {
@@ -60,8 +61,9 @@ def export_perfetto(
     traces : TraceSet
     path : path-like
     selection : Selection, optional
+        What to write. Default: everything.
     **options
-        Of `hta_widgets.export_trace`.
+        Parameters of `hta_widgets.export_trace`, such as `clip`.
 
     Returns
     -------
@@ -106,7 +108,7 @@ def _file_name(trace: Trace) -> str:
 
 def _manifest(traces: Sequence[Trace], clock: ClockName, *, with_hosts: bool) -> dict[str, Any]:
     """Return the manifest of the files of ranks, whose times are on the clock of their set."""
-    # Added to the times in a rank's file, these give times on the clock of the set.
+    # The times in a rank's file plus its offset are times on the clock of the set.
     offsets_ns = [trace.shift_ns + base_time_ns(trace.metadata) - trace.zero_ns for trace in traces]
     reference = min(range(len(traces)), key=lambda place: (offsets_ns[place], place))
     files = []

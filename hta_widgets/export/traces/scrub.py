@@ -20,8 +20,8 @@ _PUBLIC_KEYS = {
 }  # fmt: skip
 _REPLACEMENT = "scrubbed"
 
-# docs/security.md has the three tables below. Repetitions are bounded, or begin only
-# after other characters: the time is linear in the length of a text.
+# docs/security.md describes the three tables below. Repetitions are bounded, or begin only after
+# other characters, so that the time of a search is linear in the length of a text.
 
 #: Keys that are removed with their values, at any depth.
 PRIVATE_KEYS = re.compile(
@@ -132,7 +132,7 @@ class Scrubber:
         words = {name.lower() for name in private_names}
         words |= {name.split(".")[0] for name in words if not name[:1].isdigit()}
         self._words = frozenset(word for word in words if len(word) > 2)
-        # The longest ASCII part: `bytes.lower` leaves other letters as they are.
+        # Records are searched for the longest ASCII part: `bytes.lower` changes no other letters.
         self._bytes = tuple(
             max(re.findall("[ -~]*", word), key=len).encode() for word in self._words
         )
