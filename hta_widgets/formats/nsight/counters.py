@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hta_widgets.formats.event_rows import Series, distinct_rows
-from hta_widgets.formats.nsight.tables import processes_of
+from hta_widgets.formats.nsight.tables import machine_of, process_of, processes_of
 from hta_widgets.readers.sqlite import Database
 from hta_widgets.trace.arrays import Floats, Ints
 
@@ -20,18 +20,19 @@ _ALLOCATION, _FREE = 0, 1
 _NETWORK, _NETWORK_NAMES = "NET_NIC_METRIC", "TARGET_INFO_NETWORK_METRICS"
 
 
-def device_metrics(database: Database) -> dict[int, list[Series]]:
-    """Return the sampled metrics of devices by their number on the host."""
+def device_metrics(database: Database) -> dict[tuple[int, int], list[Series]]:
+    """Return the sampled metrics of devices by machine and number."""
     named = database.rows(
         _METRIC_NAMES, ("typeId", "metricId", "metricName"), kinds=(int, int, str)
     )
     names = {(type_id, metric_id): name for type_id, metric_id, name in named}
-    series: defaultdict[int, list[Series]] = defaultdict(list)
+    series: defaultdict[tuple[int, int], list[Series]] = defaultdict(list)
     samples = _samples_by_key(database, _METRICS, "timestamp", ("typeId", "metricId"))
     for key, times_ns, values in samples:
         type_id, metric_id = key
         name = names.get((type_id, metric_id), f"metric {metric_id}")
-        series[type_id & _GPU_MASK].append((name, times_ns, values))
+        machine = machine_of(process_of(type_id))
+        series[machine, type_id & _GPU_MASK].append((name, times_ns, values))
     return series
 
 

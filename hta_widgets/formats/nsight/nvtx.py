@@ -230,14 +230,17 @@ def _payload_schemas(database: Database) -> _Schemas:
 def _decode_payload(blob: object, schemas: _Schemas) -> dict[str, int]:
     """Return the fields of a payload, a blob or its hexadecimal digits; none if it is damaged.
 
-    Four integers precede the payload: its domain, schema, size and offset.
+    Four integers precede the payload: its domain, its schema, its size, and either the position of
+    its first byte or the size of the blob. Domain and schema have 32 bits, and flags above them.
     """
     fields = {}
     with suppress(ValueError, TypeError, struct.error):
         raw = bytes.fromhex(blob) if isinstance(blob, str) else blob
-        domain, schema, size, offset = struct.unpack_from("<4Q", raw)  # type: ignore[arg-type]
-        body = raw[offset : offset + size]  # type: ignore[index]
-        if offset < _PAYLOAD_HEADER_BYTES or len(body) != size:
+        domain, schema, size, first_byte = struct.unpack_from("<I4xI4xQQ", raw)  # type: ignore[arg-type]
+        if first_byte == len(raw):  # type: ignore[arg-type]
+            first_byte = _PAYLOAD_HEADER_BYTES
+        body = raw[first_byte : first_byte + size]  # type: ignore[index]
+        if first_byte < _PAYLOAD_HEADER_BYTES or len(body) != size:
             return {}
         for name, start, code in schemas.get((domain, schema), ()):
             if start + struct.calcsize(code) <= size:

@@ -6,6 +6,9 @@ events of a call and of the kernel that it launches have the same ``stack_id``. 
 
     rocpd_region_0a1b           hipLaunchKernel, event 1     rocpd_event_0a1b  1: stack_id 23804
     rocpd_kernel_dispatch_0a1b  kernel 10, event 2                             2: stack_id 23804
+
+From schema 4 on, events have ``start_id``, ``end_id`` and ``track_id`` in place of times, process,
+thread, agent and stream.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from hta_widgets.formats.rocm.events import (
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
-from hta_widgets.readers.sqlite import Database, table_names
+from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
 from hta_widgets.trace.arrays import Ints
 
 _SET = re.compile(r"rocpd_(?:kernel_dispatch|region|memory_copy)(_.*|)")
@@ -44,6 +47,8 @@ _LAUNCH_COLUMNS = (
     *(f"{size}_{axis}" for size in ("grid_size", "workgroup_size") for axis in "xyz"),
     *("group_segment_size", "queue_id"),
 )
+#: Columns of events that schema 4 keeps in the table of tracks.
+_TRACK_COLUMNS = ("pid", "tid", "agent_id", "queue_id", "stream_id")
 _PROCESS_BITS = 32
 _KERNEL_NAMES = ("display_name", "formatted_kernel_name", "kernel_name")
 
@@ -171,7 +176,7 @@ class _TableSet:
     def _read_regions(self) -> None:
         columns = self._integers("region", "start", "end", "pid", "tid", "name_id", "event_id")
         kinds = self._of_event(columns, "category_id")
-        texts = self._database.texts_of(self._table("string"), "id", "string", np.unique(kinds))
+        texts = self._category_texts(np.unique(kinds).tolist())
         add = self._rows.category.add
         self._rows.add_calls(
             map_distinct(kinds, lambda kind: add(category_of_calls(texts.get(kind, "")))),
@@ -182,6 +187,13 @@ class _TableSet:
             tid=map_distinct(columns["tid"], lambda row_id: self._tid_of.get(row_id, row_id)),
             correlation=self._of_event(columns, "stack_id"),
         )  # fmt: skip
+
+    def _category_texts(self, ids: list[int]) -> dict[int, str]:
+        """Return the names of categories, which are strings before schema 4."""
+        table, column = self._table("info_category"), "name"
+        if table not in self._database.tables:
+            table, column = self._table("string"), "string"
+        return self._database.texts_of(table, "id", column, ids)
 
     def _of_event(self, columns: dict[str, Ints], name: str) -> Ints:
         """Return a column of the events of rows, -1 without an event."""
@@ -194,7 +206,21 @@ class _TableSet:
         return self._database.rows(self._table(name), columns, kinds=(int,))
 
     def _integers(self, name: str, *columns: str) -> dict[str, Ints]:
-        return self._database.integers(self._table(name), columns)
+        """Return columns of a table, also those that schema 4 keeps in tables of their own."""
+        table = self._table(name)
+        present = self._database.columns_of(table)
+        references = [key for key in ("start_id", "end_id", "track_id") if key in present]
+        read = self._database.integers(table, (*columns, *references))
+        for key, column in (("start_id", "start"), ("end_id", "end")):
+            if key in references:
+                times = self._database.integers(self._table("timestamp"), ("id", "value"))
+                value = values_by_id(times["id"], times["value"], read[key])
+                read[column] = np.where(value < 0, NO_TIME, value)
+        if "track_id" in references:
+            tracks = self._database.integers(self._table("track"), ("id", *_TRACK_COLUMNS))
+            for column in set(_TRACK_COLUMNS).intersection(columns).difference(present):
+                read[column] = values_by_id(tracks["id"], tracks[column], read["track_id"])
+        return read
 
     def _names(
         self,
