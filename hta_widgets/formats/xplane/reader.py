@@ -48,7 +48,7 @@ _DEVICE = re.compile(
     r"/device:(?P<kind>(?!CUSTOM\b|CPU\b)\w+):(?P<number>\d{1,9})(?: (?P<core>.+))?"
 )
 #: Threads of the host; old files have further planes for calls that CUPTI or ROCtracer recorded.
-_HOST = re.compile(r"/host:(?!metadata)(\w+)")
+_HOST = re.compile(r"/host:(?!metadata)([\w-]+)")
 _ENVIRONMENT = "Task Environment"
 _STREAM = re.compile(r"Stream *#? *(\d{1,9})\b.*", re.IGNORECASE)
 _OPS = re.compile(r"(Async )?XLA Ops|Sparse Core Ops")
@@ -58,6 +58,7 @@ _DERIVED = re.compile(
     r"XLA .*|(Sparse Core )?(Steps|Modules)|(Framework|TensorFlow) .*|Source code|Launch Stats"
     r"|.*Scope.*"
 )
+_COUNTERS = "_counters_"
 _COLLECTIVE = re.compile(
     r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast)"
 )
@@ -197,7 +198,8 @@ class _ProfileReader:
         """Read the work of a device, or of a core."""
         streams = [line for line in plane.lines if _STREAM.fullmatch(line.name)]
         work = streams or [line for line in plane.lines if _OPS.fullmatch(line.name)]
-        work = work or [line for line in plane.lines if not _DERIVED.fullmatch(line.name)]
+        further = (line for line in plane.lines if not _DERIVED.fullmatch(line.name))
+        work = work or [line for line in further if line.name != _COUNTERS]
         if not any(line.events for line in work):
             return
         has_steps = not streams and number not in self._devices
@@ -221,6 +223,8 @@ class _ProfileReader:
                 self._add_ranges(self._events(plane, line), place, number, first_stream)
             elif line.name == _STEPS and has_steps:
                 self._add_steps(plane, line, self._rows.place(label, _STEPS, label, _STEPS), number)
+            elif line.name == _COUNTERS:
+                self._rows.note("part", len(line.events), "samples of counters are left out")
             elif line not in work:
                 detail = "events that repeat device work by module or scope are left out"
                 self._rows.note("repaired", len(line.events), detail)
@@ -311,8 +315,13 @@ class _ProfileReader:
             self._rows.note("repaired", len(rows), detail)
 
     def _add_operations(self, events: LineEvents, place: int) -> None:
-        """Add the operation of XLA of each launch as an operator around the launch."""
-        is_operation = np.array(["hlo_op" in stats for stats in events.stats], bool)
+        """Add the operation of XLA of each launch as an operator around the launch.
+
+        Events without a correlation id are operations themselves, which the host runs.
+        """
+        is_operation = np.array(
+            [{"hlo_op", CORRELATION} <= stats.keys() for stats in events.stats], bool
+        )
         launches = events.take(np.flatnonzero(is_operation[events.kind]))
         figure = np.array(
             [self._figure_of.get(number, -1) for number in launches.correlation.tolist()], np.int64
