@@ -372,3 +372,31 @@ def test_servers_are_recognised_behind_long_keys(tmp_path):
     trace = load(path)[0]
     assert trace.format == "byteps-server"
     assert trace.events.equals(expected.events)
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_two_runs_below_the_folder_of_a_worker_are_two_jobs(tmp_path, gpus):
+    for run in ("first", "second"):
+        write_byteps_job(tmp_path / run, local_ranks=gpus, servers=1, steps=1, gradients=2)
+        for file in (tmp_path / run).rglob("*/*.json"):
+            machine, *rest = file.relative_to(tmp_path / run).parts
+            target = tmp_path.joinpath("job", machine, run, *rest)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    traces = load(tmp_path / "job")
+    places = [(trace.job, trace.worker) for trace in traces.values() if trace.format == "byteps"]
+    expected = [(f"job/{run}", worker) for run in ("first", "second") for worker in (0, 1)]
+    assert sorted(set(places)) == expected
+    assert len(places) == 4 * gpus
+    servers = [trace for trace in traces.values() if trace.format == "byteps-server"]
+    assert [(trace.job, trace.server) for trace in servers] == [("job/first", 0), ("job/second", 0)]
+
+
+def test_a_folder_per_gpu_below_that_of_a_worker_is_no_run(tmp_path):
+    write_byteps_job(tmp_path / "made", workers=1, servers=1, steps=1, gradients=2)
+    for gpu in (0, 1):
+        file = tmp_path / f"made/worker0/traces/{gpu}/comm.json"
+        target = tmp_path / f"job/worker0/gpu{gpu}/{gpu}/comm.json"
+        target.parent.mkdir(parents=True)
+        target.write_bytes(file.read_bytes())
+    assert {trace.job for trace in load(tmp_path / "job").values()} == {"job"}

@@ -261,12 +261,12 @@ def test_the_largest_stream_stands_for_none(write):
     assert events.query("category == 'kernel'").stream.tolist() == [1, (1 << 63) - 2, 1]
 
 
+LAUNCH_SIZES = ", ".join(f"{size}_size_{axis}" for size in ("workgroup", "grid") for axis in "xyz")
 #: By table of events: the columns that schema 4 keeps, and those of its table of tracks.
 SCHEMA_4 = {
     "region": ("name_id, event_id", ("pid", "tid")),
     "kernel_dispatch": (
-        "kernel_id, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x,"
-        " grid_size_y, grid_size_z, group_segment_size, event_id",
+        f"kernel_id, {LAUNCH_SIZES}, group_segment_size, event_id",
         ("pid", "agent_id", "queue_id", "stream_id"),
     ),
     "memory_copy": ("name_id, dst_agent_id, src_agent_id, size, event_id", ("pid", "stream_id")),
@@ -279,22 +279,24 @@ def to_schema_4(path, suffix="_0000aaa"):
     statements = [
         f"create table {times} (id integer primary key, value)",
         f"create table {tracks} (id integer primary key, pid, tid, agent_id, queue_id, stream_id)",
-        f"create table rocpd_info_category{suffix} as select id, string as name"
-        f" from rocpd_string{suffix} where id < 5",
+        f"create table rocpd_info_category{suffix} (id, name)",
+        f"insert into rocpd_info_category{suffix} select * from rocpd_string{suffix} where id < 5",
         f"update rocpd_string{suffix} set string = 'other' where id < 5",
         f"insert into {times} values (90, 0)",  # so that ids are no positions
     ]
     for name, (kept, moved) in SCHEMA_4.items():
         table, columns = f"rocpd_{name}{suffix}", ", ".join(moved)
         is_track = " and ".join(f"{tracks}.{column} is {table}.{column}" for column in moved)
+        references = (
+            f"(select min(id) from {times} where value = start) as start_id",
+            f"(select min(id) from {times} where value = end) as end_id",
+            f"(select min(id) from {tracks} where {is_track}) as track_id",
+        )
         statements += [
             f"insert into {times} (value) select distinct end from {table} order by 1 desc",
             f"insert into {times} (value) select distinct start from {table}",
             f"insert into {tracks} ({columns}) select distinct {columns} from {table}",
-            f"create table later as select {kept},"
-            f" (select min(id) from {times} where value = start) as start_id,"
-            f" (select min(id) from {times} where value = end) as end_id,"
-            f" (select min(id) from {tracks} where {is_track}) as track_id from {table}",
+            f"create table later as select {kept}, {', '.join(references)} from {table}",
             f"drop table {table}",
             f"alter table later rename to {table}",
         ]
