@@ -177,7 +177,8 @@ class _DumpReader:
             self._dump.enqueued[group] = as_integer(status["last_enqueued_collective"])
         created = entry.get("time_created_ns", _to_ns(entry.get("time_created_us")))
         duration = entry.get("duration_ms")
-        has_duration = isinstance(duration, (int, float)) and duration >= 0
+        if not isinstance(duration, (int, float)) or not duration >= 0:
+            duration = -1
         return EnqueuedCollective(
             group=group,
             sequence=sequence,
@@ -188,7 +189,7 @@ class _DumpReader:
             created_ns=as_integer(created) or -1,
             started_ns=as_integer(entry.get("time_discovered_started_ns")) or -1,
             completed_ns=as_integer(entry.get("time_discovered_completed_ns")) or -1,
-            duration_ms=float(duration) if has_duration else -1.0,
+            duration_ms=float(duration),
             input_sizes=_sizes(entry.get("input_sizes")),
             output_sizes=_sizes(entry.get("output_sizes")),
             dtype=", ".join(sorted({str(dtype) for dtype in as_list(entry.get("input_dtypes"))})),
