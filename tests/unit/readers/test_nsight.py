@@ -866,3 +866,22 @@ def test_tables_without_columns_of_times_are_no_tables_of_events(export):
     details = load(export).problems.detail
     unread = details[details.str.contains("not read")].tolist()
     assert unread == ["tables of events that are not read: NO_ROWS_BY_ID"]
+
+
+@pytest.mark.parametrize("name", ["KernelTask", "ncclKernelTask"])
+def test_ranges_of_kernels_do_not_add_to_the_calls_of_a_group(export, name):
+    task = struct.pack("<7Q", 1, 98, 24, 32, 0xABCD, MESSAGE_BYTES, 8)
+    change(
+        export,
+        *(f"insert into NVTX_PAYLOAD_SCHEMA_ENTRIES values (1, 98, {place}, '{field}', 18,"
+          f" {8 * place})" for place, field in enumerate(
+              ("NCCL communicator ID", "Message size [bytes]", "No. of channels"))),
+        "update NVTX_EVENTS set end = start + 500 where text = 'ncclAllReduce'",
+        *(f"insert into NVTX_EVENTS select start + {first}, start + {last}, 59, '{text}', null,"
+          f" globalTid, null, 1, {payload} from NVTX_EVENTS where text = 'ncclAllReduce'"
+          for text, first, last, payload in (("ncclGroupEnd", 600, 500_000, "null"),
+                                             (name, 700, 400_000, f"x'{task.hex()}'"))),
+    )  # fmt: skip
+    frame = collectives(load(export))
+    assert frame.size_bytes.unique().tolist() == [MESSAGE_BYTES]
+    assert frame.operation.unique().tolist() == ["all_reduce"]
