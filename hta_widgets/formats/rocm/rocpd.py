@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets.formats.event_rows import (
     RANK_VARIABLES,
@@ -296,8 +297,8 @@ def _read_old(database: Database, rows: RocmRows) -> None:
             name=rows.names_by_id(
                 name_of, np.where(np.isin(description, described), description, kind)
             ),
-            process=np.zeros(len(kind), np.int64), device=np.maximum(columns["gpuId"], 0),
-            stream=columns["queueId"], correlation=call,
+            process=_processes_of_calls(call, calls, columns["gpuId"]),
+            device=np.maximum(columns["gpuId"], 0), stream=columns["queueId"], correlation=call,
             size_bytes=np.where(category == add("gpu_memcpy"), size_bytes, -1),
         )  # fmt: skip
     marker_ids = [text_id for text_id, text in texts.items() if text == "UserMarker"]
@@ -306,6 +307,14 @@ def _read_old(database: Database, rows: RocmRows) -> None:
         np.where(is_marker, add("user_annotation"), add("cuda_runtime")),
         start_ns=calls["start"], end_ns=calls["end"],
         name=rows.names_by_id(name_of, np.where(is_marker, calls["args_id"], calls["apiName_id"])),
-        process=np.zeros(len(is_marker), np.int64), pid=calls["pid"], tid=calls["tid"],
-        correlation=calls["id"],
+        process=calls["pid"], pid=calls["pid"], tid=calls["tid"], correlation=calls["id"],
     )  # fmt: skip
+
+
+def _processes_of_calls(call: Ints, calls: dict[str, Ints], gpu: Ints) -> Ints:
+    """Return the process that calls each operation, or else most operations of its GPU."""
+    process = values_by_id(calls["id"], calls["pid"], call)
+    used = pd.DataFrame({"gpu": gpu, "process": process})[process >= 0]
+    usual = used.groupby("gpu")["process"].agg(lambda processes: processes.mode().iloc[0])
+    usual_of_gpu = usual.reindex(gpu, fill_value=calls["pid"].min(initial=0)).to_numpy()
+    return np.where(process >= 0, process, usual_of_gpu)

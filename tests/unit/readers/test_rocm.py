@@ -321,3 +321,18 @@ def test_times_that_schema_4_lacks_are_said(tmp_path):
     traces = load(path)
     assert len(traces[0].events) == 7
     assert traces.problems.query("kind == 'skipped'")["count"].tolist() == [1]
+
+
+def test_processes_of_the_older_database_that_call_their_gpu_by_one_number_are_ranks(tmp_path):
+    path = change(
+        write_rpd(tmp_path / "job.rpd"),
+        "update rocpd_api set pid = 80 where tid = 72",  # the call of device 1
+        "update rocpd_op set gpuId = 0",
+        "insert into rocpd_op select 9, gpuId, queueId, start + 50000, end + 50000,"
+        " description_id, opType_id from rocpd_op where id = 1",  # without a call
+    )
+    traces = load(path)
+    assert [trace.tracks[0].pid for trace in traces.values()] == ["70", "80"]
+    kernels = [trace.events.query("category == 'kernel'") for trace in traces.values()]
+    assert [events.start_ns.tolist() for events in kernels] == [[10_000, 60_000], [11_000]]
+    assert [len(trace.events) for trace in traces.values()] == [5, 2]  # a step around the marker
