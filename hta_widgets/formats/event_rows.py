@@ -596,7 +596,7 @@ class ColumnRecords(NumberedRecords):
         """Return some args of some records; None for args that are columns."""
         if not _COLUMN_ARGS.isdisjoint(keys):
             return None
-        # Records after the events' records name tracks; they get the args of an additional code.
+        # Records after the events' records name tracks: their code of args, -1, stands for none.
         args = np.append(self._columns["args"], -1)
         codes, code = np.unique(args[np.minimum(records, len(args) - 1)], return_inverse=True)
         decoded = [json.loads(self._texts["args"][c]) if c >= 0 else {} for c in codes.tolist()]

@@ -130,7 +130,7 @@ def _rank_and_job(path: str) -> tuple[int | None, str]:
 
 
 class _DumpReader:
-    """Reads the entries of a dump, whose keys are all texts."""
+    """Reads the entries of a dump."""
 
     def __init__(self, value: Mapping[str, Any], rank: int) -> None:
         config = {name: _mapping(entry) for name, entry in _mapping(value.get("pg_config")).items()}
@@ -262,23 +262,6 @@ def _group_and_description(entry: Mapping[str, Any]) -> tuple[str, str]:
     ]
     name, description = (*texts, "", "")[:2]
     return name or str(entry.get("pg_id", "")), description
-
-
-def _last_collective(
-    group: str, status: Mapping[str, Any], number_of: dict[tuple[DumpFrame, ...], int]
-) -> EnqueuedCollective | None:
-    """Return the last collective of a group by ``pg_status``, for a dump without entries."""
-    sequence, started, completed = (
-        as_integer(status.get(f"last_{state}_collective"))
-        for state in ("enqueued", "started", "completed")
-    )
-    if sequence < 0:
-        return None
-    return EnqueuedCollective(
-        group, sequence, operation="collective", is_finished=completed >= sequence,
-        state="started" if started >= sequence else "scheduled",
-        stack=number_of.setdefault((), len(number_of)),
-    )  # fmt: skip
 
 
 def _add_collectives(rows: EventRows, dump: FlightDump) -> None:

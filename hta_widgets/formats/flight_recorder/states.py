@@ -304,12 +304,12 @@ def _missing_peer(
 
 
 def _differing(calls: dict[int, list[EnqueuedCollective]]) -> tuple[dict[int, str], str]:
-    """Return the calls that differ from the call of most ranks, by rank, and the latter."""
+    """Return by rank the calls that differ from the call of most ranks, and that call."""
     text_of_rank = {rank: " and ".join(map(_call_words, of)) for rank, of in calls.items()}
     counts = Counter(text_of_rank.values())
     if len(counts) < 2:
         return {}, ""
-    ((usual, _),) = counts.most_common(1)  # of equals, the first
+    ((usual, _),) = counts.most_common(1)  # of equally frequent calls, the first
     return {rank: text for rank, text in text_of_rank.items() if text != usual}, usual
 
 

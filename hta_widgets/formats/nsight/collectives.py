@@ -175,8 +175,10 @@ def _calls_on_thread(
         launches_before[row] += 1
         if count == 1 or not calls:
             result.append(calls)
-        else:  # several kernels: one for each call, else it is unknown which does whose work
-            result.append([calls[number]] if len(calls) == count else [])
+        elif len(calls) == count:  # each kernel does the work of one call
+            result.append([calls[number]])
+        else:
+            result.append([])
     return result
 
 

@@ -57,7 +57,7 @@ _MARKER = "StringIds"
 _REPORTS = (".nsys-rep", ".qdrep")
 _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DIAGNOSTIC_EVENT")
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
-#: A mark of Megatron and others on the rank and its place in the job.
+#: The mark in which Megatron and others state the rank and its place in the job.
 _RANK_MARK = re.compile(r"rank=(\d{1,9})\b.*\b[dpt]p=\d")
 #: Columns of events by which a row is recognized in two versions of a table.
 _IDENTITY = ("process", "thread", "start_ns", "end_ns", "name", "correlation")

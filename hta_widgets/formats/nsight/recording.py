@@ -170,7 +170,7 @@ def _rank_of_variables(database: Database) -> int | None:
 
 
 def _gpus(database: Database) -> dict[tuple[int | None, int], Gpu]:
-    """Return the devices of each machine by their number; the machine None has the first ones."""
+    """Return devices by machine and number; by None and number, the first device."""
     table = "TARGET_INFO_GPU"
     key = "id" if "id" in database.columns_of(table) else "deviceId"
     gpus: dict[tuple[int | None, int], Gpu] = {}
@@ -184,7 +184,7 @@ def _gpus(database: Database) -> dict[tuple[int | None, int], Gpu]:
 
 
 def _devices_of_processes(database: Database) -> dict[tuple[int | None, int], Gpu]:
-    """Return what is stated of devices by process id (None if it is unknown) and ordinal."""
+    """Return devices as processes see them, by process id (None if it is unknown) and ordinal."""
     columns = ("gpuId", "cudaId", "pid", "numMultiprocessors")
     rows = database.rows("TARGET_INFO_CUDA_DEVICE", columns, kinds=(int, int, int))
     devices: dict[tuple[int | None, int], Gpu] = {

@@ -56,8 +56,7 @@ _KERNEL_NAMES = ("display_name", "formatted_kernel_name", "kernel_name")
 
 def is_rocpd(start: FileStart) -> bool:
     """Whether a file has the tables of rocprofv3 or rocmProfileData."""
-    names = set(table_names(start.path, start.text))
-    return names >= _OLD or any(name.startswith("rocpd_metadata") for name in names)
+    return any(name.startswith("rocpd_") for name in table_names(start.path, start.text))
 
 
 def read_rocpd(
@@ -67,7 +66,7 @@ def read_rocpd(
     rows = RocmRows(path)
     facts: dict[tuple[int, int], RankFacts] = {}
     with Database(path, advance) as database:
-        if set(database.tables) >= _OLD:
+        if database.tables >= _OLD:
             _read_old(database, rows)
         else:
             matches = filter(None, map(_SET.fullmatch, database.tables))
@@ -80,7 +79,7 @@ def read_rocpd(
 
 
 def companions_of(path: str) -> list[tuple[Path, bool]]:
-    """Return the other files that rocprofv3 writes of a run."""
+    """Return the other files that rocprofv3 writes for a run."""
     return [(Path(path).with_suffix(ending), True) for ending in (".json", ".pftrace")]
 
 

@@ -80,7 +80,7 @@ _RECORD_AGAIN = "Record it again with jax.profiler.trace, or copy it again."
 
 
 def companions_of(path: str) -> list[tuple[Path, bool]]:
-    """Return the other files that the profiler writes of a run."""
+    """Return the other files that the profiler writes for a run."""
     stem = re.sub(r"\.xplane\.pb(\.gz)?$", "", path)
     files = [Path(stem + ending) for ending in _ENDINGS]
     files += [Path(path).parent / name for name in _COPIES]
@@ -136,7 +136,7 @@ def _damage(path: str, data: bytes, fault: ProtobufError) -> TraceError:
         return TraceError(
             "was damaged by a text conversion, which replaced bytes",
             path=path,
-            remedy="Copy the file again as binary.",
+            remedy="Copy the file again in binary mode.",
         )
     return TraceError(f"is damaged: {fault}", path=path, remedy=_RECORD_AGAIN)
 

@@ -315,6 +315,11 @@ def test_schema_4_has_times_and_tracks_in_tables_of_their_own(tmp_path):
     assert not after.problems.detail.str.contains("not read").any()
 
 
+def test_a_database_without_its_metadata_is_recognized(tmp_path):
+    path = change(write_rocpd(tmp_path / "a.db"), "drop table rocpd_metadata_0000aaa")
+    assert load(path).formats == ["rocpd"]
+
+
 def test_times_that_schema_4_lacks_are_said(tmp_path):
     path = to_schema_4(write_rocpd(tmp_path / "new.db"))
     change(path, f"delete from rocpd_timestamp_0000aaa where value = {BOOT_NS + 10_000}")
