@@ -11,6 +11,7 @@ from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.formats.byteps.reader import pair_first_in_first_out
 from hta_widgets.formats.byteps.rows import servers_of_keys, worker_rows
 from hta_widgets.live.job import TileEngine
+from hta_widgets.panels.headline import headline
 
 from .conftest import event
 
@@ -390,6 +391,11 @@ def test_two_runs_below_the_folder_of_a_worker_are_two_jobs(tmp_path, gpus):
     assert len(places) == 4 * gpus
     servers = [trace for trace in traces.values() if trace.format == "byteps-server"]
     assert [(trace.job, trace.server) for trace in servers] == [("job/first", 0), ("job/second", 0)]
+    only = load(tmp_path / "first")
+    expected_text = str(headline(only)).partition(" is last")[2].partition(", ")[0]
+    texts = str(headline(traces))
+    for run in ("first", "second"):
+        assert f"Worker 1 of job/{run} is last{expected_text}, " in texts
 
 
 def test_a_folder_per_gpu_below_that_of_a_worker_is_no_run(tmp_path):
