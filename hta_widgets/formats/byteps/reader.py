@@ -152,9 +152,9 @@ def _numbers(
     run_of = _runs(files)
     for file in files:
         jobs[_job_folder(file), run_of[file]].add(place_of(file))
-    names = {job: "/".join(filter(None, (PurePath(job[0]).name, job[1]))) for job in jobs}
+    names = {(folder, run): _joined(PurePath(folder).name, run) for folder, run in jobs}
     if len(set(names.values())) < len(jobs):
-        names = {job: "/".join(filter(None, job)) for job in jobs}
+        names = {job: _joined(*job) for job in jobs}
     numbers: dict[str, tuple[str | None, int]] = {}
     for job in sorted(jobs):
         places = sorted(jobs[job], key=natural_key)
@@ -163,6 +163,10 @@ def _numbers(
         for place, number in zip(places, stated if are_distinct else count(), strict=False):
             numbers[place] = names[job] or None, number
     return numbers
+
+
+def _joined(*folders: str) -> str:
+    return "/".join(filter(None, folders))
 
 
 def _runs(files: Sequence[str]) -> dict[str, str]:

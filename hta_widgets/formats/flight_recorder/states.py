@@ -130,19 +130,18 @@ class Hang:
             differing = next(iter(self.differing.values()))
             first_ranks = [rank for rank, call in self.differing.items() if call == differing]
             usual = sorted({*self.ranks} - {*self.differing, *self.absent, *self.without_dump})
+            waits = f"; {wait}" if self.waiting else ""
             return _capitalize(
                 f"{_subject(first_ranks, 'call')} {differing} as collective #{self.sequence} of"
-                f" {self.group}, but {_subject(usual, 'call')} {self.usual}"
-                f"{f'; {wait}' if self.waiting else ''}."
+                f" {self.group}, but {_subject(usual, 'call')} {self.usual}{waits}."
             )
         if self.kind == "absent":
             rank = self.absent[0]
             last = "its last" if len(self.absent) == 1 else f"the last of rank {rank}"
             did_not = "call the other side of" if self.is_p2p else "enqueue"
             waits = f", for which {wait}" if self.waiting else ""
-            subject = _subject(self.absent)
-            return _capitalize(f"{subject} did not {did_not} {what}{waits}; {last} was"
-                               f" {self.last[rank]}.")  # fmt: skip
+            did = f"{_subject(self.absent)} did not {did_not} {what}"
+            return _capitalize(f"{did}{waits}; {last} was {self.last[rank]}.")
         unfinished = f"{what} is unfinished: {wait}"
         if self.kind == "no dump":
             return f"{unfinished}, and no dump of {_subject(self.without_dump)} is loaded."

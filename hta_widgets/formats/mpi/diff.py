@@ -146,8 +146,8 @@ def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]
         return sides
     pairs = [(numbers_of_sides[0][a], numbers_of_sides[1][b]) for a, b in diff.rank_pairs]
     frames = []
-    for k, (frame, ranks) in enumerate(zip(sides, compared, strict=True)):
-        labels = {pair[k]: f"{pair[0]} → {pair[1]}" for pair in pairs}
+    for side, (frame, ranks) in enumerate(zip(sides, compared, strict=True)):
+        labels = {pair[side]: f"{pair[0]} → {pair[1]}" for pair in pairs}
         labels |= {rank: str(rank) for rank in sorted(ranks - set(labels))}
         # Rank 0's file also lists ranks that are not compared.
         present = set(frame["rank"].tolist())

@@ -190,17 +190,18 @@ def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int
     schemas = _payload_schemas(database)
     has_payload = " or ".join(f'"{name}" is not null' for name in stored)
     rows = database.rows(NVTX_TABLE, ("rowid", *_PAYLOADS), where=f"({has_payload})")
-    texts = texts_by_id(database, (row[3] for row in rows if isinstance(row[3], int)))
+    texts = texts_by_id(database, (json_id for *_, json_id in rows if isinstance(json_id, int)))
     number_of: dict[object, int] = {}
-    for _, *content in rows:
-        if tuple(content) not in number_of:
-            number_of[tuple(content)] = len(payloads)
-            blob, json_text, json_id = content
+    numbers = []
+    for _, blob, json_text, json_id in rows:
+        number = number_of.setdefault((blob, json_text, json_id), len(payloads))
+        numbers.append(number)
+        if number == len(payloads):
             fields = _decode_payload(blob, schemas)
             payloads.append(fields or _decode_json_payload(json_text or texts.get(json_id)))
-    positions = positions_in(np.array([row[0] for row in rows], np.int64), rowids)
-    numbers = [*(number_of[row[1:]] for row in rows), 0]
-    return payloads, np.where(positions >= 0, np.array(numbers)[positions], 0)
+    positions = positions_in(np.array([rowid for rowid, *_ in rows], np.int64), rowids)
+    # Position -1, of ranges without a payload, is that of the appended number 0.
+    return payloads, np.array([*numbers, 0])[positions]
 
 
 def _decode_json_payload(text: object) -> dict[str, int]:
