@@ -152,9 +152,9 @@ def _numbers(
     run_of = _runs(files)
     for file in files:
         jobs[_job_folder(file), run_of[file]].add(place_of(file))
-    names = {(folder, run): _joined(PurePath(folder).name, run) for folder, run in jobs}
+    names = {(folder, run): _join_folders(PurePath(folder).name, run) for folder, run in jobs}
     if len(set(names.values())) < len(jobs):
-        names = {job: _joined(*job) for job in jobs}
+        names = {job: _join_folders(*job) for job in jobs}
     numbers: dict[str, tuple[str | None, int]] = {}
     for job in sorted(jobs):
         places = sorted(jobs[job], key=natural_key)
@@ -165,7 +165,7 @@ def _numbers(
     return numbers
 
 
-def _joined(*folders: str) -> str:
+def _join_folders(*folders: str) -> str:
     return "/".join(filter(None, folders))
 
 
