@@ -175,13 +175,10 @@ def _runs(files: Sequence[str]) -> dict[str, str]:
     In a run, a worker writes one file for each GPU, and a server writes one file. If they have
     more, the folders below that of the worker or server are those of runs.
     """
-    place_of = {file: _place_in_run(file) for file in files}
-    files_of = Counter((_job_folder(file), machine, gpu)
-                       for file, (machine, gpu, _) in place_of.items())  # fmt: skip
-    jobs = {job for (job, machine, _), number in files_of.items() if machine and number > 1}
-    return {
-        file: run if _job_folder(file) in jobs else "" for file, (_, _, run) in place_of.items()
-    }
+    place_of = {file: (_job_folder(file), *_place_in_run(file)) for file in files}
+    runs_of = Counter(place[:-1] for place in set(place_of.values()))
+    jobs = {job for (job, machine, _), runs in runs_of.items() if machine and runs > 1}
+    return {file: run if job in jobs else "" for file, (job, _, _, run) in place_of.items()}
 
 
 def _place_in_run(file: str) -> tuple[str, int | None, str]:
