@@ -101,7 +101,7 @@ _COMMUNICATION: Final = {
         "NCCL (ncclKernel_*, ncclDevKernel_*, ncclSymDevKernel_*), RCCL, HCCL and similar"
     ),
     r"(?<![a-z])(one)?ccl(::|_)": "oneCCL",
-    r"(?<![a-z])mscclp?p?(?![a-z])": "MSCCL, MSCCL++",
+    r"(?<![a-z])msccl(pp)?(kernel|(?![a-z]))": "MSCCL, MSCCL++",
     r"(?<![a-z])(nv|roc|i)shmem": "NVSHMEM, rocSHMEM, ISHMEM",
     r"(?<![a-z])(deep_?ep(::|\d)|(dpsk::ep|hybrid_ep)::)": "DeepEP, even if names are mangled",
     r"(?<![a-z])(inter|intra)node(_ll)?::|(?<![a-z])notify_dispatch": (

@@ -44,7 +44,7 @@ _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", r
 _DMA = re.compile(r"^dma", re.IGNORECASE)
 _DMA_ARGS = ("direction", "size")
 _UNKNOWN_DIRECTION = "Memcpy Unknown"
-#: Minimum size that counts as unknown, so that sums fit into int64.
+#: From this size on, a size counts as unknown, so that sums fit into int64.
 _MAX_BYTES = 1 << 50
 _NO_COPIES = "no copies or fills are selected"
 
@@ -152,16 +152,15 @@ def memory_bandwidth(
     """Return the rate at which memory is copied and filled, at each instant of change.
 
     Rates of concurrent copies add up. The rate is the one in the file, or else bytes divided by
-    duration; copies without either are left out and counted. A copy of 0 µs lasts one unit of the
-    file's times.
+    duration; copies without either are left out and counted. A copy of 0 µs counts as one unit of
+    the file's times.
 
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        The copies; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Copies are cut at the window and keep their rate.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The copies, narrowed in time and to ranks; all by default. The window cuts copies and keeps
+        their rate.
 
     Returns
     -------
@@ -250,6 +249,7 @@ def _summary_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
 
 
 def _bandwidth_frame(chosen: RankParts, columns_of: _ColumnsOf, schema: Schema) -> pd.DataFrame:
+    """Return the columns that a function makes of each rank's copies, as one frame."""
     results = list(map_ranks(chosen, _columns_and_counts, columns_of))
     columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
     kind = columns["copy_kind"]
@@ -270,7 +270,7 @@ def _bandwidth_frame(chosen: RankParts, columns_of: _ColumnsOf, schema: Schema) 
 def _columns_and_counts(
     part: RankPart, columns_of: _ColumnsOf
 ) -> tuple[dict[str, Any], Counter[str], int]:
-    """Return a rank's columns, its copies without a known rate by kind, and its computed rates."""
+    """Return a rank's columns, and the numbers of unknown rates by kind and of computed rates."""
     copies = _copies_of_rank(part)
     missing = np.sort(copies.code[np.isnan(copies.gb_per_s)])
     unknown = Counter(copies.kinds[code] for code in missing.tolist())

@@ -1,8 +1,8 @@
-"""Ranks that behave the same, and device time of each rank over time.
+"""Clusters of ranks that behave alike, and the device time of each rank over time.
 
 Ranks are compared by features: times per step, cost for other ranks, and kernels. For example, at a
-tolerance of 5 % of a step, ranks that compute for 60, 61 and 70 % of a step form the clusters of
-the first two ranks and of the third.
+tolerance of 5 % of a step, ranks that compute for 60, 61 and 70 % of a step form two clusters: the
+first two ranks, and the third.
 """
 
 from __future__ import annotations
@@ -55,24 +55,19 @@ from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 #: Columns of a rank's mean times per step.
 TIMES: tuple[str, ...] = (
-    "step_ns",
-    "own_ns",
-    "compute_ns",
-    "idle_ns",
-    "exposed_communication_ns",
-    "exposed_wait_ns",
+    "step_ns", "own_ns", "compute_ns", "idle_ns", "exposed_communication_ns", "exposed_wait_ns",
     "unmatched_exposed_ns",
-)
+)  # fmt: skip
 _MAX_KERNELS = 48  # maximum number of kernel names to compare; the others share a column
 
 HEATMAP_METRICS: tuple[str, ...] = tuple(facts("metrics"))
 _MAX_BINS: int = facts("limits")["window_bins"]
-_SCATTER = 3.0  # standard errors up to which a difference may be chance
-_UNSURE = 1.5  # the limit is larger by this share for two steps, half as much for three, and so on
-_FEW = 1 / 3  # share of a stage's ranks; larger clusters are not outliers
+_MAX_ERRORS = 3.0  # standard errors up to which a difference may be chance
+_FEW_STEPS_INCREASE = 1.5  # relative increase of the limit for two steps; half as much for three
+_MAX_OUTLIER_SHARE = 1 / 3  # of a stage's ranks; larger clusters are not outliers
 _MAX_REASONS = 3
-_WIDER = 1.5  # factor of the tolerance while there are too many clusters
-_BLOCK = 64  # ranks to compare with all others at a time; fits the processor's cache
+_TOLERANCE_FACTOR = 1.5  # factor of the tolerance while there are too many clusters
+_BLOCK = 64  # ranks compared with all others at a time, so that they fit the processor's cache
 
 #: By feature, causes first: the column of its time, whose standard error may raise the limit, and
 #: the texts for a rank with more and with less of it.
@@ -96,7 +91,7 @@ _FEATURE_WORDS: dict[str, tuple[str, str, str]] = {
 _FEATURES = tuple(_FEATURE_WORDS)
 
 #: Features whose differences are stated as a share of the typical time, not of a step.
-_RELATIVE = frozenset({"compute", "step"})
+_OF_TYPICAL = frozenset({"compute", "step"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +114,34 @@ def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
     time counts as one step.
     """
     traces = chosen.owner
-    ahead = steps_ahead(traces)
+    samples, has_common_steps = _samples_of_ranks(chosen, waits)
+    share, kernel_names = _kernel_shares([sample.kernel_ns for sample in samples])
+    work = imposed_waits(traces, chosen.selection, waits.clock)
+    lost = mean_lost_shares(work) if len(work.match) else np.zeros(len(traces))
+    return RankFeatures(
+        np.array([sample.times for sample in samples]).reshape(-1, len(TIMES)),
+        np.array([sample.error for sample in samples]).reshape(-1, len(TIMES)),
+        lost[np.isin(traces.ranks, chosen.ranks)],
+        share,
+        kernel_names,
+        np.array([sample.steps for sample in samples], dtype=np.int64),
+        has_common_steps,
+    )
+
+
+class _RankSample(NamedTuple):
+    """The features of one rank."""
+
+    numbers: Ints  # of all its steps
+    steps: int  # number of steps averaged
+    times: Floats  # by `TIMES`
+    error: Floats  # standard errors of the times
+    kernel_ns: dict[str, float]
+
+
+def _samples_of_ranks(chosen: RankParts, waits: CollectiveWaits) -> tuple[list[_RankSample], bool]:
+    """Return the features of each rank, and whether the ranks have steps in common."""
+    ahead = steps_ahead(chosen.owner)
     samples = list(
         map_ranks(
             chosen, _features_of_rank, None, ahead, each=waits.arguments_by_rank(chosen.ranks)
@@ -135,38 +157,13 @@ def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
             for place, sample in enumerate(samples)
             if len(sample.numbers) not in {0, len(common)}
         ]
-        rest = RankParts(
-            [chosen.traces[place] for place in places], chosen.selection, chosen.executor
-        )
-        others = map_ranks(
-            rest, _features_of_rank, common, ahead, each=waits.arguments_by_rank(rest.ranks)
-        )
+        traces = [chosen.traces[place] for place in places]
+        rest = RankParts(traces, chosen.selection, chosen.executor)
+        arguments = waits.arguments_by_rank(rest.ranks)
+        others = map_ranks(rest, _features_of_rank, common, ahead, each=arguments)
         for place, sample in zip(places, others, strict=True):
             samples[place] = sample
-    share, kernel_names = _kernel_shares([sample.kernel_ns for sample in samples])
-    work = imposed_waits(traces, chosen.selection, waits.clock)
-    lost = np.zeros(len(traces))
-    if len(work.match):
-        lost = mean_lost_shares(work)
-    return RankFeatures(
-        np.array([sample.times for sample in samples]).reshape(-1, len(TIMES)),
-        np.array([sample.error for sample in samples]).reshape(-1, len(TIMES)),
-        lost[np.isin(traces.ranks, chosen.ranks)],
-        share,
-        kernel_names,
-        np.array([sample.steps for sample in samples], dtype=np.int64),
-        bool(len(common)),
-    )
-
-
-class _RankSample(NamedTuple):
-    """The features of one rank."""
-
-    numbers: Ints  # of all its steps
-    steps: int  # number of steps averaged
-    times: Floats  # by `TIMES`
-    error: Floats  # standard errors of the times
-    kernel_ns: dict[str, float]
+    return samples, bool(len(common))
 
 
 def _features_of_rank(
@@ -196,7 +193,7 @@ def _features_of_rank(
 def _steps_of_events(
     part: RankPart, steps: tuple[Ints, Ints, Ints], common: Ints
 ) -> tuple[Ints, Ints, int]:
-    """Return each event's step (a position, -1 for none), the steps' durations and their number."""
+    """Return the position of each event's step, -1 for none, and durations and number of steps."""
     is_common = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
     numbers, start, end = (column[is_common] for column in steps)
     if len(numbers):
@@ -209,7 +206,7 @@ def _steps_of_events(
 
 
 def _kernel_shares(kernels: Sequence[dict[str, float]]) -> tuple[Floats, list[str]]:
-    """Return the share of each kernel name in each rank's compute; rare names share one column."""
+    """Return the share of each kernel in each rank's compute, and names; rare ones are "others"."""
     table = pd.DataFrame(list(kernels), index=range(len(kernels))).fillna(0.0)
     share, names = np.array(table, dtype=np.float64, order="C"), [*table.columns]
     share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
@@ -273,9 +270,8 @@ def rank_time_heatmap(
     Busy includes waiting in collectives, so the rank that others wait for is the least busy.
     """
     if metric not in HEATMAP_METRICS:
-        raise TraceError(
-            f"unknown metric {metric!r}", remedy=f"The metrics are {', '.join(HEATMAP_METRICS)}."
-        )
+        remedy = f"The metrics are {', '.join(HEATMAP_METRICS)}."
+        raise TraceError(f"unknown metric {metric!r}", remedy=remedy)
     if not 1 <= bins <= _MAX_BINS:
         raise TraceError(f"invalid number of bins: {bins}", remedy=f"Ask for 1 to {_MAX_BINS}.")
     chosen = narrow_selection(traces, selection, window, ranks)
@@ -377,13 +373,13 @@ def rank_clusters(
     - the cost of the rank for the others, as a share of their time: ``lost_share`` of `stragglers`
     - the kernels: the share of compute time in other kernels
 
-    Times are means over the steps that all ranks have. If they vary so much between steps
-    that a difference may be chance, more than the tolerance is allowed: three times the standard
-    error of the median rank, times ``1 + 1.5 / (steps - 1)``, since few steps are weak evidence.
+    Times are means over the steps that all ranks have. If times vary so much between steps that a
+    difference may be chance, more than the tolerance is allowed: three times the standard error of
+    the median rank, times ``1 + 1.5 / (steps - 1)``, since few steps are weak evidence.
     Ranks of different pipeline stages do different work and are never in one cluster.
 
-    If files of other ranks are missing from a collective, any part of its time may be waiting.
-    Ranks then differ only by what this uncertainty cannot explain.
+    If files of other ranks of a collective are missing, any part of its time may be waiting. Two
+    ranks then differ only if they do so whatever part it is.
 
     The rank with the most similar ranks represents them. The same rule then applies to the
     remaining ranks, so every rank is similar to its representative. Outliers are the ranks of
@@ -409,15 +405,15 @@ def rank_clusters(
     -------
     DataFrame
         One row per rank. ``rank``; ``cluster`` (int64), from 0, largest first; ``representative``
-        (int64), that of the cluster; ``distance`` (float64), the largest
-        difference from it in tolerances, so 0..1; ``from_typical`` (float64), the same from the
-        representative of the stage's largest cluster; ``is_outlier`` (bool); ``why`` (text), at
-        most three differences from that one, causes first; empty in the
-        largest cluster; ``stage`` (int64), of the pipeline; ``steps`` (int64), the number of steps
-        averaged, 0 if all of the rank's time counts as one; and per step, in ns
-        (float64): ``step_ns, own_ns, compute_ns, idle_ns, exposed_communication_ns,
-        exposed_wait_ns, unmatched_exposed_ns``, defined as in `step_times`; ``step_ns`` is
-        ``dur_ns``, or ``device_span_ns`` if hosts are ahead of devices; ``lost_share`` (float64).
+        (int64), the rank that represents the cluster; ``distance`` (float64), the largest
+        difference from the representative, divided by the allowed one, so 0..1; ``from_typical``
+        (float64), the same from the representative of the stage's largest cluster; ``is_outlier``
+        (bool); ``why`` (text), at most three differences from the latter, causes first, empty in
+        the largest cluster; ``stage`` (int64), of the pipeline; ``steps`` (int64), the number of
+        steps averaged, 0 if all of the rank's time counts as one; and per step, in ns (float64):
+        ``step_ns, own_ns, compute_ns, idle_ns, exposed_communication_ns, exposed_wait_ns,
+        unmatched_exposed_ns``, defined as in `step_times`; ``step_ns`` is ``dur_ns``, or
+        ``device_span_ns`` if hosts are ahead of devices; ``lost_share`` (float64).
 
         ``.attrs["tolerance"]`` is the tolerance of the clusters, ``.attrs["clusters"]`` their
         number, ``.attrs["outliers"]`` the ranks that are outliers.
@@ -494,7 +490,7 @@ def cluster_ranks(
     outlier, typical = _outliers(similar, stage)
     limit, representative = 1.0, similar
     while len(np.unique(representative)) > max(max_clusters, len(np.unique(stage))):
-        limit *= _WIDER
+        limit *= _TOLERANCE_FACTOR
         representative = _representatives(distances, limit)
     # Clusters are numbered by size, the largest first.
     distinct, sizes = np.unique(representative, return_counts=True)
@@ -551,17 +547,21 @@ def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
         members = stage == number
         largest = int(np.where(members, sizes, -1).argmax())
         typical[members] = largest
-        outlier |= members & (size <= _FEW * members.sum()) & (2 * size <= sizes[largest])
+        is_small = (size <= _MAX_OUTLIER_SHARE * members.sum()) & (2 * size <= sizes[largest])
+        outlier |= members & is_small
     return outlier, typical
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FeatureComparison:
-    """Features of ranks as shares, by rank and in the order of `_FEATURES`; kernels are 0."""
+    """The features of ranks as shares of a step, by rank and `_FEATURES`; those of kernels are 0.
+
+    If the files do not decide how much of a time is a wait, a share is between `low` and `high`.
+    """
 
     features: RankFeatures
-    low: Floats  # of the median rank's step
-    high: Floats  # the same; larger than `low` if the share is not exactly known
+    low: Floats
+    high: Floats
     limits: Floats  # the allowed difference of each feature
 
     @classmethod
@@ -588,10 +588,10 @@ class _FeatureComparison:
         high = {**low, "transfer": (exposed - wait) / step, "wait": max_wait / step}
         limits = np.full(len(_FEATURES), tolerance)
         if count:
-            allowed = _SCATTER * (1 + _UNSURE / max(int(np.median(features.steps)) - 1, 1))
-            scatter = [
-                float(np.median(error[name] / step)) for name, _, _ in _FEATURE_WORDS.values()
-            ]
+            steps = int(np.median(features.steps))
+            allowed = _MAX_ERRORS * (1 + _FEW_STEPS_INCREASE / max(steps - 1, 1))
+            names = [name for name, _, _ in _FEATURE_WORDS.values()]
+            scatter = [float(np.median(error[name] / step)) for name in names]
             limits = np.maximum(limits, allowed * np.array(scatter))
         return cls(
             features,
@@ -619,7 +619,7 @@ class _FeatureComparison:
         return distances
 
     def reasons(self, rank: int, representative: int) -> str:
-        """Describe at most three differences beyond their limits, causes first."""
+        """Return a text of at most three differences beyond their limits, causes first."""
         excess = self.low[rank] - self.high[representative]
         shortfall = self.high[rank] - self.low[representative]
         difference = np.select([excess > 0, shortfall < 0], [excess, shortfall], 0.0)
@@ -647,7 +647,7 @@ class _FeatureComparison:
                 f"runs other kernels: {short_name(self.features.kernel_names[kernel])} takes"
                 f" {_percent(abs(share))} {'more' if share > 0 else 'less'} of its compute time"
             )
-        if feature in _RELATIVE and usual > 0:
+        if feature in _OF_TYPICAL and usual > 0:
             difference /= usual
         unit = "a step" if self.features.steps.any() else "its time"
         return (more_text if difference > 0 else less_text).format(_percent(abs(difference)), unit)

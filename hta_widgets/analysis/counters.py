@@ -1,4 +1,8 @@
-"""Counters that are derived from events: queue lengths, memory bandwidth, achieved TFLOP/s."""
+"""Counters that are derived from events: queue lengths, memory bandwidth, achieved TFLOP/s.
+
+For example, two kernels of a stream are launched at 0 and 2 µs and start at 5 and 9 µs. The counter
+``Queue Length`` of the stream is 1 at 0, 2 at 2, 1 at 5 and 0 at 9 µs.
+"""
 
 from __future__ import annotations
 
@@ -54,10 +58,10 @@ def with_counters(
         ``"queue_length"``: one counter ``Queue Length[7]`` for each stream, see `queue_length`.
         ``"memory_bandwidth"``: one counter ``Memcpy HtoD``, ``Memset``, … for each kind of copy,
         in GB/s, see `memory_bandwidth`.
-        ``"tflop_per_s"``: one counter ``Achieved TFLOP/s`` for the device: the FLOPs of each
-        operator's call, spread evenly over its kernels. While only work of unknown FLOPs computes,
-        the value is NaN, a gap in the track; next to other work it adds nothing. Ranks without
-        shapes have no such counter. Not among the default kinds.
+        ``"tflop_per_s"``, not a default: one counter ``Achieved TFLOP/s`` for the device: the FLOPs
+        of each operator's call, spread evenly over its kernels. Work of unknown FLOPs adds nothing;
+        while only such work computes, the value is NaN, a gap in the track. Ranks without shapes
+        have no such counter.
     ranks : iterable of int, optional
         Add counters to these ranks only.
 

@@ -1,7 +1,7 @@
 """Device time by kind, stream and process group, and how much of it overlaps.
 
-Every instant of a device counts once. For example, a rank computes from 0 to 60 and communicates
-from 40 to 100: it computes for 60 ns, communicates for 60 ns, and is busy for 100 ns. Computing
+Every instant of a device counts once. For example, a rank computes from 0 to 60 ns and communicates
+from 40 to 100 ns. It computes for 60 ns, communicates for 60 ns, and is busy for 100 ns. Computing
 hides 20 ns of the communication; the other 40 ns are exposed.
 """
 
@@ -109,9 +109,8 @@ def temporal_breakdown(
     """
     chosen = rank_parts(traces, selection, window, ranks)
     working = map_working_ranks(chosen, _device_times)
-    column = columns_of_rows(
-        [(rank, *times) for rank, times in working.items()], {"rank": "int64", **_TIMES}
-    )
+    rows = [(rank, *times) for rank, times in working.items()]
+    column = columns_of_rows(rows, {"rank": "int64", **_TIMES})
     span = np.where(column["span_ns"] > 0, column["span_ns"], np.nan)
     shares = {
         f"{name}_pct": 100.0 * column[f"{name}_ns"] / span
@@ -383,7 +382,7 @@ def communication_by_group(
         One row per rank and process group, in order of ranks, the most time first:
 
         - ``rank``; ``group, description, group_ranks``: the group's name, purpose and ranks as in
-          the file; text, empty if missing. The purpose is that of the kernels, else of the header
+          the file; text, empty if missing. The purpose is read from the kernels, else the header
         - ``collective`` (text, with `by_collective`)
         - ``count, communication_ns, overlapped_ns, exposed_ns, overlap_share, sum_ns, max_ns`` as
           in `communication_by_stream`

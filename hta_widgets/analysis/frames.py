@@ -38,9 +38,8 @@ def require_columns(frame: pd.DataFrame, remedy: str, columns: Iterable[str]) ->
     missing = [name for name in columns if name not in frame]
     if missing:
         named = ", ".join(f"'{name}'" for name in missing)
-        raise TraceError(
-            f"the frame has no column{'s' if len(missing) > 1 else ''} {named}", remedy=remedy
-        )
+        noun = "columns" if len(missing) > 1 else "column"
+        raise TraceError(f"the frame has no {noun} {named}", remedy=remedy)
 
 
 def result_frame(
@@ -51,7 +50,7 @@ def result_frame(
     copy: bool = True,
     **attrs: Any,
 ) -> pd.DataFrame:
-    """Return a frame of `columns`, in their order and with their dtypes, and its attributes."""
+    """Return a frame of `columns`, in their order and with their dtypes, with its attributes."""
     frame = pd.DataFrame(dict(columns), copy=copy)
     note = note if isinstance(note, str) else "; ".join(filter(None, note))
     frame.attrs["matched"] = {key: int(count) for key, count in matched.items()}
@@ -69,12 +68,12 @@ def concat_arrays(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
 
 
 def int64(names: str) -> dict[str, str]:
-    """Return the schema of integer columns, whose names spaces separate."""
+    """Return the schema of integer columns; spaces separate their names."""
     return dict.fromkeys(names.split(), "int64")
 
 
 def float64(names: str) -> dict[str, str]:
-    """Return the schema of columns of floating-point numbers, whose names spaces separate."""
+    """Return the schema of columns of floating-point numbers; spaces separate their names."""
     return dict.fromkeys(names.split(), "float64")
 
 
@@ -118,7 +117,7 @@ def _concat_categories(columns: Iterable[tuple[Array, Iterable[str]]]) -> pd.Cat
 
 
 def columns_of_rows(rows: Iterable[Iterable[Any]], schema: Schema) -> dict[str, Any]:
-    """Return rows as columns."""
+    """Return the columns of rows, with the dtypes of `schema`."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return {
         name: _to_column(column, dtype)
@@ -127,7 +126,7 @@ def columns_of_rows(rows: Iterable[Iterable[Any]], schema: Schema) -> dict[str, 
 
 
 def _to_column(column: Any, dtype: str) -> Any:
-    # pandas would infer the dtype of arrays of objects.
+    # Without a dtype, pandas would infer one for arrays of objects.
     return pd.Series(column, dtype=object) if dtype == "object" else np.asarray(column, dtype)
 
 

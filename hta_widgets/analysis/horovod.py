@@ -62,16 +62,14 @@ def horovod_readiness(
     DataFrame
         One row per rank of the job. ``rank`` (int64), its number in the file; ``negotiations``
         (int64), how often it was ready for a tensor together with others; ``score`` (float64), the
-        share of these in which it was the only last rank; ``wait_ns`` (int64), its own waits, added
-        up; ``imposed_wait_ns`` (int64), the waits of the others for it as the only last rank, added
-        up; ``blocked_ns`` (int64), the time in which at least one other waits for it, each instant
-        once.
+        share of these in which it was the only last rank; ``wait_ns`` (int64), the sum of its own
+        waits; ``imposed_wait_ns`` (int64), the sum of the others' waits for it as the only last
+        rank; ``blocked_ns`` (int64), the time in which at least one other rank waits for it.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     blocks = list(map_ranks(chosen, _ready_times))
-    phase, rank, ready_ns = (
-        concat_arrays([block[column] for block in blocks]) for column in range(3)
-    )
+    columns = ([block[column] for block in blocks] for column in range(3))
+    phase, rank, ready_ns = map(concat_arrays, columns)
     files = np.repeat(np.arange(len(blocks)), [len(block[0]) for block in blocks])
     ready = pd.DataFrame({"file": files, "phase": phase, "rank": rank, "ready": ready_ns})
     ready = ready.sort_values("ready").drop_duplicates(["file", "phase", "rank"])
@@ -99,7 +97,7 @@ def horovod_readiness(
 
 
 def _ready_times(part: RankPart) -> tuple[Ints, Ints, Ints]:
-    """Return the phase, the rank and the time (of the set) of each event of a ready rank."""
+    """Return the phase, the rank and the time, on the set's clock, of each event of readiness."""
     table, names = part.table, part.table.names.values
     is_phase = np.array([name.startswith(NEGOTIATION) for name in names], dtype=bool)
     if not is_phase.any():
@@ -114,9 +112,9 @@ def _ready_times(part: RankPart) -> tuple[Ints, Ints, Ints]:
 
 
 def _phase_of(table: EventTable, rows: Rows, phases: Rows) -> Ints:
-    """Return the last phase that began before each event on its track; -1 if it has ended.
+    """Return the phase around each event, the last to begin on its track; -1 if that has ended.
 
-    The event of the last rank may be at the end of the phase, and then is not the phase's child.
+    The event of the last rank may be at the end of the phase, and is not the phase's child then.
     """
     merged = np.concatenate((phases, rows))
     is_event = np.arange(len(merged)) >= len(phases)

@@ -1,4 +1,4 @@
-"""Activities of the host's threads: waiting, memory calls, loading, operators, Python.
+"""Activities of the host's threads: waits, memory calls, data loading, operators, Python functions.
 
 A device idles because of what the host does before it launches the next work. Only threads that
 launch work are analysed. At each instant one activity of a thread counts, the first in `_LEVELS`.
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, rank_part
+from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, device_work_rows, rank_part
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import (
@@ -48,9 +48,9 @@ ACTIVITIES: tuple[str, ...] = tuple(facts("causes"))[:5]
 _ALLOCATION, _PYTHON = 1, 4
 #: The activity, after `ACTIVITIES`, of a thread that waits for work that is not in the file.
 UNRECORDED_WAIT = len(ACTIVITIES)
-#: The order in which activities count: first of the thread itself (False), then of all
+#: The order in which activities count: first those of the thread itself (False), then those of all
 #: threads that launch work (True). Memory calls of any thread delay the device, so they precede
-#: Python.
+#: Python functions.
 _LEVELS: tuple[tuple[int, bool], ...] = (
     (UNRECORDED_WAIT, False),
     *((activity, False) for activity in range(_PYTHON)),
@@ -85,14 +85,14 @@ _ALLOCATOR_CALLS = re.compile(
 #: Names of events in which a host loads data, and the folders of a Python file before its name.
 _DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
-#: Python's functions in which a thread sleeps or waits for another one.
 #: Calls that free memory, but not that of the host.
 _FREES = re.compile(r"(?!.*host).*free", re.IGNORECASE)
+#: Python's functions in which a thread sleeps or waits for another one.
 _PAUSES = re.compile(r"<built-in (function|method) (sleep|acquire|select|poll|wait)\b")
 _LAUNCHES = re.compile(r"(cuda|cu|hip|musa)(Ext|Module|Graph)?Launch(?!HostFunc)\w*", re.IGNORECASE)
-#: Maximum share of launches without work of a device whose threads serve no other device.
+#: Maximum share of launches without work in the file, if the threads launch on one device only.
 _MAX_UNLINKED = 0.05
-#: Minimum number of calls that free memory for a program without a cache.
+#: Minimum number of calls that free memory in a program without a caching allocator.
 _MANY_FREES = 10
 
 
@@ -119,10 +119,10 @@ class _Level(NamedTuple):
 
 
 def activity_times(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints]:
-    """Return the time of each activity in intervals, on the thread of each one's call.
+    """Return the time of each activity in intervals, on the thread of the call of each interval.
 
     Activities are `ACTIVITIES`, followed by `UNRECORDED_WAIT`. Interval k is from ``start[k]`` to
-    ``end[k]`` and belongs to ``call[k]``; without a call, -1, all its times are 0.
+    ``end[k]``, and its call is ``call[k]``; without a call, -1, all its times are 0.
     """
     activity_ns = [np.zeros(len(start), dtype=np.int64) for _ in range(UNRECORDED_WAIT + 1)]
     threads = trace.table.track[call]
@@ -141,7 +141,7 @@ def activity_times(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Int
 
 @memoize
 def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
-    """Return the levels of each thread that launches work, without those that add nothing."""
+    """Return the levels of each thread that launches work, without those that add no time."""
     table = trace.table
     threads = occurring_codes(table.track[launch_calls(trace)])
     launching = np.isin(table.track, threads)
@@ -156,6 +156,7 @@ def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
         covered = Intervals.empty()
         levels: list[_Level] = []
         for activity, is_shared in _LEVELS:
+            # A single thread has no others whose activities could be added.
             added = (on_all_threads if is_shared else on_thread)[activity]
             if not len(added.start) or (is_shared and len(threads) == 1):
                 continue
@@ -193,6 +194,22 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
         launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
         is_counted &= launching[track]
     return _ThreadTimes(track[is_counted], start[is_counted], end[is_counted])
+
+
+def waits_without_recorded_work(trace: Trace) -> Rows:
+    """Return the calls that wait for more than 1 ms, while the device mostly runs nothing recorded.
+
+    Unlike `UNRECORDED_WAIT`, they count also before the first work of the file.
+    """
+    table = trace.table
+    rows = np.flatnonzero(table.dur_ns > LONG_WAIT_NS)
+    rows = rows[_waiting_mask(trace, rows)]
+    if not len(rows):
+        return rows
+    work = device_work_rows(trace)
+    busy = CumulativeCoverage(*union(table.start_ns[work], table.end_ns[work]))
+    busy_ns = busy(table.end_ns[rows]) - busy(table.start_ns[rows])
+    return rows[2 * busy_ns < table.dur_ns[rows]]
 
 
 def _has_launches_elsewhere(trace: Trace) -> bool:
@@ -248,7 +265,7 @@ def host_activities(trace: Trace) -> tuple[Bools, ...]:
 def _call_masks(trace: Trace, rows: Rows | slice = slice(None)) -> tuple[Bools, Bools]:
     """Return which of some events are operators and other calls, and which Python functions."""
     table = trace.table
-    # In files of 2021 steps have the category of operators, but no activity belongs to them.
+    # In files of 2021, steps have the category of operators; they are no activity.
     is_step = (step_numbers(table.names.values) >= 0)[table.name[rows]]
     called = (table.stream[rows] < 0) & (table.kind[rows] == KINDS.index("cpu")) & ~is_step
     python = category_mask(trace, "python_function", rows)
@@ -376,7 +393,7 @@ def free_calls(trace: Trace) -> Rows:
 
 
 def pinned_memory_calls(trace: Trace) -> Rows:
-    """Return the calls for memory of the host, if they take most of the time of memory calls."""
+    """Return the calls for host memory, if they take most of the time of memory calls."""
     rows = np.flatnonzero(memory_calls(trace))
     pinned = rows[names_match(trace, rows, lambda name: "host" in name.lower())]
     dur = trace.table.dur_ns
@@ -384,7 +401,7 @@ def pinned_memory_calls(trace: Trace) -> Rows:
 
 
 def longest_memory_call(trace: Trace) -> int | None:
-    """Return the call that takes more time than all others that allocate or free memory, if any."""
+    """Return the memory call that takes more time than all others together, None without one."""
     rows = np.flatnonzero(memory_calls(trace))
     dur = trace.table.dur_ns[rows]
     dominates = len(rows) > 0 and 2 * int(dur.max()) > int(dur.sum())

@@ -1,4 +1,16 @@
-"""Idle time of devices and of their streams, and its causes."""
+"""Idle time of devices and of their streams, and its causes.
+
+A gap is a time in which no stream of a device works. The call that launched the work after the gap
+splits it. For example, a gap from 0 to 100 µs ends with a kernel that a call from 60 to 70 µs
+launched. The thread of this call was inside ``cudaStreamSynchronize`` until 40 µs, and inside an
+operator from then on::
+
+    0 ─ sync_wait ─ 40 ─ host_operator ─ 60 ─ launch_call ─ 70 ─ launch_latency ─ 100
+
+`gap_pieces` splits gaps: before the call by the activities of its thread (`host_activity`), and
+after the call into one category (`_wait_category`). `device_idle_breakdown` adds up the pieces of a
+device, `idle_time_breakdown` the gaps of each stream.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +38,7 @@ from hta_widgets.analysis.host_activity import (
     follows_stream_wait,
     union_of_waits,
     unrecorded_waits_by_thread,
+    waits_without_recorded_work,
 )
 from hta_widgets.analysis.map_ranks import map_ranks, map_working_ranks
 from hta_widgets.analysis.notes import missing_ranks_note
@@ -51,7 +64,14 @@ from hta_widgets.trace.arrays import (
     group_order,
     sum_by_group,
 )
-from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, union, unite
+from hta_widgets.trace.intervals import (
+    CumulativeCoverage,
+    Intervals,
+    intersect,
+    total_length,
+    union,
+    unite,
+)
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection, trace_index
 from hta_widgets.trace.trace import Trace
@@ -70,7 +90,7 @@ IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
 #: Whether each category counts as ``host_wait``.
 _IS_HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
 
-#: Minimum wait of launched work that is more than the latency of the device between two kernels.
+#: Shorter waits of launched work are the latency of the device between two kernels.
 _SHORT_NS = 30_000
 
 _NEVER = np.iinfo(np.int64).max
@@ -98,14 +118,14 @@ def device_idle_breakdown(
       for the device, such as ``cudaStreamSynchronize`` or a blocking copy.
     - ``host_allocation, host_data_loading, host_operator, host_python, host_nothing``: the launch
       call had not begun, and its thread was inside a call that allocates or frees memory, such as
-      ``cudaFree``, loaded data, was inside an operator or another call, inside Python functions
-      only, or inside no recorded event. In all five, the host had not launched the next work yet.
+      ``cudaFree``; loaded data; was inside an operator or another call; was inside Python functions
+      only; or was inside no recorded event.
     - ``launch_call``: inside the launch call.
     - ``unrecorded``: while no work of any stream ran, a call that waits for the device, which may
       be the launch call itself, lasted for more than 1 ms. Such a call returns within microseconds
       after the device has finished, so the device was probably busy with work that is not in the
       file. This does not apply to a device (``local_rank`` of `TraceSet.summary`) whose threads
-      launch on others, too: the host may wait for any of them.
+      also launch on others: the host may wait for any of them.
 
     The time from the end of the launch call, or from the start of the gap if that is later, to the
     start of the kernel has one category:
@@ -113,12 +133,12 @@ def device_idle_breakdown(
     - ``launch_latency``: the call ended within the gap.
     - ``kernel_wait``: the call ended before the gap, and the gap is shorter than
       `consecutive_kernel_delay_ns`, the time of a device between two kernels.
-    - ``stream_wait``: the time is not shorter than that, and the kernel is the first that its
-      thread launched after a call such as ``cudaStreamWaitEvent``: it waited for another stream
-      or device.
-    - ``unrecorded``: the time is not shorter than that, and work of the same launch, a CUDA graph,
-      had started before the gap; or it is longer than 1 ms, and for most of it a thread that
-      launches work was inside a call that waits for the device.
+    - ``stream_wait``: the time is at least `consecutive_kernel_delay_ns`, and the kernel is the
+      first that its thread launched after a call such as ``cudaStreamWaitEvent``: it waited for
+      another stream or device.
+    - ``unrecorded``: the time is at least `consecutive_kernel_delay_ns`, and work of the same
+      launch, a CUDA graph, had started before the gap; or the time is longer than 1 ms, and for
+      most of it a thread that launches work was inside a call that waits for the device.
     - ``blocked``: none of these; the reason for the wait is unknown.
     - ``unknown``: the file lacks the launch call; in an exported window, also the time before the
       first and after the last work in the file.
@@ -132,10 +152,9 @@ def device_idle_breakdown(
     traces : TraceSet
     consecutive_kernel_delay_ns : int, default 30_000
         Shorter waits of launched work are ``kernel_wait`` or ``launch_latency``.
-    selection : Selection, optional
-        The events to work on; all by default. Launch calls need not be selected.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default. Launch calls need not
+        be selected.
 
     Returns
     -------
@@ -287,17 +306,17 @@ class _RankGaps(NamedTuple):
     next: Rows  # the events that end gaps
     call: Ints  # the calls that launched these, -1 for none
     pieces: Ints  # the time by gap and category
-    unrecorded_wait: Ints  # of the column `stream_wait`, while the host waits for the device
+    unrecorded_wait: Ints  # the part of ``stream_wait`` while the host waits for the device
 
 
 class IdleGap(NamedTuple):
-    """One gap: its edges, the event that ends it, that event's launch call, time by category."""
+    """One gap of a device."""
 
     start: int
     end: int
-    next: int
-    call: int
-    pieces: dict[str, int]
+    next: int  # the event that ends the gap
+    call: int  # the call that launched this, -1 for none
+    pieces: dict[str, int]  # the time by category
 
 
 def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
@@ -308,6 +327,7 @@ def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
 
 
 def _split_gaps(part: RankPart, short_ns: int) -> _RankGaps:
+    """Return the gaps of a rank with the time of each category in the window."""
     # Categories depend on the whole gap, even if the window contains only a part of it.
     full_part = part.without_window
     start, end, ends_gap = full_part.get_or_compute("gaps", lambda: _whole_gaps(full_part))
@@ -346,16 +366,16 @@ def _whole_gaps(part: RankPart) -> tuple[Ints, Ints, Rows]:
 
 
 def _ends_of_gaps(part: RankPart, gap_end: Ints) -> Rows:
-    """Return the events that end gaps."""
+    """Return the event that ends each gap."""
     rows = part.device_work_rows()
     start, _ = part.clip_rows(rows)
     return rows[first_launched(part.trace, rows, start, gap_end)]
 
 
 def first_launched(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
-    """Return the position of the first launched event of those that start at each time.
+    """Return the position of the event that was launched first, of those that start at each time.
 
-    `rows` ascend by `start`.
+    `rows` are ascending by `start`.
     """
     first = np.searchsorted(start, time, "left")
     count = np.searchsorted(start, time, "right") - first
@@ -377,7 +397,7 @@ def gap_pieces(
 ) -> Ints:
     """Return the time of each category in the part `cut` of each gap.
 
-    `call` launched the event that ends the gap.
+    `call` has the call that launched the event at the end of each gap.
     """
     table = trace.table
     start, end = cut
@@ -386,14 +406,17 @@ def gap_pieces(
     call_start = np.where(has_call, np.clip(table.start_ns[call], start, end), start)
     returned = table.start_ns[call] + table.dur_ns[call]
     call_end = np.where(has_call, np.clip(returned, call_start, end), start)
+    # Before the call.
     *activities_ns, pieces[:, _UNRECORDED] = activity_times(trace, start, call_start, call)
     pieces[:, : len(ACTIVITIES)] = np.stack(activities_ns, axis=1)
     pieces[:, _HOST_NOTHING] = call_start - start - pieces.sum(axis=1)
+    # Inside the call, which may itself wait for work that is not in the file.
     pieces[:, _LAUNCH_CALL] = call_end - call_start
     long = np.flatnonzero(has_call & (table.dur_ns[call] > LONG_WAIT_NS))
     times_in_call = activity_times(trace, call_start[long], call_end[long], call[long])
     pieces[long, _LAUNCH_CALL] -= times_in_call[UNRECORDED_WAIT]
     pieces[long, _UNRECORDED] += times_in_call[UNRECORDED_WAIT]
+    # After the call.
     wait = _wait_category(trace, gap, call, short_ns)
     pieces[np.arange(len(start)), wait] += end - call_end
     return pieces
@@ -452,7 +475,7 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap[0])
     long = np.flatnonzero((call >= 0) & (gap[1] - begin > LONG_WAIT_NS))
     if len(long):
-        # The waits of all threads bound those that count, which take longer to find.
+        # The waits of all threads are an upper bound of those that count, and are found faster.
         waiting = CumulativeCoverage(*union_of_waits(trace))
         waited = waiting(gap[1][long]) - waiting(begin[long])
         long = long[2 * waited > (gap[1] - begin)[long]]
@@ -485,16 +508,23 @@ def _first_start_of_launches(trace: Trace) -> Ints:
 
 
 def wait_for_first_work_ns(trace: Trace) -> int:
-    """Return the time from the launch of a rank's first work to its start, 0 unless it is long.
+    """Return the time in which a rank's device is probably busy before its first work.
 
-    A device that starts late is probably busy with work from before the recording.
+    Its first work starts long after its launch, or its host waits for the device before: the work
+    of that time is from before the recording.
     """
     rows = device_work_rows(trace)
-    if not len(rows) or trace.launch_of[rows[0]] < 0:
+    if not len(rows):
         return 0
     table = trace.table
-    wait_ns = int(table.start_ns[rows[0]] - table.end_ns[trace.launch_of[rows[0]]])
-    return wait_ns if wait_ns > LONG_WAIT_NS else 0
+    first_ns = table.start_ns[rows[0]]
+    waits = waits_without_recorded_work(trace)
+    waits = waits[table.end_ns[waits] <= first_ns]
+    waiting = union(table.start_ns[waits], table.end_ns[waits])
+    call = trace.launch_of[rows[:1]]
+    if call[0] >= 0 and first_ns - table.end_ns[call[0]] > LONG_WAIT_NS:
+        waiting = unite(waiting, union(table.end_ns[call], table.start_ns[rows[:1]]))
+    return total_length(waiting)
 
 
 @check_arguments
@@ -547,8 +577,8 @@ def idle_time_breakdown(
 
     Notes
     -----
-    The definition is HTA's. HTA measures gaps from the end of the previous kernel only, so they
-    are negative if kernels of a stream overlap, and counts the start of a stream as ``other``.
+    The definition is that of HTA. HTA measures gaps from the end of the previous kernel only, so
+    they are negative if kernels of a stream overlap, and counts the start of a stream as ``other``.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     schema = {"idle_ns": "int64", "idle_share": "float64", "gaps": "int64"}
@@ -599,15 +629,14 @@ def _stream_frame(
     short_ns: int,
     streams: Iterable[int] | None,
 ) -> pd.DataFrame:
-    """Return a function's columns by rank, stream and category."""
+    """Return the columns of `function` by rank, stream and category."""
     wanted = None if streams is None else sorted({int(stream) for stream in streams})
     columns_of_ranks = list(map_ranks(chosen, _stream_columns, function, short_ns, wanted))
     column = stack_blocks(columns_of_ranks, {**int64("rank stream idle_category"), **schema})
     column["idle_category"] = categorical(column["idle_category"], _CATEGORIES)
     note = "no device work is selected: no stream has kernels or copies"
-    return result_frame(
-        column, matched=count_by_kind(chosen), note="" if len(column["rank"]) else note
-    )
+    note = "" if len(column["rank"]) else note
+    return result_frame(column, matched=count_by_kind(chosen), note=note)
 
 
 def _stream_columns(

@@ -1,7 +1,7 @@
 """The critical path of a job: which rank the job waits for, and what that rank does meanwhile.
 
-For example, two ranks end an all-reduce together at 100, in which rank 1 arrived last, at 80. The
-path is rank 1's before 80, and the transfer from 80 to 100.
+For example, two ranks leave an all-reduce together at 100 ns, and rank 1 arrived last, at 80 ns.
+The path is that of rank 1 before 80 ns, and the transfer from 80 to 100 ns.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def job_critical_path(
         ``.attrs``: ``span_ns``; ``clock``; ``residual_ns``, the largest of `clock_offsets`, after a
         drift of clocks is corrected, -1 if unknown; ``jumps``, how often the path changes ranks;
         ``clock_overlap_ns``, the time that is left out because the path would count it twice, added
-        up over the jumps: if a rank leaves a collective before the last one arrives, their clocks
-        contradict each other.
+        up over the jumps. This happens if a rank leaves a collective before the last one arrives,
+        which shows that their clocks are off.
 
     Notes
     -----
@@ -210,7 +210,7 @@ def _path_columns(match: Matching, segments: Ints) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _JobSpan:
-    """A time range of a rank on the job's common clock, and the events analysed."""
+    """A time range of a rank on the job's common clock, and the range that is analysed."""
 
     low: int
     high: int
@@ -226,7 +226,7 @@ def _spans_of_ranks(
     instance: int | tuple[int, int],
     window: Window | None,
 ) -> list[_JobSpan | None]:
-    """Return each rank's span of the named ranges, of the window, or of all; None if empty."""
+    """Return each rank's span: of the named ranges, the window, or all events; None if empty."""
     ranks = list(zip(range(len(traces)), traces, clocks, strict=True))
     if window is not None:
         edges = as_window(window)
@@ -272,8 +272,10 @@ def _whole_span(trace: Trace, clock: RankClock, place: int) -> _JobSpan | None:
 def _span_in_window(
     trace: Trace, clock: RankClock, place: int, window: tuple[int, int]
 ) -> _JobSpan | None:
-    """Return a rank's span in a window; `high` is the last end within the window."""
-    # The span ends with the device work that started last and still runs at the window's end.
+    """Return a rank's span in a window; `high` is the last end within the window.
+
+    The device work that runs at the window's end, if any, is the span's `row`.
+    """
     low, high = clock.to_rank(np.array(window)).tolist()
     table = trace.table
     device, host = _rank_activity(trace)
@@ -341,7 +343,7 @@ def _span_of(trace: Trace, place: int, clock: RankClock, rows: Rows) -> _JobSpan
 
 
 class _JobWalker(PathWalker):
-    """The walk over all ranks: from collectives in which a rank waited to the last arrival."""
+    """The walk over all ranks, which goes from a collective to the rank that arrived last at it."""
 
     def __init__(self, match: Matching, times: Arrivals, spans: Sequence[_JobSpan | None]) -> None:
         super().__init__(0)

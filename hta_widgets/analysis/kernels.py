@@ -73,10 +73,9 @@ def cupti_counters(
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        The kernels; all by default. They are paired with launches before they are selected.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The kernels, narrowed in time and to ranks; all by default. They are paired with launches
+        before they are selected.
 
     Returns
     -------
@@ -220,9 +219,8 @@ def _counter_columns(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
         measured = [number for number in numbers if number is not None]
         if not measured:
             continue
-        is_integer = all(
-            isinstance(number, int) and abs(number) < _INT64_END for number in measured
-        )
+        is_int64 = [isinstance(number, int) and abs(number) < _INT64_END for number in measured]
+        is_integer = all(is_int64)
         missing = -1 if is_integer else np.nan
         columns[name] = np.array(
             [missing if number is None else number for number in numbers],
@@ -305,7 +303,7 @@ def kernel_duration_by_rank(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the durations of each kernel on each rank, to compare ranks.
+    """Return the durations of each kernel on each rank, for comparing ranks.
 
     Parameters
     ----------
@@ -341,6 +339,7 @@ def kernel_duration_by_rank(
 def _kernel_frame(
     chosen: RankParts, kinds: Sequence[str], frame: pd.DataFrame, columns: Sequence[str]
 ) -> pd.DataFrame:
+    """Return some columns of the statistics of kernels, with their kinds as categories."""
     frame = frame.assign(
         kind=categorical(frame["kind"].to_numpy(), KINDS), mean_ns=frame["sum_ns"] / frame["count"]
     ).reset_index(drop=True)
@@ -390,11 +389,9 @@ def user_annotation_breakdown(
     use_device : bool, default True
         The ranges on the device (``gpu_user_annotation``), else those on the host
         (``user_annotation``).
-    selection : Selection, optional
-        The events to work on; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Durations are clipped to the window, counts are
-        of the ranges that overlap it.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default. Durations are clipped
+        to the window, counts are of the ranges that overlap it.
 
     Returns
     -------
@@ -416,9 +413,8 @@ def user_annotation_breakdown(
         note = "no ranges on the device" if use_device else "no ranges on the host"
         if host if use_device else device:
             note += f"; use_device={not use_device} has some"
-    return result_frame(
-        column, matched={"device_annotations": device, "host_annotations": host}, note=note
-    )
+    matched = {"device_annotations": device, "host_annotations": host}
+    return result_frame(column, matched=matched, note=note)
 
 
 def _range_statistics(part: RankPart, use_device: bool) -> tuple[dict[str, Any], int, int]:  # noqa: FBT001
@@ -431,6 +427,7 @@ def _range_statistics(part: RankPart, use_device: bool) -> tuple[dict[str, Any],
 
 
 def _ranges(trace: Trace, side: str) -> Bools:
+    """Return a mask of the ranges that the program names, on the ``host`` or the ``device``."""
     if side == "host":
         return category_mask(trace, "user_annotation")
     table = trace.table
@@ -461,10 +458,9 @@ def kernels_by_annotation(
         ``"host"`` on others.
     by_name : bool, default False
         Return sums by range and name.
-    selection : Selection, optional
-        The device's events; all by default. Ranges need not be selected.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Times are clipped to the window.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The device's events, narrowed in time and to ranks; all by default. Times are clipped to the
+        window. Ranges need not be selected.
 
     Returns
     -------
@@ -488,11 +484,8 @@ def kernels_by_annotation(
     note = "" if len(columns["rank"]) else "no device events"
     if not note and not inside:
         note = "no ranges" if not annotations else "no device event lies in a range"
-    matched = {
-        "device_events": len(columns["rank"]),
-        "annotations": annotations,
-        "annotated": inside,
-    }
+    events = len(columns["rank"])
+    matched = {"device_events": events, "annotations": annotations, "annotated": inside}
     if by_name:
         keys = ["rank", "annotation", "name"]
         groups = pd.DataFrame(columns).groupby(keys, observed=True)["dur_ns"]
@@ -512,10 +505,8 @@ def _annotated_kernels(part: RankPart, source: str) -> tuple[dict[str, Any], str
         range_rows = _device_ranges(trace, rows)
     else:
         stops = _ranges(trace, "host")
-        above = nearest_ancestor(
-            attach_backward_threads(trace, nested_parents(trace, stops)), stops
-        )
-        range_rows = above[trace.launch_of[rows]]
+        parents = attach_backward_threads(trace, nested_parents(trace, stops))
+        range_rows = nearest_ancestor(parents, stops)[trace.launch_of[rows]]
     start, end = part.clip_rows(rows)
     annotation = np.zeros(len(rows), dtype=np.int32)
     code, ranges = drop_unused_texts(table.name[range_rows[range_rows >= 0]], table.names)

@@ -1,7 +1,7 @@
 """The kernels that operators launch, with delays and sequences.
 
-An operator launches what is launched in it, on its thread. For example, ``aten::linear`` launches
-the kernels ``gemm`` and ``add``: its sequence is ``gemm -> add``.
+An operator launches what calls within it, on its thread, launch. For example, ``aten::linear``
+launches the kernels ``gemm`` and ``add``: its sequence is ``gemm -> add``.
 """
 
 from __future__ import annotations
@@ -74,10 +74,9 @@ def operator_kernels(
         program.
     exact : bool, default False
         Match the whole name.
-    selection : Selection, optional
-        The device work; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Times are clipped to the window, delays are not.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The device work, narrowed in time and to ranks; all by default. Times are clipped to the
+        window, delays are not.
 
     Returns
     -------
@@ -110,7 +109,7 @@ def operator_kernels(
 
 
 def _kernels_of(part: RankPart, operator_name: str | None, *, exact: bool) -> dict[str, Any]:
-    """Return the columns of one rank."""
+    """Return the columns of `operator_kernels` for one rank."""
     trace, table = part.trace, part.table
     work = part.device_work_rows()
     call = trace.launch_of[work]
@@ -161,10 +160,9 @@ def operator_launch_delays(
     traces : TraceSet
     prefix : str, default "aten::"
         Start of the operators' names.
-    selection : Selection, optional
-        The operators to work on; all by default. All work that they launched counts.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection to ranks, and to operators that overlap the window; delays are not cut.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The operators to work on, narrowed to ranks and to those that overlap the window; all by
+        default. All work that they launched counts; delays are not cut.
 
     Returns
     -------
@@ -181,21 +179,21 @@ def operator_launch_delays(
     that started last on any thread, covers CUDA's calls only, and fails if a call launched several
     kernels.
     """
-    results = list(map_ranks(rank_parts(traces, selection, window, ranks), _delays_of, prefix))
+    chosen = rank_parts(traces, selection, window, ranks)
+    results = list(map_ranks(chosen, _delays_of, prefix))
     schema = {
         "rank": "int64", "operator": "str", "kernel_sequence": "str", "occurrence_count": "int64",
         **float64("avg_operator_launch_delay_ns avg_runtime_delay_ns"),
     }  # fmt: skip
     columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
+    none = f"no kernel was launched by an operator named {prefix}…"
     return result_frame(
         columns,
         matched={
             "operators": sum(operators for _, operators, _ in results),
             "kernels": sum(kernels for _, _, kernels in results),
         },
-        note=""
-        if len(columns["rank"])
-        else f"no kernel was launched by an operator named {prefix}…",
+        note="" if len(columns["rank"]) else none,
     )
 
 
@@ -301,11 +299,9 @@ def frequent_kernel_sequences(
     every_depth : bool, default False
         Count occurrences at every depth unless they are below another one. HTA counts those at
         the smallest depth, and so misses an operator that a model calls at several depths.
-    selection : Selection, optional
-        The operators to work on; all by default. All work that they launched counts.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection to ranks, and to operators that overlap the window. Times are cut,
-        patterns are not.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The operators to work on, narrowed to ranks and to those that overlap the window; all by
+        default. All work that they launched counts. The window cuts times, not patterns.
 
     Returns
     -------
@@ -393,9 +389,8 @@ def find_patterns(
     texts, group = _group_sequences(
         part, occurrences, work, size, lambda name, kernels: "|".join([name, *kernels])
     )
-    kernel_ns = sum_by_group(
-        np.repeat(group, size), np.maximum(part.durations(work), 0), len(texts)
-    )
+    work_ns = np.maximum(part.durations(work), 0)
+    kernel_ns = sum_by_group(np.repeat(group, size), work_ns, len(texts))
     operator_ns = sum_by_group(group, part.durations(occurrences), len(texts))
     return SequencePatterns(
         part.rank,

@@ -1,7 +1,7 @@
 """Launches, their delays, and inefficient launches.
 
-A call launches device work, which starts after a delay: a call from 10 to 15 whose kernel starts at
-22 has a launch delay of 7.
+A call launches device work, which starts after a delay. For example, a call from 10 to 15 ns whose
+kernel starts at 22 ns has a launch delay of 7 ns.
 """
 
 from __future__ import annotations
@@ -59,10 +59,8 @@ def launch_stats(
     traces : TraceSet
     include_memory : bool, default True
         Whether copies and fills count.
-    selection : Selection, optional
-        The device events to work on; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The device events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -137,11 +135,12 @@ def launch_outliers(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Count the inefficient launches of each kernel.
+    """Return the number of inefficient launches of each kernel.
 
-    There are three kinds of outliers; a launch may be several of them:
+    There are three kinds of outliers; a launch may be of several kinds:
 
-    - ``short kernel``: the call takes at most `runtime_cutoff_ns`, and the kernel less than it
+    - ``short kernel``: the call takes at most `runtime_cutoff_ns`, and the kernel less than the
+      call
     - ``long call``: the call takes more than `runtime_cutoff_ns`
     - ``late start``: the kernel starts more than `launch_delay_cutoff_ns` after the call's end
 
@@ -185,10 +184,10 @@ def launch_outliers(
     )
     launches = stats.groupby(["rank", "kernel"], observed=True).size().rename("launches")
     outliers = outliers.reset_index().merge(launches.reset_index())
-    outliers["code"] = outliers["kernel"].cat.codes
-    ascending = {"rank": True, "outlier": True, "count": False, "code": True}
     outliers = outliers.sort_values(
-        list(ascending), ascending=list(ascending.values()), ignore_index=True
+        ["rank", "outlier", "count", "kernel"],
+        ascending=[True, True, False, True],
+        ignore_index=True,
     )
     columns = ("count", "launches", "share", "cpu_sum_ns", "gpu_sum_ns", "launch_delay_sum_ns")
     outliers["share"] = outliers["count"] / outliers["launches"]

@@ -44,19 +44,19 @@ def map_ranks(
 
     Data of a stored rank is released before the next, unless all fit into the memory limit
     (`hta_widgets.trace.memo`). An executor receives batches of ranks, a few at a time, if all ranks
-    are in files.
+    are in files. The rank is a `RankPart` if `over` has a selection, else a `Trace`.
     """
     parts = over if isinstance(over, RankParts) else None
+    traces: Sequence[Trace]
     if isinstance(over, TraceSet):
-        traces: Sequence[Trace] = list(over.values())
+        traces = list(over.values())
     else:
         traces = over.traces if isinstance(over, RankParts) else over
     selection = None if parts is None else parts.selection
     if executor is None:
         executor = getattr(over, "executor", None)
-    arguments = (
-        [args] * len(traces) if each is None else [(*args, *rank_args) for rank_args in each]
-    )
+    each = [()] * len(traces) if each is None else each
+    arguments = [(*args, *rank_args) for rank_args in each]
     if executor is not None and traces and all(trace.in_file for trace in traces):
         results = _map_elsewhere(executor, traces, selection, function, arguments)
     else:
@@ -97,9 +97,8 @@ def _map_elsewhere(
     arguments: _RankArguments,
 ) -> Iterator[_RankResult]:
     workers = workers_of(executor)
-    edges = np.linspace(0, len(traces), min(len(traces), workers * _BATCHES_PER_WORKER) + 1).astype(
-        int
-    )
+    batch_count = min(len(traces), workers * _BATCHES_PER_WORKER)
+    edges = np.linspace(0, len(traces), batch_count + 1).astype(int)
     batches = deque(pairwise(edges.tolist()))
     futures: deque[Future[Any]] = deque()
     while batches or futures:

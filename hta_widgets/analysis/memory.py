@@ -1,4 +1,8 @@
-"""Memory in use over time: from ``[memory]`` events of traces, and from PyTorch's timelines."""
+"""Memory in use over time: from ``[memory]`` events of traces, and from PyTorch's memory timelines.
+
+For example, 100 bytes are allocated at 1 ns and 50 at 3 ns, and the 100 are released at 7 ns. In
+use are 100 bytes from 1 ns, 150 from 3 ns, and 50 from 7 ns.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +35,9 @@ _DEVICES = (
 )
 #: Args of ``[memory]`` events, and their values if they are missing.
 _ARGS = {
-    "Device Type": -1,
-    "Device Id": -1,
-    "Bytes": 0,
-    "Total Allocated": -1,
-    "Total Reserved": -1,
+    "Device Type": -1, "Device Id": -1, "Bytes": 0, "Total Allocated": -1, "Total Reserved": -1,
     "Addr": -1,
-}
+}  # fmt: skip
 
 #: Uses of memory, in the order of PyTorch's numbers for them.
 MEMORY_CATEGORIES: tuple[str, ...] = (
@@ -78,7 +78,7 @@ def memory_events(
         One row per event, by rank and time:
 
         - ``rank, time_ns`` (int64)
-        - ``device`` (category): ``cpu``, ``cuda:0``, … (PyTorch calls AMD's devices ``cuda``, too)
+        - ``device`` (category): ``cpu``, ``cuda:0``, … (PyTorch also calls AMD's devices ``cuda``)
         - ``bytes`` (int64): allocated, or released if negative
         - ``total_allocated_bytes, total_reserved_bytes`` (int64): allocated and reserved by the
           device's allocator after the event; -1 if unknown (before PyTorch 1.10)
@@ -107,6 +107,7 @@ def memory_events(
 
 
 def _events_of(part: RankPart) -> dict[str, Any]:
+    """Return the columns of `memory_events` for a rank."""
     trace = part.trace
     table, names = trace.instant_table, trace.table.names
     codes = [code for code, text in enumerate(names.values) if text == "[memory]"]
@@ -114,9 +115,8 @@ def _events_of(part: RankPart) -> dict[str, Any]:
     args = _memory_args(trace, table.record[rows])
     devices: dict[str, int] = {}
     kinds = zip(args["Device Type"].tolist(), args["Device Id"].tolist(), strict=True)
-    device = np.array(
-        [devices.setdefault(_device(*kind), len(devices)) for kind in kinds], np.int64
-    )
+    codes = [devices.setdefault(_device(*kind), len(devices)) for kind in kinds]
+    device = np.array(codes, np.int64)
     # Running sums begin with the recording, wherever the window begins.
     running = np.empty(len(rows), dtype=np.int64)
     for code in devices.values():
@@ -181,7 +181,7 @@ def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
         operators = np.flatnonzero(table.track[tree.rows] == number)
         if not len(operators):
             continue
-        # The last operator to start may have ended; then an enclosing one may still run.
+        # If the last operator to start has ended, one around it may still run.
         last = np.searchsorted(start[operators], time[on_thread], side="right") - 1
         current = np.where(last >= 0, operators[last], -1)
         while (has_ended := (current >= 0) & (end[current] <= time[on_thread])).any():
@@ -236,26 +236,22 @@ def _decode_file(path: str | Path) -> Any:
                 remedy="Copy the file again, or export it again.",
             )
     if data.lstrip()[:1] == b"<":
-        raise TraceError(
-            "is a picture of the timeline, without its numbers", path=path, remedy=_REMEDY
-        )
+        problem = "is a picture of the timeline, without its numbers"
+        raise TraceError(problem, path=path, remedy=_REMEDY)
     try:
         with contextlib.suppress(msgspec.ValidationError):
             return _decode_events(data)
-        # A file of sums, or of another kind.
+        # The file has sums, or is of another kind.
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise TraceError(
-            f"is not a memory timeline ({cause})",
-            path=path,
-            remedy="Snapshots of torch.cuda.memory are another format. " + _REMEDY
-            if data[:1] == b"\x80"
-            else _REMEDY,
-        ) from None
+        is_pickle = data[:1] == b"\x80"
+        hint = "Snapshots of torch.cuda.memory are another format. " if is_pickle else ""
+        problem = f"is not a memory timeline ({cause})"
+        raise TraceError(problem, path=path, remedy=hint + _REMEDY) from None
 
 
 def _has_sums(value: Any) -> bool:
-    """Return whether the file has ``[times, sizes]``, not a list of events of four numbers."""
+    """Return whether a file's value is ``[times, sizes]``, not a list of events of four numbers."""
     if not isinstance(value, list) or len(value) != 2 or not all(type(v) is list for v in value):
         return False
     return not value[1] or type(value[1][0]) is list
@@ -276,9 +272,8 @@ def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:
     before = time < 0
     origin = int(time[~before].min()) if not before.all() else None
     time = np.where(before, origin or 0, time)
-    order = np.argsort(time, kind="stable")
-    # Memory allocated before the first event comes first, independent of its place in the file.
-    order = np.concatenate((order[before[order]], order[~before[order]]))
+    # Memory allocated before the first event comes first, wherever it is in the file.
+    order = np.lexsort((~before, time))
     amounts = np.where(category[:, None] == np.arange(len(MEMORY_CATEGORIES)), amount[:, None], 0)
     sizes = np.cumsum(amounts[order], axis=0)
     matched = {word: int((action == code).sum()) for code, word in _ACTIONS.items()}
@@ -290,9 +285,8 @@ def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
     times, sizes = _validate(value, tuple[list[int], list[list[int]]], path)
     columns = len(MEMORY_CATEGORIES)
     if len(times) != len(sizes):
-        raise TraceError(
-            f"{len(times)} times but {len(sizes)} rows of sizes", path=path, remedy=_REMEDY
-        )
+        problem = f"{len(times)} times but {len(sizes)} rows of sizes"
+        raise TraceError(problem, path=path, remedy=_REMEDY)
     # The first size of a row is 0, the base of the stacked areas.
     for row, sizes_at_time in enumerate(sizes):
         if len(sizes_at_time) != columns + 1:

@@ -1,4 +1,4 @@
-"""Notes: sentences about what a frame leaves out, or why it is empty."""
+"""Notes on what a frame leaves out, or why it is empty."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_WORK = ("no_device_work", "no_device_work_on")
 def missing_ranks_note(
     chosen: Sequence[int], having: Collection[int], notes: tuple[str, str] = _NO_WORK
 ) -> str:
-    """Return a note about the selected ranks that are not in `having`; empty if all are."""
+    """Return a note on the selected ranks that are not in `having`; empty if all are."""
     without = [str(rank) for rank in chosen if rank not in having]
     if not without:
         return "" if chosen else note_text("no_ranks")
@@ -45,7 +45,7 @@ def count_by_name(trace: Trace, rows: Rows) -> Counter[str]:
 def on_hosts_note(
     counts: Iterable[Counter[str]], meaning: str = "which are not device work and not counted here"
 ) -> str:
-    """Describe communication on the hosts; `counts` are from `count_host_collectives`."""
+    """Return a note on communication on hosts; `counts` are from `count_host_collectives`."""
     totals = sum(counts, Counter[str]())
     if not totals:
         return ""
@@ -55,7 +55,7 @@ def on_hosts_note(
 
 
 def prelaunched_note(chosen: RankParts) -> str:
-    """Describe the share of the selected device work that was launched before recording began."""
+    """Return a note on the selected device work that was launched before recording began."""
     times = np.array(list(map_ranks(chosen, _prelaunched_time)), dtype=np.int64).reshape(-1, 3)
     count, prelaunched_ns, all_ns = times.sum(axis=0).tolist()
     if not count:
@@ -70,13 +70,10 @@ def prelaunched_note(chosen: RankParts) -> str:
 
 
 def outside_operators_note(outside_ns: int, device_ns: int) -> str:
-    """Describe the share of the device time that no operator launched, if it is large."""
+    """Return a note on the share of device time that no operator launched; empty if it is small."""
     share = int(100 * outside_ns / max(device_ns, 1) + 0.5)
-    return (
-        note_text("outside_operators", share=share)
-        if share >= facts("limits")["outside_operators_pct"]
-        else ""
-    )
+    is_large = share >= facts("limits")["outside_operators_pct"]
+    return note_text("outside_operators", share=share) if is_large else ""
 
 
 def _prelaunched_time(part: RankPart) -> tuple[int, int, int]:

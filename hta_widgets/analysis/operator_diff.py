@@ -1,4 +1,8 @@
-"""Counts and times of operators and kernels in two runs, and their differences."""
+"""Counts and times of operators and kernels in two runs, and their differences.
+
+For example, ``aten::mm`` runs 10 times for 40 µs before and 12 times for 36 µs after: its counts
+differ by 2, its times by -4 µs, and it is ``changed``.
+"""
 
 from __future__ import annotations
 
@@ -123,19 +127,18 @@ def diff_ops(
 def side_parts(
     source: DiffSource, *, selection: Selection | None = None, window: Window | None = None
 ) -> list[RankPart]:
-    """Return the events of one side, rank by rank."""
-    traces = source.owner if isinstance(source, Selection) else source
-    narrowed = narrow_selection(
-        traces if isinstance(traces, TraceSet) else TraceSet([]), selection, window
-    )
-    selections = [source, narrowed] if isinstance(source, Selection) else [narrowed]
+    """Return the events of one side, rank by rank: those that `source` and `selection` include."""
+    owner = source.owner if isinstance(source, Selection) else source
+    traces = list(owner.values()) if isinstance(owner, TraceSet) else [owner]
+    bound_to = owner if isinstance(owner, TraceSet) else TraceSet([])
+    selections = [narrow_selection(bound_to, selection, window)]
+    if isinstance(source, Selection):
+        selections.append(source)
     starts = [chosen.start_ns for chosen in selections if chosen.start_ns is not None]
     ends = [chosen.end_ns for chosen in selections if chosen.end_ns is not None]
     parts = []
-    for trace in traces.values() if isinstance(traces, TraceSet) else [traces]:
-        if any(
-            chosen.ranks is not None and trace.rank not in chosen.ranks for chosen in selections
-        ):
+    for trace in traces:
+        if not all(chosen.ranks is None or trace.rank in chosen.ranks for chosen in selections):
             continue
         masks = [
             chosen.mask(trace)

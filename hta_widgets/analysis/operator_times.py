@@ -1,8 +1,8 @@
 """Time of operators on the host and on the device.
 
-For example, ``aten::linear`` runs for 10 ns and calls ``aten::addmm`` for 6 ns, which launches a
-kernel of 30 ns. Their host times are 10 and 6 in total, and 4 and 6 without operators below. Their
-device times are 30 and 30 in total, and 0 and 30 without operators below.
+For example, ``aten::linear`` runs for 10 ns and calls ``aten::addmm``, which runs for 6 ns and
+launches a kernel of 30 ns. The host times of the two are 10 and 6 ns in total, and 4 and 6 ns
+without operators below. Their device times are 30 and 30 ns in total, and 0 and 30 ns without.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def operators(
     events overlap without nesting, an operator's parent is the nearest that encloses it entirely.
 
     - *Total* host time is from an operator's start to its end. Recursion counts once: an operator
-      within another of the same row (same name, and shape or stack) adds nothing.
+      within another of the same row (of the same name, and shape or stack) adds nothing.
     - *Self* host time is the total without the time covered by direct children, so the self times
       of all operators of a thread add up to the time in which any of them runs.
     - *Device self* time is that of the device work (computing, communicating, copying) whose
@@ -92,10 +92,8 @@ def operators(
         ``Call stack``, or from the Python functions that enclose the operator.
     annotations : bool, default False
         Treat ranges named by the program (``record_function``) as operators.
-    selection : Selection, optional
-        The operators to work on; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The operators to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -121,9 +119,9 @@ def operators_with_communication(
 ) -> pd.DataFrame:
     """Return the frame of `operators`, with the part of ``device_total_ns`` that communicates."""
     traces = chosen.owner
-    lasting = replace(chosen, start_ns=None, end_ns=None)
+    without_window = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
     find = partial(_operators_by_window, keys=keys, annotations=annotations)
-    results = list(map_ranks(rank_parts(traces, lasting), find, (chosen.start_ns, chosen.end_ns)))
+    results = list(map_ranks(without_window, find, (chosen.start_ns, chosen.end_ns)))
     measures = (*_MEASURES, _COMMUNICATION_NS)
     schema = {"rank": "int64", **dict.fromkeys(keys, "str"), **dict.fromkeys(measures, "int64")}
     frame = pd.DataFrame(stack_blocks([block for block, _ in results], schema))
@@ -154,6 +152,7 @@ def operators_with_communication(
 def _operators_by_window(
     part: RankPart, window_ns: tuple[int | None, int | None], *, keys: list[str], annotations: bool
 ) -> _RankResult:
+    """Return `_operators_of_rank` in a window; the result of all times is cached."""
     if window_ns == (None, None):
         find = partial(_operators_of_rank, part, keys, annotations=annotations)
         return part.get_or_compute(("operators", *keys, annotations), find)
@@ -174,15 +173,13 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     start, end = _clipped_edges(part, work)
     work_ns, has_call, innermost = end - start, window.calls >= 0, window.innermost
     has_operator = innermost >= 0
-    device_self_ns = sum_by_group(
-        innermost[has_operator], work_ns[has_operator], len(operator_rows)
+    communicates = has_operator & (part.table.kind[work] == KINDS.index("communication"))
+    device_self_ns, communication_ns = (
+        sum_by_group(innermost[is_counted], work_ns[is_counted], len(operator_rows))
+        for is_counted in (has_operator, communicates)
     )
     start, end = _clipped_edges(part, operator_rows)
     cpu_total_ns = end - start
-    communicates = has_operator & (part.table.kind[work] == KINDS.index("communication"))
-    communication_ns = sum_by_group(
-        innermost[communicates], work_ns[communicates], len(operator_rows)
-    )
     cpu_self_ns, device_total_ns = cpu_total_ns, device_self_ns
     if len(selected):
         cpu_self_ns = cpu_total_ns - children_coverage(window.forest.parent, start, end)
@@ -247,15 +244,14 @@ def _text(value: Any) -> str:
 
 
 def _python_stacks(trace: Trace, rows: Rows) -> list[str]:
-    """Return the names of the Python functions that enclose the events."""
+    """Return the names of the Python functions that enclose each event, the innermost first."""
     table = trace.table
     python = category_mask(trace, "python_function")
     functions = np.flatnonzero(python)
-    function_above = positions_of_rows(functions, len(table))[
-        nearest_ancestor(table.parent, python)
-    ]
+    number_of = positions_of_rows(functions, len(table))
+    function_above = number_of[nearest_ancestor(table.parent, python)]
     forest = forest_of(function_above[table.parent[functions]])
-    # The number of each function's stack in `texts`; the last one is for events without function.
+    # The position of each function's stack in `texts`; the last item is for events without any.
     stack = np.zeros(len(functions) + 1, dtype=np.int64)
     texts = [""]
     # Functions with the same name and outer stack share a stack; the outermost come first.
@@ -283,8 +279,8 @@ class _WindowOperators:
 
     positions: Rows  # in the operator tree of the rank
     forest: Forest  # of these operators
-    innermost: Ints  # of these, around the launch of each device event; -1 for none
-    calls: Ints  # that launched each device event, -1 for none
+    innermost: Ints  # the innermost of these around the launch of each device event; -1 for none
+    calls: Ints  # the call that launched each device event, -1 for none
 
 
 def _operators_in_window(
@@ -303,16 +299,15 @@ def _operators_in_window(
 
     overlapping = memo(trace, ("operators_overlapping", annotations), derive)
     is_included = np.zeros(len(tree.rows) + 1, dtype=bool)
-    added = np.concatenate(
-        (overlapping.positions_within(part.low, part.high), innermost[innermost >= 0])
-    )
+    within = overlapping.positions_within(part.low, part.high)
+    added = np.concatenate((within, innermost[innermost >= 0]))
     while len(added):
         added = added[~is_included[added]]
         is_included[added] = True
         above = tree.forest.parent[added]
         added = above[above >= 0]
     positions = np.flatnonzero(is_included)
-    # The last item is for -1, no operator.
+    # The last item is that of the position -1, which stands for no operator.
     renumbered = np.where(is_included, np.cumsum(is_included) - 1, -1)
     forest = forest_of(renumbered[tree.forest.parent[positions]])
     return _WindowOperators(positions, forest, renumbered[innermost], calls)

@@ -1,13 +1,14 @@
 """Forward and backward passes of pipeline stages, and the bubbles between them.
 
 The stages of a pipeline pass micro-batches on, so some wait while others compute. A step's
-*schedule* lasts from the first pass of any stage to the last end of one; a stage's *bubble* is the
-part of it in which the stage computes no pass. For example, with two stages and one micro-batch::
+*schedule* lasts from the first start to the last end of a pass of any stage. A stage's *bubble* is
+the part of the schedule in which the stage computes no pass. For example, with two stages and one
+micro-batch::
 
     stage 0   F F . . . . B B B B
     stage 1   . . F F B B B B . .
 
-takes 10, and stage 0 computes for 6: its bubble is 4, a share of 40 %, as is that of stage 1.
+The schedule takes 10, and each stage computes for 6: its bubble is 4, a share of 40 %.
 
 Work is backward if autograd launched it, recomputation included. The optimizer is in no pass. A
 pass ends where the other direction begins, where its result is sent, or where the stage waits.
@@ -69,20 +70,19 @@ def pipeline_bubbles(
     clock : {"host", "fitted"}, optional
         The clock that compares the stages. Default: fitted, or the set's if no collective is on
         two ranks.
-    selection : Selection, optional
-        The kernels to work on; all by default. Schedules are of all kernels of all stages.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time, which also cuts schedules, and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The kernels to work on, narrowed in time and to ranks; all by default. Schedules are of all
+        kernels of all stages, and are cut at the window.
 
     Returns
     -------
     DataFrame
-        One row per rank of a pipeline and step, in that order: ``rank, step``; ``pipeline``, its
-        ranks; ``stage`` and ``stages`` (int64), the rank's position and their number;
-        ``start_ns, schedule_ns`` of the step; ``forward_ns, backward_ns``, time in which the
-        stage computes these; ``bubble_ns``, the rest of the schedule, with ``before_ns``
-        before the stage's first pass and ``after_ns`` after its last; ``bubble_share``
-        (float64).
+        One row per rank of a pipeline and step, in that order: ``rank, step``; ``pipeline`` (str),
+        the ranks of the pipeline; ``stage, stages`` (int64), the rank's position in it, and the
+        number of stages; ``start_ns, schedule_ns``, the start and the length of the step's
+        schedule; ``forward_ns, backward_ns``, the time in which the stage computes each;
+        ``bubble_ns``, the rest of the schedule, of which ``before_ns`` is before the stage's first
+        pass and ``after_ns`` after its last; ``bubble_share`` (float64).
 
         ``.attrs``: ``bubble_share``, of all rows, None without any; ``clock``.
     """
@@ -111,10 +111,9 @@ def pipeline_passes(
     clock : {"host", "fitted"}, optional
         The clock that compares the stages. Default: fitted, or the set's if no collective is on
         two ranks.
-    selection : Selection, optional
-        The kernels to work on; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time, which also cuts passes, and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The kernels to work on, narrowed in time and to ranks; all by default. Passes are cut
+        at the window.
 
     Returns
     -------
@@ -137,7 +136,7 @@ class _Schedules(NamedTuple):
     """The schedules of a rank's steps, in its table's times."""
 
     ranks: tuple[int, ...]  # of the pipeline
-    pipeline: int
+    pipeline: int  # number of the pipeline
     steps: Ints
     start_ns: Ints
     end_ns: Ints
@@ -145,7 +144,7 @@ class _Schedules(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _StagedJob:
-    """The chosen ranks of pipelines, and for each the schedules of its steps."""
+    """The chosen ranks that are in pipelines, each with the schedules of its steps."""
 
     parts: RankParts
     schedules: list[_Schedules]
@@ -155,7 +154,7 @@ class _StagedJob:
 
 
 def _staged_job(traces: TraceSet, clock: Clock | None, chosen: RankParts) -> _StagedJob:
-    """Return the chosen ranks of pipelines with the schedules of their steps, in table time."""
+    """Return the chosen ranks that are in pipelines, with the schedules of their steps."""
     traces = chosen.owner
     on_clock = traces.with_clock(clock or shared_clock(traces))
     ranks_of = pipelines(traces)
@@ -184,19 +183,20 @@ def _staged_job(traces: TraceSet, clock: Clock | None, chosen: RankParts) -> _St
 
 
 def _frame(job: _StagedJob, columns: dict[str, Any], counted: str, **attrs: Any) -> pd.DataFrame:
-    texts = np.array([*job.texts, ""], dtype=object)[columns["pipeline"]]
-    columns["pipeline"] = pd.array(texts.tolist(), dtype="str")
+    texts = [job.texts[number] for number in columns["pipeline"].tolist()]
+    columns["pipeline"] = pd.array(texts, dtype="str")
+    none = _NO_PASSES if job.has_pipelines else _NO_PIPELINE
     return result_frame(
         columns,
         matched={counted: len(columns["rank"])},
-        note="" if len(columns["rank"]) else _NO_PASSES if job.has_pipelines else _NO_PIPELINE,
+        note="" if len(columns["rank"]) else none,
         clock=job.clock,
         **attrs,
     )
 
 
 def _edges_of_steps(trace: Trace) -> pd.DataFrame:
-    """Return the first start and last end of a rank's passes by step."""
+    """Return the first start and the last end of a rank's passes in each step."""
     rows, _ = _pass_kernels(trace)
     table = trace.table
     work = pd.DataFrame({"start": table.start_ns[rows], "end": table.end_ns[rows]})
@@ -242,16 +242,15 @@ def _bubbles_of_rank(
     is_inside = end > start
     steps, start, end = steps[is_inside], start[is_inside], end[is_inside]
     forward, backward, bubble, before, after = np.zeros((5, len(steps)), dtype=np.int64)
-    for number_of_step, step in enumerate(steps.tolist()):
+    for place, (step, low, high) in enumerate(zip(steps, start, end, strict=True)):
         is_in_step = part.table.step[rows] == step
         is_forward, is_of_backward = is_in_step & ~is_backward, is_in_step & is_backward
-        low, high = start[number_of_step], end[number_of_step]
         work = union(first[is_in_step], last[is_in_step])
-        forward[number_of_step] = total_length(union(first[is_forward], last[is_forward]))
-        backward[number_of_step] = total_length(union(first[is_of_backward], last[is_of_backward]))
-        bubble[number_of_step] = high - low - total_length(work)
-        before[number_of_step] = min(work.start.min(initial=high), high) - low
-        after[number_of_step] = high - max(work.end.max(initial=low), low)
+        forward[place] = total_length(union(first[is_forward], last[is_forward]))
+        backward[place] = total_length(union(first[is_of_backward], last[is_of_backward]))
+        bubble[place] = high - low - total_length(work)
+        before[place] = min(work.start.min(initial=high), high) - low
+        after[place] = high - max(work.end.max(initial=low), low)
     return {
         **_stage(part.trace, ranks, number),
         "step": steps,
@@ -269,14 +268,16 @@ def _bubbles_of_rank(
 def _passes_of_rank(
     part: RankPart, ranks: tuple[int, ...], number: int, *_: Ints
 ) -> dict[str, Any]:
+    """Return the columns of `pipeline_passes` for a rank; its arguments are `_Schedules`."""
     rows, is_backward, start, end = _selected_kernels(part)
     step = part.table.step[rows]
     order = np.lexsort((start, step))
     start, end, step = (values[order] for values in (start, end, step))
     keys = np.stack([step, is_backward[order]])
-    opens = np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))[: len(start)]
-    opens[1:] |= _has_message_between(part.trace, ranks, np.maximum.accumulate(end)[:-1], start[1:])
-    first = np.flatnonzero(opens)
+    begins_pass = np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))[: len(start)]
+    last_end = np.maximum.accumulate(end)
+    begins_pass[1:] |= _has_message_between(part.trace, ranks, last_end[:-1], start[1:])
+    first = np.flatnonzero(begins_pass)
     covered = CumulativeCoverage(*union(start, end))
     last = np.maximum.reduceat(end, first) if len(first) else end
     return {
@@ -292,9 +293,9 @@ def _passes_of_rank(
 def _has_message_between(
     trace: Trace, ranks: tuple[int, ...], last_end: Ints, start: Ints
 ) -> Bools:
-    """Return whether a pass ends between two kernels: its result is sent, or the stage waits.
+    """Return whether a pass ends before each kernel, as its result is sent or the stage waits.
 
-    `last_end` is the end of the kernels before, and `start` the start of the next one. A message
+    `last_end` is the last end of the kernels before, and `start` the start of the kernel. A message
     that arrives during a kernel is for a later pass.
     """
     events = comm_events(trace)

@@ -1,8 +1,8 @@
 """The queue of launched work on each stream.
 
-Work waits from the start of the call that launches it to its own start. For example, calls start
-at 0 and 10, and their kernels at 20 and 30. The length of the queue is 1 from 0, 2 from 10, 1 from
-20, and 0 from 30.
+Work waits from the start of the call that launches it to its own start. For example, calls start at
+0 and 10 ns, and their kernels at 20 and 30 ns. The length of the queue is 1 from 0, 2 from 10,
+1 from 20, and 0 from 30 ns.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ T = TypeVar("T")
 #: Number of launches that a CUDA stream holds before the next one blocks the host.
 MAX_QUEUE_LENGTH = 1024
 
-#: Minimum fill of a queue, and minimum share of the trace, to be reported as nearly full.
-_NEARLY = 0.98
-_LONG = 0.01
+#: A queue is noted as nearly full if it is filled to this share for this share of the trace.
+_NEARLY_FULL = 0.98
+_MIN_NOTED_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSteps:
-    """All changes of a rank's queues, by stream and time; launches precede starts at an instant."""
+    """All changes of a rank's queues, by stream and time; at an instant, launches come first."""
 
     streams: Ints
     code: Rows  # position in `streams`
     time_ns: Ints
     queue_length: Ints  # from this change on
-    row: Ints  # of the launching call, or of the work that starts
-    device_row: Ints  # of that work
+    row: Ints  # the launching call, or the work that starts
+    device_row: Ints  # the work
     early: int  # number of events that start before their call
     unlaunched: int  # number of events without a call
 
@@ -91,9 +91,9 @@ def queue_steps(part: RankPart, *, launches: bool = False) -> QueueSteps:
 def _map_queues(
     chosen: Selection, function: Callable[..., T], *args: Any, launches: bool = False
 ) -> tuple[list[T], dict[str, Any]]:
-    """Return a function's result for each rank's queues, and the attributes of their frame."""
+    """Return the result of `function` for each rank's queues, and the attributes of a frame."""
     # If work waits throughout the window, neither the work nor its launching call overlaps the
-    # window. So queues include the selected events at all times.
+    # window. Therefore queues are made of the selected events at all times.
     always = rank_parts(chosen.owner, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
     results = list(map_ranks(always, _queues_of_rank, function, edges, launches, *args))
@@ -111,9 +111,8 @@ def _queues_of_rank(
     launches: bool,  # noqa: FBT001 - passed on by `map_ranks`
     *args: Any,
 ) -> tuple[T, tuple[int, int, int]]:
-    steps = part.get_or_compute(
-        ("queue_steps", launches), partial(queue_steps, part, launches=launches)
-    )
+    find = partial(queue_steps, part, launches=launches)
+    steps = part.get_or_compute(("queue_steps", launches), find)
     value = function(part.with_window(*edges), steps, *args)
     return value, (len(steps.row) // 2, steps.unlaunched, steps.early)
 
@@ -153,9 +152,8 @@ def queue_length(
     """
     blocks, attrs = _map_queues(narrow_selection(traces, selection, window, ranks), _series)
     columns = stack_blocks(blocks, int64("rank stream time_ns queue_length"))
-    return result_frame(
-        columns, **attrs, note="" if len(columns["rank"]) else note_text("no_launches")
-    )
+    note = "" if len(columns["rank"]) else note_text("no_launches")
+    return result_frame(columns, **attrs, note=note)
 
 
 def _series(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
@@ -197,8 +195,8 @@ def queue_length_summary(
 
     Notes
     -----
-    Statistics as in HTA's queue length summary. They weigh each change equally, so prefer
-    ``time_weighted_mean`` for the usual length of a queue.
+    The statistics are those of HTA's queue length summary. They weigh each change equally, so
+    ``time_weighted_mean`` is a better measure of the usual length of a queue.
     """
     blocks, attrs = _map_queues(narrow_selection(traces, selection, window, ranks), _statistics)
     schema = {**int64("rank stream"), **STATISTICS_SCHEMA, "time_weighted_mean": "float64"}
@@ -212,9 +210,8 @@ def queue_length_summary(
 def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
     groups = len(steps.streams)
     changes = _steps_in_window(part, steps)
-    code, time_ns, length = (
-        column[changes] for column in (steps.code, steps.time_ns, steps.queue_length)
-    )
+    columns = steps.code, steps.time_ns, steps.queue_length
+    code, time_ns, length = (column[changes] for column in columns)
     inside = part.is_in_window(time_ns)
     # The length is unknown between the windows of a recording.
     window = np.searchsorted(part.trace.recorded_marks_ns, time_ns)
@@ -231,8 +228,10 @@ def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
 
 
 def _steps_in_window(part: RankPart, steps: QueueSteps) -> slice | Rows:
-    """Return the changes in the window, and each stream's last before and first after it."""
-    # Between these changes, queues have their lengths at the window's edges.
+    """Return the changes in the window, and each stream's last before and first after it.
+
+    The last change before the window has the length at its start.
+    """
     if part.low is None and part.high is None:
         return slice(None)
     edges_of_streams = np.searchsorted(steps.code, np.arange(len(steps.streams) + 1)).tolist()
@@ -278,8 +277,8 @@ def time_blocked_on_full_queue(
         One row per rank and stream that work was launched on: ``rank, stream``; ``duration_ns``
         (int64), the time at `max_queue_length` or more; ``share``: of the trace's duration, 0..1;
         ``trace_ns`` (int64): that duration, from the first to the last start of an event of the
-        rank, or the window's part of it; ``peak`` (int64): the largest length that lasts any
-        time; ``at_peak_ns`` (int64): the time at that length.
+        rank, or the window's part of it; ``peak`` (int64): the largest length that lasts longer
+        than 0 ns; ``at_peak_ns`` (int64): the time at that length.
 
         ``.attrs["note"]`` names queues that never reach `max_queue_length`, but spend 1 % of the
         trace or more within 2 % below it.
@@ -301,20 +300,21 @@ def time_blocked_on_full_queue(
 def _blocked_times(
     part: RankPart, steps: QueueSteps, max_queue_length: int
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a rank's columns, and descriptions of its queues that are nearly full for long."""
+    """Return a rank's columns, and texts of its queues that are nearly full for long."""
     groups, length = len(steps.streams), steps.queue_length
     hold_ns = hold_times_ns(steps.code, steps.time_ns, part.low, part.high)
     peak = np.zeros(groups, dtype=np.int64)
     np.maximum.at(peak, steps.code, np.where(hold_ns > 0, length, 0))
     is_full = length >= max_queue_length
-    is_nearly_full = (length >= _NEARLY * max_queue_length) & ~is_full
+    is_nearly_full = (length >= _NEARLY_FULL * max_queue_length) & ~is_full
 
     def time_while(is_counted: Bools) -> Ints:
         return sum_by_group(steps.code, np.where(is_counted, hold_ns, 0), groups)
 
     full_ns, nearly_full_ns = time_while(is_full), time_while(is_nearly_full)
     trace_ns = _trace_ns(part)
-    is_noted = (full_ns == 0) & (nearly_full_ns > 0) & (nearly_full_ns >= _LONG * trace_ns)
+    is_noted = (full_ns == 0) & (nearly_full_ns > 0)
+    is_noted &= nearly_full_ns >= _MIN_NOTED_SHARE * trace_ns
     near_texts = [
         f"of rank {part.rank} stream {steps.streams[group]}"
         f" for {nearly_full_ns[group] / 1e6:,.1f} ms, at up to {peak[group]:,}"

@@ -93,7 +93,7 @@ class RankPart:
 
     @property
     def table(self) -> EventTable:
-        """The rank's columns."""
+        """The rank's table of events."""
         return self.trace.table
 
     @cached_property
@@ -113,9 +113,8 @@ class RankPart:
 
         def find() -> Rows:
             if self.plain:
-                return device_trace_index(self.trace).rows_of_kinds_within(
-                    kinds, self.low, self.high
-                )
+                index = device_trace_index(self.trace)
+                return index.rows_of_kinds_within(kinds, self.low, self.high)
             return self.rows[mask_of_rows(codes_of(kinds), len(KINDS))[self.kinds]]
 
         return self.get_or_compute(("rows", kinds), find)
@@ -177,7 +176,7 @@ class RankPart:
     def unrecorded(self) -> Intervals:
         """The times between windows of a recording, from the work of one to the work of the next.
 
-        Within the window of the selection; see `TraceSet.windows`.
+        They are cut at the window of the selection. See `TraceSet.windows`.
         """
         marks = self.trace.recorded_marks_ns
         if not len(marks):
@@ -315,7 +314,7 @@ def narrow_selection(
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> Selection:
-    """Return the intersection of all three, bound to the traces on the selection's clock.
+    """Return the intersection of the arguments, bound to the traces on the selection's clock.
 
     `selection` may be a query over event columns.
     """
@@ -328,7 +327,7 @@ def narrow_selection(
             remedy="Give traces.select(...), or a query such as \"kind == 'compute'\".",
         )
     if chosen.traces is not None:
-        # Its times are on the clock of its own set, for example that of a view.
+        # The selection's times are on the clock of its own set, for example that of a view.
         traces = traces.with_clock(chosen.traces.clock)
     start, end = chosen.start_ns, chosen.end_ns
     # An export lacks events outside of its window, so this window always applies.

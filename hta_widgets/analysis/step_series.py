@@ -1,7 +1,7 @@
 """Series that keep a value until their next change, such as lengths of queues and bandwidths.
 
-Changes are sorted by group and time. For example, the values 2 at time 0, 4 at 30 and 0 at 40 hold
-for 30, 10 and 0 ns; the mean weighted by time is (2 * 30 + 4 * 10) / 40 = 2.5.
+Changes are sorted by group and time. For example, the values 2 at 0 ns, 4 at 30 ns and 0 at 40 ns
+hold for 30, 10 and 0 ns; the mean weighted by time is (2 * 30 + 4 * 10) / 40 = 2.5.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STATISTICS_SCHEMA = {"count": "int64", **dict.fromkeys(STATISTICS[1:], "float64"
 
 
 def order_by_group_and_time(group: Array, groups: int, time_ns: Ints) -> Rows:
-    """Return the stable order by group and time."""
+    """Return the stable order of changes by group and time."""
     if not len(time_ns):
         return np.empty(0, dtype=np.intp)
     by_time = stable_order(time_ns - time_ns.min())

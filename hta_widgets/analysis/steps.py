@@ -2,8 +2,9 @@
 
 A step is the host's range ``ProfilerStep#n``. Its phases (forward, backward, optimizer) follow from
 the operators and annotations in it. All ranks end a step together, so the step's length does not
-show which rank is slow. ``own_ns``, the step without the waiting for others, does: of two ranks in
-a step of 100, one waits for 30 and the other for 0, so their own times are 70 and 100.
+show which rank is slow, but ``own_ns`` does, the step without the waits for other ranks. For
+example, of two ranks in a step of 100 ns, one waits for 30 ns and the other does not wait: their
+own times are 70 and 100 ns.
 """
 
 from __future__ import annotations
@@ -54,17 +55,9 @@ CLIPPED = "hta_clipped"
 
 #: Columns of `device_times`, in this order.
 DEVICE_TIMES: tuple[str, ...] = (
-    "device_start_ns",
-    "device_span_ns",
-    "busy_ns",
-    "idle_ns",
-    "compute_ns",
-    "communication_ns",
-    "exposed_communication_ns",
-    "wait_ns",
-    "exposed_wait_ns",
-    "unmatched_exposed_ns",
-)
+    "device_start_ns", "device_span_ns", "busy_ns", "idle_ns", "compute_ns", "communication_ns",
+    "exposed_communication_ns", "wait_ns", "exposed_wait_ns", "unmatched_exposed_ns",
+)  # fmt: skip
 
 
 @check_arguments
@@ -84,20 +77,18 @@ def step_times(
 
     A step is the host's range ``ProfilerStep#n``. Device work belongs to the step that launched
     it, even if it runs after the end of the range, so ``device_span_ns`` may exceed ``dur_ns``. A
-    host that only launches leaves a step before the device does most of its work: such steps are
-    in ``.attrs["ahead"]``, and ``own_ns`` is of their ``device_span_ns``. A rank waits from its
-    arrival at a collective to that of the last rank, as in `collectives`.
+    host that only launches leaves a step before the device does most of the step's work. Such steps
+    are in ``.attrs["ahead"]``, and their ``own_ns`` is a part of ``device_span_ns``. A rank waits
+    from its arrival at a collective to that of the last rank, as in `collectives`.
 
     Parameters
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
         The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
-    selection : Selection, optional
-        The events to work on; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Steps and device work are clipped to the window,
-        and deviations are from the median of these ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default. Steps and device work
+        are clipped to the window, and deviations are from the median of these ranks.
 
     Returns
     -------
@@ -122,15 +113,15 @@ def step_times(
         (float64): the same as a share of that median, NaN if it is 0. Steps that the window
         cuts are not compared: their deviations are NaN.
 
-        ``.attrs``: ``clock``, the clock used; ``ahead`` (list of int), the steps of whose device
-        span, summed over all ranks, less than half is within the hosts' ranges, which are shorter.
+        ``.attrs``: ``clock``, the clock used; ``ahead`` (list of int), the steps in which the
+        devices' spans, added up over all ranks, are longer than the hosts' ranges, and less than
+        half of them is within these ranges.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     traces = chosen.owner
     waits = collective_waits(traces, clock)
-    columns_of_ranks = list(
-        map_ranks(chosen, _steps_of_rank, each=waits.arguments_by_rank(chosen.ranks))
-    )
+    arguments = waits.arguments_by_rank(chosen.ranks)
+    columns_of_ranks = list(map_ranks(chosen, _steps_of_rank, each=arguments))
     schema = {**int64("rank step start_ns dur_ns"), **dict.fromkeys(DEVICE_TIMES, "int64")}
     column = stack_blocks(columns_of_ranks, {**schema, "whole": "bool"})
     is_whole = column.pop("whole")
@@ -157,7 +148,7 @@ def step_times(
 
 
 def _missing_steps_note(without_steps: list[Trace], ranks: int) -> str:
-    """Return a note about the ranks without selected steps; `ranks` is the number of all ranks."""
+    """Return a note on the ranks without selected steps; `ranks` is the number of all ranks."""
     if not ranks:
         return note_text("no_ranks")
     if not without_steps:
@@ -253,7 +244,7 @@ def steps_ahead(traces: TraceSet) -> Ints:
 
 
 def device_steps(traces: TraceSet) -> dict[int, list[tuple[int, int, int]]]:
-    """Return for each rank the `steps_ahead`, with the start and length of the device's work."""
+    """Return the `steps_ahead` of each rank, with start and length of the device's work in them."""
     ahead = steps_ahead(traces)
     steps_of_rank = {}
     for trace in iter_ranks(traces.values()):
@@ -392,8 +383,9 @@ def phase_times(
 ) -> pd.DataFrame:
     """Return the time of each rank's host in each phase of a step, compared with other ranks.
 
-    Step time alone hides the slow rank, as all wait for it at the end of a step: its forward pass
-    takes longer than that of others, and its backward pass, in which they wait, shorter.
+    The length of a step hides the slow rank, as all others wait for it. Phases show it: its forward
+    pass takes longer than that of the others, and its backward pass, in which they wait, is
+    shorter.
 
     Phases are the outermost ranges of the host (`record_function` and PyTorch's own: the forward
     pass of DDP, the optimizer, the DataLoader) on the thread of ``ProfilerStep`` within a step,
@@ -404,11 +396,9 @@ def phase_times(
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        The events to work on; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Phases are clipped to the window, and deviations
-        are from the median of these ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default. Phases are clipped to
+        the window, and deviations are from the median of these ranks.
 
     Returns
     -------
@@ -473,7 +463,7 @@ class PhaseRanges:
 
 
 def phase_ranges(traces: TraceSet) -> PhaseRanges:
-    """Return the ranges that `step_times` and `phase_times` add up."""
+    """Return the ranges whose times `step_times` and `phase_times` return."""
     names = _phase_names(traces)
     place = {name: number for number, name in enumerate(names)}
     phases = map_ranks(traces, _rank_phases, place)

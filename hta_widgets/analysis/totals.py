@@ -1,7 +1,7 @@
-"""Count and time of the selected events by kind and by name.
+"""Counts and times of the selected events by kind and by name.
 
-Durations are added up even if events overlap or enclose each other. In `device_time`, every instant
-of a device counts once instead.
+Durations are added up even if events overlap or enclose each other. In `device_time`, by contrast,
+every instant of a device counts once.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _to_records(frame: pd.DataFrame) -> list[Any]:
 def statistics_by_name(
     part: RankPart, rows: Rows
 ) -> tuple[dict[str, Array], npt.NDArray[np.int32]]:
-    """Return columns of statistics of durations by name and kind, and the row of each event."""
+    """Return statistics of durations by name and kind as columns, and the row of each event."""
     table = part.table
     name_and_kind = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
     code, occurring = compact_codes(name_and_kind, len(table.names) * len(KINDS))

@@ -26,6 +26,7 @@ from hta_widgets.text import count, duration, plural, rank_list
 from hta_widgets.trace.arrays import Array
 
 _SHADES = 64
+_LEFT_OUT = "collectives outside of the steps are left out"
 
 #: Maximum number of ranks with a row each; if there are more, only the first `_TOP` and stragglers
 #: have one.
@@ -252,8 +253,9 @@ def stragglers_by_step(
     bokeh.plotting.figure
         One row per rank and one cell per step: a rank that is always slow is a coloured row, and
         one that was slow once is a single coloured cell. Costly means 5 % of a step or more. The
-        source has the frame's rows. With more than 64 ranks, those that cost most have a row, and
-        the others share one; with more than 300 steps, each cell shows the costliest of several.
+        source has the frame's rows. Collectives outside of the steps, such as those of the setup,
+        are left out. With more than 64 ranks, those that cost most have a row, and the others share
+        one; with more than 300 steps, each cell shows the costliest of several.
 
     Examples
     --------
@@ -267,8 +269,11 @@ def stragglers_by_step(
     )
     theme = theme_of(theme)
     style = FigureStyle(title or _TITLES[measure], theme, width)
+    is_outside = frame["step"] < 0
+    left_out = _LEFT_OUT if is_outside.any() else ""
+    frame = frame[~is_outside]
     if frame.empty:
-        return empty_figure(frame, style)
+        return empty_figure(frame, style, note=left_out)
     column, total, head, defined = _COSTS[measure]
     every = frame.reset_index(drop=True)
     every["shown"] = every[column].fillna(0.0).astype(float)
@@ -310,6 +315,7 @@ def stragglers_by_step(
             f"{defined}; {_count_text(len(steps), kind)} from left to right",
             f"each cell the costliest of {count(fold)}" if fold > 1 else "",
             _steps_finding(every, kind),
+            left_out,
             unmatched_note(frame),
         ),
     )

@@ -1,4 +1,9 @@
-"""Put two runs on one time axis, step by step, and compare the lengths of their steps."""
+"""Put two runs on one time axis, step by step, and compare the lengths of their steps.
+
+For steps of 10 and 20 ms before and of 12 and 15 ms after, the slots of base ``steps`` begin at 0
+and 12 ms and take 12 and 20 ms. The first run has a gap from 10 to 12 ms, the second one from 27 to
+32 ms.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +35,8 @@ LANES = ("compute", "communication", "memory")
 #: The kinds of time in a step.
 STEP_KINDS = ("compute", "communication", "memory", "idle", "cpu")
 ALPHA = 0.05  # differences with a larger p-value are not called changes
-_ALPHA_SMALL = 0.01  # the same for differences below `_LARGE`, as in `answers.verdict`
-_LARGE = 0.2  # of the longer side
+_ALPHA_SMALL = 0.01  # the same for differences below `_LARGE_RATIO`, as in `answers.verdict`
+_LARGE_RATIO = 0.2  # of the longer side
 _MAX_NS = 1 << 62
 
 
@@ -57,43 +62,35 @@ class TimeMap:
     def to_common(self, time_ns: npt.ArrayLike) -> Ints:
         """Return own times on the common axis."""
         time = np.asarray(time_ns, dtype=np.int64)
-        piece, inside, own_length, common_length = self._pieces(time, self.own_start)
-        scaled = _scale(np.clip(inside, 0, own_length), common_length, own_length, up=False)
-        after = np.where(inside >= own_length, inside - own_length + common_length, scaled)
-        return self.common_start[piece] + np.where(inside < 0, inside, after)
+        piece, since_start, own_length, common_length = self._pieces(time, self.own_start)
+        scaled = _scale(np.clip(since_start, 0, own_length), common_length, own_length, up=False)
+        since_end = since_start - own_length
+        after = np.where(since_end >= 0, common_length + since_end, scaled)
+        return self.common_start[piece] + np.where(since_start < 0, since_start, after)
 
     def to_own(self, time_ns: npt.ArrayLike) -> Ints:
         """Return times of the common axis as own times; in a gap, the instant before it."""
         time = np.asarray(time_ns, dtype=np.int64)
-        piece, inside, own_length, common_length = self._pieces(time, self.common_start)
-        scaled = np.minimum(
-            _scale(np.clip(inside, 0, common_length), own_length, common_length, up=True),
-            own_length,
-        )
-        last = piece == len(self.own_start) - 1
-        after = np.where(
-            inside >= common_length,
-            np.where(last, inside - common_length + own_length, own_length),
-            scaled,
-        )
-        return self.own_start[piece] + np.where(inside < 0, inside, after)
+        piece, since_start, own_length, common_length = self._pieces(time, self.common_start)
+        scaled = _scale(np.clip(since_start, 0, common_length), own_length, common_length, up=True)
+        since_end = since_start - common_length
+        is_last = piece == len(self.own_start) - 1
+        after_end = own_length + np.where(is_last, since_end, 0)
+        after = np.where(since_end >= 0, after_end, np.minimum(scaled, own_length))
+        return self.own_start[piece] + np.where(since_start < 0, since_start, after)
 
     def gaps(self) -> tuple[Ints, Ints]:
         """Return start and end of the gaps on the common axis, which only the other run has."""
         start, end = self.common_end[:-1], self.common_start[1:]
-        lasting = end > start
-        return start[lasting], end[lasting]
+        is_gap = end > start
+        return start[is_gap], end[is_gap]
 
     def _pieces(self, time: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """Return the piece of each time, the time since its start, and its two lengths."""
         piece = np.clip(np.searchsorted(starts, time, side="right") - 1, 0, len(starts) - 1)
-        length = self.own_end[piece] - self.own_start[piece]
-        return (
-            piece,
-            time - starts[piece],
-            length,
-            self.common_end[piece] - self.common_start[piece],
-        )
+        own_length = self.own_end[piece] - self.own_start[piece]
+        common_length = self.common_end[piece] - self.common_start[piece]
+        return piece, time - starts[piece], own_length, common_length
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +144,8 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
     base : {"absolute", "first_step", "steps", "collectives", "scaled"}, default "steps"
         - ``"absolute"``: each run's own times, unchanged
         - ``"first_step"``: the second run is moved so that the first matched steps start together
-        - ``"steps"``: every pair of steps starts together; a slot is as long as the longer of the
-          two, and the shorter ends in a gap
+        - ``"steps"``: the two steps of a pair start together; a slot is as long as the longer of
+          them, and a gap follows the shorter one
         - ``"collectives"``: the same with every pair of collectives of the first pair of ranks,
           which match by name and order
         - ``"scaled"``: the shorter run is stretched evenly to the length of the longer one
@@ -206,9 +203,8 @@ def _step_labels(side: RunSide) -> list[str]:
 def _slot_maps(edges: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
     """Return maps on which both runs start each slot together."""
     # Steps of several ranks may overlap, and need not follow each other in order.
-    before, after = (
-        np.maximum.accumulate(np.append(start, end[-1] if len(end) else 0)) for start, end in edges
-    )
+    starts = [np.append(start, end[-1] if len(end) else 0) for start, end in edges]
+    before, after = map(np.maximum.accumulate, starts)
     lengths = np.maximum(np.diff(before), np.diff(after))
     slots = before[0] + np.concatenate(([0], np.cumsum(lengths)))
 
@@ -226,17 +222,16 @@ def _slots(
     labels: list[list[str]],
     note: str,
 ) -> pd.DataFrame:
+    """Return the slots of `Alignment`, given starts, ends and labels of the slots of each side."""
     columns: dict[str, Any] = {"slot": np.arange(len(edges[0][0]), dtype=np.int64)}
-    columns["before_label"], columns["after_label"] = (
-        pd.array(label, dtype="str") for label in labels
-    )
+    texts = [pd.array(label, dtype="str") for label in labels]
+    columns["before_label"], columns["after_label"] = texts
     for word, (start, end) in zip(("before", "after"), edges, strict=True):
         columns |= {f"{word}_start_ns": start, f"{word}_end_ns": end}
     sides = list(zip(maps, edges, strict=True))
-    columns["common_start_ns"] = np.minimum(
-        *(time_map.to_common(start) for time_map, (start, _) in sides)
-    )
-    # The end of a step is one more than its last instant, which is in its slot.
+    starts = [time_map.to_common(start) for time_map, (start, _) in sides]
+    columns["common_start_ns"] = np.minimum(*starts)
+    # The end itself belongs to the next slot, so the last instant before it is mapped.
     columns["common_end_ns"] = np.maximum(
         *(
             time_map.to_common(np.maximum(end - 1, start)) + (end > start)
@@ -280,9 +275,8 @@ def _collectives(diff: Comparison) -> tuple[list[tuple[Ints, Ints]], list[list[s
     names = list(codes)
     sides = list(zip((before, after), rows_of_sides, strict=True))
     edges = [(collectives.start[rows], collectives.end[rows]) for collectives, rows in sides]
-    return edges, [
-        [names[code] for code in collectives.name[rows].tolist()] for collectives, rows in sides
-    ]
+    codes_of_sides = [collectives.name[rows].tolist() for collectives, rows in sides]
+    return edges, [[names[code] for code in side_codes] for side_codes in codes_of_sides]
 
 
 class _RankCollectives(NamedTuple):
@@ -324,7 +318,7 @@ def _scale(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Ints
 
 
 def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600) -> pd.DataFrame:
-    """Return the device utilisation of a pair of ranks, in equal fractions of each run's steps."""
+    """Return the busy time of a pair of ranks by slot, lane, and cell of equal length."""
     slots = line.slots
     length = (slots["common_end_ns"] - slots["common_start_ns"]).to_numpy()
     cell_ns = max(1, -(-int(length.sum()) // max(bins, 1)))
@@ -368,16 +362,16 @@ def steps(diff: Comparison) -> pd.DataFrame:
         One row per pair of steps, in order: ``slot`` (int64), from 0; ``before_step, after_step``
         (int64), their numbers, -1 without steps; int64 ``before_ns, after_ns, diff_ns``, lengths of
         the steps (`RunSide.windows`), at most to the start of the next one, means over the ranks,
-        rounded so that the kinds add up; ``change_share`` (float64); and int64 ``compute_diff_ns,
-        communication_diff_ns, memory_diff_ns, idle_diff_ns, cpu_diff_ns``, which add up to
-        ``diff_ns``: see `waterfall`.
+        rounded so that the kinds add up; ``change_share`` (float64), the difference divided by the
+        length before; and int64 ``compute_diff_ns, communication_diff_ns, memory_diff_ns,
+        idle_diff_ns, cpu_diff_ns``, which add up to ``diff_ns``: see `waterfall`.
 
-        ``.attrs``: ``p_value`` by Welch's test; if at least three steps have the same numbers on
-        both sides, twice the smaller of this and Student's t-test of the pairs; None with fewer
-        than two steps. ``is_significant``, whether it is below 0.05, or None; ``may_be_chance``,
-        whether it is at least 0.05, or at least 0.01 if the mean length changes by less than 20 %,
-        or None; ``median_share``, the median of ``change_share``; ``before_std_ns, after_std_ns``
-        (float), the spread of steps.
+        ``.attrs``: ``p_value`` of Welch's test; if at least three steps have the same numbers on
+        both sides, twice the smaller of this p-value and that of Student's t-test of the pairs;
+        None with fewer than two steps. ``is_significant``, whether the p-value is below 0.05, or
+        None; ``may_be_chance``, whether it is at least 0.05, or at least 0.01 if the mean length
+        changes by less than 20 %, or None; ``median_share``, the median of ``change_share``;
+        ``before_std_ns, after_std_ns`` (float), the standard deviations of the lengths.
     """
     by_kind = [kind_times(diff, side) for side in diff.sides]
     before, after = (kinds.sum(axis=1) for kinds in by_kind)
@@ -409,7 +403,7 @@ def steps(diff: Comparison) -> pd.DataFrame:
 
 def may_be_chance(p_value: float, before_ns: float, after_ns: float) -> bool:
     """Return whether a change of the mean length of steps is described as possible chance."""
-    is_large = abs(after_ns - before_ns) >= _LARGE * max(before_ns, after_ns)
+    is_large = abs(after_ns - before_ns) >= _LARGE_RATIO * max(before_ns, after_ns)
     return bool(p_value >= (ALPHA if is_large else _ALPHA_SMALL))
 
 

@@ -1,8 +1,8 @@
 """Split the time of each step by its cause, so that all causes add up to the step.
 
 Every moment of a step counts once. Compute takes precedence over communication, communication over
-copies; time without device work is idle, by what the device waited for. A step from 0 to 100 ns
-with a kernel from 10 to 60, an all-reduce from 50 to 80 and a copy from 70 to 90 is
+copies; time without device work is idle, and is split by what the device waited for. A step from 0
+to 100 ns with a kernel from 10 to 60, an all-reduce from 50 to 80 and a copy from 70 to 90 is
 
     compute 50 (10–60), communication 20 (60–80), copies 10 (80–90),
     idle 10 before the first launch (0–10), nothing_launched 10 (90–100): together 100
@@ -54,7 +54,7 @@ KIND_OF: dict[str, str] = dict.fromkeys(CAUSES, "idle") | {
 class Shares:
     """Device work of one rank, and the time that each piece adds to its kind.
 
-    If several pieces of a kind run at the same time, the time belongs to the one that started
+    If several pieces of a kind run at the same time, the time counts for the one that started
     first, so that the times of all pieces add up to `step_times_by_cause`.
     """
 
@@ -66,7 +66,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class StepPiece:
-    """One kind of piece of a rank's steps: its cause, its stage, and its time in each step."""
+    """The time of one cause and stage in each step of a rank."""
 
     cause: str
     stage: str
@@ -75,7 +75,7 @@ class StepPiece:
 
 @memoize
 def splits_communication(diff: Comparison) -> bool:
-    """Return whether both sides have the waits within their exposed communication."""
+    """Return whether the waits within exposed communication are known on both sides."""
     return all(_is_matched(diff, side) for side in diff.sides)
 
 
@@ -103,7 +103,7 @@ def _has_device_work(diff: Comparison) -> bool:
 
 @memoize
 def chains(_diff: Comparison, side: RunSide) -> dict[int, list[StepPiece]]:
-    """Return the waits of the steps of ranks whose format has them (`FormatComparison.chain`)."""
+    """Return the pieces of steps by rank, of formats that have them (`FormatComparison.chain`)."""
     return {
         rank: chain_of(side, rank)
         for rank, part in side.parts.items()
@@ -118,9 +118,8 @@ def _pieces_of_chain(side: RunSide, rank: int, pieces: list[StepPiece]) -> dict[
     times_by_cause = {cause: np.zeros(len(windows), dtype=np.int64) for cause in CAUSES}
     for piece in pieces:
         times_by_cause[piece.cause] += piece.times_ns
-    times_by_cause["host"] = (
-        windows[:, 1] - windows[:, 0] - np.sum(list(times_by_cause.values()), axis=0)
-    )
+    lengths = windows[:, 1] - windows[:, 0]
+    times_by_cause["host"] = lengths - np.sum(list(times_by_cause.values()), axis=0)
     return times_by_cause
 
 
@@ -129,22 +128,19 @@ def work_shares(diff: Comparison, side: RunSide, rank: int) -> Shares:
     """Return the time that each piece of device work of a rank adds to the steps."""
     part = side.parts[rank]
     windows = side.windows[rank] - part.trace.shift_ns
-    before = Intervals.empty()
+    before = Intervals.empty()  # the kinds that take precedence
     shares: list[tuple[Rows, Ints, Ints, Ints]] = []
     for number, kind in enumerate(DEVICE_WORK_KINDS):
         rows = _work_by_kind(diff, part, kind)
         start, end = part.clip_rows(rows)
+        # Each piece counts from the end of the earlier ones of its kind.
         added_from = start.copy()
         added_from[1:] = np.maximum(start[1:], np.maximum.accumulate(end)[:-1])
-        lasting = end > added_from
-        window_of_event, step, low, high = _clip_to_windows(
-            added_from[lasting], end[lasting], windows
-        )
+        adds_time = end > added_from
+        piece, step, low, high = _clip_to_windows(added_from[adds_time], end[adds_time], windows)
         hidden = CumulativeCoverage(*before)
         time = (high - low) - (hidden(high) - hidden(low))
-        shares.append(
-            (rows[lasting][window_of_event], step, np.full(len(window_of_event), number), time)
-        )
+        shares.append((rows[adds_time][piece], step, np.full(len(piece), number), time))
         before = unite(before, union(start, end))
     return Shares(*(np.concatenate(column) for column in zip(*shares, strict=True)))
 
@@ -196,14 +192,14 @@ def _time_per_step(pieces: Intervals, windows: Ints) -> Ints:
 
 
 def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Ints]:
+    """Return the time of each step by cause, from the device work and gaps of a rank."""
     part = side.parts[rank]
     windows = side.windows[rank] - part.trace.shift_ns
     lengths = windows[:, 1] - windows[:, 0]
     on_host = is_host_only(part.trace.format) or not _has_device_work(diff)
     times_by_cause = {cause: np.zeros(len(windows), dtype=np.int64) for cause in CAUSES}
-    compute, communication, copies = (
-        union(*part.clip_rows(_work_by_kind(diff, part, kind))) for kind in DEVICE_WORK_KINDS
-    )
+    work = [_work_by_kind(diff, part, kind) for kind in DEVICE_WORK_KINDS]
+    compute, communication, copies = (union(*part.clip_rows(rows)) for rows in work)
     compute_or_communication = unite(compute, communication)
     busy = unite(compute_or_communication, copies)
     if not len(busy.start):
@@ -232,8 +228,8 @@ def _idle_pieces(part: RankPart, busy: Intervals, windows: Ints) -> dict[str, In
     first_ns = min(int(windows.min()), int(busy.start[0]))
     last_ns = max(int(windows.max()), int(busy.end[-1]))
     start, end = np.concatenate(([first_ns], busy.end[:-1])), busy.start
-    lasting = end > start
-    start, end = start[lasting], end[lasting]
+    is_gap = end > start
+    start, end = start[is_gap], end[is_gap]
     call = _ending_call(part, end)
     gap, step, low, high = _clip_to_windows(start, end, windows)
     pieces = gap_pieces(part.trace, (start[gap], end[gap]), (low, high), call[gap], _SHORT_NS)

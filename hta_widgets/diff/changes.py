@@ -1,4 +1,9 @@
-"""Find changes between two runs: operators added, removed, moved, replaced, slower or faster."""
+"""Find changes between two runs: operators added, removed, moved, replaced, slower or faster.
+
+Changes of calls (`_structural_changes`) follow from the status that `hta_widgets.diff.match` gives
+each node. Changes of times (`_time_changes`) are tested for significance: for each call path, the
+times of its matched calls are added up in each step, and the steps of both sides are compared.
+"""
 
 from __future__ import annotations
 
@@ -49,33 +54,32 @@ _LIBRARIES = tuple(
         ("PyTorch", r"at::|at_cuda_detail|c10::"),
     )
 )
-_ADDED, _REMOVED, _MOVED, _REPLACED = (
-    STATUSES.index(word) for word in ("added", "removed", "moved", "replaced")
-)
+_ADDED, _REMOVED, _MOVED, _REPLACED = map(STATUSES.index, ("added", "removed", "moved", "replaced"))
 _COMMUNICATION = KINDS.index("communication")
 #: Measures of time, as positions in `_PairSums`.
 _DEVICE, _HOST = 0, 1
-_NTH = 0xFFFFFFFF  # the bits of `number_occurrences` that count occurrences
+_OCCURRENCE_BITS = 0xFFFFFFFF  # the bits of `number_occurrences` that count occurrences
 
 # Minimum changes, as shares of the longer of two times.
-_RELATIVE = 0.05
-_RELATIVE_MUCH = 0.4  # larger ones are tested at _ALPHA_MUCH, whatever the number of tests
-_RELATIVE_CALLS = 0.2  # if single calls are tested, for lack of steps
-_RELATIVE_ALONE = 0.75  # if the spread is unknown
+_MIN_RATIO = 0.05
+_LARGE_RATIO = 0.4  # larger ones are tested at _ALPHA_LARGE, whatever the number of tests
+_MIN_RATIO_OF_CALLS = 0.2  # if single calls are tested, for lack of steps
+_MIN_RATIO_UNTESTED = 0.75  # if the spread is unknown
 # Minimum changes, as shares of a step.
 _MIN_SHARE_OF_STEP = 0.001
-_OF_STEP_ALONE = 0.05  # if the spread is unknown
-_PARTS_OF_STEP = 0.05  # minimum change of a kind's share of the step
-_PARTS_OF_STEP_ALONE = 0.2  # with one step on a side
+_MIN_SHARE_UNTESTED = 0.05  # if the spread is unknown
+# Minimum changes of a kind's share of the step.
+_MIN_SHARE_CHANGE = 0.05
+_MIN_SHARE_CHANGE_UNTESTED = 0.2  # with one step on a side
 _ALPHA = 0.01  # divided by the number of tests
-_ALPHA_MUCH = 0.002
+_ALPHA_LARGE = 0.002
 _MIN_STEPS = 3  # minimum number of steps for estimating their spread
-_MAX_STEPS_SHARE = 0.5  # a change of calls in a smaller part of the steps is ignored
+_MIN_STEPS_SHARE = 0.5  # a change of calls must be in more than this part of the steps
 
 
 @dataclass(frozen=True, eq=False)
 class NodeTimes:
-    """Times of the nodes of one tree; `below_ns` is device time with all below."""
+    """Times of the nodes of one tree; `below_ns` is device time with that of all nodes below."""
 
     host_ns: Ints
     host_self_ns: Ints
@@ -127,7 +131,11 @@ def _step_sums(
     chosen: list[Bools] | None = None,
     paths: list[Ints] | None = None,
 ) -> Floats:
-    """Return means over the paired ranks by step and path; if `values` is None, of node counts."""
+    """Return means over the paired ranks by step and path: of `values`, or of counts if None.
+
+    `values`, `chosen` and `paths` have an array by node for each pair of ranks. By default, all
+    nodes count, on their own paths.
+    """
     matches = match_ranks(diff)
     size = len(matches.path_name)
     sums = np.zeros(diff.step_count * size, dtype=np.int64)
@@ -148,7 +156,7 @@ def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
     part = tree.part
     length = tree.durations
     is_operator = tree.kind == OPERATOR
-    # Waiting belongs to the device, not to the operator; copies from pageable memory wait too.
+    # Waits for the device are not an operator's own time; copies from pageable memory wait too.
     copies = name_mask(part.trace, lambda name: "Memcpy" in name)[tree.rows]
     is_wait = (tree.kind == CALL) & (waiting_calls(part.trace)[tree.rows] | copies)
     nodes = np.flatnonzero(is_operator | is_wait)
@@ -173,47 +181,39 @@ def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
 
 
 def _p_values_of_calls(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floats]:
-    """Return the p-values of the device and host times of each path, testing pairs of calls."""
-    # Ranks that communicate wait for each other, so the n-th call of a path on all ranks counts as
-    # one sample, its mean. All other calls are separate samples.
+    """Return the p-values of each path on the device and the host, by pairs of `chosen` calls."""
+    # Ranks that communicate wait for each other, so the n-th calls of a path on all ranks are one
+    # sample, their mean. All other calls are separate samples.
     matches = match_ranks(diff)
     paths: list[Ints] = []
-    draws: list[Ints] = []
-    gaps: tuple[list[Ints], list[Ints]] = ([], [])
+    samples: list[Ints] = []  # the sample of each call among those of its path
+    gaps: tuple[list[Ints], list[Ints]] = ([], [])  # differences on the device and the host
     ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), chosen, strict=True)
     for number, (matched, paths_of, times, is_chosen) in enumerate(ranks):
-        nodes = np.flatnonzero(is_chosen & (matched.trees[0].slot < diff.step_count))
+        before_tree, after_tree = matched.trees
+        nodes = np.flatnonzero(is_chosen & (before_tree.slot < diff.step_count))
         partner = matched.partner[0][nodes]
-        # Sorted, so that the order does not depend on which side is first.
-        places = matched.trees[0].order[nodes], matched.trees[1].order[partner]
-        ordered = np.lexsort((np.minimum(*places), places[0] + places[1]))
+        # This order does not depend on which side is first.
+        positions = before_tree.order[nodes], after_tree.order[partner]
+        ordered = np.lexsort((np.minimum(*positions), positions[0] + positions[1]))
         nodes, partner = nodes[ordered], partner[ordered]
         path = paths_of[0][nodes]
-        is_compared = ~_communication_mask(matched.trees[0])[nodes]
+        rank = np.where(_communication_mask(before_tree)[nodes], 0, number)
+        occurrence = number_occurrences(path) & _OCCURRENCE_BITS
         paths.append(path)
-        draws.append(
-            (number_occurrences(path) & _NTH) * len(matches.ranks)
-            + np.where(is_compared, number, 0)
-        )
-        device = [
-            _time_with_launched_work(tree, node)
-            for tree, node in zip(matched.trees, times, strict=True)
-        ]
-        for place, values in enumerate((device, [node.host_self_ns for node in times])):
-            gaps[place].append(values[1][partner] - values[0][nodes])
-    path, draw = concat_arrays(paths), concat_arrays(draws)
-    key = path * (int(draw.max(initial=0)) + 1) + draw
+        samples.append(occurrence * len(matches.ranks) + rank)
+        device_ns = [_time_with_launched_work(matched.trees[k], times[k]) for k in (0, 1)]
+        host_ns = [times[k].host_self_ns for k in (0, 1)]
+        for gaps_of_measure, (before_ns, after_ns) in zip(gaps, (device_ns, host_ns), strict=True):
+            gaps_of_measure.append(after_ns[partner] - before_ns[nodes])
+    path, sample = concat_arrays(paths), concat_arrays(samples)
+    key = path * (int(sample.max(initial=0)) + 1) + sample
     _, first, group, count = np.unique(
         key, return_index=True, return_inverse=True, return_counts=True
     )
-    device_p, host_p = (
-        paired_p_value(
-            path[first],
-            np.bincount(group, concat_arrays(gap), len(first)) / count,
-            len(matches.path_name),
-        )
-        for gap in gaps
-    )
+    means_ns = [np.bincount(group, concat_arrays(gap), len(first)) / count for gap in gaps]
+    size = len(matches.path_name)
+    device_p, host_p = (paired_p_value(path[first], mean_ns, size) for mean_ns in means_ns)
     return device_p, host_p
 
 
@@ -235,7 +235,7 @@ def _time_with_launched_work(tree: RankTree, times: NodeTimes) -> Ints:
 
 
 class _Change(NamedTuple):
-    """One row of `changes`; times and counts per step, means over steps and paired ranks."""
+    """One row of `changes`; times and counts are per step, means over steps and paired ranks."""
 
     change: str
     measure: str
@@ -259,8 +259,8 @@ def changes(diff: Comparison) -> pd.DataFrame:
     """Return the changes between the runs that exceed noise, each once.
 
     *Calls* changed if operators, or device work of matched operators, were added, removed, moved or
-    replaced in more than half of the steps. The calls of an added or removed operator are part of
-    it; runtime calls belong to their operators. A Python function is listed only if none of its
+    replaced in more than half of the steps. The calls of an added or removed operator are not
+    listed themselves, nor are runtime calls. A Python function is listed only if none of its
     callees has a partner. Operators without device work count if they take at least 0.1 % of a
     step.
 
@@ -268,9 +268,10 @@ def changes(diff: Comparison) -> pd.DataFrame:
     operators below it, copies and waiting for the device; or on the device, in the work that it
     launched, without waiting for other ranks in collectives if that is known. The times of a step
     on one call path are added up. A difference counts if it is at least 5 % of the longer time and
-    0.1 % of a step, and is significant: by Welch's test over the steps, and if steps have the same
-    numbers on both sides by Student's t-test of their pairs, at 1 % divided by the number of tests,
-    or at 0.2 % if the difference is 40 % or more. With fewer than three steps on a side, the calls
+    0.1 % of a step, and is significant by Welch's test over the steps and, if steps have the same
+    numbers on both sides, by Student's t-test of their pairs. The level is 1 % divided by the
+    number of tests, or 0.2 % if the difference is 40 % or more. With fewer than three steps on a
+    side, the calls
     of a path on all ranks are tested in pairs (Student's t-test, same levels), and the difference
     must be 20 %. With fewer than three pairs of calls the longer time must be four times the other
     and differ by 5 % of the step. An operator with added, removed or replaced work is listed once,
@@ -311,21 +312,19 @@ def changes(diff: Comparison) -> pd.DataFrame:
 def _find_changes(diff: Comparison) -> pd.DataFrame:
     listed = set[int]()
     rows = [*_structural_changes(diff, listed)]
-    slower, tested = _time_changes(diff, listed)
-    rows += slower
+    slower_or_faster, tested = _time_changes(diff, listed)
+    rows += slower_or_faster
     totals = _total_counts(diff)
-    rows = [
-        row._replace(before_total=before, after_total=after)
-        for row in rows
-        for before, after in [totals[row.name, row.measure == "kernel"]]
-    ]
+    for place, row in enumerate(rows):
+        before, after = totals[row.name, row.measure == "kernel"]
+        rows[place] = row._replace(before_total=before, after_total=after)
     note = ""
     if not rows:
         note = "nothing changed by more than noise"
         if steps(diff).attrs["is_significant"]:
-            many = len(match_ranks(diff).ranks)
-            over = f" in the mean over {many} ranks" if many > 1 else ""
-            note = f"the steps changed, but no single operator or kernel by more than noise{over}"
+            pairs = len(match_ranks(diff).ranks)
+            mean = f" in the mean over {pairs} ranks" if pairs > 1 else ""
+            note = f"the steps changed, but no single operator or kernel by more than noise{mean}"
     rows.sort(
         key=lambda row: (
             -abs(row.after_ns - row.before_ns), row.name, _OPPOSITE.get(row.change, row.change)
@@ -343,24 +342,51 @@ def _find_changes(diff: Comparison) -> pd.DataFrame:
 
 
 def _total_counts(diff: Comparison) -> dict[tuple[str, bool], tuple[float, float]]:
-    """Return the calls before and after of each name; of device work if the key's flag is set."""
+    """Return the number of calls before and after by name and whether it is device work."""
     matches = match_ranks(diff)
     names = matches.pool.names
     key = 2 * matches.path_name + (matches.path_kind == WORK)
-    before, after = (
-        np.bincount(key, times.count.mean(axis=0), 2 * len(names)) for times in path_times(diff)
-    )
+    counts = [times.count.mean(axis=0) for times in path_times(diff)]
+    before, after = (np.bincount(key, count, 2 * len(names)) for count in counts)
     keys = [(names[number // 2], bool(number % 2)) for number in range(len(before))]
-    counts = zip(before.tolist(), after.tolist(), strict=True)
-    return dict(zip(keys, counts, strict=True))
+    return dict(zip(keys, zip(before.tolist(), after.tolist(), strict=True), strict=True))
 
 
 def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]:
     """Yield changes of calls; the paths of operators whose work changed are added to `listed`."""
     matches = match_ranks(diff)
-    names, callers = matches.pool.names, matches.callers
-    cells = diff.step_count * max(len(matches.ranks), 1)
-    min_ns = _MIN_SHARE_OF_STEP * diff.step_ns * cells
+    names = matches.pool.names
+    steps_and_ranks = diff.step_count * max(len(matches.ranks), 1)
+    min_ns = _MIN_SHARE_OF_STEP * diff.step_ns * steps_and_ranks
+    for (word, measure, code), group in _change_groups(diff, listed).items():
+        has_device_time = any(group.device_ns)
+        times_ns = group.device_ns if has_device_time else group.host_ns
+        changed_steps = group.counts.any(axis=0).sum()
+        if changed_steps <= _MIN_STEPS_SHARE * diff.step_count:
+            continue
+        if not has_device_time and max(times_ns) < min_ns:
+            continue
+        ranked = ((time, -matches.rank_of_path[path], path) for path, time in group.paths.items())
+        main_path = max(ranked)[2]
+        before_count, after_count = (group.counts.sum(axis=1) / steps_and_ranks).tolist()
+        before_ns, after_ns = (time_ns / steps_and_ranks for time_ns in times_ns)
+        change = _Change(
+            word, measure, names[code], matches.callers[main_path], len(group.paths),
+            before_count, after_count, before_ns, after_ns,
+        )  # fmt: skip
+        if word == "replaced":
+            before, after = (sorted(names[code] for code in side) for side in group.names)
+            change = change._replace(
+                before_names="; ".join(before),
+                after_names="; ".join(after),
+                how=how_replaced(before, after, before_count, after_count),
+            )
+        yield change
+
+
+def _change_groups(diff: Comparison, listed: set[int]) -> dict[tuple[str, str, int], _ChangeGroup]:
+    """Return the changed nodes by change, measure and code of their name."""
+    matches = match_ranks(diff)
     groups: dict[tuple[str, str, int], _ChangeGroup] = {}
     ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), strict=True)
     for matched, shared, times in ranks:
@@ -374,32 +400,10 @@ def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]
                     path = matches.path_parent[path] if word == "replaced" else path
                 name = matches.path_name[path]
                 for code in np.unique(name).tolist():
-                    nodes_of_name = nodes[name == code]
-                    groups.setdefault((word, measure, code), _ChangeGroup(diff.step_count)).add(
-                        k, tree, nodes_of_name, times[k], path[name == code]
-                    )
-    for (word, measure, code), group in groups.items():
-        device = any(group.device_ns)
-        times_ns = group.device_ns if device else group.host_ns
-        in_steps = int((group.counts.sum(axis=0) > 0).sum())
-        if in_steps <= _MAX_STEPS_SHARE * diff.step_count or (
-            not device and max(times_ns) < min_ns
-        ):
-            continue
-        ranked = ((time, -matches.rank_of_path[path], path) for path, time in group.paths.items())
-        counts = (group.counts.sum(axis=1) / cells).tolist()
-        change = _Change(
-            word, measure, names[code], callers[max(ranked)[2]], len(group.paths),
-            counts[0], counts[1], times_ns[0] / cells, times_ns[1] / cells,
-        )  # fmt: skip
-        if word == "replaced":
-            before, after = (sorted(names[code] for code in side) for side in group.names)
-            change = change._replace(
-                before_names="; ".join(before),
-                after_names="; ".join(after),
-                how=how_replaced(before, after, counts[0], counts[1]),
-            )
-        yield change
+                    has_name = name == code
+                    group = groups.setdefault((word, measure, code), _ChangeGroup(diff.step_count))
+                    group.add(k, tree, nodes[has_name], times[k], path[has_name])
+    return groups
 
 
 class _ChangeGroup:
@@ -430,7 +434,7 @@ def _outermost_changes(
     inside = tree.slot < steps
     above = np.where(tree.parent >= 0, status[tree.parent], -1) if len(tree) else status
     code, word = ((_REMOVED, "removed"), (_ADDED, "added"))[side]
-    # If all callees are paired, the function is only another path to the same calls: no change.
+    # A function with paired callees is only another path to the same calls, which is no change.
     has_partner = tree.forest.subtree_sums((matched.partner[side] >= 0).astype(np.int64)) > 0
     operators = inside & (tree.kind == OPERATOR) & ~(tree.frame & has_partner)
     work = inside & (tree.kind == WORK) & (above != code)
@@ -448,7 +452,10 @@ def _outermost_changes(
 
 
 def _time_changes(diff: Comparison, listed: set[int]) -> tuple[list[_Change], int]:
-    """Return operators that themselves are slower or faster, and the number of tests."""
+    """Return the operators that are slower or faster themselves, and the number of tests.
+
+    Paths of `listed` are not tested.
+    """
     matches = match_ranks(diff)
     paired_nodes = [
         [(matched.partner[k] >= 0) & (matched.status[k] != _REPLACED) for matched in matches.ranks]
@@ -470,13 +477,12 @@ def _time_changes(diff: Comparison, listed: set[int]) -> tuple[list[_Change], in
         )
         tests.append((path, mean[:, path], p_value))
     tested = sum(len(path) for path, _, _ in tests)
-    min_relative = _RELATIVE if by_call is None else _RELATIVE_CALLS
+    min_ratio = _MIN_RATIO if by_call is None else _MIN_RATIO_OF_CALLS
     flagged: dict[tuple[str, int], dict[int, list[int]]] = {}
     p_values: dict[tuple[str, int], float] = {}
     for measure, (path, mean, p_value) in enumerate(tests):
-        for index in _significant_positions(
-            mean, p_value, min_relative, diff.step_ns, tested
-        ).tolist():
+        significant = _significant_positions(mean, p_value, min_ratio, diff.step_ns, tested)
+        for index in significant.tolist():
             word = "slower" if mean[1, index] > mean[0, index] else "faster"
             key = word, int(matches.path_name[path[index]])
             flagged.setdefault(key, {}).setdefault(measure, []).append(int(path[index]))
@@ -508,16 +514,16 @@ def _sums_of_pairs(diff: Comparison, side: int, paired_nodes: list[Bools]) -> _P
 
 
 def _significant_positions(
-    mean: Floats, p_value: Floats, min_relative: float, step_ns: float, tested: int
+    mean: Floats, p_value: Floats, min_ratio: float, step_ns: float, tested: int
 ) -> Ints:
     """Return the positions of the times whose means differ by enough, and not by chance."""
     gap, longer = np.abs(mean[1] - mean[0]), mean.max(axis=0)
     untested = np.isnan(p_value)
     min_gap = np.maximum(
-        np.where(untested, _RELATIVE_ALONE, min_relative) * longer,
-        np.where(untested, _OF_STEP_ALONE, _MIN_SHARE_OF_STEP) * step_ns,
+        np.where(untested, _MIN_RATIO_UNTESTED, min_ratio) * longer,
+        np.where(untested, _MIN_SHARE_UNTESTED, _MIN_SHARE_OF_STEP) * step_ns,
     )
-    alpha = np.where(gap >= _RELATIVE_MUCH * longer, _ALPHA_MUCH, 0)
+    alpha = np.where(gap >= _LARGE_RATIO * longer, _ALPHA_LARGE, 0)
     alpha = np.maximum(alpha, _ALPHA / max(tested, 1))
     return np.flatnonzero((gap > 0) & (gap >= min_gap) & (untested | (p_value < alpha)))
 
@@ -564,7 +570,7 @@ def _time_by_launching_path(matches: Matches, times: Floats) -> Floats:
 
 
 def libraries(names: Sequence[str]) -> list[str]:
-    """Return the libraries of kernels, recognised by their names, in order."""
+    """Return the libraries of kernels by their names, each once, in order."""
     libraries_of_names = (
         next((library for library, pattern in _LIBRARIES if pattern.search(name)), "")
         for name in names
@@ -575,9 +581,9 @@ def libraries(names: Sequence[str]) -> list[str]:
 def how_replaced(
     before: Sequence[str], after: Sequence[str], before_count: float, after_count: float
 ) -> str:
-    """Return the word of `HOW` for replaced work.
+    """Return how work was replaced, one of `HOW`; counts are of kernels.
 
-    It is ``other library`` if the sides have no library in common, whatever their kernel counts.
+    The answer is ``other library`` if the sides have no library in common, whatever the counts.
     """
     before_libraries, after_libraries = set(libraries(before)), set(libraries(after))
     if before_libraries and after_libraries and not before_libraries & after_libraries:
@@ -589,7 +595,7 @@ def how_replaced(
 
 @memoize
 def changed_names(diff: Comparison) -> frozenset[str]:
-    """Return the names of `changes`, and of the device work that changed with its operators."""
+    """Return the names in `changes`, and of the device work of the operators that changed."""
     table, matches = changes(diff), match_ranks(diff)
     is_whole = table["change"].isin(["added", "removed", "moved"])
     is_kernel = table["measure"] == "kernel"
@@ -623,16 +629,15 @@ def kinds_with_changed_share(diff: Comparison) -> set[str]:
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     kinds = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))
-    total = [
-        _shares_of_step(times_of_side.sum(axis=0, keepdims=True))[0] for times_of_side in times
-    ]
-    p_value = combined_p_value(
-        *(_shares_of_step(times_of_side) for times_of_side in times), by_step=diff.same_steps
-    )
+    totals = [times_of_side.sum(axis=0, keepdims=True) for times_of_side in times]
+    total = [_shares_of_step(sums)[0] for sums in totals]
+    shares = [_shares_of_step(times_of_side) for times_of_side in times]
+    p_value = combined_p_value(*shares, by_step=diff.same_steps)
     untested = np.isnan(p_value)
-    moved = np.abs(total[1] - total[0]) > np.where(untested, _PARTS_OF_STEP_ALONE, _PARTS_OF_STEP)
-    shifted = moved & (untested | (p_value * len(kinds) < _ALPHA))
-    return {STEP_KINDS[k] for k in np.flatnonzero(shifted).tolist()}
+    min_change = np.where(untested, _MIN_SHARE_CHANGE_UNTESTED, _MIN_SHARE_CHANGE)
+    is_changed = np.abs(total[1] - total[0]) > min_change
+    is_changed &= untested | (p_value * len(kinds) < _ALPHA)
+    return {STEP_KINDS[k] for k in np.flatnonzero(is_changed).tolist()}
 
 
 def _shares_of_step(times: Floats) -> Floats:

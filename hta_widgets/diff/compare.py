@@ -1,10 +1,15 @@
-"""Pair the ranks and steps of two runs, and list what limits their comparison."""
+"""Pair the ranks and steps of two runs, and list what limits their comparison.
+
+For example, run A has ranks 0 and 1 with steps 3, 4 and 5, and run B has rank 0 with steps 4, 5 and
+6. The steps 4 and 5 are paired, and so is rank 0. Times are means over all ranks of each run, as A
+has a rank that B lacks. A `Caution` states each of these limits.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -78,7 +83,7 @@ class Comparison:
     before_alone: Ints
     after_alone: Ints
     matched_by: str
-    #: the comparison that this is a part of; with the position of the steps' pair, if it is of one
+    #: the comparison that this is a part of, and the position of the pair of steps, None for all
     part_of: tuple[Comparison, int | None] | None = field(default=None, repr=False)
     #: cached results, see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
@@ -129,8 +134,9 @@ def compare(
 
     A step is the host's range ``ProfilerStep#n``. If hosts of a side leave most of the compared
     steps before their devices do the work (``ahead`` of `hta_widgets.analysis.step_times`), steps
-    of both sides are the devices': from the end of the previous step's work, for the first
-    from its first start, to the end of its own. `findings` states it.
+    of both sides are those of the devices: a step runs from the end of the previous step's work, or
+    from the first start of work in the first step, to the end of its own work. `findings` has a
+    caution then.
 
     Parameters
     ----------
@@ -140,12 +146,13 @@ def compare(
         has no such step, the windows themselves are compared.
     ranks : {"auto", "number", "representative"} or mapping, default "auto"
         ``"number"``: by the number of the rank; for MPI the number that the file states.
-        ``"representative"``: the representatives of
-        the clusters of `hta_widgets.analysis.rank_clusters`, largest first. A mapping of before's
-        to after's ranks. ``"auto"``: a single rank with a single rank, whatever their numbers, else
-        by number, or by order if as many ranks have no number in common. If a side has a rank that
-        the other lacks, times are means over all ranks of each side, and events are matched between
-        ranks with the same number, whose means `changes`, `icicle` and `operators_diff` have.
+        ``"representative"``: the representatives of the clusters of
+        `hta_widgets.analysis.rank_clusters`, largest first. A mapping of before's to after's ranks.
+        ``"auto"``: a single rank with a single rank, whatever their numbers, else by number, or by
+        order if the sides have equally many ranks and no number in common. If a side has a rank
+        that the other lacks, times are means over all ranks of each side, and events are matched
+        between ranks with the same number; `changes`, `icicle` and `operators_diff` return means
+        over these.
     steps : {"auto", "number", "order"} or mapping, default "auto"
         Pair ``ProfilerStep#n`` by number, by order, or by a mapping of before's to after's numbers.
         ``"auto"``: by number if the sides have a number in common, else by order.
@@ -170,20 +177,23 @@ def compare(
         if not parts:
             raise TraceError(f"no ranks {word}", remedy="Give traces, or a selection of some.")
     owners = _trace_set_of(before), _trace_set_of(after)
-    lines, tabled = _ranks_by_format(*chosen)
+    with_events, tabled = _ranks_by_format(*chosen)
     if isinstance(ranks, Mapping):
         # A mapping may also pair servers, which only tables compare otherwise.
-        lines, tabled = chosen, ({}, {})
-    pairs, means = _rank_pairs(ranks, *lines, owners)
-    compared = [
-        parts if means else {rank: parts[rank] for rank in dict.fromkeys(pair[k] for pair in pairs)}
-        for k, parts in enumerate(lines)
-    ]
+        with_events, tabled = chosen, ({}, {})
+    pairs, by_rank_means = _rank_pairs(ranks, *with_events, owners)
+    compared = with_events
+    if not by_rank_means:
+        compared = (
+            {rank: with_events[0][rank] for rank, _ in pairs},
+            {rank: with_events[1][rank] for _, rank in pairs},
+        )
     names = labels or _labels(*compared)
     sides = make_sides(list(zip(names, owners, compared, strict=True)))
+    # Sides may leave out ranks without steps.
     pairs = [(a, b) for a, b in pairs if a in sides[0].parts and b in sides[1].parts]
     pairs = pairs or [(sides[0].ranks[0], sides[1].ranks[0])]
-    sides = [replace(side, tabled=columns) for side, columns in zip(sides, tabled, strict=True)]
+    sides = [replace(side, tabled=parts) for side, parts in zip(sides, tabled, strict=True)]
     matched_by, places = _step_pairs(sides[0], sides[1], steps)
     steps_alone = [
         np.delete(side.steps, places[:, k]) if side.has_steps else np.empty(0, np.int64)
@@ -191,14 +201,16 @@ def compare(
     ]
     sides = [side.of_steps(places[:, k]) for k, side in enumerate(sides)]
     is_unnamed = labels is None and names == ("before", "after")
-    # Whole sides have the step -1 each.
+    # A side that is compared as a whole has the single step -1.
     if is_unnamed and len(places) == 1 and sides[0].steps[0] != sides[1].steps[0]:
         sides = [replace(side, label=f"step {side.steps[0]}") for side in sides]
-    return Comparison(sides[0], sides[1], pairs, means, steps_alone[0], steps_alone[1], matched_by)
+    return Comparison(
+        sides[0], sides[1], pairs, by_rank_means, steps_alone[0], steps_alone[1], matched_by
+    )
 
 
 def both_have_frames(diff: Comparison) -> bool:
-    """Return whether both sides have Python functions, which are ignored otherwise."""
+    """Return whether both sides have Python functions; otherwise, comparisons ignore them."""
     return all(_has_stacks(side) for side in diff.sides)
 
 
@@ -209,7 +221,7 @@ def conditions(diff: Comparison) -> str:
 
 
 def paired_ranks(diff: Comparison) -> str:
-    """Describe the ranks whose calls are matched: ``ranks 0–3``."""
+    """Return a text of the ranks whose calls are matched: ``ranks 0–3``."""
     numbers = sorted(before for before, _ in diff.rank_pairs)
     words = ", ".join(map(run_text, consecutive_runs(numbers)))
     if any(before != after for before, after in diff.rank_pairs):
@@ -221,8 +233,8 @@ def _ranks_by_format(
     before: PartsByRank, after: PartsByRank
 ) -> tuple[tuple[PartsByRank, PartsByRank], tuple[PartsByRank, PartsByRank]]:
     """Return the ranks whose events are compared, and those compared in tables only."""
-    # Servers have a different clock from workers and no steps; profiles have no events, and repeat
-    # the calls of time lines.
+    # Servers have no steps, and another clock than workers; profiles have no events, and repeat the
+    # calls of timelines.
     formats = formats_of(before), formats_of(after)
     shared = formats[0] & formats[1]
     table = {format_.name: format_.comparison for format_ in all_formats()}
@@ -242,11 +254,11 @@ def _ranks_by_format(
     shared -= {name for name in shared if name in table and table[name].beside in shared}
 
     def split(parts: PartsByRank) -> tuple[PartsByRank, PartsByRank]:
-        lines = {rank: part for rank, part in parts.items() if part.trace.format in shared}
-        return lines, {rank: part for rank, part in parts.items() if rank not in lines}
+        with_events = {rank: part for rank, part in parts.items() if part.trace.format in shared}
+        return with_events, {rank: parts[rank] for rank in parts if rank not in with_events}
 
-    (a_lines, a_tabled), (b_lines, b_tabled) = split(before), split(after)
-    return (a_lines, b_lines), (a_tabled, b_tabled)
+    (events_before, tabled_before), (events_after, tabled_after) = split(before), split(after)
+    return (events_before, events_after), (tabled_before, tabled_after)
 
 
 def _trace_set_of(source: DiffSource) -> TraceSet:
@@ -257,9 +269,8 @@ def _trace_set_of(source: DiffSource) -> TraceSet:
         return TraceSet([source], like=TraceSet([]))
     if isinstance(source, Selection) and source.traces is not None:
         return source.traces
-    raise TraceError(
-        "this selection is not bound to traces", remedy="Make it with traces.select()."
-    )
+    remedy = "Make it with traces.select()."
+    raise TraceError("this selection is not bound to traces", remedy=remedy)
 
 
 def _labels(before: PartsByRank, after: PartsByRank) -> tuple[str, str]:
@@ -285,26 +296,19 @@ def _rank_pairs(
 ) -> tuple[list[tuple[int, int]], bool]:
     """Return the pairs of ranks, and whether times are means over all ranks."""
     if isinstance(ranks, Mapping):
-        by_hand = [(int(a), int(b)) for a, b in ranks.items()]
-        for place, parts in ((0, before), (1, after)):
-            missing = sorted({pair[place] for pair in by_hand} - set(parts))
-            if missing or not by_hand:
-                raise TraceError(
-                    f"no rank {', '.join(map(str, missing))} {('before', 'after')[place]}",
-                    remedy=f"The ranks are {', '.join(map(str, parts))}.",
-                )
-        return by_hand, False
+        _check_ranks("before", ranks.keys(), before)
+        _check_ranks("after", ranks.values(), after)
+        return [(int(a), int(b)) for a, b in ranks.items()], False
     if ranks == "representative":
         chosen = [
             _representatives(owner, list(side))
             for owner, side in zip(owners, (before, after), strict=True)
         ]
         return list(zip(*chosen, strict=False)), False
-    numbers = [_stated_numbers(side) for side in (before, after)]
-    after_rank = {number: rank for rank, number in numbers[1].items()}
-    common = [
-        (rank, after_rank[number]) for rank, number in numbers[0].items() if number in after_rank
-    ]
+    number_of = _stated_numbers(before)
+    after_rank = {number: rank for rank, number in _stated_numbers(after).items()}
+    shared = [rank for rank, number in number_of.items() if number in after_rank]
+    common = [(rank, after_rank[number_of[rank]]) for rank in shared]
     if ranks == "number":
         if not common:
             raise TraceError(
@@ -316,6 +320,16 @@ def _rank_pairs(
         return list(zip(before, after, strict=True)), False
     means = len(common) < max(len(before), len(after))
     return common or [(next(iter(before)), next(iter(after)))], means
+
+
+def _check_ranks(side: str, ranks: Collection[int], parts: PartsByRank) -> None:
+    """Raise `TraceError` if a side lacks some of the given ranks, or none is given."""
+    missing = sorted(set(ranks) - set(parts))
+    if missing or not ranks:
+        raise TraceError(
+            f"no rank {', '.join(map(str, missing))} {side}",
+            remedy=f"The ranks are {', '.join(map(str, parts))}.",
+        )
 
 
 def _stated_numbers(parts: PartsByRank) -> dict[int, int]:
@@ -335,7 +349,7 @@ def _representatives(traces: TraceSet, ranks: list[int]) -> list[int]:
 
 
 def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -> tuple[str, Ints]:
-    """Return how steps were paired, and the positions of the pairs, (pairs, 2)."""
+    """Return how steps were paired, and the positions of each pair on the two sides."""
     if not before.has_steps:
         return "whole", np.zeros((1, 2), dtype=np.int64)
     if isinstance(how, Mapping):
@@ -387,7 +401,7 @@ def _cautions(diff: Comparison) -> list[Caution]:
 
 
 def _difference(kind: str, words: str, before_text: str, after_text: str) -> list[Caution]:
-    """Return a caution if both sides state something and it differs."""
+    """Return a caution if both sides state something and the statements differ."""
     if not before_text or not after_text or before_text == after_text:
         return []
     return [Caution(kind, f"{words} {before_text} → {after_text}")]
@@ -396,13 +410,11 @@ def _difference(kind: str, words: str, before_text: str, after_text: str) -> lis
 def _empty_cautions(diff: Comparison) -> Iterator[Caution]:
     empty = [side.label for side in diff.sides if _is_empty(side)]
     if len(empty) == 2:
-        yield Caution(
-            "empty", f"no events in {empty[0]} and {empty[1]}: there is nothing to compare"
-        )
+        text = f"no events in {empty[0]} and {empty[1]}: there is nothing to compare"
+        yield Caution("empty", text)
     elif empty:
-        yield Caution(
-            "empty", f"no events in {empty[0]}: all of the other side is without a counterpart"
-        )
+        text = f"no events in {empty[0]}: all of the other side is without a counterpart"
+        yield Caution("empty", text)
 
 
 def _condition_cautions(diff: Comparison) -> Iterator[Caution]:
@@ -421,10 +433,10 @@ def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
         ranks = f"{plural(counts[0], 'rank')} against {counts[1]}"
         if counts[0] == counts[1]:
             ranks = f"{len(diff.rank_pairs)} of {plural(counts[0], 'rank')} are on both sides"
-        times = f"{ranks}: times are means over all ranks of each side"
+        text = f"{ranks}: times are means over all ranks of each side"
         if any(len(part.rows) for side in diff.sides for part in side.parts.values()):
-            times += f", and calls are matched on {paired_ranks(diff)}"
-        yield Caution("ranks", times)
+            text += f", and calls are matched on {paired_ranks(diff)}"
+        yield Caution("ranks", text)
     for side in diff.sides:
         if side.left_out:
             yield Caution("ranks", _left_out_text(side))
@@ -447,9 +459,8 @@ def _clock_cautions(diff: Comparison) -> Iterator[Caution]:
         if drift := clock_fit(side.traces).drift_text:
             yield Caution("clock", f"{side.label}: {drift}; {_DRIFT_CORRECTED}")
     finest = [max(p.trace.resolution_ns for p in side.parts.values()) for side in diff.sides]
-    yield from _difference(
-        "resolution", "times have a resolution of", *(f"{time_ns} ns" for time_ns in finest)
-    )
+    times = [f"{time_ns} ns" for time_ns in finest]
+    yield from _difference("resolution", "times have a resolution of", *times)
 
 
 def _content_cautions(diff: Comparison) -> Iterator[Caution]:
@@ -478,10 +489,18 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
     ]
     if len(sides_with_steps) == 1 and not any(map(_is_empty, diff.sides)):
         yield f"only {sides_with_steps[0].label} has steps: each side is compared as a whole"
+    for side in diff.sides:
+        if pause_ns := _pause_ns(side):
+            yield (
+                f"without steps, {duration(pause_ns)} between the windows of {side.label} count"
+                " as idle: compare a window of each side"
+            )
     if diff.matched_by == "order" and not np.array_equal(diff.before.steps, diff.after.steps):
         yield "the numbers of the steps differ: steps are matched in order"
     for side in diff.sides:
-        if side.overlap_ns:
+        # Ends of rounded times lie up to the resolution behind the next start.
+        resolution_ns = max(part.trace.resolution_ns for part in side.parts.values())
+        if side.overlap_ns > resolution_ns * len(side.steps):
             shared = f"steps of {side.label} overlap by {duration(side.overlap_ns)}"
             yield f"{shared}: that time counts for the later step only"
     outside = [_outside_ns(side) for side in diff.sides]
@@ -491,13 +510,25 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
         yield f"device work that runs outside of the compared steps counts in no step: {times}"
 
 
+def _pause_ns(side: RunSide) -> int:
+    """Return the time between windows of the recording that a side without steps includes."""
+    if side.has_steps:
+        return 0
+    pauses_ns = [0]
+    for rank, part in side.parts.items():
+        recorded = np.array(part.trace.recorded_ns, np.int64).reshape(-1, 2)
+        whole = side.windows[rank] - part.trace.shift_ns
+        pauses_ns.append(total_length(subtract(union(*whole.T), union(*recorded.T))))
+    return max(pauses_ns) if any(part.trace.recorded_ns for part in side.parts.values()) else 0
+
+
 def _is_empty(side: RunSide) -> bool:
     """Return whether a side has neither events nor profiles, which have totals instead."""
     return not any(len(part.rows) or part.trace.profile is not None for part in side.parts.values())
 
 
 def _outside_ns(side: RunSide) -> float:
-    """Return the time of work that steps launched and that runs outside, the mean over ranks."""
+    """Return the time of work of the steps that runs outside of them, a mean over ranks."""
     times_ns = []
     for rank, part in side.parts.items() if side.has_steps else ():
         rows = part.device_work_rows()

@@ -1,8 +1,9 @@
 """Find what differs between two runs by more than noise, as findings.
 
-The functions here return records (`hta_widgets.diff.records`), and `findings` sorts them, leaves
-out what another one states, and adds their sentences (`hta_widgets.diff.sentences`). For a run that
-takes 10 ms longer a step, all of it compute, the records are
+A finding is a record of one difference (`hta_widgets.diff.records`). `findings` collects them from
+the step times, the ranks and the changes, sorts them by importance, leaves out what another finding
+states, and adds a sentence to each (`hta_widgets.diff.sentences`). If a step takes 10 ms longer in
+the second run, all of it compute, the records are
 
     headline: step 100 → 110 ms, parts: compute 60 → 70 ms
     kinds: parts: compute 60 → 70 ms    # left out, as the headline states it
@@ -36,10 +37,12 @@ from hta_widgets.trace.arrays import Bools, Floats
 from hta_widgets.trace.names import kernel_family, short_name
 
 # Shares of a step.
-_SMALL = 0.01  # smaller differences are not reported
-_LARGE = 0.05  # smaller differences occur between runs of one program
-_LARGE_ALONE = 0.2  # the same with one step on a side
-_NOISE = ((0.2, 0.05), (_LARGE, 0.01), (_SMALL, 0.001))  # (minimum difference, maximum p-value)
+_SMALL_SHARE = 0.01  # smaller differences are not reported
+_LARGE_SHARE = 0.05  # smaller differences occur between runs of one program
+_LARGE_SHARE_ALONE = 0.2  # the same with one step on a side
+#: Pairs of a minimum difference and a maximum p-value; a difference within one of them is reported.
+_LIMITS = ((0.2, 0.05), (_LARGE_SHARE, 0.01), (_SMALL_SHARE, 0.001))
+_OUTLYING = 10.0  # times the usual difference of two steps, for a step that stands out
 _MAX_CHANGES = 8
 _MIN_UNIFORM = 5  # minimum number of operators with an equal change that are one finding
 
@@ -53,24 +56,28 @@ def findings(diff: Comparison) -> list[Finding]:
     2. The differences of GPU, vendor and world size.
     3. Each rank that keeps the others waiting on one side only, by
        `hta_widgets.analysis.stragglers`, even if the other side has no such rank; and the ranks
-       that changed differently from the others, at most half of them.
-       The size of the batch, if the shapes of inputs state another one.
-    4. The kinds of time that make up the difference, the kernel, with its variants, that differs by
-       its number of calls, and how the difference is spread over the steps.
+       that changed differently from the others, at most half of them. The size of the batch, if the
+       shapes of inputs show that it changed.
+    4. The kinds of time that make up the difference; the kernel, with its variants, that differs by
+       its number of calls; and how the difference is spread over the steps.
     5. The changes with the most time (see `changes`): many operators that changed by one factor as
        one finding, Python functions last. BytePS has stages and queues instead, MPI also has
        numbers of calls, and both have the ranks that others wait for (see `tables`).
 
     A difference of the step times is reported if it is at least 5 % and significant at 1 %, at
     least 20 % at 5 %, or at least 1 % at 0.1 % (test of `steps`); with one step on a side, if it is
-    at least 20 %. Differences of at least 1 % at 5 % are reported with their p-value; with one step
-    on a side and no other finding, the changes of the step and of the name that differs most.
-    Smaller ones, and those that may be chance, come first, too, if there is any other finding. If
-    the steps do not differ in length, kinds of time come first whose share of the step differs
-    significantly, and by more than 5 % of the step (tests as in `changes` at 1 %, divided by the
-    number of kinds; with one step on a side 20 %). The findings of swapped sides are the same in
-    the other direction. Without any difference the list is empty, except for a caution if a side
-    has no events.
+    at least 20 %. Differences of at least 1 % at 5 % are reported with their p-value, and so are
+    those of at least 5 % that at most a third of the steps cause, which stand out from the others
+    by 20 % of a step and 10 times the usual distance from the median difference. With one step
+    on a side and no other finding, the changes of the step and of the name that differs most are
+    reported. If there is any other finding, the difference of the step times comes first even if it
+    is smaller or may be chance.
+
+    If the steps do not differ in length, the list begins with the kinds of time whose share of the
+    step differs significantly, and by more than 5 % of the step (tests as in `changes` at 1 %,
+    divided by the number of kinds; with one step on a side 20 %). The findings of swapped sides are
+    the same in the other direction. Without any difference the list is empty, except for a caution
+    if a side has no events.
 
     Parameters
     ----------
@@ -82,9 +89,8 @@ def findings(diff: Comparison) -> list[Finding]:
     """
     formats = _shared_formats(diff)
     # Some formats replace `changes` with their own table.
-    has_changes = not any(
-        "changes" in format_.comparison.replaces for format_ in formats_named(formats)
-    )
+    comparisons = [format_.comparison for format_ in formats_named(formats)]
+    has_changes = not any("changes" in comparison.replaces for comparison in comparisons)
     records: list[Finding] = []
     late: list[Finding] = []
     if not diff.has_totals:
@@ -92,9 +98,7 @@ def findings(diff: Comparison) -> list[Finding]:
         records += [*late, *_step_findings(diff, late)]
         if has_changes:
             records += [*shape_changes(diff), *_change_findings(diff)]
-    for findings_of_format in load_references(
-        format_.comparison.findings for format_ in formats_named(formats)
-    ):
+    for findings_of_format in load_references(comparison.findings for comparison in comparisons):
         records += findings_of_format(diff)
     if not records and formats == {"kineto"} and diff.step_count == 1:
         records = _largest_untested_differences(diff)
@@ -140,7 +144,7 @@ def _caution_records(diff: Comparison, kinds: Container[str] | None = None) -> l
 
 
 def _shared_formats(diff: Comparison) -> set[str]:
-    """Return the formats that both sides have, or that one has and the other's compare with."""
+    """Return the formats that both sides have, or that compare with a format of the other side."""
     also = {format_.name: format_.comparison.compared_with for format_ in all_formats()}
     sides = [side.formats for side in diff.sides]
     every = sides[0] | sides[1]
@@ -158,10 +162,10 @@ def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
     longer_ns = max(lengths.before, lengths.after)
     share, p_value = lengths.weight / max(longer_ns, 1), lengths.p_value
     if p_value is None:
-        matters = share >= _LARGE_ALONE
+        is_reported = share >= _LARGE_SHARE_ALONE
     else:
-        matters = any(share >= floor and p_value < chance for floor, chance in _NOISE)
-    if matters:
+        is_reported = any(share >= min_share and p_value < max_p for min_share, max_p in _LIMITS)
+    if is_reported:
         return [
             replace(lengths, parts=_main_causes(diff, lengths, late)),
             *_changed_kinds(diff, by_kind, longer_ns),
@@ -169,9 +173,9 @@ def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
             *_spread_over_steps(by_step, lengths),
         ]
     composition = _composition(diff, by_kind, lengths)
-    if not composition and p_value is not None and p_value < ALPHA and share >= _SMALL:
+    if not composition and p_value is not None and p_value < ALPHA and share >= _SMALL_SHARE:
         return [replace(lengths, kind="slight")]
-    return composition
+    return composition or _outlying_steps(by_step, lengths)
 
 
 def _mean_change(
@@ -188,13 +192,13 @@ def _step_times(diff: Comparison, kind: str, **fields: Any) -> Finding:
 
 
 def _step_total(diff: Comparison, late: list[Finding]) -> Finding:
-    """Return the change of the step as the first of other findings, though it may be chance.
+    """Return the change of the step, although it may be chance, to come before other findings.
 
-    A change of 1 % or more has causes: all of them if there are too few steps for a test, else only
-    ranks.
+    A change of 1 % or more states its causes if there are too few steps for a test, else only the
+    ranks among them.
     """
     lengths = _step_times(diff, "slight", p_value=steps(diff).attrs["p_value"])
-    if lengths.weight < _SMALL * max(lengths.before, lengths.after):
+    if lengths.weight < _SMALL_SHARE * max(lengths.before, lengths.after):
         return lengths
     causes = _main_causes(diff, lengths, late)
     if lengths.p_value is None:
@@ -205,9 +209,9 @@ def _step_total(diff: Comparison, late: list[Finding]) -> Finding:
 def _largest_untested_differences(diff: Comparison) -> list[Finding]:
     """Return the largest differences in a single pair of steps, which no test finds significant."""
     lengths = _step_total(diff, [])
-    floor = max(_SMALL * max(lengths.before, lengths.after), 1)
+    min_ns = max(_SMALL_SHARE * max(lengths.before, lengths.after), 1)
     table = _kernel_families(diff)
-    # One sentence reports that there are too few steps for a test.
+    # Only one of the two sentences says that there are too few steps for a test.
     details = {} if lengths.details else {"is_untested": True}
     longest = [
         time_change(
@@ -218,9 +222,9 @@ def _largest_untested_differences(diff: Comparison) -> list[Finding]:
             name=row.name,
             details=details,
         )
-        for row in iter_rows(table[table["diff_ns"].abs() >= floor].head(1))
+        for row in iter_rows(table[table["diff_ns"].abs() >= min_ns].head(1))
     ]
-    return [lengths, *longest] if longest or lengths.weight >= floor else []
+    return [lengths, *longest] if longest or lengths.weight >= min_ns else []
 
 
 def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tuple[Finding, ...]:
@@ -232,11 +236,12 @@ def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tup
     frame = waterfall(diff, "cause").set_index("cause").rename(index=str)
     causes = frame[["before_ns", "after_ns", "diff_ns"]].copy()
     on_host = causes[causes.index.str.startswith("host_")]
+    # The causes on the host count together, unless one of them makes up half of their sum.
     causes.loc["host_wait"] = on_host.sum()
-    growth_ns = causes["diff_ns"] * sign
+    growth_ns, host_growth_ns = causes["diff_ns"] * sign, on_host["diff_ns"] * sign
     cause = str(growth_ns.idxmax()) if growth_ns.max() > 0 else ""
-    if cause == "host_wait" and 2 * (on_host["diff_ns"] * sign).max() >= growth_ns[cause]:
-        cause = str((on_host["diff_ns"] * sign).idxmax())
+    if cause == "host_wait" and 2 * host_growth_ns.max() >= growth_ns[cause]:
+        cause = str(host_growth_ns.idxmax())
     ranks = tuple(
         finding
         for finding in late
@@ -268,33 +273,27 @@ def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> l
     parts = _cause_parts(diff, by_kind[by_kind["kind"].isin(kinds_with_changed_share(diff))])
     if not parts:
         return []
-    is_as_long = lengths.weight / max(lengths.before, 1) < _LARGE
-    return [
-        replace(
-            lengths,
-            kind="composition",
-            topic="",  # its own place, not that of the headline
-            diff_ns=parts[0].diff_ns,
-            parts=parts,
-            details={"is_as_long": is_as_long},
-        )
-    ]
+    details = {"is_as_long": lengths.weight / max(lengths.before, 1) < _LARGE_SHARE}
+    # The topic is that of the kind, not the headline.
+    finding = replace(lengths, kind="composition", topic="", parts=parts, details=details)
+    return [replace(finding, diff_ns=parts[0].diff_ns)]
 
 
 def _changed_kinds(diff: Comparison, by_kind: pd.DataFrame, longer_ns: float) -> list[Finding]:
     """Return the kinds of time that grow and shrink, the largest change first."""
-    is_shown = by_kind["diff_ns"].abs() >= _SMALL * longer_ns * diff.step_count
+    is_shown = by_kind["diff_ns"].abs() >= _SMALL_SHARE * longer_ns * diff.step_count
     parts = _cause_parts(diff, by_kind[is_shown])
     return [Finding("kinds", diff_ns=parts[0].diff_ns, parts=parts)] if parts else []
 
 
 def _main_name(diff: Comparison, longer_ns: float) -> list[Finding]:
-    """Return the device work whose time differs most, if most of that is by another count."""
+    """Return the kernel whose time differs most because its number of calls does."""
     table = _kernel_families(diff)
     before, after = (table[f"{side}_count"] for side in ("before", "after"))
     mean_ns = (table["before_ns"] + table["after_ns"]) / (before + after)
+    # The number of calls explains at least half of the difference.
     by_count = 2 * (after - before).abs() * mean_ns >= table["diff_ns"].abs()
-    is_large = table["diff_ns_per_step"].abs() >= _SMALL * longer_ns
+    is_large = table["diff_ns_per_step"].abs() >= _SMALL_SHARE * longer_ns
     table = table[is_large & by_count & (before != after) & (before > 0) & (after > 0)]
     return [
         time_change(
@@ -311,7 +310,7 @@ def _main_name(diff: Comparison, longer_ns: float) -> list[Finding]:
 
 
 def _kernel_families(diff: Comparison) -> pd.DataFrame:
-    """Return the sums of `names` over the variants of each kernel, by size of the difference."""
+    """Return the sums of `names` over the variants of each kernel, the largest difference first."""
     table = names(diff, device="gpu", short_names=True)
     families = table["name"].map(kernel_family)
     is_single = ~families.duplicated(keep=False)
@@ -342,6 +341,26 @@ def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]
     ]
 
 
+def _outlying_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]:
+    """Return the few steps that differ far more than the others, if they alone move the mean.
+
+    A test of the mean says that they may be chance, as a pause in one of six steps may be.
+    """
+    gaps = by_step["diff_ns"].to_numpy() * (1 if lengths.diff_ns > 0 else -1)
+    distance = np.abs(gaps - np.median(gaps))
+    longer_ns = max(lengths.before, lengths.after)
+    min_distance = max(_LARGE_SHARE_ALONE * longer_ns, _OUTLYING * np.median(distance))
+    is_outlying = distance >= min_distance
+    count = int(is_outlying.sum())
+    if not 0 < count <= len(gaps) / 3 or lengths.weight < _LARGE_SHARE * longer_ns:
+        return []
+    if gaps[is_outlying].min() <= 0 or gaps[is_outlying].sum() < gaps.sum() / 2:
+        return []
+    (spread,) = _spread_over_steps(by_step, lengths)
+    details = {**spread.details, "moved_steps": count, "is_outlying": True}
+    return [replace(lengths, kind="slight"), replace(spread, details=details)]
+
+
 def _change_findings(diff: Comparison) -> list[Finding]:
     """Return the changes with the most time, Python functions last."""
     table = changes(diff)
@@ -362,10 +381,10 @@ def _change_findings(diff: Comparison) -> list[Finding]:
 
 
 def _change(row: Any, caller: str | None = None) -> Finding:
-    """Return a row of `changes`; `caller` is set if the name is not unique."""
+    """Return the finding of a row of `changes`; `caller` is None if the name is unique."""
     totals = row.before_total, row.after_total
     if caller is None and row.change in {"added", "removed"} and min(totals) > 0:
-        # Other calls are left, so the sentence needs the place.
+        # Other calls of the name remain, so the sentence needs the place.
         caller = row.path.split(" > ")[-1]
     sides = {name: getattr(row, name) for name in ("before_names", "after_names")}
     return time_change(
@@ -392,13 +411,13 @@ def _change(row: Any, caller: str | None = None) -> Finding:
 def _uniform_change_mask(table: pd.DataFrame) -> Bools:
     """Return a mask of the operators that changed by one factor, if most did."""
     ratio = _log_ratio(table)
-    timed = np.isfinite(ratio)
+    is_timed = np.isfinite(ratio)
     none = np.zeros(len(table), dtype=bool)
-    if timed.sum() < _MIN_UNIFORM:
+    if is_timed.sum() < _MIN_UNIFORM:
         return none
-    middle = float(np.median(ratio[timed]))
-    even: Bools = timed & (np.abs(ratio - middle) <= 0.2 * abs(middle))
-    return even if even.sum() >= max(_MIN_UNIFORM, timed.sum() / 2) else none
+    middle = float(np.median(ratio[is_timed]))
+    is_uniform: Bools = is_timed & (np.abs(ratio - middle) <= 0.2 * abs(middle))
+    return is_uniform if is_uniform.sum() >= max(_MIN_UNIFORM, is_timed.sum() / 2) else none
 
 
 def _log_ratio(table: pd.DataFrame) -> Floats:
@@ -412,23 +431,24 @@ def _log_ratio(table: pd.DataFrame) -> Floats:
 def _distinguishing_callers(table: pd.DataFrame) -> list[str | None]:
     """Return the caller of each change whose name is not unique; None for unique names.
 
-    It is the innermost caller that the other changes of that name do not have, on the path with the
-    most time; "" for the outermost operators.
+    The caller is the innermost on the path with the most time that no other change of that name
+    has, or else the innermost; "" for the outermost operators.
     """
     shown_names = [short_name(name) for name in table["name"]]
     callers = [path.split(" > ") if path else [] for path in table["path"]]
+    # How many changes of each name have each caller.
+    changes_below = Counter(
+        (name, caller)
+        for name, callers_of_row in zip(shown_names, callers, strict=True)
+        for caller in set(callers_of_row)
+    )
     counts = Counter(shown_names)
+    names_below = {name for name, _ in changes_below}
     results: list[str | None] = []
-    for row, (name, callers_of_row) in enumerate(zip(shown_names, callers, strict=True)):
-        callers_of_others = {
-            caller
-            for k, other_callers in enumerate(callers)
-            if shown_names[k] == name and k != row
-            for caller in other_callers
-        }
-        if counts[name] == 1 or not (callers_of_row or callers_of_others):
+    for name, callers_of_row in zip(shown_names, callers, strict=True):
+        if counts[name] == 1 or name not in names_below:
             results.append(None)
             continue
-        lone = [caller for caller in callers_of_row if caller not in callers_of_others]
-        results.append((lone or callers_of_row or [""])[-1])
+        own = [caller for caller in callers_of_row if changes_below[name, caller] == 1]
+        results.append((own or callers_of_row or [""])[-1])
     return results

@@ -1,15 +1,16 @@
-"""Find the ranks that changed differently from the others: late ones, and those that changed alone.
+"""Find the ranks that changed differently from the others.
 
-`hta_widgets.analysis.stragglers` judges the compared steps of each side. If it names rank 1 after
-but not before, the finding names the kind of rank 1's own time that changed most compared with the
-other ranks. It also has the change of that kind on those ranks, and the ranks that wait longer. All
-are means over steps:
+Late ranks (`late_ranks`): `hta_widgets.analysis.stragglers` judges the compared steps of each side.
+If it names rank 1 after but not before, the finding names the kind of rank 1's own time that
+changed most compared with the other ranks. It also has the change of that kind on those ranks, and
+the ranks that wait longer. All are means over steps:
 
     rank 1: compute 8 → 10 ms; rank 0: compute 8 → 8.1 ms, waits 0 → 2 ms
 
-A rank that changed alone has the same finding without a verdict on who waits. The *usual* change is
-that of the median rank by size of the change. For compute that changes by 0.1, 0.2, 2.1 and 0.1 ms
-on four ranks it is 0.1 ms, the *excess* of rank 2 is 2 ms, and the spread of the others is 0.1 ms.
+Ranks that changed alone (`changed_ranks`) have the same finding without a verdict on who waits. The
+*usual* change is that of the median rank by size of the change. If compute changes by 0.1, 0.2, 2.1
+and 0.1 ms on four ranks, the usual change is 0.1 ms, the *excess* of rank 2 is 2 ms, and the spread
+of the others is 0.1 ms.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class RankTimes:
 
     @property
     def change_ns(self) -> Floats:
-        """How much each time of a rank's own changed in a step on average: (kinds, ranks)."""
+        """How much each kind of a rank's own time changed in a step, on average: (kinds, ranks)."""
         mean: Floats = self.own_ns.mean(axis=-1)
         return mean[..., 1] - mean[..., 0]
 
@@ -73,10 +74,10 @@ class RankTimes:
 def late_ranks(diff: Comparison) -> list[Finding]:
     """Return the ranks that keep the others waiting on one side only, the most costly first.
 
-    A rank is returned if its cost at least halves or doubles, and if both sides have a rank of its
-    number and the waits of all ranks, or if only one side has it or is compared with it. With a
-    single step on each side the result is empty. ``details["appears"]`` is whether the rank is late
-    after, not before.
+    A rank is returned if its cost at least halves or doubles. Either both sides must have the rank
+    and the waits of all ranks, or only one side has the rank or compares it. With a single step on
+    each side the result is empty. ``details["appears"]`` is whether the rank is late after, not
+    before.
     """
     shared = [before for before, after in diff.rank_pairs if before == after]
     single = diff.before.has_steps and diff.step_count == 1
@@ -98,24 +99,22 @@ def late_ranks(diff: Comparison) -> list[Finding]:
         lost = [float(frame["lost_share"].get(rank, 0.0)) for frame in verdicts]
         if was_late is is_late or abs(lost[1] - lost[0]) < _MIN_LOST_RATIO * max(lost):
             continue
-        # These cost the time of others, so they come before the ranks that only changed.
+        # Late ranks cost the time of others, so they come before the ranks that only changed.
         weight = 1 + max(lost)
-        results.append(
-            _late_on_both_sides(times, rank, appears=is_late, weight=weight)
-            if rank in shared
-            else _late_on_one_side(
-                verdicts[is_late], rank, diff.step_count, appears=is_late, weight=weight
-            )
-        )
+        if rank in shared:
+            results.append(_late_on_both_sides(times, rank, appears=is_late, weight=weight))
+        else:
+            verdict, steps = verdicts[is_late], diff.step_count
+            results.append(_late_on_one_side(verdict, rank, steps, appears=is_late, weight=weight))
     results = [finding for finding in results if not _is_as_late(finding, results, diff.step_ns)]
     return sorted(results, key=lambda finding: -finding.weight)
 
 
 def _is_as_late(finding: Finding, findings: list[Finding], step_ns: float) -> bool:
-    """Return whether a rank is as slow as before, and another rank changed the other way.
+    """Return whether a rank is as slow as before, and another rank changed in the other direction.
 
     Of two ranks that are equally late, only one is charged with the waits. If that one becomes
-    faster, the waits for the other one appear, although it did not change.
+    faster, the other is charged with them, although it did not change.
     """
     min_excess_ns = _MIN_EXCESS_OF_STEP * step_ns
     if abs(finding.details.get("excess_ns", min_excess_ns)) >= min_excess_ns:
@@ -131,7 +130,7 @@ def _is_as_late(finding: Finding, findings: list[Finding], step_ns: float) -> bo
 def changed_ranks(diff: Comparison) -> list[Finding]:
     """Return the ranks whose own time changed differently from the others', except `late_ranks`.
 
-    For each kind of own time at most half of the ranks that both sides have are returned. The
+    For each kind of own time, at most half of the ranks that both sides have are returned. The
     change must exceed the usual one by 2 % of the longer time, 1 % of the step, and four times the
     spread of the other ranks, and pass Welch's test at 1 %. With two ranks, the shares are 5 % of
     the longer time and 3 % of the step. A single step on each side cannot be tested: the shares are
@@ -164,7 +163,7 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
 
 
 def _ranks_waiting_for(diff: Comparison, ranks: list[int], sign: int) -> set[int]:
-    """Return the ranks that mostly wait for some ranks, on the side on which those are slower."""
+    """Return the ranks that mostly wait for `ranks`, on the side on which these are slower."""
     side = diff.sides[sign > 0]
     every = list(side.traces)
     for_ranks, for_any = (exposed_waits_for(side.waits, late, every) for late in (ranks, every))
@@ -190,7 +189,7 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
         is_alone &= (welch_p_value(before, after) < _ALPHA).reshape(is_alone.shape)
     else:
         is_alone[_OWN_KINDS.index("idle")] = False
-    # A rank that changed as much, but perhaps by chance, is one of the others.
+    # The others include a rank that changed as much, but perhaps by chance.
     spread_ns = np.where(is_alone, 0.0, excess_ns).max(axis=1, keepdims=True)
     is_alone &= excess_ns >= _MIN_EXCESS_OF_SPREAD * spread_ns
     is_alone &= 2 * is_alone.sum(axis=1, keepdims=True) <= len(times.ranks)
@@ -226,13 +225,7 @@ def _late_on_both_sides(times: RankTimes, rank: int, *, appears: bool, weight: f
 
 
 def _rank_change(
-    times: RankTimes,
-    places: list[int],
-    kind: int,
-    *,
-    sign: int,
-    weight: float,
-    waiting: set[int],
+    times: RankTimes, places: list[int], kind: int, *, sign: int, weight: float, waiting: set[int]
 ) -> Finding:
     """Return the change of one kind of time of some ranks, compared with the other ranks.
 

@@ -1,7 +1,8 @@
 """Match the events of two runs: which call of one is which call of the other.
 
 Each pair of ranks has two call trees (`hta_widgets.diff.trees`), which are matched from the
-outermost operators down; calls below two matched operators are aligned in order by name. For
+outermost operators down. Calls below two matched operators are aligned in order by name, identical
+subtrees first. For
 
     before                        after
     forward                       forward
@@ -11,13 +12,18 @@ outermost operators down; calls below two matched operators are aligned in order
 
 ``forward`` and ``aten::linear`` have partners; ``gemm_a`` is ``replaced`` by ``gemm_b``, which runs
 below the same operator; ``aten::relu`` is ``removed`` and ``aten::gelu`` is ``added``. Operators
-that are left over on both sides with the same contents are ``moved``. Partners whose durations
-differ by more than usual on their call path are ``changed``, all others the ``same``.
+that are left over on both sides with equal subtrees, or with equal names if both sides have as
+many, are ``moved`` within their step. Partners whose durations differ by more than usual on their
+call path are ``changed``, all others are the ``same``.
+
+The callees of a Python function without a partner match as if its caller had called them. Threads
+match by the work that they run, device work in the order of its launches.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -38,15 +44,15 @@ STATUSES: tuple[str, ...] = ("same", "changed", "added", "removed", "moved", "re
 _SAME, _CHANGED, _ADDED, _REMOVED, _MOVED, _REPLACED = range(len(STATUSES))
 
 _EDGE_TOLERANCE_NS = 2_000  # rounded times of a call may exceed its operator's by this
-_ROUNDS = 4
-_RELATIVE = 0.05  # of the longer duration; smaller differences are not changes
+_ROUNDS = 4  # maximum number of rounds, each of which matches below the pairs of the one before
+_MIN_RATIO = 0.05  # of the longer duration; smaller differences are not changes
 _MIN_OCCURRENCES = 4  # minimum calls of a path on one rank for estimating its spread
 _SPREADS = 3 * 1.4826  # median deviations: three standard deviations of a normal distribution
 
 
 @dataclass(eq=False)
 class MatchedTrees:
-    """Two ranks' call trees, and the partner of each node."""
+    """Two ranks' call trees; of each side, the partner, status and call path of each node."""
 
     trees: tuple[RankTree, RankTree]
     partner: tuple[Ints, Ints]
@@ -54,7 +60,7 @@ class MatchedTrees:
     path: tuple[Ints, Ints] = field(default=(np.empty(0, np.int64), np.empty(0, np.int64)))
 
     def shared_path(self, side: int, rank_of_path: Ints) -> Ints:
-        """Return a path per node, the same for both of a pair: the first of their two paths."""
+        """Return a path for each node, equal for the two nodes of a pair: the first of theirs."""
         path_of_node = self.path[side]
         nodes = np.flatnonzero(self.partner[side] >= 0)
         path_of_partner = self.path[1 - side][self.partner[side][nodes]]
@@ -81,16 +87,16 @@ class TreeMatcher:
         #: results of `align_positions`, as many operators have the same callees
         self.alignments: dict[tuple[bytes, ...], Ints] = {}
         self.roots = _root_numbers(trees)
-        self.children = [
-            _ChildLists(tree, root) for tree, root in zip(trees, self.roots, strict=True)
-        ]
+        both = zip(trees, self.roots, strict=True)
+        self.children = [_ChildLists(tree, root) for tree, root in both]
 
     def run(self) -> MatchedTrees:
         """Return the partner and status of all nodes."""
         before, after = self.trees
         count = [int(root.max(initial=-1)) + 1 for root in self.roots]
         shared = np.arange(max(0, min(count)), dtype=np.int64)
-        self._match_below(shared + len(before), shared + len(after))
+        # In `_ChildLists`, the roots come after the nodes.
+        self._match_below(self._match_children(shared + len(before), shared + len(after)))
         self._match_at_edges()
         self._match_frames()
         self._match_moved()
@@ -103,44 +109,43 @@ class TreeMatcher:
             status.append(node_status)
         return MatchedTrees(self.trees, (self.partner[0], self.partner[1]), (status[0], status[1]))
 
-    def _match_below(self, a: Ints, b: Ints, *, moved: bool = False) -> None:
+    def _match_below(self, pairs: Ints, *, moved: bool = False) -> None:
         """Match everything below pairs of nodes, level by level."""
-        while len(a):
-            new_pairs = self._match_children(a, b)
+        while len(pairs):
             if moved:
-                self.moved[0][new_pairs[:, 0]] = self.moved[1][new_pairs[:, 1]] = True
-            is_operator = self.trees[0].kind[new_pairs[:, 0]] == OPERATOR
-            a, b = new_pairs[is_operator].T
+                self.moved[0][pairs[:, 0]] = self.moved[1][pairs[:, 1]] = True
+            is_operator = self.trees[0].kind[pairs[:, 0]] == OPERATOR
+            pairs = self._match_children(*pairs[is_operator].T)
 
     def _match_children(self, a: Ints, b: Ints) -> Ints:
-        """Match the children of pairs of nodes; return the new pairs."""
+        """Match the children of pairs of nodes; return the new pairs.
+
+        A bucket has the children of one node and class. If two buckets have the same names in the
+        same order, they are paired at once; others are aligned.
+        """
         kinds = np.arange(3)
         buckets = (a[:, None] * 3 + kinds).ravel(), (b[:, None] * 3 + kinds).ravel()
-        counts = [
-            children.count[bucket] for children, bucket in zip(self.children, buckets, strict=True)
-        ]
+        sides = list(zip(self.children, buckets, strict=True))
+        counts = [children.count[bucket] for children, bucket in sides]
         is_on_both = (counts[0] > 0) & (counts[1] > 0)
-        first = [
-            children.first[bucket][is_on_both]
-            for children, bucket in zip(self.children, buckets, strict=True)
-        ]
+        first = [children.first[bucket][is_on_both] for children, bucket in sides]
         sizes = [count[is_on_both] for count in counts]
-        even = np.flatnonzero(sizes[0] == sizes[1])
+        same_size = np.flatnonzero(sizes[0] == sizes[1])
         nodes = [
-            children.nodes[concatenate_ranges(begin[even], sizes[0][even])]
+            children.nodes[concatenate_ranges(begin[same_size], sizes[0][same_size])]
             for children, begin in zip(self.children, first, strict=True)
         ]
-        group = np.repeat(even, sizes[0][even])
+        bucket = np.repeat(same_size, sizes[0][same_size])
         differs = self.trees[0].name[nodes[0]] != self.trees[1].name[nodes[1]]
         # Below calls that were paired by their edges, or as moved, some may have a partner already.
         for k in (0, 1):
             differs |= self.partner[k][nodes[k]] >= 0
-        uneven = sizes[0] != sizes[1]
-        uneven[group[differs]] = True
-        direct = ~uneven[group]
-        pairs = [np.stack([nodes[0][direct], nodes[1][direct]], axis=1)]
+        needs_alignment = sizes[0] != sizes[1]
+        needs_alignment[bucket[differs]] = True
+        is_paired = ~needs_alignment[bucket]
+        pairs = [np.stack([nodes[0][is_paired], nodes[1][is_paired]], axis=1)]
         replaced: list[Ints] = []
-        for place in np.flatnonzero(uneven).tolist():
+        for place in np.flatnonzero(needs_alignment).tolist():
             a_nodes, b_nodes = (
                 children.nodes[begin[place] : begin[place] + size[place]]
                 for children, begin, size in zip(self.children, first, sizes, strict=True)
@@ -180,12 +185,11 @@ class TreeMatcher:
         before, after = self.trees
         hashes = self.hashes[0][a_nodes], self.hashes[1][b_nodes]
         full = before.full_name[a_nodes], after.full_name[b_nodes]
-        # Hashes include the names.
+        # Names need not be part of the key, as hashes include them.
         key = tuple(values.tobytes() for values in (*hashes, *full))
         if key not in self.alignments:
-            self.alignments[key] = align_positions(
-                before.name[a_nodes], after.name[b_nodes], *hashes, *full
-            )
+            names = before.name[a_nodes], after.name[b_nodes]
+            self.alignments[key] = align_positions(*names, *hashes, *full)
         return self.alignments[key]
 
     def _pair_nodes(self, pairs: Ints, *, replaced: bool = False) -> None:
@@ -194,13 +198,10 @@ class TreeMatcher:
         self.partner[0][a], self.partner[1][b] = b, a
         self.replaced[0][a] = self.replaced[1][b] = replaced
 
-    def _pair_subtrees(self, new_pairs: Ints, *, moved: bool = False) -> None:
+    def _pair_subtrees(self, pairs: Ints, *, moved: bool = False) -> None:
         """Pair nodes, and match everything below them."""
-        self._pair_nodes(new_pairs)
-        if moved:
-            self.moved[0][new_pairs[:, 0]] = self.moved[1][new_pairs[:, 1]] = True
-        is_operator = self.trees[0].kind[new_pairs[:, 0]] == OPERATOR
-        self._match_below(*new_pairs[is_operator].T, moved=moved)
+        self._pair_nodes(pairs)
+        self._match_below(pairs, moved=moved)
 
     def _match_at_edges(self) -> None:
         """Pair calls at the edges of operators that enclose them on one side only."""
@@ -210,12 +211,12 @@ class TreeMatcher:
             both = np.concatenate([self._edge_candidates(0)[:, ::-1], self._edge_candidates(1)])
             if not len(both):
                 return
-            # A call that is found from both sides keeps its earliest pair, by the sum of positions
-            # on both sides. Pairs that share a call differ in this sum.
-            early = sum(tree.order[both[:, k]] for k, tree in enumerate(self.trees))
+            # A call in several pairs keeps the earliest, by the sum of positions on both sides.
+            # Pairs that share a call differ in this sum.
+            position = sum(tree.order[both[:, k]] for k, tree in enumerate(self.trees))
             used_nodes: tuple[set[int], set[int]] = (set(), set())
             pairs = []
-            for a, b in both[np.argsort(early, kind="stable")].tolist():
+            for a, b in both[np.argsort(position, kind="stable")].tolist():
                 if a not in used_nodes[0] and b not in used_nodes[1]:
                     used_nodes[0].add(a)
                     used_nodes[1].add(b)
@@ -240,6 +241,8 @@ class TreeMatcher:
             other.begin_ns[above] - _EDGE_TOLERANCE_NS,
             other.end_ns[above] + _EDGE_TOLERANCE_NS,
         )
+        # With name, class and start packed into one number and sorted, the calls that may fit are
+        # adjacent.
         first = min(int(low.min()), int(other.begin_ns[loose].min()))
         width = max(int(high.max()), int(other.begin_ns[loose].max())) - first + 1
         key = (other.name[loose] * 3 + other.kind[loose]) * width + other.begin_ns[loose] - first
@@ -280,10 +283,10 @@ class TreeMatcher:
             self._pair_subtrees(np.array(pairs, dtype=np.int64))
 
     def _unmatched_by_caller(self, side: int, alone: Bools) -> dict[tuple[int, int], Ints]:
-        """Return nodes without a partner by nearest caller with a partner, and class, in order.
+        """Return the nodes without a partner by their nearest caller with one, and by class.
 
-        Callers are nodes of the first side; outermost nodes have their root instead. Between a node
-        and its caller are only Python functions without a partner.
+        Callers are nodes of the first side; outermost nodes have their root instead. Only Python
+        functions without a partner lie between a node and its caller.
         """
         tree = self.trees[side]
         nodes = np.flatnonzero(self.partner[side] < 0)
@@ -307,9 +310,9 @@ class TreeMatcher:
         used_nodes: tuple[dict[int, int], dict[int, int]] = ({}, {})
         for i, j in self._aligned_nodes(a_nodes, b_nodes).tolist():
             a, b = int(a_nodes[i]), int(b_nodes[j])
-            if used_nodes[0].get(
-                self._nearest_paired_caller(0, a, used_nodes[0]), -1
-            ) == self._nearest_paired_caller(1, b, used_nodes[1]):
+            a_caller = self._nearest_paired_caller(0, a, used_nodes[0])
+            b_caller = self._nearest_paired_caller(1, b, used_nodes[1])
+            if used_nodes[0].get(a_caller, -1) == b_caller:
                 used_nodes[0][a], used_nodes[1][b] = b, a
         return list(used_nodes[0].items())
 
@@ -336,9 +339,8 @@ class TreeMatcher:
                 key_of_node = (
                     self.hashes[k][nodes] if by_content else tree.name[nodes].astype(np.uint64)
                 )
-                keys.append(
-                    (nodes, mix_hash(key_of_node + mix_hash(tree.slot[nodes].astype(np.uint64))))
-                )
+                slot_hash = mix_hash(tree.slot[nodes].astype(np.uint64))
+                keys.append((nodes, mix_hash(key_of_node + slot_hash)))
             (a, a_key), (b, b_key) = keys
             if not len(a) or not len(b):
                 return
@@ -348,7 +350,7 @@ class TreeMatcher:
 
 
 class _ChildLists:
-    """Children of each node, then of each root, by class and in order."""
+    """The children of each node, then of each root, in buckets by parent and class."""
 
     def __init__(self, tree: RankTree, root: Ints) -> None:
         count = len(tree)
@@ -361,7 +363,7 @@ class _ChildLists:
 
 
 def _root_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
-    """Return a number per outermost node: that of its step and track, equal on both sides."""
+    """Return a number for each outermost node, of its step and track, equal on both sides."""
     lanes = _shared_track_numbers(trees)
     size = max((int(lane.max(initial=-1)) for lane in lanes), default=-1) + 1
     first, second = (
@@ -372,33 +374,34 @@ def _root_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
 
 
 def _shared_track_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
-    """Return numbers of tracks, shared by the tracks of both sides that run the same work."""
-    profiles: list[dict[int, Counter[tuple[int, int]]]] = []
-    for tree in trees:
-        outermost = np.flatnonzero(tree.parent < 0)
-        keys = np.stack([tree.lane, tree.name, tree.kind == WORK], axis=1)[outermost]
-        distinct, counts = np.unique(keys, axis=0, return_counts=True)
-        profiles.append({lane: Counter() for lane in distinct[:, 0].tolist()})
-        for (lane, name, work), count in zip(distinct.tolist(), counts.tolist(), strict=True):
-            profiles[-1][lane][name, work] = count
+    """Return the numbers of both sides' tracks; tracks that run the same work share a number."""
+    calls_of_sides = [_outermost_calls(tree) for tree in trees]
     shared = [
-        ((before_work & after_work).total(), -a - b, a, b)
-        for a, before_work in profiles[0].items()
-        for b, after_work in profiles[1].items()
+        ((before_calls & after_calls).total(), -a - b, a, b)
+        for a, before_calls in calls_of_sides[0].items()
+        for b, after_calls in calls_of_sides[1].items()
     ]
-    number = [np.full(len(tree.part.table.tracks) + 1, -1, dtype=np.int64) for tree in trees]
-    following = 0
+    numbers = [np.full(len(tree.part.table.tracks) + 1, -1, dtype=np.int64) for tree in trees]
+    next_number = itertools.count()
     # Most shared work first; ties do not depend on the order of the sides.
     for score, _, a, b in sorted(shared, reverse=True):
-        if score > 0 and number[0][a] < 0 and number[1][b] < 0:
-            number[0][a] = number[1][b] = following
-            following += 1
-    for k, profile in enumerate(profiles):
-        for lane in profile:
-            if number[k][lane] < 0:
-                number[k][lane] = following
-                following += 1
-    return number[0], number[1]
+        if score > 0 and numbers[0][a] < 0 and numbers[1][b] < 0:
+            numbers[0][a] = numbers[1][b] = next(next_number)
+    for number_of_track, calls_of_tracks in zip(numbers, calls_of_sides, strict=True):
+        for track in calls_of_tracks:
+            if number_of_track[track] < 0:
+                number_of_track[track] = next(next_number)
+    return numbers[0], numbers[1]
+
+
+def _outermost_calls(tree: RankTree) -> dict[int, Counter[tuple[int, int]]]:
+    """Return by track how many outermost nodes have each name, device work apart."""
+    keys = np.stack([tree.lane, tree.name, tree.kind == WORK], axis=1)[tree.parent < 0]
+    distinct, counts = np.unique(keys, axis=0, return_counts=True)
+    calls: dict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
+    for (track, name, work), count in zip(distinct.tolist(), counts.tolist(), strict=True):
+        calls[track][name, work] = count
+    return calls
 
 
 @dataclass(eq=False)
@@ -423,7 +426,7 @@ class Matches:
     @cached_property
     def rank_of_path(self) -> Ints:
         """The position of each path among all, ordered by depth, deepest first, then by name."""
-        # Unlike the numbers of paths, the position does not depend on which side is read first.
+        # Unlike the number of a path, this does not depend on which side is read first.
         names = [self.pool.names[name] for name in self.path_name.tolist()]
         depth = (-self.path_depth).tolist()
         keys = list(zip(depth, self.callers, names, self.path_kind.tolist(), strict=True))
@@ -453,12 +456,6 @@ class Matches:
 @memoize
 def match_ranks(diff: Comparison) -> Matches:
     """Match the events of the paired ranks."""
-    # From the outermost operators down, the calls of two matched operators are aligned in order by
-    # name, identical subtrees first; names are from `diff.trees.comparable_name`. The
-    # callees of a Python function without a partner match as if its caller had called them. Threads
-    # match by the work they run, device work below its operator in order of launch. An operator's
-    # unmatched work on both sides is ``replaced``. Operators left over on both sides with equal
-    # subtrees, or with equal names if both sides have as many, are ``moved`` within their step.
     pool = NamePool()
     stacks = both_have_frames(diff)
     paths: dict[tuple[int, int, int], int] = {}
@@ -504,19 +501,17 @@ def _mark_changed(matches: Matches) -> None:
         [matched.trees[1].durations[matched.partner[0][rows]] for matched, rows, _ in ranks]
     )
     diff = after - before
-    finest = max(
-        tree.part.trace.resolution_ns for matched in matches.ranks for tree in matched.trees
-    )
-    beyond = np.abs(diff) > np.maximum(_RELATIVE * np.maximum(before, after), 2.0 * finest)
+    trees = [tree for matched in matches.ranks for tree in matched.trees]
+    finest = max(tree.part.trace.resolution_ns for tree in trees)
+    beyond = np.abs(diff) > np.maximum(_MIN_RATIO * np.maximum(before, after), 2.0 * finest)
     # Most pairs are within these limits; only the paths of the others need spreads.
     positions = np.flatnonzero(np.isin(path, np.unique(path[beyond])))
     spread = np.zeros(len(path))
     spread[positions] = _spreads(path[positions], diff[positions])
     # A change on some of the ranks is not noise, so the spread on one rank counts too.
     rank = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])[positions]
-    _, group_code, calls = np.unique(
-        path[positions] * len(chosen) + rank, return_inverse=True, return_counts=True
-    )
+    group = path[positions] * len(chosen) + rank
+    _, group_code, calls = np.unique(group, return_inverse=True, return_counts=True)
     lower = np.minimum(spread[positions], _spreads(group_code, diff[positions]))
     spread[positions] = np.where(calls[group_code] >= _MIN_OCCURRENCES, lower, spread[positions])
     changed = beyond & (np.abs(diff) > _SPREADS * spread)

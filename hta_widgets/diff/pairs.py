@@ -1,4 +1,4 @@
-"""List the events of two runs with their partners, one row per pair."""
+"""The events of two runs with their partners, one row per pair."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pandas as pd
 from hta_widgets.analysis.frames import categorical, result_frame, stack_blocks
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.compare import Comparison
-from hta_widgets.diff.match import STATUSES, match_ranks
+from hta_widgets.diff.match import STATUSES, MatchedTrees, match_ranks
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.memo import memoize
@@ -16,7 +16,7 @@ from hta_widgets.trace.memo import memoize
 
 @check_arguments
 def pairs(diff: Comparison) -> pd.DataFrame:
-    """Return every operator, call and piece of device work of the paired ranks with its partner.
+    """Return the operators, calls and device work of the paired ranks, each with its partner.
 
     Parameters
     ----------
@@ -35,9 +35,10 @@ def pairs(diff: Comparison) -> pd.DataFrame:
         - ``before_step, after_step`` (int64): numbers of the steps, -1 for none
         - ``before_ns, after_ns, diff_ns`` (int64): durations, 0 without a partner
         - ``status`` (category): ``same``; ``changed``: durations differ by more than 5 % of the
-          longer and three times the spread of the differences on the same path; ``added,
-          removed``; ``moved``: in another place of its step; ``replaced``: other device work below
-          the same operator, in order; ids are -1 if one piece of work replaced several
+          longer one and by more than three times the spread of the differences on the same path;
+          ``added, removed``; ``moved``: in another place of its step; ``replaced``: other device
+          work below the same operator, paired in order; ids are -1 if one piece of work replaced
+          several
 
         Events of steps that are not compared are left out. ``.attrs["matched"]`` counts the rows
         of each status.
@@ -48,46 +49,50 @@ def pairs(diff: Comparison) -> pd.DataFrame:
 @memoize
 def _pair_frame(diff: Comparison) -> pd.DataFrame:
     matches = match_ranks(diff)
-    blocks: list[dict[str, Ints]] = []
-    for ranks, matched in zip(diff.rank_pairs, matches.ranks, strict=True):
-        added = np.flatnonzero(matched.partner[1] < 0)
-        nodes = (
-            np.append(np.arange(len(matched.trees[0])), np.full(len(added), -1)),
-            np.append(matched.partner[0], added),
-        )
-        block = {}
-        for word, rank, tree, node in zip(
-            ("before", "after"), ranks, matched.trees, nodes, strict=True
-        ):
-            # The last entry is for nodes without a partner, -1.
-            block[f"{word}_rank"] = np.full(len(node), rank)
-            block[f"{word}_id"] = np.append(tree.rows, -1)[node]
-            block[f"{word}_step"] = np.append(tree.part.table.step[tree.rows], -1)[node]
-            block[f"{word}_ns"] = np.append(tree.durations, 0)[node]
-        kinds = [tree.part.table.kind[tree.rows] for tree in matched.trees]
-        names = [tree.name for tree in matched.trees]
-        for name, (before, after) in (
-            ("name", names), ("kind", kinds), ("path", matched.path), ("status", matched.status),
-        ):  # fmt: skip
-            values = np.append(before, -1)[nodes[0]], np.append(after, -1)[nodes[1]]
-            block[name] = np.where(nodes[1] >= 0, values[1], values[0])
-        blocks.append(block)
+    pairs_of_ranks = zip(diff.rank_pairs, matches.ranks, strict=True)
+    blocks = [_pair_columns(ranks, matched) for ranks, matched in pairs_of_ranks]
     column = stack_blocks(blocks, dict.fromkeys(blocks[0], "int64"))
     callers, distinct = pd.factorize(np.array(matches.callers, dtype=object))
     status = column["status"]
-    plain = ("before_rank", "before_id", "after_rank", "after_id")
-    times = ("before_step", "after_step", "before_ns", "after_ns")
+    ids = ("before_rank", "before_id", "after_rank", "after_id")
+    steps_and_times = ("before_step", "after_step", "before_ns", "after_ns")
     return result_frame(
         {
             "pair": np.arange(len(status), dtype=np.int64),
-            **{name: column[name] for name in plain},
+            **{name: column[name] for name in ids},
             "name": categorical(column["name"], matches.pool.names),
             "kind": categorical(column["kind"], KINDS),
             "path": categorical(callers[column["path"]], distinct.tolist()),
-            **{name: column[name] for name in times},
+            **{name: column[name] for name in steps_and_times},
             "diff_ns": column["after_ns"] - column["before_ns"],
             "status": categorical(status, STATUSES),
         },
         matched={word: int((status == code).sum()) for code, word in enumerate(STATUSES)},
         note="" if len(status) else "no events are compared",
     )
+
+
+def _pair_columns(ranks: tuple[int, int], matched: MatchedTrees) -> dict[str, Ints]:
+    """Return the columns of a pair of ranks; names, kinds, paths and statuses are codes."""
+    added = np.flatnonzero(matched.partner[1] < 0)
+    # The node of each row on both sides, -1 without a partner.
+    nodes = (
+        np.append(np.arange(len(matched.trees[0])), np.full(len(added), -1)),
+        np.append(matched.partner[0], added),
+    )
+    columns = {}
+    for k, word in enumerate(("before", "after")):
+        tree, node = matched.trees[k], nodes[k]
+        # The appended items are those of the node -1.
+        columns[f"{word}_rank"] = np.full(len(node), ranks[k])
+        columns[f"{word}_id"] = np.append(tree.rows, -1)[node]
+        columns[f"{word}_step"] = np.append(tree.part.table.step[tree.rows], -1)[node]
+        columns[f"{word}_ns"] = np.append(tree.durations, 0)[node]
+    kinds = [tree.part.table.kind[tree.rows] for tree in matched.trees]
+    names = [tree.name for tree in matched.trees]
+    for name, (before, after) in (
+        ("name", names), ("kind", kinds), ("path", matched.path), ("status", matched.status),
+    ):  # fmt: skip
+        values = np.append(before, -1)[nodes[0]], np.append(after, -1)[nodes[1]]
+        columns[name] = np.where(nodes[1] >= 0, values[1], values[0])
+    return columns

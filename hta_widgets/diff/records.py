@@ -7,7 +7,7 @@ second rank computes longer after an update:
     Finding("straggler", ranks=(1,), measure="compute", before=8e6, after=10e6, unit="ns",
             diff_ns=2e6, parts=(…), details={"sign": 1, "excess_ns": 1.9e6, "appears": True})
 
-All times and counts are means over steps, the only scale of sentences.
+All times and counts are means over steps, as in the sentences.
 
 ``details`` has facts that only one kind has; formats add their own:
 
@@ -17,11 +17,13 @@ kind               details
 headline, slight   ``is_untested``: True if one step on a side is too few for a test
 name               ``is_untested``, unless the step's finding has it
 straggler          ``sign``: 1 if it became slower, -1 if faster; ``excess_ns``: by how much more
-                   its own time changed than usually; ``appears``, of ranks that others wait for:
-                   whether after, not before; ``cause``: of ranks that only one side has
+                   its own time changed than that of the median rank; ``appears``, of ranks that
+                   others wait for: whether after, not before; ``cause``: of ranks that only one
+                   side has
 composition        ``is_as_long``: whether the steps take about as long as before
 shapes             ``changed_calls, calls``: numbers of calls of operators
-steps              ``moved_steps, steps``: numbers; ``direction``: ``slower`` or ``faster``
+steps              ``moved_steps, steps``: numbers; ``direction``: ``slower`` or ``faster``;
+                   ``is_outlying``: True if only these stand out and the test finds no difference
 added, removed …   ``how, path, places``: columns of `changes`; ``before_names, after_names``: these
 (of `changes`)     columns as lists; ``totals``: numbers of calls before and after, in all places;
                    ``caller``: text, None if the name alone identifies the operator
@@ -29,10 +31,10 @@ more               ``count``: number of changes that are not listed
 caution            ``clause``: the text of a `Caution`
 =================  =================================================================================
 
-``parts`` are the quantities that its sentence compares it with, here the compute of the other ranks
-and their waits. `hta_widgets.diff.sentences` turns the fields into words. A new kind of finding is
-one function that returns the record and one that returns its sentence, under the topic that gives
-its place among the others.
+``parts`` are the quantities that the sentence compares the finding with, here the compute of the
+other ranks and their waits. `hta_widgets.diff.sentences` turns the fields into words. A new kind of
+finding needs a function that returns the record, and one that returns its sentence, listed under a
+topic, which decides the order.
 """
 
 from __future__ import annotations
@@ -55,16 +57,16 @@ class Finding:
     text : str
         A sentence; empty for parts.
     diff_ns : float
-        Its difference, the mean over steps. For a straggler it is that of its own time, or if only
+        The difference, a mean over steps. For a straggler, the difference of its own time; if only
         one side has the rank, what it costs each of the others on average.
     topic : str
-        What its sentence is about, which gives its place; by default the kind.
+        The topic of the sentence, which decides its place among others; by default the kind.
     ranks : tuple of int
-        The ranks that it is about; empty for all.
+        The ranks that the finding is about; empty for all.
     name : str
         The operator, kernel, routine or stage.
     step : int or None
-        The number of the step, after.
+        The number of the step in the second run.
     measure : str
         What is measured: ``step``, a cause of `waterfall`, ``device``, ``host`` …; empty if the
         finding only lists its parts.
@@ -75,11 +77,11 @@ class Finding:
     p_value : float or None
         How likely the difference is by chance; None if it is not tested.
     weight : float
-        Its importance among findings of its topic.
+        The importance among findings of the topic.
     parts : tuple of Finding
-        The quantities that it lists or compares with.
+        The quantities that the finding lists or is compared with.
     details : mapping
-        Further facts of its kind, by the table of this module.
+        Further facts, by kind of finding: see the table of this module.
     """
 
     kind: str
@@ -103,7 +105,7 @@ class Finding:
 
     @property
     def statement(self) -> tuple[object, ...]:
-        """Subject without values: equal for two records of the same quantity."""
+        """What the finding is about, without values: equal for two records of one quantity."""
         return self.kind, self.measure, self.ranks, self.name, self.step
 
 
@@ -122,8 +124,8 @@ def topic_of(finding: Finding) -> str:
 def rank_findings(findings: Iterable[Finding], topics: Sequence[str]) -> list[Finding]:
     """Return findings by topic, then by weight, without those that earlier ones state.
 
-    A list of parts is left out if findings before it have each of its parts. ``conditions`` qualify
-    the first finding, so they follow it.
+    A finding that only lists parts is left out if findings before it have all of its parts. The
+    topic ``conditions`` qualifies the first finding, so it follows that.
     """
     places = {topic: place for place, topic in enumerate(topics)}
     # Formats of other packages may have findings without a topic; they come before the cautions.
@@ -139,6 +141,6 @@ def rank_findings(findings: Iterable[Finding], topics: Sequence[str]) -> list[Fi
         if finding.measure or not statements or not statements <= stated:
             results.append(finding)
         stated |= statements
-    qualifying = [finding for finding in results if topic_of(finding) == "conditions"]
+    conditions = [finding for finding in results if topic_of(finding) == "conditions"]
     others = [finding for finding in results if topic_of(finding) != "conditions"]
-    return [*others[:1], *qualifying, *others[1:]]
+    return [*others[:1], *conditions, *others[1:]]

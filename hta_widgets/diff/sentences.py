@@ -1,8 +1,8 @@
 """Turn findings into sentences.
 
-Each topic has one function, which gets the finding and the comparison and returns the sentence. The
-tables `WORDS` and `CAUTION_WORDS` list them in the order of importance; a format's come
-between the two (`FormatComparison.finding_words`). Numbers become text only here:
+Each topic has one function, which takes the finding and the comparison and returns the sentence.
+The tables `WORDS` and `CAUTION_WORDS` list these functions in the order of importance; those of a
+format come between the two (`FormatComparison.finding_words`). Numbers become text only here:
 
     Finding("name", name="gemm", before_count=7, after_count=3, diff_ns=-40_000)
     "gemm goes from 7 to 3 a step (−40.0 µs)."
@@ -135,7 +135,7 @@ def _is_mean_over_ranks(diff: Comparison) -> bool:
 
 
 def _join_with_and(parts: list[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]][len(parts) == 1 :])
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
 def _cause_text(part: Finding, diff: Comparison, *, verb: bool = True) -> str:
@@ -158,7 +158,7 @@ def _late_clause(finding: Finding, diff: Comparison) -> str:
 
 
 def _is_alone(finding: Finding) -> bool:
-    """Return whether all other ranks changed by less than a quarter of what the ranks changed."""
+    """Return whether every other rank changed by less than a quarter of the finding's change."""
     if not finding.details["is_only"]:
         return False
     others = [abs(part.diff_ns) for part in finding.parts if part.kind == "other_rank"]
@@ -166,7 +166,7 @@ def _is_alone(finding: Finding) -> bool:
 
 
 def _rank_cause_text(finding: Finding, diff: Comparison) -> str:
-    """Name ranks as the cause of a change of the step: ``rank 2 changed alone (compute +26 %)``."""
+    """Return a clause about ranks that explain a change: ``rank 2 changed alone (idle +9 %)``."""
     clause = _late_clause(finding, diff)
     if finding.measure not in _OWN_TIME_WORDS:
         return clause
@@ -174,7 +174,7 @@ def _rank_cause_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _own_change_text(finding: Finding) -> str:
-    """Return the relative change of a rank's own time; both times if it is new or multiplied."""
+    """Return the relative change of a rank's own time, or both times if the ratio is large."""
     if finding.after > _MAX_RATIO * finding.before:
         return times_text(finding)
     return share_delta(_relative(finding))
@@ -210,18 +210,17 @@ def _untested_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _straggler_text(finding: Finding, diff: Comparison) -> str:
-    text = f"{capitalize(_late_clause(finding, diff))}: "
+    clause = capitalize(_late_clause(finding, diff))
     if "cause" in finding.details:
         cost = duration(round(abs(finding.diff_ns)))
         wait = f"the others wait {cost} on average"
-        text += "; ".join(filter(None, (finding.details["cause"], wait)))
-    else:
-        whose = "their" if len(finding.ranks) > 1 else "its"
-        text += f"{whose} {_OWN_TIME_WORDS[finding.measure]} {_own_change_text(finding)}"
-        text += _other_ranks_text(finding, diff) + _waits_text(finding)
-        has_waits = any(part.kind == "wait" for part in finding.parts)
-        return f"{text}{_a_step(diff) * has_waits}."
-    return f"{text}{_a_step(diff)}."
+        reasons = "; ".join(filter(None, (finding.details["cause"], wait)))
+        return f"{clause}: {reasons}{_a_step(diff)}."
+    whose = "their" if len(finding.ranks) > 1 else "its"
+    change = f"{whose} {_OWN_TIME_WORDS[finding.measure]} {_own_change_text(finding)}"
+    waits = _waits_text(finding)
+    unit = _a_step(diff) if waits else ""
+    return f"{clause}: {change}{_other_ranks_text(finding, diff)}{waits}{unit}."
 
 
 def _relative(finding: Finding) -> float:
@@ -252,9 +251,12 @@ def _waits_text(finding: Finding) -> str:
 def _shapes_text(finding: Finding, _diff: Comparison) -> str:
     sizes = f"{count(finding.before)} → {count(finding.after)}"
     changed, calls = finding.details["changed_calls"], finding.details["calls"]
+    dimension, meaning = "the first dimension", "batch size"
+    if finding.measure == "sequences":
+        dimension, meaning = "an inner dimension", "sequence length"
     return (
-        f"Shapes: the first dimension of inputs {sizes} in {count(changed)} of "
-        f"{plural(calls, 'call')} of operators, as if the batch size changed."
+        f"Shapes: {dimension} of inputs {sizes} in {count(changed)} of "
+        f"{plural(calls, 'call')} of operators, as if the {meaning} changed."
     )
 
 
@@ -263,7 +265,7 @@ def _kinds_text(finding: Finding, diff: Comparison) -> str:
     for grows in (True, False):
         parts = [part for part in finding.parts if (part.diff_ns > 0) == grows]
         if parts:
-            # The verb is not repeated.
+            # Only the first clause has the verb.
             texts = [_cause_text(part, diff, verb=part is parts[0]) for part in parts]
             clauses.append((-abs(parts[0].diff_ns), _join_with_and(texts)))
     return f"{capitalize('; '.join(clause for _, clause in sorted(clauses)))}{_a_step(diff)}."
@@ -302,6 +304,8 @@ def _spread_text(finding: Finding, _diff: Comparison) -> str:
     moved, steps = finding.details["moved_steps"], finding.details["steps"]
     word = finding.details["direction"]
     text = f"Every step is {word}" if moved == steps else f"{moved} of {steps} steps are {word}"
+    if finding.details.get("is_outlying"):
+        text = f"Only {moved} of {steps} steps {'stands' if moved == 1 else 'stand'} out as {word}"
     if finding.step is None:
         return f"{text}, by {duration(abs(finding.diff_ns))} at most."
     return f"{text}; step {finding.step} most, {duration_delta(finding.diff_ns)}."
@@ -341,19 +345,12 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
     calls = f"{mean_count(finding.after_count)}{unit}"
     delta = f", {duration_delta(finding.diff_ns)}{unit}" if finding.diff_ns else ""
     if finding.kind in {"slower", "faster"}:
-        change_text = f"is {finding.kind} on the {finding.measure}"
-        if any(map(is_host_only, diff.before.formats)):
-            change_text, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
-        elif _includes_waits(finding, diff):
-            change_text = f"takes {longer_or_less(finding)} on the {finding.measure}"
-            change_text += ", waits for other ranks included"
-        text = f"{name} {change_text}: {times_text(finding)}{unit}{relative_text(finding)}"
+        text = f"{name} {_time_change_text(finding, diff)}"
     elif finding.kind == "replaced":
         counts = f"{mean_count(finding.before_count)} → {calls}"
         change_text = _replacement_text(finding.details)
-        text = (
-            f"Kernels of {name} were replaced{change_text}: {counts}, {_work_text(finding)}{delta}"
-        )
+        text = f"Kernels of {name} were replaced{change_text}: {counts}, "
+        text += f"{_work_text(finding)}{delta}"
     elif finding.kind == "moved":
         text = f"{name} moved to another place ({calls})"
     elif min(totals) > 0:
@@ -370,14 +367,24 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
     return f"{text}{_paired_ranks_text(diff)}."
 
 
+def _time_change_text(finding: Finding, diff: Comparison) -> str:
+    verb, unit = f"is {finding.kind} on the {finding.measure}", _a_step(diff)
+    if any(map(is_host_only, diff.before.formats)):
+        verb, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
+    elif _includes_waits(finding, diff):
+        verb = f"takes {longer_or_less(finding)} on the {finding.measure}"
+        verb += ", waits for other ranks included"
+    return f"{verb}: {times_text(finding)}{unit}{relative_text(finding)}"
+
+
 def _caller_text(finding: Finding) -> str:
-    """Describe the caller of a change whose name is not unique; "" for unique names."""
+    """Return a text of the caller of a change whose name is not unique; "" for unique names."""
     caller: str | None = finding.details["caller"]
     if caller is None:
         return ""
     other_count: int = finding.details["places"] - 1
     in_caller = f" in {short_name(caller)}" if caller else " outside of other operators"
-    return in_caller + f" and {plural(other_count, 'other place')}" * (other_count > 0)
+    return f"{in_caller} and {plural(other_count, 'other place')}" if other_count else in_caller
 
 
 def _replacement_text(details: Mapping[str, Any]) -> str:

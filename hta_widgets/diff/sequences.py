@@ -55,9 +55,8 @@ def align_positions(
     runs: list[tuple[int, int, int]] = []  # positions in a and b, length of the run
     _align(a_columns, b_columns, 0, 0, runs)
     first_a, first_b, length = np.array(runs, dtype=np.int64).reshape(-1, 3).T
-    pairs = np.stack(
-        [concatenate_ranges(first_a, length), concatenate_ranges(first_b, length)], axis=1
-    )
+    positions = [concatenate_ranges(first, length) for first in (first_a, first_b)]
+    pairs = np.stack(positions, axis=1)
     return pairs[np.argsort(pairs[:, 0], kind="stable")]
 
 
@@ -162,12 +161,11 @@ def _anchors(a: Hashes, b: Hashes) -> Ints:
     """Return both positions of the values that occur once on each side, in the same order."""
     values_a, at_a, count_a = np.unique(a, return_index=True, return_counts=True)
     values_b, at_b, count_b = np.unique(b, return_index=True, return_counts=True)
-    _, in_a, in_b = np.intersect1d(
-        values_a[count_a == 1], values_b[count_b == 1], assume_unique=True, return_indices=True
-    )
-    return _longest_increasing_run(
-        np.stack([at_a[count_a == 1][in_a], at_b[count_b == 1][in_b]], axis=1)
-    )
+    is_once_a, is_once_b = count_a == 1, count_b == 1
+    once_a, once_b = values_a[is_once_a], values_b[is_once_b]
+    _, in_a, in_b = np.intersect1d(once_a, once_b, assume_unique=True, return_indices=True)
+    positions = at_a[is_once_a][in_a], at_b[is_once_b][in_b]
+    return _longest_increasing_run(np.stack(positions, axis=1))
 
 
 def _longest_increasing_run(pairs: Ints) -> Ints:

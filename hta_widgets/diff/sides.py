@@ -5,8 +5,8 @@ For ranges from 0 to 110 and from 100 to 200 ns, the windows are
 
     step 1: 0–100, step 2: 100–200, overlap_ns 10
 
-If the hosts leave most of their steps before the devices do the work, steps are the devices': from
-the end of one step's work to the end of the next one's.
+If the hosts leave most of their steps before the devices do the work, the steps are those of the
+devices: from the end of one step's work to the end of the next one's.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class RunSide:
         Ranks without steps, if others have some.
     tabled : dict of int to Part
         Ranks that only the tables of their format compare: BytePS servers next to workers, MPI
-        profiles of one job next to time lines of another.
+        profiles of one job next to timelines of another.
     overlap_ns : int
         Longest time by which the steps of a rank overlapped.
     on_device : bool
-        Whether the steps are the devices'.
+        Whether the steps are those of the devices.
     """
 
     label: str
@@ -132,9 +132,8 @@ def step_at(side: RunSide, rank: int, time_ns: Ints) -> Ints:
     """Return the compared step of a rank that runs at each of the times, -1 for none."""
     windows = side.windows[rank]
     positions = np.searchsorted(windows[:, 0], time_ns, side="right") - 1
-    return np.where(
-        (positions >= 0) & (time_ns < windows[np.maximum(positions, 0), 1]), positions, -1
-    )
+    is_inside = (positions >= 0) & (time_ns < windows[np.maximum(positions, 0), 1])
+    return np.where(is_inside, positions, -1)
 
 
 def formats_of(parts: PartsByRank) -> set[str]:
@@ -149,7 +148,7 @@ def _is_ahead(side: RunSide) -> bool:
 
 
 def make_sides(compared: list[tuple[str, TraceSet, PartsByRank]]) -> list[RunSide]:
-    """Return both sides with steps of one kind: the hosts', the devices', or none."""
+    """Return both sides with steps of one kind: of the hosts, of the devices, or none."""
     sides = [_side(*side) for side in compared]
     if all(side.has_steps for side in sides) and any(map(_is_ahead, sides)):
         sides = [_side(*side, on_device=True) for side in compared]
@@ -196,9 +195,8 @@ def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
     The bounds do not overlap, so that no time counts twice: a step ends where the next one begins.
     """
     table = part.table
-    steps_of = load_references(
-        format_.comparison.steps for format_ in formats_named([part.trace.format])
-    )
+    formats = formats_named([part.trace.format])
+    steps_of = load_references(format_.comparison.steps for format_ in formats)
     if steps_of:
         numbers, start, end = steps_of[0](part)
     else:
@@ -207,8 +205,12 @@ def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
     if on_device and len(worked):
         # Copies for later steps may begin early, so a step begins where the previous one is done.
         order = np.argsort(last, kind="stable")
-        numbers, end = worked[order], last[order]
-        start = np.append(first[order][:1], end[:-1])
+        numbers = worked[order]
+        first, end = first[order], last[order]
+        # The time between two windows of a recording belongs to no step.
+        window = np.searchsorted(part.trace.recorded_marks_ns, first)
+        is_next = np.diff(window, prepend=-1) == 0
+        start = np.where(is_next, np.append(first[:1], end[:-1]), first)
     is_compared = np.isin(numbers, np.unique(table.step[part.rows]))
     is_compared &= ~np.isin(numbers, clipped_steps(part.trace))
     if part.low is not None:

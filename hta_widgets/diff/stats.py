@@ -22,13 +22,13 @@ import numpy as np
 from hta_widgets.trace.arrays import Floats, Ints
 
 _lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
-_ROUNDS = 200
+_ROUNDS = 200  # maximum number of terms of the fraction
 _SMALLEST = 1e-300
 MIN_PAIRS = 3  # minimum number of differences for estimating their spread
 
 
 def mean_parts(sums: Ints, count: int) -> Ints:
-    """Return `sums` divided by `count`, rounded so that they add up to the total's rounded mean."""
+    """Return `sums` divided by `count`, rounded so that they add up to the rounded mean of all."""
     # The largest remainder method: round down, then add 1 where most was cut off.
     quotients, remainders = np.divmod(sums.astype(np.int64), count)
     total = (2 * int(sums.sum()) + count) // (2 * count)
@@ -40,15 +40,14 @@ def mean_parts(sums: Ints, count: int) -> Ints:
 
 def welch_p_value(before: Floats, after: Floats) -> Floats:
     """Return the two-sided p-value of Welch's t-test of each column; rows are steps."""
-    # The steps of one run count as independent draws; the two sides may spread differently.
+    # The steps of a run count as independent samples; the spread of the two sides may differ.
     if min(len(before), len(after)) < 2:
         return np.full(before.shape[1], np.nan)
     gap = after.mean(axis=0) - before.mean(axis=0)
     before_error, after_error = (side.var(axis=0, ddof=1) / len(side) for side in (before, after))
     error = before_error + after_error
-    freedom = error**2 / np.maximum(
-        before_error**2 / (len(before) - 1) + after_error**2 / (len(after) - 1), _SMALLEST
-    )
+    errors = before_error**2 / (len(before) - 1) + after_error**2 / (len(after) - 1)
+    freedom = error**2 / np.maximum(errors, _SMALLEST)
     return _p_value(gap, error, freedom)
 
 
@@ -65,7 +64,7 @@ def paired_p_value(group: Ints, difference: Floats, size: int) -> Floats:
 
 def paired_steps_p_value(before: Floats, after: Floats) -> Floats:
     """Return the p-value of each column by a paired t-test of the logarithms of ratios."""
-    # Steps that differ by design do so on both sides; a change by one factor is equal in all steps.
+    # Logarithms: a change by one factor is then equal in all steps, however long they are.
     count, columns = before.shape
     is_positive = (before > 0).all(axis=0) & (after > 0).all(axis=0)
     ratio = np.log(np.where(is_positive, after, 1.0) / np.where(is_positive, before, 1.0))
@@ -77,8 +76,8 @@ def combined_p_value(
     before: Floats, after: Floats, *, by_step: bool, factors: tuple[float, float] = (1, 10)
 ) -> Floats:
     """Return the p-value of each column by Welch's test, and by the paired test if `by_step`."""
-    # The smaller of the two, each multiplied by its factor: two tests have more false positives
-    # than one. The default factors add at most a tenth to the false positives of Welch's test.
+    # Two tests have more false positives than one, so each p-value is multiplied by its factor
+    # before the smaller is taken. The default factors add at most a tenth to those of Welch's test.
     p_value = welch_p_value(before, after)
     if by_step and len(before) >= MIN_PAIRS:
         p_value = np.fmin(factors[0] * p_value, factors[1] * paired_steps_p_value(before, after))

@@ -17,12 +17,12 @@ from hta_widgets.diff.compare import Comparison, both_have_frames
 from hta_widgets.diff.match import STATUSES, match_ranks
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import combined_p_value
-from hta_widgets.diff.trees import FRAME, OPERATOR, WORK, NamePool, comparable_name, steps_of_rows
+from hta_widgets.diff.trees import FRAME, OPERATOR, WORK, NamePool, comparable_names, steps_of_rows
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Floats, Ints
+from hta_widgets.trace.arrays import Array, Floats, Ints
 from hta_widgets.trace.host_stack import category_mask
 from hta_widgets.trace.names import short_name
 
@@ -33,7 +33,7 @@ Table = Callable[[Comparison], pd.DataFrame]
 NAME_CHANGES: tuple[str, ...] = (
     "added", "removed", "replaced", "changed", "slower", "faster", "same",
 )  # fmt: skip
-_RELATIVE = 0.05  # of the longer of two times; smaller differences are not changes
+_MIN_RATIO = 0.05  # of the longer of two times; smaller differences are not changes
 _SIDES = ("before", "after")
 _COUNTS = ("before_count", "after_count")
 _TIMES = ("before_ns", "after_ns", "diff_ns")
@@ -46,7 +46,7 @@ _ADDED_TABLES: dict[str, tuple[frozenset[str] | None, Table]] = {}
 def analyse_sides(
     diff: Comparison, table: Callable[..., pd.DataFrame]
 ) -> tuple[list[pd.DataFrame], list[str]]:
-    """Return an analysis of both sides, before and after, and its distinct notes."""
+    """Return the frames of an analysis of both sides, and their distinct notes."""
     frames = [table(side.traces, ranks=side.table_ranks) for side in diff.sides]
     notes = dict.fromkeys(frame.attrs.get("note", "") for frame in frames)
     return frames, [note for note in notes if note]
@@ -62,38 +62,37 @@ def join_sides(
     note: str = "",
     **attrs: Any,
 ) -> pd.DataFrame:
-    """Join two tables on their keys, with columns before, after and difference."""
-    before, after = sides
+    """Join two tables on their keys.
+
+    Measures become columns before, after and difference, facts become columns before and after. If
+    `by` names a measure, the rows with the largest difference come first.
+    """
     keys_of = [list(zip(*(side[key].tolist() for key in keys), strict=True)) for side in sides]
-    distinct = list(dict.fromkeys([*keys_of[0], *keys_of[1]]))
-    place = {key: number for number, key in enumerate(distinct)}
+    row_of = {key: row for row, key in enumerate(dict.fromkeys([*keys_of[0], *keys_of[1]]))}
+    rows_of = [np.array([row_of[key] for key in side_keys], np.intp) for side_keys in keys_of]
     columns: dict[str, Any] = {
-        name: pd.Series([key[k] for key in distinct], dtype=_dtype(sides, name))
+        name: pd.Series([key[k] for key in row_of], dtype=_dtype(sides, name))
         for k, name in enumerate(keys)
     }
-    positions = [
-        np.array([place[key] for key in keys_of_side], dtype=np.intp) for keys_of_side in keys_of
-    ]
+
+    def column_of(side: int, name: str, missing: float | None) -> Array:
+        values = np.full(len(row_of), missing)
+        values[rows_of[side]] = sides[side][name].to_numpy(dtype=values.dtype)
+        return values
+
     for name in measures:
-        values = [np.full(len(distinct), np.nan) for _ in range(2)]
-        for side, rows, value in zip(sides, positions, values, strict=True):
-            value[rows] = side[name].to_numpy(dtype=np.float64)
-        columns[f"before_{name}"], columns[f"after_{name}"] = values
-        columns[f"diff_{name}"] = values[1] - values[0]
+        before, after = (column_of(side, name, np.nan) for side in (0, 1))
+        columns |= {f"before_{name}": before, f"after_{name}": after}
+        columns[f"diff_{name}"] = after - before
     for name in facts:
-        for word, side, rows in zip(_SIDES, sides, positions, strict=True):
-            column_values = np.full(len(distinct), None, dtype=object)
-            column_values[rows] = side[name].to_numpy(dtype=object)
-            columns[f"{word}_{name}"] = pd.Series(column_values, dtype=object)
-    frame = result_frame(
-        columns, matched={"before": len(before), "after": len(after)}, note=note, **attrs
-    )
+        for side, word in enumerate(_SIDES):
+            columns[f"{word}_{name}"] = pd.Series(column_of(side, name, None), dtype=object)
     if by:
-        attributes = frame.attrs
-        order = np.argsort(-np.nan_to_num(np.abs(frame[f"diff_{by}"].to_numpy())), kind="stable")
-        frame = frame.iloc[order].reset_index(drop=True)
-        frame.attrs = attributes
-    return frame
+        order = np.argsort(-np.nan_to_num(np.abs(columns[f"diff_{by}"])), kind="stable")
+        ordered = pd.DataFrame(columns).iloc[order].reset_index(drop=True)
+        columns = {name: ordered[name] for name in columns}
+    matched = {word: len(side) for word, side in zip(_SIDES, sides, strict=True)}
+    return result_frame(columns, matched=matched, note=note, **attrs)
 
 
 def _dtype(sides: Sequence[pd.DataFrame], name: str) -> Any:
@@ -132,8 +131,8 @@ def names(
     Returns
     -------
     DataFrame
-        One row per name, by size of the difference. Counts and times of the compared steps, means
-        over all ranks, including those that never run it:
+        One row per name, by size of the difference. Counts and times are of the compared steps,
+        means over all ranks, including those that lack the name:
 
         - ``name`` (str), ``kind`` (category)
         - ``before_count, after_count`` (float64), ``before_ns, after_ns, diff_ns`` (int64)
@@ -160,22 +159,19 @@ def names(
     columns, per_rank = _counts_and_times(diff, events, len(texts))
     p_value = combined_p_value(*per_rank, by_step=diff.same_steps)
     partner = _replacements(diff, texts, short=short_names)
-    columns["change"] = _change_codes(columns, p_value, [name in partner for name in texts])
+    change = _change_codes(columns, p_value, [name in partner for name in texts])
     order = sorted(range(len(texts)), key=lambda k: (-abs(int(columns["diff_ns"][k])), texts[k]))
+    replaced = NAME_CHANGES.index("replaced")
+    partners = [partner[texts[k]] if change[k] == replaced else "" for k in order]
     rows = np.array(order, dtype=np.intp)
     columns = {name: values[rows] for name, values in columns.items()}
-    change = columns.pop("change")
-    is_replaced = (change == NAME_CHANGES.index("replaced")).tolist()
-    partners = [
-        partner[texts[k]] if flag else "" for k, flag in zip(order, is_replaced, strict=True)
-    ]
     return result_frame(
         {
             "name": pd.array([texts[k] for k in order], dtype="str"),
             "kind": categorical(_main_kinds(events, len(texts))[rows], KINDS),
             **{name: columns[name] for name in (*_COUNTS, *_TIMES)},
             **{f"{name}_per_step": columns[name] / diff.step_count for name in (*_COUNTS, *_TIMES)},
-            "change": categorical(change, NAME_CHANGES),
+            "change": categorical(change[rows], NAME_CHANGES),
             "replaced_by": pd.array(partners, dtype="str"),
             "p_value": p_value[rows],
         },
@@ -214,7 +210,7 @@ def _counts_and_times(
 
 
 def _main_kinds(events: list[_EventCodes], size: int) -> Ints:
-    """Return the kind of most of the time of each name; of most events if they have no length."""
+    """Return the kind that most of each name's time has, or most of its events without a length."""
     weights = np.zeros((size, len(KINDS)), dtype=np.int64)
     for codes in events:
         np.add.at(weights, (codes.name, codes.kind), 2 * codes.dur_ns + 1)
@@ -284,15 +280,12 @@ def _event_codes(
             on_device = table.stream[rows] >= 0
             work = on_device & (table.kind[rows] != _ANNOTATION)
             is_counted &= work if device == "gpu" else ~on_device
-        frame = category_mask(part.trace, FRAME)[rows]
-        is_counted &= frames | ~frame
-        rows, step, frame = rows[is_counted], step[is_counted], frame[is_counted]
-        key, position = np.unique(table.name[rows] * 2 + frame, return_inverse=True)
-        codes = []
-        for text, of_frame in ((table.names[k // 2], bool(k % 2)) for k in key.tolist()):
-            texts = comparable_name(text, frame=of_frame), comparable_name(text, frame=False)
-            codes.append(pool.code(*map(short_name, texts) if short else texts))
-        code = np.array(codes, dtype=np.int64)[position]
+        is_counted &= frames | ~category_mask(part.trace, FRAME)[rows]
+        rows, step = rows[is_counted], step[is_counted]
+        names, position = comparable_names(part.trace, rows)
+        if short:
+            names = [(short_name(name), short_name(full_name)) for name, full_name in names]
+        code = np.array([pool.code(*pair) for pair in names], dtype=np.int64)[position]
         blocks.append((step, code, table.kind[rows].astype(np.int64), part.durations(rows)))
     return _EventCodes(*map(np.concatenate, zip(*blocks, strict=True)))
 
@@ -302,7 +295,7 @@ def _change_codes(columns: dict[str, Any], p_value: Floats, replaced: list[bool]
     before, after = (columns[name] for name in _COUNTS)
     gap, longer = columns["diff_ns"], np.maximum(columns["before_ns"], columns["after_ns"])
     unknown = np.isnan(p_value)
-    min_gap = np.where(unknown, 4 * _RELATIVE, _RELATIVE) * longer
+    min_gap = np.where(unknown, 4 * _MIN_RATIO, _MIN_RATIO) * longer
     chance = np.where(unknown, 0.0, p_value) * max(len(p_value), 1)
     differs = (np.abs(gap) >= min_gap) & (gap != 0) & (chance < ALPHA)
     words = {
@@ -319,7 +312,7 @@ def _change_codes(columns: dict[str, Any], p_value: Floats, replaced: list[bool]
 
 def _replacements(diff: Comparison, listed: list[str], *, short: bool) -> dict[str, str]:
     """Return the partner with the most time of each replaced name."""
-    # Events of one step or pair of ranks are matched as in the whole comparison, and only once.
+    # Events of one step or one pair of ranks have the partners of the whole comparison.
     whole_diff, step = diff, None
     while whole_diff.part_of is not None:
         whole_diff, place = whole_diff.part_of
@@ -328,17 +321,18 @@ def _replacements(diff: Comparison, listed: list[str], *, short: bool) -> dict[s
     texts = [short_name(text) if short else text for text in matches.pool.names]
     between: Counter[tuple[str, str]] = Counter()
     for ranks, matched in zip(whole_diff.rank_pairs, matches.ranks, strict=True):
-        for k in (0, 1) if ranks in diff.rank_pairs else ():
+        if ranks not in diff.rank_pairs:
+            continue
+        for k, (tree, other_tree) in enumerate((matched.trees, matched.trees[::-1])):
             nodes = np.flatnonzero((matched.status[k] == _REPLACED) & (matched.partner[k] >= 0))
-            nodes = nodes if step is None else nodes[matched.trees[k].slot[nodes] == step]
-            names = (
-                matched.trees[k].name[nodes],
-                matched.trees[1 - k].name[matched.partner[k][nodes]],
-            )
-            lengths = matched.trees[k].durations[nodes]
-            for a, b, time in zip(*(v.tolist() for v in (*names, lengths)), strict=True):
-                between[texts[a], texts[b]] += time
-    # Sorted, so that the partner with the most time comes last and is taken.
+            if step is not None:
+                nodes = nodes[tree.slot[nodes] == step]
+            replaced = tree.name[nodes].tolist()
+            replacing = other_tree.name[matched.partner[k][nodes]].tolist()
+            times_ns = tree.durations[nodes].tolist()
+            for code, other_code, time_ns in zip(replaced, replacing, times_ns, strict=True):
+                between[texts[code], texts[other_code]] += time_ns
+    # The partner with the most time comes last and stays in the dictionary.
     ordered = sorted(between.items(), key=lambda item: item[1])
     names_of_table = set(listed)
     return {name: other for (name, other), _ in ordered if name != other and name in names_of_table}
@@ -372,7 +366,7 @@ def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None)
 
 @check_arguments
 def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
-    """Return the tables of the formats of both sides.
+    """Return the tables that the formats of both sides have.
 
     Parameters
     ----------
@@ -401,24 +395,19 @@ def _format_tables(formats: Iterable[Format]) -> list[Mapping[str, Table]]:
 def table_functions(diff: Comparison) -> dict[str, Table]:
     """Return the functions of the `tables`, by name."""
     before, after = (side.formats for side in diff.sides)
-    events = all(any(len(part.trace) for part in side.parts.values()) for side in diff.sides)
-    left_out = {
-        name for format_ in formats_named(before | after) for name in format_.comparison.replaces
-    }
-    of_events = {name: table for name, table in _TABLES.items() if events and name not in left_out}
+    has_events = all(any(len(part.trace) for part in side.parts.values()) for side in diff.sides)
+    functions = dict(_TABLES) if has_events else {}
+    for format_ in formats_named(before | after):
+        for name in format_.comparison.replaces:
+            functions.pop(name, None)
     others = {name for tables in _format_tables(formats_named(after)) for name in tables}
-    names_of_format = {
-        k: v
-        for tables_of_format in _format_tables(formats_named(before))
-        for k, v in tables_of_format.items()
-        if k in others
-    }
-    added = {
-        name: table
-        for name, (formats, table) in _ADDED_TABLES.items()
-        if (events if formats is None else formats & before and formats & after)
-    }
-    return of_events | names_of_format | added
+    for tables_of_format in _format_tables(formats_named(before)):
+        functions |= {name: table for name, table in tables_of_format.items() if name in others}
+    for name, (formats, table) in _ADDED_TABLES.items():
+        is_shared = formats is not None and formats & before and formats & after
+        if is_shared or (formats is None and has_events):
+            functions[name] = table
+    return functions
 
 
 #: Tables of events; `FormatComparison.tables` has the tables of a format.

@@ -1,9 +1,9 @@
 """Build the call tree of a rank; two runs are matched by the nodes of these trees.
 
 A node is an operator or annotation, a runtime call, or a piece of device work. An operator's
-children are the calls within its time on its thread, backward operators below the forward ones
-that started them, and the device work that it launched, whenever that ran. Names are without the
-parts that differ from run to run: ``model.py(17): step`` is ``model.py: step`` in both.
+children are the calls within its time on its thread, the backward operators of a forward operator,
+and the device work that it launched, whenever that ran. Names lack the parts that differ from run
+to run: ``model.py(17): step`` becomes ``model.py: step``.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ from hta_widgets.trace.host_stack import (
     nested_parents,
     repeats_step,
 )
+from hta_widgets.trace.trace import Trace
 
-#: Classes of nodes. Nodes of one class and parent form a sequence; device work is apart, because it
-#: runs when its stream reaches it, so its times do not order it among operators.
+#: Classes of nodes. Nodes of one class and parent form a sequence. Device work is a class of its
+#: own: it runs when its stream reaches it, so its times do not order it among operators.
 OPERATOR, CALL, WORK = 0, 1, 2
 #: The category of Python functions.
 FRAME = "python_function"
@@ -71,7 +72,8 @@ def comparable_name(name: str, *, frame: bool) -> str:
     return match[1] if match else text
 
 
-#: Texts that demanglers write differently, in NVIDIA's form and in that of GNU and LLVM.
+#: Patterns of texts that NVIDIA's demangler and those of GNU and LLVM write differently, and the
+#: common form.
 _SIGNATURE_RULES = (
     (re.compile(r"\(bool\)0|\bfalse\b"), "0"),
     (re.compile(r"\(bool\)1|\btrue\b"), "1"),
@@ -154,18 +156,18 @@ class NamePool:
 
 @dataclass(frozen=True, eq=False)
 class RankTree:
-    """Nodes of one rank, sorted by class, then time; device work is below its operator."""
+    """The nodes of one rank, one per item; device work is below the operator that launched it."""
 
     part: RankPart
     rows: Ints
-    kind: npt.NDArray[np.int8]
-    name: Ints
+    kind: npt.NDArray[np.int8]  # class
+    name: Ints  # code of the comparable name
     full_name: Ints
-    frame: Bools
+    frame: Bools  # whether it is a Python function
     parent: Ints
-    slot: Ints
-    lane: Ints
-    order: Ints
+    slot: Ints  # position of the step
+    lane: Ints  # track
+    order: Ints  # position in time, of device work that of its launch
     #: start on the host; for device work, start of its launch
     begin_ns: Ints
     end_ns: Ints
@@ -204,7 +206,7 @@ class RankTree:
 
 
 def mix_hash(values: Hashes) -> Hashes:
-    """Scramble numbers, so that equal sums mean equal terms."""
+    """Scramble numbers, so that sums of different numbers are hardly ever equal."""
     first, second, third = _MIX_CONSTANTS
     with np.errstate(over="ignore"):
         value = values + first
@@ -215,10 +217,10 @@ def mix_hash(values: Hashes) -> Hashes:
 
 
 def steps_of_rows(side: RunSide, part: RankPart, rows: Ints) -> Ints:
-    """Return the number of the compared step of each event.
+    """Return the position of each event's step among the compared steps.
 
-    -1 for steps that are not compared; the count of steps for events outside of all steps. Device
-    work whose launch is not in the file belongs to the step in which it starts.
+    The position is -1 for steps that are not compared, and the number of steps for events outside
+    of all steps. Device work without a launch in the file belongs to the step in which it starts.
     """
     count = len(side.steps)
     if not side.has_steps:
@@ -228,9 +230,8 @@ def steps_of_rows(side: RunSide, part: RankPart, rows: Ints) -> Ints:
     order = np.argsort(side.steps, kind="stable")
     ascending = side.steps[order]
     nearest = np.minimum(np.searchsorted(ascending, step), count - 1)
-    positions: Ints = np.where(
-        ascending[nearest] == step, order[nearest], np.where(step < 0, count, -1)
-    )
+    otherwise = np.where(step < 0, count, -1)
+    positions: Ints = np.where(ascending[nearest] == step, order[nearest], otherwise)
     unknown = (step < 0) & (table.stream[rows] >= 0) & (part.trace.launch_of[rows] < 0)
     lost_rows = np.flatnonzero(unknown)
     within = step_at(side, part.rank, table.start_ns[rows[lost_rows]] + part.trace.shift_ns)
@@ -265,25 +266,19 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     positions = positions_of_rows(rows, len(table))[parent[rows]]
     kind = np.select([call[rows], work[rows]], [CALL, WORK], OPERATOR).astype(np.int8)
     launched = np.where(work[rows], trace.launch_of[rows], rows)
-    # Work of the same launch, or of an unknown one, is ordered by time, which is by row.
+    # Work of the same launch, or of an unknown one, is ordered by time, as rows are.
     when = np.where(launched >= 0, launched, rows)
     order = np.empty(len(rows), dtype=np.int64)
     order[np.lexsort((rows, when))] = np.arange(len(rows))
-    frame = category_mask(trace, FRAME)[rows]
-    # Names of Python functions come after all others.
-    key, at_key = np.unique(table.name[rows] + frame * len(table.names), return_inverse=True)
-    texts = [table.names[code % len(table.names)] for code in key.tolist()]
-    full, name = [], []
-    for text, of_frame in zip(texts, (key >= len(table.names)).tolist(), strict=True):
-        full.append(comparable_name(text, frame=False))
-        name.append(pool.code(comparable_name(text, frame=of_frame), full[-1]))
+    names, position = comparable_names(trace, rows)
+    name_codes = np.array([pool.code(name, full_name) for name, full_name in names], np.int64)
     return RankTree(
         part,
         rows,
         kind,
-        np.array(name, dtype=np.int64)[at_key],
-        pool.full_codes(full)[at_key],
-        frame,
+        name_codes[position],
+        pool.full_codes([full_name for _, full_name in names])[position],
+        category_mask(trace, FRAME)[rows],
         positions,
         slot[rows],
         table.track[rows].astype(np.int64),
@@ -293,6 +288,20 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
         _node_contents(part, rows, pool),
         forest_of(positions),
     )
+
+
+def comparable_names(trace: Trace, rows: Ints) -> tuple[list[tuple[str, str]], Ints]:
+    """Return the distinct comparable and full names of events, and the position of each event's."""
+    table = trace.table
+    # Names of Python functions come after all others.
+    is_frame = category_mask(trace, FRAME)[rows]
+    key, position = np.unique(table.name[rows] + is_frame * len(table.names), return_inverse=True)
+    names = []
+    for number in key.tolist():
+        frame, code = divmod(number, len(table.names))
+        text = table.names[code]
+        names.append((comparable_name(text, frame=frame > 0), comparable_name(text, frame=False)))
+    return names, position
 
 
 def _node_contents(part: RankPart, rows: Ints, pool: NamePool) -> Ints:

@@ -1,4 +1,4 @@
-"""Split the difference between two runs: by kind, cause, operator, and in a call tree."""
+"""Split the difference between two runs by kind, cause, operator or kernel, or in a call tree."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _KIND_OF_WORK = ("compute", "communication", "memory")
 
 @check_arguments
 def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> pd.DataFrame:
-    """Return the operator tree of both runs, calls of one path added up.
+    """Return the tree of operators of both runs, with the calls of each path added up.
 
     Parameters
     ----------
     diff : Comparison
     measure : {"device", "host"}, default "device"
-        ``"device"``: time of device work, which forms the leaves; a node has the time of all work
-        below it. ``"host"``: time of operators on the host; a node's ``self`` time is not covered
-        by operators below it, and includes waiting for the device.
+        ``"device"``: time of device work; the work forms the leaves, and a node has the time of all
+        work below it. ``"host"``: time of operators on the host; a node's ``self`` time is not
+        covered by operators below it, and includes waits for the device.
 
     Returns
     -------
@@ -58,8 +58,8 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         - ``name`` (str); ``path`` (str), its callers, outermost first, joined by ``" > "``
         - ``kind`` (category): ``cpu`` for operators and annotations; for device work, its kind
         - ``before_count, after_count`` (float64)
-        - ``before_ns, after_ns, diff_ns`` (float64): with all nodes below
-        - ``before_self_ns, after_self_ns, diff_self_ns`` (float64): without them
+        - ``before_ns, after_ns, diff_ns`` (float64): times with all nodes below
+        - ``before_self_ns, after_self_ns, diff_self_ns`` (float64): times without these
         - ``status`` (category): ``added, removed``; ``changed``, another count; ``same``
 
         ``.attrs["without_waiting"]``: whether collectives count without waiting for other ranks,
@@ -96,10 +96,9 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         "before_count": before,
         "after_count": after,
     }
-    for word, values in (("", total), ("self_", self_times)):
-        columns[f"before_{word}ns"] = values[0][order]
-        columns[f"after_{word}ns"] = values[1][order]
-        columns[f"diff_{word}ns"] = values[1][order] - values[0][order]
+    for name, (before_ns, after_ns) in (("ns", total), ("self_ns", self_times)):
+        columns[f"before_{name}"], columns[f"after_{name}"] = before_ns[order], after_ns[order]
+        columns[f"diff_{name}"] = after_ns[order] - before_ns[order]
     columns["status"] = categorical(status, _STATUSES)
     return result_frame(
         columns,
@@ -159,14 +158,15 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
 
     Every moment of a step counts once: as compute if any compute kernel runs, else as
     communication, else as copies, else as idle. It counts for the step whose window (`RunSide`)
-    contains it, whichever step launched the work; if ranges overlap, for the one that began last.
-    So the rows add up to the step times, and their differences to the difference of the step times,
-    to the nanosecond. Work outside of the compared steps does not count, even if they launched it;
-    a caution reports it if it differs by 1 % of the steps' time. `names` has whole durations.
+    contains it, whichever step launched the work; if ranges overlap, it counts for the one that
+    began last. So the rows add up to the step times, and their differences to the difference of the
+    step times, to the nanosecond. Work outside of the compared steps does not count, even if they
+    launched it; a caution reports it if it differs by 1 % of the steps' time. `names` has whole
+    durations.
 
     A BytePS step of a GPU lasts from its first synchronisation to that of the next step. Stages of
-    the partition that ends last in it count as communication or copies, queues before them as idle,
-    and the rest as host. In MPI time lines calls count as communication, the rest as host.
+    the partition that ends last in it count as communication or copies, queues before these stages
+    as idle, and the rest as host. In MPI timelines, calls count as communication, the rest as host.
 
     Parameters
     ----------
@@ -199,9 +199,8 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         ``communication_split``.
     """
     if step is not None and not 0 <= step < diff.step_count:
-        raise TraceError(
-            f"no pair of steps {step}", remedy=f"They are counted from 0 to {diff.step_count - 1}."
-        )
+        remedy = f"They are counted from 0 to {diff.step_count - 1}."
+        raise TraceError(f"no pair of steps {step}", remedy=remedy)
     keys, before, after = _mean_times(diff, by, step)
     change = after - before
     rows = np.argsort(-np.abs(change), kind="stable")
@@ -236,7 +235,7 @@ def _mean_times(
 ) -> tuple[list[tuple[str, str]], Ints, Ints]:
     """Return causes and names, and their times before and after as means over ranks."""
     sums_of_sides = [_time_by_cause_and_name(diff, side, by, step) for side in diff.sides]
-    # Sorted, so that rounding does not depend on which side is first.
+    # In sorted order, rounding does not depend on which side is first.
     keys = sorted(sums_of_sides[0].keys() | sums_of_sides[1].keys())
     before, after = (
         mean_parts(np.array([sums[key] for key in keys], dtype=np.int64), len(side.ranks))
@@ -262,8 +261,9 @@ def _time_by_cause_and_name(
                 sums[cause, name] += time
         for cause, times in causes.items():
             kind = KIND_OF[cause]
-            if by_work and (kind in _KIND_OF_WORK if pieces is None else cause != "host"):
-                continue
+            is_work = kind in _KIND_OF_WORK if pieces is None else cause != "host"
+            if by_work and is_work:
+                continue  # counted by name above
             if by == "kind" and cause == "host" and not times.any():
                 continue
             shown = kind if by == "kind" and kind in {"communication", "idle"} else cause
@@ -274,7 +274,7 @@ def _time_by_cause_and_name(
 def _work_of_rank(
     diff: Comparison, side: RunSide, rank: int, by: str, step: int | None
 ) -> list[tuple[str, str, int]]:
-    """Return cause, name and time of a rank's work."""
+    """Return the time of a rank's work by cause and name."""
     part = side.parts[rank]
     shares = work_shares(diff, side, rank)
     is_counted = shares.time_ns > 0
@@ -285,7 +285,7 @@ def _work_of_rank(
     owner = rows
     if by == "operator":
         tree = operator_tree(part.trace, annotations=True)
-        # The last entry is for work without an operator, -1.
+        # The appended entry is for work without an operator, which has the position -1.
         launcher = np.append(tree.rows, -1)[tree.innermost[part.trace.launch_of[rows]]]
         owner = np.where(table.stream[rows] >= 0, launcher, rows)
     name = np.where(owner >= 0, table.name[owner], -1).astype(np.int64)

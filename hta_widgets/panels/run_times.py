@@ -80,6 +80,8 @@ class RunTimes:
     idle_by_cause: dict[str, int]
     #: Word for the devices, such as ``GPU``.
     device: str
+    #: Time of the windows that the ranks with device work recorded, added up.
+    recorded_ns: int
     exposed_by_rank: dict[int, int]
     idle_by_rank: dict[int, int]
     #: Time without recorded work in which devices are probably busy.
@@ -100,7 +102,7 @@ class RunTimes:
     @property
     def span_share(self) -> float:
         """The mean share of the spans in the run."""
-        return self.all_ns / (self.run_ns * len(self.ranks))
+        return self.all_ns / self.recorded_ns
 
     @property
     def has_work(self) -> bool:
@@ -149,11 +151,27 @@ def run_times(traces: TraceSet) -> RunTimes:
         idle_ns=int(idle["idle_ns"].sum()),
         idle_by_cause={str(cause): int(time_ns) for cause, time_ns in causes.items()},
         device=device_word(traces.values()),
+        recorded_ns=_recorded_ns(traces.with_clock(CLOCK), frame["rank"].tolist()),
         exposed_by_rank=by_rank(frame, "exposed_communication_ns"),
         idle_by_rank=by_rank(idle_of_ranks, "idle_ns"),
         unrecorded_ns=int(idle["unrecorded_ns"].sum()),
         first_wait_ns=sum(map(wait_for_first_work_ns, traces.values())) // max(len(frame), 1),
     )
+
+
+def _recorded_ns(traces: TraceSet, ranks: Sequence[int]) -> int:
+    """Return the time of the job's windows that each of the ranks recorded, added up."""
+    windows = traces.windows
+    window_ns = [max(high - low, 1) for low, high in windows]
+    if len(windows) == 1:
+        return window_ns[0] * len(ranks)
+    recorded_ns = 0
+    for rank in ranks:
+        of_rank = traces.subset([rank]).windows
+        for (low, high), length_ns in zip(windows, window_ns, strict=True):
+            is_recorded = any(start < high and low < end for start, end in of_rank)
+            recorded_ns += length_ns * is_recorded
+    return recorded_ns
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,7 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
     `_MAX_COUNTED` operators.
     """
     trace = traces[rank]
-    device = used_device(trace)
-    if device is None or device.certainty != "certain":
+    if used_device(trace).certainty != "certain":
         return None
     if not has_shapes(trace) or len(counted_calls(trace)) > _MAX_COUNTED:
         return None

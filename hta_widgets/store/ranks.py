@@ -456,6 +456,7 @@ class StoredTrace(Trace):
         """Return a copy with other fields, for example ``rank=3``; arrays are shared."""
         other: Trace = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _frame=None, memo={})
+        other.__dict__.pop("_extent_ns", None)  # cached; the changes may hold other events
         other.__dict__.update(changes)
         if "metadata" in changes:
             other.__dict__.pop("_metadata_is_read", None)

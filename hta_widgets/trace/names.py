@@ -45,6 +45,8 @@ _NCCL = re.compile(r"^[nr]ccl(?:Sym)?(?:Dev)?Kernel_(\w+)")
 _NCCL_OLD = re.compile(
     r"^nccl([A-Z][a-z]+(?:[A-Z][a-z]+)*?)(Ring|Tree|CollNet)(LL128|LL)?Kernel_?(\w*)"
 )
+#: Values among the arguments of a range, such as ``decode(bs=4)``; a function has types there.
+_VALUES = re.compile(r"=|[\s(,]\d")
 #: One kernel for all collectives; its name does not contain the operation.
 _NCCL_GENERIC = re.compile(r"^(?:void )?([nr]ccl)(?:(?:Sym)?(?:Dev)?Kernel_)?Generic")
 _NCCL_ALGORITHM = re.compile(r"^(RING|TREE|NVLS\w*|COLLNET\w*|PAT)$")
@@ -349,7 +351,8 @@ def _short_kernel_name(text: str) -> str:
     if not head or body[head.end() : head.end() + 1] not in {"<", "("}:
         # Without arguments, the text is a function only if a return type precedes it.
         return _tidy(head[0].rpartition("::")[2]) if head and body != text else ""
-    if body == text and "<" not in body and "::" not in head[0] and not body.endswith(")"):
+    is_plain = body == text and "<" not in body and "::" not in head[0]
+    if is_plain and not _is_signature(body[head.end() :]):
         return ""
     name = head[0].rpartition("::")[2]
     arguments = _template_arguments(body, head.end())
@@ -363,6 +366,19 @@ def _short_kernel_name(text: str) -> str:
             return " ".join(filter(None, (functor, _WRAPPERS[name])))
     tile = next((a for a in arguments if re.fullmatch(r"\d{2,4}", a)), "")
     return " ".join(filter(None, (_tidy(name), tile)))
+
+
+def _is_signature(text: str) -> bool:
+    """Whether a text is the types of a function's arguments, up to its end.
+
+    ``context_1(512)_generation_0(0)`` is a range: its values identify it, and are not left out.
+    """
+    depth = 0
+    for position, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if not depth:
+            return position == len(text) - 1 and not _VALUES.search(text)
+    return False
 
 
 def _short_wrapped_name(arguments: list[str]) -> str:

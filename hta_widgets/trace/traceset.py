@@ -586,7 +586,9 @@ def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
     }
 
 
-_DEVICE_WORD = re.compile(r"\b(ascend|hpu|mlu|mtia|npu|tpu|xpu)\b", re.IGNORECASE)
+_DEVICE_WORD = re.compile(
+    r"\b(ascend|dcu|gcu|hpu|ipu|mlu|mtia|npu|tpu|xpu)\b|\bneuron(?=[ _-]?core)", re.IGNORECASE
+)
 #: Categories of device work that only one kind of device has.
 _CATEGORY_WORDS = {"hpu_op": "HPU", "mtia_ccp_events": "MTIA"}
 
@@ -603,7 +605,7 @@ def device_word(traces: Iterable[Trace]) -> str:
             words = [match[0].upper() for match in map(_DEVICE_WORD.search, devices) if match]
             words += [_CATEGORY_WORDS.get(name, "") for name in trace.table.categories.values]
             word = next(filter(None, words), "GPU")
-            return "NPU" if word == "ASCEND" else word
+            return {"ASCEND": "NPU", "NEURON": "NeuronCore"}.get(word, word)
     return "GPU"
 
 

@@ -135,7 +135,7 @@ def test_devices_by_what_files_say():
         device = UsedDevice(0, 0, row.name, units, memory, row.compute_capability, warp)
         matched = match_device(device, {})
         name = matched.row.device if matched.row else ""
-        peaks = [matched.peak("bf16"), matched.peak("fp32"), matched.memory_gb_s]
+        peaks = [*matched.peaks(["bf16", "fp32"]), matched.memory_gb_s]
         texts = (row.bf16_tflop_per_s, row.fp32_tflop_per_s, row.memory_gb_s)
         expected = [float(text or "nan") for text in texts]
         is_same = np.array_equal(peaks, expected, equal_nan=True)

@@ -1,8 +1,11 @@
 """The edges of the graph of dependencies: launches, streams, threads, and waits.
 
-For example, a thread launches two kernels of a stream and waits for them. The edges are: along the
-thread, from each call to its kernel, from the first kernel to the second one, and from the second
-kernel to the end of the call that waits.
+For example, a thread launches two kernels on a stream and waits for them. The edges join the calls
+of the thread, each call with its kernel, the first kernel with the second one, and the second
+kernel with the end of the call that waits.
+
+The functions that begin with ``add_`` add the edges of one kind; `find_wait_pairs` finds what calls
+and kernels waited for, in the file or by inference.
 """
 
 from __future__ import annotations
@@ -43,22 +46,22 @@ _SYNC = KINDS.index("sync")
 #: Args of recorded waits for a CUDA event: its stream, and the correlation of the call that
 #: recorded it.
 _STREAM_OF_EVENT, _RECORD_OF_EVENT = "wait_on_stream", "wait_on_cuda_event_record_corr_id"
-#: The arg of a call for the stream that it makes wait, in files without events of waits.
+#: The arg that names the stream which a call makes wait, in files without events of waits.
 _WAITING_STREAM = "waiting stream"
 #: Number of calls whose args are read to find out whether calls state what they wait for.
 _PROBED_CALLS: Final = 8
-#: Operators that only run in a backward pass.
+#: Names of operators that run in backward passes only.
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
 #: Usual maximum of the time from the end of awaited work to the start of a kernel that waited.
 _LATENCY_NS: Final = 30_000
-#: Maximum of that time in files whose waits are slower, and the number of waits that show it.
+#: Maximum of that time in files with slower waits, and the minimum number of waits to estimate it.
 _MAX_LATENCY_NS: Final = 100_000
 _ENOUGH_WAITS: Final = 8
 #: Minimum pause of a thread that counts as waiting for a kernel or another thread.
 _MIN_PAUSE_NS: Final = 1_000_000
 #: Maximum time that such a thread needs to resume.
 _MAX_RESUME_NS: Final = 300_000
-#: Maximum number of candidates for what a kernel or a thread waited for, the last ones to end.
+#: Maximum number of events, the last to end, that are tried as what a kernel or thread waited for.
 _MAX_CANDIDATES: Final = 16
 
 #: The launching calls that HTA counts; ``cuLaunchKernelEx`` since 0.6.
@@ -78,9 +81,10 @@ def add_device_work(
 
     Returns the number of edges from launches.
     """
-    # A kernel can start once it is launched, the one before it on its stream has ended, and the
-    # work that its stream waits for has ended. The last of these binds it, so the time after that
-    # counts: from the start of the launching call, or from the end of the kernel before.
+    # A kernel can start once it is launched, the kernel before it on its stream has ended, and the
+    # work that its stream waits for has ended. The last of these three delays the kernel, so only
+    # the time after it counts: from the start of the launching call, or from the end of the kernel
+    # before.
     table, rows = nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
     end_ns = table.end_ns
@@ -132,10 +136,12 @@ def add_device_work(
 
 
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
-    """Return whether each device row was alone in its queue from its call to its start."""
-    # As in HTA, a queue's length is the number of calls in `_COUNTED_IN_HTA` so far, less the work
-    # of these calls that has started. All events of the rank count, not only those in the analysed
-    # range. For work without a counted call the length is unknown, which does not count as empty.
+    """Return whether each device row was alone in its queue from its call to its start.
+
+    As in HTA, a queue's length is the number of calls in `_COUNTED_IN_HTA` so far, less the work of
+    these calls that has started. All events of the rank count, not only those in the analysed
+    range. For work without a counted call the length is unknown, which does not count as empty.
+    """
     table = trace.table
     device = np.flatnonzero(table.stream >= 0)
     call = trace.launch_of[device]
@@ -159,14 +165,14 @@ def _previous_on_stream(nodes: Nodes, rules: GraphRules) -> Ints:
     """Return the piece of device work before each one on its stream, -1 for none."""
     table, rows = nodes.trace.table, nodes.device
     if not rules.as_hta:
-        # Work that is not analysed may keep a stream busy, too.
+        # Work that is not analysed may also keep a stream busy.
         ends = DeviceWorkIndex.by_end(nodes.trace)
         return ends.last_until(table.track[rows], table.start_ns[rows], rows)
     return pd.Series(rows).groupby(table.track[rows]).shift(fill_value=-1).to_numpy()
 
 
 class _ThreadChains:
-    """The host's nodes by thread and time, and the number of open events after each."""
+    """The nodes of the host by thread and time, and the number of open events after each."""
 
     def __init__(self, nodes: Nodes) -> None:
         host = np.flatnonzero(nodes.on_host)
@@ -182,9 +188,9 @@ class _ThreadChains:
 def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools, rules: GraphRules) -> int:
     """Join successive nodes of each thread; return how many pauses wait for something.
 
-    Within operators time counts for the innermost event, except before the end of a call that was
-    `blocked` (by row) and in pauses in which the host waits for a kernel or for another thread;
-    between operators it does not count.
+    Time within operators belongs to the innermost event and counts, except before the end of a call
+    that was `blocked` (by row) and in pauses in which the host waits for a kernel or for another
+    thread. Time between operators does not count.
     """
     chains = _ThreadChains(nodes)
     is_same_track = chains.track[1:] == chains.track[:-1]
@@ -353,7 +359,7 @@ def _max_latency(latency: Ints) -> int:
 
 
 def _wait_call_times(trace: Trace, rows: Ints, call: Ints) -> Ints:
-    """Return the time of the last stream wait between each launch and the previous; -1 for none."""
+    """Return the time of the last stream wait between the previous and each launch, -1 for none."""
     # Calls on any thread count, because the code after a backward pass waits for its streams.
     table = trace.table
     called = np.where(call >= 0, table.start_ns[call], -1)
@@ -403,16 +409,16 @@ def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, wait_call_ns: Ints
 class WaitPairs:
     """Pairs of awaited device work and the calls, or kernels, that waited for it."""
 
-    work: Ints  # that calls waited for
+    work: Ints  # what calls waited for
     call: Ints
-    awaited: Ints  # that kernels waited for
+    awaited: Ints  # what kernels waited for
     waiting: Ints
-    recorded: int  # number of calls' waits in the file
+    recorded: int  # number of waits of calls in the file
     inferred: int
 
 
 def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
-    """Return the waits in the file and, unless the rules are HTA's, those inferred from calls."""
+    """Return the waits in the file and, unless the rules are those of HTA, inferred waits."""
     trace, table = nodes.trace, nodes.trace.table
     sync_categories = [
         code for code, name in enumerate(table.categories.values) if name.lower().endswith("_sync")
@@ -437,9 +443,8 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     if not rules.as_hta:
         # A recorded wait for a stream without work has waited for nothing.
         on_stream = call[is_stream & (table.stream[rows] >= 0)]
-        recorded_calls = np.concatenate(
-            [on_stream, *(calls[work >= 0] for work, calls in recorded)]
-        )
+        calls_with_work = [calls[work >= 0] for work, calls in recorded]
+        recorded_calls = np.concatenate([on_stream, *calls_with_work])
         inferred.append(_last_before_return(nodes, recorded_calls, launched))
         inferred.append(_blocking_copies(nodes, recorded_calls, launched))
     recorded_count, inferred_count = (
@@ -448,9 +453,9 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     work, calls = (np.concatenate(column) for column in zip(*recorded, *inferred, strict=True))
     is_kernel = names_match(trace, rows, "Stream Wait Event".__eq__)
     awaited, waiting = _kernel_waits(nodes, rules, launches, rows[is_kernel], track[is_kernel])
-    return WaitPairs(
-        work[work >= 0], calls[work >= 0], awaited, waiting, recorded_count, inferred_count
-    )
+    is_known = work >= 0
+    work, calls = work[is_known], calls[is_known]
+    return WaitPairs(work, calls, awaited, waiting, recorded_count, inferred_count)
 
 
 def _kernel_waits(
@@ -458,8 +463,8 @@ def _kernel_waits(
 ) -> tuple[Ints, Ints]:
     """Return awaited work and the kernels that waited for it.
 
-    These are the waits in the file, `rows` on the streams `track`. If there are none, unless the
-    rules are HTA's, they are those that calls state, or that are inferred.
+    These are the waits in the file, `rows` on the streams `track`. If there are none, they are the
+    waits that calls state, or else inferred ones; by HTA's rules there are none then.
     """
     trace = nodes.trace
     if len(rows) or rules.as_hta:
@@ -543,7 +548,8 @@ def _work_before_record(trace: Trace, rows: Rows, launches: DeviceWorkIndex) -> 
 def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
     """Return the work that synchronising calls without a recorded wait have waited for.
 
-    It is the last work of any stream that ended while the call ran, if launched before the call.
+    A call has waited for the last work of any stream that ended while it ran, provided that the
+    work was launched before the call.
     """
     trace = nodes.trace
     table = trace.table

@@ -1,4 +1,8 @@
-"""The graph of one rank's dependencies, with the longest chain to each of its nodes."""
+"""The graph of one rank's dependencies, with the longest chain to each of its nodes.
+
+Edges have weights in ns, 0 for waits. For example, of two chains into a node, one of an operator of
+4 µs and one of a kernel of 9 µs that waited for 2 µs, the longest is the second with 9 µs.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,7 @@ from hta_widgets.analysis.critical.nodes import (
     pattern_mask,
     resolve_annotation,
 )
+from hta_widgets.analysis.host_activity import waits_without_recorded_work
 from hta_widgets.arguments import require_pattern
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Codes, Ints
@@ -50,10 +55,10 @@ class Chains:
 
 
 def longest_chains(count: int, edges: Edges) -> Chains:
-    """Return the chains of the greatest total weight to each of `count` nodes.
+    """Return the chain of the greatest total weight to each of `count` nodes.
 
-    Among equally long chains, the edge from the latest node is taken. Edges are sorted by target
-    and lead to higher nodes.
+    Of equally long chains, the one from the latest node is taken. Edges are sorted by target and
+    lead to higher nodes.
     """
     length_ns = [0] * count
     last_edge = [-1] * count
@@ -80,7 +85,7 @@ class CriticalPath:
     nodes: Nodes  # in topological order
     edges: Edges
     chains: Chains
-    blocked: Bools  # by id: calls that wait for the device, so their time does not count
+    blocked: Bools  # by row: calls that wait for the device, whose time does not count
     rules: GraphRules
     matched: dict[str, int]  # number of events and dependencies of each class
 
@@ -88,7 +93,7 @@ class CriticalPath:
     def on_path(self) -> Ints:
         """The edges of the longest path, in order.
 
-        If several paths are equally long, it is the one that ends last or, by HTA's rules, first.
+        Of several equally long paths, it is the one that ends last or, by HTA's rules, first.
         """
         if not len(self.edges):
             return np.empty(0, dtype=np.int64)
@@ -106,9 +111,8 @@ class CriticalPath:
         """The nodes of the path, in order."""
         if not len(self.on_path):
             return np.empty(0, dtype=np.int64)
-        return np.concatenate(
-            (self.edges.source[self.on_path[:1]], self.edges.target[self.on_path])
-        )
+        first, path = self.on_path[:1], self.on_path
+        return np.concatenate((self.edges.source[first], self.edges.target[path]))
 
     @cached_property
     def path_events(self) -> Ints:
@@ -117,12 +121,12 @@ class CriticalPath:
 
     @cached_property
     def length_ns(self) -> int:
-        """The total weight of the path: its time without waits and time between operators."""
+        """The total weight of the path: its time less waits and time between operators."""
         return int(self.chains.length_ns.max(initial=0))
 
     @cached_property
     def span_ns(self) -> tuple[int, int]:
-        """Start and end of the analysed range, and of events that last longer than it."""
+        """The start and the end of the analysed range, extended to the last end of its events."""
         times = self.nodes.time_ns
         first = int(times[0]) if len(times) else 0
         start = first if self.within.start_ns is None else self.within.start_ns
@@ -133,7 +137,7 @@ class CriticalPath:
         """Return the causes of the time along some edges, as codes into `BOUNDS`."""
         edges, table = self.edges, self.trace.table
         kind, event = edges.type[positions], edges.event[positions]
-        free = edges.weight_ns[positions] == 0
+        is_free = edges.weight_ns[positions] == 0
         node_ns = self.nodes.time_ns
         time = node_ns[edges.target[positions]] - node_ns[edges.source[positions]]
         bound = np.full(len(positions), _BOUND_CODES["cpu_outside_operators"], dtype=np.uint8)
@@ -142,7 +146,7 @@ class CriticalPath:
         if not self.rules.as_hta:
             delay = (kind == LAUNCH) | (kind == KERNEL_KERNEL)
             bound[delay & (edges.weight_ns[positions] < time)] = _BOUND_CODES["unknown_wait"]
-            bound[delay & free] = _BOUND_CODES["gpu_queue_wait"]
+            bound[delay & is_free] = _BOUND_CODES["gpu_queue_wait"]
         bound[kind == SYNC] = _BOUND_CODES["sync_overhead"]
         operator = np.flatnonzero(kind == OPERATOR)
         rows = event[operator]
@@ -154,7 +158,7 @@ class CriticalPath:
         host = np.where(
             self._loads_data(rows), _BOUND_CODES["data_loading"], _BOUND_CODES["cpu_bound"]
         )
-        host = np.where(free[operator], _BOUND_CODES["cpu_blocked"], host)
+        host = np.where(is_free[operator], _BOUND_CODES["cpu_blocked"], host)
         bound[operator] = np.where(on_host, host, of_kind[table.kind[rows]])
         return bound
 
@@ -188,12 +192,12 @@ def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Criti
         is_within = (end > table.start_ns[waits.call]) & (end <= table.end_ns[waits.call])
         is_within &= nodes.of_end[waits.work] >= 0
         blocked[waits.call[is_within]] = True
+        blocked[waits_without_recorded_work(trace)] = True
     polls = add_threads(edges, nodes, blocked, rules)
     hand_overs = 0 if rules.as_hta else add_thread_handoffs(edges, nodes)
     launches = add_device_work(edges, nodes, (waits.awaited, waits.waiting), rules)
-    calls = edges.add(
-        nodes.of_end[waits.work], nodes.of_end[waits.call], SYNC, waits.call, counts=False
-    )
+    work, call = nodes.of_end[waits.work], nodes.of_end[waits.call]
+    calls = edges.add(work, call, SYNC, waits.call, counts=False)
     finished_edges = edges.build()
     return CriticalPath(
         trace,

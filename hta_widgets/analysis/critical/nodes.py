@@ -1,4 +1,8 @@
-"""The graph of dependencies: its terms, its nodes (starts and ends of events) and its edges."""
+"""The graph of dependencies: its terms, its nodes, and lists of edges.
+
+The nodes are the starts and ends of events, in topological order: an edge leads from a lower node
+to a higher one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,40 +18,26 @@ import numpy.typing as npt
 from hta_widgets.analysis.scope import codes_of, device_work_rows
 from hta_widgets.arguments import match_pattern
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, distinct_codes
+from hta_widgets.trace.arrays import Array, Bools, Codes, Ints, Rows, distinct_codes
 from hta_widgets.trace.host_stack import names_match
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.trace import Trace
 
 #: Types of edges, in the order of their codes; ``lead`` is time before or after the path.
 EDGE_TYPES: Final[tuple[str, ...]] = (
-    "operator",
-    "dependency",
-    "kernel_launch_delay",
-    "kernel_kernel_delay",
-    "sync_dependency",
+    "operator", "dependency", "kernel_launch_delay", "kernel_kernel_delay", "sync_dependency",
     "lead",
-)
+)  # fmt: skip
 OPERATOR, DEPENDENCY, LAUNCH, KERNEL_KERNEL, SYNC, LEAD = range(len(EDGE_TYPES))
 
 #: Kinds of time on the path: HTA's terms, then those that HTA does not have.
 BOUNDS: Final[tuple[str, ...]] = (
-    "cpu_bound",
-    "data_loading",
-    "gpu_compute_bound",
-    "gpu_communication_bound",
-    "gpu_memory_bound",
-    "gpu_kernel_kernel_overhead",
-    "gpu_kernel_launch_overhead",
-    "cpu_outside_operators",
-    "cpu_blocked",
-    "gpu_queue_wait",
-    "sync_overhead",
-    "unknown_wait",
-    "outside_path",
-)
+    "cpu_bound", "data_loading", "gpu_compute_bound", "gpu_communication_bound", "gpu_memory_bound",
+    "gpu_kernel_kernel_overhead", "gpu_kernel_launch_overhead", "cpu_outside_operators",
+    "cpu_blocked", "gpu_queue_wait", "sync_overhead", "unknown_wait", "outside_path",
+)  # fmt: skip
 
-#: Names of PyTorch's steps, and how inference engines' step names start (SGLang, vLLM).
+#: Name of PyTorch's steps, and prefixes of the steps' names in inference engines (SGLang, vLLM).
 PROFILER_STEP: Final = "ProfilerStep"
 _ENGINE_STEPS: Final = ("step[", "execute_")
 
@@ -57,20 +47,13 @@ DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
 #: Names of calls that may wait for their own copy.
 COPYING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Mem(cpy|set)\w*", re.IGNORECASE)
 #: The calls that HTA treats as blocking.
-BLOCKING_IN_HTA: Final = frozenset(
-    {
-        "cudaDeviceSynchronize",
-        "cudaStreamSynchronize",
-        "cudaEventQuery",
-        "cudaEventSynchronize",
-        "cudaMemcpy",
-        "cudaMemcpyAsync",
-    }
-)
+BLOCKING_IN_HTA: Final = {
+    "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventQuery", "cudaEventSynchronize",
+    "cudaMemcpy", "cudaMemcpyAsync",
+}  # fmt: skip
 
-
-#: Maximum time that a device needs between two kernels, and between a launch and its kernel. What
-#: is longer is a wait for something that the file does not show.
+#: Maximum time that a device needs between two kernels, and between a launch and its kernel. Longer
+#: times are waits for something that the file does not show.
 KERNEL_GAP_NS: Final = 30_000
 LAUNCH_GAP_NS: Final = 1_000_000
 NO_LIMIT: Final = np.iinfo(np.int64).max
@@ -110,7 +93,7 @@ class AnalysisRange:
 
     start_ns: int | None
     end_ns: int | None
-    rows: Rows  # the events that are the range, none for all of the rank
+    rows: Rows  # the events that delimit the range; none for the whole rank
     is_closed: bool = False  # whether events that start at the end are analysed
 
     def contains(self, time: Ints) -> Bools:
@@ -171,13 +154,11 @@ def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
 
 
 def without_steps_note(requested: str, annotation: str) -> str:
-    """Return a sentence about what is analysed instead of an annotation, empty if it is that."""
+    """Return what is analysed in place of the requested annotation, as a clause; empty if that."""
     if requested == annotation:
         return ""
-    instead = (
-        f"the steps are those named {annotation}…" if annotation else "all events are analysed"
-    )
-    return f"no event has {requested!r} in its name: {instead}"
+    steps = f"the steps are those named {annotation}…" if annotation else ""
+    return f"no event has {requested!r} in its name: {steps or 'all events are analysed'}"
 
 
 def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
@@ -233,8 +214,8 @@ class Nodes:
 def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
     """Return the nodes of host events that start in the range, and of the work they launched.
 
-    Unless the rules are HTA's, work that was launched before and is unfinished at the start of the
-    range takes part, too, because the work of the range queues behind it.
+    Unless the rules are HTA's, work that was launched before the range and is unfinished at its
+    start also takes part, because the work of the range queues behind it.
     """
     table = trace.table
     inside = within.contains(table.start_ns)
@@ -257,7 +238,10 @@ def _union_rows(trace: Trace, *parts: Rows, without: Rows | Sequence[int] = ()) 
 
 
 def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
-    """Return work launched before the range, or by no known call, among its `device` work."""
+    """Return the work that the range finds unfinished: launched before it, or by no known call.
+
+    Work that ends after the `device` work of the range is left out.
+    """
     table = trace.table
     if within.start_ns is None or within.end_ns is None:
         return np.empty(0, dtype=np.intp)
@@ -270,7 +254,7 @@ def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
 
 
 def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
-    """Return the operators, calls and loading of data that start in the range."""
+    """Return the operators, calls and events of data loading that start in the range."""
     table = trace.table
     pattern = _CALLS_IN_HTA if rules.as_hta else _CALLS
     codes = [k for k, name in enumerate(table.categories.values) if pattern.fullmatch(name)]
@@ -294,7 +278,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
 
 
 def _device_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
-    """Return the work launched in the range; by no known call, the work that starts in it."""
+    """Return the work launched in the range; of work without a known call, what starts in it."""
     table = trace.table
     if rules.as_hta:
         rows = np.flatnonzero((table.stream >= 0) & ~np.isin(table.kind, _NO_WORK))
@@ -317,8 +301,8 @@ def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisR
     is_instant = table.dur_ns[rows] == 0
     class_of_start = np.where(on_host, 2, 3)
     class_of_end = np.select([is_instant, on_host], [class_of_start, 1], 0)
-    # Rows are ordered by start, longest first. So of host events that end together, the later row
-    # is the inner one, which ends first. An event without duration ends before later rows start.
+    # Rows are ordered by start, longest first. So, of host events that end together, the later row
+    # is the inner one and ends first. An event without duration ends before later rows start.
     order_of_end = np.where(on_host & ~is_instant, -rows, 2 * rows + 1)
     end = table.start_ns[rows] + table.dur_ns[rows]
     end[: len(host)] = within.clip_ends(end[: len(host)])
@@ -342,7 +326,7 @@ class Edges:
     target: Ints
     weight_ns: Ints
     type: Codes  # into `EDGE_TYPES`
-    event: Ints  # that the time of the edge belongs to, -1 for none
+    event: Ints  # the event that the time belongs to, -1 for none
 
     def __len__(self) -> int:
         return len(self.source)
@@ -350,10 +334,10 @@ class Edges:
 
 @dataclass(eq=False)
 class EdgeList:
-    """Collects edges; edges that would go back in time are only counted."""
+    """Edges, collected before they are sorted; edges back in time are only counted."""
 
     nodes: Nodes
-    backward: int = 0  # the number of such edges
+    backward: int = 0  # the number of edges back in time
     _parts: list[tuple[Ints, Ints, Ints, Codes, Ints]] = field(default_factory=list)
 
     def add(
@@ -375,20 +359,16 @@ class EdgeList:
         is_forward = is_analysed & (source < target)
         self.backward += int((is_analysed & ~is_forward).sum())
         forward = np.flatnonzero(is_forward)
+
+        def of_forward(values: Any, dtype: Any) -> Array:
+            return np.broadcast_to(np.asarray(values, dtype), is_forward.shape)[forward]
+
         source, target = source[forward], target[forward]
-        time = self.nodes.time_ns
-        shape = is_forward.shape
-        weight = np.minimum(time[target] - time[source], np.broadcast_to(limit_ns, shape)[forward])
-        weight = np.where(np.broadcast_to(counts, shape)[forward], weight, 0)
-        self._parts.append(
-            (
-                source,
-                target,
-                weight,
-                np.broadcast_to(np.asarray(type, dtype=np.uint8), shape)[forward],
-                np.broadcast_to(np.asarray(event, dtype=np.int64), shape)[forward],
-            )
-        )
+        time_ns = self.nodes.time_ns[target] - self.nodes.time_ns[source]
+        limited_ns = np.minimum(time_ns, of_forward(limit_ns, np.int64))
+        weight = np.where(of_forward(counts, bool), limited_ns, 0)
+        types, events = of_forward(type, np.uint8), of_forward(event, np.int64)
+        self._parts.append((source, target, weight, types, events))
         return len(forward)
 
     def build(self) -> Edges:
@@ -405,7 +385,7 @@ class DeviceWorkIndex:
 
     def __init__(self, trace: Trace, rows: Rows, time: Ints) -> None:
         table = trace.table
-        #: Exceeds any time, so that a track and a time can be combined into one number.
+        #: A number above all times, so that a track and a time can be packed into one number.
         self._width = int(time.max(initial=0)) + 2
         key = table.track[rows].astype(np.int64) * self._width + time
         order = np.argsort(key, kind="stable")

@@ -34,10 +34,11 @@ from hta_widgets.trace.traceset import TraceSet, replace_ranks
 
 #: The kind of the arrows along a path.
 _KIND = "critical_path"
-#: Causes of time on the host. Minimum share of the span, of such time while the device works, that
-#: a note states.
+#: Causes of time on the host.
 _ON_HOST = [BOUNDS.index(name) for name in ("cpu_bound", "data_loading", "cpu_outside_operators")]
+#: Minimum share of the span for a note on time on the host while the device works.
 _MIN_NOTED_SHARE = 0.1
+_FROM = "Give the frame of hta_widgets.analysis.critical_path."
 
 
 @check_arguments
@@ -97,8 +98,8 @@ def critical_path(
 ) -> pd.DataFrame:
     """Return the chain of dependencies that determines the length of a step, by segment.
 
-    It shows the work that determined the time of a step, and so the operator, kernel, launch or
-    wait to look at first.
+    The path consists of the work that determined the time of a step. It shows which operator,
+    kernel, launch or wait to look at first.
 
     The graph: every operator, runtime call and piece of device work has two nodes, its start and
     its end. On a thread each node depends on the one before. A kernel depends on the call that
@@ -111,10 +112,9 @@ def critical_path(
     of another stream that had ended within 30 µs before the kernel started, or within twice the
     median of these times in the file. A pause of a thread of more than 1 ms depends on the kernel
     that was launched last if it ends with that kernel, and a pause within an event depends on an
-    event of another launching thread that fills it and ends with it: within 300 µs and 5 % of the
-    pause. The backward pass follows the forward pass on any threads.
-    Only the last of the dependencies of a kernel counts: time since then is launch overhead or
-    delay between kernels.
+    event of another launching thread that fills the pause and ends with it: within 300 µs and 5 %
+    of the pause. The backward pass follows the forward pass on any threads. Only the last of the
+    dependencies of a kernel counts: time since then is launch overhead or delay between kernels.
 
     The path is the chain through this graph with the most time accounted for. Time between
     operators and in waits does not count when chains are compared; the result has rows for it, with
@@ -156,10 +156,10 @@ def critical_path(
           at most 1 ms after the call;
         - ``gpu_kernel_kernel_overhead``: from a kernel's end to the start of the next, at most
           30 µs;
-        - ``unknown_wait``: such a time that is longer, so the kernel waited for something that is
-          not in the file; only as much of it counts;
+        - ``unknown_wait``: one of these two delays that is longer than its maximum, so the kernel
+          waited for something that is not in the file; only the maximum counts;
         - ``gpu_queue_wait``: a launched kernel waits for work that is not on the path;
-        - ``cpu_blocked``: a call waits for the device;
+        - ``cpu_blocked``: a call waits for the device, perhaps for work that is not in the file;
         - ``sync_overhead``: from the end of awaited work to the return of the call, or to the
           start of the kernel, that waited;
         - ``cpu_outside_operators``: the thread is not in a recorded operator, for example because
@@ -182,16 +182,12 @@ def critical_path(
     trace = traces[rank]
     path = critical_path_of(trace, annotation, instance, data_load_events=data_load_events)
     if path is None:
-        return _path_frame(
-            None, traces, rank, f"no event of rank {rank} has {annotation!r} in its name"
-        )
+        note = f"no event of rank {rank} has {annotation!r} in its name"
+        return _path_frame(None, traces, rank, note)
     note = without_steps_note(annotation, resolve_annotation([trace], annotation))
     if not len(path.nodes):
         note = "nothing that counts starts within the range"
     return _path_frame(path, traces, rank, note)
-
-
-_FROM = "Give the frame of hta_widgets.analysis.critical_path."
 
 
 @check_arguments
@@ -225,14 +221,14 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
 def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
     """Return the selection of the events on a critical path, for `Timeline.select` and exports.
 
-    It has the events that the time of the path belongs to, and the calls that launched its kernels.
+    These are the events that the path's time belongs to, and the calls that launched its kernels.
 
     Parameters
     ----------
     frame : DataFrame
         From `critical_path`.
     traces : TraceSet
-        The set that it was made from.
+        The set that the frame was made from.
     """
     require_columns(frame, _FROM, ("id", "rank", "type"))
     on_events = frame[frame["id"] >= 0]
@@ -279,7 +275,7 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
 
 
 def _host_note(path: CriticalPath, start: Ints, end: Ints, bound: Ints) -> str:
-    """Return a sentence about the time on the host while the device works; empty if it is short."""
+    """Return a note about the time on the host while the device works; empty if it is short."""
     on_host = np.isin(bound, _ON_HOST)
     work = device_work_rows(path.trace)
     busy = union(path.trace.table.start_ns[work], path.trace.table.end_ns[work])

@@ -1,17 +1,17 @@
 """The walk along a critical path, from the end of a span back to its start.
 
 The longest chain of dependencies rarely covers the whole span: it starts at an event that depends
-on nothing in the file, and may end before the last event. There the walk continues along other
-chains, so that each instant at which something is recorded has a segment. At the end it follows the
-chain of the last event until the longest chain ends, and before the start of a chain the longest of
-the chains that end earlier:
+on nothing in the file, and may end before the last event. Outside of it, the walk continues along
+other chains, so that each instant at which something is recorded has a segment. From the end of the
+span, the walk follows the chain of the last event until it meets the end of the longest chain. At
+the start of a chain, it continues with the longest of the chains that end earlier:
 
     thread    [launch][ op        ]          [ op ]
     stream 7     [ kernel            ]
     walk      [  ][ kernel           ][ none ][ op ]
 
-Here the kernel's chain is the longest. The last operator is on another one, so the walk goes from
-its start to the end of the kernel; the thread is not in an operator in between.
+Here the kernel's chain is the longest. The last operator is on another chain, so the walk goes from
+the start of that operator to the end of the kernel; no operator runs in between.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class RankGraph:
     """The steps of a walk back through the nodes of one rank.
 
     A state is twice a node, plus 1 if the walk is on its way to the longest chain before that node.
-    It determines the next step back. Chains are followed state by state in Python, so the loop
-    only reads a list.
+    The state determines the next step back. Chains are followed state by state in Python, so the
+    states before all others are listed in advance.
     """
 
     def __init__(self, path: CriticalPath, time_ns: Ints, exits: Collection[int] = ()) -> None:
@@ -63,7 +63,7 @@ class RankGraph:
 
     def first_node(self, until: int) -> int:
         """Return the node from which to walk back from an instant, -1 for none."""
-        # It is the last node of the threads that launch work and of the device, or a later end of
+        # This is the last node of the threads that launch work and of the device, or a later end of
         # the longest chain.
         count = int(np.searchsorted(self.time, until, "right"))
         return int(max(self._relevant[count - 1], self._longest[count - 1])) if count else -1
@@ -89,11 +89,13 @@ class RankGraph:
         nodes, table, rows = self.path.nodes, self.path.trace.table, self.path.within.rows
         event = -1
         if before >= 0 and nodes.is_start[before]:
+            # The event that starts at the earlier node runs.
             event = int(nodes.row[before])
             if not nodes.on_host[before]:
                 edges = self.path.edges
                 work = np.flatnonzero((edges.type == OPERATOR) & (edges.event == event))
                 return event, int(self.path.bound_by(work[:1])[0]) if len(work) else OUTSIDE
+        # Else, the event around one of the two nodes runs, if that node is on the host.
         elif after >= 0 and nodes.on_host[after]:
             event = int(table.parent[nodes.row[after]])
         elif before >= 0 and nodes.on_host[before]:
@@ -107,8 +109,8 @@ class RankGraph:
 
 
 def _relevant_nodes(path: CriticalPath) -> Bools:
-    """Return whether each node is of the device, of the range's thread, or of one that launches."""
-    # Other threads, such as watchdogs of collectives, run regardless of the step.
+    """Return whether each node is of the device, the range's thread, or a thread that launches."""
+    # Other threads, such as watchdogs of collectives, do not affect the step.
     nodes, table = path.nodes, path.trace.table
     calls = path.trace.launch_of[nodes.device]
     tracks = np.concatenate((table.track[calls[calls >= 0]], table.track[path.within.rows]))
@@ -165,14 +167,14 @@ class PathWalker:
         time[0] = now
         edge = graph.path.chains.last_edge[node[:-1]]
         is_longest = is_on_chain & ~np.logical_or.accumulate(is_on_chain & (edge < 0))
-        lasting = np.flatnonzero(time[1:] < time[:-1])
-        edge = edge[lasting]
-        block = np.full((_ROWS, len(lasting)), -1, dtype=np.int64)
-        block[_START], block[_END], block[_PLACE] = time[lasting + 1], time[lasting], place
+        has_length = np.flatnonzero(time[1:] < time[:-1])
+        edge = edge[has_length]
+        block = np.full((_ROWS, len(edge)), -1, dtype=np.int64)
+        block[_START], block[_END], block[_PLACE] = time[has_length + 1], time[has_length], place
         block[_TYPE] = np.where(edge < 0, LEAD, graph.path.edges.type[edge])
-        block[_EDGE], block[_IS_LONGEST] = edge, is_longest[lasting]
+        block[_EDGE], block[_IS_LONGEST] = edge, is_longest[has_length]
         for column in np.flatnonzero(edge < 0).tolist():
-            before, after = node[lasting[column] + 1], node[lasting[column]]
+            before, after = node[has_length[column] + 1], node[has_length[column]]
             block[[_EVENT, _BOUND], column] = graph.running_between(int(before), int(after))
         if block.size:
             self._blocks.append(block)
@@ -187,7 +189,7 @@ class PathWalker:
             self._blocks.append(np.array([[start, end, place, LEAD, -1, event, bound, 0]]).T)
 
     def add_edge(self, start: int, end: int, place: int, type_: int, edge: int) -> None:
-        """Add a segment of a type along an edge; without length, set the type of the last one."""
+        """Add a segment along an edge; if it has no length, set the type of the one added last."""
         if end > start:
             self._blocks.append(np.array([[start, end, place, type_, edge, -1, OUTSIDE, 0]]).T)
         elif self._blocks and self._blocks[-1][_PLACE, -1] == place:

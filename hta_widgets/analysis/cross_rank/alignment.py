@@ -24,9 +24,10 @@ _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each oth
 _CLOSE_NS = 20_000  # most leave within this time; lengths of steps differ by more
 _MIN_AGREEING = 3  # agreeing ends needed to rule out chance
 _MAX_DRIFT = 1e-4  # maximum drift between clocks
-_FEW = 0.1  # maximum share of pairs of a guessed match that cannot be of one collective
-_MAX_PAIRS = 4_000_000
-_MAX_TRIED = 1 << 20  # pairs of all shifts together, above which a sample chooses the shifts
+_MAX_APART_SHARE = 0.1  # maximum share of pairs in a guess that cannot be of one collective
+_MAX_PAIRS_BY_TIME = 4_000_000  # of events; longer sequences are not aligned by time
+_MAX_FEW_PAIRS = 250_000  # pairs of which all differences are compared at once
+_MAX_PAIRS_BY_SHIFT = 1 << 20  # of all shifts together; above it, a sample chooses the shifts
 _SAMPLE, _FEW_SHIFTS = 64, 8  # pairs of each shift in the first sample; shifts always tried
 _GOLDEN = 0.618033988749895
 _PRIME, _BASE = (1 << 31) - 1, 1_000_003  # of hashes of contents
@@ -45,7 +46,7 @@ class RankSequence(NamedTuple):
 
 
 def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: bool) -> Ints:
-    """Return the position of each of a rank's events in the longest sequence."""
+    """Return the position of each event in the longest sequence; `sure` if files name the group."""
     place = align_sequences(longest.content, longest.end, sequence.content, sequence.end, sure=sure)
     rows = np.flatnonzero((place >= 0) & (place < len(longest.end)))
     if sure or not len(rows):
@@ -58,7 +59,7 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
     gap = np.maximum(other_start - (end - offset), (start - offset) - other_end)
     max_gap = _CLOSE_NS + _MAX_DRIFT * np.abs(end - np.median(end))
     is_apart = (gap > max_gap) & sequence.together[rows] & longest.together[partners]
-    if is_apart.mean() > _FEW:
+    if is_apart.mean() > _MAX_APART_SHARE:
         return np.full_like(place, MISSING)
     place[rows[is_apart]] = MISSING
     return place
@@ -70,22 +71,23 @@ def align_sequences(
     """Return the position in the first rank's sequence of each event of the other rank.
 
     Both are parts of the sequence of collectives of one process group. The second is shifted along
-    the first to the position at which contents agree. If there are several, it is the one at which
-    all ends differ by nearly the same time, whatever the clocks. If events are missing in between,
-    those events match whose ends differ by the time that most pairs share.
+    the first to the position at which contents agree. If several positions fit, the one at which
+    all ends differ by nearly the same time is taken, however far apart the clocks are. If events
+    are missing in between, those events match whose ends differ by the time that most pairs share.
     """
     count = len(other_content)
     if not count or not len(content):
         return np.full(count, MISSING)
+    in_order, pairs = np.full(count, MISSING), 0
     shift, agreeing = _best_shift(content, end_ns, other_content, other_end_ns)
-    in_order = np.full(count, MISSING) if shift is None else np.arange(count) + shift
-    pairs = 0
     if shift is not None:
+        in_order = np.arange(count) + shift
         pairs = min(len(content), shift + count) - max(0, shift)
     # A few agreeing ends may be chance, unless all agree.
     min_agreeing = 1 if sure or agreeing == len(content) == count else _MIN_AGREEING
-    if agreeing >= max(0.5 * pairs, min_agreeing):
-        return in_order
+    if shift is not None and agreeing >= max(0.5 * pairs, min_agreeing):
+        by_gaps = _align_over_gaps(content, end_ns, other_content, other_end_ns, shift)
+        return in_order if by_gaps is None else by_gaps
     by_time = _align_by_time(content, end_ns, other_content, other_end_ns)
     pairs_by_time = int((by_time != MISSING).sum())
     # The order of a named group is better evidence than times that explain only a part of it.
@@ -99,28 +101,28 @@ def align_sequences(
 def _best_shift(
     content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints
 ) -> tuple[int | None, int]:
-    """Return the position of the other sequence in the first, and the number of ends that agree."""
+    """Return the shift at which contents agree (None without one), and how many ends agree."""
     first, second = len(content), len(other_content)
     if np.array_equal(content, other_content):
         differences = other_end_ns - end_ns
         deviations = np.abs(differences - np.median(differences))
-        # If steps have equal lengths, a shift agrees as well; but ranks record the same steps.
+        # If steps have equal lengths, other shifts agree as well, but ranks record the same steps.
         if (deviations <= _CLOSE_NS).sum() >= 0.9 * first:
             return 0, int((deviations <= _TOLERANCE_NS).sum())
     shorter = min(first, second)
     shifts = _shifts_of_equal_content(content, other_content, min_pairs=max(1, shorter // 2))
-    best: tuple[float, int, int] | None = None
+    lowest_cost, best_shift, agreeing = np.inf, None, 0
     for shift in _cheapest_shifts(shifts, end_ns, other_end_ns).tolist():
         low, high = _overlap(shift, first, second)
         overlapping = slice(low - shift, high - shift)
         if not np.array_equal(content[low:high], other_content[overlapping]):
             continue
-        cost, deviations = _cost(
-            other_end_ns[overlapping] - end_ns[low:high], (high - low) / shorter
-        )
-        if best is None or cost < best[0]:
-            best = (float(cost), shift, int((deviations <= _TOLERANCE_NS).sum()))
-    return (None, 0) if best is None else (best[1], best[2])
+        differences = other_end_ns[overlapping] - end_ns[low:high]
+        cost, deviations = _cost(differences, (high - low) / shorter)
+        if cost < lowest_cost:
+            lowest_cost, best_shift = float(cost), shift
+            agreeing = int((deviations <= _TOLERANCE_NS).sum())
+    return best_shift, agreeing
 
 
 def _overlap(shift: Any, first: int, second: int) -> tuple[Any, Any]:
@@ -145,8 +147,8 @@ def _shifts_of_equal_content(content: Ints, other_content: Ints, *, min_pairs: i
     """Return the shifts at which at least `min_pairs` pairs meet, all of equal hashes."""
     first, second = len(content), len(other_content)
     shifts = np.arange(min_pairs - second, first - min_pairs + 1)
-    # The hash of a slice is the sum of content[k] · base^k. Times base^d, it is that of the same
-    # contents d positions on. The caller excludes unequal contents with equal hashes.
+    # The hash of a slice is the sum of content[k] · base^k. Multiplied by base^d, it is the hash of
+    # the same contents d positions later. The caller excludes unequal contents with equal hashes.
     powers = accumulate(repeat(_BASE, max(first, second)), lambda a, b: a * b % _PRIME, initial=1)
     power = np.fromiter(powers, np.int64)
     sums, other_sums = (
@@ -156,9 +158,8 @@ def _shifts_of_equal_content(content: Ints, other_content: Ints, *, min_pairs: i
     low, high = _overlap(shifts, first, second)
     slice_sums = (sums[high] - sums[low]) % _PRIME * power[np.maximum(-shifts, 0)] % _PRIME
     other_slice_sums = (other_sums[high - shifts] - other_sums[low - shifts]) % _PRIME
-    equal_shifts: Ints = shifts[
-        slice_sums == other_slice_sums * power[np.maximum(shifts, 0)] % _PRIME
-    ]
+    is_equal = slice_sums == other_slice_sums * power[np.maximum(shifts, 0)] % _PRIME
+    equal_shifts: Ints = shifts[is_equal]
     return equal_shifts
 
 
@@ -168,11 +169,11 @@ def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
     # time grows with the length only, not with its square.
     first, second = len(end_ns), len(other_end_ns)
     shorter, size = min(first, second), _SAMPLE
-    while len(shifts) > _FEW_SHIFTS and len(shifts) * shorter > _MAX_TRIED:
-        # Multiples of the golden ratio spread evenly and never repeat with the steps.
+    while len(shifts) > _FEW_SHIFTS and len(shifts) * shorter > _MAX_PAIRS_BY_SHIFT:
+        # Multiples of the golden ratio are spread evenly and have no period that steps may have.
         parts = np.arange(size) * _GOLDEN % 1.0
         costs = []
-        for block in np.array_split(shifts[:, None], len(shifts) * size // _MAX_TRIED + 1):
+        for block in np.array_split(shifts[:, None], len(shifts) * size // _MAX_PAIRS_BY_SHIFT + 1):
             low, high = _overlap(block, first, second)
             place = low + (parts * (high - low)).astype(np.int64)
             share = (high - low)[:, 0] / shorter
@@ -183,17 +184,85 @@ def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
     return shifts
 
 
+def _align_over_gaps(
+    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, shift: int
+) -> Ints | None:
+    """Match events at the difference of ends that most pairs have; None if the shift is as good.
+
+    A file that lacks events in between has two parts, of which a shift fits one. The difference
+    fits both: at the shift 0, the third pair is wrong, and the event at 30 ms has no partner::
+
+        ends in ms    10  20  30  40
+        other ends    10  20  40
+    """
+    if min(len(content), len(other_content)) < _MIN_AGREEING:
+        return None
+    low, high = _overlap(shift, len(content), len(other_content))
+    differences = other_end_ns[low - shift : high - shift] - end_ns[low:high]
+    middle = int(np.median(differences))
+    if (np.abs(differences - middle) <= _CLOSE_NS).all():
+        return None
+    spacing_ns = float(np.median(np.diff(np.sort(end_ns))))
+    close_ns = int(min(max(spacing_ns / 8, _CLOSE_NS), _TOLERANCE_NS))
+    in_order = int((np.abs(differences - middle) <= close_ns).sum())
+    middles = [middle]
+    if in_order < 0.75 * len(differences) and len(end_ns) * len(other_end_ns) <= _MAX_FEW_PAIRS:
+        middles.append(_usual_difference(end_ns, other_end_ns, close_ns))
+    best, best_count = None, in_order + _MIN_AGREEING - 1
+    for middle in middles:
+        nearest, deviations = _mutual_neighbors(end_ns, other_end_ns, middle)
+        is_match = nearest != MISSING
+        is_match[is_match] = content[nearest[is_match]] == other_content[is_match]
+        # Clocks that drift by more than the time between events have chance neighbors.
+        if not is_match.any() or 8 * np.median(deviations[is_match]) > spacing_ns:
+            continue
+        count = int((is_match & (deviations <= close_ns)).sum())
+        if count > best_count:
+            is_match &= deviations <= 2 * close_ns
+            best, best_count = np.where(is_match, nearest, MISSING), count
+    return best
+
+
+def _usual_difference(end_ns: Ints, other_end_ns: Ints, close_ns: int) -> int:
+    """Return the difference of ends that most pairs share, the smallest of several."""
+    in_order = np.sort((other_end_ns[:, None] - end_ns[None, :]).ravel())
+    counts = np.searchsorted(in_order, in_order + close_ns, "right") - np.arange(len(in_order))
+    fullest = np.flatnonzero(counts == counts.max())
+    start = int(fullest[np.abs(in_order[fullest]).argmin()])
+    return int(np.median(in_order[start : start + counts[start]]))
+
+
+def _mutual_neighbors(end_ns: Ints, other_end_ns: Ints, middle: int) -> tuple[Ints, Ints]:
+    """Return the positions of events that are the nearest to each other, and how far they are.
+
+    `middle` is the difference of the clocks; events without such a neighbor have `MISSING`.
+    """
+    order, other_order = np.argsort(end_ns), np.argsort(other_end_ns)
+    nearest = order[_nearest(end_ns[order], other_end_ns - middle)]
+    nearest_other = other_order[_nearest(other_end_ns[other_order], end_ns + middle)]
+    is_mutual = nearest_other[nearest] == np.arange(len(other_end_ns))
+    deviations = np.abs(other_end_ns - middle - end_ns[nearest])
+    return np.where(is_mutual, nearest, MISSING), deviations
+
+
+def _nearest(ascending: Ints, values: Ints) -> Ints:
+    """Return the position of the nearest of some ascending numbers to each value."""
+    right = np.clip(np.searchsorted(ascending, values), 1, len(ascending) - 1)
+    is_left = values - ascending[right - 1] <= ascending[right] - values
+    return right - is_left
+
+
 def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints) -> Ints:
-    """Match events of equal content at the difference of ends that most pairs share."""
+    """Return the positions of `align_sequences` by the difference of ends that most pairs share."""
     matched_positions = np.full(len(other_content), MISSING)
-    if len(content) * len(other_content) > _MAX_PAIRS:
+    if len(content) * len(other_content) > _MAX_PAIRS_BY_TIME:
         return matched_positions
     differences = other_end_ns[:, None] - end_ns[None, :]
     equal = other_content[:, None] == content[None, :]
     in_order = np.sort(differences[equal])
     if not len(in_order):
         return matched_positions
-    # The window of the tolerance with the most differences; of several, the one nearest to 0.
+    # Of the windows as long as the tolerance, take the fullest; of several, the one nearest to 0.
     window_end = np.searchsorted(in_order, in_order + _TOLERANCE_NS, side="right")
     counts = window_end - np.arange(len(in_order))
     fullest = np.flatnonzero(counts == counts.max())

@@ -2,8 +2,8 @@
 
 Splits are rows of the first dimension, so rank i sends member j ``nelems · split[j] / sum(split)``
 elements. For example, 40960 elements of 2 bytes in splits ``[4, 2, 3, 1]`` are 32768, 16384, 24576
-and 8192 bytes. A name ``all_to_all`` with an empty list gives each member the same. Experts' tokens
-are spread unevenly, and the matrix shows which ranks receive the most.
+and 8192 bytes. With the name ``all_to_all`` and an empty list, each member gets the same. A mixture
+of experts spreads its tokens unevenly, and the matrix shows which ranks receive the most.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def all_to_all_matrix(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the bytes that each rank sends to each other in all-to-all collectives.
+    """Return the bytes that each rank sends to each other rank in all-to-all collectives.
 
     Parameters
     ----------
@@ -93,17 +93,16 @@ def all_to_all_matrix(
     gpus_per_node : int, optional
         Ranks of a node. By default host names in the files separate nodes, else the number of
         devices that a file lists is assumed.
-    selection : Selection, optional
-        The communication kernels; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. A collective counts if its kernel is selected.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The communication kernels, narrowed in time and to ranks; all by default.
 
     Returns
     -------
     DataFrame
-        One row per group, sender and receiver, in this order: ``count`` of collectives, ``bytes``;
-        ``share`` of the sender's bytes; ``local``, to itself, a copy; ``same_node``; ``source``:
-        ``sender`` or ``receiver``, whose splits they are, or ``equal split``.
+        One row per ``group``, ``sender`` and ``receiver``, sorted by these. ``count``, the number
+        of collectives; ``bytes``; ``share``, the part of the sender's bytes; ``local``, whether a
+        rank sends to itself, which is a copy; ``same_node``; ``source``, whose splits were used:
+        ``sender``, ``receiver``, or ``equal split`` if the splits are equal.
 
         ``.attrs``: ``unknown``, collectives without splits or sizes; ``mismatches``, pairs for
         which both ranks' sums are known and differ; ``imbalance``, the bytes of the rank or node
@@ -117,37 +116,41 @@ def all_to_all_matrix(
     """
     parts = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(parts, _traffic_of_rank))
-    rows, mismatches = _sums_of_pairs(
-        [exchange for traffic in results for exchange in traffic.exchanges]
-    )
+    exchanges = [exchange for traffic in results for exchange in traffic.exchanges]
+    rows, mismatches = _sums_of_pairs(exchanges)
     peers = {*rows["sender"].tolist(), *rows["receiver"].tolist()}
     headers = {traffic.rank: traffic.header for traffic in results}
     node_of, nodes_from = node_numbers(headers, peers | set(parts.ranks), gpus_per_node)
     sender, receiver = (rows[key].map(node_of) for key in ("sender", "receiver"))
     rows = rows.assign(same_node=sender == receiver, local=rows["sender"] == rows["receiver"])
-    inter_bytes = int(rows.loc[~rows["same_node"], "bytes"].sum())
+    inter_node_bytes = int(rows.loc[~rows["same_node"], "bytes"].sum())
     if by == "node":
         rows = rows.assign(sender=sender, receiver=receiver, local=False)
-    keys = ["group", "sender", "receiver"]
-    groups = rows.groupby(keys, sort=True)
-    frame = groups[["count", "bytes"]].sum()
-    frame = frame.join(groups[["local", "same_node"]].all()).join(groups["source"].first())
-    frame = frame.reset_index()
+    frame = rows.groupby(["group", "sender", "receiver"], as_index=False).agg(
+        {"count": "sum", "bytes": "sum", "local": "all", "same_node": "all", "source": "first"}
+    )
     sent = frame.groupby(["group", "sender"])["bytes"].transform("sum")
     frame["share"] = frame["bytes"] / sent.where(sent > 0)
     received = frame[~frame["local"]].groupby("receiver")["bytes"].sum()
     has_traffic = len(received) and received.mean() > 0
     calls = sum(traffic.calls for traffic in results)
+    note = ""
+    if not results:
+        note = note_text("no_ranks")
+    elif not calls:
+        note = "no all-to-all collectives"
+    elif frame.empty:
+        note = "no all-to-all states its sizes and splits"
     dtypes: Any = _SCHEMA
-    none = "no all-to-all collectives" if not calls else "no all-to-all states its sizes and splits"
+    frame = frame.astype(dtypes)
     return result_frame(
-        {name: frame.astype(dtypes)[name] for name in _SCHEMA},
+        {name: frame[name] for name in _SCHEMA},
         matched={"collectives": calls},
-        note=note_text("no_ranks") if not results else none if frame.empty else "",
+        note=note,
         unknown=sum(traffic.unknown for traffic in results),
         mismatches=mismatches,
         imbalance=float(received.max() / received.mean()) if has_traffic else None,
-        inter_node_bytes=inter_bytes,
+        inter_node_bytes=inter_node_bytes,
         nodes=nodes_from,
     )
 
@@ -163,9 +166,9 @@ def _sums_of_pairs(exchanges: list[_Exchange]) -> tuple[pd.DataFrame, int]:
     sums = table.groupby([*pair, "source"], sort=False).agg(
         count=("bytes", "size"), bytes=("bytes", "sum"), is_equal=("is_equal", "all")
     )
-    # The side with more calls counts, as lists of the other one are cut; the sender if equal.
+    # The side with more calls counts, as lists of the other side are cut; the sender's if equal.
     sums = sums.reset_index().sort_values(["count", "source"], ascending=[False, False])
-    # Both sides of these pairs have all calls; the rows of a pair are duplicates if they agree.
+    # In `both`, each pair has a row of either side; the two rows are duplicates if the sides agree.
     both = sums[sums.duplicated([*pair, "count"], keep=False)]
     mismatches = len(both.drop_duplicates([*pair, "bytes"])) - len(both) // 2
     sums = sums.drop_duplicates(pair)
@@ -206,7 +209,9 @@ def split_args(trace: Trace, rows: Rows) -> list[dict[str, Any]]:
 
 
 def split_bytes(args: dict[str, Any], way: str, members: int) -> list[int] | None:
-    """Return the bytes for each member of a group, None if the args do not have them.
+    """Return the bytes for each member of a group, or None if the args do not state them.
+
+    `way` is ``"In"`` for what the rank sends, and ``"Out"`` for what it receives.
 
     Examples
     --------
@@ -217,7 +222,7 @@ def split_bytes(args: dict[str, Any], way: str, members: int) -> list[int] | Non
     elements, item_bytes = args.get(f"{way} msg nelems"), bytes_of(str(args.get("dtype")))
     try:
         split = json.loads(str(args.get(f"{way} split size")))
-    except ValueError:  # none, or a list that was cut
+    except ValueError:  # there is no list, or it was cut
         return None
     if type(elements) is not int or not 0 <= elements < MAX_ELEMENTS or item_bytes <= 0:
         return None

@@ -27,7 +27,7 @@ Clock = Literal["host", "fitted"]
 class Arrivals:
     """Times of the entries of a `Matching`, on one clock."""
 
-    #: from each rank's times to that clock
+    #: by rank, the line from its times to the clock
     clocks: list[RankClock]
     arrival_ns: Ints
     end_ns: Ints
@@ -42,7 +42,7 @@ class Arrivals:
 
 
 def arrival_times(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
-    """Return the times at which ranks arrive and leave; a drift of fitted clocks is corrected."""
+    """Return when ranks arrive and leave; on fitted clocks, a drift is corrected."""
     clocks = rank_clocks(traces, match, clock)
     arrival, end = np.empty((2, len(match)), dtype=np.int64)
     for rank_clock, events, entries in zip(clocks, match.events, match.of_trace, strict=True):
@@ -53,10 +53,10 @@ def arrival_times(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
     at_last = arrival == last
     is_shared = match.reduce_per_entry(np.add, at_last.astype(np.int64)) > 1
     ranks = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
-    latest = match.reduce_per_entry(np.maximum, np.where(at_last, ranks, -1))
-    # A rank that has left did not wait for later ones.
+    last_rank = match.reduce_per_entry(np.maximum, np.where(at_last, ranks, -1))
+    last_rank = np.where(is_shared, -1, last_rank)
+    # A rank that may leave early does not wait for ranks that arrive after it left.
     last = np.where(match.event_field("early") == 1, np.minimum(last, end), last)
-    last_rank = np.where(is_shared, -1, latest)
     return Arrivals(clocks, arrival, end, last, last_rank, at_last & ~is_shared)
 
 
@@ -90,6 +90,5 @@ def compute_time_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
 
 
 def shared_clock(traces: TraceSet) -> Clock:
-    """Return the clock of the set, or the fitted one if collectives compare its clocks."""
-    is_compared = clock_fit(traces).collectives.any()
-    return "fitted" if is_compared else traces.clock
+    """Return ``"fitted"`` if collectives connect the ranks' clocks, else the clock of the set."""
+    return "fitted" if clock_fit(traces).collectives.any() else traces.clock

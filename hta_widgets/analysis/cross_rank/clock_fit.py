@@ -2,12 +2,13 @@
 
 Ranks leave a collective together, so differences of ends are differences of clocks. For example,
 rank 0 leaves three collectives at 100, 200 and 300 ns, and rank 1 at 150, 251 and 349 ns. The
-differences are 50, 51 and 49 ns; the offset of rank 1 is their median, 50 ns. The residuals are
-0, 1 and -1 ns, whose median distance from 0, 1 ns, is the residual of both ranks.
+differences are 50, 51 and 49 ns; the offset of rank 1 is their median, 50 ns. After it is
+subtracted, the ends differ by 0, 1 and -1 ns. The median of these distances from 0, 1 ns, is the
+residual of both ranks.
 
 Over seconds clocks also drift: if the differences grow from 50 ns to 20 050 ns within a second, the
-clock of rank 1 runs 20 ppm faster. If that is clear, the times of collectives are compared on
-lines (`RankClock`) in place of offsets.
+clock of rank 1 runs 20 ppm faster. If a drift is clear, the times of collectives are corrected by a
+line for each rank (`RankClock`) in place of an offset.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from hta_widgets.trace.traceset import TraceSet
 _COLUMNS = (
     "offset_ns", "residual_ns", "recorded_residual_ns", "collectives", "part", "drift_ppm",
 )  # fmt: skip
-_ROUNDS = 12
+_ROUNDS = 12  # maximum number of solutions, each with less weight for outlying pairs
 _ROUNDS_OF_DRIFT = 30
 _SECOND_NS = 1e9
 MIN_COLLECTIVES = 3  # with fewer, a clock is not called skewed
@@ -48,8 +49,8 @@ _FLOOR_NS = 100.0  # minimum uncertainty of a pair of clocks
 _MIN_SPAN_NS = 1_000_000_000  # minimum length of a trace for which drift is estimated
 _MIN_FOR_DRIFT = 12  # minimum number of collectives for which drift is estimated
 _MIN_DRIFT_NS = 1_000  # minimum drift over a trace that a note states
-_OUTLIER = 6.0  # maximum distance from a line, by the median distance
-_SIGNIFICANT_DRIFT = 6.0  # minimum drift over a trace, by what is left of the residual without it
+_OUTLIER = 6.0  # maximum distance from a line, relative to the median distance
+_SIGNIFICANT_DRIFT = 6.0  # minimum drift over a trace, relative to the residual that a line leaves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +64,7 @@ class ClockFit:
     drift_ppm: Floats
     recorded_residual_ns: Ints
     origin_offset_ns: int  # to be added, so that no time is negative
-    #: by how much the drift moves each clock over the trace, 0 if it is not clearly one
+    #: how far the drift moves each clock over the trace, 0 if no drift is clear
     drift_ns: Ints
 
     @property
@@ -91,9 +92,8 @@ class RankClock:
     """A line from the times of a rank's table to the clock of the job."""
 
     shift_ns: int
-    #: by how much the shifted clock gains on that of the job per ns, and is ahead at `center_ns`
-    rate: float = 0.0
-    ahead_ns: float = 0.0
+    rate: float = 0.0  # how much the shifted clock gains on that of the job per ns
+    ahead_ns: float = 0.0  # how far it is ahead at `center_ns`
     center_ns: float = 0.0
 
     def to_job(self, time_ns: Ints) -> Ints:
@@ -101,10 +101,9 @@ class RankClock:
         shifted: Ints = time_ns + self.shift_ns
         if not self.rate and not self.ahead_ns:
             return shifted
-        ahead: Ints = np.rint(self.rate * (shifted - self.center_ns) + self.ahead_ns).astype(
-            np.int64
-        )
-        return shifted - ahead
+        ahead = self.rate * (shifted - self.center_ns) + self.ahead_ns
+        shifted -= np.rint(ahead).astype(np.int64)
+        return shifted
 
     def to_rank(self, time_ns: Ints) -> Ints:
         """Return times of the rank's table, from those on the clock of the job."""
@@ -148,10 +147,8 @@ def clock_offsets(
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        Only collectives with a selected event count.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
+    selection, window : Selection, (start_ns, end_ns), optional
+        Only collectives with a selected event in the window count.
     ranks : iterable of int, optional
         Only these ranks are returned; the fit uses all.
 
@@ -177,7 +174,7 @@ def clock_offsets(
     fit = clock_fit(traces)
     member, matched = count_selected(match, chosen)
     if not replace(chosen, ranks=None).is_everything:
-        # Collectives with a selected event count.
+        # A collective counts if any of its events is selected.
         fit = _fit(match, match.reduce_per_entry(np.logical_or, member))
     shown = selected_ranks(traces, chosen)
     return result_frame(
@@ -212,10 +209,8 @@ def _clock_note(traces: TraceSet, fit: ClockFit, *, has_collectives: bool) -> st
         return ""
     ranks = np.array(traces.ranks)
     listed = "; ".join(", ".join(map(str, ranks[part].tolist())) for part in parts[:8])
-    ellipsis = "; …" if len(parts) > 8 else ""
-    return (
-        f"no collectives connect these parts, so their clocks are not compared: {listed}{ellipsis}"
-    )
+    listed += "; …" if len(parts) > 8 else ""
+    return f"no collectives connect these parts, so their clocks are not compared: {listed}"
 
 
 def _fit(match: Matching, used: Bools) -> ClockFit:
@@ -277,7 +272,7 @@ def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
     # The median is the mean of the two values in the middle, which are equal for an odd number.
     low, high = skip_entry((first + last - 1) // 2), skip_entry((first + last) // 2)
     deviations = np.empty(len(group))
-    # Halved last, so that integers stay exact.
+    # Halving comes last, so that integers stay exact.
     deviations[order] = (2 * ordered - ordered[low] - ordered[high]) / 2
     return deviations
 
@@ -292,10 +287,9 @@ def _solve_offsets(
     for number in np.unique(part[left]).tolist() if len(left) else []:
         members = np.flatnonzero(part == number)
         pairs = part[left] == number
-        place = positions_of_rows(members, count)
-        solution = _least_squares(
-            len(members), place[left[pairs]], place[right[pairs]], differences[pairs], weight[pairs]
-        )
+        number_of = positions_of_rows(members, count)
+        lower, upper = number_of[left[pairs]], number_of[right[pairs]]
+        solution = _least_squares(len(members), lower, upper, differences[pairs], weight[pairs])
         offset[members] = solution - solution[0]
     return np.rint(offset).astype(np.int64), part
 
@@ -361,8 +355,10 @@ def _connected_components(count: int, left: Ints, right: Ints) -> Ints:
     return np.unique(part, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: Floats) -> Floats:
-    """Solve ``x[right] - x[left] = apart``, giving less weight to outlying pairs."""
+def _least_squares(
+    count: int, left: Ints, right: Ints, differences: Floats, weight: Floats
+) -> Floats:
+    """Solve ``x[right] - x[left] = differences``, giving less weight to outlying pairs."""
     current_weight = weight.copy()
     solution = np.zeros(count)
     for _ in range(_ROUNDS):
@@ -371,23 +367,23 @@ def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: F
         np.add.at(matrix, (right, right), current_weight)
         np.add.at(matrix, (left, right), -current_weight)
         np.add.at(matrix, (right, left), -current_weight)
-        side = np.zeros(count)
-        np.add.at(side, right, current_weight * apart)
-        np.add.at(side, left, -current_weight * apart)
-        solved = np.zeros(count)
+        right_side = np.zeros(count)
+        np.add.at(right_side, right, current_weight * differences)
+        np.add.at(right_side, left, -current_weight * differences)
+        previous, solution = solution, np.zeros(count)
         # The first rank's clock is the reference.
-        solved[1:] = np.linalg.solve(matrix[1:, 1:], side[1:])
-        settled = np.abs(solved - solution).max(initial=0.0) < 0.5
-        solution = solved
-        if settled or len(apart) < count:
+        solution[1:] = np.linalg.solve(matrix[1:, 1:], right_side[1:])
+        is_settled = np.abs(solution - previous).max(initial=0.0) < 0.5
+        # With fewer pairs than ranks, the pairs form a tree, and all equations hold exactly.
+        if is_settled or len(differences) < count:
             break
-        miss = np.abs(solution[right] - solution[left] - apart)
-        current_weight = weight / np.maximum(1.0, miss / (3 * np.sqrt(1 / weight) + _FLOOR_NS))
+        error_ns = np.abs(solution[right] - solution[left] - differences)
+        current_weight = weight / np.maximum(1.0, error_ns / (3 * np.sqrt(1 / weight) + _FLOOR_NS))
     return solution
 
 
 def _drift(end: Ints, residual_ns: Floats) -> tuple[float, int]:
-    """Return the drift rate of the residuals and the total drift; 0 if not significant."""
+    """Return the drift rate of a rank (NaN if unknown) and its total drift (0 if not clear)."""
     if len(end) < _MIN_FOR_DRIFT or int(end.max() - end.min()) < _MIN_SPAN_NS:
         return float("nan"), 0
     # The slope is that between early and late collectives.
@@ -408,35 +404,24 @@ def _drift(end: Ints, residual_ns: Floats) -> tuple[float, int]:
 def drift_fit(traces: TraceSet) -> DriftFit:
     """Return the lines of the ranks' clocks; all are level unless a drift is clear."""
     fit, match = clock_fit(traces), matching(traces)
-    ranks = len(match.traces)
-    # The line of each rank: how much it gains per second, and how far it is ahead at the center.
-    rate, level = np.zeros((2, ranks))
-    worst_ns = int(fit.residual_ns.max(initial=-1))
     if not fit.drift_text:
-        return DriftFit(rate, level, 0.0, worst_ns, "")
+        level = np.zeros(len(match.traces))
+        return DriftFit(level, level, 0.0, int(fit.residual_ns.max(initial=-1)), "")
     used = _usable_mask(match)
     trace = match.trace[used]
     shifts = np.array([recorded_shift(rank_trace) for rank_trace in match.traces], dtype=np.int64)
     end = match.event_field("end_ns")[used] + (shifts - fit.offset_ns)[trace]
     center_ns = float(end.mean())
-    time = (end - center_ns) / _SECOND_NS
+    time_s = (end - center_ns) / _SECOND_NS
     collective = np.unique(match.collective[used], return_inverse=True)[1].reshape(-1)
     has_slope = ~np.isnan(fit.drift_ppm)
-    # The lines of ranks that share no group are compared through ranks that do, round by round.
-    for _ in range(_ROUNDS_OF_DRIFT):
-        ahead = rate[trace] * time + level[trace]
-        corrected_ns = end - center_ns - ahead
-        mean_ns = np.bincount(collective, corrected_ns) / np.bincount(collective)
-        from_mean_ns = corrected_ns - mean_ns[collective]
-        limit_ns = _OUTLIER * float(np.median(np.abs(from_mean_ns))) + _FLOOR_NS
-        rate, level = _lines(trace, time, ahead + np.clip(from_mean_ns, -limit_ns, limit_ns), ranks)
-        # A rank with few collectives has no slope of its own.
-        rate, level = np.where(has_slope, rate, 0.0), np.where(has_slope, level, 0.0)
+    rate, level = _lines_from_mean(trace, collective, time_s, end - center_ns, has_slope)
+    # From here on, the clock of the lowest rank of each part is the reference, not the mean clock.
     first = np.unique(fit.part, return_index=True)[1][fit.part]
-    rate, level = (
-        line / (1 - rate[first] / _SECOND_NS) for line in (rate - rate[first], level - level[first])
-    )
-    corrected = end - np.rint(rate[trace] * time + level[trace]).astype(np.int64)
+    gain_of_first = 1 - rate[first] / _SECOND_NS
+    level = (level - level[first]) / gain_of_first
+    rate = (rate - rate[first]) / gain_of_first
+    corrected = end - np.rint(rate[trace] * time_s + level[trace]).astype(np.int64)
     distance = np.abs(deviation_from_peers(collective, corrected))
     worst_ns = round(float(pd.Series(distance).groupby(trace).median().max()))
     note = (
@@ -444,6 +429,37 @@ def drift_fit(traces: TraceSet) -> DriftFit:
         f" them within {duration(worst_ns)} of each other"
     )
     return DriftFit(rate / _SECOND_NS, level, center_ns, worst_ns, note)
+
+
+def _lines_from_mean(
+    trace: Ints, collective: Ints, time_s: Floats, end_ns: Floats, has_slope: Bools
+) -> tuple[Floats, Floats]:
+    """Return how much each rank's clock gains on the mean clock per second, and is ahead at 0.
+
+    `has_slope` is whether each rank has enough collectives for a slope of its own.
+    """
+    rate, level = np.zeros((2, len(has_slope)))
+    # The lines of ranks that share no group are compared through ranks that do, round by round.
+    for _ in range(_ROUNDS_OF_DRIFT):
+        ahead = rate[trace] * time_s + level[trace]
+        corrected_ns = end_ns - ahead
+        mean_ns = np.bincount(collective, corrected_ns) / np.bincount(collective)
+        from_mean_ns = corrected_ns - mean_ns[collective]
+        limit_ns = _OUTLIER * float(np.median(np.abs(from_mean_ns))) + _FLOOR_NS
+        limited_ns = np.clip(from_mean_ns, -limit_ns, limit_ns)
+        rate, level = _lines(trace, time_s, ahead + limited_ns, len(has_slope))
+        rate, level = np.where(has_slope, rate, 0.0), np.where(has_slope, level, 0.0)
+    return rate, level
+
+
+def _lines(group: Ints, x: Floats, y: Floats, size: int) -> tuple[Floats, Floats]:
+    """Return slope and height at 0 of the line through the points of each group."""
+    count = np.maximum(np.bincount(group, minlength=size), 1)
+    mean_x, mean_y = (np.bincount(group, values, size) / count for values in (x, y))
+    from_mean = x - mean_x[group]
+    spread = np.bincount(group, from_mean**2, size)
+    slope = np.bincount(group, from_mean * y, size) / np.where(spread > 0, spread, np.inf)
+    return slope, mean_y - slope * mean_x
 
 
 def drift_error_ns(traces: TraceSet) -> int:
@@ -473,19 +489,9 @@ def rank_clocks(traces: TraceSet, match: Matching, clock: str) -> list[RankClock
     return [RankClock(shift, rate, ahead_ns, center_ns) for shift, rate, ahead_ns in lines]
 
 
-def _lines(group: Ints, x: Floats, y: Floats, size: int) -> tuple[Floats, Floats]:
-    """Return slope and height at 0 of the line through the points of each group."""
-    count = np.maximum(np.bincount(group, minlength=size), 1)
-    mean_x, mean_y = (np.bincount(group, values, size) / count for values in (x, y))
-    from_mean = x - mean_x[group]
-    spread = np.bincount(group, from_mean**2, size)
-    slope = np.bincount(group, from_mean * y, size) / np.where(spread > 0, spread, np.inf)
-    return slope, mean_y - slope * mean_x
-
-
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
     """Return the offset to subtract from each rank's times, and the shift that keeps times >= 0."""
-    # The clocks are fitted from matched collectives, unless the format provides offsets.
+    # Offsets that a format provides take precedence over those fitted from matched collectives.
     for offsets_of in load_references(
         format_.analyses.clock_offsets for format_ in formats_named(traces.formats)
     ):

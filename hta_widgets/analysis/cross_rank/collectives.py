@@ -1,4 +1,9 @@
-"""The frame of all matched collectives: arrivals, waits, transfers and bandwidths."""
+"""The frame of all matched collectives: arrivals, waits, transfers and bandwidths.
+
+For example, two ranks begin an all-reduce of 4000 bytes at 0 and 30 ns, and both end it at 80 ns.
+Rank 0 waits for 30 ns. The transfer takes 50 ns: 80 GB/s, as in nccl-tests, on the bus as well,
+since each link carries ``2(n-1)/n`` = 1 times the message.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +67,7 @@ def collectives(
     one of all loaded ranks. A job without communication on devices has its hosts' collectives.
 
     Bandwidths are defined as in nccl-tests: the algorithm's is ``size / time``, the bus's
-    multiplies it by the part that each link carries: ``2(n-1)/n`` for all-reduce, ``(n-1)/n`` for
+    is that times the part that each link carries: ``2(n-1)/n`` for all-reduce, ``(n-1)/n`` for
     all-gather, reduce-scatter, all-to-all, gather and scatter, 1 for broadcast, reduce and
     send-receive. Size is the larger of a rank's input and output; time is the transfer, without
     the wait.
@@ -72,10 +77,9 @@ def collectives(
     traces : TraceSet
     clock : {"host", "fitted"}, optional
         The clock of the times, see `TraceSet.with_clock`. Default: that of the set.
-    selection : Selection, optional
-        Only rows of the selected events are returned; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. Events are not cut at the window.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events whose rows are returned, narrowed in time and to ranks; all by default. Events
+        are not cut at the window.
 
     Returns
     -------
@@ -106,27 +110,23 @@ def collectives(
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner
     match = matching(traces)
-    name = traces.clock if clock is None else clock
-    times = arrival_times(traces, match, name)
-    drift = drift_fit(traces).note if name == "fitted" else ""
+    clock_name = traces.clock if clock is None else clock
+    times = arrival_times(traces, match, clock_name)
+    drift = drift_fit(traces).note if clock_name == "fitted" else ""
     is_selected, matched = count_selected(match, chosen)
     rows = np.flatnonzero(is_selected)
     size, algorithm, bus = _bandwidths(match, times)
-    trace, group = match.trace[rows], match.group[rows]
     name_code, names = _entry_names(match)
     links = [device_link(header) for header in match.headers]
-    rates = np.array([link.gb_per_s for link in links], dtype=np.float64)
-    headers = dict(zip((rank.rank for rank in match.traces), match.headers, strict=True))
-    members = {rank for group_ in match.groups for rank in group_.ranks}
-    nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
+    rates = np.array([link.gb_per_s for link in links], dtype=np.float64)[match.trace]
     return result_frame(
         {
             "collective": match.collective[rows],
             "name": categorical(name_code[rows], names),
             "operation": categorical(match.event_field("operation")[rows], OPERATIONS),
-            "group": categorical(group, [group_.label for group_ in match.groups]),
+            "group": categorical(match.group[rows], [group.label for group in match.groups]),
             "size_bytes": size[rows],
-            "rank": np.array(traces.ranks, dtype=np.int64)[trace],
+            "rank": np.array(traces.ranks, dtype=np.int64)[match.trace[rows]],
             "id": match.event_field("rows")[rows],
             "step": entry_steps(match)[rows],
             "arrival_ns": times.arrival_ns[rows],
@@ -137,19 +137,18 @@ def collectives(
             "exposed_ns": _exposed_ns(traces, match)[rows],
             "algbw_gb_s": algorithm[rows],
             "busbw_gb_s": bus[rows],
-            "link_share": np.where(nodes[group] == 1, bus[rows] / rates[trace], np.nan),
+            "link_share": np.where(_is_on_one_node(match), bus / rates, np.nan)[rows],
             "ranks": match.per_entry(match.sizes())[rows],
             "group_size": match.per_entry(match.expected)[rows],
         },
         matched=matched,
         note=[*_matching_notes(match, is_selected, matched, traces), drift if len(rows) else ""],
         copy=False,
-        clock=name,
+        clock=clock_name,
         matched_by=match.matched_by,
         links=[asdict(link) for link in dict.fromkeys(links) if link.device],
         groups={
-            group_.label: {"ranks": list(group_.ranks), "size": group_.size}
-            for group_ in match.groups
+            group.label: {"ranks": list(group.ranks), "size": group.size} for group in match.groups
         },
     )
 
@@ -162,6 +161,15 @@ def _entry_names(match: Matching) -> tuple[Ints, list[str]]:
         codes = [names.setdefault(text, len(names)) for text in events.names]
         name_code[entries] = np.array(codes, dtype=np.int64)[name_code[entries]]
     return name_code, list(names)
+
+
+def _is_on_one_node(match: Matching) -> Bools:
+    """Return whether the group of each entry is on a single node."""
+    headers = {trace.rank: match.headers[k] for k, trace in enumerate(match.traces)}
+    ranks = {rank for group in match.groups for rank in group.ranks}
+    node_of, _ = node_numbers(headers, ranks | set(headers))
+    is_single: Bools = count_nodes(match.groups, node_of) == 1
+    return is_single[match.group]
 
 
 def _exposed_ns(traces: TraceSet, match: Matching) -> Ints:
@@ -210,11 +218,11 @@ def bus_factor(operation: Ints, members: Ints) -> Floats:
 
 
 class BusBandwidth(NamedTuple):
-    """The median bus bandwidth of the messages of one size; `includes_waits` of their ranks."""
+    """The median bus bandwidth of the messages of one size."""
 
     size_bytes: int
     gb_per_s: float
-    includes_waits: bool
+    includes_waits: bool  # whether some of the times include waits for other ranks
 
 
 class ExposedOperation(NamedTuple):
@@ -228,10 +236,10 @@ class ExposedOperation(NamedTuple):
 def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperation | None:
     """Return the operation with the most exposed communication.
 
-    If the files have sizes for half of the time, it is that of the messages of one size that take
-    the most time, with their bus bandwidth. The time of a collective that is matched on all its
-    ranks is its transfer; that of another one is its event, waits included. None if names do not
-    state the operation.
+    If the files state sizes for at least half of the exposed time, it is the operation of the size
+    with the most exposed time, with the bus bandwidth of its messages. A message takes its transfer
+    time if it is matched on all its ranks, else the time of its event, which includes waits. None
+    if names do not state the operation.
     """
     calls = _exposed_calls(traces, clock)
     by_operation_ns = calls.groupby("operation")["exposed"].sum()
@@ -269,20 +277,20 @@ def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
     for trace, events, entries in zip(match.traces, match.events, match.of_trace, strict=True):
         complete = entries[is_complete[entries]]
         members = np.array([group.size for group in events.groups], dtype=np.int64)[events.group]
-        members[events.source >= 0] = 2
+        members[events.source >= 0] = 2  # the sender and the receiver
         members[match.place[complete]] = group_sizes[complete]
         wait = np.full(len(events.rows), -1, dtype=np.int64)
         wait[match.place[complete]] = wait_ns[complete]
         computed = compute_time_between(trace, events.start_ns, events.end_ns)
-        lasting = events.end_ns - events.start_ns
-        transfer = lasting - np.maximum(wait, 0)
+        duration = events.end_ns - events.start_ns
+        transfer = duration - np.maximum(wait, 0)
         has_rate = (events.size_bytes > 0) & (transfer > 0) & (members > 1)
         has_rate &= ~np.isin(events.operation, _ROOTED)
         bytes_on_bus = events.size_bytes * bus_factor(events.operation, members)
         columns = {
             "operation": events.operation,
             "size": events.size_bytes,
-            "exposed": lasting - computed,
+            "exposed": duration - computed,
             "bus": np.where(has_rate, bytes_on_bus / np.maximum(transfer, 1), np.nan),
             "waits": wait < 0,
         }
@@ -310,9 +318,8 @@ def _matching_notes(
             " may have come later than the last one here"
         )
     if match.missing_ranks:
-        parts.append(
-            f"files of {match.missing_ranks} of {match.missing_ranks + ranks} ranks are missing"
-        )
+        missing = match.missing_ranks
+        parts.append(f"files of {missing} of {missing + ranks} ranks are missing")
     parts.append(
         unsized_note(
             count_unsized(events, match.place[entries[is_selected[entries]]])

@@ -1,8 +1,8 @@
 """The communication events of one rank, with the args that identify their collective.
 
-`comm_events` returns the collectives of the rank's device. A job without any, on CPUs, has
-`host_comm_events`: the ranges that PyTorch records around the collectives of Gloo, MPI and UCC
-(``gloo:all_reduce``).
+`comm_events` returns the collectives of the rank's device. For a job on CPUs, which has none of
+these, `host_comm_events` returns the ranges that PyTorch records around the collectives of Gloo,
+MPI and UCC (``gloo:all_reduce``).
 """
 
 from __future__ import annotations
@@ -30,18 +30,9 @@ from hta_widgets.trace.trace import Trace
 
 #: The operations of communication libraries. If a name contains several, the first listed counts.
 OPERATIONS: tuple[str, ...] = (
-    "all_reduce",
-    "reduce_scatter",
-    "all_gather",
-    "all_to_all",
-    "broadcast",
-    "reduce",
-    "gather",
-    "scatter",
-    "barrier",
-    "send_recv",
-    "other",
-)
+    "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather",
+    "scatter", "barrier", "send_recv", "other",
+)  # fmt: skip
 
 
 def operation_codes(*names: str) -> list[int]:
@@ -88,9 +79,9 @@ _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
 #: Name of the kernel that sends and receives, for one pair of ranks or for a coalesced batch.
 _BATCH = "sendrecv"
 _POINT_TO_POINT = _SENDS | _RECEIVES
-#: Minimum number of elements that counts as unknown, so that sums of sizes fit into int64.
+#: From this number of elements on, the size counts as unknown, so that sums fit into int64.
 MAX_ELEMENTS = 1 << 48
-_LEVELS = 16  # maximum depth below the operator that names a launching call's process group
+_LEVELS = 16  # maximum depth of a launch below the operator that names its process group
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +102,8 @@ class JobHeader:
     groups: tuple[HeaderGroup, ...]
     host: str = ""
     devices: int = 0  # of the host, 0 if they are not listed
-    first_device: Mapping[str, Any] = field(default_factory=dict)  # its properties
+    #: the properties of the first device
+    first_device: Mapping[str, Any] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=4096)
@@ -128,7 +120,7 @@ def parse_ranks(text: str) -> tuple[int, ...]:
 
 @memoize
 def job_header(trace: Trace) -> JobHeader:
-    """Return the ranks and process groups in the header of a rank's file."""
+    """Return the job as the header of a rank's file describes it."""
     host = str(trace.host or trace.metadata.get("host_name") or "")
     devices = trace.metadata.get("deviceProperties")
     devices = devices if isinstance(devices, list) else []
@@ -167,7 +159,7 @@ class GroupName:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CommEvents:
-    """The communication of one rank's device, by start, in times of its table."""
+    """The communication of one rank, sorted by start, with times as in its table."""
 
     rows: Rows
     start_ns: Ints
@@ -178,8 +170,8 @@ class CommEvents:
     group: Ints  # codes into `groups`
     groups: list[GroupName]
     size_bytes: Ints  # -1 if unknown
-    content: list[Hashable]  # common to all members of a collective, by code
-    content_code: Ints
+    content: list[Hashable]  # what all members of a collective share: label and size
+    content_code: Ints  # codes into `content`
     sequence: Ints  # -1 if unknown
     source: Ints  # ranks of a send and its receive, -1 for collectives
     target: Ints
@@ -241,7 +233,7 @@ def host_comm_events(trace: Trace) -> CommEvents:
 
 
 def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEvents:
-    """Return some events, given their args, with what identifies their collective."""
+    """Return the `CommEvents` of rows of a table; `events` are the columns of their args."""
     table = trace.table
     sequence = to_int64(events.pop("Seq"))
     kernels = table.names
@@ -257,11 +249,7 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     name, names = factorize(labels)
     operation = np.array([_operation(label) for label in names], dtype=np.int64)[name]
     group, groups = _comm_groups(trace, args)
-    dtype, dtypes = factorize(["" if value is None else str(value) for value in args["dtype"]])
-    bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
-    has_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
-    elements = np.maximum(to_int64(args["In msg nelems"]), to_int64(args["Out msg nelems"]))
-    size = message_bytes(elements, bytes_each)
+    size, unsized, dtypes = _message_sizes(args)
     source, target = _send_recv_ranks(trace, args, labels)
     group_size = np.array([group_name.size for group_name in groups], dtype=np.int64)[group]
     has_peer = (source >= 0) | (group_size == 2)
@@ -288,11 +276,19 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
         source=source[distinct_of_event],
         target=target[distinct_of_event],
         early=np.zeros(len(rows), dtype=np.int64),
-        unsized=np.where((elements >= 0) & (bytes_each < 0) & has_dtype, dtype, -1)[
-            distinct_of_event
-        ],
+        unsized=unsized[distinct_of_event],
         dtypes=dtypes,
     )
+
+
+def _message_sizes(args: dict[str, list[Any]]) -> tuple[Ints, Ints, list[str]]:
+    """Return the fields `size_bytes`, `unsized` and `dtypes` of `CommEvents`."""
+    dtype, dtypes = factorize(["" if value is None else str(value) for value in args["dtype"]])
+    bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
+    has_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
+    elements = np.maximum(to_int64(args["In msg nelems"]), to_int64(args["Out msg nelems"]))
+    is_unsized = (elements >= 0) & (bytes_each < 0) & has_dtype
+    return message_bytes(elements, bytes_each), np.where(is_unsized, dtype, -1), dtypes
 
 
 def _records(trace: Trace) -> Rows:
@@ -301,7 +297,7 @@ def _records(trace: Trace) -> Rows:
 
 
 def recorded_operators(trace: Trace, rows: Rows) -> Ints:
-    """Return the ``record_param_comms`` operator that launched each event, -1 for none."""
+    """Return the ``record_param_comms`` operator that launched each event, -1 without one."""
     return _enclosing_events(trace, trace.launch_of[rows], _RECORD)
 
 
@@ -362,17 +358,16 @@ def _host_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
 
 
 def _take_shapes(trace: Trace, rows: Rows, args: dict[str, list[Any]]) -> None:
-    """Set elements and type of calls that state no size, by the shapes of their inputs.
+    """Set the number and type of elements of calls that state no size, by their inputs' shapes.
 
     Calls that gather are left out, as they move more than their inputs.
     """
     names = trace.table.names
+    calls = [names[code] for code in trace.table.name[rows].tolist()]
     places = [
         place
-        for place, (elements, code) in enumerate(
-            zip(args["In msg nelems"], trace.table.name[rows].tolist(), strict=True)
-        )
-        if elements is None and "gather" not in names[code]
+        for place, (elements, call) in enumerate(zip(args["In msg nelems"], calls, strict=True))
+        if elements is None and "gather" not in call
     ]
     shapes = event_args(trace, rows[places], _SHAPES)
     for place, dims, types in zip(places, *(shapes[key] for key in _SHAPES), strict=True):
@@ -413,7 +408,8 @@ def _records_before(trace: Trace, rows: Rows) -> Ints:
 def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
     """Name collectives that neither args nor the kernel name, by the range around their launch.
 
-    These are NCCL's generic kernel, and its kernel for sends, which also runs ``all_to_all``.
+    Two kernels do not name their collective: NCCL's generic kernel, and its kernel for sends, which
+    also runs ``all_to_all``. `stated` has the names by args, and is completed in place.
     """
     table = trace.table
     kernels = [table.names[code] for code in table.name[rows].tolist()]
@@ -543,8 +539,8 @@ def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[G
         args["stream"],
         strict=True,
     ):
-        text = "" if listed is None else listed if isinstance(listed, str) else json.dumps(listed)
-        if text.strip() in {"", "[]"}:
+        text = listed if isinstance(listed, str) else json.dumps(listed)
+        if text.strip() in {"", "[]", "null"}:
             text = ""
         label = "" if name is None else str(name)
         keys.append((label, text, size, -1 if label or text else stream))
@@ -565,14 +561,16 @@ def _group_ranks(
     ranks = parse_ranks(listed)
     if len(ranks) == size:
         return ranks
-    # Long lists are truncated on the event; the header may have them complete.
+    # Events have long lists truncated; the header may have the whole list.
     configured = config.get(name, ())
     return configured if len(configured) == size or not ranks else ranks
 
 
 def recorded_shift(trace: Trace) -> int:
-    """Return the shift from a table's times to the recorded clock."""
-    # Matching always uses it, so that collectives keep their numbers on any clock.
+    """Return the shift from a table's times to the recorded clock.
+
+    Matching uses this clock always, so that collectives have the same numbers on any clock.
+    """
     return trace.shift_ns + trace.clock_offset_ns
 
 

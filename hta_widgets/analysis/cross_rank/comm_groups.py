@@ -2,8 +2,8 @@
 
 A rank numbers its groups on its own. For example, ranks 0 and 1 call the group that they share
 ``3``, and so do ranks 2 and 3: the lists of ranks distinguish the two groups. If rank 0 calls the
-group of the ranks 0 and 1 ``dp_0``, and rank 1 calls it ``dp_1``, the n-th name of this list is
-the same group on both.
+group of the ranks 0 and 1 ``dp_0``, and rank 1 calls it ``dp_1``, then the n-th name that a rank
+has for this list of ranks is the same group on both.
 
 Kernels that name no group are grouped by their device stream, as a stream serves one group.
 """
@@ -48,7 +48,7 @@ def identify_groups(
     """Return the numbers of each trace's groups in a common list of groups, and that list.
 
     A group is identified by its name and the list of its ranks. If no two ranks share a name for
-    the groups with one list, the n-th name on each rank is the same group.
+    the groups with one list, the n-th name of each rank is the same group.
     """
     runs = _run_numbers(traces)
     names_of: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
@@ -114,9 +114,10 @@ def _numbers_in(listed: str) -> tuple[str, ...]:
 
 
 def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
-    """Return an identity for each trace's streams without groups, which other traces share.
+    """Return by trace the identity of each stream without groups, the same on all traces.
 
-    It is the stream's number, or its position among the streams if numbers differ between traces.
+    The identity is the stream's number, or its position among the trace's streams if numbers differ
+    between traces.
     """
     used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]
     is_same_everywhere = len({tuple(streams) for streams in used if streams}) <= 1
@@ -137,7 +138,8 @@ def _ranks_of_streams(
 
     A stream serves one group: the largest group in the header whose ranks' events can belong to
     the same collectives. The ranks are unknown if that is the group of all ranks, or if two groups
-    that do not contain each other are possible.
+    that do not contain each other are possible. `streams` has the identities of streams, by which
+    the streams of different ranks are compared.
     """
     contents: dict[Hashable, int] = {}
     number_of = {(runs[number], stated_rank(trace)): number for number, trace in enumerate(traces)}
@@ -145,9 +147,8 @@ def _ranks_of_streams(
     @cache
     def sequence(number: int, identity: int) -> RankSequence:
         comm, shift_ns = events[number], recorded_shift(traces[number])
-        is_on_stream = np.array(
-            [streams[number].get(group.stream) == identity for group in comm.groups], bool
-        )
+        identities = [streams[number].get(group.stream) for group in comm.groups]
+        is_on_stream = np.array([other == identity for other in identities], bool)
         rows = np.flatnonzero(is_on_stream[comm.group])
         codes = [contents.setdefault(item, len(contents)) for item in comm.content]
         return RankSequence(
@@ -168,19 +169,18 @@ def _ranks_of_streams(
             for member in sequences
         )
 
-    ranks_by_stream: list[dict[int, tuple[int, ...]]] = []
-    for trace, header, run, of_stream in zip(traces, headers, runs, streams, strict=True):
+    ranks_by_stream: list[dict[int, tuple[int, ...]]] = [{} for _ in traces]
+    for number, (trace, header) in enumerate(zip(traces, headers, strict=True)):
         rank = stated_rank(trace)
-        groups = {
-            group.ranks for group in header.groups if rank in group.ranks and len(group.ranks) > 1
-        }
-        ranks_by_stream.append({})
-        for stream, identity in of_stream.items() if len(groups) > 1 else ():
-            possible = [ranks for ranks in groups if is_possible(ranks, run, identity)]
+        groups = {group.ranks for group in header.groups if rank in group.ranks} - {(rank,)}
+        if len(groups) < 2:
+            continue
+        for stream, identity in streams[number].items():
+            possible = [ranks for ranks in groups if is_possible(ranks, runs[number], identity)]
             largest = max(possible, key=len, default=())
             has_all_ranks = len(largest) == header.world_size
             if not has_all_ranks and all(set(ranks) <= set(largest) for ranks in possible):
-                ranks_by_stream[-1][stream] = largest
+                ranks_by_stream[number][stream] = largest
     return ranks_by_stream
 
 

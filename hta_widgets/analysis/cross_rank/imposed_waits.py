@@ -1,8 +1,9 @@
 """How long the other ranks wait for each rank that arrives last at a collective.
 
 For example, four ranks wait for 20, 16, 16 and 0 ns: 52 ns are charged to the last rank. Without
-the waits that compute hides, 40 ns are left. If a quarter of the rank's lateness was inherited, it
-cost the others 30 ns, ``lost_ns``. Its share of a step of 200 ns is 30 / (3 * 200) = 5 %.
+the waits that compute hides, 40 ns are left. If a quarter of the rank's lateness was inherited
+(`lateness`), the rank cost the others 30 ns, ``lost_ns``. In a step of 200 ns, the three others
+lose 30 / (3 * 200) = 5 % of their time to it.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from hta_widgets.trace.traceset import TraceSet
 class ImposedWaits:
     """The matched collectives that count, and the rank charged with each; one item per entry.
 
-    If several ranks are last at the same time, the lowest is charged. Times are 0 for entries that
-    are not charged.
+    If several ranks arrive last at the same time, the lowest is charged. Times are 0 for entries
+    that are not charged.
     """
 
     match: Matching
@@ -49,7 +50,7 @@ class ImposedWaits:
     is_charged: Bools
     is_only_last: Bools  # charged, and no other rank arrived at the same time
     imposed_ns: Ints  # waits of the others
-    exposed_ns: Ints  # those without compute
+    exposed_ns: Ints  # the part of these waits without compute
     lost_ns: Ints  # the part of `exposed_ns` that the rank did not inherit
 
     def sum_by_step(self, values: Array) -> Array:
@@ -117,7 +118,7 @@ class ImposedWaits:
 
 
 def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
-    """Return the last ranks of collectives and others' waits; `clock` as in `exposed_waits`."""
+    """Return the ranks charged with collectives, and their cost; `clock` as in `exposed_waits`."""
     match = matching(traces)
     name = clock or shared_clock(traces)
 
@@ -153,18 +154,16 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     step = match.reduce_per_entry(np.maximum, entry_steps(match))
     if not len(match) or (step >= 0).any():
         return step, True
-    lane, trace, place = (
-        column[match.starts].tolist() for column in (match.lane, match.trace, match.place)
-    )
+    columns = match.lane, match.trace, match.place
+    lane, trace, place = (column[match.starts].tolist() for column in columns)
     events = [match.events[number] for number in trace]
     kinds = [
         (of_lane, of_rank.content[of_rank.content_code[position]])
         for of_lane, of_rank, position in zip(lane, events, place, strict=True)
     ]
     first_ns = np.minimum.reduceat(times.arrival_ns, match.starts)
-    in_steps = _in_steps(
-        factorize(kinds)[0], match.event_field("operation")[match.starts], first_ns
-    )
+    operation = match.event_field("operation")[match.starts]
+    in_steps = _in_steps(factorize(kinds)[0], operation, first_ns)
     # The rarest collective is assumed to run once in each step.
     steps = min(Counter(compress(kinds, in_steps)).values())
     # Collectives that prepare a run matter only if they are rarer than those of its steps.
@@ -180,9 +179,9 @@ def _in_steps(kind: Ints, operation: Ints, first_ns: Ints) -> Bools:
     """Return which collectives belong to the steps of a run.
 
     Kinds that occur only before or after the most frequent operation prepare or end the run. For
-    example, parameters are broadcast once before the first all-reduce of gradients. All belong to
-    the steps if those before or after last longer than the most frequent operation: it may be the
-    broadcast of each parameter.
+    example, parameters are broadcast once before the first all-reduce of gradients. But if the time
+    before or after is longer than that of the most frequent operation, all kinds belong to steps,
+    as this operation may itself prepare the run: a broadcast of each parameter.
     """
     operations, counts = np.unique(operation, return_counts=True)
     most_frequent_ns = first_ns[operation == operations[counts.argmax()]]

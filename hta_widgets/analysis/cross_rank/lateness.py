@@ -65,10 +65,19 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
 
 
 def _previous_entries(match: Matching, times: Arrivals) -> Ints:
-    """Return the entry before each one in the same sequence of its rank; -1 for the first."""
+    """Return the entry before each one in the same sequence of its rank; -1 for the first.
+
+    Nothing is known of the time between two windows of a recording, so each has a first.
+    """
+    window = np.zeros(len(match), np.int64)
+    for trace_of_rank, clock, entries in zip(
+        match.traces, times.clocks, match.of_trace, strict=True
+    ):
+        marks_ns = trace_of_rank.recorded_marks_ns
+        window[entries] = np.searchsorted(marks_ns, clock.to_rank(times.arrival_ns[entries]))
     order = np.lexsort((times.arrival_ns, match.lane, match.trace))
-    trace, lane = match.trace[order], match.lane[order]
-    is_next = (trace[1:] == trace[:-1]) & (lane[1:] == lane[:-1])
+    trace, lane, window = match.trace[order], match.lane[order], window[order]
+    is_next = (trace[1:] == trace[:-1]) & (lane[1:] == lane[:-1]) & (window[1:] == window[:-1])
     before = np.full(len(match), -1, dtype=np.int64)
     before[order[1:]] = np.where(is_next, order[:-1], -1)
     return before
@@ -95,8 +104,6 @@ def _inherited_lateness(
 
     The rank itself caused the third lateness.
     """
-    # Others that run ahead are held up by their next collectives, so the inherited time may be more
-    # than the lateness.
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     extra_wait = deviation_from_peers(match.collective, waited)[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
@@ -111,6 +118,7 @@ def _inherited_lateness(
     carried = total - sums.groupby(np.cumsum(is_fresh)).cummin().to_numpy()
     inherited = np.empty(len(order))
     inherited[order] = extra_wait + np.where(is_fresh, 0, np.roll(carried, 1))
+    # Waits elsewhere may hold up the others too, so a rank may wait for longer than it is late.
     return np.clip(inherited, 0.0, np.maximum(late, 0.0))
 
 
@@ -120,27 +128,26 @@ def _time_before_arrival(
     """Return the parts of each rank's time before it arrived, and its waits without computing."""
     spent = {part: np.zeros(len(match)) for part in PARTS}
     exposed = np.zeros(len(match), dtype=np.int64)
-    # Ranks also work while a collective runs, so parts add up from one arrival to the next. The
-    # last rank may do later what the others do during their wait, so that wait does not count.
+    # Parts count from one arrival to the next, since ranks also work while a collective runs. Waits
+    # count from the last arrival only, since the last rank may do later what the others do during
+    # their wait.
     has_previous = before >= 0
     since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
-    waits_since = np.where(
-        has_previous, np.minimum(times.last_ns[before], times.arrival_ns), _NEVER
-    )
+    last_before = np.minimum(times.last_ns[before], times.arrival_ns)
+    waits_since = np.where(has_previous, last_before, _NEVER)
     arguments = []
     for clock, entries, events in zip(times.clocks, match.of_trace, match.events, strict=True):
         instants = (
             clock.to_rank(time_ns[entries])
             for time_ns in (since, waits_since, times.arrival_ns, times.last_ns)
         )
-        # The waiting part of unmatched events is unknown, so all of their time counts as waiting.
+        # How much of an unmatched event is a wait is unknown, so all of its time counts as waiting.
         is_unmatched = ~events.is_single_rank
         is_unmatched[match.place[entries]] = False
         unmatched = events.start_ns[is_unmatched], events.end_ns[is_unmatched]
         arguments.append((*instants, *unmatched))
-    results = map_ranks(
-        match.traces, _time_before_arrival_of_rank, each=arguments, executor=match.executor
-    )
+    split = _time_before_arrival_of_rank
+    results = map_ranks(match.traces, split, each=arguments, executor=match.executor)
     for entries, (parts_ns, exposed_wait_ns) in zip(match.of_trace, results, strict=True):
         for part, part_ns in zip(PARTS, parts_ns, strict=True):
             spent[part][entries] = part_ns
@@ -162,12 +169,10 @@ def _time_before_arrival_of_rank(
     Waits count from `waits_since`, the other parts from `since`. Unmatched communication counts as
     waiting.
     """
-    loading, communicating, idle = (
-        CumulativeCoverage(*intervals) for intervals in _idle_intervals(trace)
-    )
-    waits = union(
-        np.concatenate([arrival, unmatched_start]), np.concatenate([last_arrival, unmatched_end])
-    )
+    parts = _idle_intervals(trace)
+    loading, communicating, idle = (CumulativeCoverage(*intervals) for intervals in parts)
+    begin = np.concatenate([arrival, unmatched_start])
+    waits = union(begin, np.concatenate([last_arrival, unmatched_end]))
     waiting = CumulativeCoverage(*subtract(waits, compute_intervals(trace)))
     wait_ns = waiting(arrival) - waiting(waits_since)
     wait_ns += communicating(arrival) - communicating(waits_since)
@@ -186,14 +191,13 @@ def _copy_only_coverage(trace: Trace) -> CumulativeCoverage:
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("memory")) & (table.stream >= 0))
     start = table.start_ns[rows]
-    return CumulativeCoverage(
-        *subtract(union(start, start + table.dur_ns[rows]), compute_intervals(trace))
-    )
+    copying = union(start, start + table.dur_ns[rows])
+    return CumulativeCoverage(*subtract(copying, compute_intervals(trace)))
 
 
 @memoize
 def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
-    """Return the device's idle time while the host loads data, communicates, and the rest."""
+    """Return the idle time of the device: while the host loads data, communicates, or neither."""
     table = trace.table
     end = table.start_ns + table.dur_ns
     busy = device_work_rows(trace)
@@ -211,10 +215,10 @@ def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
 def has_longer_pauses(
     match: Matching, times: Arrivals, place: int, entries: Ints, min_ns: float
 ) -> bool:
-    """Return whether the host of a rank paused for longer than `min_ns` more than the others'.
+    """Return whether a rank's host paused for over `min_ns` longer than the other ranks' hosts.
 
     In a pause the device idles while the host is inside no recorded call. The pauses before all
-    `entries` of the rank count, except before first arrivals.
+    `entries` of the rank at position `place` are added up, except before first arrivals.
     """
     before = _previous_entries(match, times)
     since_ns = np.where(before >= 0, times.arrival_ns[before], times.arrival_ns)

@@ -1,5 +1,13 @@
 """Match the communication events of different ranks that belong to one collective or send.
 
+1. The communication of each rank is read, with the process groups that it names (`comm_events`),
+   and the groups of different ranks are identified with each other (`comm_groups`).
+2. Events are divided into lanes: a lane is the sequence of the collectives of a group, or of the
+   sends of a pair of its ranks. All ranks of a lane run its collectives in the same order.
+3. Each event gets a slot in its lane: the sequence number in the file or, without numbers, the
+   position in the longest of the ranks' sequences (`alignment`).
+4. Events of different ranks with the same lane and slot are a collective.
+
 A `Matching` has one entry per event, sorted by collective, then by rank. For example, ranks 0 and 1
 share collective 0, and ranks 0, 1 and 2 share collective 1::
 
@@ -16,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -41,6 +49,7 @@ from hta_widgets.analysis.notes import count_by_name, count_host_collectives
 from hta_widgets.analysis.scope import RankPart, RankParts
 from hta_widgets.readers.formats import all_formats, load_references
 from hta_widgets.trace.arrays import Array, Bools, Ints, number_in_group
+from hta_widgets.trace.intervals import union
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -48,6 +57,8 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Columns of the communication of all ranks, one item per event.
 _Events = dict[str, Array]
+#: More than the collectives of a window.
+_WINDOW_SLOTS = 1 << 40
 #: The columns of `_entries_with_partners` that `_match` reads.
 _COLUMNS = ("trace", "place", "lane", "group", "source", "slot", "numbered")
 
@@ -58,17 +69,17 @@ class Matching:
 
     traces: list[Trace]
     events: list[CommEvents]
-    #: by entry: its collective, trace, position in the trace's events, sequence, and group
+    # By entry.
     collective: Ints
-    trace: Ints
-    place: Ints
+    trace: Ints  # position in `traces`
+    place: Ints  # position in the trace's events
     lane: Ints
-    group: Ints
+    group: Ints  # position in `groups`
     #: by rank, its entries
     of_trace: list[Ints]
-    #: by collective: its first entry, and how many ranks take part (-1 if unknown)
-    starts: Ints
-    expected: Ints
+    # By collective.
+    starts: Ints  # the first entry
+    expected: Ints  # how many ranks take part, -1 if unknown
     groups: list[ProcessGroup]
     matched_by: dict[str, int]
     missing_ranks: int
@@ -115,17 +126,216 @@ class Matching:
 
 
 def matching(traces: TraceSet) -> Matching:
-    """Match the communication events of the ranks.
+    """Return the matched communication of the ranks of a set.
 
-    Collectives are matched by process group, then by sequence number if files have them, else by
-    order within the group, shifted until names and sizes agree (`align_sequences`). The collectives
-    on hosts of a job without communication on devices are matched the same way. Sends and receives
-    are matched within each pair of ranks. Kernels that name no group are grouped by device stream,
-    and by the listed groups that their times allow, and matched only as far as their ends agree and
-    none ends before another begins.
+    The collectives on hosts of a job without communication on devices are matched the same way.
+    Kernels that name no group are grouped by device stream, and by the listed groups that their
+    times allow. They are matched only as far as their ends agree and none ends before another
+    begins. Order and times count within a window of the recording, as a rank may lack one.
     """
-    # The memoized result does not depend on the clock; its ranks are replaced by the set's.
+    # The memoized result does not depend on the clock; its ranks are replaced by those of the set.
     return replace(_match(traces), traces=list(traces.values()), executor=traces.executor)
+
+
+@memoize
+def _match(trace_set: TraceSet) -> Matching:
+    traces = list(trace_set.values())
+    ranks = _communication_of_ranks(trace_set)
+    events, headers = [rank.events for rank in ranks], [rank.header for rank in ranks]
+    keys, groups = identify_groups(traces, events, headers)
+    entries: _Events = dict.fromkeys(_COLUMNS, np.empty(0, np.int64))
+    if sum(len(events_of_rank.rows) > 0 for events_of_rank in events) > 1:
+        entries = _entries_with_partners(_events_of_all(traces, events, keys), groups)
+    trace, place, lane, group, source, slot, is_numbered = (entries[name] for name in _COLUMNS)
+    starts = np.flatnonzero(np.diff(slot, prepend=-1))
+    by_number = int(is_numbered[starts].sum())
+    group_size = np.array([process_group.size for process_group in groups], dtype=np.int64)
+    is_pair = source[starts] >= 0
+    return Matching(
+        traces=traces,
+        events=events,
+        collective=np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(trace)))),
+        trace=trace,
+        place=place,
+        lane=lane,
+        group=group,
+        of_trace=positions_by_code(trace, len(traces)),
+        starts=starts,
+        expected=np.where(is_pair, 2, group_size[group[starts]]),
+        groups=groups,
+        matched_by={"sequence_number": by_number, "order_and_time": len(starts) - by_number},
+        missing_ranks=missing_ranks(traces, groups, headers),
+        incomplete=missing_peers_mask(traces, groups, keys),
+        headers=headers,
+        steps=[rank.steps for rank in ranks],
+        on_hosts=[rank.on_host for rank in ranks],
+    )
+
+
+class _RankCommunication(NamedTuple):
+    """The communication of one rank."""
+
+    events: CommEvents
+    steps: Ints  # the step of each event
+    header: JobHeader
+    on_host: Counter[str]  # the other collectives, on the host, by name
+    has_device: bool
+
+
+def _communication_of_ranks(traces: TraceSet) -> list[_RankCommunication]:
+    """Return the communication of devices, or of hosts in a job of several ranks without any."""
+    results = list(map_ranks(traces, _communication_of_rank, comm_events))
+    if len(results) > 1 and not any(len(result.events.rows) for result in results):
+        results = list(map_ranks(traces, _communication_of_rank, host_comm_events))
+    members = list(traces.values())
+    # Exports are Kineto files whose events may have another format's names. Calls on the host of a
+    # rank with a device are not the collectives of its kernels.
+    formats = () if all(result.has_device for result in results) else all_formats()
+    for calls_of in load_references(format_.analyses.collectives for format_ in formats):
+        for place, calls in calls_of(members).items():
+            steps = members[place].table.step[calls.rows]
+            results[place] = results[place]._replace(events=calls, steps=steps)
+    return results
+
+
+def _communication_of_rank(
+    trace: Trace, events_of: Callable[[Trace], CommEvents]
+) -> _RankCommunication:
+    events = events_of(trace)
+    rest = count_host_collectives(trace) - count_by_name(trace, events.rows)
+    has_device = any(track.stream >= 0 for track in trace.tracks)
+    steps = trace.table.step[events.rows]
+    return _RankCommunication(events, steps, job_header(trace), rest, has_device)
+
+
+def _events_of_all(
+    traces: Sequence[Trace], events: Sequence[CommEvents], keys: Sequence[Sequence[int]]
+) -> _Events:
+    """Concatenate the communication of all ranks, on the recorded clock.
+
+    The column ``lane`` numbers the lanes, which are ordered by their first trace.
+    """
+    contents: dict[Hashable, int] = {}
+    blocks = []
+    windows = _windows_of_job(traces)
+    for number, (trace, events_of_rank) in enumerate(zip(traces, events, strict=True)):
+        codes = [contents.setdefault(item, len(contents)) for item in events_of_rank.content]
+        columns = {
+            "trace": np.full(len(events_of_rank.rows), number),
+            "place": np.arange(len(events_of_rank.rows)),
+            "group": np.array(keys[number], dtype=np.int64)[events_of_rank.group],
+            "source": events_of_rank.source,
+            "target": events_of_rank.target,
+            "sequence": events_of_rank.sequence,
+            "content": np.array(codes, dtype=np.int64)[events_of_rank.content_code],
+            "start": events_of_rank.start_ns + recorded_shift(trace),
+            "end": events_of_rank.end_ns + recorded_shift(trace),
+            "together": events_of_rank.ends_together,
+            "window": windows[number][
+                np.searchsorted(trace.recorded_marks_ns, events_of_rank.start_ns)
+            ],
+        }
+        blocks.append(columns)
+    table = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    lane = _number_combinations(table["group"], table["source"], table["target"])
+    first_trace = table["trace"][np.unique(lane, return_index=True)[1]]
+    return table | {"lane": _number_combinations(first_trace[lane], lane)}
+
+
+def _windows_of_job(traces: Sequence[Trace]) -> list[Ints]:
+    """Return for each rank the numbers that its windows have in the job.
+
+    Windows that overlap on the recorded clocks are one window of the job. If all ranks have as
+    many and few overlap, the clocks differ, and the n-th of each rank are one.
+    """
+    counts = [len(trace.recorded_marks_ns) + 1 for trace in traces]
+    in_order = [np.arange(count) for count in counts]
+    if max(counts, default=1) == 1:
+        return in_order
+    recorded = [
+        np.array(trace.recorded_ns or [(0, trace.table.last_ns)], np.int64) + recorded_shift(trace)
+        for trace in traces
+    ]
+    starts, _ = union(*np.concatenate(recorded).T)
+    by_time = [np.searchsorted(starts, windows[:, 0], side="right") - 1 for windows in recorded]
+    ranks_of_window = np.bincount(np.concatenate(by_time))
+    overlapping = int(ranks_of_window[ranks_of_window > 1].sum())
+    is_apart = all((np.diff(numbers) > 0).all() for numbers in by_time)
+    if len(set(counts)) == 1 and not (is_apart and 2 * overlapping >= sum(counts)):
+        return in_order
+    return by_time
+
+
+def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _Events:
+    """Return the events that other ranks share, by collective and rank.
+
+    `events` are from `_events_of_all`. The column ``slot`` tells collectives apart, which are
+    ordered by first start; ``numbered`` is whether sequence numbers of the files match them.
+    """
+    lane, trace, sequence = events["lane"], events["trace"], events["sequence"]
+    lanes = int(lane.max()) + 1
+    min_sequence = np.full(lanes, np.iinfo(np.int64).max)
+    np.minimum.at(min_sequence, lane, sequence)
+    is_numbered = min_sequence >= 0
+    rows_of_lanes = positions_by_code(lane, lanes)
+    for number in np.flatnonzero(~is_numbered).tolist():
+        rows_of_lane = rows_of_lanes[number]
+        is_sure = groups[events["group"][rows_of_lane[0]]].named
+        window = events["window"][rows_of_lane]
+        for of_window in np.unique(window).tolist():
+            rows = rows_of_lane[window == of_window]
+            slots = _assign_by_order(
+                {name: column[rows] for name, column in events.items()}, sure=is_sure
+            )
+            sequence[rows] = np.where(slots == MISSING, MISSING, slots + of_window * _WINDOW_SLOTS)
+        events["content"][rows_of_lane] = 0
+    # Events of a rank that repeat a sequence number belong to different collectives.
+    slot = _number_combinations(lane, sequence, events["content"])
+    repeat = number_in_group(_number_combinations(slot, trace))
+    slot = _number_combinations(slot, repeat)
+    first_ns = np.full(len(slot), np.iinfo(np.int64).max)
+    np.minimum.at(first_ns, slot, events["start"])
+    has_partner = (np.bincount(slot)[slot] >= 2) & (sequence != MISSING)
+    order = np.lexsort((trace, slot, first_ns[slot]))
+    order = order[has_partner[order]]
+    columns = events | {"slot": slot, "numbered": is_numbered[lane]}
+    return {name: column[order] for name, column in columns.items()}
+
+
+def _assign_by_order(of_lane: _Events, *, sure: bool) -> Ints:
+    """Return the slots of a lane's events: positions in the sequence of the rank with the most."""
+    # Events are in the order of traces.
+    edges = np.flatnonzero(np.diff(of_lane["trace"], prepend=-1, append=-1))
+    ranks = [
+        RankSequence(*(of_lane[name][low:high] for name in RankSequence._fields))
+        for low, high in pairwise(edges.tolist())
+    ]
+    longest = max(ranks, key=lambda sequence: len(sequence.end))
+    return np.concatenate(
+        [
+            np.arange(len(sequence.end))
+            if sequence is longest
+            else align_to_longest(longest, sequence, sure=sure)
+            for sequence in ranks
+        ]
+    )
+
+
+def _number_combinations(*columns: Array) -> Ints:
+    """Return the number of each item's combination of values, in the order of the combinations."""
+    number = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        code, distinct = pd.factorize(column, sort=True)
+        number = pd.factorize(number * len(distinct) + code, sort=True)[0]
+    return number
+
+
+def positions_by_code(codes: Ints, count: int) -> list[Ints]:
+    """Return the positions of each of the codes ``0 .. count-1``, ascending."""
+    if not count:
+        return []
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
 
 
 def count_selected(match: Matching, chosen: Selection) -> tuple[Bools, dict[str, int]]:
@@ -162,165 +372,3 @@ def count_selected(match: Matching, chosen: Selection) -> tuple[Bools, dict[str,
 def selected_ranks(traces: TraceSet, chosen: Selection) -> Bools:
     """Return which ranks of a set are selected."""
     return np.array([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], bool)
-
-
-def positions_by_code(codes: Ints, count: int) -> list[Ints]:
-    """Return the positions of each of the codes ``0 .. count-1``, ascending."""
-    if not count:
-        return []
-    order = np.argsort(codes, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
-
-
-@memoize
-def _match(trace_set: TraceSet) -> Matching:
-    traces = list(trace_set.values())
-    events, steps, headers, on_hosts = _communication_of_ranks(trace_set)
-    keys, groups = identify_groups(traces, events, headers)
-    entries: _Events = dict.fromkeys(_COLUMNS, np.empty(0, np.int64))
-    if sum(len(events_of_rank.rows) > 0 for events_of_rank in events) > 1:
-        entries = _entries_with_partners(_events_of_all(traces, events, keys), groups)
-    trace, place, lane, group, source, slot, is_numbered = (entries[name] for name in _COLUMNS)
-    starts = np.flatnonzero(np.diff(slot, prepend=-1))
-    by_number = int(is_numbered[starts].sum())
-    group_size = np.array([process_group.size for process_group in groups], dtype=np.int64)
-    is_pair = source[starts] >= 0
-    return Matching(
-        traces=traces,
-        events=events,
-        collective=np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(trace)))),
-        trace=trace,
-        place=place,
-        lane=lane,
-        group=group,
-        of_trace=positions_by_code(trace, len(traces)),
-        starts=starts,
-        expected=np.where(is_pair, 2, group_size[group[starts]]),
-        groups=groups,
-        matched_by={"sequence_number": by_number, "order_and_time": len(starts) - by_number},
-        missing_ranks=missing_ranks(traces, groups, headers),
-        incomplete=missing_peers_mask(traces, groups, keys),
-        headers=headers,
-        steps=steps,
-        on_hosts=on_hosts,
-    )
-
-
-def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _Events:
-    """Return the events that other ranks share, by collective and rank.
-
-    `events` are from `_events_of_all`. Collectives, the column ``slot``, are ordered by first
-    start; those with ``numbered`` are matched by the sequence numbers of the files.
-    """
-    lane, trace, sequence = events["lane"], events["trace"], events["sequence"]
-    lanes = int(lane.max()) + 1
-    min_sequence = np.full(lanes, np.iinfo(np.int64).max)
-    np.minimum.at(min_sequence, lane, sequence)
-    is_numbered = min_sequence >= 0
-    rows_of_lanes = positions_by_code(lane, lanes)
-    for number in np.flatnonzero(~is_numbered).tolist():
-        rows = rows_of_lanes[number]
-        is_sure = groups[events["group"][rows[0]]].named
-        of_lane = {name: column[rows] for name, column in events.items()}
-        sequence[rows] = _assign_by_order(of_lane, sure=is_sure)
-        events["content"][rows] = 0
-    # Events of a rank that repeat a sequence number belong to different collectives.
-    slot = _number_combinations(lane, sequence, events["content"])
-    repeat = number_in_group(_number_combinations(slot, trace))
-    slot = _number_combinations(slot, repeat)
-    first_ns = np.full(len(slot), np.iinfo(np.int64).max)
-    np.minimum.at(first_ns, slot, events["start"])
-    has_partner = (np.bincount(slot)[slot] >= 2) & (sequence != MISSING)
-    order = np.lexsort((trace, slot, first_ns[slot]))
-    order = order[has_partner[order]]
-    columns = events | {"slot": slot, "numbered": is_numbered[lane]}
-    return {name: column[order] for name, column in columns.items()}
-
-
-def _number_combinations(*columns: Array) -> Ints:
-    """Return the number of each item's combination of values, in the order of the combinations."""
-    number = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        code, distinct = pd.factorize(column, sort=True)
-        number = pd.factorize(number * len(distinct) + code, sort=True)[0]
-    return number
-
-
-def _comm_of_rank(
-    trace: Trace, events_of: Callable[[Trace], CommEvents]
-) -> tuple[CommEvents, Ints, JobHeader, Counter[str], bool]:
-    events = events_of(trace)
-    rest = count_host_collectives(trace) - count_by_name(trace, events.rows)
-    has_device = any(track.stream >= 0 for track in trace.tracks)
-    return events, trace.table.step[events.rows], job_header(trace), rest, has_device
-
-
-def _communication_of_ranks(
-    traces: TraceSet,
-) -> tuple[list[CommEvents], list[Ints], list[JobHeader], list[Counter[str]]]:
-    """Return each rank's communication, its steps, its header, and the other calls on hosts.
-
-    The communication is that of devices, or that of hosts in a job of several ranks without any.
-    """
-    results = list(map_ranks(traces, _comm_of_rank, comm_events))
-    if len(results) > 1 and not any(len(events.rows) for events, *_ in results):
-        results = list(map_ranks(traces, _comm_of_rank, host_comm_events))
-    events, steps = [result[0] for result in results], [result[1] for result in results]
-    members = list(traces.values())
-    # Exports are Kineto files whose events may have another format's names. Calls on the host of a
-    # rank with a device are not the collectives of its kernels.
-    formats = () if all(result[4] for result in results) else all_formats()
-    for calls_of in load_references(format_.analyses.collectives for format_ in formats):
-        for place, calls in calls_of(members).items():
-            events[place], steps[place] = calls, members[place].table.step[calls.rows]
-    return events, steps, [result[2] for result in results], [result[3] for result in results]
-
-
-def _events_of_all(
-    traces: Sequence[Trace], events: Sequence[CommEvents], keys: Sequence[Sequence[int]]
-) -> _Events:
-    """Concatenate the communication of all ranks, on the recorded clock.
-
-    A ``lane`` is a sequence of collectives, of a group or of a pair of its ranks. Lanes are ordered
-    by their first trace.
-    """
-    contents: dict[Hashable, int] = {}
-    blocks = []
-    for number, (trace, events_of_rank) in enumerate(zip(traces, events, strict=True)):
-        codes = [contents.setdefault(item, len(contents)) for item in events_of_rank.content]
-        columns = {
-            "trace": np.full(len(events_of_rank.rows), number),
-            "place": np.arange(len(events_of_rank.rows)),
-            "group": np.array(keys[number], dtype=np.int64)[events_of_rank.group],
-            "source": events_of_rank.source,
-            "target": events_of_rank.target,
-            "sequence": events_of_rank.sequence,
-            "content": np.array(codes, dtype=np.int64)[events_of_rank.content_code],
-            "start": events_of_rank.start_ns + recorded_shift(trace),
-            "end": events_of_rank.end_ns + recorded_shift(trace),
-            "together": events_of_rank.ends_together,
-        }
-        blocks.append(columns)
-    table = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-    lane = _number_combinations(table["group"], table["source"], table["target"])
-    first_trace = table["trace"][np.unique(lane, return_index=True)[1]]
-    return table | {"lane": _number_combinations(first_trace[lane], lane)}
-
-
-def _assign_by_order(of_lane: _Events, *, sure: bool) -> Ints:
-    """Assign slots by order, contents and times, aligned with the rank that has the most events."""
-    # Events are in the order of traces.
-    edges = np.flatnonzero(np.diff(of_lane["trace"], prepend=-1, append=-1))
-    ranks = [
-        RankSequence(*(of_lane[name][low:high] for name in RankSequence._fields))
-        for low, high in pairwise(edges.tolist())
-    ]
-    longest = max(ranks, key=lambda sequence: len(sequence.end))
-    return np.concatenate(
-        [
-            np.arange(len(sequence.end))
-            if sequence is longest
-            else align_to_longest(longest, sequence, sure=sure)
-            for sequence in ranks
-        ]
-    )

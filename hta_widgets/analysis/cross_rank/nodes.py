@@ -1,8 +1,8 @@
 """The nodes of a job's ranks, and the links between the devices of a node.
 
-Traces name neither nodes nor links. The ranks of a node share a host name; without these, ranks in
-groups of as many devices as a file lists are assumed to share one, 8 if none lists any. The
-devices of a node exchange data by the link of their row in `hw.devices`, else by PCIe.
+Traces name neither nodes nor links. The ranks of a node share a host name. Without host names, a
+node is assumed to have as many consecutive ranks as a file lists devices, or 8 if none lists any.
+The devices of a node exchange data by the link of their row in `hw.devices`, or else by PCIe.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class DeviceLink:
 def device_link(header: JobHeader) -> DeviceLink:
     """Return the link of the first device that a rank's file lists."""
     device = device_of_entry(header.first_device)
-    if device is None or device.row is None or not device.link_gb_s > 0:
+    link, gb_per_s = device.link
+    if not gb_per_s > 0:
         return DeviceLink()
     row = device.row
-    return DeviceLink(row.device, device.link, device.link_gb_s, row.source, device.certainty)
+    return DeviceLink(row.device, link, gb_per_s, row.source, device.certainty)

@@ -1,4 +1,8 @@
-"""Process groups: their ranks, their purposes, and the pipeline stages of ranks."""
+"""Process groups: their ranks, their purposes, and the pipeline stages of ranks.
+
+For example, 8 ranks in groups of adjacent ranks (0-3, 4-7) use them for tensor parallelism, and the
+groups of every fourth rank (0 and 4, 1 and 5, …) for data parallelism.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +40,9 @@ from hta_widgets.trace.traceset import TraceSet
 #: The purposes of process groups; ``all`` has every rank of the job.
 GROUP_KINDS: tuple[str, ...] = ("data", "tensor", "pipeline", "context", "expert", "all", "unknown")
 
-#: Words in the descriptions of PyTorch, DeepSpeed and Megatron. The first match counts, so
-#: ``EXPERT_DATA_PARALLEL``, which reduces gradients, is ``data``, and ``PIPELINE_MODEL_PARALLEL``,
-#: which passes activations on, is ``pipeline``.
+#: Words in descriptions of groups by PyTorch, DeepSpeed and Megatron. The first match counts, so
+#: ``EXPERT_DATA_PARALLEL``, whose group reduces gradients, is ``data``, and
+#: ``PIPELINE_MODEL_PARALLEL``, whose group passes on activations, is ``pipeline``.
 _WORDS: tuple[tuple[str, frozenset[str]], ...] = (
     ("data", frozenset({"dp", "ddp", "fsdp", "hsdp", "data", "replicate", "shard", "zero"})),
     ("pipeline", frozenset({"pp", "pipe", "pipeline"})),
@@ -71,16 +75,14 @@ def parallel_groups(
     - a group that only sends and receives is ``pipeline``;
     - a group with all-to-all as at least half of its collectives is ``expert``;
     - a group of adjacent ranks is ``tensor``;
-    - a group of ranks with equal distances is ``data``;
+    - a group of ranks at equal distances is ``data``;
     - others are ``unknown``, as are streams of kernels that name no group.
 
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        Only this communication is counted; all groups are returned.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The communication that is counted, narrowed in time and to ranks. All groups are returned.
 
     Returns
     -------
@@ -103,7 +105,7 @@ def parallel_groups(
     places = [number_of[rank] for rank in chosen.ranks]
     arguments = [(match.events[place], numbers[place], groups_of[place]) for place in places]
     traffic_of_ranks = list(map_ranks(chosen, _group_traffic, each=arguments))
-    rows: dict[tuple[int, int, int], tuple[Any, ...]] = {}  # by their order
+    rows: dict[tuple[int, int, int], tuple[Any, ...]] = {}  # by the key that sorts them
     for place, traffic_of_groups in zip(places, traffic_of_ranks, strict=True):
         rank = stated_rank(match.traces[place])
         for number, traffic in zip(groups_of[place], traffic_of_groups, strict=True):
@@ -132,7 +134,7 @@ def parallel_groups(
         "guessed": "bool", "description": "str", "operations": "str",
         **int64("collectives time_ns bytes"),
     }  # fmt: skip
-    columns = columns_of_rows((rows[order] for order in sorted(rows)), schema)
+    columns = columns_of_rows((rows[key] for key in sorted(rows)), schema)
     columns["kind"] = categorical(columns["kind"], GROUP_KINDS)
     return result_frame(
         columns,
@@ -143,7 +145,7 @@ def parallel_groups(
 
 def pipeline_stages(traces: TraceSet) -> dict[int, int]:
     """Return the pipeline stage of each rank: its position in its pipeline group, 0 without one."""
-    # Ranks of different stages do different work, so they are not to be compared.
+    # Ranks of different stages do different work, so they must not be compared.
     ranks_of = pipelines(traces)
     return {
         trace.rank: ranks_of[trace.rank].index(stated_rank(trace)) if ranks_of[trace.rank] else 0
@@ -152,24 +154,42 @@ def pipeline_stages(traces: TraceSet) -> dict[int, int]:
 
 
 def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
-    """Return the ranks of each rank's pipeline group, the largest of several, empty without one."""
+    """Return the ranks of each rank's pipeline, empty without one.
+
+    They are those of its largest pipeline group, or of the pairs that connect its stages:
+    DeepSpeed has the groups ``[0, 1]``, ``[1, 2]`` and ``[2, 3]`` for four stages.
+    """
     match = matching(traces)
-    numbers, groups, groups_of = _all_groups(match)
-    kinds = _group_kinds(match, numbers, groups)
+    all_numbers, groups, groups_of = _all_groups(match)
+    kinds = _group_kinds(match, all_numbers, groups)
+    chains = _chains_of_pairs(
+        {group.ranks for group, (kind, _) in zip(groups, kinds, strict=True) if kind == "pipeline"}
+    )
     ranks_of: dict[int, tuple[int, ...]] = {}
     for numbers_of_rank, trace in zip(groups_of, match.traces, strict=True):
-        members = [
-            groups[number].ranks for number in numbers_of_rank if kinds[number][0] == "pipeline"
-        ]
+        numbers = [number for number in numbers_of_rank if kinds[number][0] == "pipeline"]
+        members = [groups[number].ranks for number in numbers]
         pipelines = [ranks for ranks in members if len(ranks) > 1 and stated_rank(trace) in ranks]
-        ranks_of[trace.rank] = max(pipelines, key=len, default=())
+        largest = max(pipelines, key=len, default=())
+        ranks_of[trace.rank] = chains.get(largest, largest)
     return ranks_of
 
 
-def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:
-    """Return group numbers of each rank's `CommEvents`, all groups, and the groups of each rank.
+def _chains_of_pairs(pipelines: set[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """Return for each pair of ranks the ranks that pairs connect with it, ascending."""
+    pairs = sorted(ranks for ranks in pipelines if len(ranks) == 2)
+    chains: dict[tuple[int, ...], set[int]] = {}
+    for pair in pairs:
+        touching = [chain for chain in chains.values() if not chain.isdisjoint(pair)]
+        joined = set(pair).union(*touching)
+        chains |= {other: joined for other in [pair, *chains] if not joined.isdisjoint(other)}
+    return {pair: tuple(sorted(chain)) for pair, chain in chains.items()}
 
-    The groups of a rank are ascending. They come from its kernels and its header.
+
+def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:
+    """Return the numbers of the groups in each rank's `CommEvents`, all groups, and those of ranks.
+
+    The groups of a rank are those of its kernels and its header, as ascending numbers.
     """
     numbers, groups = identify_groups(match.traces, match.events, match.headers)
     groups_of = [set(numbers_of_rank) for numbers_of_rank in numbers]
@@ -179,9 +199,8 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], l
             if group_name.stream < 0:
                 group = groups[number]
                 number_of.setdefault((group_name.name, group.ranks), number)
-                group.description = group.description or _stated_description(
-                    header, events, group_name.name
-                )
+                if not group.description:
+                    group.description = _stated_description(header, events, group_name.name)
     for trace, header, groups_of_rank in zip(match.traces, match.headers, groups_of, strict=True):
         for listed in header.groups:
             if stated_rank(trace) not in listed.ranks:
@@ -226,10 +245,10 @@ def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]
             return kind, False
     if has_all_ranks:
         return "all", False
-    count = int(used.sum())
     if not group.named:
-        # The kernels do not show the purpose: NCCL's all-to-all consists of sends and receives.
+        # Kernels alone do not show the purpose: NCCL's all-to-all consists of sends and receives.
         return "unknown", True
+    count = int(used.sum())
     if count and used[_SEND_RECV] == count:
         return "pipeline", True
     if count and 2 * used[_ALL_TO_ALL] >= count:

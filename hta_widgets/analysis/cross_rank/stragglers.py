@@ -1,8 +1,17 @@
 """The verdict: which ranks keep the others waiting at a cost that matters, and why.
 
-For example, 8 ranks run 20 steps. A rank is a consistent straggler if the others lose at least
-5 % * (1 + 1 / 20 + 12 / (8 * 20**2)) = 5.3 % of their time to it on average, nearly as much in the
-median step, and twice as much as to the typical rank.
+`stragglers` decides in four steps:
+
+1. The cost of a rank is the share of their time that the others lose to it in each step
+   (`imposed_waits.step_shares`).
+2. The cost over all steps gives the rank's pattern (`_patterns`). For example, 8 ranks run 20
+   steps. A rank is a consistent straggler if the others lose at least
+   5 % * (1 + 1 / 20 + 12 / (8 * 20**2)) = 5.3 % of their time to it on average, nearly as much in
+   the median step, and twice as much as to the typical rank.
+3. Ranks of which too little is known, and hosts that keep pace, are no stragglers (`_verdict`).
+4. The cause is the part of the rank's time that exceeds the others' most (`_causes`).
+
+`straggler_report` adds ranks that are always last without being stragglers.
 """
 
 from __future__ import annotations
@@ -42,25 +51,25 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-# Healthy ranks differ by a few percent, by noise; stragglers cost more than these limits.
+# Healthy ranks differ by a few percent because of noise; stragglers cost more than these limits.
 COSTLY_SHARE = 0.05  # of the others' time, on average over many steps
-_OF_TWO = 1.5  # factor for two ranks, as each is compared with only one other
-_BY_CHANCE = 12.0  # divided by ranks times steps squared: the relative increase of the limit
+_FACTOR_OF_TWO = 1.5  # factor for two ranks, as each is compared with only one other
+_CHANCE = 12.0  # relative increase of the limit, times the ranks and the square of the steps
 
 # Limits of a straggler, in addition to `costly_share`.
-_CONSISTENT_SHARE = 0.8  # of the costly share, in the median step
+_CONSISTENT_SHARE = 0.8  # of `costly_share`, in the median step
 STAND_OUT = 2.0  # times the share of the typical other rank
-_STALL = 0.25  # of a step: one such step is more than noise
-_WORTH_NAMING = 0.02  # of the others' time, on average, if only some steps are slow
-_EXPLAINS = 0.25  # of the lost time, for a cause
-_MIN_RATIO = 1.005  # times the kernels or their duration on the others
-_LAUNCH_NS = 1_000_000  # from a launch to the start of a collective that waited for nothing else
+_STALL_SHARE = 0.25  # of a step: one such step is more than noise
+_OCCASIONAL_SHARE = 0.02  # of the others' time, on average, if only some steps are slow
+_MIN_EXPLAINED_SHARE = 0.25  # of the lost time, for a cause
+_MIN_RATIO = 1.005  # minimum number or duration of kernels, relative to the others
+_MAX_LAUNCH_NS = 1_000_000  # from a launch to the start of a collective without other waits
 _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 
-# Limits for naming a rank that is not a straggler.
+# Limits for naming a rank that is always last and not a straggler.
 _NEARLY_ALWAYS_SHARE = 0.9  # share of a rank's collectives at which it is last
-_MIN_WAIT_RATIO = 0.1  # minimum wait at a collective that counts, by the mean of the rank's
-_WORTH_SAYING = 0.01  # share of the run that the others wait for it on average
+_MIN_WAIT_RATIO = 0.1  # minimum wait at a collective that counts, over the mean of its rank's
+_MIN_WAIT_SHARE = 0.01  # share of the run that the others wait for it on average
 
 _CAUSES = {
     "waiting": "waiting elsewhere",
@@ -95,7 +104,7 @@ def stragglers(
     """Return how often each rank is last at collectives, the cost, and the cause.
 
     The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
-    rank is always last; a straggler is last more often than by chance, and at a cost that matters.
+    rank always arrives last; a straggler does so at a cost that noise does not explain.
     The cost is the time that the others wait without computing, as a share of their time per step.
 
     A rank is a consistent straggler if it costs the others 5 % on average over many steps, nearly
@@ -126,10 +135,8 @@ def stragglers(
     traces : TraceSet
     clock : {"host", "fitted"}, optional
         The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
-    selection : Selection, optional
-        Only collectives with a selected event count.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
+    selection, window : Selection, (start_ns, end_ns), optional
+        Only collectives with a selected event in the window count.
     ranks : iterable of int, optional
         Only these ranks are returned; the waits that they cause are counted over all.
 
@@ -247,13 +254,201 @@ def stragglers_by_step(
     )
 
 
+def _verdict(
+    work: ImposedWaits, excess: Mapping[str, Floats]
+) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.object_]]:
+    """Return each rank's pattern and cause, "" for ranks that are not stragglers.
+
+    `excess` is by part and rank, in ns. Ranks with inherited lateness have a cause, but no pattern.
+    """
+    # The last recorded rank of a collective may have waited for a rank that has no event there.
+    lost_shares, exposed_shares = step_shares(work, complete=True)
+    step_ns = work.step_ns()
+    pattern = _patterns(lost_shares, step_ns)
+    is_likely = _patterns(lost_shares, step_ns, sure=False) != ""
+    is_inherited = ~is_likely & (_patterns(exposed_shares, step_ns, sure=False) != "")
+    # The last loaded rank may have waited for a rank whose file is missing.
+    is_unsure = np.array(work.match.incomplete, bool) | (work.complete_counts() < _MIN_COLLECTIVES)
+    pattern[is_unsure] = ""
+    is_by_host = np.stack([excess[part] for part in PARTS]).argmax(axis=0) == PARTS.index("host")
+    if ((pattern != "") & is_by_host).any():
+        pattern[is_by_host & _keeps_pace(work, step_ns)] = ""
+    cause = np.where(is_inherited & ~is_unsure, _CAUSES["waiting"], "").astype(object)
+    places = np.flatnonzero(pattern != "")
+    # Nothing is known of the time before the first collective of a group.
+    explained_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
+    cost_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
+    cause[places] = _causes(work, excess, places, cost_ns)
+    return pattern, cause
+
+
+def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
+    """Return the minimum share of their time that the others lose to a straggler.
+
+    The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`, the
+    limit for one or two steps is so high that chance hardly reaches it.
+    """
+    increase = 1 / steps + (_CHANCE / ranks / steps**2 if sure else 0.0)
+    return COSTLY_SHARE * (1 + increase) * (_FACTOR_OF_TWO if ranks == 2 else 1.0)
+
+
+def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
+    """Return each rank's pattern: consistent, occasional, or "".
+
+    `shares` are from `step_shares`, by step and rank; `sure` is as in `costly_share`.
+    """
+    patterns = np.full(shares.shape[1], "", dtype=object)
+    means = mean_share(shares, step_ns)
+    for place, mean in enumerate(means.tolist()):
+        shares_of_rank = shares[~np.isnan(shares[:, place]), place]
+        others = np.delete(means, place)
+        others = others[~np.isnan(others)]
+        if not len(shares_of_rank) or not len(others) or mean < STAND_OUT * np.median(others):
+            continue
+        limit = costly_share(len(shares_of_rank), len(others) + 1, sure=sure)
+        if mean >= limit and np.median(shares_of_rank) >= _CONSISTENT_SHARE * limit:
+            patterns[place] = "consistent"
+        elif mean >= _OCCASIONAL_SHARE and shares_of_rank.max() >= _STALL_SHARE:
+            patterns[place] = "occasional"
+    return patterns
+
+
+def _excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
+    """Return for each part by how much its time on each late rank exceeds the others', added up."""
+    return {
+        part: work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(excess_ns), 0.0))
+        for part, excess_ns in work.late.excess_ns.items()
+    }
+
+
+def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
+    """Return which ranks start collectives as launched and have a host that is hardly behind.
+
+    The devices of a launch-bound job wait for the rank that launches last, but would idle as long
+    if it launched earlier. For example, a host that is always 0.4 ms behind makes the others wait
+    at each collective of a step, but the step takes only 0.4 ms longer. Therefore the measure is
+    how far a host gets behind in a step.
+    """
+    match, times = work.match, work.times
+    rows, called_ns = match.event_field("rows"), times.arrival_ns.copy()
+    delay_ns = np.full(len(match), np.inf)  # from the launch to the start
+    ranks = zip(iter_ranks(match.traces), times.clocks, match.of_trace, strict=True)
+    for trace, clock, entries in ranks:
+        call = trace.launch_of[rows[entries]]
+        launched, call = entries[call >= 0], call[call >= 0]
+        called_ns[launched] = clock.to_job(trace.table.start_ns[call])
+        delay_ns[launched] = times.arrival_ns[launched] - clock.to_job(trace.table.end_ns[call])
+    shape = len(work.steps), len(match.traces)
+    behind_ns = np.zeros(shape)
+    from_peers_ns = deviation_from_peers(match.collective, called_ns)
+    np.maximum.at(behind_ns, (work.step, match.trace), from_peers_ns)
+    shares = behind_ns / step_ns[:, None]
+    is_behind = mean_share(shares, step_ns) >= costly_share(*shape)
+    starts_as_launched = [
+        bool(len(entries)) and np.median(delay_ns[entries]) < _MAX_LAUNCH_NS
+        for entries in match.of_trace
+    ]
+    return np.array(starts_as_launched, bool) & ~is_behind & (shares < _STALL_SHARE).all(axis=0)
+
+
+def _causes(
+    work: ImposedWaits, excess: Mapping[str, Floats], places: Ints, cost_ns: Floats
+) -> list[str]:
+    """Return the cause of each late rank: the part with the largest excess over the others.
+
+    It is "" if the excess is a small part of the rank's cost. `places` are the positions of the
+    late ranks in the set; `excess` and `cost_ns` have values of all ranks.
+    """
+    if not len(places):
+        return []
+    match = work.match
+    contents = list(map_ranks(match.traces, _file_contents, executor=match.executor))
+    causes = []
+    for place in places.tolist():
+        part = max(PARTS, key=lambda name: excess[name][place])
+        excess_ns = float(excess[part][place])
+        cause = _CAUSES[part]
+        if excess_ns < _MIN_EXPLAINED_SHARE * cost_ns[place]:
+            cause = ""
+        elif part == "compute":
+            cause = _compute_cause(contents, place)
+        elif part == "host" and not contents[place].has_launches:
+            has_devices = any(contents_of_rank.has_device for contents_of_rank in contents)
+            cause = _NOT_RECORDED if has_devices else _HOST_WORK
+        elif part == "host":
+            late = np.flatnonzero(work.is_charged & (match.trace == place))
+            if has_longer_pauses(match, work.times, place, late, excess_ns / 2):
+                cause = _PAUSED
+        causes.append(cause)
+    return causes
+
+
+class _Contents(NamedTuple):
+    """Contents of a rank's file."""
+
+    kernels_per_ns: float  # compute kernels
+    kernel_mean_ns: float
+    has_device: bool
+    has_launches: bool  # calls that launch the device's work
+
+
+def _file_contents(trace: Trace) -> _Contents:
+    table = trace.table
+    on_device = table.stream >= 0
+    is_compute = (table.kind == KINDS.index("compute")) & on_device
+    count = int(is_compute.sum())
+    mean_ns = float(table.dur_ns[is_compute].sum()) / max(count, 1)
+    has_launches = bool((trace.launch_of[device_work_rows(trace)] >= 0).any())
+    windows = trace.recorded_ns or [(trace.start_ns, trace.end_ns)]
+    per_ns = count / max(sum(high - low for low, high in windows), 1)
+    return _Contents(per_ns, mean_ns, bool(on_device.any()), has_launches)
+
+
+def _compute_cause(contents: Sequence[_Contents], place: int) -> str:
+    """Return whether kernels of a rank are more numerous or slower than others'; "" for neither."""
+    others = [*contents[:place], *contents[place + 1 :]]
+    usual_per_ns = float(np.median([of_rank.kernels_per_ns for of_rank in others]))
+    usual_mean_ns = float(np.median([of_rank.kernel_mean_ns for of_rank in others]))
+    count_ratio = contents[place].kernels_per_ns / max(usual_per_ns, 1e-12)
+    duration_ratio = contents[place].kernel_mean_ns / max(usual_mean_ns, 1.0)
+    if max(count_ratio, duration_ratio) < _MIN_RATIO:
+        return ""
+    return _EXTRA_WORK if count_ratio > max(duration_ratio, 1.0) else _CAUSES["compute"]
+
+
+def _straggler_notes(work: ImposedWaits) -> list[str]:
+    if len(work.match.traces) < 2:
+        return ["a single rank keeps no other waiting: load several"]
+    on_hosts = on_hosts_note(work.match.on_hosts, _NOT_MATCHED)
+    if not len(work.match):
+        none = "no collective is found on two ranks, so waits for other ranks are unknown"
+        return [none, on_hosts]
+    if not work.is_counted.any():
+        none = "no collective that is on two ranks is in the selection or window"
+        return [f"{none}, so no late rank can be named", on_hosts]
+    parts = [on_hosts]
+    if work.match.missing_ranks:
+        parts.append(
+            f"files of {plural(work.match.missing_ranks, 'rank')} are missing, which may be later"
+            " than those here"
+        )
+    if work.matched["unmatched"]:
+        parts.append(f"{work.matched['unmatched']} events have no partner and do not count")
+    if work.matched["partly_matched"]:
+        parts.append(
+            f"{plural(work.matched['partly_matched'], 'collective')} without events of some ranks,"
+            " which may be later, do not count for the verdict"
+        )
+    return parts
+
+
 @dataclass(frozen=True, slots=True)
 class LastRank:
     """A rank that is last at nearly all collectives with waits, and is not a straggler."""
 
     rank: int
     wait_ns: float  # of each of the others, on average
-    hidden_share: float  # of the waits, by compute
+    hidden_share: float  # the part of the waits that compute hides
     last: int  # number of collectives at which it is last
     collectives: int
     cause: str  # empty if unknown
@@ -261,7 +456,7 @@ class LastRank:
 
 @dataclass(frozen=True, slots=True)
 class StragglerReport:
-    """The late ranks of a job, for all pages, panels and messages."""
+    """The late ranks of a job, as all panels, pages and messages name them."""
 
     stragglers: list[int]  # the most costly first
     causes: dict[int, str]  # by straggler, empty if unknown
@@ -292,11 +487,7 @@ def straggler_report(traces: TraceSet) -> StragglerReport:
 def _always_last_ranks(
     traces: TraceSet, work: ImposedWaits, straggler_frame: pd.DataFrame
 ) -> list[LastRank]:
-    """Return the ranks that are last at nearly all collectives and are not stragglers.
-
-    Collectives at which ranks hardly wait may be left out: if ranks gather right after they
-    scatter, all arrive together.
-    """
+    """Return the ranks that are last at nearly all collectives and are not stragglers."""
     match = work.match
     # On the recorded clocks, the run would include the differences between the clocks.
     run_ns = sum(high - low for low, high in traces.with_clock(work.clock).windows)
@@ -307,37 +498,38 @@ def _always_last_ranks(
     for place, row in enumerate(straggler_frame.to_dict("records")):
         count, score = int(row["collectives"]), row["score"]
         is_complete = complete_counts[place] >= _NEARLY_ALWAYS_SHARE * count
-        if row["is_straggler"] or not is_last[place]:
-            continue
-        if not (is_complete or match.incomplete[place]):
+        is_known = is_complete or match.incomplete[place]
+        if row["is_straggler"] or not is_last[place] or not is_known:
             continue
         charged = work.is_charged & (match.trace == place)
         wait_ns = _total_wait_at(work, match.collective[charged]) / companion_counts[place]
-        if wait_ns < _WORTH_SAYING * max(run_ns, 1):
+        if wait_ns < _MIN_WAIT_SHARE * max(run_ns, 1):
             continue
         cause = str(row["cause"])
         if not cause and not match.incomplete[place]:
             # A rank whose lateness compute hides is as late to all collectives of a step.
             late_ns = np.full(len(straggler_frame), wait_ns * len(work.steps) / charged.sum())
             (cause,) = _causes(work, _excess_by_rank(work), np.array([place]), late_ns)
-        exposed_ns, imposed_ns = (
-            int(time_ns[charged].sum()) for time_ns in (work.exposed_ns, work.imposed_ns)
-        )
+        costs = work.exposed_ns, work.imposed_ns
+        exposed_ns, imposed_ns = (int(cost_ns[charged].sum()) for cost_ns in costs)
         hidden_share = 1 - exposed_ns / max(imposed_ns, 1)
-        last_ranks.append(
-            LastRank(int(row["rank"]), wait_ns, hidden_share, round(score * count), count, cause)
-        )
+        rank, last = int(row["rank"]), round(score * count)
+        last_ranks.append(LastRank(rank, wait_ns, hidden_share, last, count, cause))
     return sorted(last_ranks, key=lambda last_rank: -last_rank.wait_ns)
 
 
 def _nearly_always_last(work: ImposedWaits) -> Bools:
-    """Return which ranks are last at nearly all collectives, or at those in which ranks wait."""
+    """Return which ranks are last at nearly all collectives, or at those in which ranks wait.
+
+    Collectives at which ranks hardly wait may be left out: if ranks gather right after they
+    scatter, all arrive together.
+    """
     match = work.match
     wait_ns = np.where(work.is_counted, match.reduce_per_entry(np.add, work.times.wait_ns), 0)
     mean_wait_ns = work.sum_by_rank(wait_ns) / np.maximum(work.sum_by_rank(work.is_counted), 1)
     has_waits = work.is_counted & (wait_ns >= _MIN_WAIT_RATIO * mean_wait_ns[match.trace])
     is_last = np.zeros(len(match.traces), dtype=bool)
-    # With one wait that is much longer than the others, only that one would count.
+    # If one wait is much longer than the others, `has_waits` has too few collectives.
     for counts in (work.is_counted, has_waits):
         collectives, last = work.sum_by_rank(counts), work.sum_by_rank(counts & work.is_only_last)
         is_last |= (collectives >= _MIN_COLLECTIVES) & (last >= _NEARLY_ALWAYS_SHARE * collectives)
@@ -354,194 +546,6 @@ def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:
     return waited
 
 
-def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
-    """Return the minimum share of their time that the others lose to a straggler.
-
-    The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`, the
-    limit for one or two steps is so high that chance hardly reaches it.
-    """
-    increase = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
-    return COSTLY_SHARE * (1 + increase) * (_OF_TWO if ranks == 2 else 1.0)
-
-
-def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
-    """Return each rank's pattern: consistent, occasional, or "".
-
-    `shares` are from `step_shares`, by step and rank; `sure` is as in `costly_share`.
-    """
-    patterns = np.full(shares.shape[1], "", dtype=object)
-    means = mean_share(shares, step_ns)
-    for place, mean in enumerate(means.tolist()):
-        shares_of_rank = shares[~np.isnan(shares[:, place]), place]
-        others = np.delete(means, place)
-        others = others[~np.isnan(others)]
-        if not len(shares_of_rank) or not len(others) or mean < STAND_OUT * np.median(others):
-            continue
-        limit = costly_share(len(shares_of_rank), len(others) + 1, sure=sure)
-        if mean >= limit and np.median(shares_of_rank) >= _CONSISTENT_SHARE * limit:
-            patterns[place] = "consistent"
-        elif mean >= _WORTH_NAMING and shares_of_rank.max() >= _STALL:
-            patterns[place] = "occasional"
-    return patterns
-
-
-def _excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
-    """Return by how much each part of each late rank's time exceeds the others', added up."""
-    return {
-        part: work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(excess_ns), 0.0))
-        for part, excess_ns in work.late.excess_ns.items()
-    }
-
-
-def _verdict(
-    work: ImposedWaits, excess: Mapping[str, Floats]
-) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.object_]]:
-    """Return each rank's pattern and cause, "" for those that are not stragglers.
-
-    `excess` is by part and rank, in ns. Ranks with inherited lateness have a cause, but no pattern.
-    """
-    # The last recorded rank of a collective may have waited for a rank that has no event there.
-    lost_shares, exposed_shares = step_shares(work, complete=True)
-    step_ns = work.step_ns()
-    pattern = _patterns(lost_shares, step_ns)
-    is_likely = _patterns(lost_shares, step_ns, sure=False) != ""
-    is_inherited = ~is_likely & (_patterns(exposed_shares, step_ns, sure=False) != "")
-    # The last loaded rank may have waited for a rank whose file is missing.
-    is_unsure = np.array(work.match.incomplete, bool) | (work.complete_counts() < _MIN_COLLECTIVES)
-    pattern[is_unsure] = ""
-    is_by_host = np.stack([excess[part] for part in PARTS]).argmax(axis=0) == PARTS.index("host")
-    if ((pattern != "") & is_by_host).any():
-        pattern[is_by_host & _keeps_pace(work, step_ns)] = ""
-    cause = np.where(is_inherited & ~is_unsure, _CAUSES["waiting"], "").astype(object)
-    places = np.flatnonzero(pattern != "")
-    # Nothing is known of the time before the first collective of a group.
-    explained_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
-    cost_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
-    cause[places] = _causes(work, excess, places, cost_ns)
-    return pattern, cause
-
-
-def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
-    """Return whether each rank starts collectives as launched, and its host is hardly behind.
-
-    The devices of a launch-bound job wait for the rank that launches last, and would idle as long
-    without it. For example, a host that is always 0.4 ms behind makes them wait at each collective
-    of a step, but the step takes only 0.4 ms longer. So the measure is how far a host gets behind
-    in a step.
-    """
-    match, times = work.match, work.times
-    rows, called_ns = match.event_field("rows"), times.arrival_ns.copy()
-    delay_ns = np.full(len(match), np.inf)
-    ranks = zip(iter_ranks(match.traces), times.clocks, match.of_trace, strict=True)
-    for trace, clock, entries in ranks:
-        call = trace.launch_of[rows[entries]]
-        launched, call = entries[call >= 0], call[call >= 0]
-        called_ns[launched] = clock.to_job(trace.table.start_ns[call])
-        delay_ns[launched] = times.arrival_ns[launched] - clock.to_job(trace.table.end_ns[call])
-    shape = len(work.steps), len(match.traces)
-    behind_ns = np.zeros(shape)
-    np.maximum.at(
-        behind_ns, (work.step, match.trace), deviation_from_peers(match.collective, called_ns)
-    )
-    shares = behind_ns / step_ns[:, None]
-    is_behind = mean_share(shares, step_ns) >= costly_share(*shape)
-    starts_as_launched = [
-        bool(len(entries)) and np.median(delay_ns[entries]) < _LAUNCH_NS
-        for entries in match.of_trace
-    ]
-    return np.array(starts_as_launched, bool) & ~is_behind & (shares < _STALL).all(axis=0)
-
-
-def _causes(
-    work: ImposedWaits, excess: Mapping[str, Floats], places: Ints, cost_ns: Floats
-) -> list[str]:
-    """Return the cause of each late rank: the part with the largest excess over the others.
-
-    It is "" if the excess is a small part of the rank's cost. `places` are the positions of the
-    late ranks in the set; `excess` and `cost_ns` have values of all ranks.
-    """
-    if not len(places):
-        return []
-    match = work.match
-    contents = list(map_ranks(match.traces, _contents, executor=match.executor))
-    causes = []
-    for place in places.tolist():
-        part = max(PARTS, key=lambda name: excess[name][place])
-        excess_ns = float(excess[part][place])
-        cause = _CAUSES[part]
-        if excess_ns < _EXPLAINS * cost_ns[place]:
-            cause = ""
-        elif part == "compute":
-            cause = _compute_cause(contents, place)
-        elif part == "host" and not contents[place].has_launches:
-            has_devices = any(contents_of_rank.has_device for contents_of_rank in contents)
-            cause = _NOT_RECORDED if has_devices else _HOST_WORK
-        elif part == "host":
-            late = np.flatnonzero(work.is_charged & (match.trace == place))
-            if has_longer_pauses(match, work.times, place, late, excess_ns / 2):
-                cause = _PAUSED
-        causes.append(cause)
-    return causes
-
-
-class _Contents(NamedTuple):
-    """Contents of a rank's file: compute kernels, a device, and calls that launch its work."""
-
-    kernels_per_ns: float
-    kernel_mean_ns: float
-    has_device: bool
-    has_launches: bool
-
-
-def _contents(trace: Trace) -> _Contents:
-    table = trace.table
-    on_device = table.stream >= 0
-    is_compute = (table.kind == KINDS.index("compute")) & on_device
-    count = int(is_compute.sum())
-    mean_ns = float(table.dur_ns[is_compute].sum()) / max(count, 1)
-    has_launches = bool((trace.launch_of[device_work_rows(trace)] >= 0).any())
-    per_ns = count / max(trace.end_ns - trace.start_ns, 1)
-    return _Contents(per_ns, mean_ns, bool(on_device.any()), has_launches)
-
-
-def _compute_cause(contents: Sequence[_Contents], place: int) -> str:
-    """Return whether kernels of a rank are more numerous or slower than others'; "" for neither."""
-    others = [*contents[:place], *contents[place + 1 :]]
-    usual_per_ns = float(np.median([of_rank.kernels_per_ns for of_rank in others]))
-    usual_mean_ns = float(np.median([of_rank.kernel_mean_ns for of_rank in others]))
-    count_ratio = contents[place].kernels_per_ns / max(usual_per_ns, 1e-12)
-    duration_ratio = contents[place].kernel_mean_ns / max(usual_mean_ns, 1.0)
-    if max(count_ratio, duration_ratio) < _MIN_RATIO:
-        return ""
-    return _EXTRA_WORK if count_ratio > max(duration_ratio, 1.0) else _CAUSES["compute"]
-
-
 def cause_text(cause: str) -> str:
-    """Return the end of a sentence about a late rank: ``, after slower kernels``; "" if unknown."""
+    """Return how a sentence about a late rank ends: ``, after slower kernels``; "" if unknown."""
     return _CAUSE_TEXTS.get(cause, f", after {cause}" if cause else "")
-
-
-def _straggler_notes(work: ImposedWaits) -> list[str]:
-    if len(work.match.traces) < 2:
-        return ["a single rank keeps no other waiting: load several"]
-    on_hosts = on_hosts_note(work.match.on_hosts, _NOT_MATCHED)
-    if not len(work.match):
-        none = "no collective is found on two ranks, so waits for other ranks are unknown"
-        return [none, on_hosts]
-    if not work.is_counted.any():
-        none = "no collective that is on two ranks is in the selection or window"
-        return [f"{none}, so no late rank can be named", on_hosts]
-    parts = [on_hosts]
-    if work.match.missing_ranks:
-        parts.append(
-            f"files of {plural(work.match.missing_ranks, 'rank')} are missing, which may be later"
-            " than those here"
-        )
-    if work.matched["unmatched"]:
-        parts.append(f"{work.matched['unmatched']} events have no partner and do not count")
-    if work.matched["partly_matched"]:
-        parts.append(
-            f"{plural(work.matched['partly_matched'], 'collective')} without events of some ranks,"
-            " which may be later, do not count for the verdict"
-        )
-    return parts

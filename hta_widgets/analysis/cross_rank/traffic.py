@@ -1,7 +1,7 @@
 """Bytes that each rank sends in collectives, within its node and to other nodes.
 
 The algorithm of a collective is not in the file, so its bytes are the minimum that any algorithm
-needs. With a message of S bytes and n ranks on h nodes, where m ranks share the node of a rank:
+needs. With a message of S bytes and n ranks on h nodes, where m ranks are on the node of a rank:
 
 ==============================  ======================  ======================
 collective                      a rank sends            to other nodes
@@ -11,8 +11,8 @@ all-gather, reduce-scatter      ``S·(n-1)/n``           ``S·(h-1)/h/m``
 broadcast, reduce               ``S·(n-1)/n``           ``S·(h-1)/n``
 ==============================  ======================  ======================
 
-For example, 4 ranks on 2 nodes reduce 100 bytes: each sends 150, and 50 of these leave the node. An
-all-to-all and sends are exact, by their splits and peers.
+For example, 4 ranks on 2 nodes all-reduce 100 bytes: each sends 150, and 50 of these leave the
+node. The bytes of all-to-alls and sends are exact, as their splits and peers are in the file.
 """
 
 from __future__ import annotations
@@ -80,10 +80,9 @@ def traffic(
     gpus_per_node : int, optional
         Ranks of a node. By default host names in the files separate nodes, else the number of
         devices that a file lists is assumed.
-    selection : Selection, optional
-        The communication kernels; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks; events are not cut at the window's edges.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The communication kernels, narrowed in time and to ranks; all by default. Events are not cut
+        at the window.
 
     Returns
     -------
@@ -122,7 +121,7 @@ def traffic(
         )
         for number in chosen
     ]
-    # pandas 2 warns of empty blocks.
+    # pandas 2 warns if it concatenates empty frames.
     blocks = [block for block in map_ranks(parts, _traffic_of_rank, each=arguments) if len(block)]
     schema: Any = _SCHEMA
     frame = pd.concat(blocks or [pd.DataFrame(columns=list(schema))], ignore_index=True)
@@ -130,13 +129,14 @@ def traffic(
     frame = frame.astype(schema).sort_values(
         ["rank", "bytes", "name", "group"], ascending=[True, False, True, True]
     )
-    crossing = frame["inter_node_bytes"]
+    inter_node_bytes = frame["inter_node_bytes"].clip(lower=0)
     frame = frame.reset_index(drop=True)
+    note = "" if len(frame) else "no communication"
     return result_frame(
         {name: frame[name] for name in schema},
         matched={"communication": int(frame["count"].sum())},
-        note=note_text("no_ranks") if not parts else "" if len(frame) else "no communication",
-        inter_node_bytes=int(crossing[crossing > 0].sum()),
+        note=note if parts else note_text("no_ranks"),
+        inter_node_bytes=int(inter_node_bytes.sum()),
         unknown=int(frame["unknown"].sum()),
     )
 
@@ -154,13 +154,11 @@ def _traffic_of_rank(
     sent, crossing = _min_bytes(events, groups, node_of, rank)
     for place, pairs in _exact_bytes(part.trace, events, groups):
         sent[place] = sum(size for peer, size in pairs if peer != rank)
-        crossing[place] = sum(
-            size for peer, size in pairs if node_of.get(peer) != node_of.get(rank)
-        )
-    lasting = events.end_ns - events.start_ns
-    has_rate = (events.size_bytes > 0) & (ranks > 1) & (lasting > 0)
-    bus = events.size_bytes * bus_factor(operation, np.where(events.source >= 0, 2, ranks))
-    has_rate &= ~np.isnan(bus)
+        node = node_of.get(rank)
+        crossing[place] = sum(size for peer, size in pairs if node_of.get(peer) != node)
+    duration_ns = events.end_ns - events.start_ns
+    has_rate = (events.size_bytes > 0) & (ranks > 1) & (duration_ns > 0)
+    bytes_on_bus = events.size_bytes * bus_factor(operation, np.where(events.source >= 0, 2, ranks))
     columns: dict[str, Any] = {
         "name": [events.names[code] for code in events.name.tolist()],
         "group": [groups[code].label for code in events.group.tolist()],
@@ -168,7 +166,7 @@ def _traffic_of_rank(
         "unknown": np.isnan(sent),
         "bytes": sent,
         "inter_node_bytes": crossing,
-        "busbw_gb_s": np.where(has_rate, bus / np.maximum(lasting, 1), np.nan),
+        "busbw_gb_s": np.where(has_rate, bytes_on_bus / np.maximum(duration_ns, 1), np.nan),
         "is_exact": np.isin(operation, _EXACT),
         "is_local": nodes == 1,
     }
@@ -183,19 +181,18 @@ def _traffic_of_rank(
     frame["bound"] = np.where(grouped["is_exact"].all(), "exact", "lower")
     share = frame["busbw_gb_s"] / link.gb_per_s
     frame["link_share"] = share.where(grouped["is_local"].all())
-    frame = frame.assign(
+    rows: pd.DataFrame = frame.reset_index().assign(
         rank=part.rank, link=link.link, peak_source=link.source, peak_certainty=link.certainty
     )
-    rows: pd.DataFrame = frame.reset_index()
     return rows
 
 
 def _min_bytes(
     events: CommEvents, groups: list[ProcessGroup], node_of: dict[int, int], rank: int
 ) -> tuple[Floats, Floats]:
-    """Return the minimum of bytes that the rank sends, and of these to other nodes; NaN if unknown.
+    """Return the minimum bytes that a rank sends, in all and to other nodes; NaN if unknown.
 
-    The letters are explained in the table at the top.
+    `n`, `h` and `m` are as in the module's docstring.
     """
     nodes = count_nodes(groups, node_of)
     member_nodes = [[node_of[member] for member in group.ranks] for group in groups]
@@ -207,18 +204,18 @@ def _min_bytes(
     n, h, m = (np.where(values > 0, values, np.nan) for values in (n, h, m))
     size = np.where(events.size_bytes >= 0, events.size_bytes, np.nan)
     kinds = [np.isin(events.operation, codes) for codes in (_ALL_REDUCE, _SHARED, _UNSPLIT)]
-    share, across = size * (n - 1) / n, size * (h - 1) / h / m
-    unsplit = size * (h - 1) / n
+    sent = size * (n - 1) / n
+    crossing, crossing_unsplit = size * (h - 1) / h / m, size * (h - 1) / n
     return (
-        np.select(kinds, [2 * share, share, share], np.nan),
-        np.select(kinds, [2 * across, across, unsplit], np.nan),
+        np.select(kinds, [2 * sent, sent, sent], np.nan),
+        np.select(kinds, [2 * crossing, crossing, crossing_unsplit], np.nan),
     )
 
 
 def _exact_bytes(
     trace: Trace, events: CommEvents, groups: list[ProcessGroup]
 ) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """Yield the all-to-alls and sends of known peers: position, and peers with their bytes."""
+    """Yield each all-to-all and send whose peers are known: its position, and bytes by peer."""
     places = np.flatnonzero(events.operation == _ALL_TO_ALL)
     for place, stated in zip(places.tolist(), split_args(trace, events.rows[places]), strict=True):
         members = groups[int(events.group[place])].ranks
@@ -228,12 +225,12 @@ def _exact_bytes(
     is_message = (events.operation == _SEND_RECV) & (events.source >= 0) & (events.target >= 0)
     own_rank = stated_rank(trace)
     for place in np.flatnonzero(is_message & (events.size_bytes >= 0)).tolist():
-        is_sender = events.source[place] == own_rank
-        yield place, [(int(events.target[place]), int(events.size_bytes[place]))] * int(is_sender)
+        message = int(events.target[place]), int(events.size_bytes[place])
+        yield place, [message] if events.source[place] == own_rank else []
 
 
 def _batches(trace: Trace, events: CommEvents) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """Yield the kernels of batches: position, and the peers and bytes of the batch's sends."""
+    """Yield each kernel that runs a batch of sends: its position, and bytes by peer."""
     # The host records the sends of a batch before it launches the kernel.
     sends = batched_sends(trace)
     is_batch = (events.operation == _SEND_RECV) & (events.source < 0)

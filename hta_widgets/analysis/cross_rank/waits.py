@@ -1,7 +1,7 @@
 """How long each rank waits in collectives for the last of their ranks.
 
-For example, a rank waits from 10 to 30 and computes from 5 to 15. It waits for 20 ns; 15 ns of them
-are exposed, as the device does not compute then.
+For example, a rank waits from 10 to 30 ns and computes from 5 to 15 ns. It waits for 20 ns. From 15
+to 30 ns its device does not compute, so 15 ns of the wait are exposed.
 """
 
 from __future__ import annotations
@@ -85,21 +85,20 @@ def exposed_waits(
     chosen = rank_parts(traces, selection, window, ranks)
     traces = chosen.owner
     waits = collective_waits(traces, clock)
-    times_by_rank = list(
-        map_ranks(chosen, _waits_of_rank, each=waits.arguments_by_rank(chosen.ranks))
-    )
+    arguments = waits.arguments_by_rank(chosen.ranks)
+    times_by_rank = list(map_ranks(chosen, _waits_of_rank, each=arguments))
     times = np.array(times_by_rank, dtype=np.int64).reshape(-1, 5)
     rank = np.array(chosen.ranks, dtype=np.int64)
     unknown = rank[times[:, 1] < 0].tolist()
     note = "" if len(chosen) else note_text("no_ranks")
     if unknown:
-        of_ranks = f" of rank{'s' if len(unknown) > 1 else ''} {', '.join(map(str, unknown))}"
-        of_ranks = "" if len(unknown) == len(chosen) else of_ranks
+        of_ranks = ""
+        if len(unknown) < len(chosen):
+            of_ranks = f" of rank{'s' if len(unknown) > 1 else ''} {', '.join(map(str, unknown))}"
         note = f"no communication{of_ranks} is matched with other ranks', so waits are not known"
-    schema = {
-        **int64("rank collectives wait_ns exposed_wait_ns exposed_communication_ns"),
-        **int64("unmatched_exposed_ns"),
-    }  # fmt: skip
+    schema = int64(
+        "rank collectives wait_ns exposed_wait_ns exposed_communication_ns unmatched_exposed_ns"
+    )
     return result_frame(
         columns_of_rows(np.column_stack([rank, times]).tolist(), schema),
         matched={**count_by_kind(chosen, DEVICE_WORK_KINDS[:2]), "matched": int(times[:, 0].sum())},
@@ -111,7 +110,7 @@ def exposed_waits(
 class RankWaits(NamedTuple):
     """A rank's waits, in its table's times, and its events that are not matched on all ranks."""
 
-    rows: Rows  # the events in which it waits
+    rows: Rows  # the events in which the rank waits
     begin: Ints
     until: Ints
     unmatched: Rows
@@ -140,9 +139,8 @@ class CollectiveWaits:
         place = match.place[entries]
         last = self.times.clocks[number].to_rank(self.times.last_ns[entries])
         until = np.clip(last, events.start_ns[place], events.end_ns[place])
-        return RankWaits(
-            events.rows[place], events.start_ns[place], until, unmatched_rows(match, number)
-        )
+        begin, unmatched = events.start_ns[place], unmatched_rows(match, number)
+        return RankWaits(events.rows[place], begin, until, unmatched)
 
     def last_rank_mask(self, rank: int, late: list[int]) -> Bools:
         """Return at which of its collectives one of `late` alone arrives last."""
@@ -157,8 +155,9 @@ class CollectiveWaits:
 def unmatched_rows(match: Matching, number: int) -> Rows:
     """Return the communication of a trace that is not matched on all the ranks of its group."""
     entries, events = match.of_trace[number], match.events[number]
-    is_matched = events.is_single_rank.copy()
-    is_matched[match.place[entries[match.is_complete[match.collective[entries]]]]] = True
+    complete = entries[match.is_complete[match.collective[entries]]]
+    is_matched = events.is_single_rank
+    is_matched[match.place[complete]] = True
     return events.rows[~is_matched]
 
 
@@ -176,9 +175,8 @@ def collective_waits(traces: TraceSet, clock: Clock | None = None) -> Collective
 def wait_intervals(part: RankPart, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
     """Return the selected events in which a rank waits, with each wait's start and end."""
     is_selected = part.contains(waits.rows)
-    begin, until = (
-        np.clip(times[is_selected], part.low, part.high) for times in (waits.begin, waits.until)
-    )
+    times = waits.begin[is_selected], waits.until[is_selected]
+    begin, until = (np.clip(times_ns, part.low, part.high) for times_ns in times)
     return waits.rows[is_selected], begin, until
 
 

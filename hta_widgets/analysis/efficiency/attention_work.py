@@ -89,8 +89,9 @@ class AttentionArguments:
     `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes.
     `lengths` are tensors with the lengths of sequences, the first their sums over queries, and
     `longest` the place of the longest query, before that of the longest key. `saved` is the flag
-    that asks for logsumexp, True if it is always written. `bottom_right`: the last query sees all
-    keys. `is_bound`: the arguments may lack a window.
+    that asks for logsumexp, True if it is always written. `local` is a window that these formulas
+    do not count. `bottom_right`: the last query sees all keys. `is_bound`: the arguments may lack a
+    window.
     """
 
     causal: int
@@ -100,14 +101,17 @@ class AttentionArguments:
     lengths: Sequence[int] = ()
     longest: int = -1
     saved: bool | int = True
+    local: int | None = None
     backward: bool = False
     heads_last: bool = False
     bottom_right: bool = False
     is_bound: bool = False
 
     def fits(self, call: OperatorCall) -> bool:
-        """Return whether a call has these arguments: its causal one is a flag or kind of mask."""
-        return call.value(self.causal) in _MASKS
+        """Return whether a call has these arguments, by its flags and its kind of mask."""
+        has_flag = isinstance(self.saved, bool) or call.value(self.saved) in {"False", "True"}
+        is_local = self.local is not None and call.number(self.local) > 0
+        return has_flag and call.value(self.causal) in _MASKS and not is_local
 
 
 def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) -> Work:
@@ -120,26 +124,18 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     places = next((version for version in candidates if version.fits(call)), None)
     if places is None:
         raise CallError(OTHER_ARGUMENTS)
-    left = right = -1
-    if places.window is not None:
-        left, right = (int(call.number(places.window + number, -1)) for number in range(2))
-    is_causal, bottom_right = _MASKS[call.value(places.causal)]
-    pairs_of = partial(
-        attention_pairs,
-        left=left,
-        right=0 if is_causal else right,
-        bottom_right=bottom_right or places.bottom_right,
-    )
     q, k, v = (call.shape(places.query + number) for number in range(3))
-    if any(map(call.is_present, places.lengths)):
-        (batch, queries, keys), pairs_of_head = _packed_pairs(call, places, pairs_of)
-        heads, kv_heads = q[-2], k[-2]
+    is_packed = any(map(call.is_present, places.lengths))
+    heads_axis = -2 if is_packed or places.heads_last else -3
+    heads, kv_heads = q[heads_axis], k[heads_axis]
+    if is_packed:
+        (batch, queries, keys), pairs_of_head = _packed_pairs(call, places)
     else:
         if any(len(shape) != 4 for shape in (q, k, v)):
             raise CallError(OTHER_ARGUMENTS)
-        axis = 1 if places.heads_last else 2
-        batch, queries, keys, heads, kv_heads = q[0], q[axis], k[axis], q[3 - axis], k[3 - axis]
-        pairs_of_head = [batch * pairs_of(queries, keys)]
+        sequence_axis = 1 if places.heads_last else 2
+        batch, queries, keys = q[0], q[sequence_axis], k[sequence_axis]
+        pairs_of_head = [batch * _pairs_function(call, places)(queries, keys)]
     parameters = {
         "batch": batch,
         "heads": heads,
@@ -177,15 +173,30 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     )
 
 
+def _pairs_function(call: OperatorCall, places: AttentionArguments) -> Callable[[int, int], int]:
+    """Return the function of the pairs of a sequence by the numbers of its queries and keys."""
+    left = right = -1
+    if places.window is not None:
+        left, right = (int(call.number(places.window + number, -1)) for number in range(2))
+    is_causal, bottom_right = _MASKS[call.value(places.causal)]
+    return partial(
+        attention_pairs,
+        left=left,
+        right=0 if is_causal else right,
+        bottom_right=bottom_right or places.bottom_right,
+    )
+
+
 def _packed_pairs(
-    call: OperatorCall, places: AttentionArguments, pairs_of: Callable[[int, int], int]
+    call: OperatorCall, places: AttentionArguments
 ) -> tuple[tuple[int, int, int], list[int]]:
     """Return number and maximum lengths of sequences, and the pairs of a head, or their bounds.
 
-    Query and key are of (token, head, element), maybe in a batch of 1. `pairs_of` returns the pairs
-    of one sequence, by the numbers of its queries and keys. Bounds are for sequences of at least
-    one token, with a query for each key, if their numbers and maximum lengths agree.
+    Query and key are of (token, head, element), maybe in a batch of 1. Bounds are for sequences
+    with a query for each key, if their numbers and maximum lengths agree; some may be empty, as a
+    batch that is padded for a CUDA graph has.
     """
+    pairs_of = _pairs_function(call, places)
     shapes = [call.shape(places.query + number) for number in range(2)]
     if any(len(shape) != 3 and (len(shape) != 4 or shape[0] != 1) for shape in shapes):
         raise CallError(DATA_DEPENDENT)
@@ -200,14 +211,14 @@ def _packed_pairs(
         pairs = [sequences * pairs_of(queries, keys)]
     elif queries == 1 and tokens == sequences and pairs_of(1, keys) == keys:
         pairs = [cached]
-    elif (tokens, queries) == (cached, keys) and tokens >= queries + sequences - 1:
+    elif (tokens, queries) == (cached, keys) and tokens >= queries and sequences > 1:
         # Pairs grow faster than lengths: even lengths leave the fewest, uneven ones the most.
         shorter, longer = divmod(tokens - queries, sequences - 1)
-        full, rest = divmod(tokens - sequences, queries - 1)
+        full, rest = divmod(tokens, queries)
         even = [(1, queries), (longer, shorter + 1), (sequences - 1 - longer, shorter)]
-        uneven = [(full, queries), (1, 1 + rest), (sequences - full - 1, 1)]
+        uneven = [(full, queries), (1, rest)]
         pairs = [
-            sum(count * pairs_of(length, length) for count, length in lengths)
+            sum(count * pairs_of(length, length) for count, length in lengths if length)
             for lengths in (even, uneven)
         ]
     else:
@@ -248,7 +259,7 @@ def unmasked_attention_work(
 def _figures(
     call: OperatorCall, query: int, scores: int, outputs: int, out_elements: int, *, backward: bool
 ) -> Work:
-    """Return the work of attention with some multiply-adds of scores and of outputs.
+    """Return the work of attention by the multiply-adds of its `scores` and `outputs`.
 
     Argument `query` is followed by key and value. The output has `out_elements`.
     """

@@ -35,9 +35,7 @@ from hta_widgets.analysis.efficiency.devices import (
     PRECISIONS,
     Device,
     UsedDevice,
-    added_devices,
-    device_columns,
-    peaks_of,
+    devices_of_user,
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_names import call_precision, kernel_units
@@ -109,13 +107,15 @@ _MAX_OPERATORS = 200  # operators whose args are read to find out whether a trac
 class CallTimes:
     """Figures of the counted calls of a rank; `precision` is a code into `PRECISION_NAMES`.
 
+    `is_counted` are the selected calls that ran: with device work, or else in the window.
+
     `compute_ns` is the time of kernels that compute, without copies and communication. `inside` is
     the share of each call's work that is in the window. `is_host_copy` marks copies over the link
     to the host, which memory bandwidth does not limit.
     """
 
     signatures: Signatures
-    is_selected: Bools
+    is_counted: Bools
     device_ns: Ints
     compute_ns: Ints
     overlapped_ns: Ints
@@ -136,7 +136,7 @@ class CallTimes:
         return reasons
 
 
-def call_times(part: RankPart, device: UsedDevice | None) -> CallTimes:
+def call_times(part: RankPart, device: UsedDevice) -> CallTimes:
     """Return the times of a rank's counted calls in the window of a part."""
     signature_set = signatures_with_stated_work(part.trace)
     calls, table = signature_set.calls, part.table
@@ -161,13 +161,15 @@ def call_times(part: RankPart, device: UsedDevice | None) -> CallTimes:
     communicates = mask_of_rows(call[has_call & (kind == _COMMUNICATION)], count)
     is_host_copy = _host_copy_names(part.trace)[table.name[work]]
     computes = has_call & is_compute
+    kernels = np.bincount(call[has_call], minlength=count)
+    runs = kernels > 0 if len(calls.work) else part.is_in_window(table.start_ns[calls.rows])
     return CallTimes(
         signatures=signature_set,
-        is_selected=part.contains(calls.rows),
+        is_counted=part.contains(calls.rows) & ~signature_set.is_stopped & runs,
         device_ns=device_ns,
         compute_ns=sum_by_group(call[computes], time_ns[computes], count),
         overlapped_ns=np.where(communicates, 0, overlapped_ns),
-        kernels=np.bincount(call[has_call], minlength=count),
+        kernels=kernels,
         precision=_precisions(part.trace, signature_set, work[has_call], call[has_call], device),
         communicates=communicates,
         is_host_copy=mask_of_rows(call[has_call & is_host_copy], count),
@@ -232,10 +234,11 @@ def _matrix_score(name: str) -> int:
 
 
 def _precisions(
-    trace: Trace, signature_set: Signatures, work: Rows, call: Ints, device: UsedDevice | None
+    trace: Trace, signature_set: Signatures, work: Rows, call: Ints, device: UsedDevice
 ) -> Ints:
     """Return the precision of each matrix call, and FP32 or FP64 of other calls."""
-    vector = [_VECTOR_PRECISION.get(name, 0) for name in signature_set.input_types]
+    distinct = signature_set.distinct
+    vector = [_VECTOR_PRECISION.get(signature.input_type, 0) for signature in distinct]
     precision = np.array(vector, dtype=np.int64)[signature_set.code]
     is_matrix = signature_set.calls.is_matrix
     precision[is_matrix] = 0
@@ -243,15 +246,13 @@ def _precisions(
     matrix_call, kernel_name = _main_kernels(trace, work[is_of_matrix], call[is_of_matrix])
     signature = signature_set.code[matrix_call]
     first, pair = group_by_columns([kernel_name, signature])
-    capability = device.compute_capability if device else ""
-    is_amd = bool(device and device.is_amd)
     codes = [
         PRECISION_NAMES.index(
             call_precision(
                 kernel_units(trace.table.names[name_code]),
-                signature_set.input_types[signature_code],
-                capability,
-                is_amd=is_amd,
+                distinct[signature_code].input_type,
+                device.compute_capability,
+                is_amd=device.is_amd,
             )
         )
         for name_code, signature_code in zip(
@@ -377,14 +378,14 @@ def has_call_figures(trace: Trace) -> bool:
 
 def call_efficiency(trace: Trace) -> CallEfficiency | None:
     """Return the figures of a rank's calls; None for ranks without shapes or stated work."""
-    added = added_devices()
+    added = devices_of_user()
     return memo(trace, ("call_efficiency", repr(added)), lambda: _call_efficiency(trace, added))
 
 
 def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | None:
     if not has_call_figures(trace):
         return None
-    device = used_device(trace, None, added)
+    device = used_device(trace, added)
     try:
         times = call_times(rank_part(trace, Selection()), device)
     except TraceError:
@@ -397,13 +398,12 @@ def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | 
     frame = _call_frame(times, device)[has_work].reset_index(drop=True)
     groups = frame.groupby(list(_SHARED), sort=False, dropna=False)
     shared = frame.loc[~frame.duplicated(_SHARED), list(_SHARED)].to_dict("records")
-    peak = device_columns(device)
     columns = ["row", "device_ns", "kernels", *CALL_RATES]
     longest = _longest_work(trace, calls)
     return CallEfficiency(
         frame[columns].assign(longest=longest, signature=groups.ngroup()),
         [
-            {**{str(name): _none_if_nan(value) for name, value in row.items()}, **peak}
+            {**{str(name): _none_if_nan(value) for name, value in row.items()}, **device.columns}
             for row in shared
         ],
         _call_of_event(trace, calls, position),
@@ -414,7 +414,7 @@ def _none_if_nan(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _call_frame(times: CallTimes, device: UsedDevice | None) -> pd.DataFrame:
+def _call_frame(times: CallTimes, device: UsedDevice) -> pd.DataFrame:
     signature_set = times.signatures
     precision = np.array(PRECISION_NAMES, dtype=object)[times.precision]
     flops, least_bytes = signature_set.figures("flops"), signature_set.figures("min_bytes")
@@ -428,8 +428,8 @@ def _call_frame(times: CallTimes, device: UsedDevice | None) -> pd.DataFrame:
             "least_bytes": least_bytes,
             "total_flops": flops,
             "total_bytes": least_bytes,
-            "peak_tflop_per_s": peaks_of(device, PRECISION_NAMES)[times.precision],
-            "memory_gb_s": device.memory_gb_s if device else np.nan,
+            "peak_tflop_per_s": device.peaks(PRECISION_NAMES)[times.precision],
+            "memory_gb_s": device.memory_gb_s,
             "is_limited": ~(times.communicates | times.is_host_copy),
             "recompute": signature_set.is_recomputed,
             "precision": precision,

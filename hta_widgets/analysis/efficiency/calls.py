@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -44,31 +44,48 @@ DATA_DEPENDENT: Final = "data-dependent"
 CUT_LIST: Final = "cut list"
 OTHER_ARGUMENTS: Final = "arguments of an unknown version"
 UNKNOWN_TYPE: Final = "unlisted type"
+SPARSE: Final = "a sparse tensor, whose number of elements is not in the file"
 
-#: Floats of 8 bits, and pairs of 4 bits; some files leave out the namespace.
-_FLOAT8: Final = re.compile(r"(?:c10::)?Float8_\w+", re.IGNORECASE)
-_FLOAT4_PAIR: Final = re.compile(r"(?:c10::)?Float4_\w+_x2", re.IGNORECASE)
+#: Parts of the names of types that only some files write.
+_OPTIONAL_IN_TYPES: Final = re.compile(r"torch\.|c10::|at::|_t$|[\s<>]")
+#: Other names of types, in lower case without `_OPTIONAL_IN_TYPES`.
+_TYPE_NAMES: Final = {
+    other_name: name
+    for name, other_names in {
+        "bool": "bool boolean", "unsigned char": "uint8 byte unsignedchar",
+        "signed char": "int8 char signedchar", "short int": "int16 short shortint",
+        "int": "int32 int", "long int": "int64 long longint longlong longlongint",
+        "c10::Half": "float16 half", "c10::BFloat16": "bfloat16", "float": "float32 float",
+        "double": "float64 double", "c10::complex<c10::Half>": "complex32 complexhalf chalf",
+        "c10::complex<float>": "complex64 complexfloat cfloat",
+        "c10::complex<double>": "complex128 complexdouble cdouble",
+    }.items()
+    for other_name in other_names.split()
+}  # fmt: skip
 #: ``dtype`` arguments are codes of ScalarType.
 _TYPE_OF_CODE: Final = {
     0: "unsigned char", 1: "signed char", 2: "short int", 3: "int", 4: "long int",
     5: "c10::Half", 6: "float", 7: "double", 11: "bool", 15: "c10::BFloat16",
     23: "c10::Float8_e5m2", 24: "c10::Float8_e4m3fn",
 }  # fmt: skip
-_LISTS: Final = frozenset({"TensorList", "GenericList"})
+LISTS: Final = frozenset({"TensorList", "GenericList"})
 _ASSUMED_IN_LISTS: Final = "float"
-#: Types of floating-point and complex numbers.
-FLOATS: Final = (
-    "c10::Half", "c10::BFloat16", "float", "double",
-    "c10::complex<c10::Half>", "c10::complex<float>", "c10::complex<double>",
-)  # fmt: skip
-#: Types by category and rank, for the promotion of operands.
-_PROMOTION: Final = (
-    "bool", "Bool", "unsigned char", "signed char", "short int", "int", "Int", "long", "long int",
-    "c10::Half", "c10::BFloat16", "float", "double", "c10::complex<float>", "c10::complex<double>",
-)  # fmt: skip
-_FIRST_OF_CATEGORY: Final = tuple(
-    map(_PROMOTION.index, ("unsigned char", "c10::Half", "c10::complex<float>"))
+#: Types by category, the lowest of each first, for the promotion of operands.
+_CATEGORIES: Final = (
+    ("bool",),
+    ("unsigned char", "signed char", "short int", "int", "long int"),
+    ("c10::Half", "c10::BFloat16", "float", "double"),
+    ("c10::complex<c10::Half>", "c10::complex<float>", "c10::complex<double>"),
 )
+#: Types of floating-point and complex numbers.
+FLOATS: Final = frozenset(_CATEGORIES[2] + _CATEGORIES[3])
+#: Types of the parts of complex numbers.
+REAL_TYPES: Final = dict(zip(_CATEGORIES[3], ("c10::Half", "float", "double"), strict=True))
+_RANKS: Final = {
+    name: (category, place)
+    for category, names in enumerate(_CATEGORIES)
+    for place, name in enumerate(names)
+}
 _DEFAULT_TYPES: Final = ("bool", "long int", "float", "c10::complex<float>")
 
 
@@ -122,55 +139,58 @@ class Tensor:
         return min(prod(size for size, stride in pairs if stride), span)
 
     @property
-    def size_bytes(self) -> int:
-        """Bytes of the stored elements; 0 without dims."""
+    def size_bytes(self) -> float:
+        """Bytes of the stored elements; 0 without dims, NaN for unknown types."""
         return self.stored * item_bytes(self.type) if self.dims else 0
+
+
+@cache
+def standard_type(name: str) -> str:
+    """Return the name that PyTorch writes for a type, which other tools write as ``float16``.
+
+    Examples
+    --------
+    >>> standard_type("torch.float16")
+    'c10::Half'
+    """
+    return _TYPE_NAMES.get(_OPTIONAL_IN_TYPES.sub("", name.lower()), name)
 
 
 def is_float8(type_name: str) -> bool:
     """Return whether a type is a float of 8 bits."""
-    return _FLOAT8.fullmatch(type_name) is not None
+    return re.fullmatch(r"float8_\w+", _OPTIONAL_IN_TYPES.sub("", type_name.lower())) is not None
 
 
 def is_float4_pair(type_name: str) -> bool:
     """Return whether an element of a type packs two floats of 4 bits."""
-    return _FLOAT4_PAIR.fullmatch(type_name) is not None
+    name = _OPTIONAL_IN_TYPES.sub("", type_name.lower())
+    return re.fullmatch(r"float4_\w+_x2", name) is not None
 
 
-def item_bytes(type_name: str) -> int:
-    """Return the bytes of an element of a type."""
+def item_bytes(type_name: str) -> float:
+    """Return the bytes of an element of a type, NaN if they are unknown."""
     size = bytes_of(type_name)
-    if size < 0:
-        raise CallError(UNKNOWN_TYPE if type_name else NO_SHAPES)
-    return size
+    return float("nan") if size < 0 else size
 
 
-def elements_bytes(elements: int, type_name: str) -> int:
+def elements_bytes(elements: int, type_name: str) -> float:
     """Return the bytes of some elements of a type."""
     return elements * item_bytes(type_name)
 
 
 def promote(types: Sequence[str], numbers: Sequence[str] = ()) -> str:
-    """Return the type of the result of operands of some types.
+    """Return the type of the result of operands of some types, empty if it is unknown.
 
     Numbers and tensors without dims raise the type only to another category, as 1.5 makes floats of
     integers.
     """
-    places = [_PROMOTION.index(name) for name in types if name in _PROMOTION]
-    if len(places) < len(types) or not places:
-        if len(set(types)) == 1:
-            return types[0]
-        raise CallError(UNKNOWN_TYPE)
-    name = _PROMOTION[max(places)]
+    if not types or not _RANKS.keys() >= set(types):
+        return types[0] if len(set(types)) == 1 else ""
+    name = max(types, key=_RANKS.__getitem__)
     if {"c10::Half", "c10::BFloat16"} <= set(types) and name == "c10::BFloat16":
         name = "float"
-    category = max((_category(number) for number in numbers if number in _PROMOTION), default=0)
-    return name if category <= _category(name) else _DEFAULT_TYPES[category]
-
-
-def _category(type_name: str) -> int:
-    """Return 0 for bool, 1 for integers, 2 for floats and 3 for complex numbers."""
-    return bisect(_FIRST_OF_CATEGORY, _PROMOTION.index(type_name))
+    category = max((_RANKS[number][0] for number in numbers if number in _RANKS), default=0)
+    return name if category <= _RANKS[name][0] else _DEFAULT_TYPES[category]
 
 
 def broadcast(shapes: Iterable[Sequence[int]]) -> tuple[int, ...]:
@@ -203,7 +223,7 @@ class OperatorCall:
     def type_of(self, index: int) -> str:
         """Return the type of an argument, empty for None."""
         name = self.types[index] if index < len(self.types) else ""
-        return name if isinstance(name, str) else ""
+        return standard_type(name) if isinstance(name, str) else ""
 
     def tensor(self, index: int) -> Tensor:
         """Return a tensor argument, without dims for numbers and None."""
@@ -211,6 +231,8 @@ class OperatorCall:
         if not _is_shape(dims):
             raise CallError(NO_SHAPES)
         strides = self.strides[index] if index < len(self.strides) else None
+        if dims and strides == [] and any(self.strides) and "mkldnn" not in self.name:
+            raise CallError(SPARSE)  # its dims are in the file, but no strides
         steps = tuple(strides) if isinstance(strides, list) and self.strides else None
         return Tensor(tuple(dims), self.type_of(index), steps)
 
@@ -227,14 +249,14 @@ class OperatorCall:
         """Return all arguments with dims."""
         return [self.tensor(index) for index in range(len(self.dims)) if self.is_present(index)]
 
-    def size_bytes(self, *places: int) -> int:
-        """Return the stored bytes of some arguments."""
+    def size_bytes(self, *places: int) -> float:
+        """Return the stored bytes of some arguments, NaN for unknown types."""
         return sum(tensor.size_bytes for index in places for tensor in self.items(index))
 
     def items(self, index: int) -> list[Tensor]:
         """Return the tensors of an argument, which may be a list of tensors."""
         dims = self.dims[index] if index < len(self.dims) else []
-        if self.type_of(index) not in _LISTS:
+        if self.type_of(index) not in LISTS:
             return [self.tensor(index)]
         if not isinstance(dims, list) or not dims or not all(map(_is_shape, dims)):
             # The profiler writes a list of more than 30 entries as an empty list.
@@ -243,8 +265,8 @@ class OperatorCall:
 
     @property
     def has_lists(self) -> bool:
-        """Whether an argument is a list of tensors; files lack the type of such a list."""
-        return not _LISTS.isdisjoint(name for name in self.types if isinstance(name, str))
+        """Whether an argument is a list of tensors, whose types are not in the file."""
+        return not LISTS.isdisjoint(name for name in self.types if isinstance(name, str))
 
     def value(self, index: int) -> str:
         """Return the text of a concrete argument, empty for None and tensors."""
@@ -285,13 +307,10 @@ class OperatorCall:
         return [word == "True" for word in re.findall(r"True|False", self.value(index))]
 
     def output_type(self, index: int, default: str) -> str:
-        """Return the type that a ``dtype`` argument asks for, else `default`."""
+        """Return the type that a ``dtype`` argument asks for, else `default`; empty if unknown."""
         if not self.values or not str(self.value(index)).isdecimal():
             return default
-        name = _TYPE_OF_CODE.get(int(self.value(index)))
-        if name is None:
-            raise CallError(UNKNOWN_TYPE)
-        return name
+        return _TYPE_OF_CODE.get(int(self.value(index)), "")
 
 
 @dataclass(frozen=True)
@@ -300,7 +319,8 @@ class Work:
 
     Formulas leave `category` empty; the table of operators sets it. An estimate or a bound also has
     a `reason`, which states its assumption. `parameters` are columns of `operator_efficiency`, such
-    as ``m, n, k``; `type_name` is the type of the operands, empty for the type of the first tensor.
+    as ``m, n, k``; `type_name` is the type of the operands, empty for the type of the first tensor;
+    `result` is what a pointwise operator writes.
     """
 
     category: str = ""
@@ -312,11 +332,12 @@ class Work:
     reason: str = ""
     parameters: dict[str, Any] | None = None
     type_name: str = ""
+    result: Tensor | None = None
 
 
 def matrix_work(
     flops: float,
-    min_bytes: int,
+    min_bytes: float,
     *,
     model_flops: int | None = None,
     certainty: str = "exact",

@@ -19,7 +19,7 @@ import numpy as np
 
 from hta_widgets.analysis.efficiency.work import role_of
 from hta_widgets.analysis.scope import device_work_rows
-from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, occurring_codes
+from hta_widgets.trace.arrays import Bools, Ints, Rows, distinct_codes, mask_of_rows
 from hta_widgets.trace.host_stack import (
     Forest,
     OperatorTree,
@@ -103,15 +103,9 @@ def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
 
 def _roles(trace: Trace, tree: OperatorTree) -> dict[str, Bools]:
     """Return which operators have each role."""
-    names, name = trace.table.names.values, trace.table.name[tree.rows].astype(np.int64)
-    used = occurring_codes(name).tolist()
-    role_of_name = {code: role_of(names[code]) for code in used}
-    masks = {}
-    for role in ("gemm", "outermost", "fallback", "listed"):
-        has_role = np.zeros(len(names) + 1, dtype=bool)
-        has_role[[code for code in used if role_of_name[code] == role]] = True
-        masks[role] = has_role[name]
-    return masks
+    used, place = distinct_codes(trace.table.name[tree.rows])
+    roles = np.array([role_of(trace.table.names[code]) for code in used.tolist()], dtype=object)
+    return {role: (roles == role)[place] for role in ("gemm", "outermost", "fallback", "listed")}
 
 
 def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:

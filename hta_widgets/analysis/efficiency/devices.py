@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -33,10 +33,11 @@ from hta_widgets.trace.traceset import TraceSet
 
 __all__ = ["add", "of", "peak", "reset", "table"]  # noqa: F822 - of `__getattr__`
 
+Precision = Literal[
+    "fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"
+]
 #: Precisions with a peak, in the order of `table`.
-PRECISIONS: Final = (
-    "fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "fp4", "int8",
-)  # fmt: skip
+PRECISIONS: Final = get_args(Precision)
 _SOURCE: Final = "vendor data sheet, as quoted"
 _GIB: Final = 1 << 30
 #: Tolerance for the size of memory: drivers reserve some, so a device shows less than its nominal
@@ -45,8 +46,8 @@ _MEMORY_TOLERANCE: Final = 0.08
 #: Minimum share of its row's units that a whole device has; one with fewer is a partition (MIG,
 #: CPX).
 _WHOLE_DEVICE: Final = 0.9
-
 _MAX_DIGITS: Final = 19  # numbers of fewer digits fit 64 bits
+_NAN: Final = float("nan")
 
 #: Note of frames without device work.
 NO_DEVICE: Final = "no device is used: no kernels and no copies"
@@ -57,19 +58,19 @@ Peaks = str | Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Peak rates of one device; unknown numbers are None."""
+    """Peak rates of one device; a `pattern` of None matches all names, unknown rates are NaN."""
 
     device: str
     pattern: str | None
     tflop_per_s: Mapping[str, float]
-    memory_gb_s: float | None = None
+    memory_gb_s: float = _NAN
     memory_gib: Sequence[float] = ()
-    units: int | None = None
-    warp_size: int | None = None
+    units: int = -1
+    warp_size: int = -1
     compute_capability: str = ""
     link: str = ""
-    link_gb_s: float | None = None
-    pcie_gb_s: float | None = None
+    link_gb_s: float = _NAN
+    pcie_gb_s: float = _NAN
     source: str = _SOURCE
     certainty: str = "certain"
     properties: Mapping[str, Any] = field(default_factory=dict)
@@ -80,9 +81,15 @@ class Device:
         return any(abs(size_bytes - size) <= _MEMORY_TOLERANCE * size for size in sizes)
 
 
+_UNKNOWN: Final = Device("", None, {}, source="", certainty="uncertain")
+
+
 @dataclass(frozen=True, slots=True)
 class UsedDevice:
-    """The device of a rank: its properties in the file, and its row of the table."""
+    """The device of a rank: its properties in the file, and its row of the table.
+
+    `device_id` is -1 for a rank without device work.
+    """
 
     rank: int
     device_id: int
@@ -92,41 +99,44 @@ class UsedDevice:
     compute_capability: str
     warp_size: int
     matched_by: str = "none"
-    row: Device | None = None
+    row: Device = _UNKNOWN
     scaled: float = 1.0
 
     @property
     def certainty(self) -> str:
         """``uncertain`` unless the peaks are certain and the name matches a whole device."""
         is_certain = self.matched_by in {"user", "name"} and self.scaled == 1
-        return self.row.certainty if self.row and is_certain else "uncertain"
+        return self.row.certainty if is_certain else "uncertain"
 
-    def peak(self, precision: str) -> float:
-        """Return TFLOP/s of a precision, NaN if unknown."""
-        rate = self.row.tflop_per_s.get(precision) if self.row else None
-        return float("nan") if rate is None else rate * self.scaled
+    def peaks(self, precisions: Iterable[str]) -> Floats:
+        """Return the peaks of some precisions in TFLOP/s, NaN if unknown."""
+        rates = self.row.tflop_per_s
+        return np.array([rates.get(name, _NAN) for name in precisions], np.float64) * self.scaled
 
     @property
     def memory_gb_s(self) -> float:
         """Memory bandwidth, NaN if unknown."""
-        rate = self.row.memory_gb_s if self.row else None
-        return float("nan") if rate is None else rate * self.scaled
+        return self.row.memory_gb_s * self.scaled
 
     @property
-    def link(self) -> str:
-        """The link to other devices of the node: the device's own, else PCIe."""
-        return self.row.link if self.row and self.row.link_gb_s else "PCIe"
-
-    @property
-    def link_gb_s(self) -> float:
-        """The rate of `link` in each direction, NaN if unknown."""
-        rate = (self.row.link_gb_s or self.row.pcie_gb_s) if self.row else None
-        return float("nan") if rate is None else rate
+    def link(self) -> tuple[str, float]:
+        """Name and rate in each direction of the link to other devices of the node, else PCIe."""
+        row = self.row
+        return (row.link, row.link_gb_s) if row.link_gb_s > 0 else ("PCIe", row.pcie_gb_s)
 
     @property
     def is_amd(self) -> bool:
         """Whether its warps have AMD's width."""
         return self.warp_size == 64
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Columns of frames that name the device of the peaks and their source."""
+        return {
+            "device": self.row.device,
+            "peak_source": self.row.source,
+            "peak_certainty": self.certainty if self.row.device else "",
+        }
 
 
 _added: list[Device] = []
@@ -142,7 +152,7 @@ def _rows_of_name(name: str) -> list[Device]:
     return [row for row in _built_in() if row.pattern and re.search(row.pattern, name)]
 
 
-def all_devices() -> tuple[Device, ...]:
+def _all_devices() -> tuple[Device, ...]:
     """Return all devices; those that the user added come first."""
     return (*_added, *_built_in())
 
@@ -161,11 +171,10 @@ def _table() -> pd.DataFrame:
         | {
             "precision": precision,
             "tflop_per_s": row.tflop_per_s[precision],
-            "memory_gib": max(row.memory_gib, default=None),
-            "units": -1 if row.units is None else row.units,
+            "memory_gib": max(row.memory_gib, default=_NAN),
             "pattern": row.pattern or "",
         }
-        for row in all_devices()
+        for row in _all_devices()
         for precision in PRECISIONS
         if precision in row.tflop_per_s
     ]
@@ -232,9 +241,9 @@ def add(
         device,
         pattern,
         rates,
-        memory_gb_s,
+        memory_gb_s or _NAN,
         link=link,
-        link_gb_s=link_gb_s,
+        link_gb_s=link_gb_s or _NAN,
         source=source,
         properties=properties or {},
     )
@@ -255,7 +264,7 @@ def peak(name: str, precision: str) -> float:
     >>> peak("H100 SXM", "bf16")
     989.0
     """
-    rates = [row.tflop_per_s.get(precision) for row in all_devices() if row.device == name]
+    rates = [row.tflop_per_s.get(precision) for row in _all_devices() if row.device == name]
     return float(next((rate for rate in rates if rate is not None), "nan"))
 
 
@@ -278,31 +287,29 @@ def of(traces: TraceSet) -> pd.DataFrame:
         part of the device that a partition has; ``source, certainty``. The note names devices
         without a row, and the line that adds one.
     """
-    used = [device for trace in iter_ranks(traces.values()) if (device := used_device(trace))]
+    used = [used_device(trace) for trace in iter_ranks(traces.values())]
     schema = {
         "rank": "int64", "device_id": "int64", "name": "str", "device": "str", "matched_by": "str",
         "units": "int64", "memory_bytes": "int64", "memory_gb_s": "float64",
         "link_gb_s": "float64", "pcie_gb_s": "float64", "scaled": "float64", "source": "str",
         "certainty": "str",
     }  # fmt: skip
-    # Columns of the row in `table`, with their values for devices without a row.
-    without_row = {"device": "", "source": "", "link_gb_s": None, "pcie_gb_s": None}
+    of_row = {"device", "source", "link_gb_s", "pcie_gb_s"}
     rows = [
-        [
-            getattr(device.row, name, without_row[name])
-            if name in without_row
-            else getattr(device, name)
-            for name in schema
-        ]
+        [getattr(device.row if name in of_row else device, name) for name in schema]
         for device in used
+        if device.device_id >= 0
     ]
-    note = unknown_device_note(used) if rows else NO_DEVICE
+    note = unknown_device_note(used)
     return result_frame(columns_of_rows(rows, schema), matched={"ranks": len(rows)}, note=note)
 
 
-def unknown_device_note(used: Sequence[UsedDevice]) -> str:
-    """Return a sentence about devices without peaks; empty if there are none."""
-    names = sorted({device.name for device in used if device.row is None})
+def unknown_device_note(devices: Sequence[UsedDevice]) -> str:
+    """Return a sentence about ranks whose device is unknown; empty if all are known."""
+    used = [device for device in devices if device.device_id >= 0]
+    names = sorted({device.name for device in used if device.row is _UNKNOWN})
+    if not used:
+        return NO_DEVICE
     if not names:
         return ""
     if names == [""]:
@@ -314,24 +321,19 @@ def unknown_device_note(used: Sequence[UsedDevice]) -> str:
     )
 
 
-def used_device(
-    trace: Trace, peaks: Peaks | None = None, added: Sequence[Device] | None = None
-) -> UsedDevice | None:
-    """Return the device that most work of a rank ran on; None without device work.
+def used_device(trace: Trace, user_devices: Sequence[Device] | None = None) -> UsedDevice:
+    """Return the device that most work of a rank ran on.
 
-    `peaks` replaces the match for one call. `added` are the user's devices of another process.
+    `user_devices` are those of another process, from `devices_of_user`.
     """
     rows = device_work_rows(trace)
     if not len(rows):
-        return None
+        return _stated_device(trace.rank, -1, {})
     busiest = np.bincount(trace.table.track[rows]).argmax()
     pid = trace.table.tracks[busiest].pid
     device_id = int(pid) if pid.isdecimal() and len(pid) < _MAX_DIGITS else 0
     entry = device_properties(trace, device_id)
-    device = _stated_device(trace.rank, device_id, entry)
-    if peaks is not None:
-        return replace(device, matched_by="user", row=device_of_peaks(peaks))
-    return match_device(device, entry, added)
+    return match_device(_stated_device(trace.rank, device_id, entry), entry, user_devices)
 
 
 def device_properties(trace: Trace, device_id: int) -> dict[str, Any]:
@@ -348,9 +350,9 @@ def whole_number(value: object) -> int:
     return value if type(value) is int and 0 <= value < 1 << 62 else -1
 
 
-def device_of_entry(entry: Mapping[str, Any]) -> UsedDevice | None:
-    """Return the device that an entry of ``deviceProperties`` describes, None if it is empty."""
-    return match_device(_stated_device(-1, 0, entry), entry) if entry else None
+def device_of_entry(entry: Mapping[str, Any]) -> UsedDevice:
+    """Return the device that an entry of ``deviceProperties`` describes."""
+    return match_device(_stated_device(-1, 0, entry), entry)
 
 
 def _stated_device(rank: int, device_id: int, entry: Mapping[str, Any]) -> UsedDevice:
@@ -371,10 +373,10 @@ def _stated_device(rank: int, device_id: int, entry: Mapping[str, Any]) -> UsedD
 
 
 def match_device(
-    device: UsedDevice, entry: Mapping[str, Any], added: Sequence[Device] | None = None
+    device: UsedDevice, entry: Mapping[str, Any], user_devices: Sequence[Device] | None = None
 ) -> UsedDevice:
     """Return the device with its row; `entry` is its ``deviceProperties`` in the file."""
-    for row in _added if added is None else added:
+    for row in _added if user_devices is None else user_devices:
         is_named = row.pattern is None or match_pattern(row.pattern, [device.name])[0]
         if is_named and all(entry.get(key) == value for key, value in row.properties.items()):
             return replace(device, matched_by="user", row=row)
@@ -382,8 +384,10 @@ def match_device(
     sized = [row for row in named if row.has_memory(device.memory_bytes)]
     scaled = 1.0
     if named:
-        row, matched_by = (sized or named)[0], "name" if sized else "name only"
-        if row.units and 0 < device.units < _WHOLE_DEVICE * row.units:
+        # A name may be that of two devices, as AMD Instinct MI250X/MI250.
+        row = max(sized or named, key=lambda row: row.units == device.units)
+        matched_by = "name" if sized else "name only"
+        if 0 < device.units < _WHOLE_DEVICE * row.units:
             scaled = device.units / row.units
         return replace(device, matched_by=matched_by, row=row, scaled=scaled)
     for row in _built_in():
@@ -394,17 +398,20 @@ def match_device(
     return device
 
 
-def device_of_peaks(peaks: Peaks) -> Device:
-    """Return the device that ``peaks=`` of an analysis describes."""
+def devices_of_user(peaks: Peaks | None = None) -> tuple[Device, ...]:
+    """Return the user's devices, for another process: that of ``peaks=``, else the added ones."""
+    if peaks is None:
+        return tuple(_added)
     if isinstance(peaks, str):
-        for row in all_devices():
+        for row in _all_devices():
             if row.device == peaks:
-                return row
-        names = ", ".join(dict.fromkeys(row.device for row in all_devices()))
+                return (replace(row, pattern=None, properties={}),)
+        names = ", ".join(dict.fromkeys(row.device for row in _all_devices()))
         raise TraceError(f"no device is named {peaks!r}", remedy=f"The devices are {names}.")
-    rates = {key: float(rate) for key, rate in peaks.items() if key != "memory_gb_s"}
-    _validate_rates(rates, memory_gb_s=peaks.get("memory_gb_s"))
-    return Device("given", None, rates, peaks.get("memory_gb_s"), source="given")
+    rates = {key: float(rate) for key, rate in peaks.items()}
+    memory_gb_s = rates.pop("memory_gb_s", None)
+    _validate_rates(rates, memory_gb_s=memory_gb_s)
+    return (Device("given", None, rates, memory_gb_s or _NAN, source="given"),)
 
 
 def _validate_rates(rates: Mapping[str, float], **bandwidths: float | None) -> None:
@@ -418,23 +425,3 @@ def _validate_rates(rates: Mapping[str, float], **bandwidths: float | None) -> N
         if rate is not None and not rate > 0:
             unit = "GB/s" if name in bandwidths else "TFLOP/s"
             raise TraceError(f"the rate of {name} is {rate!r}", remedy=f"Give {unit} above 0.")
-
-
-def added_devices() -> tuple[Device, ...]:
-    """Return the added devices, for another process."""
-    return tuple(_added)
-
-
-def device_columns(device: UsedDevice | None) -> dict[str, str]:
-    """Return the columns of frames that name the device of the peaks and their source."""
-    row = device.row if device else None
-    return {
-        "device": row.device if row else "",
-        "peak_source": row.source if row else "",
-        "peak_certainty": device.certainty if device and row else "",
-    }
-
-
-def peaks_of(device: UsedDevice | None, precisions: Iterable[str]) -> Floats:
-    """Return the peaks of some precisions in TFLOP/s, NaN if unknown."""
-    return np.array([device.peak(name) if device else np.nan for name in precisions])

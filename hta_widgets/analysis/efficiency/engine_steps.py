@@ -165,7 +165,7 @@ def step_of_events(trace: Trace, steps: Rows, rows: Rows) -> Ints:
     table = trace.table
     above = nearest_ancestor(table.parent, mask_of_rows(steps, len(table)))[rows]
     place = positions_of_rows(steps, len(table))[above]
-    # Another thread may launch.
+    # A thread without the annotation may launch work of the step.
     start = table.start_ns[rows]
     before = np.searchsorted(table.start_ns[steps], start, side="right") - 1
     is_inside = (before >= 0) & (start < table.end_ns[steps[before]])

@@ -9,21 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from math import prod
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
-from hta_widgets.analysis.efficiency.calls import (
-    NO_SHAPES_NOTE,
-    CallError,
-    OperatorCall,
-    broadcast,
-    item_bytes,
-)
-from hta_widgets.analysis.efficiency.devices import Device, added_devices, used_device
+from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE, Tensor, Work
+from hta_widgets.analysis.efficiency.devices import Device, devices_of_user, used_device
 from hta_widgets.analysis.efficiency.signatures import Signatures, signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
@@ -31,7 +24,6 @@ from hta_widgets.analysis.scope import RankPart, RankParts, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import Rows
-from hta_widgets.trace.call_args import Texts, decode_arg
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -82,7 +74,7 @@ def fusion_candidates(
     >>> fusion_candidates(traces).head()  # doctest: +SKIP
     """
     parts = rank_parts(traces, selection, window, ranks, captured=True)
-    blocks = list(map_ranks(parts, partial(_chains_of_rank, added=added_devices())))
+    blocks = list(map_ranks(parts, partial(_chains_of_rank, added=devices_of_user())))
     frame = pd.DataFrame(stack_blocks(blocks, _SCHEMA))
     order = ["rank", "total_saved_bytes"]
     frame = frame.sort_values(order, ascending=[True, False], ignore_index=True)
@@ -105,31 +97,26 @@ def _note_of(parts: RankParts) -> str:
 def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> dict[str, Any]:
     """Return the chains of a rank, each a tuple of the codes of its signatures, as columns."""
     signature_set = signatures(part.trace)
-    results = [
-        _pointwise_result(texts) if work.category == "elementwise" else None
-        for texts, work in zip(signature_set.texts, signature_set.works, strict=True)
-    ]
+    results = [_pointwise_result(signature.work) for signature in signature_set.distinct]
+    shapes = [result.dims if result else () for result in results]
     count: Counter[tuple[int, ...]] = Counter()
     device_ns: Counter[tuple[int, ...]] = Counter()
-    for work, codes in _chains(part, signature_set, results):
+    for work, codes in _chains(part, signature_set, shapes):
         count[codes] += 1
         device_ns[codes] += int(part.durations(work).sum())
     chains = list(count)
-    results_of_chains = [
-        [result for code in codes if (result := results[code])] for codes in chains
-    ]
-    saved_bytes = np.array(
-        [2 * sum(result.size_bytes for result in of[:-1]) for of in results_of_chains], np.int64
-    )
+    size_bytes = np.array([result.size_bytes if result else 0 for result in results], np.int64)
+    saved_bytes = np.array([2 * size_bytes[[*codes[:-1]]].sum() for codes in chains], np.int64)
     counts = np.array([count[codes] for codes in chains], dtype=np.int64)
-    device = used_device(part.trace, None, added)
-    bandwidth = device.memory_gb_s if device else float("nan")
+    bandwidth = used_device(part.trace, added).memory_gb_s
     total_bytes = saved_bytes * counts
     saving_ns = total_bytes / bandwidth if bandwidth > 0 else np.full(len(chains), -1)
     return {
         "rank": part.rank,
-        "operators": [" → ".join(signature_set.names[code] for code in codes) for codes in chains],
-        "shape": ["×".join(map(str, of[0].shape)) for of in results_of_chains],
+        "operators": [
+            " → ".join(signature_set.distinct[code].name for code in codes) for codes in chains
+        ],
+        "shape": ["×".join(map(str, shapes[code])) for code, *_ in chains],
         "length": np.array(list(map(len, chains)), dtype=np.int64),
         "count": counts,
         "device_ns": np.array([device_ns[codes] for codes in chains], dtype=np.int64),
@@ -140,7 +127,7 @@ def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> dict[str, A
 
 
 def _chains(
-    part: RankPart, signature_set: Signatures, results: Sequence[_PointwiseResult | None]
+    part: RankPart, signature_set: Signatures, shapes: Sequence[tuple[int, ...]]
 ) -> Iterator[tuple[Rows, tuple[int, ...]]]:
     """Yield the device work of each chain, and the codes of the signatures of its calls.
 
@@ -148,11 +135,8 @@ def _chains(
     result of the same shape.
     """
     table, calls = part.table, signature_set.calls
-    shape_codes: dict[tuple[int, ...], int] = {}
-    shape_of_code = [
-        shape_codes.setdefault(result.shape, len(shape_codes)) if result else -1
-        for result in results
-    ]
+    numbers: dict[tuple[int, ...], int] = {(): -1}
+    shape_of_code = [numbers.setdefault(shape, len(numbers)) for shape in shapes]
     is_chosen = part.contains(calls.work)
     work, call = calls.work[is_chosen], calls.call_of_work[is_chosen]
     order = np.lexsort((table.start_ns[work], table.track[work]))
@@ -168,18 +152,7 @@ def _chains(
             yield work[members], tuple(code[members].tolist())
 
 
-class _PointwiseResult(NamedTuple):
-    shape: tuple[int, ...]
-    size_bytes: int
-
-
-def _pointwise_result(texts: Texts) -> _PointwiseResult | None:
-    """Return the result of a pointwise operator, None if it is unknown."""
-    dims, types = map(decode_arg, texts[:2])
-    tensors = OperatorCall("", dims, types).tensors()
-    try:
-        shape = broadcast([tensor.dims for tensor in tensors])
-        size_bytes = prod(shape) * item_bytes(tensors[0].type) if tensors else _MAX_BYTES
-    except CallError:
-        return None
-    return _PointwiseResult(shape, size_bytes) if size_bytes < _MAX_BYTES else None
+def _pointwise_result(work: Work) -> Tensor | None:
+    """Return what a pointwise operator writes, None for other operators or unknown shapes."""
+    result = work.result if work.category == "elementwise" else None
+    return result if result and result.size_bytes < _MAX_BYTES else None

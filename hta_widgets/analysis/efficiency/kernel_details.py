@@ -33,7 +33,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Maximum mean duration of short kernels, whose launch takes as long as they do.
 _SHORT_NS: Final = 10_000
-#: A call of HIP whose grid is the number of threads, as MIOpen and hipBLASLt launch their kernels.
+#: A call of HIP whose ``grid`` counts threads; MIOpen and hipBLASLt launch kernels with it.
 _IN_THREADS: Final = "hipExtModuleLaunchKernel"
 _UNIT_KEYS: Final = ("numSms", "maxThreadsPerMultiprocessor", "warpSize")
 _GEOMETRY: Final = (
@@ -144,8 +144,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     operators = events[has_operator].groupby(["name", "launch"])["operator"].nunique()
     only_vector = groups["is_vector"].all()
     units = [kernel_units(table.names[name]) for name, _ in keys]
-    device = used_device(trace)
-    properties = device_properties(trace, device.device_id) if device else {}
+    properties = device_properties(trace, used_device(trace).device_id)
     geometry = [
         _geometry(properties, launches.texts[code // 2], in_threads=bool(code % 2))
         for _, code in keys
@@ -213,7 +212,7 @@ def _geometry(
         "blocks_per_sm": per_sm,
         "warps_per_sm": per_sm * threads / (warp or 32) if threads > 0 else float("nan"),
         "waves": max(per_sm / resident, 1.0) if resident > 0 else float("nan"),
-        "sm_efficiency_share": min(per_sm, 1.0) if per_sm == per_sm else float("nan"),  # noqa: PLR0124
+        "sm_efficiency_share": float(np.minimum(per_sm, 1.0)),
         "occupancy_share": share,
         "limited_by": ", ".join(map(str, limited)) if isinstance(limited, list) else str(limited),
     }

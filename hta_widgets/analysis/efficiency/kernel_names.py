@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from hta_widgets.analysis.efficiency.calls import is_float4_pair, is_float8
 from hta_widgets.facts import facts
 
-#: Names end after this many characters, since templates may have thousands.
+#: Maximum number of characters of a name that are searched: templates may have thousands.
 _MAX_SEARCHED: Final = 2_000
 
 

@@ -34,6 +34,7 @@ from hta_widgets.analysis.efficiency.attention_work import (
 from hta_widgets.analysis.efficiency.calls import (
     NO_VALUES,
     OTHER_ARGUMENTS,
+    UNKNOWN_TYPE,
     CallError,
     OperatorCall,
     Tensor,
@@ -58,7 +59,7 @@ _TENSORRT: Final = re.compile(
     r"bmm_\w+?_(?P<weight>(?:Mx)?E2m1|(?:Mx)?E4m3|Bfloat16|Fp16)\w*?_Fp32"
     r"_t(?P<columns>\d+)x(?P<pairs>\d+)x.*transOut"
 )
-#: A persistent kernel, ``_p_matmul_ogs``, has as many blocks as the device has units.
+#: Not a persistent kernel, ``_p_matmul_ogs``: its grid is the number of the device's units.
 _TRITON: Final = re.compile(
     r"(?<!_p)_matmul_ogs_[NT]{3}_\w+?x\w+?x(?P<weight>\w+?)"
     r"_(?P<pairs>\d+)x(?P<columns>\d+)x\d+x(?P<splits>\d+)"
@@ -88,7 +89,7 @@ def _product(
 
     `added` is a further input, unless the argument `beta` is 0; `reads` are others. `out` is the
     place of the output; `out_type` is its type, or the place of the type's code. The right operand
-    of a `is_linear` product is transposed, and the left one has rows in all dimensions but the
+    of an `is_linear` product is transposed, and the left one has rows in all dimensions but the
     last; `is_sum` adds up a batch. Bytes of `is_packed` operands are pairs of 4-bit values.
     """
     a, b = call.tensor(left), call.tensor(right)
@@ -125,10 +126,18 @@ def _addmm(call: OperatorCall) -> Work:
     return _product(call, 1, 2, added=0, beta=3 + has_type, out_type=3 if has_type else None)
 
 
+def _scaled_product(call: OperatorCall) -> Work:
+    """Return the work of a product with scales, after the bias and the type until PyTorch 2.4."""
+    if not call.type_of(0):  # an element may pack two values
+        raise CallError(UNKNOWN_TYPE)
+    is_old = call.type_of(3) in {"", "Scalar"}  # else the second scale
+    return _product(call, reads=(2, 4, 5) if is_old else (2, 3, 4), out_type=3 if is_old else 6)
+
+
 def _gemm_work(
     call: OperatorCall,
     sizes: tuple[int, int, int, int],
-    size: int,
+    size: float,
     type_name: str = "",
     layout: str = "",
     estimate: str = "",
@@ -290,7 +299,7 @@ def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool 
 
 
 def _products_with_weights(
-    call: OperatorCall, m: int, k: int, weights: Sequence[Tensor], size: int, estimate: str
+    call: OperatorCall, m: int, k: int, weights: Sequence[Tensor], size: float, estimate: str
 ) -> Work:
     """Return the work of the products of `m` rows by each of some weights.
 
@@ -327,7 +336,7 @@ def _experts(call: OperatorCall, x: int, up: int, down: int, chosen: int) -> Wor
     return _estimate(flops, size, (rows, wide[1], hidden, wide[0]), _EVERY_EXPERT)
 
 
-def _estimate(flops: int, size: int, sizes: tuple[int, int, int, int], reason: str) -> Work:
+def _estimate(flops: int, size: float, sizes: tuple[int, int, int, int], reason: str) -> Work:
     parameters: dict[str, Any] = dict(zip(("m", "n", "k", "batch"), sizes, strict=True))
     return matrix_work(flops, size, certainty="estimate", reason=reason, **parameters)
 
@@ -451,7 +460,7 @@ def _convolution(
 def _convolution_work(
     call: OperatorCall,
     flops: int,
-    size: int,
+    size: float,
     shapes: tuple[Sequence[int], Sequence[int], Sequence[int]],
     groups: int,
     strides: Sequence[int] = (),
@@ -507,7 +516,7 @@ def _convolution_backward(call: OperatorCall) -> Work:
 
 
 def _cudnn_convolution_backward(call: OperatorCall) -> Work:
-    """Return the work of PyTorch's operator until 1.9, whose gradients are its children."""
+    """Return the work of PyTorch's operator until 1.9, which calls one for each gradient."""
     return _gradients(
         call, (0, 2, 1), [call.context.gradients > 1, call.context.gradients > 0, False]
     )
@@ -517,6 +526,7 @@ def _cudnn_convolution_backward(call: OperatorCall) -> Work:
 MATRIX_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "product": _product,
     "addmm": _addmm,
+    "scaled_product": _scaled_product,
     "grouped_product": _grouped_product,
     "packed_product": _packed_product,
     "marlin_product": _marlin_product,

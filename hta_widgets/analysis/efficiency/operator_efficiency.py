@@ -10,7 +10,7 @@ figures. For example, the replay of a decoding step has the row
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
@@ -29,12 +29,10 @@ from hta_widgets.analysis.efficiency.call_efficiency import (
 )
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.devices import (
-    NO_DEVICE,
     Device,
+    Peaks,
     UsedDevice,
-    added_devices,
-    device_columns,
-    peaks_of,
+    devices_of_user,
     unknown_device_note,
     used_device,
 )
@@ -109,7 +107,7 @@ class RankEfficiency:
     """The rows of one rank, its device, and its times for ``attrs``."""
 
     blocks: list[dict[str, Any]]
-    device: UsedDevice | None
+    device: UsedDevice
     work_ns: int
     compute_ns: int
     launched_nothing: int
@@ -123,7 +121,7 @@ def operator_efficiency(
     traces: TraceSet,
     *,
     group_by: Sequence[GroupKey] = ("name", "input_shapes"),
-    peaks: str | Mapping[str, float] | None = None,
+    peaks: Peaks | None = None,
     selection: Selection | None = None,
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
@@ -234,12 +232,10 @@ def verdicts_of_rank(traces: TraceSet, rank: int) -> dict[str, Any]:
 
 
 def _efficiency_of_ranks(
-    chosen: Selection,
-    keys: tuple[str, ...],
-    peaks: str | Mapping[str, float] | None = None,
+    chosen: Selection, keys: tuple[str, ...], peaks: Peaks | None = None
 ) -> list[RankEfficiency]:
     whole_time = replace(chosen, start_ns=None, end_ns=None)
-    analyze = partial(_efficiency_of_rank, peaks=peaks, added=added_devices(), keys=keys)
+    analyze = partial(_efficiency_of_rank, user_devices=devices_of_user(peaks), keys=keys)
     parts = rank_parts(chosen.owner, whole_time, captured=True)
     return list(map_ranks(parts, analyze, (chosen.start_ns, chosen.end_ns)))
 
@@ -268,10 +264,7 @@ def _notes(results: Sequence[RankEfficiency], known_ns: int, compute_ns: int) ->
         return [note_text("no_operators_selected")]
     if not any(result.has_shapes for result in results):
         return [NO_SHAPES_NOTE]
-    used = [result.device for result in results if result.device]
-    if not used:
-        return [NO_DEVICE]
-    notes = [unknown_device_note(used)]
+    notes = [unknown_device_note([result.device for result in results])]
     if known_ns < compute_ns / 2:
         part = share_text(known_ns / compute_ns)
         notes.append(f"matrix FLOPs are known for {part} of the kernels' time")
@@ -282,21 +275,17 @@ def _efficiency_of_rank(
     part: RankPart,
     window_ns: tuple[int | None, int | None],
     *,
-    peaks: str | Mapping[str, float] | None,
-    added: Sequence[Device],
+    user_devices: Sequence[Device],
     keys: tuple[str, ...],
 ) -> RankEfficiency:
-    device = used_device(part.trace, peaks, added)
+    device = used_device(part.trace, user_devices)
     if window_ns != (None, None):
         return _rank_rows(part.with_window(*window_ns), device, keys)
-    if isinstance(peaks, Mapping) or added:
-        return _rank_rows(part, device, keys)
-    return part.get_or_compute(
-        ("operator_efficiency", peaks, keys), lambda: _rank_rows(part, device, keys)
-    )
+    key = ("operator_efficiency", repr(user_devices), keys)
+    return part.get_or_compute(key, lambda: _rank_rows(part, device, keys))
 
 
-def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...]) -> RankEfficiency:
+def _rank_rows(part: RankPart, device: UsedDevice, keys: tuple[str, ...]) -> RankEfficiency:
     times = call_times(part, device)
     signature_set, calls = times.signatures, times.signatures.calls
     blocks = [_call_rows(part, times, device, keys)]
@@ -316,26 +305,19 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
 
 
 def _call_rows(
-    part: RankPart, times: CallTimes, device: UsedDevice | None, keys: tuple[str, ...]
+    part: RankPart, times: CallTimes, device: UsedDevice, keys: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return the rows of calls: by signature, precision, recomputation, and given keys."""
     signature_set, calls = times.signatures, times.signatures.calls
-    shown = times.is_selected & ~signature_set.is_stopped
-    if len(calls.work):
-        shown &= times.kernels > 0
-    else:
-        shown &= part.is_in_window(part.table.start_ns[calls.rows])
-    place = np.flatnonzero(shown)
+    place = np.flatnonzero(times.is_counted)
     step = part.table.step[calls.rows] if "step" in keys else np.full(len(calls), -1)
     phase = _phases(times) if "phase" in keys else np.zeros(len(calls), dtype=np.int64)
     flags = times.communicates * 2 + times.is_host_copy
     columns = [signature_set.row, signature_set.is_recomputed, times.precision, step, phase, flags]
     first_places, group = group_by_columns([column[place] for column in columns])
     first = place[first_places]
-    rows = signature_set.code[first].tolist()
-    works = [signature_set.works[code] for code in rows]
-    texts = [signature_set.texts[code] for code in rows]
-    parameters = [work.parameters or {} for work in works]
+    rows = [signature_set.distinct[code] for code in signature_set.code[first].tolist()]
+    parameters = [row.work.parameters or {} for row in rows]
     precisions = [PRECISION_NAMES[code] for code in times.precision[first].tolist()]
     categories = signature_set.texts_of_work("category")[first]
     categories[times.communicates[first]] = "communication"
@@ -343,14 +325,14 @@ def _call_rows(
         "rank": part.rank,
         "step": step[first],
         "phase": [_PHASES[code] for code in phase[first].tolist()],
-        "name": [signature_set.names[code] for code in rows],
+        "name": [row.name for row in rows],
         "category": categories,
         **{
-            name: [row[number].decode("utf-8", "replace") for row in texts]
+            name: [row.texts[number].decode("utf-8", "replace") for row in rows]
             for number, name in enumerate(_ARGUMENTS)
         },
-        "flops_kind": [work.kind for work in works],
-        "certainty": [work.certainty for work in works],
+        "flops_kind": [row.work.kind for row in rows],
+        "certainty": [row.work.certainty for row in rows],
         "reason": times.reasons[first],
         "precision": precisions,
         "recompute": signature_set.is_recomputed[first],
@@ -365,11 +347,11 @@ def _call_rows(
         ),
         "inside": np.bincount(group, times.inside[place], minlength=len(first)),
         **_figures_of_calls(times, place, group, first),
-        "peak_tflop_per_s": peaks_of(device, precisions),
-        "memory_gb_s": device.memory_gb_s if device else np.nan,
-        **device_columns(device),
-        **{name: np.array([row.get(name, -1) for row in parameters]) for name in _NUMBERS},
-        **{name: [row.get(name, "") for row in parameters] for name in _TEXTS},
+        "peak_tflop_per_s": device.peaks(precisions),
+        "memory_gb_s": device.memory_gb_s,
+        **device.columns,
+        **{name: np.array([sizes.get(name, -1) for sizes in parameters]) for name in _NUMBERS},
+        **{name: [sizes.get(name, "") for sizes in parameters] for name in _TEXTS},
     }
 
 

@@ -9,7 +9,7 @@ was launched before recording began and is not in the file: the time until then 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.text import duration
-from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, sum_by_group
+from hta_widgets.trace.arrays import Floats, Ints, Rows, sum_by_group
 from hta_widgets.trace.graph_captures import captured_trace
 from hta_widgets.trace.host_stack import name_mask
 from hta_widgets.trace.intervals import Intervals
@@ -143,7 +143,7 @@ def _rates(frame: pd.DataFrame) -> dict[str, float]:
     }
     if len(counted):
         rates["all"] = float(counted["tokens"].sum() / max(period.sum(), 1e-9))
-    # Ranks of a job serve the same tokens, or their own: a rate is that of one rank.
+    # Ranks may serve the same tokens or different ones, so a rate is that of one rank.
     return rates
 
 
@@ -161,13 +161,14 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
     step = step_of_events(part.trace, rows, part.trace.launch_of[work])
     work, step = work[step >= 0], step[step >= 0]
     times = _device_times(part, work, step, size)
+    has_work = times["device_start_ns"] >= 0
     host_ns = part.durations(rows)
     numbers = {
         name: np.array([getattr(each, name) for each in steps])
         for name in (*_NUMBERS, "attention_pairs")
     }
     tokens = numbers["tokens"]
-    period_ns = np.where(times.has_work, times.span_ns + times.gap_ns, host_ns)
+    period_ns = np.where(has_work, times["device_span_ns"] + times["gap_ns"], host_ns)
     is_replay = name_mask(part.trace, lambda name: "GraphLaunch" in name)[
         part.trace.launch_of[work]
     ]
@@ -180,11 +181,8 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
         **numbers,
         "start_ns": table.start_ns[rows] + shift_ns,
         "host_ns": host_ns,
-        "device_start_ns": np.where(times.has_work, times.first_ns + shift_ns, -1),
-        "device_ns": times.busy_ns,
-        "device_span_ns": times.span_ns,
-        "gap_ns": times.gap_ns,
-        "waited_ns": times.waited_ns,
+        **times,
+        "device_start_ns": np.where(has_work, times["device_start_ns"] + shift_ns, -1),
         "tokens_per_s": np.where(tokens >= 0, tokens, np.nan)
         / np.where(period_ns > 0, period_ns, np.nan)
         * 1e9,
@@ -193,19 +191,8 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
     }
 
 
-class _DeviceTimes(NamedTuple):
-    """Times of steps on the device; 0 for steps without work."""
-
-    has_work: Bools
-    first_ns: Ints
-    span_ns: Ints
-    busy_ns: Ints
-    gap_ns: Ints
-    waited_ns: Ints
-
-
-def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> _DeviceTimes:
-    """Return the times of the steps that launched the device work."""
+def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> dict[str, Ints]:
+    """Return the device's columns of steps that launched the work; the start is -1 without work."""
     start, end = part.clip_rows(work)
     first, last = np.full(size, np.iinfo(np.int64).max), np.full(size, -1, dtype=np.int64)
     np.minimum.at(first, step, start)
@@ -224,7 +211,13 @@ def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> _DeviceT
     gap_ns = np.zeros(size, dtype=np.int64)
     follows = has_work[:-1] & has_work[1:]
     gap_ns[:-1][follows] = np.maximum(first[1:] - last[:-1], 0)[follows]
-    return _DeviceTimes(has_work, first, last - first, busy_ns, gap_ns, waited_ns)
+    return {
+        "device_start_ns": np.where(has_work, first, -1),
+        "device_ns": busy_ns,
+        "device_span_ns": last - first,
+        "gap_ns": gap_ns,
+        "waited_ns": waited_ns,
+    }
 
 
 def _begin_of_recorded_work(part: RankPart, work: Rows) -> int:

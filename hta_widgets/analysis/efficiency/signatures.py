@@ -34,6 +34,7 @@ from hta_widgets.analysis.efficiency.calls import (
     Kernels,
     OperatorCall,
     Work,
+    standard_type,
 )
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls, counted_calls
 from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
@@ -55,7 +56,7 @@ from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
 _CONVOLUTIONS = ("aten::convolution", "aten::cudnn_convolution", "aten::conv2d")
-#: Encloses an operator for each gradient that it computes, until PyTorch 1.9.
+#: Calls an operator for each gradient that it computes, until PyTorch 1.9.
 _CONVOLUTION_BACKWARD = "aten::cudnn_convolution_backward"
 _GRADIENTS = (f"{_CONVOLUTION_BACKWARD}_input", f"{_CONVOLUTION_BACKWARD}_weight")
 #: Number of calls after a convolution that are searched for one that takes its output.
@@ -71,7 +72,7 @@ _Dims = tuple[int, ...]
 
 
 class _Signature(NamedTuple):
-    """Inputs of the work of a call; without matrix work, operators below have the rest."""
+    """What the work of a call follows from; unless `is_matrix`, calls below do its products."""
 
     name: str
     texts: Texts
@@ -79,9 +80,18 @@ class _Signature(NamedTuple):
     is_matrix: bool
 
 
+class CallSignature(NamedTuple):
+    """An operator and the texts of its arguments, with their work."""
+
+    name: str
+    texts: Texts
+    work: Work
+    input_type: str
+
+
 @dataclass(frozen=True, eq=False)
 class Signatures:
-    """The signatures of a rank, and the one of each counted call, as `code`.
+    """The distinct signatures of a rank, and the one of each counted call, as `code`.
 
     `row` is the row of each call in a table, in which signatures that differ only in an engine's
     step share a row.
@@ -90,20 +100,20 @@ class Signatures:
     calls: CountedCalls
     code: Ints
     row: Ints
-    names: list[str]
-    texts: list[Texts]
-    works: list[Work]
-    input_types: list[str]
+    distinct: list[CallSignature]
     is_recomputed: Bools
     is_stopped: Bools
 
     def figures(self, name: str) -> Floats:
         """Return a number of the work of each call."""
-        return np.array([getattr(work, name) for work in self.works], np.float64)[self.code]
+        return self._of_work(name, np.float64)[self.code]
 
     def texts_of_work(self, name: str) -> Array:
         """Return a text of the work of each call."""
-        return np.array([getattr(work, name) for work in self.works], object)[self.code]
+        return self._of_work(name, object)[self.code]
+
+    def _of_work(self, name: str, dtype: type) -> Array:
+        return np.array([getattr(signature.work, name) for signature in self.distinct], dtype)
 
     @property
     def has_known_matrix_flops(self) -> Bools:
@@ -115,8 +125,9 @@ class Signatures:
     @property
     def has_shapes(self) -> bool:
         """Whether any call has shapes, or work that the file states."""
-        return any(texts[0] not in {b"", b"null"} for texts in self.texts) or any(
-            work.certainty == STATED for work in self.works
+        return any(
+            signature.texts[0] not in {b"", b"null"} or signature.work.certainty == STATED
+            for signature in self.distinct
         )
 
 
@@ -132,12 +143,9 @@ def signatures(trace: Trace) -> Signatures:
         calls=calls,
         code=code,
         row=_rows_of_table(distinct, works)[code],
-        names=[signature.name for signature in distinct],
-        texts=[signature.texts for signature in distinct],
-        works=works,
-        input_types=[
-            work.type_name or _input_type(*signature.texts[:2])
-            for signature, work in zip(distinct, works, strict=True)
+        distinct=[
+            CallSignature(name, texts, work, work.type_name or _input_type(*texts[:2]))
+            for (name, texts, *_), work in zip(distinct, works, strict=True)
         ],
         is_recomputed=within_backward & _ran_in_forward(trace, calls, code),
         is_stopped=_is_stopped(trace, calls, within_backward),
@@ -271,7 +279,7 @@ def _work(signature: _Signature) -> Work:
 def _input_type(dims: bytes, types: bytes) -> str:
     """Return the type of the first tensor among the arguments, empty if there is none."""
     pairs = zip(decode_arg(dims), decode_arg(types), strict=False)
-    names = [name for shape, name in pairs if shape and isinstance(name, str)]
+    names = [standard_type(name) for shape, name in pairs if shape and isinstance(name, str)]
     return "float" if names[:1] == ["TensorList"] else (names or [""])[0]
 
 
@@ -384,32 +392,32 @@ def signatures_with_stated_work(trace: Trace) -> Signatures:
         signature_set,
         code=code,
         row=code,
-        names=[signature_set.names[key[0]] for key in codes],
-        texts=[signature_set.texts[key[0]] for key in codes],
-        works=[_stated_work(signature_set.works[key[0]], *key[1:]) for key in codes],
-        input_types=[signature_set.input_types[key[0]] for key in codes],
+        distinct=[_with_stated_work(signature_set.distinct[at], *stated) for at, *stated in codes],
     )
 
 
 def _with_counts_of_inductor(trace: Trace, signature_set: Signatures) -> Signatures:
     """Return the signatures with the counts that Inductor has for each of its kernels."""
     codes, first = np.unique(signature_set.code, return_index=True)
-    is_triton = [signature_set.names[code].startswith("triton_") for code in codes.tolist()]
+    distinct = list(signature_set.distinct)
+    is_triton = [distinct[code].name.startswith("triton_") for code in codes.tolist()]
     args = event_args(trace, signature_set.calls.rows[first[is_triton]], _INDUCTOR)
-    works = list(signature_set.works)
     for code, flops, gigabytes in zip(codes[is_triton].tolist(), *args.values(), strict=True):
         size = gigabytes * 1e9 if isinstance(gigabytes, (int, float)) else None
-        works[code] = _stated_work(works[code], flops, size)
-    return replace(signature_set, works=works)
+        distinct[code] = _with_stated_work(distinct[code], flops, size)
+    return replace(signature_set, distinct=distinct)
 
 
-def _stated_work(derived: Work, flops: Any, size_bytes: Any, category: Any = None) -> Work:
-    """Return the work that the file states, or `derived` if it states none."""
+def _with_stated_work(
+    signature: CallSignature, flops: Any, size_bytes: Any, category: Any = None
+) -> CallSignature:
+    """Return a signature with the work that the file states, if it states any."""
     if not isinstance(flops, (int, float)) and not isinstance(size_bytes, (int, float)):
-        return derived
+        return signature
+    derived = signature.work
     flops = float(flops) if isinstance(flops, (int, float)) else 0.0
     is_vector = derived.kind == "vector"
-    return Work(
+    work = Work(
         category if isinstance(category, str) else derived.category,
         flops=flops,
         model_flops=0.0 if is_vector else flops,
@@ -417,3 +425,4 @@ def _stated_work(derived: Work, flops: Any, size_bytes: Any, category: Any = Non
         kind="vector" if is_vector else "matrix" if flops else "none",
         certainty=STATED,
     )
+    return signature._replace(work=work)

@@ -11,10 +11,10 @@ model FLOPs over all FLOPs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -22,12 +22,11 @@ import pandas as pd
 from hta_widgets.analysis.efficiency.call_efficiency import PRECISION_NAMES, CallTimes, call_times
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.devices import (
-    NO_DEVICE,
     Device,
+    Peaks,
+    Precision,
     UsedDevice,
-    added_devices,
-    device_columns,
-    peaks_of,
+    devices_of_user,
     unknown_device_note,
     used_device,
 )
@@ -44,9 +43,6 @@ from hta_widgets.trace.intervals import total_length
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-Precision = Literal[
-    "fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"
-]
 _COMPUTE: Final = KINDS.index("compute")
 #: Minimum known share of an MFU that is not a lower bound.
 _MIN_KNOWN: Final = 0.5
@@ -75,7 +71,7 @@ class _RankSteps:
     """The rows of a rank; `outside_flops` are of operators outside of steps."""
 
     columns: dict[str, Any]
-    device: UsedDevice | None
+    device: UsedDevice
     has_shapes: bool
     outside_flops: float
 
@@ -84,7 +80,7 @@ class _RankSteps:
 def step_efficiency(
     traces: TraceSet,
     *,
-    peaks: str | Mapping[str, float] | None = None,
+    peaks: Peaks | None = None,
     precision: Precision | None = None,
     model_flops: float | None = None,
     selection: Selection | None = None,
@@ -146,7 +142,7 @@ def step_efficiency(
     times = step_times(traces, selection=selection, window=window, ranks=ranks)
     parts = rank_parts(traces, selection, window, ranks, captured=True)
     lengths = dict(iter(_lengths(times).groupby("rank")))
-    analyze = partial(_steps_of_rank, peaks=peaks, added=added_devices(), precision=precision)
+    analyze = partial(_steps_of_rank, user_devices=devices_of_user(peaks), precision=precision)
     lengths_of_ranks = [(lengths.get(rank),) for rank in parts.ranks]
     results = list(map_ranks(parts, analyze, each=lengths_of_ranks))
     frame = pd.DataFrame(stack_blocks([result.columns for result in results], _SCHEMA))
@@ -179,8 +175,7 @@ def _notes(results: Sequence[_RankSteps], times: pd.DataFrame) -> list[str]:
         return [note_text("no_ranks")]
     if not any(result.has_shapes for result in results):
         return [NO_SHAPES_NOTE]
-    used = [result.device for result in results if result.device]
-    notes = [unknown_device_note(used) if used else NO_DEVICE]
+    notes = [unknown_device_note([result.device for result in results])]
     if not len(times):
         notes.append("no steps: each row is the whole time of a rank")
     if times.attrs.get("ahead"):
@@ -192,15 +187,14 @@ def _steps_of_rank(
     part: RankPart,
     lengths: pd.DataFrame | None,
     *,
-    peaks: str | Mapping[str, float] | None,
-    added: Sequence[Device],
+    user_devices: Sequence[Device],
     precision: str | None,
 ) -> _RankSteps:
     has_steps = lengths is not None
     if lengths is None:
         lengths = _whole_time(part)
     steps = lengths["step"].to_numpy()
-    device = used_device(part.trace, peaks, added)
+    device = used_device(part.trace, user_devices)
     # A host that runs ahead calls operators before the window whose work is in it.
     whole = part.without_window
     times = call_times(
@@ -208,12 +202,7 @@ def _steps_of_rank(
         device,
     )
     calls = times.signatures.calls
-    is_counted = times.is_selected & ~times.signatures.is_stopped
-    is_counted &= times.signatures.texts_of_work("kind") == "matrix"
-    if len(calls.work):
-        is_counted &= times.kernels > 0
-    else:
-        is_counted &= part.is_in_window(part.table.start_ns[calls.rows])
+    is_counted = times.is_counted & (times.signatures.texts_of_work("kind") == "matrix")
     step = part.table.step[calls.rows] if has_steps else np.full(len(calls), -1)
     place = pd.Index(steps).get_indexer(pd.Index(step))
     figures = _figures(times, device, precision).assign(place=place)
@@ -228,8 +217,8 @@ def _steps_of_rank(
         **sums,
         "known_share": known_share,
         "precision": main,
-        "peak_tflop_per_s": peaks_of(device, main),
-        **device_columns(device),
+        "peak_tflop_per_s": device.peaks(main),
+        **device.columns,
         "whole": whole_steps(part, steps) if has_steps else np.ones(len(steps), dtype=bool),
     }
     columns["at_least"] = sums["at_least"] | (known_share < _MIN_KNOWN)
@@ -255,13 +244,13 @@ def _whole_time(part: RankPart) -> pd.DataFrame:
     return pd.DataFrame([times], columns=["step", *_TIMES])
 
 
-def _figures(times: CallTimes, device: UsedDevice | None, precision: str | None) -> pd.DataFrame:
+def _figures(times: CallTimes, device: UsedDevice, precision: str | None) -> pd.DataFrame:
     """Return the FLOPs of each call by purpose, NaN if unknown, and its peak."""
     signature_set = times.signatures
     all_flops = signature_set.figures("flops") * times.inside
     model = signature_set.figures("model_flops") * times.inside
     recomputed, backward = signature_set.is_recomputed, signature_set.calls.is_backward
-    peak = peaks_of(device, [precision or name for name in PRECISION_NAMES])[times.precision]
+    peak = device.peaks([precision or name for name in PRECISION_NAMES])[times.precision]
     model_flops = np.where(recomputed, 0, model)
     return pd.DataFrame(
         {

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod
+from math import isnan, prod
 from typing import Final
 
 from hta_widgets.analysis.efficiency.calls import (
@@ -21,8 +21,11 @@ from hta_widgets.analysis.efficiency.calls import (
     NO_DIMENSIONS,
     NO_SHAPES,
     OTHER_ARGUMENTS,
+    REAL_TYPES,
+    UNKNOWN_TYPE,
     CallError,
     OperatorCall,
+    Tensor,
     Work,
     broadcast,
     elements_bytes,
@@ -41,7 +44,8 @@ def _vector(flops: float, size: float, certainty: str = "exact") -> Work:
 def pointwise_work(call: OperatorCall, operands: int, *, to: str = "", flops: int = 1) -> Work:
     """Return the work of an operator of some operands; further tensors are ``out=``.
 
-    The result is of type `to`, if that is bool or the operands are integers.
+    The result is of type `to`, if that is bool or the operands are integers; ``real``: of the parts
+    of complex numbers.
     """
     places = range(min(operands, len(call.dims)))
     tensors = [call.tensor(index) for index in places if call.is_present(index)]
@@ -52,13 +56,17 @@ def pointwise_work(call: OperatorCall, operands: int, *, to: str = "", flops: in
     if call.name.endswith("_"):
         if not call.is_present(0):
             raise CallError(NO_DIMENSIONS)
-        written, shape = call.size_bytes(0), call.shape(0)
+        result = call.tensor(0)
     else:
         numbers = [call.type_of(index) for index in places if not call.is_present(index)]
         type_name = promote([tensor.type for tensor in tensors], numbers)
-        type_name = to if to == "bool" or (to and type_name not in FLOATS) else type_name
-        written = prod(shape) * item_bytes(type_name)
-    return _vector(flops * prod(shape), inputs + written)
+        if to == "real":
+            type_name = REAL_TYPES.get(type_name, type_name)
+        elif to == "bool" or (to and type_name not in FLOATS):
+            type_name = to
+        result = Tensor(shape, type_name)
+    work = _vector(flops * result.elements, inputs + result.size_bytes)
+    return replace(work, result=result)
 
 
 def _rule(
@@ -86,11 +94,14 @@ def _rule(
     counted = (*writes, *makes)[0] if elements_of is None else elements_of
     elements = sum(tensor.elements for tensor in call.items(counted))
     size = call.size_bytes(*reads, *writes) + elements * extra_bytes
-    outputs = [tensor for index in makes for tensor in call.items(index)]
-    for tensor in outputs:
-        type_name = to if to and tensor.type not in FLOATS else tensor.type
-        size += elements_bytes(tensor.elements, type_name)
-    return _vector(flops_per_element * elements, size, "estimate" if call.has_lists else certainty)
+    outputs = [
+        Tensor(tensor.dims, to if to and tensor.type not in FLOATS else tensor.type)
+        for index in makes
+        for tensor in call.items(index)
+    ]
+    size += sum(elements_bytes(output.elements, output.type) for output in outputs)
+    work = _vector(flops_per_element * elements, size, "estimate" if call.has_lists else certainty)
+    return replace(work, result=(outputs or call.items(counted))[0])
 
 
 def _foreach(call: OperatorCall) -> Work:
@@ -314,9 +325,9 @@ def _triton(call: OperatorCall) -> Work:
         sizes = [min(t.stored, prod(numbers)) * item_bytes(t.type) for t in tensors]
     else:
         sizes = [tensor.size_bytes for tensor in tensors]
-    if not sum(sizes):
-        raise CallError(NO_SHAPES)
     size = float(sum(sizes))
+    if not size > 0:
+        raise CallError(UNKNOWN_TYPE if isnan(size) else NO_SHAPES)
     return Work("", _NAN, 0.0, size, "vector", "estimate", "each pointer counts once")
 
 

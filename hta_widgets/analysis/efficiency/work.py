@@ -26,11 +26,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache, partial
+from math import isnan
 from typing import Final, Literal, NamedTuple
 
 from hta_widgets.analysis.efficiency.calls import (
     NO_SHAPES,
     OTHER_ARGUMENTS,
+    UNKNOWN_TYPE,
     UNLISTED,
     CallError,
     OperatorCall,
@@ -51,7 +53,6 @@ Role = Literal["gemm", "outermost", "fallback", "listed", "unlisted"]
 
 #: Maximum figure of a valid shape; sums of larger figures would not fit into 64 bits.
 _MAX_FIGURE: Final = 1 << 60
-_NUMBERED: Final = re.compile(r"(sglang_profiler::.+)_\d+")
 
 
 class ListedOperator(NamedTuple):
@@ -70,20 +71,18 @@ def unnumbered_name(name: str) -> str:
     >>> unnumbered_name("sglang_profiler::attention_paged_attention_ragged_100")
     'sglang_profiler::attention_paged_attention_ragged'
     """
-    match = _NUMBERED.fullmatch(name)
-    return match[1] if match else name
+    return re.sub(r"^(sglang_profiler::.+)_\d+$", r"\1", name)
 
 
 @cache
 def _table() -> dict[str, ListedOperator]:
     """Return the operators of ``facts/operators.json``; ``*`` ends the start of many names."""
-    formulas = {**MATRIX_FORMULAS, **VECTOR_FORMULAS, "backward": _backward}
     table: dict[str, ListedOperator] = {}
     for role, rows in facts("operators").items():
         for row in rows:
             arguments = dict(row)
             names, category = arguments.pop("operators"), arguments.pop("category")
-            function = partial(formulas[arguments.pop("formula")], **arguments)
+            function = partial(_FORMULAS[arguments.pop("formula")], **arguments)
             table |= dict.fromkeys(names, ListedOperator(role, category, function))
     return table
 
@@ -109,13 +108,8 @@ def _starts() -> tuple[str, ...]:
 @cache
 def operators_of(formula: str) -> frozenset[str]:
     """Return the operators of the table that have a formula."""
-    return frozenset(
-        name
-        for rows in facts("operators").values()
-        for row in rows
-        if row["formula"] == formula
-        for name in row["operators"]
-    )
+    function = _FORMULAS[formula]
+    return frozenset(name for name, row in _table().items() if row.work.func is function)
 
 
 def role_of(name: str) -> Role:
@@ -146,6 +140,8 @@ def call_work(call: OperatorCall) -> Work:
         work = Work(reason=OTHER_ARGUMENTS)
     if not _fits_columns(work):
         work = Work(reason=OTHER_ARGUMENTS)
+    if isnan(work.min_bytes) and not work.reason:
+        work = replace(work, reason=UNKNOWN_TYPE)
     kind = "vector" if listed.role == "listed" else "matrix"
     return replace(work, category=work.category or listed.category, kind=kind)
 
@@ -166,3 +162,6 @@ def _backward(call: OperatorCall, forward: str) -> Work:
     # Attention computes its scores again.
     work = gradients_work(work, 2.5 if work.category == "attention" else 2)
     return replace(work, certainty="estimate", reason=work.reason or EVERY_MATRIX)
+
+
+_FORMULAS: Final = {**MATRIX_FORMULAS, **VECTOR_FORMULAS, "backward": _backward}

@@ -38,7 +38,9 @@ from hta_widgets.trace.tracks import TrackNames, read_track_names
 
 _DEVICE_NAMES = re.compile(
     r".*/device:(?!cpu)[a-z_]+:\d+.*"
-    r"|((cuda|hip|rocm|ascend) )?(device|gpu|npu|tpu|xpu|hpu|mlu|gcu|dcu|musa)[ :#_-]*\d+\b.*"
+    r"|((cuda|hip|rocm|ascend|nvidia|amd|intel|apple|habana) )?"
+    r"(device|gpu|npu|tpu|xpu|hpu|mlu|gcu|dcu|musa|mtia|ipu|neuron[ _-]?core)[ :#_-]*\d+\b.*"
+    r"|(cuda|hip|rocm):\d+\b.*|cuda hw\b.*"
     r"|ascend hardware|(cuda|hip|rocm|npu|xpu) functions|\[\d+:\d+\] overview",
     re.IGNORECASE,
 )

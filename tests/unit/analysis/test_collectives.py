@@ -13,6 +13,7 @@ from hta_widgets.analysis import (
     communication_by_group,
     communication_by_stream,
     parallel_groups,
+    stragglers,
 )
 from hta_widgets.analysis.cross_rank import alignment
 from hta_widgets.analysis.cross_rank.parallel_groups import pipeline_stages
@@ -655,3 +656,48 @@ def test_kernels_that_name_no_group_leave_it_open(tmp_path):
     assert kinds(frame) == {"stream 20": ("unknown", True)}
     assert frame[["ranks", "position"]].to_numpy().tolist() == [["", -1]] * 2
     assert parallel_groups(traces, ranks=[]).attrs["note"] == "no ranks are selected"
+
+
+@pytest.mark.parametrize("spacing_ns", [100_000, 475_000, 3_000_000])
+@pytest.mark.parametrize("lacking", [{0}, {11}, {18}, {5, 6, 20}, {0, 17, 18, 33, 35}])
+def test_events_that_a_file_lacks_in_between_shift_no_others(spacing_ns, lacking):
+    """Equal collectives; the clocks differ by half a second, and ends by up to 5 µs."""
+    rng = np.random.default_rng(3)
+    end_ns = np.cumsum(spacing_ns + rng.integers(-spacing_ns // 9, spacing_ns // 9, 36))
+    kept = [place for place in range(36) if place not in lacking]
+    other_ns = end_ns[kept] + 500_000_000 + rng.integers(0, 5_000, len(kept))
+    same = np.zeros(36, dtype=np.int64)
+    for sure in (True, False):
+        result = alignment.align_sequences(same, end_ns, same[kept], other_ns, sure=sure)
+        assert result.tolist() == kept
+
+
+def test_clocks_that_drift_leave_equal_collectives_in_order():
+    end_ns = np.cumsum(np.random.default_rng(5).integers(50_000, 150_000, 20_000))
+    same = np.zeros(20_000, dtype=np.int64)
+    # By 100 µs over 2 s, so that later ends are as near to the next collective.
+    drifting = end_ns + end_ns // 20_000
+    result = alignment.align_sequences(same, end_ns, same, drifting, sure=True)
+    assert result.tolist() == list(range(20_000))
+
+
+def test_a_rank_whose_file_lacks_collectives_is_no_straggler(tmp_path):
+    """Rank 1 is late at all; files of the others lack some, without sequence numbers."""
+    ranks = []
+    for rank, lacking in enumerate(([5, 6], [], [11], [0, 20, 21, 22])):
+        records = []
+        for place in range(36):
+            start = 1_000_000 * place + (100_000 if rank == 1 else 0)
+            records.append(kernel(1_000_000 * place - 900_000, start, launch=2 * place + 1))
+            if place not in lacking:
+                args = {"Process Group Name": "0", "Group size": 4}
+                args |= {"Process Group Ranks": "[0, 1, 2, 3]", "Collective name": "allreduce"}
+                end = 1_000_000 * place + 200_000 + rank
+                records.append(nccl(start, end, launch=2 * place + 2, **args))
+        ranks.append(records)
+    traces = load(tmp_path, *ranks)
+    frame = collectives(traces)
+    spread = frame.groupby("collective")["end_ns"].agg(lambda ends: ends.max() - ends.min())
+    assert spread.max() == 3
+    verdict = stragglers(traces)
+    assert verdict["rank"][verdict["is_straggler"]].tolist() == [1]

@@ -398,3 +398,27 @@ def test_the_path_adds_up_and_is_a_selection(tmp_path):
         [OUTSIDE, 50, 1],
         [LAUNCH, 30, 1],
     ]
+
+
+@pytest.mark.parametrize(
+    "name", ["cudaStreamSynchronize", "hipMemcpyWithStream", "cudaMemcpyAsync"]
+)
+def test_a_wait_for_work_that_is_not_in_the_file_is_no_work_of_the_host(tmp_path, name):
+    """The device runs nothing recorded for 5 ms before its first kernel, nor after it."""
+    ms = 1_000_000
+    result = path(
+        tmp_path,
+        step(0, 13 * ms),
+        call(0, 5 * ms, name=name),
+        call(5 * ms, 5 * ms + 1000, 1),
+        kernel(6 * ms, 7 * ms, launch=1),
+        call(7 * ms, 12 * ms, name=name),
+        call(12 * ms, 12 * ms + 1000, 2),
+        kernel(12 * ms + 1000, 13 * ms, launch=2),
+    )
+    causes = by_cause(result)
+    assert causes["cpu_blocked"] >= 9 * ms
+    assert CPU not in causes
+    # A wait while the device mostly works, and a short one, are as before.
+    result = path(tmp_path, step(0, ms), call(0, 900_000, name=name))
+    assert by_cause(result)[CPU] == 900_000

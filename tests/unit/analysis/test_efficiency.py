@@ -12,6 +12,7 @@ import hta_widgets as hw
 from hta_widgets import TraceError, analysis
 from hta_widgets.analysis import operator_efficiency, step_efficiency
 from hta_widgets.analysis.efficiency.calls import CallContext, OperatorCall
+from hta_widgets.analysis.efficiency.devices import device_of_entry
 from hta_widgets.analysis.efficiency.work import call_work
 
 BF16 = "c10::BFloat16"
@@ -329,6 +330,25 @@ def test_peaks_of_devices_follow_from_units_and_clocks(
     assert hw.devices.peak(device, "bf16") == pytest.approx(
         units * rate * clock_ghz / 1e3, rel=0.01
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "gib", "device", "scaled"),
+    [
+        # ROCm gives two devices one name.
+        ("AMD Instinct MI250X/MI250", 104, 64.0, "MI210; MI250, one GCD", 1),
+        ("AMD Instinct MI250X/MI250", 110, 64.0, "MI250X, one GCD", 1),
+        ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", 60, 39.4, "H100 SXM", 60 / 132),
+        # Other devices than those whose name begins in the same way.
+        ("NVIDIA GeForce RTX 3090 Ti", 84, 23.7, "", 1),
+        ("NVIDIA GeForce RTX 5090 D", 170, 31.8, "", 1),
+        ("NVIDIA L40", 142, 44.5, "", 1),
+    ],
+)  # fmt: skip
+def test_devices_with_similar_names(name, units, gib, device, scaled):
+    entry = {"name": name, "numSms": units, "totalGlobalMem": int(gib * (1 << 30))}
+    used = device_of_entry(entry)
+    assert (used.row.device, used.scaled) == (device, scaled)
 
 
 def test_wrong_peaks_say_which_there_are(tmp_path):

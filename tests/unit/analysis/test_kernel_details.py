@@ -110,6 +110,11 @@ def test_pointwise_operators_in_a_row_could_be_one_kernel(tmp_path, times):
     assert frame["device_ns"].tolist() == [300 * times]
 
 
+def test_a_comparison_in_a_chain_saves_a_byte_for_each_element(tmp_path):
+    frame = fusion_candidates(load(tmp_path, chain("aten::gt", "aten::logical_not")))
+    assert frame["saved_bytes"].tolist() == [2 * 1000]
+
+
 def test_results_of_other_shapes_end_a_chain(tmp_path):
     events = [*chain("aten::exp"), *chain("aten::exp", start=1, shape=(10,))]
     frame = fusion_candidates(load(tmp_path, events))

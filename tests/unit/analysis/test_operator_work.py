@@ -56,6 +56,13 @@ PACKED, SCALES, ZEROS = ((4, 16), INT), ((2, 16), BF16), ((2, 2), INT)
         ("sgl_kernel::fp8_scaled_mm",
          args(_0=X8, _1=W8, _2=((4, 1), FLOAT), _3=((16, 1), FLOAT), _4="15"),
          128 + 512 + 16 + 64 + 128),
+        # Until PyTorch 2.4 the bias and the type came before the scales.
+        ("aten::_scaled_mm",
+         args(_0=X8, _1=W8, _2=((16,), BF16), _3="15", _4=((4, 1), FLOAT), _5=((1, 16), FLOAT),
+              _7="True"), 128 + 512 + 32 + 16 + 64 + 128),
+        ("aten::_scaled_mm",
+         args(_0=X8, _1=W8, _2=((4, 1), FLOAT), _3=((1, 16), FLOAT), _4=((16,), BF16), _6="15",
+              _7="True"), 128 + 512 + 16 + 64 + 32 + 128),
         ("vllm::fp8_gemm_nt_op",
          args(_0=X8, _1=((4, 1), FLOAT), _2=WT8, _3=((1, 1), FLOAT), _4=OUT, _5="False"),
          128 + 16 + 512 + 4 + 128),
@@ -154,6 +161,15 @@ BYTES = 4 * 2 * 1024 + 2 * 4 * 8 * 4
         ("aten::_cudnn_attention_forward",
          args(_0=HEADS, _1=HEADS, _2=HEADS, _6="8", _7="8", _8="True", _9="0.", _10="True"),
          PAIRS, BYTES),
+        # The efficient one of PyTorch 2.1, without the length of keys, and of 2.0, without a bias.
+        ("aten::_efficient_attention_forward",
+         args(_0=Q, _1=Q, _2=Q, _7="0.", _8="1", _9="True", _11="False"), PAIRS, BYTES),
+        ("aten::_efficient_attention_forward", args(_0=Q, _1=Q, _2=Q, _6="False", _7="True"),
+         PAIRS, BYTES - 256),
+        ("aiter::mha_fwd", args(_0=Q, _1=Q, _2=Q, _3="0.", _4="0.25", _5="True", _6="-1", _7="-1",
+         _8="False", _9="False"), PAIRS, BYTES - 256),
+        ("aiter::fmha_v3_fwd", args(_0=Q, _1=Q, _2=Q, _3="0.", _4="0.25", _5="True", _6="2",
+         _7="0", _8="True", _9="False", _10="1"), 8 * 21, BYTES),
         # FP8 with scales since 2.14, written in BF16.
         ("aten::_scaled_dot_product_flash_attention",
          args(_0=(HEADS[0], E4M3), _1=(HEADS[0], E4M3), _2=(HEADS[0], E4M3), _3=((2, 4), FLOAT),
@@ -180,18 +196,113 @@ def test_attention_over_sequences_of_other_lengths_is_unknown(changed):
 
 
 @pytest.mark.parametrize(
+    ("name", "places", "reason"),
+    [
+        # Pages, or the lengths of keys that count, are the contents of tensors.
+        ("flash_attn::_flash_attn_varlen_forward",
+         {"_3": LENGTHS, "_4": LENGTHS, "_5": "8", "_6": "8", "_9": "True", "_15": ((2, 4), INT)},
+         "data-dependent"),
+        ("flash_attn::_flash_attn_varlen_forward",
+         {"_3": LENGTHS, "_4": LENGTHS, "_5": "8", "_6": "8", "_9": "True", "_17": ((2,), INT)},
+         "data-dependent"),
+        ("aten::_flash_attention_forward",
+         {"_3": LENGTHS, "_4": LENGTHS, "_5": "8", "_6": "8", "_7": "0.", "_8": "True",
+          "_13": ((2,), INT)}, "data-dependent"),
+        # A window of the efficient attention has a form of its own.
+        ("aten::_efficient_attention_forward",
+         {"_8": "0.", "_9": "1", "_10": "True", "_13": "4"}, "arguments of an unknown version"),
+        # A version of AITER with a further number before the flags.
+        ("aiter::mha_fwd", {"_3": "0.", "_4": "0.25", "_5": "True", "_6": "-1", "_7": "-1",
+                            "_8": "0", "_9": "False", "_10": "False"},
+         "arguments of an unknown version"),
+    ],
+)  # fmt: skip
+def test_attention_over_keys_that_the_file_does_not_count_is_unknown(name, places, reason):
+    tensors = dict.fromkeys(("_0", "_1", "_2"), PACK if "_3" in places and "_4" in places else Q)
+    if name.startswith("aiter"):
+        tensors = dict.fromkeys(("_0", "_1", "_2"), Q)
+    work = call_work(OperatorCall(name, *args(**tensors | places)))
+    assert (math.isnan(work.flops), work.reason) == (True, reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "size"),
+    [
+        # 10 elements by 10; a wider type of the same category wins.
+        ("aten::div", ["torch.float16", "torch.float16"], 20 + 20 + 20),
+        ("aten::div", ["BFloat16", "float32"], 20 + 40 + 40),
+        ("aten::div", ["Half", "c10::BFloat16"], 20 + 20 + 40),
+        ("aten::add", ["Long", "int32"], 80 + 40 + 80),
+        ("aten::mul", ["ComplexFloat", "Float"], 80 + 40 + 80),
+        ("aten::mean", ["torch.bfloat16"], 20 + 2),
+        # The absolute value of a complex number is real.
+        ("aten::abs", ["c10::complex<double>"], 160 + 80),
+        ("aten::abs", ["c10::BFloat16"], 20 + 20),
+    ],
+)
+def test_types_have_other_names_in_other_tools(name, types, size):
+    assert call_work(OperatorCall(name, [[10]] * len(types), types)).min_bytes == size
+
+
+@pytest.mark.parametrize("types", [["c10::Float6_e3m2fn"] * 2, []])
+@pytest.mark.parametrize(
+    ("name", "dims", "flops"),
+    [
+        ("aten::mm", [[4, 32], [32, 16]], GEMM),
+        ("aten::add", [[4, 32], [4, 32]], 128),
+        ("aten::convolution", [[1, 4, 8], [6, 4, 1]], 2 * 4 * 6 * 8),
+    ],
+)
+def test_work_on_an_unknown_type_has_flops_but_no_bytes(name, types, dims, flops):
+    values = ["", "", "", "[1]", "[0]", "[1]", "False", "[0]", "1"]
+    work = call_work(OperatorCall(name, dims, types, [], values))
+    assert (work.flops, work.reason) == (flops, "unlisted type")
+    assert math.isnan(work.min_bytes)
+
+
+@pytest.mark.parametrize("type_name", ["c10::BFloat16", "torch.bfloat16", "BFloat16"])
+def test_precision_by_other_names_of_types(tmp_path, type_name):
+    events = [
+        op("aten::mm", 100, 200, [[4, 32], [32, 16]], [type_name] * 2),
+        call(110, 120, 1), kernel(300, 400, launch=1, name="unknown_product"),
+    ]  # fmt: skip
+    frame = operator_efficiency(load(tmp_path, events), peaks=PEAKS)
+    assert frame["precision"].tolist() == ["bf16"]
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "strides"),
+    [
+        ("aten::mm", [[4, 32], [32, 16]], [[], [16, 1]]),
+        ("aten::addmm", [[16], [4, 32], [32, 16], [], []], [[1], [], [16, 1], [], []]),
+        ("aten::add", [[4, 32], [4, 32], []], [[32, 1], [], []]),
+    ],
+)
+def test_a_sparse_operand_has_no_strides(name, dims, strides):
+    values = [""] * 3 + ["1"] * (len(dims) - 3)
+    work = call_work(OperatorCall(name, dims, [FLOAT] * len(dims), strides, values))
+    assert (math.isnan(work.flops), math.isnan(work.min_bytes)) == (True, True)
+    assert work.reason.startswith("a sparse tensor")
+
+
+@pytest.mark.parametrize(
     ("name", "changed", "least", "most"),
     [
-        # 24 tokens in 3 sequences of up to 12: (12, 6, 6) or (12, 11, 1), all pairs or causal ones.
-        ("flash_attn::_flash_attn_varlen_forward", {}, 144 + 36 + 36, 144 + 121 + 1),
-        ("flash_attn::_flash_attn_varlen_forward", {"_9": "True"}, 78 + 21 + 21, 78 + 66 + 1),
-        # In 4 sequences: (12, 4, 4, 4) or (12, 10, 1, 1).
-        ("flash_attn::_flash_attn_varlen_forward", {"_3": ((5,), INT)}, 144 + 48, 144 + 100 + 2),
+        # 24 tokens in 3 sequences of up to 12: (12, 6, 6) or (12, 12, 0), all pairs or causal ones.
+        ("flash_attn::_flash_attn_varlen_forward", {}, 144 + 36 + 36, 144 + 144),
+        ("flash_attn::_flash_attn_varlen_forward", {"_9": "True"}, 78 + 21 + 21, 78 + 78),
+        # In 4 sequences: (12, 4, 4, 4) or (12, 12, 0, 0).
+        ("flash_attn::_flash_attn_varlen_forward", {"_3": ((5,), INT)}, 144 + 48, 144 + 144),
+        # In 33 sequences, more than tokens: (12, 12 times 1, 20 times 0) or (12, 12, 31 times 0).
+        ("flash_attn::_flash_attn_varlen_forward", {"_3": ((34,), INT)}, 144 + 12, 144 + 144),
+        # In 3 sequences of up to 11: (11, 7, 6) or (11, 11, 2).
+        ("flash_attn::_flash_attn_varlen_forward", {"_5": "11", "_6": "11"},
+         121 + 49 + 36, 121 + 121 + 4),
         # A window of the token itself and one before.
         ("flash_attn::_flash_attn_varlen_forward", {"_9": "True", "_10": "1", "_11": "0"},
-         23 + 11 + 11, 23 + 21 + 1),
+         23 + 11 + 11, 23 + 23),
         ("aten::_flash_attention_forward", {"_8": "True", "_9": "False", "_10": "", "_11": ""},
-         78 + 21 + 21, 78 + 66 + 1),
+         78 + 21 + 21, 78 + 78),
     ],
 )  # fmt: skip
 def test_attention_over_sequences_of_unknown_lengths_has_bounds(name, changed, least, most):
@@ -242,7 +353,7 @@ def test_bounds_of_attention_are_columns(tmp_path):
     ]  # fmt: skip
     frame = operator_efficiency(load(tmp_path, events), peaks=PEAKS).set_index("name")
     bounds = frame[["min_flops", "max_flops"]]
-    assert bounds.loc["flash_attn::_flash_attn_varlen_forward"].tolist() == [55_296, 68_096]
+    assert bounds.loc["flash_attn::_flash_attn_varlen_forward"].tolist() == [55_296, 73_728]
     assert bounds.loc["aten::mm"].tolist() == [-1, -1]
 
 
@@ -266,6 +377,8 @@ def test_an_autograd_function_lists_no_arguments_that_are_none(scale):
          _2="[3, 3]", _4="[2, 2]", _5="[0, 0]"), 2 * 18 * 3 * 4),
         ("aten::conv_depthwise3d", args(_0=((1, 2, 4, 4, 4), FLOAT), _1=((2, 1, 3, 3, 3), FLOAT),
          _2="[3, 3, 3]", _4="[1, 1, 1]", _5="[1, 1, 1]", _6="[1, 1, 1]"), 2 * 27 * 2 * 64),
+        ("aten::_mps_convolution", args(_0=((1, 2, 5, 5), FLOAT), _1=((3, 2, 3, 3), FLOAT),
+         _3="[1, 1]", _4="[2, 2]", _5="[1, 1]", _6="1"), 2 * 18 * 3 * 9),
         ("aten::cudnn_convolution_add_relu",
          args(_0=((1, 2, 4, 4), FLOAT), _1=((3, 2, 1, 1), FLOAT), _2=((1, 3, 4, 4), FLOAT),
               _3="1", _5="[1, 1]", _6="[0, 0]", _7="[1, 1]", _8="1"), 2 * 2 * 3 * 16),

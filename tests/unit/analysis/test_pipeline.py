@@ -89,3 +89,36 @@ def test_jobs_without_pipelines_or_steps_say_so(tmp_path):
     without_steps = [stage(rank)[1:] for rank in range(2)]
     frame = analysis.pipeline_passes(load(tmp_path, *without_steps))
     assert "no steps with forward and backward" in frame.attrs["note"]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "pipelines"),
+    [
+        ([[0, 1], [1, 2], [2, 3]], ["0-3"] * 4),
+        ([[0, 1], [1, 2], [2, 3], [3, 0]], ["0-3"] * 4),
+        ([[2, 3], [0, 1]], ["0, 1"] * 2 + ["2, 3"] * 2),
+        ([[2, 4], [0, 2], [1, 3], [3, 5]], ["0, 2, 4", "1, 3, 5"] * 3),
+    ],
+)
+def test_pairs_of_stages_are_one_pipeline(tmp_path, pairs, pipelines):
+    """DeepSpeed sends in a group for each two neighbours."""
+    ranks = []
+    for rank in range(len(pipelines)):
+        records = stage(rank % 2)[:4]
+        for number, pair in enumerate(pairs):
+            if rank in pair:
+                group = {"Process Group Name": f"p2p{number}", "Process Group Ranks": str(pair)}
+                records.append(
+                    kernel(
+                        1100 + 50 * number, 1140 + 50 * number, name="ncclDevKernel_SendRecv()",
+                        stream=20 + number, **group, **{"Group size": 2, "Collective name": "send"},
+                        **{"Src Rank": pair[0], "Dst Rank": pair[1]},
+                    )
+                )  # fmt: skip
+        ranks.append(records)
+    frame = analysis.pipeline_bubbles(load(tmp_path, *ranks))
+    assert frame["pipeline"].tolist() == pipelines
+    for ranks_text, of_pipeline in frame.groupby("pipeline"):
+        size = pipelines.count(ranks_text)
+        assert of_pipeline["stages"].tolist() == [size] * size
+        assert of_pipeline["stage"].tolist() == list(range(size))

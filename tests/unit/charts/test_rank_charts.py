@@ -415,6 +415,22 @@ def test_who_costs_what_is_named(ranks, words):
     assert "steps" not in text
 
 
+def test_the_setup_is_in_no_step():
+    """Collectives before the steps have the step -1, and may cost more than any step."""
+    frame = frames.stragglers_by_step()
+    setup = frame[frame["step"] == 5].assign(step=-1, lost_share=0.9, lost_ns=10**9)
+    both = pd.concat([setup, frame], ignore_index=True)
+    both.attrs = {**frame.attrs, "steps": "stretches"}
+    figure = charts.stragglers_by_step(both)
+    assert sorted(set(data_of(figure, "rank", "step", "lost_share")["step"])) == [5, 6, 7]
+    assert list(figure.xaxis[0].major_label_overrides.values()) == ["5", "6", "7"]
+    text = words_of(figure)
+    assert "3 stretches from left to right" in text
+    assert "collectives outside of the steps are left out" in text
+    only_setup = words_of(charts.stragglers_by_step(both[both["step"] < 0]))
+    assert "Collectives outside of the steps are left out" in only_setup
+
+
 def test_of_many_ranks_the_costliest_have_a_row_and_cells_are_the_costliest_step():
     rank, step = np.divmod(np.arange(100 * 700), 700)
     frame = pd.DataFrame({"rank": rank, "step": step, "lost_share": 0.0})

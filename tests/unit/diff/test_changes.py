@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from support.small import call, copy, event, kernel, load
+from support.turned import assert_mirrored
 
 import hta_widgets as hw
 from hta_widgets import diff as hd
@@ -245,3 +246,46 @@ def test_work_without_a_known_operator_is_told_by_its_own_name(tmp_path):
     frame = hd.changes(hd.compare(before, after))
     columns = ["change", "measure", "name", "after_ns"]
     assert frame[columns].to_numpy().tolist() == [["added", "kernel", "Memcpy HtoD", 30_000.0]]
+
+
+def test_a_few_slow_steps_among_equal_ones_are_said(tmp_path):
+    """Welch's test of the means sees only the large spread."""
+
+    def side(*slow):
+        records, now = [], 0
+        for number in range(1, 10):
+            length = 100_000 + 100 * (number % 3) + 60_000 * (number in slow)
+            records += [
+                event("user_annotation", f"ProfilerStep#{number}", now, now + length, pid=10),
+                op("aten::mm", now + 10, now + length - 10),
+            ]
+            now += length
+        return load(tmp_path, records)
+
+    for slow, expected in (
+        ((5,), "Only 1 of 9 steps stands out as slower; step 5 most, +60.0 µs."),
+        ((2, 8), "Only 2 of 9 steps stand out as slower, by 60.0 µs at most."),
+    ):
+        present, back = assert_mirrored(side(), side(*slow))
+        first, second = (finding.text.replace("\u202f", " ") for finding in hd.findings(present))
+        assert first.startswith("After takes ")
+        assert "that may be chance (p 0." in first
+        assert second == expected
+        assert hd.findings(back)[1].text.replace("\u202f", " ") == expected.replace(
+            "slower", "faster"
+        ).replace("+", "−")
+    # Four of nine are no exception, and too few for the test.
+    assert hd.findings(hd.compare(side(), side(1, 3, 6, 9))) == []
+
+
+def test_rounded_ends_of_steps_do_not_overlap(tmp_path):
+    def side(end):
+        spans = [(0, end), (100, 200), (200, 300)]
+        ranges = [
+            event("user_annotation", f"ProfilerStep#{place + 1}", *bounds, pid=10)
+            for place, bounds in enumerate(spans)
+        ]
+        return load(tmp_path, [*ranges, op("aten::mm", 210, 290)])
+
+    assert hd.compare(side(100), side(101)).cautions == []
+    assert len(hd.compare(side(100), side(110)).cautions) == 1

@@ -57,3 +57,45 @@ def test_without_the_files_nothing_is_known_of_shapes(tmp_path):
     for file in tmp_path.glob("*/*"):
         file.unlink()
     assert shapes_text(hd.compare(*sides)) == []
+
+
+@pytest.mark.parametrize("flattened", [0, 3])
+def test_longer_sequences_of_the_same_batch(tmp_path, flattened):
+    """The rows of flattened inputs are sequences times their length."""
+
+    def side(length):
+        return job(
+            tmp_path,
+            *[[[8 * length, 4096], [4096, 4096]]] * flattened,
+            [[8, length, 4096], [4096]],
+            [[8, length, 4096]],
+            [[8, 32, length, 128]] * 3,
+            [[4096, 4096]],
+        )
+
+    present, back = assert_mirrored(side(512), side(1024))
+    words = f"in 3 of {4 + flattened} calls of operators, as if the sequence length changed."
+    assert shapes_text(present) == [f"Shapes: an inner dimension of inputs 512 → 1 024 {words}"]
+    assert shapes_text(back) == [f"Shapes: an inner dimension of inputs 1 024 → 512 {words}"]
+
+
+def test_a_larger_batch_of_the_same_sequences(tmp_path):
+    def side(batch):
+        return job(
+            tmp_path,
+            [[batch * 512, 4096]],
+            [[batch, 512, 4096]],
+            [[batch, 32, 512, 128]],
+            [[4096, batch * 512], [batch * 512, 4096]],
+        )
+
+    (text,) = shapes_text(hd.compare(side(8), side(16)))
+    words = "in 3 of 4 calls of operators, as if the batch size changed."
+    assert text == f"Shapes: the first dimension of inputs 8 → 16 {words}"
+
+
+def test_a_wider_model_is_no_other_batch(tmp_path):
+    def side(width):
+        return job(tmp_path, *[[[8, 512, width]], [[4096, width]]] * 2)
+
+    assert shapes_text(hd.compare(side(1024), side(2048))) == []

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.small import event, kernel, load, read
+from support.small import call, event, kernel, load, read
 
 import hta_widgets as hw
 from hta_widgets import diff as hd
@@ -213,6 +213,51 @@ def test_ranks_without_steps_are_left_out_and_said(tmp_path):
     assert diff.before.ranks == [0]
     texts = [f"1 rank of {word} without steps is left out: 1" for word in ("before", "after")]
     assert sorted(caution.text for caution in diff.cautions) == sorted(texts)
+
+
+def windows_job(tmp_path, name, *, work_ns=600_000, annotated=True):
+    """Two windows of a rank, 1 s apart, of two steps each, whose host is ahead of its device."""
+    folder = tmp_path / name
+    folder.mkdir()
+    for window in range(2):
+        origin, records, call_number = window * 1_000_000_000, [], 100 * window
+        for number in range(2):
+            host, device = origin + 100_000 * number, origin + 50_000 + work_ns * number
+            call_number += 1
+            step = f"ProfilerStep#{2 * window + number}" if annotated else "phase"
+            records += [
+                event("user_annotation", step, host, host + 100_000, pid=10),
+                call(host + 10_000, host + 20_000, call_number),
+                kernel(device, device + work_ns, launch=call_number),
+            ]
+        document = {"distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": records}
+        (folder / f"worker0.{1700000000000 + window}.pt.trace.json").write_text(
+            json.dumps(document)
+        )
+    return read(folder)
+
+
+def test_the_time_between_two_windows_is_in_no_step(tmp_path):
+    sides = [windows_job(tmp_path, f"run{work}", work_ns=work) for work in (600_000, 900_000)]
+    diff = hd.compare(*sides)
+    assert len(sides[0].windows) == 2
+    assert diff.before.on_device
+    lengths = hd.steps(diff)[["before_ns", "after_ns"]].to_numpy().tolist()
+    assert lengths == [[600_000, 900_000]] * 4
+
+
+def test_without_steps_the_time_between_windows_is_said_to_be_idle(tmp_path):
+    sides = [windows_job(tmp_path, name, annotated=False) for name in ("old", "new")]
+    diff = hd.compare(*sides)
+    texts = [caution.text.replace("\u202f", " ") for caution in diff.cautions]
+    # Of each second, the window before takes 50 µs and two kernels of 600 µs.
+    assert [text for text in texts if "between the windows" in text] == [
+        f"without steps, 999 ms between the windows of {name} count as idle: compare a window of"
+        " each side"
+        for name in ("old", "new")
+    ]
+    windows = [side.select(start_ns=side.windows[1][0]) for side in sides]
+    assert hd.compare(*windows).cautions == []
 
 
 def test_tables_are_those_of_the_formats(tmp_path):

@@ -813,3 +813,20 @@ def test_all_shapes_of_an_operator_count_for_what_it_would_gain(tmp_path):
     (path / "rank-0.json").write_text(json.dumps(document))
     text = str(headline(small.read(path))).replace(THIN, " ")
     assert "exp runs at 10 % of what memory allows; 102 µs could be saved." in text
+
+
+@pytest.mark.parametrize(
+    "name", ["hipMemcpyWithStream", "cudaStreamSynchronize", "cuCtxSynchronize"]
+)
+def test_a_host_that_waits_before_the_first_work_says_what_runs(tmp_path, name):
+    """A call waits for 40 ms, though the file has no work before the kernel of 10 ms."""
+    rank = [
+        small.call(0, 40_000_000, name=name),
+        small.call(40_000_000, 40_010_000, 1),
+        small.kernel(40_010_000, 50_010_000, launch=1),
+    ]
+    text = said(small.load(tmp_path, rank))
+    assert text.endswith(
+        "80 % of the run of 50.0 ms lies before the first work or after the last;"
+        " for 40.0 ms of that, work that is not in the files probably runs."
+    )

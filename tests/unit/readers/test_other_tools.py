@@ -97,6 +97,31 @@ def test_devices_by_the_names_of_processes_and_threads(write, case):
     assert tuple(times(hw.load(write([*metadata, *records]))).sum()) == expected
 
 
+@pytest.mark.parametrize(
+    ("process", "word"),
+    [
+        ("Nvidia GPU 0", "GPU"),
+        ("AMD GPU 3", "GPU"),
+        ("cuda:1", "GPU"),
+        ("CUDA HW (0000:1b:00.0 - NVIDIA A100)", "GPU"),
+        ("MTIA 0", "MTIA"),
+        ("NeuronCore 2", "NeuronCore"),
+        ("neuron_core 0", "NeuronCore"),
+        ("GPU Process", ""),  # of a browser
+        ("Device Manager 2", ""),
+    ],
+)
+def test_further_names_of_devices(write, process, word):
+    records = [*named(1, process, "Stream 7"), row(1, 1, "gemm", 0, 30), row(1, 1, "gemm", 40, 10)]
+    traces = hw.load(write(records))
+    text = str(headline(traces))
+    if word:
+        assert tuple(times(traces).sum()) == (40_000, 0, 0, 0)
+        assert text.startswith(f"The {word} is idle 20")
+    else:
+        assert text.startswith("No GPU work in these files")
+
+
 def test_each_device_of_a_process_has_its_own_figures(write):
     """Two devices work in turns: neither hides the idle time of the other."""
 

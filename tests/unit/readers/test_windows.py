@@ -193,3 +193,96 @@ def test_windows_in_the_cache_are_joined_too(folder, tmp_path, monkeypatch):
         assert trace.args(kernel) == {"stream": 7, "correlation": 1}
         trace.release()
         assert trace.metadata["baseTimeNanoseconds"] == 0
+
+
+def job_window(number, *, slow=1.0, base=0):
+    """A window of two steps of a rank: four products of 100 µs, each before an all-reduce.
+
+    A rank that is `slow` makes the others wait in the all-reduces, which end with its own.
+    """
+    records, start = [], base
+    for step_number in (2 * number, 2 * number + 1):
+        begin = start
+        for call in range(4):
+            work = 100 * slow
+            records += [
+                event("gemm", start, work, cat="kernel", pid=0, tid=7) | {"args": {"stream": 7}},
+                event("ncclDevKernel_AllReduce_Sum_f32_RING_LL()", start + work, 150 - work,
+                      cat="kernel", pid=0, tid=20) | {"args": {"stream": 20}},
+                event("cudaLaunchKernel", start, 1, cat="cuda_runtime", pid=7)
+                | {"args": {"correlation": 100 * number + 10 * step_number + call}},
+            ]  # fmt: skip
+            start += 150
+        name = f"ProfilerStep#{step_number}"
+        records.append(event(name, begin, 600, cat="user_annotation", pid=7))
+    return records
+
+
+def test_ranks_that_each_lack_another_window(folder):
+    """Rank 0 has the windows 1 and 2, rank 1 has 0 and 1: they share one."""
+    files = [
+        (
+            f"worker{rank}.{1700000000000 + number}.pt.trace.json",
+            (
+                job_window(number, base=1_000_000 * number),
+                {"distributedInfo": {"rank": rank, "world_size": 2}},
+            ),
+        )
+        for rank, numbers in enumerate(((1, 2), (0, 1)))
+        for number in numbers
+    ]
+    rows = analysis.collectives(load(folder(*files)))
+    assert rows.groupby("rank").size().tolist() == [8, 8]
+    assert set(rows.groupby("collective")["end_ns"].nunique()) == {1}
+
+
+@pytest.mark.parametrize("skew_ns", [5_000_000, 200_000_000])
+def test_windows_on_clocks_that_differ_are_matched_in_order(folder, skew_ns):
+    """Clocks differ by more than a window is long; rank 1 is slow."""
+    files = [
+        (
+            f"worker{rank}.{1700000000000 + number}.pt.trace.json",
+            (
+                job_window(number, slow=1.3 if rank == 1 else 1.0, base=1_000_000 * number),
+                {
+                    "distributedInfo": {"rank": rank, "world_size": 3},
+                    "baseTimeNanoseconds": skew_ns * rank,
+                },
+            ),
+        )
+        for rank in range(3)
+        for number in range(3)
+    ]
+    traces = load(folder(*files))
+    assert len(traces.windows) == 9
+    frame = analysis.stragglers(traces)
+    assert frame["collectives"].tolist() == [24] * 3
+    assert frame["is_straggler"].tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("lacking", [(2, 1), (2, 3), (0, 1), (3, 0), (1, 2)])
+def test_a_rank_that_lacks_a_window_is_compared_in_the_others(folder, lacking):
+    """Rank 1 is slow; one rank has no file of one of four windows."""
+    files = [
+        (
+            f"worker{rank}.{1700000000000 + number}.pt.trace.json",
+            (
+                job_window(number, slow=1.3 if rank == 1 else 1.0, base=1_000_000 * number),
+                {"distributedInfo": {"rank": rank, "world_size": 4}},
+            ),
+        )
+        for number in range(4)
+        for rank in range(4)
+        if (rank, number) != lacking
+    ]
+    traces = load(folder(*files))
+    assert len(traces.windows) == 4
+    rows = analysis.collectives(traces)
+    spread = rows.groupby("collective")["end_ns"].agg(lambda ends: ends.max() - ends.min())
+    assert spread.max() == 0  # all ranks leave each all-reduce at the same time
+    sizes = rows.groupby("collective")["rank"].count().value_counts()
+    assert sizes.to_dict() == {4: 24, 3: 8}
+    frame = analysis.stragglers(traces).set_index("rank")
+    assert frame.index[frame["is_straggler"]].tolist() == [1]
+    assert frame["cause"][1] == "slower kernels"
+    assert "before the first work" not in str(headline(traces))

@@ -108,6 +108,15 @@ def test_columns_that_were_let_go_come_back(traces, store):
         assert_same(traces, hw.load(store))
 
 
+def test_a_window_of_a_store_has_its_own_span(traces, store):
+    stored = hw.load(store)
+    assert stored.end_ns == traces.end_ns  # read before the window is taken
+    half_ns = traces.end_ns // 2
+    window = traces.subset(end_ns=half_ns)
+    ends_ns = [trace.events.eval("start_ns + dur_ns").max() for trace in window.values()]
+    assert [trace.end_ns for trace in stored.subset(end_ns=half_ns).values()] == ends_ns
+
+
 def test_replaced_while_in_use(traces, store):
     opened = hw.load(store)
     traces.subset(ranks=[0]).save(store)

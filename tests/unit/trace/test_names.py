@@ -31,6 +31,12 @@ from hta_widgets.trace.names import disambiguate, kernel_family, short_name
             "conv2d wgrad 128x128x32",
         ),
         ("autograd::engine::evaluate_function: ConvolutionBackward0", "ConvolutionBackward0"),
+        # Values in the names of ranges tell them apart.
+        ("execute_context_0(0)_generation_16(16)", "execute_context_0(0)_generation_16(16)"),
+        ("execute_context_1(512)_generation_3(3)", "execute_context_1(512)_generation_3(3)"),
+        ("decode(bs=4)", "decode(bs=4)"),
+        ("run (step 3) (bs 4)", "run (step 3) (bs 4)"),
+        ("add_kernel(float*, int, void (*)(int (*)(int4)))", "add"),
         # Real names of traces.
         (
             "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)",

@@ -27,6 +27,7 @@ COMMUNICATION = [
     "oneccl_allreduce_sycl",
     "ccl::v1::reduce_scatter_kernel",
     "mscclKernel_Sum_half_Simple_false(ncclDevComm*, mscclAlgo*, mscclWork*)",
+    "mscclKernel_Sum_half_Simple_false",
     "void mscclpp::allreduce7<float>(float*)",
     "void nvshmemi_transfer_rma_nbi<(threadgroup_t)2>",
     "void rocshmem::barrier_all()",
