@@ -1,7 +1,15 @@
-"""The common parts of the formats of device profilers, whose ranks can be compared."""
+"""The common parts of the formats of device profilers, and of those of PyTorch's dumps."""
 
-from hta_widgets.readers.formats import FileReading, Format, FormatComparison
+from hta_widgets.readers.formats import (
+    FileReading,
+    Format,
+    FormatAnalyses,
+    FormatComparison,
+    FormatViews,
+)
 
+_SOURCES = {"columns": "hta_widgets.formats.event_rows:ColumnRecords"}
+#: Formats of device profilers, whose ranks can be compared.
 _NAMES = ("kineto", "nsight", "xplane", "ascend", "ascend-db", "rocpd", "rocprof-json")
 
 
@@ -27,8 +35,39 @@ def device_format(
     reading = FileReading(
         sniff=sniff, read=read, companions=companions, finish=finish, words=words,
         memory_factor=memory_factor, takes_steps=takes_steps, shortens_paths=True,
-        sources={"columns": "hta_widgets.formats.event_rows:ColumnRecords"},
+        sources=_SOURCES,
     )  # fmt: skip
     others = tuple(other for other in _NAMES if other != name)
     comparison = FormatComparison(compared_with=others)
     return Format(name=name, label=label, plural=plural, reading=reading, comparison=comparison)
+
+
+def dump_format(
+    package: str,
+    name: str,
+    label: str,
+    plural: str,
+    *,
+    sniff: str,
+    read: str,
+    profile: str,
+    words: tuple[bytes, ...],
+    memory_factor: float,
+    functions: tuple[str, ...],
+    comparison: FormatComparison | None = None,
+) -> Format:
+    """Return a format of dumps, whose panels and headline are in `frames` of `package`."""
+    reading = FileReading(
+        sniff=f"{package}.{sniff}", read=f"{package}.{read}", profile=f"{package}.{profile}",
+        words=words, memory_factor=memory_factor, sources=_SOURCES, yields_ranks=True,
+        shortens_paths=True,
+    )  # fmt: skip
+    frames = f"{package}.frames"
+    views = FormatViews(
+        panels=f"{frames}:PANELS", shared_panels=("timeline",), base_tables=f"{frames}:base_tables",
+        headline=f"{frames}:headline", is_urgent=True,
+    )  # fmt: skip
+    return Format(
+        name=name, label=label, plural=plural, reading=reading, views=views,
+        analyses=FormatAnalyses(functions=functions), comparison=comparison or FormatComparison(),
+    )  # fmt: skip

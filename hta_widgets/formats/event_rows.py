@@ -55,11 +55,6 @@ _COLUMNS = (
     "start_ns", "end_ns", "name", "category", "place", "process", "device", "target", "stream",
     "correlation", "size_bytes", "args", "phase",
 )  # fmt: skip
-#: The values of columns that a block may leave out.
-_DEFAULTS = {
-    "process": 0, "args": 0,
-    **dict.fromkeys(("device", "target", "stream", "correlation", "size_bytes"), -1),
-}  # fmt: skip
 _STORED = tuple(name for name in _COLUMNS if name not in ("process", "target"))
 #: Columns that mostly fit into 32 bits.
 _SMALL = frozenset(_COLUMNS) - {"start_ns", "end_ns", "process"}
@@ -69,6 +64,8 @@ _M, _X, _SAMPLE, _ASYNC_BEGIN, _ASYNC_END = map(ord, "MXCbe")
 
 #: Environment variables that state a rank, in the order of trust.
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+#: A value for each event, or one for all.
+Column = int | Sequence[int] | Ints
 #: Name of a series, its samples' times, and their values.
 Series = tuple[str, Ints, Floats]
 
@@ -117,10 +114,7 @@ class RankFacts:
 
 
 class EventRows:
-    """The events of a file, in blocks of columns, and the problems of reading it.
-
-    A number in place of a column is for all rows.
-    """
+    """The events of a file, in blocks of columns, and the problems of reading it."""
 
     def __init__(self, path: str) -> None:
         self.path, self.problems = path, Problems()
@@ -175,9 +169,24 @@ class EventRows:
         return self.args_codes(args_of(*row) for row in distinct)[code]
 
     def add(
-        self, *, category: str | Ints, phase: str | Ints = "X", is_outer: bool = False, **given: Any
+        self,
+        *,
+        start_ns: Column,
+        end_ns: Column,
+        name: Column,
+        category: str | Column,
+        place: Column,
+        process: Column = 0,
+        device: Column = -1,
+        target: Column = -1,
+        stream: Column = -1,
+        correlation: Column = -1,
+        size_bytes: Column = -1,
+        args: Column = 0,
+        phase: str | Column = "X",
+        is_outer: bool = False,
     ) -> None:
-        """Add events, given the columns `_COLUMNS`; those in `_DEFAULTS` may be left out.
+        """Add events.
 
         ``device`` is -1 on the host, where ``target`` may state the device of a call. The phases
         are ``X``, ``i`` for instants, ``b`` for ranges that need not nest, ``B`` and ``E`` for the
@@ -186,16 +195,14 @@ class EventRows:
         """
         code = self.category.add(category) if isinstance(category, str) else category
         letter = ord(phase) if isinstance(phase, str) else phase
-        stated = {**_DEFAULTS, **given, "category": code, "phase": letter}
-        block = {}
-        for name in _COLUMNS:
-            value = stated.pop(name)
-            block[name] = np.asarray(value, getattr(value, "dtype", np.int64))
-        if stated:
-            raise TypeError(f"unknown columns of events: {', '.join(stated)}")
+        values = (
+            start_ns, end_ns, name, code, place, process, device, target, stream, correlation,
+            size_bytes, args, letter,
+        )  # fmt: skip
+        arrays = (np.asarray(value, getattr(value, "dtype", np.int64)) for value in values)
+        block = narrow_columns(dict(zip(_COLUMNS, arrays, strict=True)))
         count = len(block["start_ns"])
-        block = narrow_columns(block)
-        columns = {name: np.broadcast_to(values, count) for name, values in block.items()}
+        columns = {name: np.broadcast_to(column, count) for name, column in block.items()}
         self._blocks.insert(0 if is_outer else len(self._blocks), columns)
 
     def columns(self) -> dict[str, Ints]:
@@ -589,7 +596,7 @@ class ColumnRecords(NumberedRecords):
         """Return some args of some records; None for args that are columns."""
         if not _COLUMN_ARGS.isdisjoint(keys):
             return None
-        # Records after the events' records name tracks; they get the args of an additional code.
+        # Records after the events' records name tracks: their code of args, -1, stands for none.
         args = np.append(self._columns["args"], -1)
         codes, code = np.unique(args[np.minimum(records, len(args) - 1)], return_inverse=True)
         decoded = [json.loads(self._texts["args"][c]) if c >= 0 else {} for c in codes.tolist()]

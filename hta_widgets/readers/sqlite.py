@@ -52,8 +52,8 @@ _STEPS_PER_CALL = 100_000
 _VERSIONS = slice(18, 20)
 _WRITE_AHEAD = b"\2\2"
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
-#: Columns of the definition of a table of events.
-_TIME_COLUMN = re.compile(r"\b(start|timestamp)(Ns)?\b")
+#: Columns of a table of events.
+_TIME_COLUMNS = {"start", "startNs", "timestamp", "timestampNs", "start_id", "timestamp_id"}
 _MAX_LISTED = 8
 _COPY_AGAIN = "Export it again, or copy it again."
 
@@ -63,8 +63,8 @@ class Database:
 
     Attributes
     ----------
-    tables : dict of str to str
-        The names of all tables with their definitions in SQL.
+    tables : set of str
+        The names of all tables.
     skipped : Counter of str
         By table, the number of rows whose values are of another type.
     missing_texts : dict of str to set of int
@@ -87,9 +87,9 @@ class Database:
             self._unreported_bytes = self._size_bytes
             self._prepare()
             rows = self._connection.execute(
-                "select name, sql from sqlite_master where type = 'table' and rootpage > 0"
+                "select name from sqlite_master where type = 'table' and rootpage > 0"
             )
-            self.tables = {name: sql or "" for name, sql in rows if isinstance(name, str)}
+            self.tables = {name for (name,) in rows if isinstance(name, str)}
 
     def __enter__(self) -> Self:
         return self
@@ -108,7 +108,7 @@ class Database:
 
     def is_empty(self, table: str) -> bool:
         """Return whether a table has no rows."""
-        return not self._select(["rowid"], table, "1 limit 1")
+        return not self._select(["1"], table, "1 limit 1")
 
     def integers(self, table: str, columns: Sequence[str], **options: Any) -> dict[str, Any]:
         """Return columns of numbers, and ``rowid``, in the order of row ids.
@@ -211,8 +211,8 @@ class Database:
             problems.add("part", len(keys), detail, file=self.path)
         unread = [
             name
-            for name in sorted(self.tables.keys() - self._columns.keys())
-            if _TIME_COLUMN.search(self.tables[name]) and not self.is_empty(name)
+            for name in sorted(self.tables - self._columns.keys())
+            if not _TIME_COLUMNS.isdisjoint(self.columns_of(name)) and not self.is_empty(name)
         ]
         listed = ", ".join(unread[:_MAX_LISTED]) + (", …" if len(unread) > _MAX_LISTED else "")
         detail = f"tables of events that are not read: {listed}"

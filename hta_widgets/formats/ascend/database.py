@@ -6,6 +6,8 @@ compute. Collectives are rows of a further table, so the tasks of a collective d
     TASK               globalTaskId 7, 2.4 … 2.6 ms, stream 2, connectionId 936
     COMPUTE_TASK_INFO  globalTaskId 7, name → "Conv2D1"
     PYTORCH_API        "aten::conv2d", connectionId → CONNECTION_IDS → 936
+
+A collective that the processor of the device expands has tasks that schedule it, too.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database, table_names
-from hta_widgets.trace.arrays import Ints, first_positions
+from hta_widgets.trace.arrays import Ints
 
 _TEXTS = "STRING_IDS"
 _EVENTS = {"TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API"}
@@ -51,7 +53,9 @@ _SAME_COUNT = {
 }  # fmt: skip
 #: Number that stands for the stream of the first group; groups have no streams.
 _FIRST_GROUP = 10_000
-_DTYPES = {"FP": "float", "BFP": "bfloat", "INT": "int", "UINT": "uint"}
+#: Types of elements such as ``FP32`` or ``FP8E4M3``, and c10d's names of their kinds.
+_DTYPE = re.compile(r"(?P<kind>B?FP|U?INT)(?P<bits>\d+)(?P<layout>E\d\w*)?")
+_KINDS = {"FP": "float", "BFP": "bfloat", "INT": "int", "UINT": "uint"}
 
 
 def is_database(start: FileStart) -> bool:
@@ -108,16 +112,22 @@ class _AscendTables:
             "TASK", "startNs endNs deviceId streamId", optional="connectionId globalTaskId taskType"
         )
         infos = self._integers("COMPUTE_TASK_INFO", "globalTaskId name opType")
+        schedules = self._integers("COMMUNICATION_SCHEDULE_TASK_INFO", "globalTaskId name opType")
         parts = self._integers("COMMUNICATION_TASK_INFO", "globalTaskId", optional="opId")
-        position = first_positions(infos["globalTaskId"], columns["globalTaskId"])
-        is_compute = position >= 0
-        name, op_type = (np.append(infos[key], -1)[position] for key in ("name", "opType"))
-        task_type = columns["taskType"]
+        task_ids, task_type = columns["globalTaskId"], columns["taskType"]
+        is_compute = np.isin(task_ids, infos["globalTaskId"])
+        is_part = np.isin(task_ids, parts["globalTaskId"])
+        is_part |= np.isin(task_ids, schedules["globalTaskId"])
+        is_part &= ~is_compute
+        named_ids = np.concatenate([infos["globalTaskId"], schedules["globalTaskId"]])
+        name, op_type = (
+            values_by_id(named_ids, np.concatenate([infos[key], schedules[key]]), task_ids)
+            for key in ("name", "opType")
+        )
         texts = self._texts(task_type, name, op_type)
         add = self._rows.category.add
         category = map_distinct(task_type, lambda code: add(_category(texts.get(code, ""))))
         category[is_compute] = add("kernel")
-        is_part = np.isin(columns["globalTaskId"], parts["globalTaskId"]) & ~is_compute
         category[is_part] = add(NO_WORK_CATEGORY)
 
         def args_of(task_code: int, op_code: int) -> dict[str, str]:
@@ -128,11 +138,11 @@ class _AscendTables:
         self._devices = np.unique(device).tolist()
         self._task_ids = np.unique(columns["connectionId"])
         self._device_of_connection = _ids(columns["connectionId"]), device
-        device_of_part = values_by_id(columns["globalTaskId"], device, parts["globalTaskId"])
+        device_of_part = values_by_id(task_ids, device, parts["globalTaskId"])
         self._device_of_collective = parts["opId"], device_of_part
         self._rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"], category=category,
-            name=self._names(np.where(is_compute, name, task_type), texts, "task"),
+            name=self._names(np.where(name >= 0, name, task_type), texts, "task"),
             place=self._rows.place_codes(_stream_place, device, stream), device=device,
             stream=stream,
             correlation=_ids(columns["connectionId"]),
@@ -296,15 +306,18 @@ def _category(task_type: str) -> str:
     return "kernel" if _COMPUTE.fullmatch(task_type) else NO_WORK_CATEGORY
 
 
-def _collective_args(name: str, group: str, dtype: str, count: int) -> dict[str, Any]:
+def _collective_args(name: str, group: str, data_type: str, count: int) -> dict[str, Any]:
+    args: dict[str, Any] = {"Process Group Name": group, "data type": data_type, "count": count}
     match = _COLLECTIVE.fullmatch(name)
-    operation = match[1].lower() if match else ""
-    args: dict[str, Any] = {"Process Group Name": group, "data type": dtype, "count": count}
-    kind, bits = re.fullmatch(r"([A-Z]*)(\d*)", dtype.upper()).groups()  # type: ignore[union-attr]
-    if operation:
-        args["Collective name"] = _SAME_COUNT.get(operation, operation)
-    if operation in _SAME_COUNT and kind in _DTYPES and count >= 0:
-        args |= {"dtype": _DTYPES[kind] + bits, "In msg nelems": count, "Out msg nelems": count}
+    if match is None:
+        return args
+    operation = match[1].lower()
+    args["Collective name"] = _SAME_COUNT.get(operation, operation)
+    dtype = _DTYPE.fullmatch(data_type.upper())
+    if operation in _SAME_COUNT and dtype is not None and count >= 0:
+        layout = f"_{dtype['layout'].lower()}" if dtype["layout"] else ""
+        args["dtype"] = _KINDS[dtype["kind"]] + dtype["bits"] + layout
+        args |= {"In msg nelems": count, "Out msg nelems": count}
     return args
 
 

@@ -371,25 +371,33 @@ def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
 def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
     if "byteps" not in traces.formats:
         return []
-    blame = analysis.byteps_pull_blame(traces)
-    cost = int(blame["slack_ns"].sum())
-    total_ns = max(int(blame["pull_ns"].sum()), 1)
     findings = []
-    for row in blame[blame["straggler"]].to_dict("records"):
-        ranks = [
-            trace.rank
-            for trace in traces.values()
-            if trace.format == "byteps" and (trace.worker, trace.job) == (row["worker"], row["job"])
-        ]
-        text = (
-            f" is last in {count(round(row['blame'] * row['pulls']))} of {count(row['pulls'])}"
-            f" partitions and steps: the others' PULLs wait {duration(cost)} for it,"
-            f" {share(cost / total_ns)} of all PULLs."
-        )
-        parts: list[Piece] = [{"rank": ranks[-1], "text": f"Worker {row['worker']}"}, text]
-        label, chosen = f"Select worker {row['worker']}", Selection(ranks=tuple(ranks))
-        findings.append(HeadlineFinding("waiting", cost / total_ns, parts, label, chosen))
+    for _, blame in analysis.byteps_pull_blame(traces).groupby("job", dropna=False):
+        cost_ns = int(blame["slack_ns"].sum())
+        share_of_pulls = cost_ns / max(int(blame["pull_ns"].sum()), 1)
+        for row in blame[blame["straggler"]].to_dict("records"):
+            place = row["worker"], row["job"]
+            ranks = [
+                trace.rank
+                for trace in traces.values()
+                if trace.format == "byteps" and (trace.worker, trace.job) == place
+            ]
+            times_last = count(round(row["blame"] * row["pulls"]))
+            text = (
+                f"{_of_job(row['job'], traces)} is last in {times_last} of"
+                f" {count(row['pulls'])} partitions and steps: the others' PULLs wait"
+                f" {duration(cost_ns)} for it, {share(share_of_pulls)} of all PULLs."
+            )
+            parts: list[Piece] = [{"rank": ranks[-1], "text": f"Worker {row['worker']}"}, text]
+            label, chosen = f"Select worker {row['worker']}", Selection(ranks=tuple(ranks))
+            findings.append(HeadlineFinding("waiting", share_of_pulls, parts, label, chosen))
     return findings
+
+
+def _of_job(job: str | None, traces: TraceSet) -> str:
+    """Return the job of a worker in words; "" if the set has no other job of BytePS."""
+    jobs = {trace.job for trace in traces.values() if trace.format in {"byteps", "byteps-server"}}
+    return f" of {job or 'the unnamed job'}" if len(jobs) > 1 else ""
 
 
 def _late_by_servers(traces: TraceSet) -> list[HeadlineFinding]:
@@ -399,8 +407,9 @@ def _late_by_servers(traces: TraceSet) -> list[HeadlineFinding]:
     pulls = Selection(query="name.str.startswith('pull-')")
     findings = []
     for row in lag[lag["straggler"]].to_dict("records"):
+        times_last = count(round(row["score"] * row["iterations"]))
         text = (
-            f"N{row['label'][1:]} is last in {count(round(row['score'] * row['iterations']))} of"
+            f"N{row['label'][1:]}{_of_job(row['job'], traces)} is last in {times_last} of"
             f" {count(row['iterations'])} pushes, {duration(row['mean_lag_ns'])} behind: the"
             f" others' pulls wait {duration(row['imposed_wait_ns'])} for it."
         )

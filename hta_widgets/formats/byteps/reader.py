@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -55,7 +57,7 @@ def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     """
     placed, others = _apply_stated_numbers(traces)
     paths = [*(trace.path for trace in others), *_empty_files(problems, "comm.json")]
-    numbers = _numbers([_worker_folder(path) for path in paths])
+    numbers = _numbers(paths, _worker_folder)
     used_ranks: dict[tuple[str | None, int], set[int]] = {}
     for trace in others:
         job, worker = numbers[_worker_folder(trace.path)]
@@ -75,7 +77,7 @@ def place_servers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     """Assign numbers to servers in natural order of their files, including empty files."""
     placed, others = _apply_stated_numbers(traces)
     paths = [*(trace.path for trace in others), *_empty_files(problems, "server_profile.json")]
-    numbers = _numbers(paths)
+    numbers = _numbers(paths, str)
     for trace in others:
         job, server = numbers[trace.path]
         placed.append(trace.replace(job=job, server=server))
@@ -138,26 +140,56 @@ def _worker_folder(path: str) -> str:
     return str(folder if _local_rank(path) is None else folder.parent)
 
 
-def _numbers(paths: Sequence[str]) -> dict[str, tuple[str | None, int]]:
-    """Return job and number of each path.
+def _numbers(
+    files: Sequence[str], place_of: Callable[[str], str]
+) -> dict[str, tuple[str | None, int]]:
+    """Return job and number of the place of each file: the folder of a worker, a server's file.
 
-    Numbers in the names of folders are kept if all paths of a job have different ones; else paths
+    Numbers in the names of folders are kept if all places of a job have different ones; else places
     count in natural order within the job.
     """
-    jobs: dict[str | None, list[str]] = {}
-    for path in sorted(set(paths), key=natural_key):
-        jobs.setdefault(_job_folder(path), []).append(path)
-    names = {folder: folder and PurePath(folder).name for folder in jobs}
+    jobs: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    run_of = _runs(files)
+    for file in files:
+        jobs[_job_folder(file), run_of[file]].add(place_of(file))
+    names = {(folder, run): _join_folders(PurePath(folder).name, run) for folder, run in jobs}
     if len(set(names.values())) < len(jobs):
-        names = {folder: folder for folder in jobs}
+        names = {job: _join_folders(*job) for job in jobs}
     numbers: dict[str, tuple[str | None, int]] = {}
-    for folder, members in jobs.items():
-        stated = [number for path in members if (number := _stated_number(path)) is not None]
-        are_distinct = len(set(stated)) == len(members)
-        member_numbers = stated if are_distinct else range(len(members))
-        for path, number in zip(members, member_numbers, strict=True):
-            numbers[path] = names[folder] or None, number
+    for job in sorted(jobs):
+        places = sorted(jobs[job], key=natural_key)
+        stated = [number for place in places if (number := _stated_number(place)) is not None]
+        are_distinct = len(set(stated)) == len(places)
+        for place, number in zip(places, stated if are_distinct else count(), strict=False):
+            numbers[place] = names[job] or None, number
     return numbers
+
+
+def _join_folders(*folders: str) -> str:
+    return "/".join(filter(None, folders))
+
+
+def _runs(files: Sequence[str]) -> dict[str, str]:
+    """Return the folder of the run of each file, "" where a job has only one run.
+
+    In a run, a worker writes one file for each GPU, and a server writes one file. If they have
+    more, the folders below that of the worker or server are those of runs.
+    """
+    place_of = {file: (_job_folder(file), *_place_in_run(file)) for file in files}
+    runs_of = Counter(place[:-1] for place in set(place_of.values()))
+    jobs = {job for (job, machine, _), runs in runs_of.items() if machine and runs > 1}
+    return {file: run if job in jobs else "" for file, (job, _, _, run) in place_of.items()}
+
+
+def _place_in_run(file: str) -> tuple[str, int | None, str]:
+    """Return the folder of a worker or server, the GPU of a file, and the folders between."""
+    *folders, _ = PurePath(file).parts
+    numbered = [position for position, part in enumerate(folders) if _NUMBERED.fullmatch(part)]
+    if not numbered:
+        return "", None, ""
+    first = numbered[-1] + 1
+    between = [part for part in folders[first:] if part != "traces" and not part.isdecimal()]
+    return str(PurePath(*folders[:first])), _local_rank(file), "/".join(between)
 
 
 def _stated_number(path: str) -> int | None:
@@ -166,11 +198,11 @@ def _stated_number(path: str) -> int | None:
     return int(matches[-1][1]) if matches else None
 
 
-def _job_folder(path: str) -> str | None:
-    """Return the folder that contains the folders of the machines."""
+def _job_folder(path: str) -> str:
+    """Return the folder that contains the folders of the machines; "" for none."""
     parts = PurePath(path).parts
     first = next((index for index, part in enumerate(parts) if MACHINE.fullmatch(part)), 0)
-    return str(PurePath(*parts[:first])) if first else None
+    return str(PurePath(*parts[:first])) if first else ""
 
 
 def is_server(columns: RankColumns) -> bool:

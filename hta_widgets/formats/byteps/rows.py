@@ -29,7 +29,7 @@ STAGES: tuple[str, ...] = (
     *("PUSH", "PULL", "DECOMPRESS", "COPYH2D", "COORDINATE_BROADCAST", "BROADCAST"),
 )
 
-#: Stands for a whole synchronisation among the codes of stages; -1 is neither.
+#: Stands for a whole synchronisation among the codes of stages; -1 stands for any other event.
 _TOTAL_CODE = -2
 REQUEST = re.compile(r"(push|pull)-([0-9]{1,9})")
 _KEYS = 1 << 64
@@ -77,7 +77,7 @@ class WorkerRows:
     stages: list[str]  # in the order of the pipeline
     totals: TotalRows
     parts: StageRows
-    others: int  # number of events that are neither
+    others: int  # number of events that are neither totals nor stages
 
     @property
     def recorded_stages(self) -> set[str]:

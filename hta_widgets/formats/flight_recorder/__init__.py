@@ -1,29 +1,11 @@
 """Dumps of PyTorch's flight recorder."""
 
-from hta_widgets.readers.formats import FileReading, Format, FormatAnalyses, FormatViews, references
+from hta_widgets.formats.device_formats import dump_format
+from hta_widgets.readers.formats import references
 
-DUMPS = Format(
-    name="flight-recorder",
-    label="flight recorder",
-    plural="dumps of the flight recorder",
-    reading=FileReading(
-        sniff=f"{__name__}.dumps:is_dump",
-        words=(b"entries", b"pg_config", b"pg_status", b"profiling_name"),
-        read=f"{__name__}.dumps:read_dump",
-        sources={"columns": "hta_widgets.formats.event_rows:ColumnRecords"},
-        profile=f"{__name__}.dumps:FlightDump",
-        yields_ranks=True,
-        memory_factor=4.0,
-        shortens_paths=True,
-    ),
-    analyses=FormatAnalyses(
-        functions=references(f"{__name__}.states", "collective_hangs collective_states")
-    ),
-    views=FormatViews(
-        panels=f"{__name__}.frames:PANELS",
-        shared_panels=("timeline",),
-        base_tables=f"{__name__}.frames:base_tables",
-        headline=f"{__name__}.frames:headline",
-        is_urgent=True,
-    ),
-)
+DUMPS = dump_format(
+    __name__, "flight-recorder", "flight recorder", "dumps of the flight recorder",
+    sniff="dumps:is_dump", read="dumps:read_dump", profile="dumps:FlightDump",
+    words=(b"entries", b"pg_config", b"pg_status", b"profiling_name"), memory_factor=4.0,
+    functions=references(f"{__name__}.states", "collective_hangs collective_states"),
+)  # fmt: skip

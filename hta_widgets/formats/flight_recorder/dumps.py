@@ -105,7 +105,7 @@ def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     rank, job = _rank_and_job(path)
     if rank is None and is_rank(value.get("rank")):
         rank = value["rank"]
-    dump = _dump_of(value, -1 if rank is None else rank, rows)
+    dump = _DumpReader(value, -1 if rank is None else rank).read(rows)
     _add_collectives(rows, dump)
     facts = RankFacts(rank=rank)
     trace = build_rank(rows, timed_columns(rows), FORMAT, facts, job=job, profile=dump)
@@ -129,79 +129,127 @@ def _rank_and_job(path: str) -> tuple[int | None, str]:
     return int(match[2]), match[1] or name
 
 
-def _dump_of(value: Mapping[str, Any], rank: int, rows: EventRows) -> FlightDump:
-    config = _mapping(value.get("pg_config"))
-    members = {name: ranks for name, entry in config.items() if (ranks := _ranks(_mapping(entry)))}
-    described = {
-        name: shorten_paths(str(_mapping(entry).get("desc") or ""))
-        for name, entry in config.items()
-    }
-    status = {key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()}
-    dump = FlightDump(rank, str(value.get("version") or ""), described, members)
-    number_of: dict[tuple[DumpFrame, ...], int] = {}
-    collectives = [
-        _collective(_mapping(entry), dump, status, number_of) for entry in value["entries"]
-    ]
-    dump.entries.extend(filter(None, collectives))
-    if not dump.entries:
-        last_of_groups = (_last_collective(*item, number_of) for item in status.items())
-        dump.entries.extend(filter(None, last_of_groups))
-    dump.stacks.extend(map(list, number_of))
-    rows.note("skipped", collectives.count(None), "entries without a process group and a number")
-    return dump
+class _DumpReader:
+    """Reads the entries of a dump."""
+
+    def __init__(self, value: Mapping[str, Any], rank: int) -> None:
+        config = {name: _mapping(entry) for name, entry in _mapping(value.get("pg_config")).items()}
+        self._status = {
+            key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()
+        }
+        self._entries = [_mapping(entry) for entry in value["entries"]]
+        #: groups with sends and receives, whose numbers ``pg_status`` mixes with collectives' ones
+        self._p2p_groups = {_group_and_description(e)[0] for e in self._entries if _is_p2p(e)}
+        self._finished_batches = {
+            _batch(entry)
+            for entry in self._entries
+            if "coalesced" in str(entry.get("profiling_name")) and self._is_finished(entry)
+        }
+        self._number_of_stack: dict[tuple[DumpFrame, ...], int] = {}
+        self._dump = FlightDump(
+            rank,
+            str(value.get("version") or ""),
+            {name: shorten_paths(str(entry.get("desc") or "")) for name, entry in config.items()},
+            {name: ranks for name, entry in config.items() if (ranks := _ranks(entry))},
+        )
+
+    def read(self, rows: EventRows) -> FlightDump:
+        """Return the dump, and report entries that cannot be matched with other ranks."""
+        collectives = [self._collective(entry) for entry in self._entries]
+        self._dump.entries.extend(filter(None, collectives))
+        if not self._dump.entries:
+            self._dump.entries.extend(filter(None, map(self._last_collective, self._status)))
+        self._dump.stacks.extend(map(list, self._number_of_stack))
+        detail = "entries without a process group and a number"
+        rows.note("skipped", collectives.count(None), detail)
+        return self._dump
+
+    def _collective(self, entry: Mapping[str, Any]) -> EnqueuedCollective | None:
+        """Return the collective of an entry; None without a group or a sequence number."""
+        group, description = _group_and_description(entry)
+        sequence = _sequence(entry)
+        if not group or sequence < 0:
+            return None
+        if description:
+            self._dump.descriptions[group] = description
+        status = self._status_of(entry)
+        if "last_enqueued_collective" in status:
+            self._dump.enqueued[group] = as_integer(status["last_enqueued_collective"])
+        created = entry.get("time_created_ns", _to_ns(entry.get("time_created_us")))
+        duration = entry.get("duration_ms")
+        if not isinstance(duration, (int, float)) or not duration >= 0:
+            duration = -1
+        return EnqueuedCollective(
+            group=group,
+            sequence=sequence,
+            is_p2p=_is_p2p(entry),
+            operation=shorten_paths(str(entry.get("profiling_name") or "unknown")),
+            state=_state_of(entry),
+            is_finished=self._is_finished(entry) or _batch(entry) in self._finished_batches,
+            created_ns=as_integer(created) or -1,
+            started_ns=as_integer(entry.get("time_discovered_started_ns")) or -1,
+            completed_ns=as_integer(entry.get("time_discovered_completed_ns")) or -1,
+            duration_ms=float(duration),
+            input_sizes=_sizes(entry.get("input_sizes")),
+            output_sizes=_sizes(entry.get("output_sizes")),
+            dtype=", ".join(sorted({str(dtype) for dtype in as_list(entry.get("input_dtypes"))})),
+            stack=self._stack(entry.get("frames")),
+        )
+
+    def _is_finished(self, entry: Mapping[str, Any]) -> bool:
+        group, _ = _group_and_description(entry)
+        last_completed = as_integer(self._status_of(entry).get("last_completed_collective"))
+        return (
+            _state_of(entry) == "completed"
+            or entry.get("retired") is True
+            or as_integer(entry.get("time_discovered_completed_ns")) > 0
+            or (group not in self._p2p_groups and _sequence(entry) <= last_completed)
+        )
+
+    def _status_of(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the status of an entry's group, by its number in the process, or by its name."""
+        group, _ = _group_and_description(entry)
+        return self._status.get(str(entry.get("pg_id"))) or self._status.get(group) or {}
+
+    def _stack(self, frames: Any) -> int:
+        return self._number_of_stack.setdefault(stack_of(frames), len(self._number_of_stack))
+
+    def _last_collective(self, group: str) -> EnqueuedCollective | None:
+        """Return the last collective of a group by ``pg_status``, for a dump without entries."""
+        sequence, started, completed = (
+            as_integer(self._status[group].get(f"last_{state}_collective"))
+            for state in ("enqueued", "started", "completed")
+        )
+        if sequence < 0:
+            return None
+        return EnqueuedCollective(
+            group, sequence, operation="collective", is_finished=completed >= sequence,
+            state="started" if started >= sequence else "scheduled", stack=self._stack(()),
+        )  # fmt: skip
 
 
-def _collective(
-    entry: Mapping[str, Any],
-    dump: FlightDump,
-    status: Mapping[str, Mapping[str, Any]],
-    stack_numbers: dict[tuple[DumpFrame, ...], int],
-) -> EnqueuedCollective | None:
-    """Return the collective of an entry, and note its group in `dump`.
+def _is_p2p(entry: Mapping[str, Any]) -> bool:
+    return entry.get("is_p2p") is True
 
-    None for an entry without a group or a sequence number.
+
+def _state_of(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("state") or "scheduled")
+
+
+def _sequence(entry: Mapping[str, Any]) -> int:
+    """Return the number of an entry in its group, -1 for none."""
+    sequence = as_integer(entry.get("p2p_seq_id" if _is_p2p(entry) else "collective_seq_id"))
+    return as_integer(entry.get("seq_id")) if sequence < 0 else sequence
+
+
+def _batch(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what operations that are enqueued together share with the entry of their batch.
+
+    Only that entry, ``nccl:coalesced``, has the state of its operations.
     """
-    group, description = _group_and_description(entry)
-    is_p2p = entry.get("is_p2p") is True
-    sequence = as_integer(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
-    sequence = as_integer(entry.get("seq_id")) if sequence < 0 else sequence
-    if not group or sequence < 0:
-        return None
-    if description:
-        dump.descriptions[group] = description
-    # The keys are numbers of groups within the process, or their names.
-    group_status = status.get(str(entry.get("pg_id"))) or status.get(group) or {}
-    if "last_enqueued_collective" in group_status:
-        dump.enqueued[group] = as_integer(group_status["last_enqueued_collective"])
-    state = str(entry.get("state") or "scheduled")
-    completed = as_integer(entry.get("time_discovered_completed_ns")) or -1
-    is_finished = (
-        state == "completed"
-        or entry.get("retired") is True
-        or completed > 0
-        or (not is_p2p and sequence <= as_integer(group_status.get("last_completed_collective")))
-    )
-    created = entry.get("time_created_ns", _to_ns(entry.get("time_created_us")))
-    stack = stack_of(entry.get("frames"))
-    duration = entry.get("duration_ms")
-    return EnqueuedCollective(
-        group=group,
-        sequence=sequence,
-        is_p2p=is_p2p,
-        operation=shorten_paths(str(entry.get("profiling_name") or "unknown")),
-        state=state,
-        is_finished=is_finished,
-        created_ns=as_integer(created) or -1,
-        started_ns=as_integer(entry.get("time_discovered_started_ns")) or -1,
-        completed_ns=completed,
-        duration_ms=float(duration)
-        if isinstance(duration, (int, float)) and duration >= 0
-        else -1.0,
-        input_sizes=_sizes(entry.get("input_sizes")),
-        output_sizes=_sizes(entry.get("output_sizes")),
-        dtype=", ".join(sorted({str(dtype) for dtype in as_list(entry.get("input_dtypes"))})),
-        stack=stack_numbers.setdefault(stack, len(stack_numbers)),
-    )
+    group, _ = _group_and_description(entry)
+    numbers = (as_integer(entry.get(key)) for key in ("collective_seq_id", "p2p_seq_id"))
+    return group, _is_p2p(entry), *numbers
 
 
 def _group_and_description(entry: Mapping[str, Any]) -> tuple[str, str]:
@@ -214,23 +262,6 @@ def _group_and_description(entry: Mapping[str, Any]) -> tuple[str, str]:
     ]
     name, description = (*texts, "", "")[:2]
     return name or str(entry.get("pg_id", "")), description
-
-
-def _last_collective(
-    group: str, status: Mapping[str, Any], number_of: dict[tuple[DumpFrame, ...], int]
-) -> EnqueuedCollective | None:
-    """Return the last collective of a group by ``pg_status``, for a dump without entries."""
-    sequence, started, completed = (
-        as_integer(status.get(f"last_{state}_collective"))
-        for state in ("enqueued", "started", "completed")
-    )
-    if sequence < 0:
-        return None
-    return EnqueuedCollective(
-        group, sequence, operation="collective", is_finished=completed >= sequence,
-        state="started" if started >= sequence else "scheduled",
-        stack=number_of.setdefault((), len(number_of)),
-    )  # fmt: skip
 
 
 def _add_collectives(rows: EventRows, dump: FlightDump) -> None:

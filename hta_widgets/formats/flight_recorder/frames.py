@@ -15,7 +15,6 @@ from hta_widgets.formats.flight_recorder.states import (
     collective_states,
     find_hangs,
     flight_jobs,
-    hang_text,
     note_without_hang,
     ranks_text,
     short_operation,
@@ -44,7 +43,7 @@ def _hang_frame(traces: TraceSet) -> pd.DataFrame:
         columns_of_rows(map(dict.values, rows), schema),
         matched={"collectives": len(rows)},
         note="" if rows else note_without_hang(traces),
-        sentence=hang_text(hangs[0]) if hangs else "",
+        sentence=hangs[0].sentence if hangs else "",
         others=max(len(hangs[0].ranks) - _MAX_RANKS, 0) if hangs else 0,
     )
 
@@ -165,7 +164,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 def _finding(hang: Hang, key_of: dict[int, int], *, is_only: bool) -> HeadlineFinding:
     missing = [*hang.absent, *hang.differing]
     chosen = [key_of[rank] for rank in missing or hang.waiting if rank in key_of]
-    text = hang_text(hang)
+    text = hang.sentence
     parts: list[Piece] = [text]
     if len(chosen) == 1 and missing and text.startswith(subject := f"Rank {missing[0]}"):
         parts = [{"rank": chosen[0], "text": subject}, text.removeprefix(subject)]

@@ -120,6 +120,36 @@ class Hang:
     #: whether the ranks that it waits for wait nowhere else
     is_cause: bool = True
 
+    @property
+    def sentence(self) -> str:
+        """The hang as a sentence or two."""
+        number = "" if self.is_p2p else f" #{self.sequence}"
+        what = f"{short_operation(self.operation)}{number} of {self.group}"
+        wait = _subject(self.waiting, "wait") + (f" in {self.where}" if self.where else "")
+        if self.kind == "mismatch":
+            differing = next(iter(self.differing.values()))
+            first_ranks = [rank for rank, call in self.differing.items() if call == differing]
+            usual = sorted({*self.ranks} - {*self.differing, *self.absent, *self.without_dump})
+            waits = f"; {wait}" if self.waiting else ""
+            return _capitalize(
+                f"{_subject(first_ranks, 'call')} {differing} as collective #{self.sequence} of"
+                f" {self.group}, but {_subject(usual, 'call')} {self.usual}{waits}."
+            )
+        if self.kind == "absent":
+            rank = self.absent[0]
+            last = "its last" if len(self.absent) == 1 else f"the last of rank {rank}"
+            did_not = "call the other side of" if self.is_p2p else "enqueue"
+            waits = f", for which {wait}" if self.waiting else ""
+            did = f"{_subject(self.absent)} did not {did_not} {what}"
+            return _capitalize(f"{did}{waits}; {last} was {self.last[rank]}.")
+        unfinished = f"{what} is unfinished: {wait}"
+        if self.kind == "no dump":
+            return f"{unfinished}, and no dump of {_subject(self.without_dump)} is loaded."
+        if self.is_p2p and _P2P.search(self.operation) is None:
+            return f"{unfinished}. The dump does not state its peers."
+        reason = "its peer called it too" if self.is_p2p else "all of its ranks enqueued it"
+        return f"{unfinished}. As {reason}, the network or a device may have failed."
+
 
 @memoize
 def flight_jobs(traces: TraceSet) -> list[_Job]:
@@ -273,12 +303,12 @@ def _missing_peer(
 
 
 def _differing(calls: dict[int, list[EnqueuedCollective]]) -> tuple[dict[int, str], str]:
-    """Return the calls that differ from the call of most ranks, by rank, and the latter."""
+    """Return by rank the calls that differ from the call of most ranks, and that call."""
     text_of_rank = {rank: " and ".join(map(_call_words, of)) for rank, of in calls.items()}
     counts = Counter(text_of_rank.values())
     if len(counts) < 2:
         return {}, ""
-    ((usual, _),) = counts.most_common(1)  # of equals, the first
+    ((usual, _),) = counts.most_common(1)  # of equally frequent calls, the first
     return {rank: text for rank, text in text_of_rank.items() if text != usual}, usual
 
 
@@ -451,34 +481,24 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
         - ``where``: the innermost frame of the user's code that called it
         - ``sentence``: all of this in words
     """
-    hangs = find_hangs(traces)
-    rows: list[dict[str, Any]] = [
-        {
-            "job": hang.job,
-            "group": hang.group,
-            "sequence": hang.sequence,
-            "operation": hang.operation,
-            "kind": hang.kind,
-            "is_cause": hang.is_cause,
-            "waiting": ranks_text(hang.waiting),
-            "absent": ranks_text(hang.absent),
-            "without_dump": ranks_text(hang.without_dump),
-            "differing": _calls_text(hang.differing),
-            "last": _calls_text(hang.last),
-            "where": hang.where,
-            "sentence": hang_text(hang),
-        }
-        for hang in hangs
-    ]
     schema = {
         **_texts("job group"), **int64("sequence"), **_texts("operation kind"), "is_cause": "bool",
         **_texts("waiting absent without_dump differing last where sentence"),
     }  # fmt: skip
+    hangs = find_hangs(traces)
+    rows = [[_cell(getattr(hang, name)) for name in schema] for hang in hangs]
     return result_frame(
-        columns_of_rows(map(dict.values, rows), schema),
+        columns_of_rows(rows, schema),
         matched={"hangs": len(rows)},
         note="" if rows else note_without_hang(traces),
     )
+
+
+def _cell(value: Any) -> Any:
+    """Return ranks, and calls by rank, as text."""
+    if isinstance(value, tuple):
+        return ranks_text(value)
+    return _calls_text(value) if isinstance(value, dict) else value
 
 
 def _calls_text(call_of_rank: dict[int, str]) -> str:
@@ -500,42 +520,10 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return ", ".join(map(run_text, consecutive_runs(sorted(ranks))))
 
 
-def _subject(ranks: Sequence[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {ranks_text(ranks)}"
-
-
-def hang_text(hang: Hang) -> str:
-    """Return a hang as a sentence or two."""
-    number = "" if hang.is_p2p else f" #{hang.sequence}"
-    what = f"{short_operation(hang.operation)}{number} of {hang.group}"
-    called = f" in {hang.where}" if hang.where else ""
-    verb = f"wait{'s' * (len(hang.waiting) == 1)}"
-    wait = f"{_subject(hang.waiting)} {verb}"
-    waits = f", for which {wait}{called}" if hang.waiting else ""
-    if hang.kind == "mismatch":
-        text = next(iter(hang.differing.values()))
-        first_ranks = [rank for rank, words in hang.differing.items() if words == text]
-        usual = sorted({*hang.ranks} - {*hang.differing, *hang.absent, *hang.without_dump})
-        calls = f"{_subject(first_ranks)} call{'s' * (len(first_ranks) == 1)} {text}"
-        others = f"{_subject(usual)} call{'s' * (len(usual) == 1)} {hang.usual}"
-        waits = f"; {wait}{called}" if hang.waiting else ""
-        sentence = f"{calls} as collective #{hang.sequence} of {hang.group}, but {others}{waits}."
-        return _capitalize(sentence)
-    if hang.kind == "absent":
-        rank = hang.absent[0]
-        last = f"its last was {hang.last[rank]}"
-        if len(hang.absent) > 1:
-            last = f"the last of rank {rank} was {hang.last[rank]}"
-        did_not = "call the other side of" if hang.is_p2p else "enqueue"
-        return _capitalize(f"{_subject(hang.absent)} did not {did_not} {what}{waits}; {last}.")
-    if hang.kind == "no dump":
-        missing = _subject(hang.without_dump)
-        return f"{what} is unfinished: {wait}{called}, and no dump of {missing} is loaded."
-    if hang.is_p2p and _P2P.search(hang.operation) is None:
-        return f"{what} is unfinished: {wait}{called}. The dump does not state its peers."
-    reason = "its peer called it too" if hang.is_p2p else "all of its ranks enqueued it"
-    cause = "the network or a device may have failed"
-    return f"{what} is unfinished: {wait}{called}. As {reason}, {cause}."
+def _subject(ranks: Sequence[int], verb: str = "") -> str:
+    """Return ranks, and what they do: ``ranks 1, 3 wait``."""
+    subject = f"rank{'s' * (len(ranks) > 1)} {ranks_text(ranks)}"
+    return f"{subject} {verb}{'s' * (len(ranks) == 1)}" if verb else subject
 
 
 def _capitalize(text: str) -> str:

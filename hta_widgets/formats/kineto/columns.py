@@ -53,7 +53,7 @@ def _set_of(letters: str) -> npt.NDArray[np.bool_]:
     return is_member
 
 
-_NO_STREAM = (1 << 32) - 1  # as CUPTI states waits that are of no stream
+_NO_STREAM = (1 << 32) - 1  # CUPTI's number for waits without a stream
 _KNOWN_PHASES = _set_of("XBEiIRCstfbneSTFM")
 _WITH_ARGS = _set_of("MC")
 _WITH_ID = _set_of("stfbneSTFC")

@@ -82,12 +82,12 @@ class CopyColumns:
 def _decode_numbers(
     decode: Callable[[bytes], list[Any]], texts: list[Any], convert: Callable[[Any], Any]
 ) -> list[Any]:
-    """Return the numbers of JSON texts in one call, or text by text if not all are numbers."""
+    """Return the numbers in JSON texts, converted one by one if any text is not a number."""
     try:
         numbers = decode(b"[%b]" % b",".join(texts))
     except msgspec.DecodeError:
         numbers = []
-    # One text that is empty gives an empty list.
+    # The list of a single empty text is empty.
     return numbers if len(numbers) == len(texts) else [convert(text) for text in texts]
 
 

@@ -167,7 +167,7 @@ def columns_of_rank(
         pid_texts = [_original_pid(text, pids) for text in pid_texts]
     first_id = rank * ID_STRIDE
     correlation = columns.correlation[rows].astype(np.int64)
-    if rank == UNSCOPED or first_id + ID_STRIDE >= LARGEST_ID:  # such ranks have texts as ids
+    if rank == UNSCOPED or first_id + ID_STRIDE >= LARGEST_ID:  # ids of such ranks are texts
         first_id = 0
     is_scoped = (correlation >= first_id) & (correlation < first_id + ID_STRIDE)
     positions = np.flatnonzero(_HAS_SMALL_ARGS[columns.phase[rows]])

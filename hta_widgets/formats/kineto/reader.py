@@ -72,7 +72,7 @@ _LIST_BLANKS = b" \t\r\n"
 _ENOUGH_ENTRIES = 1000
 #: Reading stops unless one in a thousand of this many entries in a row is a trace record.
 _CHECKED_ENTRIES = 1 << 18
-#: After more slices than this whose times cannot be decoded as numbers, all times are text.
+#: After more slices than this whose times cannot be decoded as numbers, all times are read as text.
 _ENOUGH_FAILURES = 3
 
 #: Result of decoding a piece of text: the list goes on, it ends in the text, the text ends within

@@ -85,7 +85,7 @@ def read_records(
 
 
 class _UnreadableError(Exception):
-    """A value cannot be decoded, maybe because the text ends in it."""
+    """A value cannot be decoded, perhaps because the text ends in it."""
 
     def __init__(self, cost: int, *, ran_out: bool = False, unended: bool = False) -> None:
         super().__init__()
@@ -359,7 +359,7 @@ def decode_or_none(body: bytes) -> Any:
 _REPAIRS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
     ("records that are not valid JSON", bytes),
     (
-        "records with backslashes that begin no escape; all of the text are kept",
+        "records with backslashes that begin no escape; all backslashes of the text are kept",
         with_backslashes_escaped,
     ),
     ("records with stray commas or unquoted values; these are kept as texts", with_words_quoted),

@@ -75,7 +75,7 @@ class DeviceMemory:
     device: int
     start_bytes: int = 0
     start_reserved_bytes: int = 0
-    #: by event: its position in the ring, its time and so on
+    #: columns of the events, beginning with their position in the ring
     place: list[int] = field(default_factory=list)
     time_ns: list[int] = field(default_factory=list)
     change_bytes: list[int] = field(default_factory=list)
@@ -235,7 +235,7 @@ class _SnapshotReader:
         live: Mapping[int, tuple[int, int]],
         reserved: int,
     ) -> None:
-        """Compute what was in use at the start, and which blocks from then still are at the end."""
+        """Compute what was in use at the start, and which of its blocks remain at the end."""
         end_bytes = sum(max(_used_bytes(entry), 0) for entry in segments)
         total = sum(max(_size(entry.get("total_size")), 0) for entry in segments)
         if not self._has_segments:

@@ -146,8 +146,8 @@ def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]
         return sides
     pairs = [(numbers_of_sides[0][a], numbers_of_sides[1][b]) for a, b in diff.rank_pairs]
     frames = []
-    for k, (frame, ranks) in enumerate(zip(sides, compared, strict=True)):
-        labels = {pair[k]: f"{pair[0]} → {pair[1]}" for pair in pairs}
+    for side, (frame, ranks) in enumerate(zip(sides, compared, strict=True)):
+        labels = {pair[side]: f"{pair[0]} → {pair[1]}" for pair in pairs}
         labels |= {rank: str(rank) for rank in sorted(ranks - set(labels))}
         # Rank 0's file also lists ranks that are not compared.
         present = set(frame["rank"].tolist())
@@ -168,7 +168,7 @@ def _by_key(
     """Return the table of each side, with one row per key, and a note."""
     results, notes = analyse_sides(diff, table)
     if any(len(set(frame["job"])) > 1 for frame in results):
-        notes.append("of several jobs the last one is shown")
+        notes.append("of several jobs, the last one is shown")
     return [frame.drop_duplicates(key, keep="last") for frame in results], "; ".join(notes)
 
 
@@ -319,7 +319,7 @@ def _calls_noun(number: float) -> str:
 
 def _more_sizes_text(finding: Finding, _diff: Comparison) -> str:
     sizes = plural(finding.details["count"], "other size")
-    return f"{sizes} of messages are called another number of times."
+    return f"The number of calls with {sizes} of messages differs too."
 
 
 def _late_rank_text(finding: Finding, _diff: Comparison) -> str:

@@ -391,7 +391,7 @@ class _Parser:
         if missing:
             problems.add("truncated", 1, f"the profile is cut off: {missing}")
         if len(self.unread) > (0 if is_complete else 1):  # a cut line is reported above
-            detail = f"lines of no known form, the first is line {self.unread[0]}"
+            detail = f"lines of no known form; the first is line {self.unread[0]}"
             problems.add("skipped", len(self.unread), detail)
         for routine, calls in ({} if missing else _without_size(profile)).items():
             detail = (

@@ -226,7 +226,8 @@ class TimeLineRecords(NumberedRecords):
         self.path = path
         info = {"backend": "mpi", "rank": rank}
         self.metadata_text = {"distributedInfo": json.dumps(info).encode()}
-        self._first, self._count = (int(numbers[0]) if len(numbers) else 0), len(numbers)
+        self._count = len(numbers)
+        self._first = int(numbers[0]) if len(numbers) else 0
         # The records of a rank are usually contiguous: a range is enough.
         has_gaps = len(numbers) and int(numbers[-1]) - self._first + 1 != len(numbers)
         self._numbers = numbers if has_gaps else None

@@ -26,6 +26,8 @@ from hta_widgets.trace.columns import StringPool
 
 _COMMUNICATOR, _SIZE = "NCCL communicator ID", "Message size [bytes]"
 _RANKS, _RANK, _DEVICE = "No. of ranks", "Rank", "CUDA device"
+#: A field of the payload of a kernel's range, which repeats that of the call.
+_CHANNELS = "No. of channels"
 _GROUP_END = "ncclGroupEnd"
 #: c10d's names by NCCL's. Sends and receives are named by their kernel: their peers are numbered
 #: within the communicator.
@@ -173,8 +175,10 @@ def _calls_on_thread(
         launches_before[row] += 1
         if count == 1 or not calls:
             result.append(calls)
-        else:  # several kernels: one for each call, else it is unknown which does whose work
-            result.append([calls[number]] if len(calls) == count else [])
+        elif len(calls) == count:  # each kernel does the work of one call
+            result.append([calls[number]])
+        else:
+            result.append([])
     return result
 
 
@@ -187,6 +191,8 @@ def _calls_of_range(row: int, names: list[str], ranges: NvtxRanges) -> list[_Ncc
     calls = []
     for place in range(first, row + 1):
         payload = ranges.payloads[int(ranges.columns["payload"][place])]
+        if _CHANNELS in payload and place != row:
+            continue
         if _SIZE in payload and _COMMUNICATOR in payload:
             calls.append(_NcclCall(names[place], payload[_COMMUNICATOR], payload[_SIZE]))
         elif not payload and names[place] in _COLLECTIVES:

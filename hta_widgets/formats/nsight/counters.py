@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from hta_widgets.formats.event_rows import Series, distinct_rows
-from hta_widgets.formats.nsight.tables import processes_of
+from hta_widgets.formats.event_rows import Series
+from hta_widgets.formats.nsight.tables import machine_of, process_of, processes_of
 from hta_widgets.readers.sqlite import Database
 from hta_widgets.trace.arrays import Floats, Ints
 
@@ -20,18 +22,19 @@ _ALLOCATION, _FREE = 0, 1
 _NETWORK, _NETWORK_NAMES = "NET_NIC_METRIC", "TARGET_INFO_NETWORK_METRICS"
 
 
-def device_metrics(database: Database) -> dict[int, list[Series]]:
-    """Return the sampled metrics of devices by their number on the host."""
+def device_metrics(database: Database) -> dict[tuple[int, int], list[Series]]:
+    """Return the sampled metrics of devices by machine and number."""
     named = database.rows(
         _METRIC_NAMES, ("typeId", "metricId", "metricName"), kinds=(int, int, str)
     )
     names = {(type_id, metric_id): name for type_id, metric_id, name in named}
-    series: defaultdict[int, list[Series]] = defaultdict(list)
+    series: defaultdict[tuple[int, int], list[Series]] = defaultdict(list)
     samples = _samples_by_key(database, _METRICS, "timestamp", ("typeId", "metricId"))
     for key, times_ns, values in samples:
         type_id, metric_id = key
         name = names.get((type_id, metric_id), f"metric {metric_id}")
-        series[type_id & _GPU_MASK].append((name, times_ns, values))
+        machine = machine_of(process_of(type_id))
+        series[machine, type_id & _GPU_MASK].append((name, times_ns, values))
     return series
 
 
@@ -54,30 +57,23 @@ def network_metrics(database: Database) -> list[Series]:
 
 def _samples_by_key(
     database: Database, table: str, time: str, keys: Sequence[str]
-) -> Iterator[tuple[tuple[int, ...], Ints, Floats]]:
+) -> Iterator[tuple[Any, Ints, Floats]]:
     """Yield the times and values of the samples of each distinct key."""
-    columns = database.integers(table, (time, *keys), reals=("value",))
-    metrics, metric = distinct_rows(*(columns[key] for key in keys))
-    rows = np.flatnonzero(np.isfinite(columns["value"]))
-    rows = rows[np.argsort(metric[rows], kind="stable")]
-    bounds = np.searchsorted(metric[rows], np.arange(len(metrics) + 1))
-    for number, key in enumerate(metrics):
-        samples = rows[bounds[number] : bounds[number + 1]]
-        if len(samples):
-            yield key, columns[time][samples], columns["value"][samples]
+    samples = pd.DataFrame(database.integers(table, (time, *keys), reals=("value",)))
+    samples = samples[np.isfinite(samples["value"])]
+    for key, of_key in samples.groupby(list(keys), sort=False):
+        yield key, of_key[time].to_numpy(), of_key["value"].to_numpy()
 
 
 def allocated_memory(database: Database, process: int, device: int) -> list[Series]:
     """Return the memory of a device that a process has allocated and not freed."""
-    columns = database.integers(
-        _MEMORY, ("start", "globalPid", "deviceId", "bytes", "memoryOperationType")
-    )
-    of_rank = (processes_of(columns["globalPid"]) == process) & (columns["deviceId"] == device)
-    rows = np.flatnonzero(of_rank & np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)))
-    if not len(rows):
+    columns = ("start", "globalPid", "deviceId", "bytes", "memoryOperationType")
+    events = pd.DataFrame(database.integers(_MEMORY, columns))
+    is_change = events["memoryOperationType"].isin((_ALLOCATION, _FREE))
+    is_change &= processes_of(events["globalPid"].to_numpy()) == process
+    changes = events[is_change & (events["deviceId"] == device)].sort_values("start", kind="stable")
+    if not len(changes):
         return []
-    rows = rows[np.argsort(columns["start"][rows], kind="stable")]
-    is_allocation = columns["memoryOperationType"][rows] == _ALLOCATION
-    size = columns["bytes"][rows]
-    level = np.cumsum(np.where(is_allocation, size, -size)).astype(np.float64)
-    return [(_ALLOCATED, columns["start"][rows], level)]
+    is_allocation = changes["memoryOperationType"] == _ALLOCATION
+    level = changes["bytes"].where(is_allocation, -changes["bytes"]).cumsum()
+    return [(_ALLOCATED, changes["start"].to_numpy(), level.to_numpy(np.float64))]

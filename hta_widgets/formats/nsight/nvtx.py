@@ -190,17 +190,18 @@ def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int
     schemas = _payload_schemas(database)
     has_payload = " or ".join(f'"{name}" is not null' for name in stored)
     rows = database.rows(NVTX_TABLE, ("rowid", *_PAYLOADS), where=f"({has_payload})")
-    texts = texts_by_id(database, (row[3] for row in rows if isinstance(row[3], int)))
+    texts = texts_by_id(database, (json_id for *_, json_id in rows if isinstance(json_id, int)))
     number_of: dict[object, int] = {}
-    for _, *content in rows:
-        if tuple(content) not in number_of:
-            number_of[tuple(content)] = len(payloads)
-            blob, json_text, json_id = content
+    numbers = []
+    for _, blob, json_text, json_id in rows:
+        number = number_of.setdefault((blob, json_text, json_id), len(payloads))
+        numbers.append(number)
+        if number == len(payloads):
             fields = _decode_payload(blob, schemas)
             payloads.append(fields or _decode_json_payload(json_text or texts.get(json_id)))
-    positions = positions_in(np.array([row[0] for row in rows], np.int64), rowids)
-    numbers = [*(number_of[row[1:]] for row in rows), 0]
-    return payloads, np.where(positions >= 0, np.array(numbers)[positions], 0)
+    positions = positions_in(np.array([rowid for rowid, *_ in rows], np.int64), rowids)
+    # Position -1, of ranges without a payload, is that of the appended number 0.
+    return payloads, np.array([*numbers, 0])[positions]
 
 
 def _decode_json_payload(text: object) -> dict[str, int]:
@@ -230,14 +231,17 @@ def _payload_schemas(database: Database) -> _Schemas:
 def _decode_payload(blob: object, schemas: _Schemas) -> dict[str, int]:
     """Return the fields of a payload, a blob or its hexadecimal digits; none if it is damaged.
 
-    Four integers precede the payload: its domain, schema, size and offset.
+    Four integers precede the payload: its domain, its schema, its size, and either the position of
+    its first byte or the size of the blob. Domain and schema have 32 bits, and flags above them.
     """
     fields = {}
     with suppress(ValueError, TypeError, struct.error):
         raw = bytes.fromhex(blob) if isinstance(blob, str) else blob
-        domain, schema, size, offset = struct.unpack_from("<4Q", raw)  # type: ignore[arg-type]
-        body = raw[offset : offset + size]  # type: ignore[index]
-        if offset < _PAYLOAD_HEADER_BYTES or len(body) != size:
+        domain, schema, size, first_byte = struct.unpack_from("<I4xI4xQQ", raw)  # type: ignore[arg-type]
+        if first_byte == len(raw):  # type: ignore[arg-type]
+            first_byte = _PAYLOAD_HEADER_BYTES
+        body = raw[first_byte : first_byte + size]  # type: ignore[index]
+        if first_byte < _PAYLOAD_HEADER_BYTES or len(body) != size:
             return {}
         for name, start, code in schemas.get((domain, schema), ()):
             if start + struct.calcsize(code) <= size:

@@ -23,6 +23,7 @@ from hta_widgets.formats.event_rows import (
     EventRows,
     RankFacts,
     RowPlace,
+    Series,
     build_traces,
     distinct_rows,
     ranks_of,
@@ -43,6 +44,7 @@ from hta_widgets.formats.nsight.tables import (
     Columns,
     ExportTable,
     id_in_system,
+    machine_of,
     read_table,
 )
 from hta_widgets.formats.steps import add_steps
@@ -55,7 +57,7 @@ _MARKER = "StringIds"
 _REPORTS = (".nsys-rep", ".qdrep")
 _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DIAGNOSTIC_EVENT")
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
-#: A mark of Megatron and others on the rank and its place in the job.
+#: The mark in which Megatron and others state the rank and its place in the job.
 _RANK_MARK = re.compile(r"rank=(\d{1,9})\b.*\b[dpt]p=\d")
 #: Columns of events by which a row is recognized in two versions of a table.
 _IDENTITY = ("process", "thread", "start_ns", "end_ns", "name", "correlation")
@@ -102,7 +104,8 @@ class _ExportReader:
         self._recording = read_recording(database)
         self._network = network_metrics(database)
         self._metrics = device_metrics(database)
-        self._used_gpus: set[int] = set()
+        #: machines and numbers of the devices of ranks
+        self._used_gpus: set[tuple[int, int]] = set()
         self._tables: dict[ExportTable, Columns] = {}
         #: number of devices by process
         self._devices_of: Counter[int] = Counter()
@@ -253,8 +256,7 @@ class _ExportReader:
         series, self._network = self._network, []
         if device >= 0:
             memory = allocated_memory(self._database, process, device)
-            self._used_gpus.add(gpu.number)
-            series = [*self._metrics.get(gpu.number, []), *memory, *series]
+            series = [*self._metrics_of(process, gpu.number), *memory, *series]
         return RankFacts(
             epoch_ns=recording.epoch_ns or 0,
             host=recording.host(process),
@@ -264,6 +266,14 @@ class _ExportReader:
             series=series,
             label=gpu.label,
         )
+
+    def _metrics_of(self, process: int, gpu: int) -> list[Series]:
+        """Return the metrics of a device, on the machine of a process unless only one is stated."""
+        keys = [key for key in self._metrics if key[1] == gpu]
+        if len({machine for machine, _ in self._metrics}) > 1:
+            keys = [key for key in keys if key[0] == machine_of(process)]
+        self._used_gpus.update(keys)
+        return [series for key in keys for series in self._metrics[key]]
 
     def _stated_rank(self, process: int, device: int) -> int | None:
         """Return the rank that MPI, a mark, NCCL or an environment variable states, if any.

@@ -14,9 +14,9 @@ from typing import Any
 from hta_widgets.formats.event_rows import RANK_VARIABLES
 from hta_widgets.formats.nsight.nvtx import domain_names
 from hta_widgets.formats.nsight.tables import (
-    ID_BITS,
     ID_MASK,
     id_in_system,
+    machine_of,
     process_of,
     texts_by_id,
 )
@@ -72,17 +72,24 @@ class Recording:
     diagnostics: list[tuple[int | None, str]]
     #: the rank in the environment of the launched process
     rank_of_variables: int | None
+    #: devices by machine and number
     gpus: dict[tuple[int | None, int], Gpu]
+    #: devices by the id and the ordinal that a process has for them
+    devices: dict[tuple[int | None, int], Gpu]
 
     def gpu(self, process: int, device: int) -> Gpu:
-        """Return a device of a process."""
-        pid = id_in_system(process)
-        return self.gpus.get((pid, device)) or self.gpus.get((None, device)) or Gpu(device)
+        """Return a device of a process. With MIG, it has fewer multiprocessors than the GPU."""
+        ordinals = (id_in_system(process), device), (None, device)
+        stated = next((self.devices[key] for key in ordinals if key in self.devices), Gpu(device))
+        number = stated.number
+        gpus = (machine_of(process), number), (None, number)
+        gpu = next((self.gpus[key] for key in gpus if key in self.gpus), Gpu(number))
+        return replace(gpu, name=stated.name or gpu.name, sms=stated.sms or gpu.sms)
 
     def host(self, process: int) -> str | None:
         """Return the name of the host of a process, if it is known."""
         names = set(self.hosts.values())
-        return next(iter(names)) if len(names) == 1 else self.hosts.get(process >> ID_BITS)
+        return next(iter(names)) if len(names) == 1 else self.hosts.get(machine_of(process))
 
 
 def read_recording(database: Database) -> Recording:
@@ -109,6 +116,7 @@ def read_recording(database: Database) -> Recording:
         diagnostics=_diagnostics(database),
         rank_of_variables=_rank_of_variables(database),
         gpus=_gpus(database),
+        devices=_devices_of_processes(database),
     )
 
 
@@ -124,7 +132,7 @@ def _hosts(database: Database) -> dict[int | None, str]:
     columns, where = ("name", "value", "globalVid"), "name = 'Hostname'"
     rows = database.rows("TARGET_INFO_SYSTEM_ENV", columns, where=where, kinds=(str, str))
     return {
-        process_of(global_id) >> ID_BITS if isinstance(global_id, int) else None: host
+        machine_of(process_of(global_id)) if isinstance(global_id, int) else None: host
         for _, host, global_id in rows
     }
 
@@ -162,25 +170,31 @@ def _rank_of_variables(database: Database) -> int | None:
 
 
 def _gpus(database: Database) -> dict[tuple[int | None, int], Gpu]:
-    """Return devices by process and number; the process is None if a row does not state it."""
-    gpus: dict[tuple[int | None, int], Gpu] = {}
+    """Return devices by machine and number; by None and number, the first device."""
     table = "TARGET_INFO_GPU"
     key = "id" if "id" in database.columns_of(table) else "deviceId"
-    on_host: dict[int, Gpu] = {}
-    columns = (key, "name", "smCount", "totalMemory")
-    for number, name, sms, memory in database.rows(table, columns, kinds=(int,)):
+    gpus: dict[tuple[int | None, int], Gpu] = {}
+    columns = (key, "name", "smCount", "totalMemory", "vmId")
+    for number, name, sms, memory, machine_id in database.rows(table, columns, kinds=(int,)):
         gpu = Gpu(number, name if isinstance(name, str) else "", _count(sms), _count(memory))
-        on_host[number] = gpus[None, number] = gpu
+        gpus.setdefault((None, number), gpu)
+        if isinstance(machine_id, int):
+            gpus[machine_of(process_of(machine_id)), number] = gpu
+    return gpus
+
+
+def _devices_of_processes(database: Database) -> dict[tuple[int | None, int], Gpu]:
+    """Return devices as processes see them, by process id (None if it is unknown) and ordinal."""
     columns = ("gpuId", "cudaId", "pid", "numMultiprocessors")
     rows = database.rows("TARGET_INFO_CUDA_DEVICE", columns, kinds=(int, int, int))
-    for number, device, pid, sms in rows:
-        gpu = on_host.get(number, Gpu(number))
-        gpus[pid, device] = replace(gpu, sms=_count(sms) or gpu.sms)  # fewer with MIG
+    devices: dict[tuple[int | None, int], Gpu] = {
+        (pid, device): Gpu(number, sms=_count(sms)) for number, device, pid, sms in rows
+    }
     columns = ("deviceId", "name", "pid", "numMultiprocessors")
     rows = database.rows("TARGET_INFO_CUDA_GPU", columns, kinds=(int, str))  # of 2021
     for device, name, pid, sms in rows:
-        gpus[pid if isinstance(pid, int) else None, device] = Gpu(device, name, _count(sms))
-    return gpus
+        devices[pid if isinstance(pid, int) else None, device] = Gpu(device, name, _count(sms))
+    return devices
 
 
 def _count(value: object) -> int:

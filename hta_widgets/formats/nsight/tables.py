@@ -63,6 +63,11 @@ def id_in_system(process: int) -> int:
     return process & ID_MASK
 
 
+def machine_of(process: int) -> int:
+    """Return the number of the hardware and virtual machine that a process runs on."""
+    return process >> ID_BITS
+
+
 def texts_by_id(database: Database, ids: Iterable[int]) -> dict[int, str]:
     """Return texts of an export by their ids."""
     return database.texts_of("StringIds", "id", "value", ids)

@@ -6,6 +6,9 @@ events of a call and of the kernel that it launches have the same ``stack_id``. 
 
     rocpd_region_0a1b           hipLaunchKernel, event 1     rocpd_event_0a1b  1: stack_id 23804
     rocpd_kernel_dispatch_0a1b  kernel 10, event 2                             2: stack_id 23804
+
+From schema 4 on, events have ``start_id``, ``end_id`` and ``track_id`` in place of times, process,
+thread, agent and stream.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets.formats.event_rows import (
     RANK_VARIABLES,
@@ -34,7 +38,7 @@ from hta_widgets.formats.rocm.events import (
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
-from hta_widgets.readers.sqlite import Database, table_names
+from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
 from hta_widgets.trace.arrays import Ints
 
 _SET = re.compile(r"rocpd_(?:kernel_dispatch|region|memory_copy)(_.*|)")
@@ -44,14 +48,15 @@ _LAUNCH_COLUMNS = (
     *(f"{size}_{axis}" for size in ("grid_size", "workgroup_size") for axis in "xyz"),
     *("group_segment_size", "queue_id"),
 )
+#: Columns of events that schema 4 keeps in the table of tracks.
+_TRACK_COLUMNS = ("pid", "tid", "agent_id", "queue_id", "stream_id")
 _PROCESS_BITS = 32
 _KERNEL_NAMES = ("display_name", "formatted_kernel_name", "kernel_name")
 
 
 def is_rocpd(start: FileStart) -> bool:
     """Whether a file has the tables of rocprofv3 or rocmProfileData."""
-    names = set(table_names(start.path, start.text))
-    return names >= _OLD or any(name.startswith("rocpd_metadata") for name in names)
+    return any(name.startswith("rocpd_") for name in table_names(start.path, start.text))
 
 
 def read_rocpd(
@@ -61,7 +66,7 @@ def read_rocpd(
     rows = RocmRows(path)
     facts: dict[tuple[int, int], RankFacts] = {}
     with Database(path, advance) as database:
-        if set(database.tables) >= _OLD:
+        if database.tables >= _OLD:
             _read_old(database, rows)
         else:
             matches = filter(None, map(_SET.fullmatch, database.tables))
@@ -74,7 +79,7 @@ def read_rocpd(
 
 
 def companions_of(path: str) -> list[tuple[Path, bool]]:
-    """Return the other files that rocprofv3 writes of a run."""
+    """Return the other files that rocprofv3 writes for a run."""
     return [(Path(path).with_suffix(ending), True) for ending in (".json", ".pftrace")]
 
 
@@ -171,7 +176,7 @@ class _TableSet:
     def _read_regions(self) -> None:
         columns = self._integers("region", "start", "end", "pid", "tid", "name_id", "event_id")
         kinds = self._of_event(columns, "category_id")
-        texts = self._database.texts_of(self._table("string"), "id", "string", np.unique(kinds))
+        texts = self._category_texts(np.unique(kinds).tolist())
         add = self._rows.category.add
         self._rows.add_calls(
             map_distinct(kinds, lambda kind: add(category_of_calls(texts.get(kind, "")))),
@@ -182,6 +187,13 @@ class _TableSet:
             tid=map_distinct(columns["tid"], lambda row_id: self._tid_of.get(row_id, row_id)),
             correlation=self._of_event(columns, "stack_id"),
         )  # fmt: skip
+
+    def _category_texts(self, ids: list[int]) -> dict[int, str]:
+        """Return the names of categories, which are strings before schema 4."""
+        table, column = self._table("info_category"), "name"
+        if table not in self._database.tables:
+            table, column = self._table("string"), "string"
+        return self._database.texts_of(table, "id", column, ids)
 
     def _of_event(self, columns: dict[str, Ints], name: str) -> Ints:
         """Return a column of the events of rows, -1 without an event."""
@@ -194,7 +206,21 @@ class _TableSet:
         return self._database.rows(self._table(name), columns, kinds=(int,))
 
     def _integers(self, name: str, *columns: str) -> dict[str, Ints]:
-        return self._database.integers(self._table(name), columns)
+        """Return columns of a table, also those that schema 4 keeps in tables of their own."""
+        table = self._table(name)
+        present = self._database.columns_of(table)
+        references = [key for key in ("start_id", "end_id", "track_id") if key in present]
+        read = self._database.integers(table, (*columns, *references))
+        for key, column in (("start_id", "start"), ("end_id", "end")):
+            if key in references:
+                times = self._database.integers(self._table("timestamp"), ("id", "value"))
+                value = values_by_id(times["id"], times["value"], read[key])
+                read[column] = np.where(value < 0, NO_TIME, value)
+        if "track_id" in references:
+            tracks = self._database.integers(self._table("track"), ("id", *_TRACK_COLUMNS))
+            for column in set(_TRACK_COLUMNS).intersection(columns).difference(present):
+                read[column] = values_by_id(tracks["id"], tracks[column], read["track_id"])
+        return read
 
     def _names(
         self,
@@ -270,8 +296,8 @@ def _read_old(database: Database, rows: RocmRows) -> None:
             name=rows.names_by_id(
                 name_of, np.where(np.isin(description, described), description, kind)
             ),
-            process=np.zeros(len(kind), np.int64), device=np.maximum(columns["gpuId"], 0),
-            stream=columns["queueId"], correlation=call,
+            process=_processes_of_calls(call, calls, columns["gpuId"]),
+            device=np.maximum(columns["gpuId"], 0), stream=columns["queueId"], correlation=call,
             size_bytes=np.where(category == add("gpu_memcpy"), size_bytes, -1),
         )  # fmt: skip
     marker_ids = [text_id for text_id, text in texts.items() if text == "UserMarker"]
@@ -280,6 +306,14 @@ def _read_old(database: Database, rows: RocmRows) -> None:
         np.where(is_marker, add("user_annotation"), add("cuda_runtime")),
         start_ns=calls["start"], end_ns=calls["end"],
         name=rows.names_by_id(name_of, np.where(is_marker, calls["args_id"], calls["apiName_id"])),
-        process=np.zeros(len(is_marker), np.int64), pid=calls["pid"], tid=calls["tid"],
-        correlation=calls["id"],
+        process=calls["pid"], pid=calls["pid"], tid=calls["tid"], correlation=calls["id"],
     )  # fmt: skip
+
+
+def _processes_of_calls(call: Ints, calls: dict[str, Ints], gpu: Ints) -> Ints:
+    """Return the process that calls each operation, or else most operations of its GPU."""
+    process = values_by_id(calls["id"], calls["pid"], call)
+    used = pd.DataFrame({"gpu": gpu, "process": process})[process >= 0]
+    usual = used.groupby("gpu")["process"].agg(lambda processes: processes.mode().iloc[0])
+    usual_of_gpu = usual.reindex(gpu, fill_value=calls["pid"].min(initial=0)).to_numpy()
+    return np.where(process >= 0, process, usual_of_gpu)

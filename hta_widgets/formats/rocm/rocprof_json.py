@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import RankFacts
@@ -238,13 +239,10 @@ class _ProcessRecords:
         infos = [info for _, info in pairs]
         names = [self._kernel_names.get(i.kernel_id) or f"kernel {i.kernel_id}" for i in infos]
         launches = (
-            (
-                *(info.grid_size.x, info.grid_size.y, info.grid_size.z),
-                *(info.workgroup_size.x, info.workgroup_size.y, info.workgroup_size.z),
-                *(info.group_segment_size, info.queue_id.handle),
-            )
+            (*astuple(info.grid_size), *astuple(info.workgroup_size), info.group_segment_size,
+             info.queue_id.handle)
             for info in infos
-        )
+        )  # fmt: skip
         device = self._devices([info.agent_id.handle for info in infos])
         self._first_device = int(device.min())
         self._rows.add_work(

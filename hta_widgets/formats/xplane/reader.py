@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -48,15 +48,16 @@ _DEVICE = re.compile(
     r"/device:(?P<kind>(?!CUSTOM\b|CPU\b)\w+):(?P<number>\d{1,9})(?: (?P<core>.+))?"
 )
 #: Threads of the host; old files have further planes for calls that CUPTI or ROCtracer recorded.
-_HOST = re.compile(r"/host:(?!metadata)(\w+)")
+_HOST = re.compile(r"/host:(?!metadata)([\w-]+)")
 _ENVIRONMENT = "Task Environment"
 _STREAM = re.compile(r"Stream *#? *(\d{1,9})\b.*", re.IGNORECASE)
 _OPS = re.compile(r"(Async )?XLA Ops|Sparse Core Ops")
 _MODULES, _STEPS, _NESTED = "XLA Modules", "Steps", "XLA Ops"
-#: Lines that XProf derives from others.
+_COUNTERS = "_counters_"
+#: Lines without work: those that XProf derives from others, and samples of counters.
 _DERIVED = re.compile(
     r"XLA .*|(Sparse Core )?(Steps|Modules)|(Framework|TensorFlow) .*|Source code|Launch Stats"
-    r"|.*Scope.*"
+    rf"|.*Scope.*|{_COUNTERS}"
 )
 _COLLECTIVE = re.compile(
     r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast)"
@@ -79,7 +80,7 @@ _RECORD_AGAIN = "Record it again with jax.profiler.trace, or copy it again."
 
 
 def companions_of(path: str) -> list[tuple[Path, bool]]:
-    """Return the other files that the profiler writes of a run."""
+    """Return the other files that the profiler writes for a run."""
     stem = re.sub(r"\.xplane\.pb(\.gz)?$", "", path)
     files = [Path(stem + ending) for ending in _ENDINGS]
     files += [Path(path).parent / name for name in _COPIES]
@@ -135,7 +136,7 @@ def _damage(path: str, data: bytes, fault: ProtobufError) -> TraceError:
         return TraceError(
             "was damaged by a text conversion, which replaced bytes",
             path=path,
-            remedy="Copy the file again as binary.",
+            remedy="Copy the file again in binary mode.",
         )
     return TraceError(f"is damaged: {fault}", path=path, remedy=_RECORD_AGAIN)
 
@@ -194,36 +195,43 @@ class _ProfileReader:
         )
 
     def _read_device(self, plane: Plane, label: str, number: int, core: str | None) -> None:
-        """Read the work of a device, or of a core."""
-        streams = [line for line in plane.lines if _STREAM.fullmatch(line.name)]
-        work = streams or [line for line in plane.lines if _OPS.fullmatch(line.name)]
-        work = work or [line for line in plane.lines if not _DERIVED.fullmatch(line.name)]
+        """Read the lines of a device, or of a core."""
+        work = _lines_of_work(plane.lines)
         if not any(line.events for line in work):
             return
-        has_steps = not streams and number not in self._devices
+        has_steps = number not in self._devices and not _STREAM.fullmatch(work[0].name)
         self._devices.setdefault(number, plane)
-        first_stream = 0
-        first_order = self._unnumbered[number]
-        self._unnumbered[number] += len(work)
-        for order, line in enumerate(work, first_order):
-            match = _STREAM.fullmatch(line.name)
-            stream = int(match[1]) if match else order
-            first_stream = stream if line is work[0] else first_stream
-            thread = f"stream {stream}" if match else " · ".join(filter(None, (core, line.name)))
-            place = self._rows.place(label, str(stream), label, thread)
-            events = self._events(plane, line)
-            if line.name == _NESTED:
-                events = self._without_containers(events, place, number, stream)
-            self._add_work(events, place, number, stream)
+        first_stream = self._read_work(plane, work, label, number, core)
         for line in plane.lines:
             if line.name == _MODULES:
                 place = self._rows.place(label, str(first_stream), label)
                 self._add_ranges(self._events(plane, line), place, number, first_stream)
             elif line.name == _STEPS and has_steps:
                 self._add_steps(plane, line, self._rows.place(label, _STEPS, label, _STEPS), number)
+            elif line.name == _COUNTERS:
+                self._rows.note("part", len(line.events), "samples of counters are left out")
             elif line not in work:
                 detail = "events that repeat device work by module or scope are left out"
                 self._rows.note("repaired", len(line.events), detail)
+
+    def _read_work(
+        self, plane: Plane, work: Sequence[Line], label: str, number: int, core: str | None
+    ) -> int:
+        """Read the work of a device, and return its first stream; lines are numbered as streams."""
+        streams = []
+        first_order = self._unnumbered[number]
+        self._unnumbered[number] += len(work)
+        for order, line in enumerate(work, first_order):
+            match = _STREAM.fullmatch(line.name)
+            stream = int(match[1]) if match else order
+            streams.append(stream)
+            thread = f"stream {stream}" if match else " · ".join(filter(None, (core, line.name)))
+            place = self._rows.place(label, str(stream), label, thread)
+            events = self._events(plane, line)
+            if line.name == _NESTED:
+                events = self._without_containers(events, place, number, stream)
+            self._add_work(events, place, number, stream)
+        return streams[0]
 
     def _without_containers(
         self, events: LineEvents, place: int, device: int, stream: int
@@ -311,8 +319,13 @@ class _ProfileReader:
             self._rows.note("repaired", len(rows), detail)
 
     def _add_operations(self, events: LineEvents, place: int) -> None:
-        """Add the operation of XLA of each launch as an operator around the launch."""
-        is_operation = np.array(["hlo_op" in stats for stats in events.stats], bool)
+        """Add the operation of XLA of each launch as an operator around the launch.
+
+        Events without a correlation id are operations themselves, which the host runs.
+        """
+        is_operation = np.array(
+            [{"hlo_op", CORRELATION} <= stats.keys() for stats in events.stats], bool
+        )
         launches = events.take(np.flatnonzero(is_operation[events.kind]))
         figure = np.array(
             [self._figure_of.get(number, -1) for number in launches.correlation.tolist()], np.int64
@@ -340,6 +353,15 @@ class _ProfileReader:
                     stats[shown] = stats.pop(stored)
         self._rows.note("skipped", sums, "events that are sums of several, without times")
         return events
+
+
+def _lines_of_work(lines: Sequence[Line]) -> list[Line]:
+    """Return the streams of a device, or else its operations, or else all lines of its own."""
+    for pattern in (_STREAM, _OPS):
+        matching = [line for line in lines if pattern.fullmatch(line.name)]
+        if matching:
+            return matching
+    return [line for line in lines if not _DERIVED.fullmatch(line.name)]
 
 
 def _are_containers(events: LineEvents) -> Bools:

@@ -316,3 +316,28 @@ def test_processes_without_labels_are_sorted_once_for_all(tmp_path, monkeypatch)
     )
     assert len(load(tmp_path)) == 50
     assert len(keys) < 5 * 100
+
+
+@pytest.mark.parametrize("task_type", ["AI_CPU", "KERNEL_AICPU"])
+def test_tasks_that_schedule_a_collective_are_no_compute(database, task_type):
+    before = temporal_breakdown(load(database))
+    change(
+        database,
+        "create table COMMUNICATION_SCHEDULE_TASK_INFO (name, globalTaskId, taskType, opType)",
+        f"insert into STRING_IDS values (900, 'hcom_allReduce_AicpuKernel'), (901, '{task_type}')",
+        "insert into COMMUNICATION_SCHEDULE_TASK_INFO values (900, 77, 901, 900)",
+        "insert into TASK select startNs, endNs, deviceId, 13, 77, 0, 901, 9 from TASK"
+        " where globalTaskId = 3",
+    )
+    traces = load(database)
+    assert temporal_breakdown(traces).equals(before)
+    assert "hcom_allReduce_AicpuKernel" in traces[0].events.name.tolist()
+    assert (traces[0].events.kind == "communication").sum() == 1
+
+
+@pytest.mark.parametrize(("name", "size"), [("FP8E4M3", 1024), ("BFP16", 2048), ("x y", -1)])
+def test_types_of_collectives_have_any_name(tmp_path, name, size):
+    for rank in (0, 1):
+        path = write_ascend_database(tmp_path / f"ascend_pytorch_profiler_{rank}.db", rank=rank)
+        change(path, f"update ENUM_HCCL_DATA_TYPE set name = '{name}'")
+    assert collectives(load(tmp_path)).size_bytes.tolist() == [size, size]

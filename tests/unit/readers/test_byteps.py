@@ -11,6 +11,7 @@ from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.formats.byteps.reader import pair_first_in_first_out
 from hta_widgets.formats.byteps.rows import servers_of_keys, worker_rows
 from hta_widgets.live.job import TileEngine
+from hta_widgets.panels.headline import headline
 
 from .conftest import event
 
@@ -372,3 +373,36 @@ def test_servers_are_recognised_behind_long_keys(tmp_path):
     trace = load(path)[0]
     assert trace.format == "byteps-server"
     assert trace.events.equals(expected.events)
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_two_runs_below_the_folder_of_a_worker_are_two_jobs(tmp_path, gpus):
+    for run in ("first", "second"):
+        write_byteps_job(tmp_path / run, local_ranks=gpus, servers=1, steps=1, gradients=2)
+        for file in (tmp_path / run).rglob("*/*.json"):
+            machine, *rest = file.relative_to(tmp_path / run).parts
+            target = tmp_path.joinpath("job", machine, run, *rest)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    traces = load(tmp_path / "job")
+    places = [(trace.job, trace.worker) for trace in traces.values() if trace.format == "byteps"]
+    expected = [(f"job/{run}", worker) for run in ("first", "second") for worker in (0, 1)]
+    assert sorted(set(places)) == expected
+    assert len(places) == 4 * gpus
+    servers = [trace for trace in traces.values() if trace.format == "byteps-server"]
+    assert [(trace.job, trace.server) for trace in servers] == [("job/first", 0), ("job/second", 0)]
+    only = load(tmp_path / "first")
+    expected_text = str(headline(only)).partition(" is last")[2].partition(", ")[0]
+    texts = str(headline(traces))
+    for run in ("first", "second"):
+        assert f"Worker 1 of job/{run} is last{expected_text}, " in texts
+
+
+def test_a_folder_per_gpu_below_that_of_a_worker_is_no_run(tmp_path):
+    write_byteps_job(tmp_path / "made", workers=1, servers=1, steps=1, gradients=2)
+    for gpu in (0, 1):
+        file = tmp_path / f"made/worker0/traces/{gpu}/comm.json"
+        target = tmp_path / f"job/worker0/gpu{gpu}/{gpu}/comm.json"
+        target.parent.mkdir(parents=True)
+        target.write_bytes(file.read_bytes())
+    assert {trace.job for trace in load(tmp_path / "job").values()} == {"job"}

@@ -324,3 +324,41 @@ def test_a_number_beyond_all_ranks_is_no_rank(tmp_path, number, rank):
     (trace,) = load(folder).values()
     assert trace.stated_rank == rank
     assert trace.job == ("nccl_trace" if rank else f"nccl_trace_rank_{number}")
+
+
+def batch(state, kind, numbers):
+    """Return the parts of a batch, which stay scheduled, and the entry that has its state."""
+    names = {
+        "p2p": ("nccl:send 0->1", "nccl:recv 0<-1", "nccl:coalesced"),
+        "collective": ("nccl:_all_gather_base",) * 2 + ("nccl:_all_gather_base_coalesced",),
+    }[kind]
+    states = ["scheduled"] * (len(names) - 1) + [state]
+    return [
+        entry("0", numbers[0], part_state, profiling_name=name, p2p_seq_id=numbers[1],
+              is_p2p=kind == "p2p")
+        for name, part_state in zip(names, states, strict=True)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["p2p", "collective"])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_parts_of_a_finished_batch_are_finished(tmp_path, kind, as_json):
+    entries = [entry("0", 1), *batch("completed", kind, (2, 3))]
+    job = write_dumps(tmp_path / "job", {0: dump(entries, {"0": [0]})}, as_json=as_json)
+    assert analysis.collective_hangs(load(job)).empty
+    entries += batch("started", kind, (5, 3))
+    job = write_dumps(tmp_path / "job", {0: dump(entries, {"0": [0]})}, as_json=as_json)
+    states = analysis.collective_states(load(job))
+    assert states.state.tolist().count("finished") == 1 + 3
+    assert len(analysis.collective_hangs(load(job))) >= 1
+
+
+@pytest.mark.parametrize("state", ["started", "scheduled"])
+def test_the_last_number_of_sends_finishes_no_collective(tmp_path, state):
+    send = entry("0", 0, profiling_name="nccl:send 0->1", is_p2p=True, p2p_seq_id=900)
+    value = dump([send, entry("0", 6, state)], {"0": [0]})
+    value["pg_status"] = {"0": {"last_completed_collective": 900, "last_enqueued_collective": 6}}
+    (hang,) = analysis.collective_hangs(
+        load(write_dumps(tmp_path / "job", {0: value}))
+    ).itertuples()
+    assert (hang.sequence, hang.kind) == (6, "stuck")

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import struct
 import tracemalloc
 from contextlib import closing
 
@@ -799,3 +800,88 @@ def test_work_without_a_stream_is_on_the_default_stream(export):
     assert kernels.stream.tolist() == [0, 21] * 3
     labels = [track.label for track in trace.tracks if track.stream >= 0]
     assert labels == ["stream 0", "stream 21", "unified memory"]
+
+
+def two_machines(path):
+    """Move the second process of an export to another machine, whose GPU 0 is of another model."""
+    second = 2 << 48
+    columns = {
+        KERNELS: "globalPid",
+        "CUPTI_ACTIVITY_KIND_MEMCPY": "globalPid",
+        "CUPTI_ACTIVITY_KIND_RUNTIME": "globalTid",
+        "NVTX_EVENTS": "globalTid",
+        "MPI_RANKS": "globalTid",
+        "GPU_METRICS": "typeId",
+        "TARGET_INFO_GPU_METRICS": "typeId",
+    }
+    moved = [
+        f"update {table} set {column} = {column} + {1 << 48} where {column} >> 24 & 16777215 = 4001"
+        for table, column in columns.items()
+        if column != "typeId"
+    ]
+    moved += [
+        f"update {table} set typeId = {second} where typeId & 1" for table in list(columns)[-2:]
+    ]
+    return change(
+        path,
+        *moved,
+        "alter table TARGET_INFO_GPU add column vmId",
+        f"update TARGET_INFO_GPU set vmId = {1 << 48} where id = 0",
+        f"update TARGET_INFO_GPU set vmId = {second}, id = 0, name = 'NVIDIA A100', smCount = 108"
+        " where id = 1",
+        "update TARGET_INFO_CUDA_DEVICE set gpuId = 0",
+    )
+
+
+def test_gpus_of_two_machines_in_one_export_are_those_of_their_processes(tmp_path):
+    export = two_machines(write_export(tmp_path / "merged.sqlite"))
+    traces = load(export)
+    models = [trace.metadata["deviceProperties"][0] for trace in traces.values()]
+    assert [(model["name"], model["numSms"]) for model in models] == [
+        ("NVIDIA H100", 132), ("NVIDIA A100", 108)
+    ]  # fmt: skip
+    counts = [len(trace.counter_table.time_ns) for trace in traces.values()]
+    assert counts == [3, 3]
+    assert not traces.problems.detail.str.contains("no rank uses").any()
+
+
+@pytest.mark.parametrize("last_word", [32, 32 + 16])
+@pytest.mark.parametrize("flags", [0, 7 << 32])
+def test_payloads_of_nccl_end_their_header_in_an_offset_or_the_whole_size(export, last_word, flags):
+    payload = struct.pack("<6Q", 1 + flags, 99 + flags, 16, last_word, 0xABCD, MESSAGE_BYTES)
+    change(export, f"update NVTX_EVENTS set binaryData = x'{payload.hex()}'"
+                   " where text = 'ncclAllReduce'")  # fmt: skip
+    frame = collectives(load(export))
+    assert frame.size_bytes.unique().tolist() == [MESSAGE_BYTES]
+
+
+def test_tables_without_columns_of_times_are_no_tables_of_events(export):
+    change(
+        export,
+        "create table ANALYSIS_DETAILS (\n  -- start of it\n  startTime INTEGER -- Trace start\n)",
+        "insert into ANALYSIS_DETAILS values (5)",
+        "create table NO_ROWS_BY_ID (start INTEGER PRIMARY KEY) without rowid",
+        "insert into NO_ROWS_BY_ID values (5)",
+    )
+    details = load(export).problems.detail
+    unread = details[details.str.contains("not read")].tolist()
+    assert unread == ["tables of events that are not read: NO_ROWS_BY_ID"]
+
+
+@pytest.mark.parametrize("name", ["KernelTask", "ncclKernelTask"])
+def test_ranges_of_kernels_do_not_add_to_the_calls_of_a_group(export, name):
+    task = struct.pack("<7Q", 1, 98, 24, 32, 0xABCD, MESSAGE_BYTES, 8)
+    change(
+        export,
+        *(f"insert into NVTX_PAYLOAD_SCHEMA_ENTRIES values (1, 98, {place}, '{field}', 18,"
+          f" {8 * place})" for place, field in enumerate(
+              ("NCCL communicator ID", "Message size [bytes]", "No. of channels"))),
+        "update NVTX_EVENTS set end = start + 500 where text = 'ncclAllReduce'",
+        *(f"insert into NVTX_EVENTS select start + {first}, start + {last}, 59, '{text}', null,"
+          f" globalTid, null, 1, {payload} from NVTX_EVENTS where text = 'ncclAllReduce'"
+          for text, first, last, payload in (("ncclGroupEnd", 600, 500_000, "null"),
+                                             (name, 700, 400_000, f"x'{task.hex()}'"))),
+    )  # fmt: skip
+    frame = collectives(load(export))
+    assert frame.size_bytes.unique().tolist() == [MESSAGE_BYTES]
+    assert frame.operation.unique().tolist() == ["all_reduce"]

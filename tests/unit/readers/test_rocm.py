@@ -259,3 +259,85 @@ def test_the_largest_stream_stands_for_none(write):
     events = load(write(json.dumps(trace), "r.json"))[0].events
     # Without a stream, the queue is the track.
     assert events.query("category == 'kernel'").stream.tolist() == [1, (1 << 63) - 2, 1]
+
+
+LAUNCH_SIZES = ", ".join(f"{size}_size_{axis}" for size in ("workgroup", "grid") for axis in "xyz")
+#: By table of events: the columns that schema 4 keeps, and those of its table of tracks.
+SCHEMA_4 = {
+    "region": ("name_id, event_id", ("pid", "tid")),
+    "kernel_dispatch": (
+        f"kernel_id, {LAUNCH_SIZES}, group_segment_size, event_id",
+        ("pid", "agent_id", "queue_id", "stream_id"),
+    ),
+    "memory_copy": ("name_id, dst_agent_id, src_agent_id, size, event_id", ("pid", "stream_id")),
+}
+
+
+def to_schema_4(path, suffix="_0000aaa"):
+    """Move times, tracks and categories of a database into tables of their own."""
+    times, tracks = f"rocpd_timestamp{suffix}", f"rocpd_track{suffix}"
+    statements = [
+        f"create table {times} (id integer primary key, value)",
+        f"create table {tracks} (id integer primary key, pid, tid, agent_id, queue_id, stream_id)",
+        f"create table rocpd_info_category{suffix} (id, name)",
+        f"insert into rocpd_info_category{suffix} select * from rocpd_string{suffix} where id < 5",
+        f"update rocpd_string{suffix} set string = 'other' where id < 5",
+        f"insert into {times} values (90, 0)",  # so that ids are no positions
+    ]
+    for name, (kept, moved) in SCHEMA_4.items():
+        table, columns = f"rocpd_{name}{suffix}", ", ".join(moved)
+        is_track = " and ".join(f"{tracks}.{column} is {table}.{column}" for column in moved)
+        references = (
+            f"(select min(id) from {times} where value = start) as start_id",
+            f"(select min(id) from {times} where value = end) as end_id",
+            f"(select min(id) from {tracks} where {is_track}) as track_id",
+        )
+        statements += [
+            f"insert into {times} (value) select distinct end from {table} order by 1 desc",
+            f"insert into {times} (value) select distinct start from {table}",
+            f"insert into {tracks} ({columns}) select distinct {columns} from {table}",
+            f"create table later as select {kept}, {', '.join(references)} from {table}",
+            f"drop table {table}",
+            f"alter table later rename to {table}",
+        ]
+    return change(path, "drop view kernels", *statements)
+
+
+def test_schema_4_has_times_and_tracks_in_tables_of_their_own(tmp_path):
+    before = load(write_rocpd(tmp_path / "old.db"))
+    after = load(to_schema_4(write_rocpd(tmp_path / "new.db")))
+    columns = ["name", "category", "start_ns", "dur_ns", "stream", "kind", "step"]
+    assert len(after[0].events) == 8
+    assert after[0].events[columns].equals(before[0].events[columns])
+    assert after[0].tracks == before[0].tracks
+    assert temporal_breakdown(after).equals(temporal_breakdown(before))
+    assert after[0].launch_of.tolist() == before[0].launch_of.tolist()
+    assert not after.problems.detail.str.contains("not read").any()
+
+
+def test_a_database_without_its_metadata_is_recognized(tmp_path):
+    path = change(write_rocpd(tmp_path / "a.db"), "drop table rocpd_metadata_0000aaa")
+    assert load(path).formats == ["rocpd"]
+
+
+def test_times_that_schema_4_lacks_are_said(tmp_path):
+    path = to_schema_4(write_rocpd(tmp_path / "new.db"))
+    change(path, f"delete from rocpd_timestamp_0000aaa where value = {BOOT_NS + 10_000}")
+    traces = load(path)
+    assert len(traces[0].events) == 7
+    assert traces.problems.query("kind == 'skipped'")["count"].tolist() == [1]
+
+
+def test_processes_of_the_older_database_that_call_their_gpu_by_one_number_are_ranks(tmp_path):
+    path = change(
+        write_rpd(tmp_path / "job.rpd"),
+        "update rocpd_api set pid = 80 where tid = 72",  # the call of device 1
+        "update rocpd_op set gpuId = 0",
+        "insert into rocpd_op select 9, gpuId, queueId, start + 50000, end + 50000,"
+        " description_id, opType_id from rocpd_op where id = 1",  # without a call
+    )
+    traces = load(path)
+    assert [trace.tracks[0].pid for trace in traces.values()] == ["70", "80"]
+    kernels = [trace.events.query("category == 'kernel'") for trace in traces.values()]
+    assert [events.start_ns.tolist() for events in kernels] == [[10_000, 60_000], [11_000]]
+    assert [len(trace.events) for trace in traces.values()] == [5, 2]  # a step around the marker

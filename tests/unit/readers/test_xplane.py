@@ -368,3 +368,24 @@ def test_captures_of_different_hosts_are_one_job(tmp_path):
     traces = hw.load(tmp_path, cache=False, progress=False)
     assert [trace.job for trace in traces.values()] == [None, None]
     assert collectives(traces).collective.nunique() == 3
+
+
+def test_operations_that_the_host_runs_count_once(opened):
+    dot = ("dot.4", 0, 40_000_000, {"hlo_op": "dot.4", "hlo_module": "jit_f"})
+    data = profile(plane("/host:CPU", {"tf_XLAEigen/7": [dot]}))
+    frame = operators(opened(data))
+    assert frame[["name", "count", "cpu_total_ns"]].to_numpy().tolist() == [["dot.4", 1, 40_000]]
+
+
+def test_planes_of_hosts_have_any_name_and_counters_are_no_work(opened):
+    sample = ("SM active", 5_000_000, 5_000_000, {"counter_value": 7})
+    lines = {"Stream #13": [("gemm", 0, 40_000_000, {})], "_counters_": [sample]}
+    call = ("$train.py:1 main", 0, 9_000_000, {})
+    for counted in (lines, {"Kernels": lines["Stream #13"], "_counters_": [sample]}):
+        trace_set = opened(
+            profile(plane("/device:GPU:0", counted), plane("/host:python-tracer", {"p": [call]}))
+        )
+        assert sorted(trace_set[0].events.name) == ["$train.py:1 main", "gemm"]
+        counts = dict(trace_set.problems[["detail", "count"]].to_numpy().tolist())
+        assert counts["samples of counters are left out"] == 1
+        assert not any("repeat" in detail for detail in counts)
