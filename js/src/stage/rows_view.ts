@@ -50,8 +50,7 @@ export class RowsView {
     }
     this.scene = scene;
     this.geometry = geometry;
-    const emptyLanes = this.state.keepEmptyLanes === true ? undefined : this.emptyLanes;
-    this.layout = this.layoutIn(geometry.rowsHeight, this.state, emptyLanes);
+    this.layout = this.fittingLayout();
     const { pairing } = this;
     if (pairing?.isBehind === true) interleaveRows(this.layout, pairing.other.layout, pairing);
     else if (pairing !== null) interleaveRows(pairing.other.layout, this.layout, pairing);
@@ -60,10 +59,30 @@ export class RowsView {
     pairing?.other.scrollAlong(this.scroll);
   }
 
-  /** Lay out the rows in a height, which paired stages share equally. */
-  private layoutIn(height: number, state: RowState, emptyLanes?: ReadonlySet<number>): RowLayout {
-    const share = this.pairing === null ? 1 : 2;
-    return layoutRows(this.scene, state, height / share, this.geometry.lateRow, emptyLanes);
+  /** The layout with as few thin lanes as let all rows fit, the lowest of the empty ones. */
+  private fittingLayout(): RowLayout {
+    const { state, emptyLanes } = this;
+    const { rowsHeight } = this.geometry;
+    const lanes = state.keepEmptyLanes === true ? [] : [...emptyLanes].sort((a, b) => a - b);
+    const layoutWith = (fullLanes: number): RowLayout =>
+      this.layoutIn(rowsHeight, state, new Set(lanes.slice(fullLanes)));
+    let [low, high] = [0, lanes.length];
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if (layoutWith(middle).height * this.stageCount <= rowsHeight) low = middle;
+      else high = middle - 1;
+    }
+    return layoutWith(low);
+  }
+
+  /** Number of stages that share the height. */
+  private get stageCount(): number {
+    return this.pairing === null ? 1 : 2;
+  }
+
+  private layoutIn(height: number, state: RowState, thinLanes?: ReadonlySet<number>): RowLayout {
+    const { scene, geometry } = this;
+    return layoutRows(scene, state, height / this.stageCount, geometry.lateRow, thinLanes);
   }
 
   private scrollAlong(scroll: number): void {
