@@ -323,6 +323,24 @@ def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, built, 
     assert text == []
 
 
+def test_many_ranks_leave_the_timeline_half_of_its_column(page, tmp_path, built):
+    """The heatmap of 64 ranks is higher than the column."""
+    page.set_viewport_size({"width": 1440, "height": 800})
+    traces = load(tmp_path, *[[*HOST, *DEVICE, reduced(rank)] for rank in range(64)])
+    view = hw.Dashboard(traces, folded=False)
+    page.goto(f"file://{view.save_html(tmp_path / 'many.html')}")
+    dash = Dash(page, traces)
+    dash.ready("heatmap")
+    column = page.locator(".hta-band-column:has([data-panel=timeline])")
+    half = column.bounding_box()["height"] / 2
+    assert dash.panel("heatmap").bounding_box()["height"] > half
+    wait_until(
+        page,
+        lambda: dash.timeline.bounding_box()["height"] >= half - 1,
+        "the timeline has half of the height",
+    )
+
+
 def test_panels_are_added_in_a_saved_page(page, job, tmp_path, built, screenshot):
     """A call tree and arrivals follow the dragged window; the critical path is the job's."""
     view = hw.Dashboard(job, panels=["timeline", "selection", "messages"])

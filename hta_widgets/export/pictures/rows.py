@@ -285,7 +285,7 @@ def _host_bands(
     if not shown:
         return ()
     gaps_px = len(shown) - 1
-    height = max(2, min(12, (fold.height - 2 * fold.pad - gaps_px) // len(shown)))
+    height = max(2, min(_GROWN_GPU, (fold.height - 2 * fold.pad - gaps_px) // len(shown)))
     named = fold.mode == "full"
     return tuple(
         Band(

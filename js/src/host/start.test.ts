@@ -44,7 +44,7 @@ test("a long name breaks after its separators", () => {
   page.showEntries([entry("runs/h100_bert-small/trace.json.gz")]);
   const parts = [...page.el.querySelector("td .hta-link")!.childNodes].map((n) => n.textContent);
   expect(parts.filter((part) => part !== "").join(" ")).toBe(
-    "runs/ h100_ bert- small/ trace. json. gz",
+    "runs/ h100_ bert- small/ trace.json.gz",
   );
 });
 

@@ -228,7 +228,7 @@ export class StartPage {
 
 /** A path that breaks at its separators rather than within words. */
 function breakableName(name: string): (string | VNode)[] {
-  return name.split(/(?<=[/_.-])/).flatMap((part) => [part, <wbr />]);
+  return name.split(/(?<=[/_-])/).flatMap((part) => [part, <wbr />]);
 }
 
 /** Work of all ranks over the job, stacked by kind; the rest is idle. A dash if none is recorded. */
