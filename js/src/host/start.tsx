@@ -179,7 +179,7 @@ export class StartPage {
         </td>
         <td>
           <Link
-            text={breakableName(name)}
+            text={name.split(/(?<=[/_-])/).flatMap((part) => [part, <wbr />])}
             title={`Open ${name}`}
             press={() => this.open({ view: "dashboard", paths: [path] })}
           />
@@ -224,11 +224,6 @@ export class StartPage {
     this.selectedPaths = togglePick(this.selectedPaths, path, true)?.slice(-2) ?? [];
     this.renderEntries();
   }
-}
-
-/** A path that breaks at its separators rather than within words. */
-function breakableName(name: string): (string | VNode)[] {
-  return name.split(/(?<=[/_-])/).flatMap((part) => [part, <wbr />]);
 }
 
 /** Work of all ranks over the job, stacked by kind; the rest is idle. A dash if none is recorded. */

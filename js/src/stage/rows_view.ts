@@ -61,28 +61,23 @@ export class RowsView {
 
   /** The layout with as few thin lanes as let all rows fit, the lowest of the empty ones. */
   private fittingLayout(): RowLayout {
-    const { state, emptyLanes } = this;
-    const { rowsHeight } = this.geometry;
-    const lanes = state.keepEmptyLanes === true ? [] : [...emptyLanes].sort((a, b) => a - b);
+    const { state, geometry } = this;
+    const lanes = state.keepEmptyLanes === true ? [] : [...this.emptyLanes].sort((a, b) => a - b);
     const layoutWith = (fullLanes: number): RowLayout =>
-      this.layoutIn(rowsHeight, state, new Set(lanes.slice(fullLanes)));
+      this.layoutIn(geometry.rowsHeight, state, new Set(lanes.slice(fullLanes)));
     let [low, high] = [0, lanes.length];
     while (low < high) {
       const middle = Math.ceil((low + high) / 2);
-      if (layoutWith(middle).height * this.stageCount <= rowsHeight) low = middle;
+      if (layoutWith(middle).fits) low = middle;
       else high = middle - 1;
     }
     return layoutWith(low);
   }
 
-  /** Number of stages that share the height. */
-  private get stageCount(): number {
-    return this.pairing === null ? 1 : 2;
-  }
-
+  /** Lay out the rows in a height, which paired stages share equally. */
   private layoutIn(height: number, state: RowState, thinLanes?: ReadonlySet<number>): RowLayout {
-    const { scene, geometry } = this;
-    return layoutRows(scene, state, height / this.stageCount, geometry.lateRow, thinLanes);
+    const share = this.pairing === null ? 1 : 2;
+    return layoutRows(this.scene, state, height / share, this.geometry.lateRow, thinLanes);
   }
 
   private scrollAlong(scroll: number): void {
@@ -272,12 +267,7 @@ export class VisibleLanes {
     let distance = 2 + 1e-9;
     for (const visibleLane of this.lanes) {
       if (visibleLane.placed !== row) continue;
-      const distancePx =
-        y < visibleLane.top
-          ? visibleLane.top - y
-          : y >= visibleLane.bottom
-            ? y - visibleLane.bottom
-            : 0;
+      const distancePx = Math.max(visibleLane.top - y, y - visibleLane.bottom, 0);
       if (distancePx < distance || (distancePx === 0 && best === null)) {
         best = visibleLane;
         distance = distancePx;
