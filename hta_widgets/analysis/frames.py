@@ -100,7 +100,7 @@ def stack_blocks(blocks: Sequence[Mapping[str, Any]], schema: Schema) -> dict[st
             stacked[name] = pd.array([text for texts in lists for text in texts], dtype="str")
         else:
             arrays = [
-                np.broadcast_to(np.asarray(column, dtype), size)
+                column if isinstance(column, np.ndarray) else np.full(size, column, dtype)
                 for column, size in zip(columns, sizes, strict=True)
             ]
             stacked[name] = _to_column(concat_arrays(arrays, dtype), dtype)

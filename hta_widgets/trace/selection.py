@@ -95,7 +95,7 @@ class Selection:
             put("ids", _ids(self.ids))
         if self.query is None and self.ids is None and self.tracks is None:
             put("launches", False)  # without these conditions, all device work is chosen
-        if self.traces is not None and not hasattr(self.traces, "span_ns"):
+        if self.traces is not None and not hasattr(type(self.traces), "span_ns"):
             raise TraceError(f"a {type(self.traces).__name__} is not a set of traces")
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from html import escape
 from typing import Any
 
@@ -383,7 +384,7 @@ class Trace:
         """End of the last event, or of the last async interval without events."""
         return self._extent_ns[1] + self.shift_ns
 
-    @property
+    @cached_property
     def _extent_ns(self) -> tuple[int, int]:
         intervals = self.async_table
         if len(self) or not len(intervals):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -135,6 +135,11 @@ _added: list[Device] = []
 @cache
 def _built_in() -> tuple[Device, ...]:
     return tuple(Device(**row) for row in facts("devices"))
+
+
+@lru_cache(maxsize=64)
+def _rows_of_name(name: str) -> list[Device]:
+    return [row for row in _built_in() if row.pattern and re.search(row.pattern, name)]
 
 
 def all_devices() -> tuple[Device, ...]:
@@ -373,7 +378,7 @@ def match_device(
         is_named = row.pattern is None or match_pattern(row.pattern, [device.name])[0]
         if is_named and all(entry.get(key) == value for key, value in row.properties.items()):
             return replace(device, matched_by="user", row=row)
-    named = [row for row in _built_in() if row.pattern and re.search(row.pattern, device.name)]
+    named = _rows_of_name(device.name)
     sized = [row for row in named if row.has_memory(device.memory_bytes)]
     scaled = 1.0
     if named:
