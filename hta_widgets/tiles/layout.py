@@ -686,6 +686,8 @@ def _summary_rows(counts: _TrackCounts, threads: Mapping[int, str], lane0: int) 
     if others := working[len(single) :]:
         add("cpu", f"{len(others)} other threads", others, annotations=annotations)
     if not rows and counts.events.any():
-        # No known device or host work: show all events.
-        add("cpu", "all events", range(len(counts.tracks)), annotations=True)
+        # Work of no known device or host; ranges, which would cover it, only if there is none.
+        has_work = counts.events.sum() > counts.events[:, _ANNOTATION].sum()
+        label = "work" if has_work else "all events"
+        add("cpu", label, range(len(counts.tracks)), annotations=not has_work)
     return rows

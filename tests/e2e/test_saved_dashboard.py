@@ -1,5 +1,6 @@
 """A saved dashboard, opened from a disk: brushing without a kernel or a network."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -142,6 +143,22 @@ def test_what_a_click_opens_is_in_the_window(page, job, report, width, height):
     wait_until(page, lambda: box_of(".hta-dash") == covers, "the view covers the window")
     full.click()
     wait_until(page, lambda: box_of(".hta-dash")["height"] > height, "the view is as before")
+
+
+@pytest.mark.parametrize("width", [700, 1000, 1440, 1800])
+def test_controls_of_the_heatmap_stand_apart_at_the_right(page, report, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(report.as_uri())
+    heatmap = page.locator("[data-panel=heatmap]")
+    heatmap.scroll_into_view_if_needed()
+    controls = [heatmap.locator("select"), *(heatmap.get_by_role("button").all())]
+    pane, *boxes = [control.bounding_box() for control in (heatmap, *controls)]
+    assert len(boxes) == 3
+    for one, other in itertools.combinations(boxes, 2):
+        across = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
+        assert across or abs(one["y"] - other["y"]) >= min(one["height"], other["height"]) - 4
+    # The title and its text are at the left.
+    assert min(box["x"] for box in boxes) - pane["x"] > 200
 
 
 def test_a_link_restores_window_ranks_selection_and_panels(page, context, job, report):
@@ -304,6 +321,24 @@ def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, built, 
         assert wide <= 0, f"{name}: the page is {wide} px too wide"
     screenshot(page, "dashboard_256_ranks")
     assert text == []
+
+
+def test_many_ranks_leave_the_timeline_half_of_its_column(page, tmp_path, built):
+    """The heatmap of 64 ranks is higher than the column."""
+    page.set_viewport_size({"width": 1440, "height": 800})
+    traces = load(tmp_path, *[[*HOST, *DEVICE, reduced(rank)] for rank in range(64)])
+    view = hw.Dashboard(traces, folded=False)
+    page.goto(f"file://{view.save_html(tmp_path / 'many.html')}")
+    dash = Dash(page, traces)
+    dash.ready("heatmap")
+    column = page.locator(".hta-band-column:has([data-panel=timeline])")
+    half = column.bounding_box()["height"] / 2
+    assert dash.panel("heatmap").bounding_box()["height"] > half
+    wait_until(
+        page,
+        lambda: dash.timeline.bounding_box()["height"] >= half - 1,
+        "the timeline has half of the height",
+    )
 
 
 def test_panels_are_added_in_a_saved_page(page, job, tmp_path, built, screenshot):

@@ -295,7 +295,7 @@ def _host_bands(
     if not shown:
         return ()
     gaps_px = len(shown) - 1
-    height = max(2, min(12, (fold.height - 2 * fold.pad - gaps_px) // len(shown)))
+    height = max(2, min(_GROWN_GPU, (fold.height - 2 * fold.pad - gaps_px) // len(shown)))
     labels = ["CPU" if fold.mode == "full" else "", *[""] * gaps_px]
     return tuple(
         Band(row["lane"], fold.pad + index * (height + 1), height, "bar", label)

@@ -19,7 +19,7 @@ test.each([8, 64, 1024])("of %i ranks no total is written across a bar", (count)
     plan.textLayer.texts.map((entry) => entry[name]),
   ) as [number[], number[], string[]];
   const from = plan.left + plan.plotWidth;
-  const totals = text.flatMap((label, at) => (x[at]! > from && label !== "total" ? [at] : []));
+  const totals = text.flatMap((label, at) => (x[at]! > from && label !== "in view" ? [at] : []));
   const beside = plan.bars.filter(([left]) => left > from);
   expect(totals.length).toBeGreaterThan(7);
   for (const at of totals.filter((at) => y[at]! > plan.top)) {

@@ -416,6 +416,8 @@ const MIN_CELL_PX = 5;
 const COLOR_KEY_PX = 148;
 const SWATCH_PX = 12;
 const INSET_PX = 12;
+/** Space that the panel's controls take from the colour key. */
+const MENU_PX = 36;
 /** Number of bins to request for a chart of this width. */
 export function heatmapBins(width: number): number {
   const { left, right } = sideWidths(width);
@@ -452,12 +454,12 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
       : Math.max(2, Math.floor(MAX_HEIGHT_PX / rows));
   const titled = INSET_PX + textWidth(content.title, "bold", 13) + 16;
   const shared = width >= SIZE.marginFrom;
-  if (shared || titled + COLOR_KEY_PX < width)
-    drawColorKey(textLayer, width - Math.max(right, INSET_PX), content, theme);
+  if (shared || titled + COLOR_KEY_PX + MENU_PX < width)
+    drawColorKey(textLayer, width - right - MENU_PX, content, theme);
   let y = textLayer.title(content.title, [INSET_PX, 0], width - 2 * INSET_PX, theme);
   // With a margin, title and definition share a line, as in the timeline's toolbar.
   const from = shared ? Math.max(left, titled) : INSET_PX;
-  const maxWidth = width - from - (shared ? right + COLOR_KEY_PX : INSET_PX);
+  const maxWidth = width - from - (shared ? right + MENU_PX + COLOR_KEY_PX : INSET_PX);
   y = textLayer.subtitle(content.subtitle, [from, shared ? 2 : y], maxWidth, theme) + 6;
   const strip = y + STRIP_WIDTH_PX;
   textLayer.text(left - 8, y + STRIP_WIDTH_PX - 7, "mean of ranks", theme.ink3, { align: "right" });
@@ -510,7 +512,7 @@ function addRowTotals(
 ): void {
   const { left, plotWidth, top, rowPitch, textLayer } = plan;
   const barX = left + plotWidth + 10;
-  textLayer.text(barX, top - 11, "total", theme.ink3);
+  textLayer.text(barX, top - 11, "in view", theme.ink3);
   const texts = content.total.map(formatDuration);
   const maxTextPx = texts.reduce((max, text) => Math.max(max, textWidth(text, "bold")), 0);
   const maxBarPx = marginPx - 22 - maxTextPx;

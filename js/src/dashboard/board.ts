@@ -74,7 +74,7 @@ export class PanelGrid {
     this.fillTables();
   }
 
-  /** Let the timeline fill its column, above the heatmap or the details of an event. */
+  /** Let the timeline fill its column, above a heatmap of up to half of it or an event's details. */
   private fillColumn({ panels }: LayoutColumn): void {
     const { timeline } = this.ctx;
     const drawer = timeline.panels.shown.peek();
@@ -84,7 +84,8 @@ export class PanelGrid {
     const drawnHeight = timeline.ctx.stage.el.parentElement!.offsetHeight;
     const otherHeight = this.heightOf({ panels: inSight }) - drawnHeight;
     const columnHeight = this.el.firstElementChild?.clientHeight ?? 0;
-    timeline.height = Math.max(columnHeight - otherHeight, MIN_PX);
+    const minHeight = drawer === null ? columnHeight / 2 : MIN_PX;
+    timeline.height = Math.max(columnHeight - otherHeight, minHeight);
     // A drawer that opens takes height from the lanes: its event's row stays in view.
     const { brief } = timeline.picking;
     if (drawer !== null && drawer !== this.drawer && brief !== null) timeline.rows.show(brief.lane);

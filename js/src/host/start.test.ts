@@ -40,6 +40,14 @@ test("an entry opens as a dashboard, whatever its name", () => {
   expect(opened).toEqual([{ view: "dashboard", paths: [name] }]);
 });
 
+test("a long name breaks after its separators", () => {
+  page.showEntries([entry("runs/h100_bert-small/trace.json.gz")]);
+  const parts = [...page.el.querySelector("td .hta-link")!.childNodes].map((n) => n.textContent);
+  expect(parts.filter((part) => part !== "").join(" ")).toBe(
+    "runs/ h100_ bert- small/ trace.json.gz",
+  );
+});
+
 test("of two ticked ones the older is before", () => {
   page.showEntries([entry("new", 2000), entry("mid", 1500), entry("old", 1000)]);
   tick("new");

@@ -179,7 +179,7 @@ export class StartPage {
         </td>
         <td>
           <Link
-            text={name}
+            text={name.split(/(?<=[/_-])/).flatMap((part) => [part, <wbr />])}
             title={`Open ${name}`}
             press={() => this.open({ view: "dashboard", paths: [path] })}
           />

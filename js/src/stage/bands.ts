@@ -216,7 +216,8 @@ function cpuOnlyBands(rank: SceneRank, threads: SceneRank["summary"], fold: Fold
   const shown = busiestThreads(rank, threads, Math.max(1, fold.cpuBars));
   if (shown.length === 0) return [];
   const availableHeight = fold.height - 2 * fold.pad - (shown.length - 1);
-  const height = Math.max(2, Math.min(12, Math.floor(availableHeight / shown.length)));
+  const evenHeight = Math.floor(availableHeight / shown.length);
+  const height = Math.max(2, Math.min(MAX_GROWN_SIZES.gpu, evenHeight));
   return shown.map((thread, index) => ({
     lane: thread.lane,
     top: fold.pad + index * (height + 1),

@@ -291,7 +291,9 @@ class LaneNames {
     const freeWidth = (): number =>
       width - Math.max(0, ...sameLine.map(({ name }) => this.pen.textWidth(name, FONT.label) + 8));
     const textWidths = texts.map((text) => this.pen.textWidth(text, font));
-    const neededWidth = textWidths.find((textWidth) => textWidth <= width) ?? -Infinity;
+    // A shorter fact leaves the names as they are in other rows.
+    const longestWidth = textWidths.find((textWidth) => textWidth <= width);
+    const neededWidth = (canRemove ? longestWidth : textWidths.at(-1)) ?? -Infinity;
     if (neededWidth <= freeWidth()) return freeWidth();
     const isGroup = this.row.badge !== null || this.row.reason !== "";
     if (!isGroup) for (const lane of sameLine) lane.name = shortLaneName(lane.name, this.row.rank);

@@ -61,6 +61,9 @@ describe("folded ranks", () => {
     for (const rank of host.ranks) rank.summary = rank.summary.filter(({ role }) => role === "cpu");
     const [row] = layoutRows(host, state(), 300).rows;
     expect(row!.bands().map(({ form }) => form)).toEqual(["bar", "bar"]);
+    // A single thread is as high as device work at most.
+    for (const rank of host.ranks) rank.summary = rank.summary.slice(0, 1);
+    expect(heightsOf(layoutRows(host, state(), 300).rows[0])).toEqual([24]);
   });
 });
 

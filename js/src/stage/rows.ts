@@ -60,6 +60,8 @@ export interface RowLayout {
   stickyCount: number;
   stickyHeight: number;
   height: number;
+  /** Whether the rows need no scrolling. */
+  fits: boolean;
   foldSizes: FoldSizes;
 }
 
@@ -268,12 +270,13 @@ export function layoutRows(
     height += row.height;
   }
   const pinnedHeight = unpinned[0]?.top ?? height;
-  const fits = pinnedHeight <= availableHeight * STICKY_SHARE;
+  const isSticky = pinnedHeight <= availableHeight * STICKY_SHARE;
   return {
     rows,
-    stickyCount: fits ? pinned.length : 0,
-    stickyHeight: fits ? pinnedHeight : 0,
+    stickyCount: isSticky ? pinned.length : 0,
+    stickyHeight: isSticky ? pinnedHeight : 0,
     height,
+    fits: height <= availableHeight,
     foldSizes,
   };
 }

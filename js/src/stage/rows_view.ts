@@ -50,8 +50,7 @@ export class RowsView {
     }
     this.scene = scene;
     this.geometry = geometry;
-    const emptyLanes = this.state.keepEmptyLanes === true ? undefined : this.emptyLanes;
-    this.layout = this.layoutIn(geometry.rowsHeight, this.state, emptyLanes);
+    this.layout = this.fittingLayout();
     const { pairing } = this;
     if (pairing?.isBehind === true) interleaveRows(this.layout, pairing.other.layout, pairing);
     else if (pairing !== null) interleaveRows(pairing.other.layout, this.layout, pairing);
@@ -60,10 +59,25 @@ export class RowsView {
     pairing?.other.scrollAlong(this.scroll);
   }
 
+  /** The layout with as few thin lanes as let all rows fit, the lowest of the empty ones. */
+  private fittingLayout(): RowLayout {
+    const { state, geometry } = this;
+    const lanes = state.keepEmptyLanes === true ? [] : [...this.emptyLanes].sort((a, b) => a - b);
+    const layoutWith = (fullLanes: number): RowLayout =>
+      this.layoutIn(geometry.rowsHeight, state, new Set(lanes.slice(fullLanes)));
+    let [low, high] = [0, lanes.length];
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if (layoutWith(middle).fits) low = middle;
+      else high = middle - 1;
+    }
+    return layoutWith(low);
+  }
+
   /** Lay out the rows in a height, which paired stages share equally. */
-  private layoutIn(height: number, state: RowState, emptyLanes?: ReadonlySet<number>): RowLayout {
+  private layoutIn(height: number, state: RowState, thinLanes?: ReadonlySet<number>): RowLayout {
     const share = this.pairing === null ? 1 : 2;
-    return layoutRows(this.scene, state, height / share, this.geometry.lateRow, emptyLanes);
+    return layoutRows(this.scene, state, height / share, this.geometry.lateRow, thinLanes);
   }
 
   private scrollAlong(scroll: number): void {
@@ -253,12 +267,7 @@ export class VisibleLanes {
     let distance = 2 + 1e-9;
     for (const visibleLane of this.lanes) {
       if (visibleLane.placed !== row) continue;
-      const distancePx =
-        y < visibleLane.top
-          ? visibleLane.top - y
-          : y >= visibleLane.bottom
-            ? y - visibleLane.bottom
-            : 0;
+      const distancePx = Math.max(visibleLane.top - y, y - visibleLane.bottom, 0);
       if (distancePx < distance || (distancePx === 0 && best === null)) {
         best = visibleLane;
         distance = distancePx;

@@ -59,6 +59,19 @@ describe("waits", () => {
     expect(seen(0, start + wait + 1e5, hatch)).toBe(false);
   });
 
+  test("a late rank's lanes are named as those of the others", async () => {
+    mount();
+    const texts = async (): Promise<string[]> => {
+      const svg = await stage.toSvg({ title: "t", summary: "", headline: "" });
+      const { documentElement } = new DOMParser().parseFromString(svg, "image/svg+xml");
+      return [...documentElement.querySelectorAll("text")].map(({ textContent }) => textContent);
+    };
+    await expect.poll(texts).toContainEqual(expect.stringMatching(/^last \d+\/\d+$/));
+    const names = await texts();
+    expect(names.filter((text) => text === "compute")).toHaveLength(scene.ranks.length);
+    expect(names).not.toContain("GPU");
+  });
+
   test("waits in totals are those of the window of the figures", async () => {
     mount();
     const { top } = rowOf(0);

@@ -280,6 +280,7 @@ export class HoverController {
       [<b>{`rank ${rank.rank}`}</b>, rank.host === null ? "" : ` on ${rank.host}`],
       [`${formatCount(rank.events)} events · ${rank.file.split(/[\\/]/).at(-1) ?? ""}`],
     ];
+    lines.push([`Lanes: ${rank.summary.map(({ label }) => label).join(", ")}`]);
     if (rank.truncated !== null) lines.push([<span class="hta-warn-text">{rank.truncated}</span>]);
     if (rank.problems > 0)
       lines.push([<span class="hta-warn-text">{plural(rank.problems, "problem")}</span>]);

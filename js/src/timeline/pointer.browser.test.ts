@@ -85,9 +85,13 @@ describe("the pointer", () => {
       })
       .not.toBeNull();
     await expect.poll(() => view.text(".hta-details h3")).toContain("AllReduce");
+    pick(view, "ProfilerStep#0");
+    await expect.poll(() => view.text(".hta-histogram")).toContain("The only event of this name");
+    expect(view.text(".hta-doings")).not.toContain("of this name");
     pick(view, "cudaLaunchKernel");
     await expect.poll(() => view.text(".hta-details h3")).toBe("cudaLaunchKernel");
     await expect.poll(() => view.text(".hta-histogram")).toContain("events");
+    expect(view.text(".hta-doings")).toMatch(/All [2-9]\d* of this name/);
     tap(view, x, y, { ctrlKey: true });
     expect(selected(view).ids).toHaveLength(2);
     await expect.poll(() => view.text(".hta-area-head")).toContain("2 selected events");
@@ -101,6 +105,8 @@ describe("the pointer", () => {
     await expect.poll(() => shown(view)).toBe(true);
     expect(view.text(".hta-tooltip")).toContain("rank 0");
     expect(view.text(".hta-tooltip")).toContain("rank-0.trace.json.gz");
+    // The gutter says "comm", where the whole word does not fit.
+    expect(view.text(".hta-tooltip")).toContain("Lanes: compute, communication, ");
     const pin = view.find(".hta-pin");
     expect(pin.hidden).toBe(false);
     pin.click();

@@ -217,6 +217,21 @@ describe("hosts", () => {
     expect(view.state.get("color")).toBe("name");
   });
 
+  test("a name gives way only after the facts beside it", async () => {
+    const view = mount();
+    const title = view.find(".hta-title");
+    const facts = view.find(".hta-facts");
+    await expect.poll(() => view.text(".hta-title")).toBe(view.scene.title);
+    const whole = title.getBoundingClientRect().width;
+    const name = view.find(".hta-name");
+    name.style.flex = "none";
+    for (const width of [whole + 40, whole + 10, whole]) {
+      name.style.width = `${width}px`;
+      expect(facts.getBoundingClientRect().width).toBeLessThan(width - whole + 4);
+      expect(title.getBoundingClientRect().width).toBeGreaterThan(Math.min(whole, width) - 9);
+    }
+  });
+
   test("nothing is cut at 700 px", async () => {
     const view = mount();
     view.root.parentElement!.style.width = "700px";

@@ -8,6 +8,7 @@ from support import recorded, small
 
 import hta_widgets as hw
 import hta_widgets.analysis
+from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.export.traces.files import export_trace
@@ -125,6 +126,19 @@ def test_a_file_that_is_no_programs_still_has_a_folded_row(tmp_path):
     [rank] = scene["ranks"]
     assert [(row["role"], row["label"]) for row in rank["summary"]] == [("cpu", "all events")]
     assert [track["label"] for track in rank["tracks"]] == ["a"]
+
+
+def test_the_folded_row_of_a_byteps_worker_shows_its_work_without_the_ranges_over_it(tmp_path):
+    write_byteps_job(tmp_path / "job", steps=2)
+    traces = load(tmp_path / "job", cache=False, progress=False)
+    engine = TileEngine(traces)
+    scene = engine.scene()
+    for number in traces:
+        [row] = next(rank for rank in scene["ranks"] if rank["rank"] == number)["summary"]
+        request = {"op": "cell", "lane": row["lane"], "start": 0, "end": scene["range"][1]}
+        cell, _ = engine.answer(request)
+        work = traces[number].events.query("kind != 'annotation'")
+        assert (row["label"], cell["count"]) == ("work", len(work))
 
 
 @pytest.mark.parametrize(

@@ -317,7 +317,7 @@ function Actions({ panels, brief }: EventPanelProps & { brief: Brief }) {
         showKey
         press={() => nav.toggleZoom(picking.target())}
       />
-      <Button text={allOfNameText} press={() => picking.selectName()} />
+      {count !== 1 && <Button text={allOfNameText} press={() => picking.selectName()} />}
       <Button text="Copy as Python" press={() => panels.copy(eventCode(brief), "Python")} />
       <Button
         text="Export window…"
