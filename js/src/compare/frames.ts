@@ -193,14 +193,17 @@ export function sideSource(source: Source, side: Side): Source {
 /** Smaller changes are drawn as unchanged. */
 const EQUAL_SHARE = 0.02;
 
+/** Changes from which each step of the colour scale begins, as shares of before. */
+const STEP_SHARES = [0, 0.4, 0.85];
+
 /** The colour of a change as a share of before. */
 export function deltaColour(share: number, theme: ThemeName): string {
   const size = Math.abs(share);
-  const step = size <= EQUAL_SHARE ? 0 : size < 0.4 ? 1 : size < 0.85 ? 2 : 3;
+  const step = size <= EQUAL_SHARE ? 0 : STEP_SHARES.filter((min) => size >= min).length;
   return THEMES[theme].delta[share > 0 ? 3 + step : 3 - step]!;
 }
 
-/** Colour of what the tests did not find. */
+/** Colour of changes that the tests did not find. */
 export function neutralColour(theme: ThemeName): string {
   return classStyle("same", theme).colour;
 }
