@@ -437,10 +437,8 @@ export function latenessReply(
     note,
     clock,
   };
-  const approximate = ranks
-    .filter((rankLateness) => rankLateness.approximate)
-    .map(({ rank }) => rank);
-  if (approximate.length > 0) reply.approximate = approximate;
+  const approximate = ranks.filter((rankLateness) => rankLateness.approximate);
+  if (approximate.length > 0) reply.approximate = approximate.map(({ rank }) => rank);
   return reply;
 }
 
@@ -586,12 +584,9 @@ function groupMembers(ranks: readonly RankDelays[]): CallMember[][] {
   const calls = ranks.reduce((maxCall, { call }) => maxOf(call, maxCall), -1) + 1;
   const members = Array.from({ length: calls }, (): CallMember[] => []);
   for (const rankDelays of ranks) {
+    const { start, clock } = rankDelays;
     rankDelays.call.forEach((call, index) => {
-      members[call]!.push({
-        rankDelays,
-        index,
-        arrival: rankDelays.start[index]! + rankDelays.clock[index]!,
-      });
+      members[call]!.push({ rankDelays, index, arrival: start[index]! + clock[index]! });
     });
   }
   return members;
@@ -611,10 +606,7 @@ function summarizeCall(members: readonly CallMember[], callIndex: number): Colle
     member.arrival >= latest.arrival ? member : latest,
   );
   const lastCount = members.filter(({ arrival }) => arrival === last.arrival).length;
-  const totalWait = members.reduce(
-    (sum, { rankDelays, index }) => sum + rankDelays.wait[index]!,
-    0,
-  );
+  const totalWait = sum(members.map(({ rankDelays, index }) => rankDelays.wait[index]!));
   return {
     number: callIndex + 1,
     time: last.rankDelays.start[last.index]!,
