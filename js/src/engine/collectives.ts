@@ -187,14 +187,13 @@ export class Collectives {
   collectiveReply(rank: number, id: number): Collective | null {
     const { entries, calls } = this;
     const rankIndex = this.ranks.indexOf(rank);
-    const entry = entries.id
-      .subarray(0, this.rankOffsets[rankIndex + 1])
-      .indexOf(id, this.rankOffsets[rankIndex]);
+    const [first, last] = [this.rankOffsets[rankIndex], this.rankOffsets[rankIndex + 1]];
+    const entry = entries.id.subarray(0, last).indexOf(id, first);
     if (entry < 0) return null;
     const call = entries.call[entry]!;
     const members = this.membersOf(call);
     const arrivals = members.map((member) => entries.start[member]! + entries.clock[member]!);
-    const first = Math.min(...arrivals);
+    const firstArrival = Math.min(...arrivals);
     const algbw = this.bandwidth(entry);
     const factor = this.busFactor[call]!;
     return {
@@ -210,7 +209,7 @@ export class Collectives {
       ranks: members.map((member, i) => ({
         rank: this.rankAt(member),
         id: entries.id[member]!,
-        arrival: arrivals[i]! - first,
+        arrival: arrivals[i]! - firstArrival,
         wait: entries.wait[member]!,
         transfer: this.transfer(member),
       })),

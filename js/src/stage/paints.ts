@@ -143,7 +143,7 @@ function buildPaints(
 ) {
   const lane = rgb(theme.lane);
   const bg = rgb(theme.bg);
-  const packed = (hex: string, share = 1, ground = bg): number =>
+  const packColor = (hex: string, share = 1, ground = bg): number =>
     pack(mix(rgb(hex), ground, share));
   return {
     host: hostStyle,
@@ -156,8 +156,8 @@ function buildPaints(
     bg: pack(bg),
     /** Background of the marks: a device lane has its own, to make its idle time visible. */
     ground: { solid: pack(lane), counter: pack(lane), pale: pack(bg), bar: pack(bg) },
-    rule: packed(theme.rule),
-    hatchLine: packed(theme.ruleStrong, 0.32),
+    rule: packColor(theme.rule),
+    hatchLine: packColor(theme.ruleStrong, 0.32),
     hatchGround: pack(bg),
     columns: buildColumns(styles, lane, bg, 1),
     pendingColumns: buildColumns(styles, lane, bg, PENDING),
@@ -169,8 +169,8 @@ function buildPaints(
     /** Text on a solid rectangle: entry `kind · 3 + shade`. */
     textOn: styles.flatMap(({ texts }) => texts),
     /** By hue: calls of the host by name. */
-    hostTint: Uint32Array.from(theme.hostHues, (hue) => packed(hue, theme.hostTint)),
-    hostEdge: Uint32Array.from(theme.hostHues, (hue) => packed(hue)),
+    hostTint: Uint32Array.from(theme.hostHues, (hue) => packColor(hue, theme.hostTint)),
+    hostEdge: Uint32Array.from(theme.hostHues, (hue) => packColor(hue)),
     /** By kind: drawn as a tint with an edge even among device events. */
     isPale: Uint8Array.from(styles, ({ isPale }) => (isPale ? 1 : 0)),
     /** By kind: width of the edge in CSS px. */
@@ -180,18 +180,18 @@ function buildPaints(
     hatchedGround: Uint32Array.from(styles, ({ colours }) =>
       pack(mix(colours[0]!, bg, HATCH_GROUND)),
     ),
-    counterFill: packed(theme.ink2, 0.2, lane),
-    counterRange: packed(theme.ink2, 0.4, lane),
-    counterLine: packed(theme.ink2, 0.8, lane),
-    waitFill: packed(theme.waitFill),
-    waitLine: packed(theme.waitLine),
+    counterFill: packColor(theme.ink2, 0.2, lane),
+    counterRange: packColor(theme.ink2, 0.4, lane),
+    counterLine: packColor(theme.ink2, 0.8, lane),
+    waitFill: packColor(theme.waitFill),
+    waitLine: packColor(theme.waitLine),
     /** Ramp of a ribbon, from on time to latest. */
     ribbon: buildRamp(theme.waiting),
-    lateLine: packed(theme.late),
+    lateLine: packColor(theme.late),
     /** Colour of late arrivals of a rank that does not make the rest of the job wait. */
-    lastLine: packed(theme.ink3),
+    lastLine: packColor(theme.ink3),
     /** Background of the row of a rank that makes the rest of the job wait. */
-    lateGround: packed(theme.late, LATE_TINT),
+    lateGround: packColor(theme.late, LATE_TINT),
   };
 }
 

@@ -54,9 +54,8 @@ export function spanText(span: Span): string {
 }
 
 export function plainText(text: RichText): string {
-  return text
-    .map((run) => (typeof run === "string" ? run : "strong" in run ? run.strong : run.key))
-    .join("");
+  const texts = text.map((run) => (typeof run === "string" ? run : Object.values(run).join("")));
+  return texts.join("");
 }
 
 export function isWholeRange(view: Span, scene: Scene): boolean {
@@ -265,28 +264,24 @@ export function eventText(
   const placeAndTime = `on ${placeText(event.rank, track)}: ${formatDuration(event.dur)}`;
   const ownArrival = collective?.ranks.find(({ rank }) => rank === event.rank);
   if (collective !== null && ownArrival !== undefined) {
-    const last = lastRankOf(collective);
-    const sentence: RichText = [
-      { strong: `${countText(collective)}, ${event.short}` },
-      ` ${placeAndTime}`,
-    ];
-    if (last === ownArrival) {
-      sentence.push(`, arrived ${formatDuration(collective.late)} after the median rank.`);
-    } else {
-      sentence.push(
-        ownArrival.wait > 0
-          ? `, including ${formatDuration(ownArrival.wait)} waiting`
-          : ", without waiting",
-      );
-      sentence.push(last === null ? "." : ` for rank ${last.rank}.`);
-    }
-    return sentence;
+    const name = { strong: `${countText(collective)}, ${event.short}` };
+    return [name, ` ${placeAndTime}, ${arrivalClause(collective, ownArrival)}.`];
   }
   return [
     { strong: event.short },
     ` ${placeAndTime}.`,
     ` View ${spanText(view)} (${formatDuration(view[1] - view[0])}).`,
   ];
+}
+
+/** `including 5.49 ms waiting for rank 5`, or when the rank arrived if it came last. */
+function arrivalClause(collective: Collective, { rank, wait }: Member): string {
+  const last = lastRankOf(collective);
+  if (last?.rank === rank) {
+    return `arrived ${formatDuration(collective.late)} after the median rank`;
+  }
+  const waitText = wait > 0 ? `including ${formatDuration(wait)} waiting` : "without waiting";
+  return last === null ? waitText : `${waitText} for rank ${last.rank}`;
 }
 
 /** Describe ranks and rows of a selection: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`. */
