@@ -203,19 +203,12 @@ function markedRuns(changes: Int32Array, width: number, lanes: readonly number[]
 }
 
 /** Return a function from a time to its bin; times before the window fall into the first bin. */
-export function makeBinner({
-  start,
-  end,
-  bins,
-}: Omit<MarksRequest, "lanes">): (time: number) => number {
+export function makeBinner({ start, end, bins }: Omit<MarksRequest, "lanes">) {
   const step = Math.floor((end - start) / bins);
   const remainder = (end - start) % bins;
   // First instant of each bin, rounded up; products of times and bins could exceed 2^53.
-  const edges = Float64Array.from(
-    { length: bins },
-    (_, k) => step * k + Math.ceil((remainder * k) / bins),
-  );
-  return (time) => countUpTo(edges, Math.max(time - start, 0)) - 1;
+  const edges = new Float64Array(bins).map((_, k) => step * k + Math.ceil((remainder * k) / bins));
+  return (time: number): number => countUpTo(edges, Math.max(time - start, 0)) - 1;
 }
 
 /** Marked rows that overlap the window: those that run at its start, then those that start in it. */

@@ -285,10 +285,8 @@ function addTotals(
     if (sums === undefined) continue;
     const { kind, name } = sums;
     const empty = { ...NO_TOTALS, kind, name, order: groups.size };
-    mergeInto(
-      getOrMake(groups, `${kind} ${name}`, () => empty),
-      sums,
-    );
+    const group = getOrMake(groups, `${kind} ${name}`, () => empty);
+    mergeInto(group, sums);
   }
 }
 
