@@ -39,7 +39,7 @@ const textImports = {
   },
 };
 
-/** Vite's `import.meta.glob`: `common` puts this module's function, for the one folder, in its place. */
+/** Stand-in for Vite's `import.meta.glob`: a module with the definitions of all charts. */
 const globImport = {
   name: "glob-import",
   setup(api) {
@@ -95,23 +95,23 @@ async function buildLab() {
   const load = `static/remoteEntry.${hash}.js`;
   const project = await readFile(resolve(here, "..", "pyproject.toml"), "utf8");
   const [, version] = /^version = "(.*)"$/m.exec(project);
-  const own = { ...JSON.parse(await readFile(join(lab, "package.json"), "utf8")), version };
+  const labPackage = { ...JSON.parse(await readFile(join(lab, "package.json"), "utf8")), version };
   const install = {
     packageManager: "python",
     packageName: "hta_widgets",
     uninstallInstructions: "pip uninstall hta_widgets",
   };
-  const jupyterlab = { ...own.jupyterlab, _build: { load, extension: "./extension" } };
+  const jupyterlab = { ...labPackage.jupyterlab, _build: { load, extension: "./extension" } };
   await rm(target, { recursive: true, force: true });
-  for (const folder of ["static", `schemas/${own.name}`]) {
+  for (const folder of ["static", `schemas/${labPackage.name}`]) {
     await mkdir(join(target, folder), { recursive: true });
   }
   const files = {
     [load]: contents,
-    "package.json": JSON.stringify({ ...own, jupyterlab }, null, 2),
+    "package.json": JSON.stringify({ ...labPackage, jupyterlab }, null, 2),
     "install.json": JSON.stringify(install, null, 2),
-    [`schemas/${own.name}/package.json.orig`]: JSON.stringify(own, null, 2),
-    [`schemas/${own.name}/plugin.json`]: await readFile(join(lab, "plugin.json")),
+    [`schemas/${labPackage.name}/package.json.orig`]: JSON.stringify(labPackage, null, 2),
+    [`schemas/${labPackage.name}/plugin.json`]: await readFile(join(lab, "plugin.json")),
   };
   for (const [name, text] of Object.entries(files)) await writeFile(join(target, name), text);
   console.log(`labextension: ${contents.length} bytes, ${gzipSync(contents).length} gzipped`);
@@ -133,7 +133,7 @@ if (watch) {
   const ctx = await context({ ...options, logLevel: "info" });
   await ctx.watch();
 } else {
-  // What an earlier build left behind would end up in the wheel.
+  // The wheel would include files that an earlier build left.
   await rm(outdir, { recursive: true, force: true });
   await mkdir(outdir, { recursive: true });
   const { metafile } = await build(options);

@@ -284,7 +284,7 @@ function addViewCommands(tabs: TraceTabs): void {
   });
 }
 
-/** The addresses that open files; the state in the page's own address is for its file. */
+/** Addresses that open files. The state in the page's own address belongs to the file that it names. */
 function makeAddresses({ PageConfig }: Lab): (treePath: string) => TabAddress {
   // JupyterLab drops the fragment, and changes the path, when it has opened the file.
   const [fragment, linked] = splitFragment(location.hash);

@@ -159,7 +159,7 @@ describe("charts", () => {
     expect(dots.every((brush) => brush.ranks![0] === 2)).toBe(true);
   });
 
-  test("what is not chosen is faint", async () => {
+  test("marks that are not selected are faint", async () => {
     const frame = frameOf("overlap");
     const { panel } = await mount("overlap", { chosen: { ranks: [1] } });
     const colour = async (name: string): Promise<number[]> => {
@@ -193,7 +193,7 @@ describe("charts", () => {
     ]);
   });
 
-  test("what there is not is said in the chart's place", async () => {
+  test("a chart without data states the reason in its place", async () => {
     const { panel } = await mount("overlap");
     const empty = { rows: 0, columns: {}, attrs: { note: "no communication kernels matched" } };
     panel.show(empty, NOTHING);

@@ -115,7 +115,7 @@ export function lateRanks(frame: PanelFrame): number[] {
   return ranksOfAttribute(frame, "late_ranks");
 }
 
-/** The ranks that the headline states as a fact: marked in ink in every panel. */
+/** The ranks that the headline states as a fact: bold, in the text colour, in every panel. */
 export function factRanks(frame: PanelFrame): number[] {
   return ranksOfAttribute(frame, "fact_ranks");
 }

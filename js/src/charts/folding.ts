@@ -151,27 +151,17 @@ export function foldItems(
   const spreadEnd = (name: "min" | "max"): Float64Array =>
     (aggregate(name, position) as Float64Array).map((end, item) => (isSingle(item) ? NaN : end));
   scope.set("fold_low", spreadEnd("min")).set("fold_high", spreadEnd("max"));
+  const negated = measure.map((value) => -value);
   const spreadScope: EvaluationScope = new Map([
     ["low", aggregate("min", measure)],
     ["high", aggregate("max", measure)],
-    [
-      "of_low",
-      aggregate(
-        "pick",
-        rank,
-        measure.map((value) => -value),
-      ),
-    ],
+    ["of_low", aggregate("pick", rank, negated)],
     ["of_high", aggregate("pick", rank, measure)],
   ]);
-  const spreadTexts = fillTemplate(
-    `{low:${format}} (rank {of_low}) – {high:${format}} (rank {of_high})`,
-    spreadScope,
-  ) as string[];
-  scope.set(
-    "spread_text",
-    spreadTexts.map((text, item) => (isSingle(item) ? "" : text)),
-  );
+  const template = `{low:${format}} (rank {of_low}) – {high:${format}} (rank {of_high})`;
+  const texts = fillTemplate(template, spreadScope) as string[];
+  const spreadTexts = texts.map((text, item) => (isSingle(item) ? "" : text));
+  scope.set("spread_text", spreadTexts);
 }
 
 /** Tooltip lines on the ranks that an item combines; none for a single rank. */

@@ -100,6 +100,7 @@ export function buildHeatmapContent(
   const drawnScope = buildFoldedScope(definition, computedFrame, scope);
   const isFolded = drawnScope !== scope;
   const rows = drawnScope.get("members") as number[][];
+  const firstRanks = rows.map((members) => members[0]!);
   const rowOfRank = new Map(ranks.map((rank, row) => [rank, row]));
   const memberRows = rows.map((members) => members.map((rank) => rowOfRank.get(rank)!));
   const [drawnShare, drawnValue] = isFolded
@@ -131,10 +132,7 @@ export function buildHeatmapContent(
       const range = ["share, min to max", `${low} – ${high}`] as const;
       return { heading, lines: [...lines, range, ...foldedLines(drawnScope, FOLD_RULE, row)] };
     },
-    ...markedRows(
-      frame,
-      rows.map((members) => members[0]!),
-    ),
+    ...markedRows(frame, firstRanks),
   };
 }
 
@@ -197,37 +195,12 @@ export class HeatmapDrawing implements Drawing {
     pen.drawImage(this.cellImage(), plan.left, plan.top, plan.plotWidth, bottom - plan.top);
     plan.textLayer.paintLines(pen);
     for (const box of plan.bars) paintBox(pen, box, { fill: theme[content.ramp][4]! });
-    const x = (ns: number): number => {
-      const share = (ns - content.start) / (content.end - content.start);
-      return plan.left + Math.max(0, Math.min(1, share)) * plan.plotWidth;
-    };
-    const [from, to] = (
-      selection.window === null ? [plan.left, right] : selection.window.map(x)
-    ) as [number, number];
-    const framedBoxes: BoxEdges[] = [];
-    const veiledBoxes: BoxEdges[] = [];
-    if (selection.window !== null || selection.ranks !== null) {
-      const runs = runsOfTrue(
-        content.ranks.map((ranks) =>
-          ranks.every((rank) => selection.ranks?.includes(rank) ?? true),
-        ),
-      );
-      let y = plan.top;
-      for (const [first, last] of runs) {
-        const [top, end] = [plan.top + first * plan.rowPitch, plan.top + last * plan.rowPitch];
-        if (top > y) veiledBoxes.push([plan.left, y, right, top]);
-        if (from > plan.left) veiledBoxes.push([plan.left, top, from, end]);
-        if (to < right) veiledBoxes.push([to, top, right, end]);
-        if (to > from) framedBoxes.push([from - 1, top - 1, to + 1, end + 1]);
-        y = end;
-      }
-      if (y < bottom) veiledBoxes.push([plan.left, y, right, bottom]);
-    }
+    const { veiled, framed } = this.selectionBoxes(selection);
     pen.globalAlpha = 0.6;
-    for (const box of veiledBoxes) paintBox(pen, box, { fill: theme.bg });
+    for (const box of veiled) paintBox(pen, box, { fill: theme.bg });
     pen.globalAlpha = 1;
     plan.textLayer.paint(pen);
-    for (const [left, top, end, below] of framedBoxes) {
+    for (const [left, top, end, below] of framed) {
       strokeFrame(pen, [left - 2, top - 2, end + 2, below + 2], theme.bg, 4);
       strokeFrame(pen, [left - 1, top - 1, end + 1, below + 1], theme.brushLine, 2);
     }
@@ -236,6 +209,31 @@ export class HeatmapDrawing implements Drawing {
       const color = content.lateRows.has(row) ? theme.late : theme.ink;
       strokeFrame(pen, [plan.left - 1, top - 1, right + 1, top + plan.rowPitch + 1], color, 1.5);
     }
+  }
+
+  /** The boxes around the chosen cells, and those over all other cells. */
+  private selectionBoxes({ window, ranks: chosen }: ChartSelection) {
+    const [veiled, framed]: [BoxEdges[], BoxEdges[]] = [[], []];
+    if (window === null && chosen === null) return { veiled, framed };
+    const { plan, content } = this;
+    const { start, end, ranks } = content;
+    const right = plan.left + plan.plotWidth;
+    const xOf = (ns: number): number =>
+      plan.left + Math.max(0, Math.min(1, (ns - start) / (end - start))) * plan.plotWidth;
+    const [from, to] = window === null ? [plan.left, right] : [xOf(window[0]), xOf(window[1])];
+    const isChosen = (rank: number): boolean => chosen?.includes(rank) ?? true;
+    let y = plan.top;
+    for (const [first, last] of runsOfTrue(ranks.map((members) => members.every(isChosen)))) {
+      const [top, below] = [plan.top + first * plan.rowPitch, plan.top + last * plan.rowPitch];
+      if (top > y) veiled.push([plan.left, y, right, top]);
+      if (from > plan.left) veiled.push([plan.left, top, from, below]);
+      if (to < right) veiled.push([to, top, right, below]);
+      if (to > from) framed.push([from - 1, top - 1, to + 1, below + 1]);
+      y = below;
+    }
+    const bottom = plan.top + ranks.length * plan.rowPitch;
+    if (y < bottom) veiled.push([plan.left, y, right, bottom]);
+    return { veiled, framed };
   }
 
   /** The cells, a pixel each. */
@@ -370,12 +368,8 @@ export class HeatmapDrawing implements Drawing {
     return row * this.content.bins + Math.floor(((x - left) / plotWidth) * this.content.bins);
   }
 
-  private cellRange([from, to]: DragSpan): {
-    first: number;
-    last: number;
-    low: number;
-    high: number;
-  } | null {
+  /** The rows `first` to `last` and the bins `low` to `high` of a drag; null outside of the cells. */
+  private cellRange([from, to]: DragSpan) {
     const { plan } = this;
     const { bins, ranks } = this.content;
     const bin = (x: number): number => Math.floor(((x - plan.left) / plan.plotWidth) * bins);
@@ -468,12 +462,8 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   const bottom = top + rows * rowPitch;
   const height = Math.ceil(bottom + 22);
   const plan: HeatmapPlan = { width, height, left, plotWidth, top, rowPitch, textLayer, bars };
-  const labelled = labelledRows(
-    rows,
-    computeLabelInterval(rowPitch),
-    content.lateRows,
-    content.factRows,
-  );
+  const interval = computeLabelInterval(rowPitch);
+  const labelled = labelledRows(rows, interval, content.lateRows, content.factRows);
   addRowNames(plan, content, labelled, theme);
   if (right > 0) addRowTotals(plan, content, labelled, right, theme);
   drawTimeAxis(textLayer, content, { left, width, plotWidth, bottom }, theme);
@@ -554,11 +544,11 @@ function drawTimeAxis(
   theme: Theme,
 ): void {
   const { left, width, plotWidth, bottom } = plot;
-  const span_ns = content.end - content.start;
-  const step = niceStep(span_ns / Math.max(2, Math.min(7, Math.floor(plotWidth / 110))));
+  const spanNs = content.end - content.start;
+  const step = niceStep(spanNs / Math.max(2, Math.min(7, Math.floor(plotWidth / 110))));
   let freeX = -Infinity;
   for (let time = Math.ceil(content.start / step) * step; time <= content.end; time += step) {
-    const x = Math.round(left + ((time - content.start) / span_ns) * plotWidth);
+    const x = Math.round(left + ((time - content.start) / spanNs) * plotWidth);
     const text = formatAxis(time, step, content.end);
     const half = textWidth(text) / 2;
     const from = Math.max(left - half, Math.min(x - half, width - 2 * half));

@@ -45,7 +45,7 @@ test.each(CASES.map((example) => [example.code ?? example.text!, example] as con
   },
 );
 
-test("what is not known is named with what is", () => {
+test("errors name the unknown word and the known ones", () => {
   const scope: EvaluationScope = new Map([["length", 1]]);
   expect(() => evaluate("lenght + 1", scope)).toThrow("lenght: there are length");
   expect(() => evaluate("men(length)", scope)).toThrow(/men: there are .*median/);

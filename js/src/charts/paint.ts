@@ -89,13 +89,9 @@ function paintHatch(
 export function paintDot(
   pen: DrawContext,
   [x, y]: readonly [number, number],
-  {
-    size,
-    fill,
-    background,
-    angle,
-  }: { size: number; fill: string; background: string; angle?: number },
+  style: { size: number; fill: string; background: string; angle?: number },
 ): void {
+  const { size, fill, background, angle } = style;
   const radius = size / 2;
   pen.fillStyle = fill;
   pen.strokeStyle = background;
@@ -170,28 +166,17 @@ export class TextLayer {
   }
 
   /** A wrapped title; returns the position below it. */
-  title(
-    text: string,
-    [x, y]: readonly [number, number],
-    maxWidth: number,
-    { ink: color }: Theme,
-  ): number {
+  title(text: string, [x, y]: readonly [number, number], maxWidth: number, { ink }: Theme): number {
     const lines = wrapText(text, maxWidth, "bold", 13);
-    lines.forEach((line, index) =>
-      this.text(x, y + index * 18 + 9, line, color, { bold: true, size: 13 }),
-    );
+    const style = { bold: true, size: 13 };
+    lines.forEach((line, index) => this.text(x, y + index * 18 + 9, line, ink, style));
     return y + lines.length * 18;
   }
 
   /** A wrapped subtitle; returns the position below it. */
-  subtitle(
-    text: string,
-    [x, y]: readonly [number, number],
-    maxWidth: number,
-    { ink3 }: Theme,
-  ): number {
-    const lines = wrapText(text, maxWidth);
-    lines.forEach((line, index) => this.text(x, y + index * 14 + 7, line, ink3));
+  subtitle(text: string, [x, y]: readonly [number, number], width: number, theme: Theme): number {
+    const lines = wrapText(text, width);
+    lines.forEach((line, index) => this.text(x, y + index * 14 + 7, line, theme.ink3));
     return y + lines.length * 14;
   }
 

@@ -205,16 +205,10 @@ export class RowsDrawing implements Drawing {
   }
 
   protected hitAt(x: number, y: number): MarkHit | null {
-    const { plotWidth, rowPitch } = this.plan;
-    const radiusPx = (HIT_RADIUS_PX / plotWidth) * (this.content.xEnd - this.content.xStart);
-    return (
-      this.content.hitTest?.(
-        this.valueAt(x),
-        this.rowPosition(y),
-        radiusPx,
-        HIT_RADIUS_PX / rowPitch,
-      ) ?? null
-    );
+    const { content, plan } = this;
+    const reachX = (HIT_RADIUS_PX / plan.plotWidth) * (content.xEnd - content.xStart);
+    const reachY = HIT_RADIUS_PX / plan.rowPitch;
+    return content.hitTest?.(this.valueAt(x), this.rowPosition(y), reachX, reachY) ?? null;
   }
 
   private rowPosition(y: number): number {
@@ -311,10 +305,9 @@ function planRows(content: RowsContent, width: number, theme: Theme): RowsPlan {
     const reach = (endText.at - xStart) / span;
     return Math.max(max, reach > 0.3 ? textWidth(endText.text) + 8 : 0);
   }, 0);
-  const plotWidth = Math.max(
-    40,
-    width - namesWidth - sideWidth - endWidth - (endWidth + sideWidth > 0 ? 0 : 1),
-  );
+  const rightWidth = endWidth + sideWidth;
+  const plotWidth = Math.max(40, width - namesWidth - (rightWidth > 0 ? rightWidth : 1));
+  const interval = computeLabelInterval(rowPitch);
   const plan: RowsPlan = {
     ...head,
     height: Math.ceil(top + rows * rowPitch + 4),
@@ -324,12 +317,7 @@ function planRows(content: RowsContent, width: number, theme: Theme): RowsPlan {
     top,
     rowPitch,
     fillShare: rowPitch < 8 ? 1 : 0.8,
-    labelledRows: labelledRows(
-      rows,
-      computeLabelInterval(rowPitch),
-      content.lateRows,
-      content.factRows,
-    ),
+    labelledRows: labelledRows(rows, interval, content.lateRows, content.factRows),
     x: (value) => namesWidth + ((value - xStart) / span) * plotWidth,
     rowMiddle: (row) => top + (row + 0.5) * rowPitch,
   };
@@ -346,11 +334,9 @@ function gutterWidth(content: RowsContent, width: number): number {
 }
 
 function columnWidth(column: SideColumn): number {
-  return column.texts.reduce(
-    (widest, text) =>
-      Math.max(widest, textWidth(text, (column.lateRows ?? column.boldRows) ? "bold" : "normal")),
-    textWidth(column.head),
-  );
+  const weight = (column.lateRows ?? column.boldRows) ? "bold" : "normal";
+  const headWidth = textWidth(column.head);
+  return column.texts.reduce((max, text) => Math.max(max, textWidth(text, weight)), headWidth);
 }
 
 /** Interval of labelled rows, if rows are close together. */
@@ -371,11 +357,9 @@ function addRowNames(plan: RowsPlan): void {
     const color = bold && !style.bold ? theme.ink : style.color;
     const text = bold ? shortenMiddle(name, maxWidth, "bold") : name;
     plan.textLayer.text(plan.namesWidth - 8, y, text, color, { align: "right", bold });
-    if (second !== undefined) {
-      plan.textLayer.text(plan.namesWidth - 8, y + LINE_HEIGHT_PX, second, theme.ink3, {
-        align: "right",
-      });
-    }
+    if (second === undefined) return;
+    const secondY = y + LINE_HEIGHT_PX;
+    plan.textLayer.text(plan.namesWidth - 8, secondY, second, theme.ink3, { align: "right" });
   });
 }
 
@@ -469,20 +453,12 @@ function addBarTexts(
 ): void {
   if (plan.rowPitch < LINE_HEIGHT_PX) return;
   const { content, theme, x } = plan;
-  for (const {
-    row,
-    left,
-    right,
-    text: full,
-    color,
-    plate,
-    isAtEnd,
-    isTruncatable,
-  } of content.barTexts?.() ?? []) {
+  for (const barText of content.barTexts?.() ?? []) {
+    const { row, left, right, color, plate, isAtEnd, isTruncatable } = barText;
     const size = x(right) - x(left);
     // Names are cut, shares never: `4.…` would be another number.
-    const text =
-      isTruncatable === true && !full.endsWith("%") ? shortenMiddle(full, size - 8) : full;
+    const canCut = isTruncatable === true && !barText.text.endsWith("%");
+    const text = canCut ? shortenMiddle(barText.text, size - 8) : barText.text;
     const labelWidth = textWidth(text);
     if (size < Math.max(MIN_BAR_TEXT_PX, labelWidth + 8)) continue;
     const y = plan.rowMiddle(row);

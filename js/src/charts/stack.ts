@@ -72,48 +72,37 @@ function buildPartStack(
   const totals = stack.of === undefined ? null : toNumbers(evaluate(stack.of, scope));
   data.row = Float64Array.from(left.keys());
   const parts = stack.parts.map((part, index) => {
-    const barDefinition = BAR_STYLES[part.color]!;
+    const { line, on, fill, hatch } = BAR_STYLES[part.color]!;
     const ns = toNumbers(evaluate(part.ns, scope), rows).map((time) => time || 0);
     const size =
       totals === null ? ns : ns.map((time, row) => (totals[row]! > 0 ? time / totals[row]! : 0));
     const [start, end] = [left, left.map((edge, row) => edge + size[row]!)];
+    left = end;
     // A zero-width bar would still draw its outline.
     const visibleEdges = (edges: Float64Array): Float64Array =>
-      barDefinition.line === undefined
-        ? edges
-        : edges.map((edge, row) => (size[row]! > 0 ? edge : NaN));
+      line === undefined ? edges : edges.map((edge, row) => (size[row]! > 0 ? edge : NaN));
     data[`left_${index}`] = visibleEdges(start);
     data[`right_${index}`] = visibleEdges(end);
-    const inside = (): BarText[] => {
-      if (totals === null || barDefinition.on === undefined) return [];
-      const color = resolveColor(barDefinition.on, theme);
-      const plate =
-        barDefinition.hatch === undefined ? undefined : resolveColor(barDefinition.fill, theme);
-      return Array.from(indicesOfTrue(size), (row) => ({
-        row,
-        left: start[row]!,
-        right: end[row]!,
-        text: formatShare(size[row]!),
-        color,
-        plate,
-        isAtEnd: part.align_end === true,
-      }));
+    const barTexts = (): BarText[] => {
+      if (totals === null || on === undefined) return [];
+      const color = resolveColor(on, theme);
+      const plate = hatch === undefined ? undefined : resolveColor(fill, theme);
+      const isAtEnd = part.align_end === true;
+      return Array.from(indicesOfTrue(size), (row): BarText => {
+        const text = formatShare(size[row]!);
+        return { row, left: start[row]!, right: end[row]!, text, color, plate, isAtEnd };
+      });
     };
-    left = end;
     const style = barStyle(part.color, theme);
-    const mark: ChartMark = {
-      shape: "bar",
-      left: `left_${index}`,
-      right: `right_${index}`,
-      style: () => style,
-    };
-    return { mark, style, name: String(fillTemplate(part.name, scope)), ns, size, inside };
+    const ends = { left: `left_${index}`, right: `right_${index}` };
+    const mark: ChartMark = { shape: "bar", ...ends, style: () => style };
+    return { mark, style, name: String(fillTemplate(part.name, scope)), ns, size, barTexts };
   });
   const shownParts = parts.filter(({ ns }) => ns.some((time) => time > 0));
   const totalTime = Math.max(sum(totals ?? []), 1);
   return {
     marks: shownParts.map(({ mark }) => mark),
-    barTexts: () => parts.flatMap(({ inside }) => inside()),
+    barTexts: () => parts.flatMap((part) => part.barTexts()),
     legend: shownParts.map(({ style, name }) => [style, name]),
     summary: shownParts
       .map(({ name, ns }) => `${name} ${formatShare(sum(ns) / totalTime)}`)
@@ -155,24 +144,19 @@ function buildItemStack(
     });
   Object.assign(data, { left, right, [stack.by]: groupOfItem });
   const sums = new Map<string, number>();
-  size.forEach((time, item) =>
-    sums.set(groupOfItem[item]!, (sums.get(groupOfItem[item]!) ?? 0) + time),
-  );
+  size.forEach((time, item) => {
+    const group = groupOfItem[item]!;
+    sums.set(group, (sums.get(group) ?? 0) + time);
+  });
   const shownParts = CAUSES.flatMap((name) => {
     const time = sums.get(name) ?? 0;
     return time > 0 ? [{ name, style: barStyle(name, theme), label: causeLabel(name), time }] : [];
   });
   const styles = new Map<string, MarkStyle>(shownParts.map(({ name, style }) => [name, style]));
   const text = makeFiller(stack.text, scope);
+  const style: ChartMark["style"] = (item) => styles.get(groupOfItem[item]!);
   return {
-    marks: [
-      {
-        shape: "bar",
-        left: "left",
-        right: "right",
-        style: (item) => styles.get(groupOfItem[item]!),
-      },
-    ],
+    marks: [{ shape: "bar", left: "left", right: "right", style }],
     barTexts,
     legend: shownParts.map(({ style, label }) => [style, label]),
     summary: shownParts

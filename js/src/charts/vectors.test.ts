@@ -82,7 +82,7 @@ test("every panel has vectors", () => {
   );
 });
 
-test("a rank stated as a fact has its row in ink, and no row is red", () => {
+test("the row of a rank in the facts is in ink, and no row is red", () => {
   const { frame } = CASES.find(({ name }) => name === "breakdown of 5")!;
   const attrs = { ...frame.attrs, late_ranks: [], fact_ranks: [3] };
   const found = drawn(buildRowsContent(DEFINITIONS.breakdown!, { ...frame, attrs }, THEMES.light));

@@ -48,7 +48,7 @@ const counts = [
 ];
 
 describe("classes of events", () => {
-  test("turn round with the comparison, and nothing else does", () => {
+  test("swap with the comparison, and nothing else does", () => {
     const look = (name: (typeof CLASSES)[number], isSwapped: boolean) =>
       eventClassPalette(isSwapped).styles("light")[CLASSES.indexOf(name)];
     expect(look("slower_3", true)).toEqual(classStyle("faster_3", "light"));
@@ -101,7 +101,7 @@ describe("classes of events", () => {
     ]);
   });
 
-  test("take their part of what is busy, in the order of the legend", () => {
+  test("take their share of the busy time, in the order of the legend", () => {
     const overview = frame(
       { before_0: [0, 30, 100], before_3: [0, 10, 0], after_0: [1, 1, 1] },
       { before_start_ns: 100, before_end_ns: 400 },
@@ -119,7 +119,7 @@ describe("classes of events", () => {
     expect(at(99)).toEqual([]);
   });
 
-  test("the legend names what is there, and says so while it is not known", () => {
+  test("the legend names the fates that occur, and says while they are unknown", () => {
     const look = { swapped: false, theme: "light", again: null, choose: () => undefined } as const;
     const textOf = (colour: "change" | "kind", known: typeof counts | null): string =>
       drawn(h(ColourLegend, { ...look, colour, counts: known })).textContent ?? "";
@@ -213,7 +213,7 @@ describe("the list of changes", () => {
     expect(attrs).toEqual({ steps: 3, before_ns: 300 });
   });
 
-  test("the spread of steps goes with the comparison when it is turned round", () => {
+  test("the spread of steps is swapped with the comparison", () => {
     const steps = frame(
       { before_ns: [10_000, 12_000], after_ns: [20_000, 24_000] },
       { before_std_ns: 1414, after_std_ns: 2828, p_value: 0.03, is_significant: true },
@@ -255,7 +255,7 @@ describe("one history of two timelines", () => {
     return { pairHistory, walked, grows, both };
   }
 
-  test("goes back in the order in which the sides changed, and forth again", () => {
+  test("undoes in the order in which the sides changed, and redoes", () => {
     const { pairHistory, walked, grows } = pair();
     for (const side of [0, 1, 0] as const) grows(side);
     while (pairHistory.travel("undo"));
@@ -263,7 +263,7 @@ describe("one history of two timelines", () => {
     expect(walked).toEqual(["undo 0", "undo 1", "undo 0", "redo 0", "redo 1", "redo 0"]);
   });
 
-  test("what changes both sides at once is one step", () => {
+  test("a change of both sides at once is one step", () => {
     const { pairHistory, walked, grows, both } = pair();
     both("zoom");
     grows(1, 1);
@@ -327,7 +327,7 @@ describe("one history of two timelines", () => {
     expect(pairHistory.canRedo).toBe(false);
   });
 
-  test("a full history that grows no more still counts", () => {
+  test("changes count even if the history is full", () => {
     const { pairHistory } = pair();
     const full = history(100);
     pairHistory.recordChange(0, full, { past: [...full.past.slice(1), entry(100)], future: [] });

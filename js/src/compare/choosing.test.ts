@@ -44,7 +44,7 @@ function shown() {
   return { charts, turns, pressed };
 }
 
-test("a step and a name go back to what was chosen before them, and forth again", async () => {
+test("undo and redo of a chosen step and name", async () => {
   const { charts, turns, pressed } = shown();
   const title = (): string => charts.waterfall.el.querySelector("h3")?.textContent ?? "";
   const slot = () => charts.strip.el.querySelectorAll(".hta-diff-slot")[1]!;

@@ -45,7 +45,7 @@ describe("slots", () => {
     expect(withLengths(slots, frame({ before_ns: [90] }))).toBe(slots);
   });
 
-  test("lanes are of the kinds that there are, in the words of the format", () => {
+  test("lanes are of the kinds that occur, with the names of the format", () => {
     const lanes = stripLanes(frame({ lane: [1, 1] }), { communication: "MPI" });
     expect(lanes).toMatchObject([{ name: "MPI", kind: "communication", index: 1, height: 58 }]);
     expect(stripLanes(frame({ lane: [] }), {}).map(({ name }) => name)).toHaveLength(3);
@@ -57,7 +57,7 @@ describe("slots", () => {
     expect(bandPoints(second!, 70)[3]).toEqual([120, 70]);
   });
 
-  test("one alone takes all the room; nothing is drawn of what is not there", () => {
+  test("a single segment takes all the room; absent ones are not drawn", () => {
     expect(placeSlots(slots, [1, 9], 300)).toMatchObject([{ slot: 1, x: 0, width: 300 }]);
     expect(placeSlots(frame({ slot: [] }), [], 300)).toEqual([]);
     expect(medianSlot(slots)).toBe(0);
@@ -167,7 +167,7 @@ describe("the waterfall", () => {
   });
 });
 
-test("turned round, before is after and slower is faster; twice is as it was", () => {
+test("a swap turns before into after and slower into faster; a second one restores them", () => {
   const other = swapSides(slots);
   expect(other.columns.before_start_ns).toEqual([1000, 1150]);
   expect(other.columns.delta_ns).toEqual([-50, 80]);

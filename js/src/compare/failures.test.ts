@@ -64,7 +64,7 @@ test("one frame that fails leaves the others drawn, and is requested again alone
   expect(textOf("strip")).not.toContain("could not be drawn");
 });
 
-test("if nothing can be had, every place states it", async () => {
+test("if every request fails, every place states it", async () => {
   const { headline, lacks, load, textOf } = await mounted([
     ..."waterfall:kind steps names changes findings icicle".split(" "),
   ]);
@@ -79,7 +79,7 @@ test("if nothing can be had, every place states it", async () => {
   expect(textOf("waterfall")).not.toContain("could not be drawn");
 });
 
-test("parts of a kind that cannot be had say so below the kinds", async () => {
+test("a failed request for the parts of a kind is stated below the kinds", async () => {
   const { charts, lacks, textOf } = await mounted(["waterfall:operator"]);
   await vi.waitFor(() => expect(textOf("waterfall")).toContain("The parts could not be drawn"));
   expect(textOf("waterfall")).toContain("Where the 1.00");

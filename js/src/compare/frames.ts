@@ -60,6 +60,8 @@ export function numberAt(row: FrameRow, name: string): number {
   return typeof value === "number" ? value : 0;
 }
 
+type FrameValue = PanelFrame["columns"][string][number];
+
 export function textAt(row: FrameRow, name: string): string {
   const value = row[name];
   return typeof value === "string" ? value : "";
@@ -75,21 +77,26 @@ export const OPPOSITE: Readonly<Record<string, string>> = {
 
 /** The frame of the swapped comparison. */
 export function swapSides(frame: PanelFrame): PanelFrame {
-  const swappedName = (name: string): string =>
-    name.replace(/^(before|after)_/, (_, side) => (side === "before" ? "after_" : "before_"));
-  const columns: Record<string, PanelFrame["columns"][string]> = {};
-  for (const [name, values] of Object.entries(frame.columns)) {
-    if (swappedName(name) !== name) columns[swappedName(name)] = values;
-    else if (/(^|_)(diff|delta)(_|$)/.test(name)) {
-      columns[name] = values.map((value) => (typeof value === "number" ? 0 - value : value));
-    } else if (name === "change" || name === "status") {
-      columns[name] = values.map((value) => OPPOSITE[String(value)] ?? value);
-    } else if (name === "side") {
-      columns[name] = values.map((value) => (value === 0 ? 1 : value === 1 ? 0 : value));
-    } else columns[name] = values;
-  }
-  const attrs = Object.entries(frame.attrs).map(([name, value]) => [swappedName(name), value]);
-  return { rows: frame.rows, columns, attrs: Object.fromEntries(attrs) as PanelFrame["attrs"] };
+  const columns = Object.entries(frame.columns).map(([name, values]) => {
+    const swapped = values.map((value) => swapValue(name, value));
+    return [swapName(name), swapped] as const;
+  });
+  const attrs = Object.entries(frame.attrs).map(([name, value]) => [swapName(name), value]);
+  const swappedAttrs = Object.fromEntries(attrs) as PanelFrame["attrs"];
+  return { rows: frame.rows, columns: Object.fromEntries(columns), attrs: swappedAttrs };
+}
+
+function swapName(name: string): string {
+  return name.replace(/^(before|after)_/, (_, side) => (side === "before" ? "after_" : "before_"));
+}
+
+/** A value of the column `name` in the swapped comparison. */
+function swapValue(name: string, value: FrameValue): FrameValue {
+  if (swapName(name) !== name) return value;
+  if (/(^|_)(diff|delta)(_|$)/.test(name)) return typeof value === "number" ? 0 - value : value;
+  if (name === "change" || name === "status") return OPPOSITE[String(value)] ?? value;
+  if (name === "side") return value === 0 || value === 1 ? 1 - value : value;
+  return value;
 }
 
 /** Columns and attributes that are sums over the compared steps. */
@@ -193,14 +200,17 @@ export function sideSource(source: Source, side: Side): Source {
 /** Smaller changes are drawn as unchanged. */
 const EQUAL_SHARE = 0.02;
 
+/** Changes from which each step of the colour scale begins, as shares of before. */
+const STEP_SHARES = [0, 0.4, 0.85];
+
 /** The colour of a change as a share of before. */
 export function deltaColour(share: number, theme: ThemeName): string {
   const size = Math.abs(share);
-  const step = size <= EQUAL_SHARE ? 0 : size < 0.4 ? 1 : size < 0.85 ? 2 : 3;
+  const step = size <= EQUAL_SHARE ? 0 : STEP_SHARES.filter((min) => size >= min).length;
   return THEMES[theme].delta[share > 0 ? 3 + step : 3 - step]!;
 }
 
-/** Colour of what the tests did not find. */
+/** Colour of changes that the tests did not find. */
 export function neutralColour(theme: ThemeName): string {
   return classStyle("same", theme).colour;
 }

@@ -134,10 +134,10 @@ export class TimelineLink {
   private followOpened(side: Side): void {
     const { about, coupled, options } = this.ctx;
     const to = otherSide(side);
-    const openedRanks = (): Set<number> =>
-      new Set(
-        this.apps[side].rows.stateSignal.value.filter((row) => row.open).map((row) => row.rank),
-      );
+    const openedRanks = (): Set<number> => {
+      const openRows = this.apps[side].rows.stateSignal.value.filter((row) => row.open);
+      return new Set(openRows.map((row) => row.rank));
+    };
     let last = openedRanks();
     onSignal(
       openedRanks,
@@ -194,10 +194,8 @@ export class TimelineLink {
     const to = otherSide(side);
     const ownView = this.apps[side].ctx.stage.view();
     const [start, end] = partnerView(alignment, side, ownView, this.anchor);
-    const view: [number, number] = [
-      Math.floor(start),
-      Math.max(Math.ceil(end), Math.floor(start) + 1),
-    ];
+    const from = Math.floor(start);
+    const view: [number, number] = [from, Math.max(Math.ceil(end), from + 1)];
     this.withoutEcho(() => this.apps[to].nav.follow(view, false));
     this.writePartner(to, { view });
   }
@@ -205,11 +203,10 @@ export class TimelineLink {
   /** Set the windows that show everything, and show them where the run was shown as a whole. */
   private showWholes(wholes: BySide<Span>): void {
     this.ctx.wholes = wholes;
-    const isWhole = this.apps.every(({ ctx: { shared, stage, scene } }) =>
-      [stage.reach, scene.range].some((fullWindow) =>
-        isSameJson(shared.state.view ?? fullWindow, fullWindow),
-      ),
-    );
+    const isWhole = this.apps.every(({ ctx: { shared, stage, scene } }) => {
+      const { view } = shared.state;
+      return view === null || isSameJson(view, stage.reach) || isSameJson(view, scene.range);
+    });
     for (const side of SIDES) {
       this.apps[side].ctx.stage.reach = wholes[side];
       const [start, end] = wholes[side];
@@ -273,12 +270,11 @@ export class TimelineLink {
       return;
     }
     const start = (side: string): number => numberAt(row, `${side}_start_ns`);
-    const lengths = ["before", "after"].map(
-      (side) => numberAt(row, `${side}_end_ns`) - start(side),
-    );
-    const viewOf = (side: string): Patch => ({
-      view: [Math.floor(start(side)), Math.ceil(start(side) + Math.max(...lengths))],
-    });
+    const lengthOf = (side: string): number => numberAt(row, `${side}_end_ns`) - start(side);
+    const length = Math.max(lengthOf("before"), lengthOf("after"));
+    const viewOf = (side: string): Patch => {
+      return { view: [Math.floor(start(side)), Math.ceil(start(side) + length)] };
+    };
     this.applyPatches(this.ctx.inOrder([viewOf("before"), viewOf("after")]), swapChoice);
   }
 
@@ -392,10 +388,8 @@ export class TimelineLink {
     await new Promise((done) => setTimeout(done, HOVER_MS));
     if (this.hovering !== key) return;
     try {
-      const { partner, pair } = await this.partnerOf(
-        side,
-        briefFromSlice(slice, place.rank.rank, "events"),
-      );
+      const event = briefFromSlice(slice, place.rank.rank, "events");
+      const { partner, pair } = await this.partnerOf(side, event);
       if (this.hovering !== key) return;
       to.outlineEvent(partner, place.track === null);
       hovered.value = pair;
@@ -428,9 +422,7 @@ export class TimelineLink {
         ctx.selectedPair.value = pair;
         ctx.choice.value = { ...ctx.choice.value, node };
         if (!ctx.coupled.value) return;
-        this.writePartner(to, {
-          selected_event: partner === null ? null : [partner.rank, partner.id],
-        });
+        this.writePartner(to, { selected_event: partner && [partner.rank, partner.id] });
         if (partner === null) return;
         this.anchor = side === 0 ? [brief.start, partner.start] : [partner.start, brief.start];
         this.alignPartner();

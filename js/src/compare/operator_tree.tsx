@@ -1,6 +1,7 @@
 /** The operator trees of both runs as one icicle, coloured by the difference. */
 
 import { classStyle, classCss } from "../facts/event_classes";
+import { sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame, ThemeName } from "../protocol/source";
 import { readableOn, rgb } from "../stage/paints";
@@ -61,8 +62,7 @@ export function placeTiles(frame: PanelFrame, top: number, width: number): Icicl
     parentSize: number,
     depth: number,
   ): void => {
-    const sum = rows.reduce((total, row) => total + rowSize(row), 0);
-    const scale = tileWidth / Math.max(parentSize, sum, 1e-9);
+    const scale = tileWidth / Math.max(parentSize, sum(rows.map(rowSize)), 1e-9);
     let left = x;
     for (const row of rows) {
       const rowWidth = rowSize(row) * scale;
@@ -190,10 +190,11 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     const [before, after] = [numberAt(row, "before_ns"), numberAt(row, "after_ns")];
     const diff = after - before;
     const name = textAt(row, "short") || textAt(row, "name");
-    const share = before > 0 ? diff / before : after > 0 ? Infinity : 0;
-    const state = before === 0 ? "new" : after === 0 ? "gone" : shareText(diff, before);
+    const isUnpaired = (before <= 0 && after > 0) || after === 0;
+    const share = before > 0 ? diff / before : 0;
+    const goneOrShare = after === 0 ? "gone" : shareText(diff, before);
+    const state = before === 0 ? "new" : goneOrShare;
     const counts = countsText(numberAt(row, "before_count"), numberAt(row, "after_count"));
-    const isUnpaired = !Number.isFinite(share) || after === 0;
     const theme = this.ctx.theme.value;
     const background = deltaColour(isUnpaired ? 0 : share, theme);
     const { top, node: markedNode } = this.ctx.choice.value;

@@ -117,6 +117,7 @@ export function Findings(props: FindingsProps & { conditions: string; isPerStep:
   const [first, ...rest] = rows.map((row) => textAt(row, "text"));
   const [headText, reasonText] = noFindingTexts(totals, isPerStep);
   const [leadText, share, end] = headlineParts(first ?? headText);
+  const shareClass = share.startsWith("+") ? "hta-diff-slower" : "hta-diff-faster";
   const next = first === undefined ? reasonText : rest.slice(0, SENTENCES).join(" ");
   const more = rest.slice(SENTENCES);
   // `ranksText` is a heading here, if everything below is of one pair of ranks.
@@ -125,7 +126,7 @@ export function Findings(props: FindingsProps & { conditions: string; isPerStep:
       {ranksText !== "" && <p class="hta-diff-whose">{ranksText}</p>}
       <h2>
         {leadText}
-        {share !== "" && <em class={isChange ? deltaClass(share) : undefined}>{share}</em>}
+        {share !== "" && <em class={isChange ? shareClass : undefined}>{share}</em>}
         {end}
       </h2>
       {unlike !== "" && <p class="hta-diff-conditions">{unlike}</p>}
@@ -166,8 +167,4 @@ export function noFindingTexts(totals: TotalTimes | null, isPerStep = true): [st
   const isLarge = Math.abs(diff) >= MIN_REPORTED_SHARE * Math.max(before, after);
   const head = `After takes ${formatDuration(Math.abs(diff))} ${diff > 0 ? "longer" : "less"}${unit}`;
   return [`${head}: ${times}${isLarge ? "; that may be chance" : ""}.`, noChangeText];
-}
-
-function deltaClass(share: string): string {
-  return share.startsWith("+") ? "hta-diff-slower" : "hta-diff-faster";
 }

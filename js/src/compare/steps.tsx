@@ -18,6 +18,7 @@ import {
   rowsOf,
   shareText,
   shortLabels,
+  type Side,
   SIDES,
   textAt,
 } from "./frames";
@@ -254,12 +255,12 @@ function Gutter(props: {
   const { data, runHeight, only, ranksText } = props;
   const names = shortLabels(data.labels);
   const [before, after] = data.totals;
-  const side = (sideIndex: 0 | 1) => (
+  const runName = (side: Side) => (
     <div class="hta-diff-run" style={{ height: `${runHeight}px` }}>
       <div class="hta-diff-run-name">
-        <b>{sideIndex === 0 ? "before" : "after"}</b>
-        <span title={data.labels[sideIndex]}>{names[sideIndex]}</span>
-        <small>{formatDuration((only?.lengths ?? data.totals)[sideIndex])}</small>
+        <b>{side === 0 ? "before" : "after"}</b>
+        <span title={data.labels[side]}>{names[side]}</span>
+        <small>{formatDuration((only?.lengths ?? data.totals)[side])}</small>
       </div>
     </div>
   );
@@ -271,7 +272,7 @@ function Gutter(props: {
       >
         {ranksText}
       </small>
-      {side(0)}
+      {runName(0)}
       <div
         class="hta-diff-run hta-diff-between"
         style={{ height: `${BAND_HEIGHT + 2 * BAND_MARGIN}px` }}
@@ -281,7 +282,7 @@ function Gutter(props: {
           <small>{only === null ? `mean ${shareText(after - before, before)}` : ""}</small>
         </div>
       </div>
-      {side(1)}
+      {runName(1)}
     </div>
   );
 }
@@ -297,11 +298,9 @@ function ChangeMark(props: { slot: StepSlot; narrow: boolean; top: number; theme
   const { slot, narrow, top, theme } = props;
   const { width, lengthsPx } = slot;
   const lines = changeLines(slot, narrow);
-  const textWidth = Math.max(
-    ...lines.map((line, index) => line.length * (index === 0 ? 7.4 : 6.6)),
-    0,
-  );
   if (lines.length === 0) return null;
+  const lineWidths = lines.map((line, index) => line.length * (index === 0 ? 7.4 : 6.6));
+  const textWidth = Math.max(...lineWidths);
   // The band is grey up to the shorter run's end, and narrow in its first third after that.
   const greyWidth = Math.min(...lengthsPx) + Math.abs(lengthsPx[0] - lengthsPx[1]) / 3;
   const y = top + BAND_HEIGHT / 2 - (lines.length - 1) * 9 + 4;
@@ -403,9 +402,8 @@ function busyShares(
   const bySlot = new Map(slots.map((slot) => [slot.slot, slot]));
   const cellNs = Number(attrs.cell_ns ?? 1);
   const column = (name: string): readonly number[] => (columns[name] ?? []) as readonly number[];
-  const [slotNumber, side, lane, cell, busy] = ["slot", "side", "lane", "cell", "busy_ns"].map(
-    column,
-  );
+  const names = ["slot", "side", "lane", "cell", "busy_ns"];
+  const [slotNumber, side, lane, cell, busy] = names.map(column);
   const shares = new Map<string, Float64Array>();
   for (let row = 0; row < rows; row += 1) {
     const slot = bySlot.get(slotNumber![row]!);

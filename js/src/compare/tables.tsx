@@ -174,11 +174,12 @@ export function NamesTable({
   const times = { cpu: "host time", all: "time" }[String(attrs.device)] ?? `${device} time`;
   const hiddenRows = Number(attrs.names ?? frame.rows) - frame.rows;
   const ranks = Number(attrs.before_ranks ?? 1) > 1 || Number(attrs.after_ranks ?? 1) > 1;
-  const rows = rowsOf(frame).sort(
-    (a, b) => Number(sizeOf(b, "diff_ns")) - Number(sizeOf(a, "diff_ns")),
-  );
-  const diffs = rows.map((row) => numberAt(row, "diff_ns"));
+  const diffOf = (row: FrameRow): number => numberAt(row, "diff_ns");
+  const rows = rowsOf(frame).sort((a, b) => Math.abs(diffOf(b)) - Math.abs(diffOf(a)));
+  const diffs = rows.map(diffOf);
   const scale = [Math.min(0, ...diffs), Math.max(0, ...diffs)] as const;
+  const moreNames = plural(hiddenRows, "more name");
+  const hiddenText = hiddenRows > 0 ? `; Python has ${moreNames} that changed less` : "";
   const press = (row: FrameRow): void => {
     if (selected === textAt(row, "name")) choose(null, null);
     else choose(textAt(row, "name"), membersOf(row));
@@ -193,10 +194,7 @@ export function NamesTable({
         {`sum of ${times} ${steps > 1 ? "a step, mean " : ""}over ${plural(steps, "step")}` +
           `${ranks ? ", mean over ranks" : ""}; ` +
           "parallel streams add up, so this column does not sum to the difference" +
-          (hiddenRows > 0
-            ? `; Python has ${plural(hiddenRows, "more name")} that changed less`
-            : "") +
-          ". Grey: not beyond the noise."}
+          `${hiddenText}. Grey: not beyond the noise.`}
         <HatchLegend rows={rows} theme={theme} />
       </p>
       <Table
@@ -228,20 +226,16 @@ export function chanceText(
   hasSteps = true,
 ): { words: string; about: string } {
   if (change !== "slower" && change !== "faster") {
-    return {
-      words: hasSteps ? "in most steps" : "–",
-      about: "Added and removed calls are not tested.",
-    };
+    const about = "Added and removed calls are not tested.";
+    return { words: hasSteps ? "in most steps" : "–", about };
   }
   if (typeof p !== "number") {
-    return {
-      words: "one step",
-      about: "With one step on a side the spread is unknown: the threshold is 20 %.",
-    };
+    const about = "With one step on a side the spread is unknown: the threshold is 20 %.";
+    return { words: "one step", about };
   }
-  const aboutText =
+  const about =
     "How likely chance alone is to make the means of the steps differ this much, by t-tests over the steps.";
-  return { words: formatPValue(p), about: aboutText };
+  return { words: formatPValue(p), about };
 }
 
 /** `aten::add ; aten::mul → fused_add_mul`, of replaced work. */
@@ -276,11 +270,8 @@ function changeColumns(theme: ThemeName, hasSteps: boolean): TableColumn<FrameRo
       by: "change",
       title: "change",
       cell: (row) => {
-        const changeClass = classOfChange(
-          textAt(row, "change"),
-          numberAt(row, "before_ns"),
-          numberAt(row, "after_ns"),
-        );
+        const [before, after] = [numberAt(row, "before_ns"), numberAt(row, "after_ns")];
+        const changeClass = classOfChange(textAt(row, "change"), before, after);
         return (
           <>
             <i class="hta-diff-swatch" style={classCss(classStyle(changeClass, theme))} />
@@ -410,11 +401,10 @@ export function measuresOf(columns: readonly string[]): MeasureColumns[] {
   const measures: MeasureColumns[] = [];
   for (const column of columns) {
     const [, side, measure = ""] = /^(before|after|diff)_(.+)$/.exec(column) ?? [];
-    const paired =
-      side !== undefined &&
-      columnNames.has(`before_${measure}`) &&
-      columnNames.has(`after_${measure}`);
-    if (!paired) measures.push({ name: column, sides: false, diff: false });
+    const isPaired = [`before_${measure}`, `after_${measure}`].every((name) =>
+      columnNames.has(name),
+    );
+    if (side === undefined || !isPaired) measures.push({ name: column, sides: false, diff: false });
     else if (side === "before") {
       measures.push({ name: measure, sides: true, diff: columnNames.has(`diff_${measure}`) });
     }
@@ -470,10 +460,8 @@ function deltaClass(column: string, value: unknown): string {
 }
 
 function MeasureCells(props: { measure: MeasureColumns; row: FrameRow }) {
-  const {
-    measure: { name, sides, diff },
-    row,
-  } = props;
+  const { row } = props;
+  const { name, sides, diff } = props.measure;
   if (!sides) {
     const value = row[name];
     return <td class={typeof value === "string" ? "hta-text" : ""}>{cellText(name, value)}</td>;

@@ -78,11 +78,10 @@ export function partBars(parts: PanelFrame, { kind, from }: WaterfallBar): Water
     const short = `${hidden.length} more`;
     rows.push({ kind, short, before_ns, after_ns, diff_ns: after_ns - before_ns });
   }
-  const label = (row: FrameRow): string =>
-    textAt(row, "short") ||
-    textAt(row, "name") ||
-    causeLabel(textAt(row, "cause")) ||
-    "without a launch";
+  const label = (row: FrameRow): string => {
+    const name = textAt(row, "short") || textAt(row, "name") || causeLabel(textAt(row, "cause"));
+    return name || "without a launch";
+  };
   return barsOf(rows, label, from, 1);
 }
 
@@ -182,10 +181,9 @@ export class Waterfall extends DiffPanel<WaterfallData> {
     const enlarged = maximum / (high - low);
     const diff = after - before;
     const steps = Number(kinds.attrs.steps ?? 1);
-    const title =
-      diff === 0
-        ? `Where the time goes ${what}`
-        : `Where the ${formatDuration(Math.abs(diff))} ${steps > 1 ? "a step " : ""}${diff > 0 ? "come from" : "are saved"} ${what}`;
+    const difference = `${formatDuration(Math.abs(diff))}${steps > 1 ? " a step" : ""}`;
+    const question = `${difference} ${diff > 0 ? "come from" : "are saved"}`;
+    const title = `Where the ${diff === 0 ? "time goes" : question} ${what}`;
     return (
       <>
         <div class="hta-diff-head">

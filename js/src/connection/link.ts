@@ -165,86 +165,123 @@ function panelsText(panels: PanelIds): string {
   return isRows ? panels.map((row) => `*${[row].flat().join(".")}`).join("") : panels.join(".");
 }
 
+/** Reads the parts of a state, and lists those that the job does not have. */
+class PartReader {
+  readonly rejected: string[] = [];
+  private readonly parts: URLSearchParams;
+
+  constructor(text: string) {
+    this.parts = new URLSearchParams(text.length > MAX_LENGTH ? "" : text);
+    if (text.length > MAX_LENGTH) this.rejected.push("a state of more than 8 000 characters");
+  }
+
+  /** The value of a part; null if there is none, or if `readText` returns undefined. */
+  read<T>(name: string, readText: (value: string) => T | undefined): T | null {
+    const value = this.parts.get(name);
+    if (value === null) return null;
+    const result = readText(value);
+    if (result === undefined) this.reject(name, value);
+    return result ?? null;
+  }
+
+  /** All values of a part that may occur several times. */
+  all(name: string): string[] {
+    return this.parts.getAll(name);
+  }
+
+  /** The values that the job has. */
+  keep<T>(name: string, values: readonly T[], isKnown: (value: T) => boolean): T[] {
+    const unknown = values.filter((value) => !isKnown(value));
+    if (unknown.length > 0) this.reject(name, String(unknown[0]));
+    return values.filter(isKnown);
+  }
+
+  private reject(name: string, value: string): void {
+    this.rejected.push(`${name} ${value.slice(0, 40)}`);
+  }
+}
+
 /** The state that a text names, as far as the job has it. */
 export function decodeState(text: string, scene: Scene, offered: readonly string[]): LinkedState {
-  const rejected: string[] = [];
-  const parts = new URLSearchParams(text.length > MAX_LENGTH ? "" : text);
-  if (text.length > MAX_LENGTH) rejected.push("a state of more than 8 000 characters");
-  /** The value of a part; null if there is none, or if `read` returns undefined. */
-  const read = <T>(name: string, readText: (value: string) => T | undefined): T | null => {
-    const value = parts.get(name);
-    if (value === null) return null;
-    const result = value.length > MAX_LENGTH ? undefined : readText(value);
-    if (result === undefined) rejected.push(`${name} ${value.slice(0, 40)}`);
-    return result ?? null;
+  const parts = new PartReader(text);
+  const state: SharedState = {
+    ...INITIAL_STATE,
+    selection: readSelection(parts, scene),
+    view: parts.read("view", (value) => readView(value, scene.range)),
+    selected_event: parts.read("event", (value) => readEvent(value, scene)),
+    search: parts.read("search", onlyIf(isShort)) ?? "",
+    color: parts.read("color", (value) => readColor(value, scene)) ?? INITIAL_STATE.color,
+    pinned: parts.keep("pinned track", parts.all("pin"), (key) => hasTrack(scene, key)),
+    ranks_from: parts.read("from", onlyIf(isPanel)) ?? "",
+    scope: parts.read("scope", onlyIf(isScope)) ?? "selection",
   };
-  const keep = <T>(name: string, values: readonly T[], isKnown: (value: T) => boolean): T[] => {
-    const knownValues = values.filter(isKnown);
-    const unknown = values.filter((value) => !isKnown(value));
-    if (unknown.length > 0) rejected.push(`${name} ${String(unknown[0]).slice(0, 40)}`);
-    return knownValues;
-  };
-  const allRanks = scene.ranks.map(({ rank }) => rank);
-  const tracksOf = new Map(
-    scene.ranks.map(({ rank, tracks }) => [rank, new Set(tracks.map(({ key }) => key))]),
-  );
-  const hasTrack = (key: string): boolean => [...tracksOf.values()].some((keys) => keys.has(key));
-  const readEvent = (value: string): [number, number] | undefined => {
-    const [rank, id] = integers(value.split("_")) ?? [];
-    return rank !== undefined && id !== undefined && id >= 0 && allRanks.includes(rank)
-      ? [rank, id]
-      : undefined;
-  };
-  const pairs = parts.getAll("rank_track").map((value): [number, string] => {
+  const panels = parts.read("panels", (value) => readPanels(value, parts, offered));
+  return { state, panels, rejected: parts.rejected };
+}
+
+function readSelection(parts: PartReader, scene: Scene): SelectionJson | null {
+  const pairs = parts.all("rank_track").map((value): [number, string] => {
     const [rank = "", ...key] = value.split("_");
     return [Number(rank), key.join("_")];
   });
   const tracks = [
-    ...keep("track", parts.getAll("track"), hasTrack),
-    ...keep("track", pairs, ([rank, key]) => tracksOf.get(rank)?.has(key) === true),
+    ...parts.keep("track", parts.all("track"), (key) => hasTrack(scene, key)),
+    ...parts.keep("track", pairs, ([rank, key]) => hasTrack(scene, key, rank)),
   ];
-  const window = read("window", readWindow);
-  const selection: SelectionJson = {
+  const window = parts.read("window", readWindow);
+  return nullIfUnrestricted({
     start_ns: window?.[0] ?? null,
     end_ns: window?.[1] ?? null,
-    ranks: read("ranks", (value) => readRanks(value, allRanks)),
+    ranks: parts.read("ranks", (value) => readRanks(value, scene)),
     tracks: tracks.length > 0 ? (tracks as SelectionJson["tracks"]) : null,
-    query: read("query", readQuery),
-    ids: read("events", (value) => allOrUndefined(value.split(".").map(readEvent))),
-  };
-  const readColor = (value: string): TimelineColor | undefined =>
-    isColor(value) && (value !== "bound" || scene.without_bounds === "") ? value : undefined;
-  const shortText = (value: string): string | undefined =>
-    value.length <= MAX_TEXT_LENGTH ? value : undefined;
-  const state: SharedState = {
-    ...INITIAL_STATE,
-    view: read("view", (value) => readView(value, scene.range)),
-    selection: nullIfUnrestricted(selection),
-    selected_event: read("event", readEvent),
-    search: read("search", shortText) ?? "",
-    color: read("color", readColor) ?? INITIAL_STATE.color,
-    pinned: keep("pinned track", parts.getAll("pin"), hasTrack),
-    ranks_from: read("from", (value) => (isPanel(value) ? value : undefined)) ?? "",
-    scope: read("scope", (value) => (isScope(value) ? value : undefined)) ?? "selection",
-  };
-  const panels = read("panels", (value) => {
-    const rows = value.split("*").map((row) => row.split(".").filter((id) => id !== ""));
-    const knownRows = rows.map((row) => keep("panel", row, (id) => offered.includes(id)));
-    const choice = value.startsWith("*")
-      ? knownRows.filter((row) => row.length > 0)
-      : knownRows.flat();
-    return choice.length > 0 ? choice : undefined;
+    query: parts.read("query", onlyIf(isQuery)),
+    ids: parts.read("events", (value) => readEvents(value, scene)),
   });
-  return { state, panels, rejected };
 }
 
-const isPanel = (id: string): boolean =>
+/** Whether a rank, or any rank, has a track. */
+const hasTrack = (scene: Scene, key: string, ofRank: number | null = null): boolean =>
+  scene.ranks.some(
+    ({ rank, tracks }) =>
+      (ofRank === null || rank === ofRank) && tracks.some((track) => track.key === key),
+  );
+
+function readPanels(value: string, parts: PartReader, offered: readonly string[]) {
+  const rows = value.split("*").map((row) => row.split(".").filter((id) => id !== ""));
+  const knownRows = rows.map((row) => parts.keep("panel", row, (id) => offered.includes(id)));
+  const isRows = value.startsWith("*");
+  const panels = isRows ? knownRows.filter((row) => row.length > 0) : knownRows.flat();
+  return panels.length > 0 ? panels : undefined;
+}
+
+function readColor(value: string, { without_bounds: reason }: Scene): TimelineColor | undefined {
+  return isColor(value) && (value !== "bound" || reason === "") ? value : undefined;
+}
+
+/** Returns a function that reads texts as they are, if `isValid`. */
+const onlyIf =
+  <T extends string>(isValid: (value: string) => value is T) =>
+  (value: string): T | undefined =>
+    isValid(value) ? value : undefined;
+
+const isShort = (value: string): value is string => value.length <= MAX_TEXT_LENGTH;
+
+const isPanel = (id: string): id is string =>
   id === "headline" || PANELS.some((panel) => panel.id === id);
 
 function integers(texts: readonly string[]): number[] | undefined {
   return texts.every((text) => /^-?\d{1,16}$/.test(text) && Number.isSafeInteger(Number(text)))
     ? texts.map(Number)
     : undefined;
+}
+
+const readEvents = (value: string, scene: Scene): [number, number][] | undefined =>
+  allOrUndefined(value.split(".").map((event) => readEvent(event, scene)));
+
+function readEvent(value: string, { ranks }: Scene): [number, number] | undefined {
+  const [rank, id] = integers(value.split("_")) ?? [];
+  if (rank === undefined || id === undefined || id < 0) return undefined;
+  return ranks.some((known) => known.rank === rank) ? [rank, id] : undefined;
 }
 
 /** A window with two ends, within the job. */
@@ -264,23 +301,25 @@ function readWindow(value: string): [number | null, number | null] | undefined {
 }
 
 /** `0-3.5`: the ranks of the job in these ranges; each range must have one. */
-function readRanks(value: string, allRanks: readonly number[]): number[] | undefined {
+function readRanks(value: string, scene: Scene): number[] | undefined {
   if (value === "") return [];
   const ranges = value.split(".").map((range) => {
     const [first, last = first] = integers(range.split("-")) ?? [];
     if (first === undefined || last === undefined) return undefined;
-    const ranks = allRanks.filter((rank) => rank >= first && rank <= last);
+    const ranks = scene.ranks
+      .map(({ rank }) => rank)
+      .filter((rank) => rank >= first && rank <= last);
     return ranks.length > 0 ? ranks : undefined;
   });
   return allOrUndefined(ranges)?.flat();
 }
 
-function readQuery(value: string): string | undefined {
+function isQuery(value: string): value is string {
   try {
     parseQuery(value);
-    return value;
+    return true;
   } catch {
-    return undefined;
+    return false;
   }
 }
 

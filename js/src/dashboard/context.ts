@@ -118,16 +118,13 @@ export class DashContext {
     this.metric = computed(() => metric.value || defaultMetric());
     this.headline = trait("_headline", (facts) => (facts ?? null) as HeadlineFacts | null);
     const { offeredPanels } = this;
-    this.panelChoice = trait(
-      "panels",
-      (givenPanels) => (Array.isArray(givenPanels) ? givenPanels : offeredPanels) as PanelChoice,
-    );
+    const readPanels = (ids: unknown): PanelChoice =>
+      Array.isArray(ids) ? (ids as PanelChoice) : offeredPanels;
+    this.panelChoice = trait("panels", readPanels);
     this.selectionState = new DashSelection(this, state);
-    const countedPanels = withTables(
-      this.source,
-      () => (model.get("_tables") ?? {}) as ColumnTables,
-    );
-    this.data = new PanelData(makePanelRequester(countedPanels, abortSignal), abortSignal);
+    const tables = (): ColumnTables => (model.get("_tables") ?? {}) as ColumnTables;
+    const requester = makePanelRequester(withTables(this.source, tables), abortSignal);
+    this.data = new PanelData(requester, abortSignal);
   }
 
   get jobFacts(): JobFacts {

@@ -249,7 +249,7 @@ test("one control says and sets what figures are of", async () => {
   expect(view.state.get("scope")).toBe("selection");
 });
 
-test("the headline's ranks and findings select, and it is of the whole job whatever the panels are", async () => {
+test("the headline's ranks and findings select, and it describes the whole job whatever the panels show", async () => {
   const finding = { ...FULL_SELECTION, start_ns: 5, end_ns: 9 };
   const view = await opened({
     _headline: {
@@ -293,7 +293,7 @@ test("panels out of sight follow once nothing changes, so that a page is printed
   await expect.poll(() => askedPanels(view, ({ query }) => query !== null)).toContain("queue");
 });
 
-test("a rank that is a fact is in ink, ranks that are missing are in amber", async () => {
+test("a rank in the facts is in ink, missing ranks are in amber", async () => {
   const headline = [{ rank: 2, text: "Rank 2", fact: true }, " arrives last."];
   const more = [[{ rank: 1, text: "Rank 1" }, " is waited for."]];
   const view = await opened({ _headline: { headline, more } }, ({ scene }) => {

@@ -62,10 +62,11 @@ export function NameTable({
   // If only names of another table are chosen, no row of this table is faint.
   const { selectionState } = ctx;
   const chosenEvents = new Set(selectionState.selection.value?.ids?.map(String));
-  const isOn = (row: RowReader): boolean =>
-    spec.selectsEvents
-      ? eventsOf(row).length > 0 && eventsOf(row).every((event) => chosenEvents.has(String(event)))
-      : (selection.names?.includes(String(row("name"))) ?? false);
+  const isOn = (row: RowReader): boolean => {
+    if (!spec.selectsEvents) return selection.names?.includes(String(row("name"))) ?? false;
+    const events = eventsOf(row).map(String);
+    return events.length > 0 && events.every((event) => chosenEvents.has(event));
+  };
   return (
     <div class="hta-name-table">
       <header class="hta-pane-head">
@@ -91,10 +92,8 @@ export function NameTable({
             return;
           }
           const names = togglePick(selection.names, String(row("name")), add);
-          selectionState.brush(
-            id,
-            spec.selectsRanks ? { ranks: ranksOfNames(frame, names) } : { names },
-          );
+          const brush = spec.selectsRanks ? { ranks: ranksOfNames(frame, names) } : { names };
+          selectionState.brush(id, brush);
         }}
         rowNoun={spec.rows}
         maxRows={maxRows}

@@ -36,17 +36,20 @@ export function Pane({ ctx, id, el, state, draw, tools, retry }: PaneProps) {
     // The estimated height is reserved only until there is something to show.
     if (frame !== null || error !== null) el.style.minHeight = "";
   });
-  const placeholder =
-    error !== null ? (
-      <FailureNote title="These numbers cannot be shown" error={error} retry={retry} />
-    ) : marked === null ? (
+  let placeholder: VNode | null = null;
+  if (error !== null) {
+    const title = "These numbers cannot be shown";
+    placeholder = <FailureNote title={title} error={error} retry={retry} />;
+  } else if (marked === null) {
+    placeholder = (
       <>
         <p class="hta-note">Computing…</p>
         <Skeleton lines={4} />
       </>
-    ) : marked.rows === 0 ? (
-      <p>{capitalizeSentence(emptyPanelText(marked, "nothing here is selected"))}</p>
-    ) : null;
+    );
+  } else if (marked.rows === 0) {
+    placeholder = <p>{capitalizeSentence(emptyPanelText(marked, "nothing here is selected"))}</p>;
+  }
   return (
     <>
       {placeholder !== null && (

@@ -64,10 +64,8 @@ export class PaneSet {
   ) {
     const { source, signal: abortSignal, scene } = ctx;
     const hasDevices = (): boolean => scene.value.ranks.some(hasDevice);
-    this.heatmap = new PanelData(
-      makeHeatmapRequester(source, abortSignal, hasDevices),
-      abortSignal,
-    );
+    const requester = makeHeatmapRequester(source, abortSignal, hasDevices);
+    this.heatmap = new PanelData(requester, abortSignal);
     this.followLater = debounce(FOLLOW_DELAY_MS, abortSignal, () => {
       this.requestPanels([...this.panes].filter(([, el]) => el.isConnected));
     });
@@ -235,12 +233,13 @@ export class PaneSet {
     if (id === "mpi_sizes") return <SizesPanel slot={slot} {...numbers} />;
     const chart = <ChartPlace slot={slot} {...numbers} />;
     if (id !== "heatmap") return chart;
+    const metrics = Object.entries(METRICS).map(([metric, { label }]) => {
+      return [metric, fillDeviceWord(label, ctx.device)] as const;
+    });
     return (
       <MeasuredChart
         name="Metric"
-        options={Object.entries(METRICS).map(
-          ([metric, { label }]) => [metric, fillDeviceWord(label, ctx.device)] as const,
-        )}
+        options={metrics}
         chosen={ctx.metric.value}
         choose={(metric) => ctx.saveTrait("metric", metric)}
       >

@@ -93,11 +93,8 @@ export class DashSelection {
   /** Apply a brush of the panel `id` to the selection. */
   brush(id: string, brush: Brush): void {
     const ranks = this.ctx.scene.value.ranks.length;
-    const next = applyBrush(
-      this.selection.value,
-      { ...brush, launches: choosesOperators(id) },
-      ranks,
-    );
+    const fullBrush = { ...brush, launches: choosesOperators(id) };
+    const next = applyBrush(this.selection.value, fullBrush, ranks);
     this.select(next, brush.ranks === undefined ? this.ranksFrom : id);
   }
 
@@ -132,14 +129,10 @@ export class DashSelection {
     this.commit({ scope: scope === "job" && this.selection.value === null ? "selection" : scope });
   }
 
-  undo(): void {
-    this.ctx.timeline.ctx.shared.flush();
-    if (!this.shared.undo()) this.ctx.timeline.status.flashMessage(["Nothing to undo."]);
-  }
-
-  redo(): void {
-    this.ctx.timeline.ctx.shared.flush();
-    if (!this.shared.redo()) this.ctx.timeline.status.flashMessage(["Nothing to redo."]);
+  travel(direction: "undo" | "redo"): void {
+    const { timeline } = this.ctx;
+    timeline.ctx.shared.flush();
+    if (!this.shared[direction]()) timeline.flash(`Nothing to ${direction}.`);
   }
 
   private commit(patch: Partial<SharedState>): void {

@@ -24,14 +24,12 @@ function fileName(ctx: DashContext, name: string): string {
 /** Menu items that save one panel as files, and copy its table as text. */
 export function panelExports(ctx: DashContext, id: string): MenuItem[] {
   const { chart } = ctx.slot(id);
-  const pictures =
-    chart === null
-      ? []
-      : [
-          exportItem(ctx, "Save as PNG", `${id}.png`, () => chart.toPng()),
-          exportItem(ctx, "Save as SVG", `${id}.svg`, () => chart.toSvg()),
-        ];
-  return [...pictures, ...tableExports(ctx, id)];
+  if (chart === null) return tableExports(ctx, id);
+  return [
+    exportItem(ctx, "Save as PNG", `${id}.png`, () => chart.toPng()),
+    exportItem(ctx, "Save as SVG", `${id}.svg`, () => chart.toSvg()),
+    ...tableExports(ctx, id),
+  ];
 }
 
 function tableExports(ctx: DashContext, id: string): MenuItem[] {
@@ -165,7 +163,7 @@ async function fetchParquet({ source, signal }: DashContext, panel: string): Pro
 
 // A form for the name of a file, which the kernel writes.
 
-/** Max size of the page. MB */
+/** Max size of the page, MB. */
 const MAX_MB = 25;
 
 function SaveForm({ ctx: { source, signal, scene } }: { ctx: DashContext }) {

@@ -65,10 +65,7 @@ const barColumn = (
   title: string,
   hint: string,
   formatCell: (value: CellValue) => string,
-  {
-    kind = () => "communication",
-    wait = "",
-  }: { kind?(row: RowReader): string; wait?: string } = {},
+  options: { kind?(row: RowReader): string; wait?: string } = {},
 ): DashColumn => ({
   by,
   title,
@@ -78,9 +75,9 @@ const barColumn = (
     <BarCell
       value={numberOrNull(row(by))}
       max={max}
-      kind={kind(row)}
+      kind={options.kind?.(row) ?? "communication"}
       text={formatCell(row(by))}
-      wait={numberOrNull(row(wait)) ?? 0}
+      wait={numberOrNull(row(options.wait ?? "")) ?? 0}
     />
   ),
 });
@@ -132,11 +129,9 @@ const countColumn = (from?: number): DashColumn =>
 /** The outlier of all rows that have one, if it is the same rank; otherwise null. */
 function outlierRank(frame: PanelFrame): number | null {
   const { odd_rank: ranks = [], odd_ratio: ratios = [] } = frame.columns;
-  const outlierRanks = new Set(
-    ranks.filter(
-      (rank, index) => rank !== null && Math.abs(Number(ratios[index]) - 1) > OUTLIER_MIN_EXCESS,
-    ),
-  );
+  const isOutlier = (row: number): boolean =>
+    ranks[row] !== null && Math.abs(Number(ratios[row]) - 1) > OUTLIER_MIN_EXCESS;
+  const outlierRanks = new Set(ranks.filter((_, row) => isOutlier(row)));
   const [only] = outlierRanks;
   return outlierRanks.size === 1 && typeof only === "number" ? only : null;
 }
@@ -181,8 +176,10 @@ function outlierColumn(frame: PanelFrame): DashColumn[] {
 /** How close the calls come to the limits of the device; no columns in jobs without shapes. */
 function rateColumnsOf(frame: PanelFrame, of: string, from = 400): DashColumn[] {
   if (frame.columns.roofline_share === undefined) return [];
-  const rate = (value: CellValue, text: (rate: number) => string): string =>
-    typeof value === "number" ? `${text(value)}/s` : "–";
+  const flopsRate = (value: CellValue): string =>
+    typeof value === "number" ? `${formatFlops(value * 1e12)}/s` : "–";
+  const bytesRate = (value: CellValue): string =>
+    typeof value === "number" ? `${formatBytes(value * 1e9)}/s` : "–";
   return [
     {
       by: "roofline_share",
@@ -200,20 +197,8 @@ function rateColumnsOf(frame: PanelFrame, of: string, from = 400): DashColumn[] 
         );
       },
     },
-    numberColumn(
-      "tflop_per_s",
-      "FLOP/s",
-      `FLOPs by time, ${of}`,
-      (value) => rate(value, (tera) => formatFlops(tera * 1e12)),
-      760,
-    ),
-    numberColumn(
-      "gb_per_s",
-      "bytes/s",
-      `Minimum bytes by time, ${of}`,
-      (value) => rate(value, (giga) => formatBytes(giga * 1e9)),
-      840,
-    ),
+    numberColumn("tflop_per_s", "FLOP/s", `FLOPs by time, ${of}`, flopsRate, 760),
+    numberColumn("gb_per_s", "bytes/s", `Minimum bytes by time, ${of}`, bytesRate, 840),
   ];
 }
 
@@ -225,6 +210,8 @@ const BOUND_HINTS: Readonly<Record<string, string>> = {
 
 const kindOf = (row: RowReader): Kind => row("kind") as Kind;
 
+const KERNEL_BAR = { kind: kindOf, wait: "wait_ns" };
+
 const KERNELS: TableSpec = {
   title: "Top kernels",
   about: (frame, ranks, device) => {
@@ -232,16 +219,8 @@ const KERNELS: TableSpec = {
     return `${device} time by name${ranksSuffix(", ", frame, ranks)}${waits}${outlierSuffix(frame)}`;
   },
   columns: (frame) => [
-    nameColumn({
-      ...NAME_OPTIONS,
-      title: "kernel",
-      width: "minmax(0, 1.6fr)",
-      kind: kindOf,
-    }),
-    barColumn("sum_ns", "total", "Sum over all calls and ranks", durationText, {
-      kind: kindOf,
-      wait: "wait_ns",
-    }),
+    nameColumn({ ...NAME_OPTIONS, title: "kernel", width: "minmax(0, 1.6fr)", kind: kindOf }),
+    barColumn("sum_ns", "total", "Sum over all calls and ranks", durationText, KERNEL_BAR),
     countColumn(400),
     durationColumn("mean_ns", "mean", "Mean of a call", 440),
     ...rateColumnsOf(frame, "of the operators' calls in which it is the longest kernel"),
@@ -265,49 +244,24 @@ const OPERATORS: TableSpec = {
   title: "Operators",
   about: (frame, ranks) =>
     `time of the kernels that an operator launched, and of its own CPU work${ranksSuffix("; ", frame, ranks)}${noteSuffix(frame)}`,
-  columns: (frame, device) => [
-    nameColumn({
-      ...NAME_OPTIONS,
-      title: "operator",
-      width: "minmax(0, 1.2fr)",
-    }),
-    ...(hasNonZero(frame, "device_total_ns")
-      ? [
-          barColumn(
-            "device_total_ns",
-            device,
-            "Kernels launched by it or by what it calls",
-            durationText,
-            { kind: kindOfOperator },
-          ),
-        ]
-      : []),
-    ...(hasNonZero(frame, "device_self_ns")
-      ? [
-          durationColumn(
-            "device_self_ns",
-            `${device}, own`,
-            "Kernels launched by the operator itself",
-            620,
-          ),
-        ]
-      : []),
-    {
-      ...barColumn(
-        "cpu_self_ns",
-        "CPU, own",
-        "CPU time without the operators that it calls",
-        durationText,
-        {
-          kind: () => "cpu",
-        },
-      ),
-      from: 420,
-    },
-    ...rateColumnsOf(frame, "of its calls"),
-    durationColumn("cpu_total_ns", "CPU", "CPU time, including the operators that it calls", 620),
-    countColumn(),
-  ],
+  columns: (frame, device) => {
+    const launched = "Kernels launched by it or by what it calls";
+    const launchedItself = "Kernels launched by the operator itself";
+    const ownHint = "CPU time without the operators that it calls";
+    const ownCpu = barColumn("cpu_self_ns", "CPU, own", ownHint, durationText, {
+      kind: () => "cpu",
+    });
+    const columns = [
+      nameColumn({ ...NAME_OPTIONS, title: "operator", width: "minmax(0, 1.2fr)" }),
+      barColumn("device_total_ns", device, launched, durationText, { kind: kindOfOperator }),
+      durationColumn("device_self_ns", `${device}, own`, launchedItself, 620),
+      { ...ownCpu, from: 420 },
+      ...rateColumnsOf(frame, "of its calls"),
+      durationColumn("cpu_total_ns", "CPU", "CPU time, including the operators that it calls", 620),
+      countColumn(),
+    ];
+    return columns.filter(({ by }) => !by.startsWith("device_") || hasNonZero(frame, by));
+  },
   foot: () => "operators with less time are left out",
 };
 
@@ -403,20 +357,15 @@ function jobPrefix(frame: PanelFrame, row: RowReader, column: string): string {
 }
 
 const routineColumn = (frame: PanelFrame, width: string): DashColumn =>
-  nameColumn({
-    title: "routine",
-    width,
-    words: (row) => jobPrefix(frame, row, "name"),
-  });
+  nameColumn({ title: "routine", width, words: (row) => jobPrefix(frame, row, "name") });
+
+const microsText = (value: CellValue): string =>
+  formatDuration(typeof value === "number" && value > 0 ? value * 1e3 : null);
 
 const meanColumn = (hint: string, from: number): DashColumn =>
-  numberColumn(
-    "mean_us",
-    "mean",
-    hint,
-    (value) => formatDuration(typeof value === "number" && value > 0 ? value * 1e3 : null),
-    from,
-  );
+  numberColumn("mean_us", "mean", hint, microsText, from);
+
+const PULLS_WAIT_HINT = "Total time that its pulls waited for the last push";
 
 const REQUESTS: TableSpec = {
   rows: "key",
@@ -445,21 +394,10 @@ const REQUESTS: TableSpec = {
       },
     },
     numberColumn("server", "server", "By server", countText, 620),
-    barColumn(
-      "wait_ns",
-      "pulls wait",
-      "Total time that its pulls waited for the last push",
-      durationText,
-    ),
+    barColumn("wait_ns", "pulls wait", PULLS_WAIT_HINT, durationText),
     numberColumn("requests", "requests", "Number of answered requests", countText, 400),
-    numberColumn("push_ns", "pushes", "Total time of its pushes", durationText, 700),
-    numberColumn(
-      "service_ns",
-      "serving",
-      "Total time of its pulls, without waiting",
-      durationText,
-      780,
-    ),
+    durationColumn("push_ns", "pushes", "Total time of its pushes", 700),
+    durationColumn("service_ns", "serving", "Total time of its pulls, without waiting", 780),
     {
       by: "last_share",
       title: "last",
@@ -562,6 +500,8 @@ const HOSTS: TableSpec = {
   ],
 };
 
+const MISSING_HINT = "Ranks that did not enqueue it, or whose dump is not loaded";
+
 const COLLECTIVES: TableSpec = {
   rows: "collective",
   selectsRanks: true,
@@ -584,18 +524,9 @@ const COLLECTIVES: TableSpec = {
       cell: (row) => `${countText(row("finished"))} of ${countText(row("ranks"))}`,
     },
     textColumn("waiting", "waiting ranks", "Ranks that enqueued it and did not finish it"),
-    textColumn(
-      "missing",
-      "missing ranks",
-      "Ranks that did not enqueue it, or whose dump is not loaded",
-      {
-        late: true,
-      },
-    ),
+    textColumn("missing", "missing ranks", MISSING_HINT, { late: true }),
     textColumn("sizes", "shapes", "Shapes of its inputs", { from: 620 }),
-    textColumn("where", "called in", "The innermost frame of the user's code", {
-      from: 760,
-    }),
+    textColumn("where", "called in", "The innermost frame of the user's code", { from: 760 }),
   ],
 };
 

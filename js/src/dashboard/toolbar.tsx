@@ -39,8 +39,8 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
       <JobName ctx={ctx} />
       <UndoRedoPair
         {...selectionState.steps}
-        undo={() => selectionState.undo()}
-        redo={() => selectionState.redo()}
+        undo={() => selectionState.travel("undo")}
+        redo={() => selectionState.travel("redo")}
       />
       {folding.value.isOffered && (
         <Button

@@ -104,9 +104,8 @@ export class DashApp {
     const above = h("div", { class: "hta-dash-above" });
     ctx.root.append(above, grid.el);
     const LeftOut = () => {
-      const text = leftOutText(ctx.jobFacts.left_out ?? {}, ctx.shownPanels.value, (id) =>
-        ctx.titleOf(id),
-      );
+      const { left_out: leftOutPanels = {} } = ctx.jobFacts;
+      const text = leftOutText(leftOutPanels, ctx.shownPanels.value, (id) => ctx.titleOf(id));
       return text === "" ? null : <p class="hta-dash-left-out">{text}</p>;
     };
     const parts = (
@@ -142,18 +141,12 @@ export class DashApp {
     watchTheme(root, abortSignal, (theme) => this.setTheme(theme));
     watchBoxes([root], () => this.arrange(), abortSignal);
     const others = ctx.offeredPanels.filter((id) => id !== "timeline").map((id) => panes.pane(id));
-    watchBoxes(
-      others,
-      throttle(FIT_DELAY_MS, abortSignal, () => grid.fitTimeline()),
-      abortSignal,
+    const fitTimeline = throttle(FIT_DELAY_MS, abortSignal, () => grid.fitTimeline());
+    watchBoxes(others, fitTimeline, abortSignal);
+    const fitColumn = throttle(FIT_DELAY_MS, abortSignal, () =>
+      grid.hasColumns ? grid.fitTimeline({ always: true }) : grid.fillTables(),
     );
-    watchBoxes(
-      [panes.pane("timeline")],
-      throttle(FIT_DELAY_MS, abortSignal, () =>
-        grid.hasColumns ? grid.fitTimeline({ always: true }) : grid.fillTables(),
-      ),
-      abortSignal,
-    );
+    watchBoxes([panes.pane("timeline")], fitColumn, abortSignal);
     abortSignal.addEventListener("abort", () => root.remove(), { once: true });
     listenToDashKeys(ctx, this.fullWindow);
   }
@@ -241,53 +234,48 @@ export class DashApp {
 
 /** Shortcuts while focus is in the dashboard but outside its timeline, which handles its own. */
 function listenToDashKeys(ctx: DashContext, full: FullWindow): void {
-  const { root, selectionState, timeline, live, signal } = ctx;
-  const act = (event: KeyboardEvent): boolean => {
-    const command = matchKey(event)?.command;
-    if (command === "leave") {
-      const ask = new Event("hta-escape", { cancelable: true });
-      root.dispatchEvent(ask);
-      if (ask.defaultPrevented) return true;
-      if (selectionState.isEmpty) return full.leave();
-      selectionState.select(null);
-      return true;
+  const { root, live, signal } = ctx;
+  const onDown = (event: KeyboardEvent): void => {
+    if (event.isComposing || event.defaultPrevented) return;
+    const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
+    const typing = isTextEntry(event.target);
+    if ((!typing || event.key === "Escape") && actOnKey(ctx, full, event)) {
+      event.preventDefault();
+      event.stopPropagation();
+      return;
     }
-    if (command === "undo" && (event.ctrlKey || event.metaKey)) selectionState.undo();
-    else if (command === "redo") selectionState.redo();
-    else if (command === "help") timeline.help.toggle(ctx.button("help-button"));
-    else if (command === "fold" || command === "search") timeline.commands.run(command);
-    else if (command === "full-window") full.toggle();
-    else return false;
-    return true;
+    // Notebooks act on letters in command mode: D D deletes the cell.
+    if (plain && (typing || event.key.length === 1 || event.key === "Enter")) {
+      event.stopPropagation();
+    }
   };
+  root.addEventListener("keydown", onDown, { signal });
+  if (live !== null) return;
   // A page without a kernel has only the dashboard, which handles keys even without the focus.
-  if (live === null) {
-    document.addEventListener(
-      "keydown",
-      (event) => {
-        if (event.target === document.body && !event.defaultPrevented && act(event)) {
-          event.preventDefault();
-        }
-      },
-      { signal },
-    );
+  const onPageDown = (event: KeyboardEvent): void => {
+    if (event.target !== document.body || event.defaultPrevented) return;
+    if (actOnKey(ctx, full, event)) event.preventDefault();
+  };
+  document.addEventListener("keydown", onPageDown, { signal });
+}
+
+/** Run the command of a key; false if it has none here. */
+function actOnKey(ctx: DashContext, full: FullWindow, event: KeyboardEvent): boolean {
+  const { root, selectionState, timeline } = ctx;
+  const command = matchKey(event)?.command;
+  if (command === "leave") {
+    const ask = new Event("hta-escape", { cancelable: true });
+    root.dispatchEvent(ask);
+    if (ask.defaultPrevented) return true;
+    if (selectionState.isEmpty) return full.leave();
+    selectionState.select(null);
+    return true;
   }
-  root.addEventListener(
-    "keydown",
-    (event) => {
-      if (event.isComposing || event.defaultPrevented) return;
-      const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
-      const typing = isTextEntry(event.target);
-      if ((!typing || event.key === "Escape") && act(event)) {
-        event.preventDefault();
-        event.stopPropagation();
-        return;
-      }
-      // Notebooks act on letters in command mode: D D deletes the cell.
-      if (plain && (typing || event.key.length === 1 || event.key === "Enter")) {
-        event.stopPropagation();
-      }
-    },
-    { signal },
-  );
+  if (command === "undo" && (event.ctrlKey || event.metaKey)) selectionState.travel(command);
+  else if (command === "redo") selectionState.travel(command);
+  else if (command === "help") timeline.help.toggle(ctx.button("help-button"));
+  else if (command === "fold" || command === "search") timeline.commands.run(command);
+  else if (command === "full-window") full.toggle();
+  else return false;
+  return true;
 }

@@ -13,6 +13,8 @@ import { candidateRange, overlaps, type RankSelection, withoutMask } from "./pan
 /** Min share of a bar in the chart's width. */
 const MIN_SHARE = 0.002;
 
+type Measure = "host" | "device";
+
 interface CallNode {
   name: number;
   count: number;
@@ -31,6 +33,9 @@ interface Bar {
 function makeCallNode(name: number): CallNode {
   return { name, count: 0, host: 0, device: 0, children: new Map() };
 }
+
+const childTime = ({ children }: CallNode, measure: Measure): number =>
+  sum(Array.from(children.values(), (node) => node[measure]));
 
 /** Add a rank's call paths, with the operators and device work of the window, chosen or not. */
 function addRank(selection: RankSelection, root: CallNode): void {
@@ -67,7 +72,7 @@ function addRank(selection: RankSelection, root: CallNode): void {
 export function callTreeFrame(
   selections: readonly RankSelection[],
   names: NameTable,
-  measure: "host" | "device",
+  measure: Measure,
 ): PanelFrame {
   const root = makeCallNode(-1);
   let [workTime, outsideTime] = [0, 0];
@@ -78,20 +83,35 @@ export function callTreeFrame(
     workTime += sums.workTime;
     outsideTime += sums.outsideTime;
   }
-  const childTime = ({ children }: CallNode): number =>
-    sum(Array.from(children.values(), (node) => node[measure]));
-  const minTime = childTime(root) * MIN_SHARE;
+  const { bars, leftOut } = placeBars(root, names, measure);
+  const columns = buildColumns(bars, {
+    depth: ({ depth }) => depth,
+    name: ({ node }) => names.full(node.name),
+    short: ({ node }) => names.short(node.name),
+    left_ns: ({ left }) => left,
+    right_ns: ({ node, left }) => left + node[measure],
+    own_ns: ({ node }) => Math.max(node[measure] - childTime(node, measure), 0),
+    count: ({ node }) => node.count,
+    host_ns: ({ node }) => node.host,
+    device_ns: ({ node }) => node.device,
+  });
+  const note = noteFor(root.children.size > 0 ? "no_operators_selected" : "no_operators");
+  const outside = measure === "device" && { outside: outsideTime / Math.max(workTime, 1) };
+  return makeFrame(columns, { left_out: leftOut, ...outside }, bars.length > 0 ? "" : note);
+}
+
+/** Bars for the call paths below `root`, and the number of paths whose bars are too narrow. */
+function placeBars(root: CallNode, names: NameTable, measure: Measure) {
+  const compare = (a: CallNode, b: CallNode): number =>
+    b[measure] - a[measure] || compareCodePoints(names.full(a.name), names.full(b.name));
+  const minTime = childTime(root, measure) * MIN_SHARE;
   let leftOut = 0;
   // Breadth first: each bar adds the bars of its children.
   const bars: Bar[] = [{ node: root, depth: -1, left: 0 }];
   for (const { node, depth, left } of bars) {
     let childLeft = left;
     const children = [...node.children.values()].filter((child) => child[measure] > 0);
-    children.sort(
-      (a, b) =>
-        b[measure] - a[measure] || compareCodePoints(names.full(a.name), names.full(b.name)),
-    );
-    for (const child of children) {
+    for (const child of children.sort(compare)) {
       if (child[measure] < minTime) {
         leftOut += 1;
         continue;
@@ -100,19 +120,5 @@ export function callTreeFrame(
       childLeft += child[measure];
     }
   }
-  const shownBars = bars.slice(1);
-  const columns = buildColumns(shownBars, {
-    depth: ({ depth }) => depth,
-    name: ({ node }) => names.full(node.name),
-    short: ({ node }) => names.short(node.name),
-    left_ns: ({ left }) => left,
-    right_ns: ({ node, left }) => left + node[measure],
-    own_ns: ({ node }) => Math.max(node[measure] - childTime(node), 0),
-    count: ({ node }) => node.count,
-    host_ns: ({ node }) => node.host,
-    device_ns: ({ node }) => node.device,
-  });
-  const note = noteFor(root.children.size > 0 ? "no_operators_selected" : "no_operators");
-  const outside = measure === "device" && { outside: outsideTime / Math.max(workTime, 1) };
-  return makeFrame(columns, { left_out: leftOut, ...outside }, shownBars.length > 0 ? "" : note);
+  return { bars: bars.slice(1), leftOut };
 }

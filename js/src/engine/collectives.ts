@@ -187,14 +187,13 @@ export class Collectives {
   collectiveReply(rank: number, id: number): Collective | null {
     const { entries, calls } = this;
     const rankIndex = this.ranks.indexOf(rank);
-    const entry = entries.id
-      .subarray(0, this.rankOffsets[rankIndex + 1])
-      .indexOf(id, this.rankOffsets[rankIndex]);
+    const [first, last] = [this.rankOffsets[rankIndex], this.rankOffsets[rankIndex + 1]];
+    const entry = entries.id.subarray(0, last).indexOf(id, first);
     if (entry < 0) return null;
     const call = entries.call[entry]!;
     const members = this.membersOf(call);
     const arrivals = members.map((member) => entries.start[member]! + entries.clock[member]!);
-    const first = Math.min(...arrivals);
+    const firstArrival = Math.min(...arrivals);
     const algbw = this.bandwidth(entry);
     const factor = this.busFactor[call]!;
     return {
@@ -210,7 +209,7 @@ export class Collectives {
       ranks: members.map((member, i) => ({
         rank: this.rankAt(member),
         id: entries.id[member]!,
-        arrival: arrivals[i]! - first,
+        arrival: arrivals[i]! - firstArrival,
         wait: entries.wait[member]!,
         transfer: this.transfer(member),
       })),
@@ -437,10 +436,8 @@ export function latenessReply(
     note,
     clock,
   };
-  const approximate = ranks
-    .filter((rankLateness) => rankLateness.approximate)
-    .map(({ rank }) => rank);
-  if (approximate.length > 0) reply.approximate = approximate;
+  const approximate = ranks.filter((rankLateness) => rankLateness.approximate);
+  if (approximate.length > 0) reply.approximate = approximate.map(({ rank }) => rank);
   return reply;
 }
 
@@ -586,12 +583,9 @@ function groupMembers(ranks: readonly RankDelays[]): CallMember[][] {
   const calls = ranks.reduce((maxCall, { call }) => maxOf(call, maxCall), -1) + 1;
   const members = Array.from({ length: calls }, (): CallMember[] => []);
   for (const rankDelays of ranks) {
+    const { start, clock } = rankDelays;
     rankDelays.call.forEach((call, index) => {
-      members[call]!.push({
-        rankDelays,
-        index,
-        arrival: rankDelays.start[index]! + rankDelays.clock[index]!,
-      });
+      members[call]!.push({ rankDelays, index, arrival: start[index]! + clock[index]! });
     });
   }
   return members;
@@ -611,10 +605,7 @@ function summarizeCall(members: readonly CallMember[], callIndex: number): Colle
     member.arrival >= latest.arrival ? member : latest,
   );
   const lastCount = members.filter(({ arrival }) => arrival === last.arrival).length;
-  const totalWait = members.reduce(
-    (sum, { rankDelays, index }) => sum + rankDelays.wait[index]!,
-    0,
-  );
+  const totalWait = sum(members.map(({ rankDelays, index }) => rankDelays.wait[index]!));
   return {
     number: callIndex + 1,
     time: last.rankDelays.start[last.index]!,

@@ -118,12 +118,11 @@ function rowsWithParents(rank: RankTrace, members: Iterable<number>): number[] {
   const selected = new Set<number>(members);
   const parents = rank.parents();
   for (const row of members) {
-    for (
-      let ancestor = parents[row]!;
-      ancestor >= 0 && !selected.has(ancestor);
-      ancestor = parents[ancestor]!
-    )
+    let ancestor = parents[row]!;
+    while (ancestor >= 0 && !selected.has(ancestor)) {
       selected.add(ancestor);
+      ancestor = parents[ancestor]!;
+    }
   }
   return [...selected].sort((a, b) => a - b);
 }
@@ -132,10 +131,8 @@ function rowsWithParents(rank: RankTrace, members: Iterable<number>): number[] {
 export function formatMicros(ns: number): string {
   const microseconds = Math.floor(Math.abs(ns) / 1000);
   const remainder = Math.abs(ns) % 1000;
-  const digits =
-    remainder === 0
-      ? String(microseconds)
-      : `${microseconds}.${String(remainder).padStart(3, "0")}`;
+  const fraction = remainder === 0 ? "" : `.${String(remainder).padStart(3, "0")}`;
+  const digits = `${microseconds}${fraction}`;
   return ns < 0 ? `-${digits}` : digits;
 }
 
@@ -221,19 +218,14 @@ class TraceWriter {
       if (this.isMerged)
         this.writeMetaRecord(MARKER, pid, "0", `{"rank": ${rank.number}, "pid": ${rawPid}}`);
       const name = this.isMerged ? `rank ${rank.number} · ${track.process}` : track.process;
-      const marker = this.isMerged
-        ? `, ${jsonString(MARKER)}: {"name": ${jsonString(track.process)}}`
-        : "";
-      this.writeMetaRecord("process_name", pid, "0", `{"name": ${jsonString(name)}${marker}}`);
+      const original = `, ${jsonString(MARKER)}: {"name": ${jsonString(track.process)}}`;
+      const args = `{"name": ${jsonString(name)}${this.isMerged ? original : ""}}`;
+      this.writeMetaRecord("process_name", pid, "0", args);
     }
     for (const track of tracks) {
       if (track.role === "annotation") continue;
-      this.writeMetaRecord(
-        "thread_name",
-        pids.get(track.pid)!,
-        idLiteral(track.tid),
-        `{"name": ${jsonString(track.label)}}`,
-      );
+      const name = `{"name": ${jsonString(track.label)}}`;
+      this.writeMetaRecord("thread_name", pids.get(track.pid)!, idLiteral(track.tid), name);
     }
     return pids;
   }
@@ -256,11 +248,12 @@ class TraceWriter {
       const texts = await args.textsOf("events", row);
       const originalTimes = this.originalTimes(start[row]!, dur[row]!, from, to);
       const argsJson = this.formatArgs(texts, rank, originalTimes);
+      const argsField = argsJson === "" ? "" : `, "args": ${argsJson}`;
       this.records.push(
         `{"ph": "X", "cat": ${jsonString(this.names.category(category))}, ` +
           `"name": ${jsonString(this.names.full(name))}, ` +
           `"pid": ${pids.get(track.pid)!}, "tid": ${idLiteral(track.tid)}, ` +
-          `"ts": ${formatMicros(from)}, "dur": ${formatMicros(to - from)}${argsJson === "" ? "" : `, "args": ${argsJson}`}}`,
+          `"ts": ${formatMicros(from)}, "dur": ${formatMicros(to - from)}${argsField}}`,
       );
       this.written.events += 1;
     }
@@ -322,11 +315,8 @@ class TraceWriter {
         );
       };
       write('"s"', tail, Math.min(from, to));
-      write(
-        '"f", "bp": "e"',
-        head,
-        this.clipToSelection(start[head]!, start[head]! + dur[head]!)[0],
-      );
+      const [headStart] = this.clipToSelection(start[head]!, start[head]! + dur[head]!);
+      write('"f", "bp": "e"', head, headStart);
       this.written.flows += 1;
     });
   }

@@ -93,22 +93,21 @@ function hostSelfTimes(
     const parent = parents[row]!;
     if (timeInGap.has(parent)) selfTimes.set(parent, selfTimes.get(parent)! - time);
   }
-  const firstLaneOf = (row: number): number => trace.trackAt(lane[row]!)?.lane0 ?? -1;
+  const positiveTimes = [...selfTimes].filter(([, time]) => time > 0);
+  const trackOf = (row: number): number => trace.trackAt(lane[row]!)?.lane0 ?? -1;
   const timeOfTrack = new Map<number, number>();
-  for (const [row, time] of selfTimes) {
-    const track = firstLaneOf(row);
-    timeOfTrack.set(track, (timeOfTrack.get(track) ?? 0) + Math.max(time, 0));
+  for (const [row, time] of positiveTimes) {
+    const track = trackOf(row);
+    timeOfTrack.set(track, (timeOfTrack.get(track) ?? 0) + time);
   }
-  let chosenTrack = call < 0 ? -1 : firstLaneOf(call);
-  if (!((timeOfTrack.get(chosenTrack) ?? 0) > 0)) {
-    const tracksByTime = [...timeOfTrack].sort(
-      ([trackA, timeA], [trackB, timeB]) => timeB - timeA || trackA - trackB,
-    );
-    chosenTrack = tracksByTime[0]?.[0] ?? -1;
-  }
-  return new Map(
-    [...selfTimes].filter(([row, time]) => time > 0 && firstLaneOf(row) === chosenTrack),
-  );
+  const trackOfCall = call < 0 ? -1 : trackOf(call);
+  const track = timeOfTrack.has(trackOfCall) ? trackOfCall : busiestTrack(timeOfTrack);
+  return new Map(positiveTimes.filter(([row]) => trackOf(row) === track));
+}
+
+function busiestTrack(timeOfTrack: ReadonlyMap<number, number>): number | undefined {
+  const byTime = [...timeOfTrack].sort(([a, timeA], [b, timeB]) => timeB - timeA || a - b);
+  return byTime[0]?.[0];
 }
 
 /** Number and time of events by a key, and the longest event of each. */

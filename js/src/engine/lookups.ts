@@ -34,9 +34,8 @@ export function cellReply(rank: RankData, request: CellRequest): Cell {
     return counterCell(index.countSamples(start, end), min[0]!, max[0]!);
   }
   const laneCell = laneCellReply(index, rank.names, request);
-  return laneCell.count === 0
-    ? laneCell
-    : { ...laneCell, longest: longestEvent(rank, lane, start, end) };
+  if (laneCell.count === 0) return laneCell;
+  return { ...laneCell, longest: longestEvent(rank, lane, start, end) };
 }
 
 /** Answer `cell` of a lane without naming its longest event, such as a lane of waits. */
@@ -110,6 +109,12 @@ export function neighborEvent(
   return index < 0 || index >= members.length ? null : rank.brief(rows, members[index]!);
 }
 
+const edgesAround = ({ spans }: IndexedLane, time: number): number[] => [
+  ...neighbors(spans.begins, time),
+  ...spans.endsAround(time),
+  ...neighbors(spans.points, time),
+];
+
 /** Answer `snap`: the nearest edge of an event of a lane; ties go to the earlier one. */
 export function snapTime(
   index: IndexedLane | CounterSeries,
@@ -117,13 +122,7 @@ export function snapTime(
   tolerance: number,
 ): number | null {
   const edges =
-    index instanceof CounterSeries
-      ? neighbors(index.times, time)
-      : [
-          ...neighbors(index.spans.begins, time),
-          ...index.spans.endsAround(time),
-          ...neighbors(index.spans.points, time),
-        ];
+    index instanceof CounterSeries ? neighbors(index.times, time) : edgesAround(index, time);
   let best: number | null = null;
   for (const edge of edges) {
     const distance = Math.abs(edge - time);
@@ -158,7 +157,7 @@ export function marksReply(
   const width = view.bins + 1;
   const changes = new Int32Array(shownLanes.length * width);
   const binOf = makeBinner(view);
-  const rowOf = new Map(shownLanes.map((lane, index) => [lane, index]));
+  const indexOfLane = new Map(shownLanes.map((lane, index) => [lane, index]));
   let total = 0;
   let inView = 0;
   for (const group of members) {
@@ -167,23 +166,21 @@ export function marksReply(
     // Events are on a summary lane as well.
     const summaries = rows.table === "events" ? rank.header.summary : [];
     const shownSummaries = summaries
-      .filter(({ lane }) => rowOf.has(lane))
-      .map((summary) => ({
-        laneRow: rowOf.get(summary.lane)!,
-        includes: rank.summaryTest(summary),
-      }));
+      .filter(({ lane }) => indexOfLane.has(lane))
+      .map((summary) => ({ lane: summary.lane, includes: rank.summaryTest(summary) }));
     for (const member of membersInWindow(group, view)) {
       inView += 1;
       const start = rows.start[member]!;
       const first = binOf(start);
       const end = binOf(Math.max(start, start + rows.dur[member]! - 1)) + 1;
-      const mark = (row: number): void => {
-        changes[row * width + first]! += 1;
-        changes[row * width + end]! -= 1;
+      const mark = (lane: number): void => {
+        const offset = indexOfLane.get(lane)! * width;
+        changes[offset + first]! += 1;
+        changes[offset + end]! -= 1;
       };
-      const laneRow = rowOf.get(rows.lane[member]!);
-      if (laneRow !== undefined) mark(laneRow);
-      for (const summary of shownSummaries) if (summary.includes(member)) mark(summary.laneRow);
+      const lane = rows.lane[member]!;
+      if (indexOfLane.has(lane)) mark(lane);
+      for (const summary of shownSummaries) if (summary.includes(member)) mark(summary.lane);
     }
   }
   return packReply({ in_view: inView, total, error }, markedRuns(changes, width, shownLanes));
@@ -206,19 +203,12 @@ function markedRuns(changes: Int32Array, width: number, lanes: readonly number[]
 }
 
 /** Return a function from a time to its bin; times before the window fall into the first bin. */
-export function makeBinner({
-  start,
-  end,
-  bins,
-}: Omit<MarksRequest, "lanes">): (time: number) => number {
+export function makeBinner({ start, end, bins }: Omit<MarksRequest, "lanes">) {
   const step = Math.floor((end - start) / bins);
   const remainder = (end - start) % bins;
   // First instant of each bin, rounded up; products of times and bins could exceed 2^53.
-  const edges = Float64Array.from(
-    { length: bins },
-    (_, k) => step * k + Math.ceil((remainder * k) / bins),
-  );
-  return (time) => countUpTo(edges, Math.max(time - start, 0)) - 1;
+  const edges = new Float64Array(bins).map((_, k) => step * k + Math.ceil((remainder * k) / bins));
+  return (time: number): number => countUpTo(edges, Math.max(time - start, 0)) - 1;
 }
 
 /** Marked rows that overlap the window: those that run at its start, then those that start in it. */

@@ -109,18 +109,20 @@ export function callPaths(selection: RankSelection): CallPaths | null {
       if (path === undefined) {
         path = paths.parent.push(above) - 1;
         pathOfKey.set(key, path);
-        let outer = above;
-        while (outer >= 0 && !(paths.isSelected[outer]! && paths.name[outer] === name[index])) {
-          outer = paths.parent[outer]!;
-        }
+        paths.isOutermost.push(selected && !hasSelectedAbove(paths, above, name[index]!));
         paths.name.push(name[index]!);
         paths.isSelected.push(selected);
-        paths.isOutermost.push(selected && outer < 0);
       }
       pathOfOperator[index] = path;
     }
     return paths;
   });
+}
+
+/** Whether a chosen operator of a path has a name. */
+function hasSelectedAbove({ name, isSelected, parent }: CallPaths, path: number, wanted: number) {
+  while (path >= 0 && !(isSelected[path]! && name[path] === wanted)) path = parent[path]!;
+  return path >= 0;
 }
 
 // Cost of each operator of a rank, on the host and on the device.
@@ -242,11 +244,20 @@ function addDeviceTimes(
     time[path] = time[path]! + to - from;
     if (kind[i] === COMMUNICATION) communication[path] = communication[path]! + to - from;
   }
-  if (paths === null) return;
-  const { name: names, parent, isSelected: selected, isOutermost } = paths;
+  if (paths !== null) addPathTimes(paths, time, communication, sums);
+}
+
+/** Add the device time of each path to its last operator, and to the operators around that. */
+function addPathTimes(
+  { name: names, parent, isSelected: selected, isOutermost }: CallPaths,
+  time: Float64Array,
+  communication: Float64Array,
+  sums: OperatorSums,
+): void {
   names.forEach((name, path) => {
     if (selected[path]) sums.deviceSelf[name] = sums.deviceSelf[name]! + time[path]!;
   });
+  // A path has a higher number than its parent, to which its time is added.
   for (let path = names.length - 1; path >= 0; path -= 1) {
     const [name, above] = [names[path]!, parent[path]!];
     if (isOutermost[path]) {

@@ -95,11 +95,7 @@ function sortHits({ start, table, row }: OrderedHits): OrderedHits {
   const order = indicesWhere(start.length, () => true).sort(
     (a, b) => start[a]! - start[b]! || table[a]! - table[b]! || row[a]! - row[b]!,
   );
-  return {
-    start: gather(start, order),
-    table: gather(table, order),
-    row: gather(row, order),
-  };
+  return { start: gather(start, order), table: gather(table, order), row: gather(row, order) };
 }
 
 interface SearchHits {
@@ -288,11 +284,9 @@ function addTotals(
   for (const sums of byType) {
     if (sums === undefined) continue;
     const { kind, name } = sums;
-    const order = groups.size;
-    mergeInto(
-      getOrMake(groups, `${kind} ${name}`, () => ({ ...NO_TOTALS, kind, name, order })),
-      sums,
-    );
+    const empty = { ...NO_TOTALS, kind, name, order: groups.size };
+    const group = getOrMake(groups, `${kind} ${name}`, () => empty);
+    mergeInto(group, sums);
   }
 }
 

@@ -145,10 +145,17 @@ export function statsReply(
   );
   const span = devices.map((device) => device.spanWithin(start, end));
   const unrecorded = devices.map(({ times }) => times.unrecordedWithin(start, end));
-  const sumOfRanks = (values: readonly number[]): number =>
-    sum(values.filter((_, index) => ranks === null || ranks.includes(devices[index]!.rank)));
-  const totalSpan = sumOfRanks(span);
+  const isChosen = devices.map(({ rank }) => ranks === null || ranks.includes(rank));
+  const totalSpan = sum(span.filter((_, index) => isChosen[index]));
   const hasShares = totalSpan > 0 && devices.some(({ times }) => times.hasDevice);
+  const chosenParts = parts.filter((_, index) => isChosen[index]);
+  const share = (part: keyof DeviceParts): number =>
+    sum(chosenParts.map((times) => times[part])) / totalSpan;
+  const shares = {
+    compute: share("compute"),
+    communication: share("communication"),
+    memory: share("memory_union"),
+  };
   const reply: Stats = {
     start,
     end,
@@ -161,13 +168,7 @@ export function statsReply(
     span,
     idle: parts.map((part, i) => Math.max(span[i]! - part.busy - unrecorded[i]!, 0)),
     unrecorded,
-    kinds: hasShares
-      ? {
-          compute: sumOfRanks(parts.map(({ compute }) => compute)) / totalSpan,
-          communication: sumOfRanks(parts.map(({ communication }) => communication)) / totalSpan,
-          memory: sumOfRanks(parts.map(({ memory_union }) => memory_union)) / totalSpan,
-        }
-      : {},
+    kinds: hasShares ? shares : {},
   };
   const approximate = devices.filter((device) => device.isApproximate).map(({ rank }) => rank);
   if (approximate.length > 0) reply.approximate = approximate;
@@ -180,6 +181,9 @@ function roundParts(parts: DeviceParts, approximate: boolean): DeviceParts {
   return Object.fromEntries(PARTS.map((name) => [name, Math.round(parts[name])])) as DeviceParts;
 }
 
+/** The times of a device or lane in a bin, by name. */
+type TimesInBin = (bin: number) => Partial<Record<string, number>>;
+
 /** Answer `minimap`: the mean of all devices; without device work, of all summary lanes of hosts. */
 export function minimapReply(devices: readonly DeviceUsage[], scene: Scene, bins: number): Reply {
   checkBins(bins);
@@ -188,16 +192,17 @@ export function minimapReply(devices: readonly DeviceUsage[], scene: Scene, bins
   const onDevices = devices.some(({ times }) => times.hasDevice);
   const names = onDevices ? ["compute", "exposed", "memory"] : scene.kinds;
   const layers = names.map((name) => ({ name, totals: new Float64Array(bins) }));
-  const readers = onDevices
-    ? devices.map((device) => (bin: number): Record<string, number> => {
-        return device.partsBetween(edges[bin]!, edges[bin + 1]!);
-      })
-    : devices.flatMap((device) =>
-        device.hostCells(edges).map(({ covered, count, kind }) => (bin: number) => {
-          const ns = count[bin]! > 0 ? Math.max(1, covered[bin]!) : covered[bin]!;
-          return { [scene.kinds[kind[bin]!] ?? ""]: ns };
-        }),
-      );
+  const deviceReaders = devices.map(
+    (device): TimesInBin =>
+      (bin) =>
+        device.partsBetween(edges[bin]!, edges[bin + 1]!),
+  );
+  const hostReaders = (device: DeviceUsage): TimesInBin[] =>
+    device.hostCells(edges).map(({ covered, count, kind }) => (bin) => {
+      const ns = count[bin]! > 0 ? Math.max(1, covered[bin]!) : covered[bin]!;
+      return { [scene.kinds[kind[bin]!] ?? ""]: ns };
+    });
+  const readers = onDevices ? deviceReaders : devices.flatMap(hostReaders);
   for (const timesIn of readers) {
     for (let bin = 0; bin < bins; bin += 1) {
       const times = timesIn(bin);
@@ -207,10 +212,9 @@ export function minimapReply(devices: readonly DeviceUsage[], scene: Scene, bins
   const shown = layers.filter(
     ({ name, totals }) => onDevices || name === "cpu" || totals.some((ns) => ns > 0),
   );
+  const fullTime = (bin: number): number => (edges[bin + 1]! - edges[bin]!) * readers.length;
   const columns = shown.map(({ name, totals }) => {
-    const shares = totals.map(
-      (ns, bin) => ns / Math.max((edges[bin + 1]! - edges[bin]!) * readers.length, 1),
-    );
+    const shares = totals.map((ns, bin) => ns / Math.max(fullTime(bin), 1));
     return [name, Float32Array.from(shares)] as const;
   });
   return packReply({ start, end, bins }, Object.fromEntries(columns));

@@ -39,9 +39,8 @@ export async function tilesReply(job: TileJob, request: Requests["tiles"]): Prom
     throw new Error(`level ${level} is not within 0 … ${MAX_LEVEL}`);
   }
   const lanes = parts.flatMap((part) => part.lanes);
-  const numbers = new Set(
-    lanes.filter((lane) => job.overlayAt(lane) === null).map((lane) => job.rankOfLane(lane)),
-  );
+  const lanesOfEvents = lanes.filter((lane) => job.overlayAt(lane) === null);
+  const numbers = new Set(lanesOfEvents.map((lane) => job.rankOfLane(lane)));
   const ranks = new Map<number, RankData>();
   await Promise.all([...numbers].map(async (rank) => ranks.set(rank, await job.loadRank(rank))));
   const collected: CollectedTiles = {
@@ -79,13 +78,11 @@ async function loadClasses(
   const loadClassesOfRank = job.classLoader;
   const classes = new Map<number, Uint8Array | null>();
   for (const [number, rank] of ranks) {
-    const classOfRow =
-      rank instanceof RankOverview
-        ? null
-        : loadClassesOfRank === null
-          ? rank.boundClasses()
-          : await loadClassesOfRank(number, rank.events.start.length);
-    classes.set(number, classOfRow);
+    if (rank instanceof RankOverview) continue;
+    const events = rank.events.start.length;
+    const ofRank =
+      loadClassesOfRank === null ? rank.boundClasses() : loadClassesOfRank(number, events);
+    classes.set(number, await ofRank);
   }
   return classes;
 }

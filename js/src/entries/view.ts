@@ -69,14 +69,16 @@ class ViewPage {
     }
     if (message.type === "hello") this.onHello(message as unknown as HelloMessage);
     else if (message.type === "folder") this.showFolder(message as unknown as FolderListing);
-    else if (message.id !== this.requested) return;
-    else if (message.type === "progress")
-      this.card.showProgress(message as unknown as LoadingStage);
+    else if (message.id === this.requested) this.onAnswer(message);
+  }
+
+  /** Handle a message about the view that was requested last. */
+  private onAnswer(message: WireMessage): void {
+    if (message.type === "progress") this.card.showProgress(message as unknown as LoadingStage);
     else if (message.type === "failed") this.fail(message);
     else if (message.type === "opened") {
-      this.show(String(message.model)).catch((error: unknown) =>
-        this.fail({ message: String(error) }),
-      );
+      const report = (error: unknown): void => this.fail({ message: String(error) });
+      this.show(String(message.model)).catch(report);
     }
   }
 

@@ -233,9 +233,10 @@ function WorkPicture({ picture }: Pick<Verdict, "picture">): VNode {
   const bins = kinds[0]?.[1].length ?? 0;
   const below = new Array<number>(bins).fill(0);
   const paths = kinds.map(([kind, shares]) => {
-    const bars = shares.map(
-      (share, bin) => `M${bin} ${100 - (below[bin]! += share)}h1v${share}h-1z`,
-    );
+    const bars = shares.map((share, bin) => {
+      below[bin]! += share;
+      return `M${bin} ${100 - below[bin]!}h1v${share}h-1z`;
+    });
     return <path key={kind} data-kind={kind} d={bars.join("")} />;
   });
   return (

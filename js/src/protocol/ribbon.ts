@@ -94,7 +94,7 @@ function nearestArrival(
   time: number,
   toleranceNs: number,
 ): Arrival | null {
-  const timeAt = (arrival: number): number => timeOfBin(ribbon, arrivals.bin[arrival]!);
+  const timeAt = (index: number): number => timeOfBin(ribbon, arrivals.bin[index]!);
   let [low, high] = [first, last];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -103,21 +103,24 @@ function nearestArrival(
   }
   let best: number | null = null;
   let distance = toleranceNs;
-  for (let arrival = low; arrival < last; arrival += 1) {
-    const distanceToBin = Math.abs(timeAt(arrival) - time);
+  for (let index = low; index < last; index += 1) {
+    const distanceToBin = Math.abs(timeAt(index) - time);
     if (distanceToBin <= distance) {
-      best = arrival;
+      best = index;
       distance = distanceToBin;
-    } else if (timeAt(arrival) > time) break;
+    } else if (timeAt(index) > time) break;
   }
-  if (best === null) return null;
+  return best === null ? null : readArrival(ribbon, arrivals, best);
+}
+
+function readArrival(ribbon: Ribbon, arrivals: RibbonArrivals, index: number): Arrival {
   return {
-    name: ribbon.names[arrivals.name[best]!] ?? "",
-    call: arrivals.call[best]!,
+    name: ribbon.names[arrivals.name[index]!] ?? "",
+    call: arrivals.call[index]!,
     of: ribbon.collectiveCount,
-    rank: arrivals.rank[best]!,
-    id: arrivals.id[best]!,
-    ns: arrivals.ns[best]!,
+    rank: arrivals.rank[index]!,
+    id: arrivals.id[index]!,
+    ns: arrivals.ns[index]!,
     ofJob: arrivals === ribbon.jobArrivals,
   };
 }

@@ -64,18 +64,21 @@ const RIBBON_HEIGHT = 5;
 /** Two lines of text in the gutter. */
 const TWO_LINES_HEIGHT = 36;
 
-const LANE_PITCHES = {
-  thread: 17,
-  stream: 21,
-  annotation: 16,
-  async: 17,
-  instant: 12,
-  counter: 30,
+/** Lanes of a track by its role: their pitch, the gap below the last one, the form of their marks. */
+const TRACK_LANES: Readonly<
+  Record<SceneTrack["role"], { pitch: number; gapBelow: number; form: BandForm }>
+> = {
+  thread: { pitch: 17, gapBelow: 4, form: "pale" },
+  stream: { pitch: 21, gapBelow: 4, form: "solid" },
+  annotation: { pitch: 16, gapBelow: 2, form: "pale" },
+  async: { pitch: 17, gapBelow: 4, form: "solid" },
+  instant: { pitch: 12, gapBelow: 3, form: "solid" },
+  counter: { pitch: 30, gapBelow: 4, form: "counter" },
+  other: { pitch: 17, gapBelow: 4, form: "pale" },
 };
 /** Pitch of a lane without events in view, and min height of a track, for its name. */
 const THIN_LANE_HEIGHT = 3;
 const NAMED_LANE_HEIGHT = 12;
-const GAPS_BELOW = { thread: 4, stream: 4, annotation: 2, async: 4, instant: 3, counter: 4 };
 
 function lanesOf(rank: SceneRank, role: "gpu" | "comm" | "cpu") {
   return rank.summary.filter((lane) => lane.role === role);
@@ -108,19 +111,15 @@ export function computeFoldSizes(
     const height = Math.max(minHeight, contentHeight);
     return { mode: "full", height, pad, gpu, comm, cpuBars, ribbon };
   };
-  if (count > MANY_RANKS_FROM && hasGpu) {
+  if (count > MANY_RANKS_FROM && !hasGpu) {
+    const cpuBars = Math.min(threads, MAX_CPU_BARS);
+    return { mode: "compact", ...COMPACT_SIZES, cpuBars, ribbon: 0 };
+  }
+  if (count > MANY_RANKS_FROM) {
     const plain = fullFold(0, 0, TWO_LINES_HEIGHT - 2);
     if (rankHeight < plain.height) return compactFold(rankHeight, hasComm);
     const withRibbon = fullFold(0, RIBBON_HEIGHT, TWO_LINES_HEIGHT - 2);
     return growFold(ribbons && withRibbon.height <= rankHeight ? withRibbon : plain, rankHeight);
-  }
-  if (count > MANY_RANKS_FROM) {
-    return {
-      mode: "compact",
-      ...COMPACT_SIZES,
-      cpuBars: Math.min(threads, MAX_CPU_BARS),
-      ribbon: 0,
-    };
   }
   const withAllBars = fullFold(Math.min(threads, MAX_CPU_BARS));
   const bars =
@@ -228,12 +227,6 @@ function cpuOnlyBands(rank: SceneRank, threads: SceneRank["summary"], fold: Fold
   }));
 }
 
-type PitchKey = keyof typeof LANE_PITCHES;
-
-function pitchKeyOf(role: SceneTrack["role"]): PitchKey {
-  return role === "other" ? "thread" : role;
-}
-
 /** First depth and number of depths of a stack. */
 export type StackSpan = readonly [first: number, count: number];
 
@@ -250,11 +243,11 @@ export function trackHeight(
   folded: readonly StackSpan[],
   emptyLanes: ReadonlySet<number> = new Set(),
 ): number {
-  const size = pitchKeyOf(track.role);
-  let height = track.lanes === 0 ? LANE_PITCHES[size] : 0;
+  const { pitch, gapBelow } = TRACK_LANES[track.role];
+  let height = track.lanes === 0 ? pitch : 0;
   for (const depth of new Set(drawnDepths(track, folded)))
-    height += emptyLanes.has(track.lane0 + depth) ? THIN_LANE_HEIGHT : LANE_PITCHES[size];
-  return Math.max(height + GAPS_BELOW[size], NAMED_LANE_HEIGHT);
+    height += emptyLanes.has(track.lane0 + depth) ? THIN_LANE_HEIGHT : pitch;
+  return Math.max(height + gapBelow, NAMED_LANE_HEIGHT);
 }
 
 export function countThin(
@@ -272,11 +265,12 @@ export function trackBands(
   folded: readonly StackSpan[],
   emptyLanes: ReadonlySet<number>,
 ): Band[] {
-  const size = pitchKeyOf(track.role);
-  const pitch = LANE_PITCHES[size];
-  const form: BandForm =
-    size === "counter" ? "counter" : size === "thread" || size === "annotation" ? "pale" : "solid";
-  const spillsFrom = size === "counter" ? track.lanes : Math.max(1, track.nested);
+  const { pitch, form } = TRACK_LANES[track.role];
+  const spillsFrom = form === "counter" ? track.lanes : Math.max(1, track.nested);
+  const labelAt = (depth: number): string => {
+    if (depth === 0) return name;
+    return depth >= spillsFrom ? `+${depth - spillsFrom + 1}` : "";
+  };
   const bands: Band[] = [];
   let below = 1;
   for (const [depth, drawnDepth] of drawnDepths(track, folded).entries()) {
@@ -289,7 +283,7 @@ export function trackBands(
     const isThin = emptyLanes.has(lane);
     const top = below;
     below += isThin ? THIN_LANE_HEIGHT : pitch;
-    const full = size === "stream" && track.lanes === 1 ? pitch : pitch - 1;
+    const full = track.role === "stream" && track.lanes === 1 ? pitch : pitch - 1;
     const count = track.stacks?.find(([first]) => first === depth)?.[1];
     const isFolded = folded.some(([first]) => first === depth);
     bands.push({
@@ -298,7 +292,7 @@ export function trackBands(
       height: isThin ? THIN_LANE_HEIGHT - 1 : full,
       // The ground of this form makes a thin line visible.
       form: isThin ? "solid" : form,
-      label: depth === 0 ? name : depth >= spillsFrom ? `+${depth - spillsFrom + 1}` : "",
+      label: labelAt(depth),
       track,
       over: depth === 0 ? overlayLanes(track) : undefined,
       frames: count,

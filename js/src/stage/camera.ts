@@ -95,6 +95,7 @@ export function zoomSpan(view: Span, factor: number, atTime: number): Span {
 export function easeProgress(progress: number): number {
   if (progress <= 0) return 0;
   if (progress >= 1) return 1;
+  // Find the curve's parameter `t` at this progress by bisection.
   let low = 0;
   let high = 1;
   let t = progress;

@@ -353,21 +353,13 @@ function nameBaseline({ top, height }: Band, rowHeight: number): number {
  */
 function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {
   const { geometry, theme } = frame;
-  const { row, y, clipTop, clipBottom } = placed;
+  const { row, y } = placed;
   const bands = row.bands();
-  const nextLabelled = bands.find(({ label }, index) => index > 0 && label !== "");
-  const lanesBottom = nextLabelled === undefined ? y + row.height - 4 : y + nextLabelled.top;
-  const stacks = bands.filter(({ frames, height }) => frames !== undefined && height >= 11);
+  const stacks = bands.filter(({ frames, height }) => frames !== undefined && height >= LINE);
   for (const band of stacks) drawStackName(pen, frame, band, y, row.stacks === "folded");
-  // The name is below a stack at the top, or before it if there is no other lane.
   const topStack = stacks.find((band) => band === bands[0]);
-  const lanesTop = topStack === undefined ? y : y + topStack.top + topStack.height;
-  const isOnlyStack = lanesBottom - lanesTop < LINE;
-  const right =
-    geometry.gutter - RIGHT_INSET - (isOnlyStack ? stackNameWidth(pen, frame, topStack) + 8 : 0);
+  const { right, top, bottom } = trackNameSpace(pen, frame, placed, topStack);
   const availableWidth = right - (row.pinned ? 14 : 10);
-  const top = Math.max(isOnlyStack ? y : lanesTop, clipTop);
-  const bottom = Math.min(lanesBottom, clipBottom);
   const fullName = row.pairName ?? row.name;
   const name = geometry.narrow ? fullName.replace(/^[A-Z]{3,4} {2}/, "") : fullName;
   const middle = (top + bottom) / 2 + BASELINE;
@@ -382,14 +374,39 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
     const counter = withoutUnit(name, row.track?.unit);
     pen.drawTruncated(counter, right, middle - 7, availableWidth, FONT.label, theme.ink2, "right");
     pen.drawFirstFit(ranges, right, middle + 7, availableWidth, FONT.label, theme.ink3, "right");
-  } else if (bottom - top >= 11) {
+  } else if (bottom - top >= LINE) {
     pen.drawTruncated(name, right, middle, availableWidth, FONT.label, theme.ink2, "right");
   }
   for (const band of bands) {
-    if (band.label === "" || band === bands[0] || band.height < 11) continue;
+    if (band.label === "" || band === bands[0] || band.height < LINE) continue;
     const baseline = y + band.top + band.height / 2 + BASELINE;
     pen.drawText(band.label, right, baseline, FONT.label, theme.ink3, "right");
   }
+}
+
+/**
+ * Space for the name of a track, above the next named band: below a stack of frames at the top, or
+ * left of the stack's name if there is no other lane.
+ */
+function trackNameSpace(
+  pen: CanvasPen,
+  frame: StageFrame,
+  { row, y, clipTop, clipBottom }: PlacedRow,
+  topStack: Band | undefined,
+): { right: number; top: number; bottom: number } {
+  const nextNamed = row.bands().find(({ label }, index) => index > 0 && label !== "");
+  const lanesBottom = nextNamed === undefined ? y + row.height - 4 : y + nextNamed.top;
+  const lanesTop = topStack === undefined ? y : y + topStack.top + topStack.height;
+  const hasLanes = lanesBottom - lanesTop >= LINE;
+  const stackWidth =
+    topStack === undefined
+      ? 0
+      : pen.textWidth(stackName(frame, topStack), FONT.label) + STACK_ARROW_WIDTH;
+  return {
+    right: frame.geometry.gutter - RIGHT_INSET - (hasLanes ? 0 : stackWidth + 8),
+    top: Math.max(hasLanes ? lanesTop : y, clipTop),
+    bottom: Math.min(lanesBottom, clipBottom),
+  };
 }
 
 /** A counter's name without the unit, which its values have: names are cut where they differ. */
@@ -403,12 +420,6 @@ function stackName({ geometry }: StageFrame, { frames = 0 }: Band): string {
 }
 
 const STACK_ARROW_WIDTH = 11;
-
-function stackNameWidth(pen: CanvasPen, frame: StageFrame, band: Band | undefined): number {
-  return band === undefined
-    ? 0
-    : pen.textWidth(stackName(frame, band), FONT.label) + STACK_ARROW_WIDTH;
-}
 
 /** Draw the number of frames of a stack, and an arrow that points down if they are unfolded. */
 function drawStackName(

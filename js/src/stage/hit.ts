@@ -75,7 +75,7 @@ function hitStrip(hit: StageHit, frame: StageFrame, y: number): void {
   hit.step = ranges.find(({ start, dur }) => start <= time && time < start + dur) ?? null;
 }
 
-/** Note whether a point is on a row's badge, or on the name of a stack of Python frames. */
+/** Set whether a point is on a row's badge, or on the name of a stack of Python frames. */
 function hitGutter(hit: StageHit, frame: StageFrame, x: number, y: number): void {
   if (hit.row?.badge !== undefined) {
     const { left, right } = badgeHitArea(frame.layout.foldSizes);

@@ -1,6 +1,6 @@
 /** Draw lanes: ground, cells, events, counters, waits, missing data. */
 
-import { NO_CODE } from "../protocol/decode";
+import { NO_CODE, TILE_CELLS } from "../protocol/decode";
 import { type Ribbon, timeOfBin } from "../protocol/ribbon";
 import type { SceneRank } from "../protocol/source";
 import { FONT } from "../ui/theme";
@@ -134,42 +134,42 @@ export class LanePainter {
     const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
     const exact = paints.columns[place.form];
     const pending = paints.pendingColumns[place.form];
-    const high = place.y1 - place.y0;
-    const min = Math.min(high, hairline(place));
+    const height = place.y1 - place.y0;
+    const hairlinePx = Math.min(height, hairline(place));
     const { slots } = lane;
-    const kind = paints.byClass ? lane.classes : lane.kind;
+    const codes = paints.byClass ? lane.classes : lane.kind;
     for (let x = first; x < last; x += 1) {
       const from = origin + x * perPx;
       const to = from + perPx;
-      const a = Math.max(0, Math.floor(from));
-      const b = Math.min(cells - 1, Math.ceil(to) - 1);
+      const firstCell = Math.max(0, Math.floor(from));
+      const lastCell = Math.min(cells - 1, Math.ceil(to) - 1);
       let covered = 0;
       let maxWeight = -1;
-      let hue: number = NO_CODE;
-      let marked = false;
-      for (let k = a; k <= b; k += 1) {
+      let code: number = NO_CODE;
+      let isMarked = false;
+      for (let k = firstCell; k <= lastCell; k += 1) {
         if (counts[k]! <= 0) continue;
         // A cell marks only the pixel of its middle, so that a single event is never 2 px wide.
         const isSampled = (k + 0.5 >= from || x === 0) && (k + 0.5 < to || x === raster.width - 1);
-        if (isSampled) marked = true;
+        if (isSampled) isMarked = true;
         const part = share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
         if (part > 0) covered += part;
-        const weight = part * (paints.columnWeights[kind[k]!] ?? 1);
+        const weight = part * (paints.columnWeights[codes[k]!] ?? 1);
         if (weight > maxWeight && (isSampled || part > 0)) {
           maxWeight = weight;
-          hue = kind[k]!;
+          code = codes[k]!;
         }
       }
-      if (hue === NO_CODE) {
+      if (code === NO_CODE) {
         if (!paints.byClass || maxWeight < 0) continue;
-        hue = paints.unknownClass;
+        code = paints.unknownClass;
       }
-      let size = (covered / perPx) * high;
-      if (marked && size < min) size = min;
-      else if (size > high) size = high;
+      const minSize = isMarked ? hairlinePx : 0;
+      const size = Math.min(Math.max((covered / perPx) * height, minSize), height);
       if (size * STEPS < 0.5) continue;
-      const ramp = slots[a >> 8] === SLOT_STATE.exact && !place.coarse ? exact : pending;
-      raster.fillColumn(x, place.y1, size, ramp, hue * (STEPS + 1), STEPS);
+      const slot = Math.floor(firstCell / TILE_CELLS);
+      const ramp = slots[slot] === SLOT_STATE.exact && !place.coarse ? exact : pending;
+      raster.fillColumn(x, place.y1, size, ramp, code * (STEPS + 1), STEPS);
     }
   }
 
@@ -208,23 +208,23 @@ export class LanePainter {
   private drawCounter(place: LanePlacement, lane: LaneWindow): void {
     const { raster, paints } = this;
     const [low, high] = place.valueRange ?? [0, 1];
-    const floor = Math.min(0, low);
-    const scale = high > floor ? (place.y1 - place.y0 - 1) / (high - floor) : 0;
+    const base = Math.min(0, low);
+    const pxPerUnit = high > base ? (place.y1 - place.y0 - 1) / (high - base) : 0;
     const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
     const line = hairline(place);
     for (let x = first; x < last; x += 1) {
       const from = origin + x * perPx;
-      const a = Math.max(0, Math.floor(from));
-      const b = Math.min(cells - 1, Math.ceil(from + perPx) - 1);
+      const firstCell = Math.max(0, Math.floor(from));
+      const lastCell = Math.min(cells - 1, Math.ceil(from + perPx) - 1);
       let min = Number.POSITIVE_INFINITY;
       let max = Number.NEGATIVE_INFINITY;
-      for (let k = a; k <= b; k += 1) {
+      for (let k = firstCell; k <= lastCell; k += 1) {
         if (lane.min[k]! < min) min = lane.min[k]!;
         if (lane.max[k]! > max) max = lane.max[k]!;
       }
       if (max < min) continue;
-      const top = place.y1 - line - Math.round((max - floor) * scale);
-      const bottom = place.y1 - Math.round((min - floor) * scale);
+      const top = place.y1 - line - Math.round((max - base) * pxPerUnit);
+      const bottom = place.y1 - Math.round((min - base) * pxPerUnit);
       raster.fillRect(x, bottom, x + 1, place.y1, paints.counterFill);
       raster.fillRect(x, top + line, x + 1, Math.max(bottom, top + line), paints.counterRange);
       raster.fillRect(x, top, x + 1, top + line, paints.counterLine);
@@ -308,10 +308,10 @@ export class LanePainter {
     for (let x = first; x < last; x += 1) {
       const from = origin + x * perPx;
       const to = from + perPx;
-      const a = Math.max(0, Math.floor(from));
-      const b = Math.min(cells - 1, Math.ceil(to) - 1);
+      const firstCell = Math.max(0, Math.floor(from));
+      const lastCell = Math.min(cells - 1, Math.ceil(to) - 1);
       let covered = 0;
-      for (let k = a; k <= b; k += 1) {
+      for (let k = firstCell; k <= lastCell; k += 1) {
         if (counts[k]! <= 0 || share[k]! <= 0) continue;
         covered += share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
       }

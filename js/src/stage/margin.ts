@@ -165,17 +165,19 @@ function drawNumbers(
   } else if (isLateRank(frame, rank)) {
     pen.drawText("causes the wait", left, baseline, FONT.labelStrong, theme.late);
   } else {
-    const [name, ns] = hasWaits(frame)
-      ? (["waiting", wait] as const)
-      : (["comm", exposed] as const);
-    const text = ns > 0 ? `${name} ${formatShare(ns / span)}` : "";
-    // The heading names idle time only.
+    const [name, ns] = hasWaits(frame) ? ["waiting", wait] : ["comm", exposed];
+    const share = ns > 0 ? formatShare(ns / span) : "";
+    const text = share && `${name} ${share}`;
+    // The heading does not name unrecorded time.
     const isIdle = idle >= unrecorded;
-    const restName = isMpi(rank) ? "other" : isIdle ? "idle" : "unrecorded";
-    const restText = formatShare(Math.max(idle, unrecorded) / span);
-    const isNamed = geometry.stripRows > 1 && isIdle;
-    const width = geometry.margin - 2 * PAD;
-    drawNumberPair(pen, theme, left, baseline, width, text, [restName, restText], isNamed);
+    const otherName = isIdle ? "idle" : "unrecorded";
+    const restShare = formatShare(Math.max(idle, unrecorded) / span);
+    const rest = `${isMpi(rank) ? "other" : otherName} ${restShare}`;
+    const pairs: TextPair[] = [[text, rest]];
+    // The heading has the words, so they are left out first. Without a heading, the rest is.
+    if (geometry.stripRows > 1 && isIdle) pairs.push([share, rest], [share, restShare]);
+    else pairs.push([text, ""]);
+    drawFirstPair(pen, theme, pairs, left, left + geometry.margin - 2 * PAD, baseline);
   }
 }
 
@@ -192,30 +194,22 @@ function exposedWait(frame: StageFrame, rank: number): number {
   return index === undefined ? 0 : (frame.lateness?.lateness.exposed_wait[index] ?? 0);
 }
 
-/**
- * Draw the exposed share on the left and the idle share on the right. If they do not fit, leave out
- * the words if the column has a heading (`isNamed`), otherwise the idle share.
- */
-function drawNumberPair(
+type TextPair = readonly [left: string, right: string];
+
+/** Draw the first pair of texts that fits between two positions. */
+function drawFirstPair(
   pen: CanvasPen,
   theme: Theme,
-  x: number,
-  y: number,
-  width: number,
-  exposed: string,
-  [rest, share]: readonly [string, string],
-  isNamed: boolean,
+  pairs: readonly TextPair[],
+  left: number,
+  right: number,
+  baseline: number,
 ): void {
-  const shortText = exposed.replace(/^\w+ /, "");
-  const forms: [string, string][] = [[exposed, `${rest} ${share}`]];
-  if (isNamed) forms.push([shortText, `${rest} ${share}`], [shortText, share]);
-  else forms.push([exposed, ""]);
-  const fits = forms.find(
-    ([a, b]) => pen.textWidth(a, FONT.label) + pen.textWidth(b, FONT.label) + 8 <= width,
-  );
+  const widthOf = (text: string): number => pen.textWidth(text, FONT.label);
+  const fits = pairs.find((texts) => widthOf(texts[0]) + widthOf(texts[1]) + 8 <= right - left);
   if (fits === undefined) return;
-  pen.drawText(fits[0], x, y, FONT.label, theme.ink2);
-  pen.drawText(fits[1], x + width, y, FONT.label, theme.ink3, "right");
+  pen.drawText(fits[0], left, baseline, FONT.label, theme.ink2);
+  pen.drawText(fits[1], right, baseline, FONT.label, theme.ink3, "right");
 }
 
 /** Whether a rank's rows show only MPI calls. The rest of its time is then work, not idle time. */

@@ -193,7 +193,7 @@ describe("hits of a search", () => {
     expect(px(250, top - 1)[3]).toBe(0);
   });
 
-  test("lanes that were not searched, and all lanes if the text is invalid, are as ever", () => {
+  test("lanes that were not searched, and all lanes if the text is invalid, are not dimmed", () => {
     const { px, sight } = hits([[100, 140]]);
     expect(px(300, sight.findLane(scene.ranks[1]!.summary[0]!.lane)!.y + 3)[3]).toBe(0);
     expect(hits([], "not a regular expression").box().right).toBe(-1);

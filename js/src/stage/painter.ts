@@ -21,6 +21,7 @@ import { drawOverlay } from "./overlay";
 import { hueIndex, shadeIndex } from "./paints";
 import { CanvasPen } from "./pen";
 import { type LaneRaster, PixelRaster } from "./raster";
+import type { PlacedRow } from "./rows";
 import type { VisibleLane } from "./rows_view";
 
 /** Min height of a lane with labels; in lower lanes, letters would touch both edges. */
@@ -133,11 +134,12 @@ function rasterise(raster: LaneRaster, frame: StageFrame): void {
   const { geometry, paints, visible, view, job, windows } = frame;
   const { dpr, rowsTop } = geometry;
   const { hashes } = windows.store;
-  const px = (y: number) => Math.round((y - rowsTop) * dpr);
+  const toPx = (y: number): number => Math.round((y - rowsTop) * dpr);
   const line = Math.max(1, Math.round(dpr));
+  const bottom = toPx(visible.bottom);
   raster.clip(0, raster.height);
   raster.fillRect(0, 0, raster.width, raster.height, paints.bg);
-  raster.fillRect(0, px(visible.bottom), raster.width, px(visible.bottom) + line, paints.rule);
+  raster.fillRect(0, bottom, raster.width, bottom + line, paints.rule);
   const painter = new LanePainter(raster, paints);
   const scale = {
     dpr,
@@ -149,34 +151,50 @@ function rasterise(raster: LaneRaster, frame: StageFrame): void {
   };
   for (const placed of visible.placed) {
     const { row, y, clipTop, clipBottom } = placed;
-    raster.clip(px(clipTop), px(clipBottom));
-    const top = px(y);
+    raster.clip(toPx(clipTop), toPx(clipBottom));
     const isLate = frame.lateness?.late.has(row.rank.rank) ?? false;
     const ground = isLate ? paints.lateGround : paints.bg;
-    raster.fillRect(0, top, raster.width, px(y + row.height), ground);
+    raster.fillRect(0, toPx(y), raster.width, toPx(y + row.height), ground);
     if (row.track === null && row.isJoined !== true) {
-      raster.fillRect(0, top, raster.width, top + line, paints.rule);
+      raster.fillRect(0, toPx(y), raster.width, toPx(y) + line, paints.rule);
     }
-    const [dataStart, dataEnd] = row.rank.range;
-    const coarse = isCoarse(row.rank, scale.nsPerPx);
-    const extent = { ...scale, dataStart, dataEnd, coarse };
-    const bands = row.bands();
-    const last = bands.at(-1);
-    if (last !== undefined) {
-      const [y0, y1] = [px(y + bands[0]!.top), px(y + last.top + last.height)];
-      painter.drawNoDataHatch({ ...extent, y0, y1 });
-    }
-    const ribbon = row.ribbon();
-    if (ribbon !== null) {
-      const [y0, y1] = [px(y + ribbon.top), px(y + ribbon.top + ribbon.height)];
-      painter.drawRibbon({ ...extent, y0, y1 }, frame.ribbon, row.rank.rank);
-    }
-    for (const visibleLane of visible.lanes) {
-      if (visibleLane.placed !== placed) continue;
-      const y0 = px(visibleLane.y);
-      const y1 = Math.max(y0 + 1, px(visibleLane.y + visibleLane.band.height));
-      rasteriseLane(painter, frame, visibleLane.band, { ...extent, y0, y1 }, isLate);
-    }
+    rasteriseRow(painter, frame, placed, scale, toPx);
+  }
+}
+
+type TimeScale = Omit<RowPlacement, "y0" | "y1" | "dataStart" | "dataEnd" | "coarse">;
+
+/** Paint missing data, ribbon and lanes of a row; `toPx` converts heights to device px. */
+function rasteriseRow(
+  painter: LanePainter,
+  frame: StageFrame,
+  placed: PlacedRow,
+  scale: TimeScale,
+  toPx: (y: number) => number,
+): void {
+  const { row, y } = placed;
+  const { rank, range } = row.rank;
+  const [dataStart, dataEnd] = range;
+  const coarse = isCoarse(row.rank, scale.nsPerPx);
+  const placeBetween = (top: number, bottom: number): RowPlacement => {
+    return { ...scale, dataStart, dataEnd, coarse, y0: toPx(top), y1: toPx(bottom) };
+  };
+  const bands = row.bands();
+  const last = bands.at(-1);
+  if (last !== undefined) {
+    painter.drawNoDataHatch(placeBetween(y + bands[0]!.top, y + last.top + last.height));
+  }
+  const ribbon = row.ribbon();
+  if (ribbon !== null) {
+    const top = y + ribbon.top;
+    painter.drawRibbon(placeBetween(top, top + ribbon.height), frame.ribbon, rank);
+  }
+  const isLate = frame.lateness?.late.has(rank) ?? false;
+  for (const { band, y: top, placed: laneRow } of frame.visible.lanes) {
+    if (laneRow !== placed) continue;
+    const place = placeBetween(top, top + band.height);
+    place.y1 = Math.max(place.y0 + 1, place.y1);
+    rasteriseLane(painter, frame, band, place, isLate);
   }
 }
 
@@ -184,7 +202,7 @@ function rasteriseLane(
   painter: LanePainter,
   frame: StageFrame,
   band: Band,
-  extent: RowPlacement,
+  place: RowPlacement,
   isNamed: boolean,
 ): void {
   const { windows, lateness } = frame;
@@ -196,7 +214,7 @@ function rasteriseLane(
   const overlayOf = (lane: number | undefined): LaneWindow | null =>
     lane === undefined || lateness === null ? null : windows.get(lane);
   painter.drawLane(
-    { ...extent, form, isOver, valueRange: track?.range ?? null },
+    { ...place, form, isOver, valueRange: track?.range ?? null },
     window,
     nameShader(frame),
     { wait: overlayOf(over?.wait), late: overlayOf(over?.late), isNamed },
@@ -231,10 +249,7 @@ function drawLabels(
     const start = lane.sliceStart[i]!;
     if (start >= view[1]) break;
     if (dur < min || start + dur <= view[0]) continue;
-    const visibleSpan = longestVisible(lane, i, view);
-    // Letters over the hatch of a wait would be hard to read.
-    const [from, to] =
-      waits === null ? visibleSpan : longestUncovered(waits, firstWait(waits, start), visibleSpan);
+    const [from, to] = labelSpan(lane, i, waits, view);
     const x0 = lanesX + (from - view[0]) / perPx;
     const x1 = lanesX + (to - view[0]) / perPx;
     if (x1 - x0 < LABEL_FROM_PX) continue;
@@ -254,19 +269,16 @@ function drawLabels(
   }
 }
 
-/** The first wait that may overlap an event that starts at `start`: waits hardly overlap. */
-function firstWait(waits: LaneWindow, start: number): number {
-  return Math.max(waits.countStarted(start) - 1, 0);
-}
-
-/**
- * The longest visible part of a slice that no later slice covers: events of several streams
- * overlap in a summary lane.
- */
-function longestVisible(lane: LaneWindow, index: number, view: Span): Span {
+/** The longest visible part of a slice that neither a later slice nor a wait covers. */
+function labelSpan(lane: LaneWindow, index: number, waits: LaneWindow | null, view: Span): Span {
   const start = lane.sliceStart[index]!;
   const end = Math.min(start + lane.sliceDur[index]!, view[1]);
-  return longestUncovered(lane, index + 1, [Math.max(start, view[0]), end]);
+  // Events of several streams overlap in a summary lane.
+  const uncovered = longestUncovered(lane, index + 1, [Math.max(start, view[0]), end]);
+  if (waits === null) return uncovered;
+  // Letters over the hatch of a wait would be hard to read. Waits hardly overlap: of those that
+  // begin before the slice, only the last one may reach into it.
+  return longestUncovered(waits, Math.max(waits.countStarted(start) - 1, 0), uncovered);
 }
 
 /** The longest part of a span that neither slice `first` nor a later one covers. */

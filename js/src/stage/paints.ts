@@ -116,6 +116,24 @@ interface EventStyle {
 
 export type StagePaints = Readonly<ReturnType<typeof buildPaints>>;
 
+/** Colours of columns by the form of their lane; `alpha` is their opacity over its background. */
+function buildColumns(
+  styles: readonly EventStyle[],
+  lane: Rgb,
+  bg: Rgb,
+  alpha: number,
+): Readonly<Record<BandForm, ColorRamp>> {
+  const rampOf = (form: keyof EventStyle["columns"], ground: Rgb): ColorRamp => {
+    const ramps = styles.map(({ colours, columns }) => {
+      const full = mix(colours[0]!, ground, columns[form] * alpha);
+      return Array.from({ length: STEPS + 1 }, (_, step) => pack(mix(full, ground, step / STEPS)));
+    });
+    return Uint32Array.from(ramps.flat());
+  };
+  const solid = rampOf("solid", lane);
+  return { solid, counter: solid, pale: rampOf("pale", bg), bar: rampOf("bar", bg) };
+}
+
 /** `hostStyle` is the code of calls of the host; -1 if they have no colours by name. */
 function buildPaints(
   theme: Theme,
@@ -125,25 +143,8 @@ function buildPaints(
 ) {
   const lane = rgb(theme.lane);
   const bg = rgb(theme.bg);
-  const textColor = rgb(theme.ink2);
-  const ramp = (form: keyof EventStyle["columns"], ground: Rgb, alpha: number): ColorRamp => {
-    const ramps = styles.map(({ colours, columns }) => {
-      const full = mix(colours[0]!, ground, columns[form] * alpha);
-      return Array.from({ length: STEPS + 1 }, (_, step) => pack(mix(full, ground, step / STEPS)));
-    });
-    return Uint32Array.from(ramps.flat());
-  };
-  const rampsAt = (alpha: number): Readonly<Record<BandForm, ColorRamp>> => {
-    const solid = ramp("solid", lane, alpha);
-    return { solid, counter: solid, pale: ramp("pale", bg, alpha), bar: ramp("bar", bg, alpha) };
-  };
-  /** Background of the marks: a device lane has its own, to make its idle time visible. */
-  const ground: Readonly<Record<BandForm, number>> = {
-    solid: pack(lane),
-    counter: pack(lane),
-    pale: pack(bg),
-    bar: pack(bg),
-  };
+  const packColor = (hex: string, share = 1, ground = bg): number =>
+    pack(mix(rgb(hex), ground, share));
   return {
     host: hostStyle,
     /** Whether entries are classes carried by tiles, not kinds. */
@@ -153,12 +154,13 @@ function buildPaints(
     /** Class of events in tiles without classes. */
     unknownClass: styles.length - 1,
     bg: pack(bg),
-    ground,
-    rule: pack(rgb(theme.rule)),
-    hatchLine: pack(mix(rgb(theme.ruleStrong), bg, 0.32)),
+    /** Background of the marks: a device lane has its own, to make its idle time visible. */
+    ground: { solid: pack(lane), counter: pack(lane), pale: pack(bg), bar: pack(bg) },
+    rule: packColor(theme.rule),
+    hatchLine: packColor(theme.ruleStrong, 0.32),
     hatchGround: pack(bg),
-    columns: rampsAt(1),
-    pendingColumns: rampsAt(PENDING),
+    columns: buildColumns(styles, lane, bg, 1),
+    pendingColumns: buildColumns(styles, lane, bg, PENDING),
     /** Rectangles: entry `kind · 3 + shade`. */
     solid: Uint32Array.from(styles.flatMap(({ colours }) => colours.map(pack))),
     tint: Uint32Array.from(
@@ -167,8 +169,8 @@ function buildPaints(
     /** Text on a solid rectangle: entry `kind · 3 + shade`. */
     textOn: styles.flatMap(({ texts }) => texts),
     /** By hue: calls of the host by name. */
-    hostTint: Uint32Array.from(theme.hostHues, (hue) => pack(mix(rgb(hue), bg, theme.hostTint))),
-    hostEdge: Uint32Array.from(theme.hostHues, (hue) => pack(rgb(hue))),
+    hostTint: Uint32Array.from(theme.hostHues, (hue) => packColor(hue, theme.hostTint)),
+    hostEdge: Uint32Array.from(theme.hostHues, (hue) => packColor(hue)),
     /** By kind: drawn as a tint with an edge even among device events. */
     isPale: Uint8Array.from(styles, ({ isPale }) => (isPale ? 1 : 0)),
     /** By kind: width of the edge in CSS px. */
@@ -178,18 +180,18 @@ function buildPaints(
     hatchedGround: Uint32Array.from(styles, ({ colours }) =>
       pack(mix(colours[0]!, bg, HATCH_GROUND)),
     ),
-    counterFill: pack(mix(textColor, lane, 0.2)),
-    counterRange: pack(mix(textColor, lane, 0.4)),
-    counterLine: pack(mix(textColor, lane, 0.8)),
-    waitFill: pack(rgb(theme.waitFill)),
-    waitLine: pack(rgb(theme.waitLine)),
+    counterFill: packColor(theme.ink2, 0.2, lane),
+    counterRange: packColor(theme.ink2, 0.4, lane),
+    counterLine: packColor(theme.ink2, 0.8, lane),
+    waitFill: packColor(theme.waitFill),
+    waitLine: packColor(theme.waitLine),
     /** Ramp of a ribbon, from on time to latest. */
     ribbon: buildRamp(theme.waiting),
-    lateLine: pack(rgb(theme.late)),
+    lateLine: packColor(theme.late),
     /** Colour of late arrivals of a rank that does not make the rest of the job wait. */
-    lastLine: pack(rgb(theme.ink3)),
+    lastLine: packColor(theme.ink3),
     /** Background of the row of a rank that makes the rest of the job wait. */
-    lateGround: pack(mix(rgb(theme.late), bg, LATE_TINT)),
+    lateGround: packColor(theme.late, LATE_TINT),
   };
 }
 
@@ -259,8 +261,8 @@ export function classSharesAt(
   });
   const count = shares[0]?.[1].length ?? 0;
   return (time) => {
-    const part = Math.floor(((time - start) / Math.max(end - start, 1)) * count);
     if (time < start || time > end) return [];
+    const part = Math.floor(((time - start) / Math.max(end - start, 1)) * count);
     const nearest = Math.min(part, count - 1);
     return layers.map(({ colour, share }) => [colour, share[nearest] ?? 0]);
   };

@@ -445,13 +445,14 @@ export class Stage {
   private request(): void {
     const { lanesWidth, lateRow, dpr } = this.geometry;
     if (lanesWidth <= 0 || !this.visibility.now) return;
-    const view = this.camera.view;
+    const { view, target } = this.camera;
     const { lanes, nearbyLanes, overlayLanes } = this.rowsView;
     const nsPerPx = nsPerDevicePx(this.geometry, view);
     const viewport = { view, nsPerPx, lanes, nearbyLanes, range: this.scene.range };
     const bins = Math.round(lanesWidth * dpr);
     const ribbons = lateRow ? { bins, ranks: this.rowsView.ribbonRanks } : null;
-    this.data.show(viewport, overlayLanes, this.camera.target, lanesWidth, this.overlay, ribbons);
+    const { overlay } = this;
+    this.data.show({ viewport, overlayLanes, target, width: lanesWidth, overlay, ribbons });
   }
 
   private notifyView(done: boolean): void {

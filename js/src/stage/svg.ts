@@ -5,11 +5,11 @@ import { LIMITS } from "../facts/limits";
 import { decodeTiles } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
-import type { Kind, Scene, SceneRank, Source, SvgCaption } from "../protocol/source";
+import type { Kind, Scene, SceneRank, Source, Span, SvgCaption } from "../protocol/source";
 import { formatDuration, formatShare } from "../ui/formats";
 import { niceStep } from "../ui/text";
 import { FONT, FONT_FAMILY, interpolateStops } from "../ui/theme";
-import { nsPerDevicePx } from "./camera";
+import { nsPerDevicePx, type StageGeometry } from "./camera";
 import type { StageFrame } from "./frame";
 import { ALL_REGIONS, lanesBox, paintRegions } from "./painter";
 import { CanvasPen } from "./pen";
@@ -17,7 +17,7 @@ import type { Hatch, LaneRaster } from "./raster";
 import { placeRows } from "./rows";
 import { VisibleLanes } from "./rows_view";
 import { LaneWindows } from "./lane_window";
-import { levelOf, missingTiles, TileStore } from "./tile_store";
+import { levelOf, missingTiles, TileStore, type TileTarget } from "./tile_store";
 
 const ANCHORS: Readonly<Record<string, string>> = { right: "end", center: "middle" };
 
@@ -324,7 +324,7 @@ class SvgRaster implements LaneRaster {
   private bottom: number;
   private readonly fills = new Map<number, string>();
 
-  /** `width` and `height` are in device px, `left` and `top` are CSS px of the sheet. */
+  /** `width` and `height` are in device px, `origin` in CSS px of the sheet. */
   constructor(
     private readonly sheet: SvgSheet,
     readonly width: number,
@@ -538,34 +538,47 @@ export async function loadFullPicture(
   classed: boolean,
 ): Promise<FullPicture> {
   const { scene, layout, view, lateness } = shown;
-  const { rowsTop, lateRow, lanesWidth, dpr } = shown.geometry;
+  const { rowsTop, lateRow } = shown.geometry;
   const { height } = layout;
   const geometry = { ...shown.geometry, height: rowsTop + height, rowsHeight: height };
   const visible = new VisibleLanes(placeRows(layout, 0, rowsTop, height));
   const lanes = visible.lanes.flatMap(({ band: { lane, over } }) =>
     lateness !== null && over !== undefined ? [lane, over.wait, over.late] : [lane],
   );
+  const nsPerPx = nsPerDevicePx(geometry, view);
+  const target = { lanes, level: levelOf(nsPerPx), window: view };
+  const windows = new LaneWindows(await loadTiles(source, scene, target, classed));
+  windows.update(lanes, view, nsPerPx, scene.range);
+  const ribbon =
+    lateRow && lateness !== null ? await loadRibbon(source, geometry, visible, view) : null;
+  return { geometry, visible, view, windows, ribbon };
+}
+
+async function loadTiles(
+  source: Source,
+  scene: Scene,
+  target: TileTarget,
+  classed: boolean,
+): Promise<TileStore> {
   // Use a separate store without a limit: no tile may be evicted before it is drawn.
   const store = new TileStore(scene.lanes, Number.POSITIVE_INFINITY);
   store.classed = classed;
-  const nsPerPx = nsPerDevicePx(geometry, view);
-  const level = levelOf(nsPerPx);
   for (;;) {
-    const request = missingTiles(store, lanes, level, view, scene.range);
-    if (request === null) break;
-    const { parts: blocks } = request;
-    const query = { level, parts: blocks, ...(classed ? { classed } : {}) };
-    store.add(blocks, decodeTiles(await source.ask("tiles", query)));
+    const request = missingTiles(store, target, scene.range);
+    if (request === null) return store;
+    const query = { level: target.level, parts: request.parts, ...(classed ? { classed } : {}) };
+    store.add(request.parts, decodeTiles(await source.ask("tiles", query)));
   }
-  const windows = new LaneWindows(store);
-  windows.update(lanes, view, nsPerPx, scene.range);
-  let ribbon: Ribbon | null = null;
-  if (lateRow && lateness !== null) {
-    const bins = Math.min(LIMITS.heatmap_bins, Math.round(lanesWidth * dpr));
-    const ranks = new Set(visible.placed.map(({ row }) => row.rank.rank));
-    const query = { start: Math.floor(view[0]), end: Math.ceil(view[1]), bins };
-    const sorted = [...ranks].sort((a, b) => a - b);
-    ribbon = decodeRibbon(await source.ask("ribbon", { ...query, ranks: sorted }), query);
-  }
-  return { geometry, visible, view, windows, ribbon };
+}
+
+async function loadRibbon(
+  source: Source,
+  { lanesWidth, dpr }: StageGeometry,
+  { placed }: VisibleLanes,
+  view: Span,
+): Promise<Ribbon> {
+  const bins = Math.min(LIMITS.heatmap_bins, Math.round(lanesWidth * dpr));
+  const query = { start: Math.floor(view[0]), end: Math.ceil(view[1]), bins };
+  const ranks = [...new Set(placed.map(({ row }) => row.rank.rank))].sort((a, b) => a - b);
+  return decodeRibbon(await source.ask("ribbon", { ...query, ranks }), query);
 }

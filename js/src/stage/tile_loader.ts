@@ -155,6 +155,20 @@ const MINIMAP_WAIT_MS = 20;
 
 export type DataPart = "tiles" | "stats" | "minimap" | "marks" | "lateness" | "ribbon";
 
+/** What the stage is about to draw. */
+interface PictureRequest {
+  viewport: TileViewport;
+  /** Lanes drawn over the visible ones. */
+  overlayLanes: readonly number[];
+  /** The view at the end of an animation. */
+  target: Span;
+  /** Width of the lanes, CSS px. */
+  width: number;
+  overlay: Overlay;
+  /** Number of bins and ranks of the ribbons; null if none are drawn. */
+  ribbons: { bins: number; ranks: readonly number[] } | null;
+}
+
 export class StageData {
   readonly store: TileStore;
   readonly windows: LaneWindows;
@@ -191,26 +205,15 @@ export class StageData {
     this.ribbon = makeQuery("ribbon", STATS_WAIT_MS, decodeRibbon);
     this.minimap = makeQuery("minimap", MINIMAP_WAIT_MS, decodeMinimap);
     const marks = () =>
-      makeQuery("marks", MARKS_WAIT_MS, (reply, { start, end, bins, lanes }) => ({
-        marks: decodeMarks(reply),
-        ...{ start, end, bins, lanes },
-      }));
+      makeQuery("marks", MARKS_WAIT_MS, (reply, { start, end, bins, lanes }) => {
+        return { marks: decodeMarks(reply), start, end, bins, lanes };
+      });
     this.searchMarks = marks();
     this.selectionMarks = marks();
   }
 
-  /**
-   * Request the data of a picture. `target` is the view at the end of an animation, `width` the
-   * width of the lanes in CSS px. `overlayLanes` are the lanes drawn over the visible ones.
-   */
-  show(
-    viewport: TileViewport,
-    overlayLanes: readonly number[],
-    target: Span,
-    width: number,
-    overlay: Overlay,
-    ribbons: { bins: number; ranks: readonly number[] } | null,
-  ): void {
+  /** Request the data of a picture. */
+  show({ viewport, overlayLanes, target, width, overlay, ribbons }: PictureRequest): void {
     const lanes =
       this.lateness.value === null ? viewport.lanes : [...viewport.lanes, ...overlayLanes];
     // Load tiles for the end of an animation, not for its path: one request instead of five.

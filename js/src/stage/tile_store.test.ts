@@ -123,16 +123,18 @@ describe("the plan", () => {
     expect(tileRange([2000, 3000], 0, [0, 256])).toEqual({ first: 7, last: 7 });
   });
 
+  const target = { lanes: [0, 1, 2], level: 0, window: [0, 1024] } as const;
+
   test("requests missing tiles in rectangles", () => {
     const store = new TileStore(8);
     store.add([part([0], 0, 2)], reply(0, []));
-    const request = missingTiles(store, [0, 1, 2], 0, [0, 1024], [0, 1e6])!;
+    const request = missingTiles(store, target, [0, 1e6])!;
     expect(request.parts).toEqual([part([0], 2, 4), part([1, 2], 0, 4)]);
     expect(request.tiles).toBe(10);
   });
 
   test("a request is limited in size, the top lanes come first", () => {
-    const request = missingTiles(new TileStore(8), [0, 1, 2], 0, [0, 1024], [0, 1e6], 6)!;
+    const request = missingTiles(new TileStore(8), target, [0, 1e6], 6)!;
     expect(request.parts).toEqual([part([0], 0, 4), part([1], 0, 2)]);
   });
 

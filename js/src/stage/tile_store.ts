@@ -292,16 +292,21 @@ export function isLaneEmpty(
   return true;
 }
 
-/** Rectangles of the missing tiles of `lanes` within `view`, at most `maxTiles` tiles. */
+/** Tiles of one level of some lanes, in a window. */
+export interface TileTarget {
+  lanes: readonly number[];
+  level: number;
+  window: Span;
+}
+
+/** The missing tiles of a target within `range` as rectangles, at most `maxTiles` tiles. */
 export function missingTiles(
   store: TileStore,
-  lanes: readonly number[],
-  level: number,
-  view: Span,
+  { lanes, level, window }: TileTarget,
   range: Span,
   maxTiles: number = REQUEST_TILES,
 ): TileRequest | null {
-  const { first, last } = tileRange(view, level, range);
+  const { first, last } = tileRange(window, level, range);
   const groups = new Map<string, TileBlock>();
   let tiles = 0;
   for (const lane of lanes) {
@@ -324,14 +329,11 @@ export function missingTiles(
 }
 
 /** The tiles still missing from the viewport, or null. */
-export function planVisible(store: TileStore, viewport: TileViewport): TileRequest | null {
-  return missingTiles(
-    store,
-    viewport.lanes,
-    levelOf(viewport.nsPerPx),
-    viewport.view,
-    viewport.range,
-  );
+export function planVisible(
+  store: TileStore,
+  { lanes, nsPerPx, view, range }: TileViewport,
+): TileRequest | null {
+  return missingTiles(store, { lanes, level: levelOf(nsPerPx), window: view }, range);
 }
 
 /**
@@ -345,7 +347,7 @@ export function planAhead(store: TileStore, viewport: TileViewport): TileRequest
   const wider: Span = [view[0] - span, view[1] + span];
   const inner: Span = [view[0] + span / 4, view[1] - span / 4];
   const muchWider: Span = [view[0] - 8 * span, view[1] + 8 * span];
-  const targets: { lanes: readonly number[]; level: number; window: Span }[] = [
+  const targets: TileTarget[] = [
     { lanes, level, window: wider },
     { lanes, level: level - 1, window: inner },
     { lanes, level: level + 1, window: wider },
@@ -356,7 +358,7 @@ export function planAhead(store: TileStore, viewport: TileViewport): TileRequest
   ];
   for (const target of targets) {
     if (target.level < 0 || target.level > MAX_LEVEL) continue;
-    const request = missingTiles(store, target.lanes, target.level, target.window, range);
+    const request = missingTiles(store, target, range);
     if (request !== null) return request;
   }
   return null;

@@ -30,6 +30,9 @@ const PUSHES: Partial<Record<Command, Omit<KeyPush, "fast">>> = {
   "rows-down": { axis: "rows", direction: 1 },
 };
 
+/** What arrow keys do while no event is selected. */
+const ARROW_PANS: Partial<Record<Command, Command>> = { previous: "pan-left", next: "pan-right" };
+
 /** Zoom factor of a press on a button. */
 const BUTTON_ZOOM = 2;
 
@@ -85,9 +88,8 @@ export class Commands {
   /** Handle a key press. */
   press(match: KeyMatch, id: string): boolean {
     const { command } = match;
-    const arrowPans = (command === "previous" || command === "next") && !this.app.picking.active;
-    const pushId = arrowPans ? (command === "previous" ? "pan-left" : "pan-right") : command;
-    const push = PUSHES[pushId];
+    const panOfArrow = this.app.picking.active ? undefined : ARROW_PANS[command];
+    const push = PUSHES[panOfArrow ?? command];
     if (push !== undefined) {
       if (!this.motion.active) this.app.nav.begin();
       this.motion.press(id, { ...push, fast: match.fast }, performance.now());
@@ -104,6 +106,7 @@ export class Commands {
   private actsOf(app: CommandParts): CommandActions {
     const { nav, rows, picking, pointer, search, status, fullWindow, ctx } = app;
     const { shared } = ctx;
+    const flash = (text: string): void => status.flashMessage([text], 1200);
     const zoom = (factor: number): void => nav.zoomBy(factor, pointer.focusTime(), MOTION.zoomKey);
     return {
       "zoom-in": () => zoom(BUTTON_ZOOM),
@@ -114,10 +117,8 @@ export class Commands {
       "next-event": () => this.step(1),
       "zoom-selection": () => nav.toggleZoom(picking.target()),
       fit: () => nav.fit(),
-      undo: () =>
-        ctx.requests.run(() => shared.undo() || status.flashMessage(["Nothing to undo."], 1200)),
-      redo: () =>
-        ctx.requests.run(() => shared.redo() || status.flashMessage(["Nothing to redo."], 1200)),
+      undo: () => ctx.requests.run(() => shared.undo() || flash("Nothing to undo.")),
+      redo: () => ctx.requests.run(() => shared.redo() || flash("Nothing to redo.")),
       mark: () => this.addMark(false),
       "mark-keep": () => this.addMark(true),
       unmark: () => this.removeMark(),
@@ -160,21 +161,18 @@ export class Commands {
   private pin(): void {
     const { hover, picking, rows, status, ctx } = this.app;
     const brief = picking.brief;
-    const row =
-      hover.row ??
-      (brief === null
-        ? null
-        : { rank: brief.rank, track: ctx.lanes.locate(brief.lane)?.track ?? null });
+    const rowOfEvent = brief && {
+      rank: brief.rank,
+      track: ctx.lanes.locate(brief.lane)?.track ?? null,
+    };
+    const row = hover.row ?? rowOfEvent;
     if (row === null) {
       status.flashMessage(["Point at a row, or select an event: P pins its row to the top."]);
       return;
     }
     const name = row.track === null ? `rank ${row.rank}` : `rank ${row.rank}, ${row.track.label}`;
-    status.flashMessage([
-      rows.togglePin(row) ? "Pinned to the top: " : "No longer pinned: ",
-      { strong: name },
-      ".",
-    ]);
+    const change = rows.togglePin(row) ? "Pinned to the top: " : "No longer pinned: ";
+    status.flashMessage([change, { strong: name }, "."]);
   }
 
   private fold(): boolean {
@@ -205,12 +203,10 @@ export class Commands {
   private step(direction: 1 | -1): void {
     const { picking, status } = this.app;
     const side = direction > 0 ? "later" : "earlier";
-    picking.step(direction, (hasEvent) =>
-      status.flashMessage(
-        [hasEvent ? `No ${side} event on this lane.` : "Select an event first."],
-        1500,
-      ),
-    );
+    picking.step(direction, (hasEvent) => {
+      const text = hasEvent ? `No ${side} event on this lane.` : "Select an event first.";
+      status.flashMessage([text], 1500);
+    });
   }
 
   private followFlow(direction: "in" | "out", placeText: string): void {

@@ -1,7 +1,7 @@
 /** The selected gap of a device: found at a click, or because a selected window is one. */
 
 import { signal } from "@preact/signals";
-import { FULL_SELECTION } from "../protocol/selection";
+import { windowSelection } from "../protocol/selection";
 import type { Gap, GapReply, SelectionJson } from "../protocol/source";
 import { onSignal } from "../ui/react";
 import { LatestRequest, type TimelineContext } from "./context";
@@ -47,13 +47,8 @@ export class GapSelection {
     if (start === undefined || end === undefined) return false;
     const track = gap === null ? ctx.lanes.locate(lane)?.track : null;
     picking.clearEvent();
-    picking.setSelection({
-      ...FULL_SELECTION,
-      start_ns: start,
-      end_ns: end,
-      ranks: [rank],
-      tracks: track ? [track.key] : null,
-    });
+    const row = { ranks: [rank], tracks: track ? [track.key] : null };
+    picking.setSelection(windowSelection([start, end], row));
     return true;
   }
 
@@ -76,9 +71,7 @@ export class GapSelection {
 }
 
 /** Rank and edges of a selected window that may be a gap; null for other selections. */
-function gapEdges(
-  window: SelectionJson | null,
-): { rank: number; start: number; end: number } | null {
+function gapEdges(window: SelectionJson | null) {
   if (window === null || window.query !== null || window.ids !== null) return null;
   const { start_ns: start, end_ns: end, ranks, tracks } = window;
   const [rank, ...others] = ranks ?? [];

@@ -40,7 +40,7 @@ test("the line before a late kernel says how late it is; a click selects the ker
   await expect.poll(() => view.state.get("selected_event")).toEqual([LATE, kernel.id]);
 });
 
-test("without lanes of waits nothing is said of them", async () => {
+test("without lanes of waits no text mentions waits", async () => {
   const view = await opened(({ scene }) => {
     for (const { summary, tracks } of scene.ranks) {
       for (const row of [...summary, ...tracks]) delete row.wait;

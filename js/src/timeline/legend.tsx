@@ -96,6 +96,29 @@ function shareTitle(share: string, { of }: KindShares, device: string): string {
   return share === "" || of === "" ? "" : ` ${share} of the ${device} span ${of}.`;
 }
 
+/** Number of chips that do not fit, "all" if none fits; null if all fit. */
+type HiddenCount = number | "all" | null;
+
+/** Hide the chips that do not fit, with short names if the long ones do not fit. */
+function hideOverflowing(el: HTMLElement, before: HiddenCount): HiddenCount {
+  const [bar, more] = [...el.children] as [HTMLElement, HTMLElement];
+  const availableWidth = el.clientWidth;
+  if (availableWidth === 0) return before;
+  const chips = [...bar.children] as HTMLElement[];
+  for (const chip of chips) chip.hidden = false;
+  el.classList.remove("hta-brief");
+  el.classList.toggle("hta-brief", bar.scrollWidth > availableWidth);
+  if (bar.scrollWidth <= availableWidth) return null;
+  more.hidden = false;
+  const end = availableWidth - more.offsetWidth - MORE_GAP;
+  // Measure all chips before any is hidden, because that moves the chips after it.
+  const overflowing = chips.filter(
+    (chip) => chip.offsetLeft + chip.offsetWidth - bar.offsetLeft > end,
+  );
+  for (const chip of overflowing) chip.hidden = true;
+  return overflowing.length < chips.length ? overflowing.length : "all";
+}
+
 /**
  * A legend of the kinds of events, or of what limits them. The chips have short names if the long ones
  * do not fit. Chips that do not fit at all are only in a menu.
@@ -104,33 +127,13 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
   const { legend, narrow } = props;
   const place = useRef<HTMLDivElement>(null);
   const isNarrow = narrow.value;
-  /** Number of chips that do not fit, "all" if none fits; null if all fit. */
-  const hiddenCount = useSignal<number | "all" | null>(null);
+  const hiddenCount = useSignal<HiddenCount>(null);
   const isByBound = legend.ctx.color.value === "bound";
   const kinds = legendKinds(legend.ctx.scene);
   const { value: shares } = legend.shares;
   const { value: waits } = legend.waits;
   const arrange = (): void => {
-    const el = place.current!;
-    const [bar, more] = [...el.children] as [HTMLElement, HTMLElement];
-    const availableWidth = el.clientWidth;
-    if (isNarrow || availableWidth === 0) return;
-    const chips = [...bar.children] as HTMLElement[];
-    for (const chip of chips) chip.hidden = false;
-    el.classList.remove("hta-brief");
-    el.classList.toggle("hta-brief", bar.scrollWidth > availableWidth);
-    if (bar.scrollWidth <= availableWidth) {
-      hiddenCount.value = null;
-      return;
-    }
-    more.hidden = false;
-    const end = availableWidth - more.offsetWidth - MORE_GAP;
-    // Measure all chips before any is hidden, because that moves the chips after it.
-    const overflowing = chips.filter(
-      (chip) => chip.offsetLeft + chip.offsetWidth - bar.offsetLeft > end,
-    );
-    for (const chip of overflowing) chip.hidden = true;
-    hiddenCount.value = overflowing.length < chips.length ? overflowing.length : "all";
+    if (!isNarrow) hiddenCount.value = hideOverflowing(place.current!, hiddenCount.value);
   };
   useLayoutEffect(arrange);
   useLayoutEffect(() => {
@@ -138,14 +141,16 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
     watchBoxes([place.current!], arrange, aborter.signal);
     return () => aborter.abort();
   }, [isNarrow]);
-  const classNames = `${isNarrow ? "hta-legend-narrow" : ""} ${legend.isPending.value ? "hta-pending" : ""}`;
+  const narrowClass = isNarrow ? "hta-legend-narrow" : "";
+  const pendingClass = legend.isPending.value ? "hta-pending" : "";
   const isAll = isNarrow || typeof hiddenCount.value !== "number";
   const word = isByBound ? "Limits" : "Kinds";
   const text = isAll ? word : `+${hiddenCount.value}`;
+  const menuText = isAll ? word : `${text} ${word.toLowerCase()}`;
   return (
     <div
       ref={place}
-      class={`hta-legend ${classNames}`}
+      class={`hta-legend ${narrowClass} ${pendingClass}`}
       role="group"
       aria-label={isByBound ? "Limits of work" : "Kinds: share of the view"}
     >
@@ -163,7 +168,7 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
       </div>
       <OpenerButton
         text={text}
-        name={`${isAll ? word : `${text} ${word.toLowerCase()}`} of ${isByBound ? "work" : "events"}`}
+        name={`${menuText} of ${isByBound ? "work" : "events"}`}
         icon="down"
         class="hta-more"
         hidden={!isNarrow && hiddenCount.value === null}
@@ -243,11 +248,12 @@ function LegendChip(props: { legend: Legend; kind: Kind; shares: KindShares; isL
   const share = shares.kinds[kind];
   const text = share === undefined ? "" : formatShare(share);
   const name = kindName(kind);
+  const shareText = shareTitle(text, shares, deviceOf(legend.ctx.scene));
   return (
     <button
       type="button"
       class={`hta-chip${isDimmed ? " hta-off" : ""}`}
-      title={`${name}: ${KINDS[kind]}.${shareTitle(text, shares, deviceOf(legend.ctx.scene))} Click to dim.`}
+      title={`${name}: ${KINDS[kind]}.${shareText} Click to dim.`}
       aria-pressed={!isDimmed}
       onClick={() => legend.toggle(kind)}
     >

@@ -256,24 +256,13 @@ export class PointerInput {
   }
 
   private onClick(hit: StageHit, event: MouseEvent): void {
-    const { picking, rows, folding, nav, ctx } = this.app;
+    const { picking, rows, ctx } = this.app;
     if (hit.region === "gutter") {
-      if (hit.badge === true && hit.row !== null && folding.toggleGroup(hit.row.rank)) return;
-      if (hit.row === null) return;
-      if (hit.row.track === null) rows.toggle(hit.row.rank);
-      else if (hit.stack === true) rows.toggleStacks(hit.row);
-      else if (hit.row.thinLanes !== undefined || rows.keepEmptyLanes.value)
-        rows.toggleEmptyLanes();
+      this.onGutterClick(hit);
       return;
     }
     if (hit.region === "minimap") {
-      const [start, end] = nav.view();
-      if (this.selectionPartAt(this.point(event)) === null) {
-        const [first, last] = ctx.scene.range;
-        const length = end - start;
-        const from = Math.max(Math.min(hit.time - length / 2, last - length), first);
-        nav.zoomTo([from, from + length]);
-      }
+      if (this.selectionPartAt(this.point(event)) === null) this.moveViewTo(hit.time);
       return;
     }
     const add = event.ctrlKey || event.metaKey;
@@ -300,6 +289,24 @@ export class PointerInput {
     } else if (!add) {
       this.onEmptyClick(hit);
     }
+  }
+
+  private onGutterClick({ row, badge, stack }: StageHit): void {
+    const { rows, folding } = this.app;
+    if (row === null || (badge === true && folding.toggleGroup(row.rank))) return;
+    if (row.track === null) rows.toggle(row.rank);
+    else if (stack === true) rows.toggleStacks(row);
+    else if (row.thinLanes !== undefined || rows.keepEmptyLanes.value) rows.toggleEmptyLanes();
+  }
+
+  /** Move the view so that `time` is in its middle, as far as the job reaches. */
+  private moveViewTo(time: number): void {
+    const { nav, ctx } = this.app;
+    const [start, end] = nav.view();
+    const [first, last] = ctx.scene.range;
+    const length = end - start;
+    const from = Math.max(Math.min(time - length / 2, last - length), first);
+    nav.zoomTo([from, from + length]);
   }
 
   /** Select the gap of a device, if there is one. */
@@ -372,7 +379,8 @@ export class PointerInput {
     if (hit.region === "gutter") return hit.row?.track === null ? "pointer" : "";
     if (hit.region === "minimap") {
       const part = this.selectionPartAt(point);
-      return part === null ? "crosshair" : part === "frame" ? "grab" : "ew-resize";
+      if (part === "frame") return "grab";
+      return part === null ? "crosshair" : "ew-resize";
     }
     if (hit.arrival) return hit.arrival.rank < 0 ? "" : "pointer";
     if (hit.region === "axis" || hit.region === "strip") return "col-resize";
@@ -418,11 +426,7 @@ function snapTime(ctx: TimelineContext, point: PointerPoint): number {
 function rowsBetween(ctx: TimelineContext, from: RowInfo | null, to: RowInfo | null): RowInfo[] {
   const rows = ctx.stage.rows();
   const indexOfRow = (row: RowInfo | null): number =>
-    row === null
-      ? -1
-      : rows.findIndex(
-          (shownRow) => shownRow.rank === row.rank && shownRow.track?.key === row.track?.key,
-        );
+    rows.findIndex(({ rank, track }) => rank === row?.rank && track?.key === row.track?.key);
   const [a, b] = [indexOfRow(from), indexOfRow(to)];
   if (a < 0 && b < 0) return [];
   const [low, high] = sortPair(a < 0 ? b : a, b < 0 ? a : b);

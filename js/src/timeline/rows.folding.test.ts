@@ -88,7 +88,7 @@ test("a selection of a part of a group shows that part, one of the whole does no
   expect(partlyNamedGroups(CLUSTERS, null)).toEqual([]);
 });
 
-test("what is said is short enough for the gutter, number and sign kept", () => {
+test("texts fit the gutter and keep number and sign", () => {
   expect(foldReason("computes 25 % longer; its steps take 12 % longer")).toEqual([
     "computes 25 % longer",
     "computes +25 %",

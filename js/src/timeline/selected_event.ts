@@ -117,17 +117,14 @@ export class EventSelection {
     const { brief, window: selection, ctx } = this;
     const selectedRank = brief?.rank ?? selection?.ranks?.[0];
     if (selectedRank === undefined) return null;
-    const track =
-      brief === null ? selection?.tracks?.[0] : ctx.lanes.locate(brief.lane)?.track?.key;
-    const rows = ctx.stage
-      .rows()
-      .filter(
-        ({ rank, memberRanks }) =>
-          rank === selectedRank || memberRanks?.includes(selectedRank) === true,
-      );
+    const eventTrack = brief && ctx.lanes.locate(brief.lane)?.track?.key;
+    const key = brief === null ? selection?.tracks?.[0] : eventTrack;
+    const isShown = (row: RowInfo): boolean =>
+      (row.memberRanks ?? [row.rank]).includes(selectedRank);
+    const rows = ctx.stage.rows().filter(isShown);
     const row =
-      rows.find((candidate) => candidate.track !== null && candidate.track.key === track) ??
-      rows.find((candidate) => candidate.track === null && (brief === null || !candidate.open));
+      rows.find(({ track }) => track !== null && track.key === key) ??
+      rows.find(({ track, open }) => track === null && (brief === null || !open));
     if (row === undefined) return null;
     const top = ctx.stage.el.getBoundingClientRect().top + row.top;
     return { top, bottom: top + row.height };
@@ -229,23 +226,16 @@ export class EventSelection {
     const brief = this.brief;
     if (brief === null) return;
     const track = this.ctx.lanes.locate(brief.lane)?.track ?? null;
-    this.setSelection({
-      ...FULL_SELECTION,
-      start_ns: brief.start,
-      end_ns: brief.start + Math.max(brief.dur, 1),
-      ranks: [brief.rank],
-      tracks: track === null ? null : [track.key],
-    });
+    const row = { ranks: [brief.rank], tracks: track === null ? null : [track.key] };
+    this.setSelection(windowSelection([brief.start, brief.start + brief.dur], row));
   }
 
   /** Select the window in view on all ranks; if it is selected, the whole job. */
   selectAll(): void {
     const { scene } = this.ctx;
     const all = { ranks: null, tracks: null };
-    const wideSelection = windowSelection(
-      selectionSpan(this.window, scene) ?? this.app.nav.view(),
-      all,
-    );
+    const span = selectionSpan(this.window, scene) ?? this.app.nav.view();
+    const wideSelection = windowSelection(span, all);
     const isChosen = isSameJson(wideSelection, this.window);
     this.setSelection(isChosen ? windowSelection(scene.range, all) : wideSelection);
   }

@@ -73,7 +73,7 @@ describe("totals", () => {
     expect([start, turned, nextOrder(turned, "name")].map(order)).toEqual(["cab", "abc", "abc"]);
   });
 
-  test("kinds of the device speak for a selection, nested ones only without it", () => {
+  test("a selection is summarised by kinds of the device, by nested kinds only without them", () => {
     const shown = (sums: Partial<Record<NameSums["kind"], number>>) => {
       const kinds = Object.entries(sums).map(([kind, sum]) => ({ ...row(kind, 1, sum), kind }));
       const totals = { events: 3, kinds: kinds as NameSums[], names: [], names_total: 0 };
@@ -86,7 +86,7 @@ describe("totals", () => {
 });
 
 describe("problems", () => {
-  test("the same on several ranks is one line, a cut-off file is never untold", () => {
+  test("a problem of several ranks is one line, a truncated file is always listed", () => {
     const scene = recordedScene();
     const cut = { ...scene.ranks[2]!, truncated: "ends early at 440 ms" };
     const unpaired = (count: number, detail: string, rank: number) =>
@@ -170,7 +170,7 @@ describe("themes", () => {
     expect(detectTheme(el)).toBe(theme);
   });
 
-  test("the host's own word comes before the system's, also through a shadow root", () => {
+  test("the host's theme overrides the system's, also through a shadow root", () => {
     media(true);
     const host = document.body.appendChild(document.createElement("div"));
     host.className = "light";
@@ -180,7 +180,7 @@ describe("themes", () => {
     expect(detectTheme(el)).toBe("dark");
   });
 
-  test("a switch is heard until the end", async () => {
+  test("a switch of the theme is followed until the signal aborts", async () => {
     media(false);
     const el = document.body.appendChild(document.createElement("div"));
     const end = new AbortController();
@@ -211,7 +211,7 @@ describe("one source for all", () => {
     return { inner, asked, fail };
   }
 
-  test("shares of one window are asked once, an abort of one asker hurts no other", async () => {
+  test("shares of one window are asked once, an abort of one caller does not affect the others", async () => {
     const { inner, asked } = source();
     const observed = new ObservedSource(inner);
     const gone = new AbortController();

@@ -70,12 +70,11 @@ function clockTexts(
   const more = canSwitch
     ? `Press to draw the ${other} clock.`
     : `This page has only the ${name} clock.`;
+  const fittedBadge = drift_ns
+    ? `clock: fitted, drift up to ${drift}`
+    : `clock: fitted ±${residual}`;
   return {
-    badge: !is_fitted
-      ? `clock: recorded, ${differenceText} apart`
-      : drift_ns
-        ? `clock: fitted, drift up to ${drift}`
-        : `clock: fitted ±${residual}`,
+    badge: is_fitted ? fittedBadge : `clock: recorded, ${differenceText} apart`,
     title: `Drawn on the ${name} clock: ${facts}. ${more}`,
   };
 }

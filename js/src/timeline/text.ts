@@ -54,9 +54,8 @@ export function spanText(span: Span): string {
 }
 
 export function plainText(text: RichText): string {
-  return text
-    .map((run) => (typeof run === "string" ? run : "strong" in run ? run.strong : run.key))
-    .join("");
+  const texts = text.map((run) => (typeof run === "string" ? run : Object.values(run).join("")));
+  return texts.join("");
 }
 
 export function isWholeRange(view: Span, scene: Scene): boolean {
@@ -106,11 +105,8 @@ type DeviceShares = Record<(typeof SHARES)[number] | "ranks", number>;
 /** Shares of the devices' spans in view, over all ranks with device events; null if none. */
 function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
   // Events that a truncated file lacks may be at any time, so its empty time is not known to be idle.
-  const device = new Set(
-    scene.ranks
-      .filter((rank) => rank.truncated === null && hasDevice(rank))
-      .map((rank) => rank.rank),
-  );
+  const complete = scene.ranks.filter((rank) => rank.truncated === null && hasDevice(rank));
+  const device = new Set(complete.map(({ rank }) => rank));
   const [compute, communication, exposed, memory] = [0, 0, 0, 0];
   const sums = { compute, communication, exposed, memory, unrecorded: 0, idle: 0, ranks: 0 };
   let span = 0;
@@ -161,11 +157,8 @@ export function lateText(
   if (waiting.length === 0) return null;
   const waitingText =
     waiting.length === 1 ? "1 rank waits" : `${formatCount(waiting.length)} ranks wait`;
-  return [
-    ` ${waitingText} for `,
-    { strong: `rank ${rank}` },
-    `: ${formatShare(share)} of ${spanName}.`,
-  ];
+  const rankRun = { strong: `rank ${rank}` };
+  return [` ${waitingText} for `, rankRun, `: ${formatShare(share)} of ${spanName}.`];
 }
 
 /** Describe folded rows: `9 of 1 024 ranks shown; similar ranks are folded.` */
@@ -265,28 +258,21 @@ export function eventText(
   const placeAndTime = `on ${placeText(event.rank, track)}: ${formatDuration(event.dur)}`;
   const ownArrival = collective?.ranks.find(({ rank }) => rank === event.rank);
   if (collective !== null && ownArrival !== undefined) {
-    const last = lastRankOf(collective);
-    const sentence: RichText = [
-      { strong: `${countText(collective)}, ${event.short}` },
-      ` ${placeAndTime}`,
-    ];
-    if (last === ownArrival) {
-      sentence.push(`, arrived ${formatDuration(collective.late)} after the median rank.`);
-    } else {
-      sentence.push(
-        ownArrival.wait > 0
-          ? `, including ${formatDuration(ownArrival.wait)} waiting`
-          : ", without waiting",
-      );
-      sentence.push(last === null ? "." : ` for rank ${last.rank}.`);
-    }
-    return sentence;
+    const name = { strong: `${countText(collective)}, ${event.short}` };
+    return [name, ` ${placeAndTime}, ${arrivalClause(collective, ownArrival)}.`];
   }
-  return [
-    { strong: event.short },
-    ` ${placeAndTime}.`,
-    ` View ${spanText(view)} (${formatDuration(view[1] - view[0])}).`,
-  ];
+  const viewClause = `View ${spanText(view)} (${formatDuration(view[1] - view[0])})`;
+  return [{ strong: event.short }, ` ${placeAndTime}.`, ` ${viewClause}.`];
+}
+
+/** `including 5.49 ms waiting for rank 5`, or when the rank arrived if it came last. */
+function arrivalClause(collective: Collective, { rank, wait }: Member): string {
+  const last = lastRankOf(collective);
+  if (last?.rank === rank) {
+    return `arrived ${formatDuration(collective.late)} after the median rank`;
+  }
+  const waitText = wait > 0 ? `including ${formatDuration(wait)} waiting` : "without waiting";
+  return last === null ? waitText : `${waitText} for rank ${last.rank}`;
 }
 
 /** Describe ranks and rows of a selection: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`. */

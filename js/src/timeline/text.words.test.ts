@@ -87,7 +87,7 @@ describe("the view in words", () => {
     expect(cutText({ start, dur }, scene)).toBe("");
   });
 
-  test("one rank speaks in the singular, nothing communicated is not said", () => {
+  test("one rank has a sentence in the singular, without a share of no communication", () => {
     const singleRank: Scene = { ...scene, ranks: scene.ranks.slice(0, 1) };
     expect(wholly(singleRank, { communication: [0, 0, 0], exposed: [0, 0, 0] })).toContain(
       "The GPU computes 20 % and idles 74 % of the GPU span.",
@@ -125,7 +125,7 @@ describe("the view in words", () => {
     expect(said([end + 10, end + 20], scene, stats())).toContain("Outside the job");
   });
 
-  test("no device is not an idle device", () => {
+  test("a job without devices has no idle share", () => {
     const sentence = wholly(ranksWith(() => ({ summary: [] })));
     expect(sentence).toContain("No GPU events in these files.");
     expect(sentence).not.toContain("0 %");

@@ -84,7 +84,7 @@ describe("the state", () => {
 });
 
 describe("failures", () => {
-  test("a failed request speaks where its answer would stand", async () => {
+  test("a failed request is stated in the place of its answer", async () => {
     const view = await opened((_, source) =>
       source.broken.set("event", "byte 12: gzip stream is cut off"),
     );
@@ -95,7 +95,7 @@ describe("failures", () => {
     await expect.poll(() => view.text(".hta-details h3")).toContain("AllReduce");
   });
 
-  test("what the drawing lacks is said above it and can be tried again", async () => {
+  test("a note above the drawing states missing data and offers a retry", async () => {
     const view = mount((_, source) => source.broken.set("stats", "rank-3.json.gz was replaced"));
     await expect.poll(() => view.text(".hta-error-strip")).toContain("rank-3.json.gz was replaced");
     view.source.broken.clear();
@@ -130,7 +130,7 @@ describe("failures", () => {
     expect(first?.request.selection).toMatchObject({ start_ns: 0, ranks: null });
   });
 
-  test("no track left is said, with the way back", async () => {
+  test("if all tracks are hidden, a note states it and offers to show them", async () => {
     const view = await opened();
     view.by("button", "Filter tracks").click();
     fill(view.by("textbox", "Show only tracks that match"), "tpu");

@@ -116,12 +116,14 @@ function groupsOfSameLabel(labels: readonly string[]): number[][] {
 
 /** The first few words of each name that distinguish it from the other names. */
 function differingWords(names: readonly string[]): string[] {
-  const wordsByName = names.map((name) =>
-    Array.from(name.slice(0, MAX_READ).matchAll(/(?:\w+::)*(\w+)/g), (match) => match[1]!).flatMap(
-      // The words of names without brackets are joined by underscores.
-      (word) => (word.length > MAX_LABEL_LENGTH ? word.split("_") : [word]),
-    ),
-  );
+  const wordsByName = names.map((name) => {
+    const words = Array.from(
+      name.slice(0, MAX_READ).matchAll(/(?:\w+::)*(\w+)/g),
+      ([, word]) => word!,
+    );
+    // The words of names without brackets are joined by underscores.
+    return words.flatMap((word) => (word.length > MAX_LABEL_LENGTH ? word.split("_") : [word]));
+  });
   const chosenTexts = names.map(() => "");
   const longest = Math.max(...wordsByName.map((nameWords) => nameWords.length));
   for (let index = 0; index < longest; index += 1) {
@@ -131,9 +133,8 @@ function differingWords(names: readonly string[]): string[] {
       const wordOfRow = new Map(rows.map((row) => [row, wordsByName[row]![index] ?? ""]));
       if (new Set(wordOfRow.values()).size < 2) continue;
       for (const row of rows) {
-        const combined = [chosenTexts[row]!, wordOfRow.get(row)!]
-          .filter((text) => text !== "")
-          .join(", ");
+        const texts = [chosenTexts[row]!, wordOfRow.get(row)!];
+        const combined = texts.filter((text) => text !== "").join(", ");
         if (combined.length <= MAX_LABEL_LENGTH) chosenTexts[row] = combined;
       }
     }

@@ -25,7 +25,7 @@ import { eventText, selectionText, spanText } from "../text";
 import { ExportForm, ExportPanel } from "./export";
 import { ProblemsPanel } from "./problems";
 
-/** Delay of requests for totals: a drag of an edge sends one, a series of clicks few. */
+/** Delay of requests for totals, so that a drag of an edge or a series of clicks sends few. */
 const TOTALS_MS = 60;
 const ANNOUNCE_DELAY_MS = 100;
 

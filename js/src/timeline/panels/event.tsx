@@ -38,6 +38,7 @@ import {
   formatValue,
   plural,
 } from "../../ui/formats";
+import type { EventSelection } from "../selected_event";
 import { findSourceLine, openInHost, type SourceLine } from "../source_line";
 import { cutText, eventCode, lastRankOf, waitsText } from "../text";
 import { figureRows } from "./call_figures";
@@ -54,8 +55,9 @@ interface EventPanelProps {
 export function EventPanel({ panels }: EventPanelProps) {
   const { picking } = panels.app;
   const { copy, hasArea } = panels;
-  const { brief, detail, collective, error } = picking.stateSignal.value;
+  const { brief, detail, error } = picking.stateSignal.value;
   const name = detail?.event.name ?? brief?.name ?? "";
+  const retry = (): void => picking.retry();
   return (
     <div class="hta-panel hta-details">
       <div class="hta-column hta-what">
@@ -67,15 +69,11 @@ export function EventPanel({ panels }: EventPanelProps) {
           {hasArea && <Tabs current="event" other={() => panels.show("area")} />}
           <CloseButton close={() => panels.close()} words={hasArea ? "" : "selected"} />
         </div>
-        {error !== null ? (
-          <FailureNote
-            title="The event cannot be shown"
-            error={error}
-            retry={() => picking.retry()}
-          />
-        ) : brief === null ? (
-          <p class="hta-note">Loading the event…</p>
-        ) : (
+        {error !== null && (
+          <FailureNote title="The event cannot be shown" error={error} retry={retry} />
+        )}
+        {error === null && brief === null && <p class="hta-note">Loading the event…</p>}
+        {error === null && brief !== null && (
           <>
             <div class="hta-full">
               <code title={name}>{name}</code>
@@ -86,27 +84,30 @@ export function EventPanel({ panels }: EventPanelProps) {
         )}
       </div>
       <div class="hta-column hta-compare">
-        {brief === null ? null : collective !== null ? (
-          <CollectivePanel
-            collective={collective}
-            ownRank={brief.rank}
-            goTo={(rank, id) => picking.pick({ rank, table: "events", id }, null)}
-          />
-        ) : detail !== null ? (
-          <Histogram detail={detail} />
-        ) : (
-          error === null && (
-            <div>
-              <h3>This name on its rank</h3>
-              <p class="hta-note">…</p>
-            </div>
-          )
-        )}
+        {brief !== null && <Comparison picking={picking} ownRank={brief.rank} />}
       </div>
       <div class="hta-column hta-rest">
         <Arguments detail={detail} copy={copy} />
         {brief !== null && <Actions panels={panels} brief={brief} />}
       </div>
+    </div>
+  );
+}
+
+/** The event among the ranks of its collective, else among the events of its name. */
+function Comparison({ picking, ownRank }: { picking: EventSelection; ownRank: number }) {
+  const { detail, collective, error } = picking.stateSignal.value;
+  if (collective !== null) {
+    const goTo = (rank: number, id: number): void =>
+      picking.pick({ rank, table: "events", id }, null);
+    return <CollectivePanel collective={collective} ownRank={ownRank} goTo={goTo} />;
+  }
+  if (detail !== null) return <Histogram detail={detail} />;
+  if (error !== null) return null;
+  return (
+    <div>
+      <h3>This name on its rank</h3>
+      <p class="hta-note">…</p>
     </div>
   );
 }
@@ -119,12 +120,11 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   /** The lists of the event `of` that are shown in full. */
   const all = useSignal({ of: "", flows: false, parents: false });
   const eventKey = `${brief.rank}/${brief.table}/${brief.id}`;
-  const open =
-    all.value.of === eventKey ? all.value : { of: eventKey, flows: false, parents: false };
+  const isSame = all.value.of === eventKey;
+  const open = isSame ? all.value : { of: eventKey, flows: false, parents: false };
   const track = ctx.lanes.locate(brief.lane)?.track;
-  const placeText = [`rank ${event.rank}`, track?.process, track?.label]
-    .filter(Boolean)
-    .join(" · ");
+  const places = [`rank ${event.rank}`, track?.process, track?.label];
+  const placeText = places.filter(Boolean).join(" · ");
   const cut = cutText(brief, ctx.scene);
   const placeRows: FactRow[] = [
     { name: "Start", value: formatTime(event.start), title: formatExact(event.start) },
@@ -241,11 +241,10 @@ function sourceRow(source: SourceLine, copy: Copy): FactRow {
 function callRows(rank: number, collective: Collective | null): FactRow[] {
   const ownArrival = collective?.ranks.find((member) => member.rank === rank);
   if (collective === null || ownArrival === undefined) return [];
-  const waitText =
-    ownArrival.wait > 0 ? `${formatDuration(ownArrival.wait)} waiting` : "no waiting";
-  const rows: FactRow[] = [
-    { name: "Parts", value: `${waitText}, ${formatDuration(ownArrival.transfer)} transfer` },
-  ];
+  const { wait, transfer } = ownArrival;
+  const waitText = wait > 0 ? `${formatDuration(wait)} waiting` : "no waiting";
+  const partsText = `${waitText}, ${formatDuration(transfer)} transfer`;
+  const rows: FactRow[] = [{ name: "Parts", value: partsText }];
   const message = messageText(collective);
   if (message !== "") rows.push({ name: "Message", value: message, title: BANDWIDTHS });
   const { group } = collective;
@@ -306,17 +305,13 @@ function Arguments({ detail, copy }: { detail: EventDetail | null; copy: Copy })
 
 function Actions({ panels, brief }: EventPanelProps & { brief: Brief }) {
   const { nav, picking } = panels.app;
+  const zoom = (): void => nav.toggleZoom(picking.target());
   const count = picking.detail?.same?.count;
   const allOfNameText =
     count === undefined ? "All of this name" : `All ${formatCount(count)} of this name`;
   return (
     <div class="hta-doings">
-      <Button
-        text="Zoom to event"
-        keys="F"
-        showKey
-        press={() => nav.toggleZoom(picking.target())}
-      />
+      <Button text="Zoom to event" keys="F" showKey press={zoom} />
       {count !== 1 && <Button text={allOfNameText} press={() => picking.selectName()} />}
       <Button text="Copy as Python" press={() => panels.copy(eventCode(brief), "Python")} />
       <Button
@@ -373,10 +368,8 @@ export function histogramText(same: SameName, dur: number): string {
   const events = plural(same.count, "event");
   if (min === max) return `${events}, all ${formatDuration(min)}`;
   const ratio = median > 0 ? dur / median : 1;
-  const against =
-    ratio >= 2
-      ? `${formatValue(Number(ratio.toPrecision(2)))}× the median`
-      : formatShareDelta(ratio - 1);
+  const multiple = `${formatValue(Number(ratio.toPrecision(2)))}× the median`;
+  const against = ratio >= 2 ? multiple : formatShareDelta(ratio - 1);
   return `${events}, ${formatRange(min, max)}, median ${formatDuration(median)}; this one ${against}`;
 }
 
@@ -435,19 +428,17 @@ const MAX_ROWS = 16;
 /** A part of a rank's bar, which the styles draw by its label. */
 type CallSegment = readonly [label: "late" | "wait" | "transfer", startNs: number, endNs: number];
 
-export function CollectivePanel(props: {
+interface CollectivePanelProps {
   collective: Collective;
   ownRank: number;
   goTo(rank: number, id: number): void;
-}) {
-  const { collective, ownRank, goTo } = props;
-  const { ranks, late: lateNs } = collective;
-  const longestNs = Math.max(
-    ...ranks.map((member) => member.arrival + member.wait + member.transfer),
-    1,
-  );
-  const percent = (ns: number): string => `${(ns / longestNs) * 100}%`;
-  const last = lastRankOf(collective);
+}
+
+export function CollectivePanel(props: CollectivePanelProps) {
+  const { collective, ownRank } = props;
+  const { ranks } = collective;
+  const ends = ranks.map(({ arrival, wait, transfer }) => arrival + wait + transfer);
+  const longestNs = Math.max(...ends, 1);
   const shown = arrivalRows(ranks, ownRank);
   const waits = waitsText(collective);
   const title = `${collective.name} on ${ranks.length} ranks`;
@@ -456,38 +447,9 @@ export function CollectivePanel(props: {
       <h3>{title}</h3>
       <p class="hta-note">{waits}</p>
       <div class="hta-calls" role="group" aria-label={`${title}: ${waits}`}>
-        {shown.map((member) => {
-          const { rank, id, arrival, wait, transfer } = member;
-          const isLast = member === last;
-          const transferStart = arrival + wait;
-          const segments: CallSegment[] = [
-            ...(isLast ? [["late", Math.max(0, arrival - lateNs), arrival] as const] : []),
-            ...(wait > 0 ? [["wait", arrival, transferStart] as const] : []),
-            ["transfer", transferStart, transferStart + transfer],
-          ];
-          return (
-            <div
-              class={`hta-call${rank === ownRank ? " hta-own" : ""}${isLast ? " hta-late" : ""}`}
-            >
-              <Link
-                text={`rank ${rank}`}
-                title="Show this call on this rank"
-                press={() => goTo(rank, id)}
-              />
-              <div class="hta-call-bar">
-                {segments.map(([label, startNs, endNs]) => (
-                  <div
-                    class={`hta-call-part hta-${label}`}
-                    style={{ left: percent(startNs), width: percent(endNs - startNs) }}
-                  />
-                ))}
-              </div>
-              <span class="hta-call-figure">
-                {isLast ? "last" : wait > 0 ? formatDuration(wait) : "no wait"}
-              </span>
-            </div>
-          );
-        })}
+        {shown.map((member) => (
+          <MemberRow key={member.rank} {...props} member={member} longestNs={longestNs} />
+        ))}
       </div>
       {ranks.length > shown.length && (
         <p class="hta-note">{`${ranks.length - shown.length} ranks between them not shown`}</p>
@@ -496,6 +458,35 @@ export function CollectivePanel(props: {
         <span>first arrival</span>
         <span>{`end +${formatDuration(longestNs)}`}</span>
       </div>
+    </div>
+  );
+}
+
+/** A rank's part in the collective, as a bar. */
+function MemberRow(props: CollectivePanelProps & { member: Member; longestNs: number }) {
+  const { collective, ownRank, goTo, member, longestNs } = props;
+  const { rank, id, arrival, wait, transfer } = member;
+  const percent = (ns: number): string => `${(ns / longestNs) * 100}%`;
+  const isLast = member === lastRankOf(collective);
+  const transferStart = arrival + wait;
+  const lateStart = Math.max(0, arrival - collective.late);
+  const segments: CallSegment[] = [["transfer", transferStart, transferStart + transfer]];
+  if (wait > 0) segments.unshift(["wait", arrival, transferStart]);
+  if (isLast) segments.unshift(["late", lateStart, arrival]);
+  const waitText = wait > 0 ? formatDuration(wait) : "no wait";
+  const press = (): void => goTo(rank, id);
+  return (
+    <div class={`hta-call${rank === ownRank ? " hta-own" : ""}${isLast ? " hta-late" : ""}`}>
+      <Link text={`rank ${rank}`} title="Show this call on this rank" press={press} />
+      <div class="hta-call-bar">
+        {segments.map(([label, startNs, endNs]) => (
+          <div
+            class={`hta-call-part hta-${label}`}
+            style={{ left: percent(startNs), width: percent(endNs - startNs) }}
+          />
+        ))}
+      </div>
+      <span class="hta-call-figure">{isLast ? "last" : waitText}</span>
     </div>
   );
 }

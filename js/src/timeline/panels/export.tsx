@@ -188,7 +188,11 @@ export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(
           onKeyDown={({ key }) => key === "Enter" && write()}
         />
         <span class="hta-label">With</span>
-        <ExportOptions form={form} />
+        <div class="hta-checks">
+          {SWITCHES.map(([name, text, hint]) => (
+            <Checkbox key={name} text={text} hint={hint} on={form[name]} />
+          ))}
+        </div>
         <span />
         <div class="hta-field-row">
           <Button text="Write file" class="hta-primary" off={form.isBusy.value} press={write} />
@@ -206,33 +210,27 @@ export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(
   );
 }
 
+type ExportSwitch = "launches" | "clip" | "counters" | "scrub";
+
 /** Switches for what is written with the events, or left out. */
-function ExportOptions({ form }: { form: ExportForm }) {
-  return (
-    <div class="hta-checks">
-      <Checkbox
-        text="launches and operators"
-        hint="Also write the calls that launched the events, and the operators around them"
-        on={form.launches}
-      />
-      <Checkbox
-        text="cut events at the edges"
-        hint="Cut events at the edges of the window, instead of writing all of them"
-        on={form.clip}
-      />
-      <Checkbox
-        text="counters in the window"
-        hint="Keep the samples of counters inside the window"
-        on={form.counters}
-      />
-      <Checkbox
-        text="without host names, users and paths"
-        hint="Remove host names, users, environment variables and paths"
-        on={form.scrub}
-      />
-    </div>
-  );
-}
+const SWITCHES: readonly (readonly [ExportSwitch, text: string, hint: string])[] = [
+  [
+    "launches",
+    "launches and operators",
+    "Also write the calls that launched the events, and the operators around them",
+  ],
+  [
+    "clip",
+    "cut events at the edges",
+    "Cut events at the edges of the window, instead of writing all of them",
+  ],
+  ["counters", "counters in the window", "Keep the samples of counters inside the window"],
+  [
+    "scrub",
+    "without host names, users and paths",
+    "Remove host names, users, environment variables and paths",
+  ],
+];
 
 function exportOptions({ scene, selection, view }: ExportContext): [ExportContent, string][] {
   const options: [ExportContent, string][] = [
