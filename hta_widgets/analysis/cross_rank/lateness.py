@@ -29,7 +29,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.host_stack import name_mask
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union
-from hta_widgets.trace.memo import memoize
+from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.trace import Trace
 
 #: A time before all events.
@@ -70,11 +70,10 @@ def _previous_entries(match: Matching, times: Arrivals) -> Ints:
     Nothing is known of the time between two windows of a recording, so each has a first.
     """
     window = np.zeros(len(match), np.int64)
-    for trace_of_rank, clock, entries in zip(
-        match.traces, times.clocks, match.of_trace, strict=True
-    ):
-        marks_ns = trace_of_rank.recorded_marks_ns
-        window[entries] = np.searchsorted(marks_ns, clock.to_rank(times.arrival_ns[entries]))
+    ranks = zip(iter_ranks(match.traces), times.clocks, match.of_trace, strict=True)
+    for trace_of_rank, clock, entries in ranks:
+        arrival_ns = clock.to_rank(times.arrival_ns[entries])
+        window[entries] = np.searchsorted(trace_of_rank.recorded_marks_ns, arrival_ns)
     order = np.lexsort((times.arrival_ns, match.lane, match.trace))
     trace, lane, window = match.trace[order], match.lane[order], window[order]
     is_next = (trace[1:] == trace[:-1]) & (lane[1:] == lane[:-1]) & (window[1:] == window[:-1])

@@ -145,7 +145,7 @@ def _match(trace_set: TraceSet) -> Matching:
     keys, groups = identify_groups(traces, events, headers)
     entries: _Events = dict.fromkeys(_COLUMNS, np.empty(0, np.int64))
     if sum(len(events_of_rank.rows) > 0 for events_of_rank in events) > 1:
-        entries = _entries_with_partners(_events_of_all(traces, events, keys), groups)
+        entries = _entries_with_partners(_events_of_all(traces, ranks, keys), groups)
     trace, place, lane, group, source, slot, is_numbered = (entries[name] for name in _COLUMNS)
     starts = np.flatnonzero(np.diff(slot, prepend=-1))
     by_number = int(is_numbered[starts].sum())
@@ -180,6 +180,7 @@ class _RankCommunication(NamedTuple):
     header: JobHeader
     on_host: Counter[str]  # the other collectives, on the host, by name
     has_device: bool
+    windows_ns: Ints  # start and end of each recorded window, on the recorded clock
 
 
 def _communication_of_ranks(traces: TraceSet) -> list[_RankCommunication]:
@@ -205,11 +206,13 @@ def _communication_of_rank(
     rest = count_host_collectives(trace) - count_by_name(trace, events.rows)
     has_device = any(track.stream >= 0 for track in trace.tracks)
     steps = trace.table.step[events.rows]
-    return _RankCommunication(events, steps, job_header(trace), rest, has_device)
+    windows = trace.recorded_ns or [(0, trace.table.last_ns)]
+    windows_ns = np.array(windows, np.int64) + recorded_shift(trace)
+    return _RankCommunication(events, steps, job_header(trace), rest, has_device, windows_ns)
 
 
 def _events_of_all(
-    traces: Sequence[Trace], events: Sequence[CommEvents], keys: Sequence[Sequence[int]]
+    traces: Sequence[Trace], ranks: Sequence[_RankCommunication], keys: Sequence[Sequence[int]]
 ) -> _Events:
     """Concatenate the communication of all ranks, on the recorded clock.
 
@@ -217,8 +220,11 @@ def _events_of_all(
     """
     contents: dict[Hashable, int] = {}
     blocks = []
-    windows = _windows_of_job(traces)
-    for number, (trace, events_of_rank) in enumerate(zip(traces, events, strict=True)):
+    window_numbers = _number_windows([rank.windows_ns for rank in ranks])
+    for number, (trace, rank) in enumerate(zip(traces, ranks, strict=True)):
+        events_of_rank = rank.events
+        start_ns = events_of_rank.start_ns + recorded_shift(trace)
+        window = np.searchsorted(rank.windows_ns[1:, 0], start_ns, side="right")
         codes = [contents.setdefault(item, len(contents)) for item in events_of_rank.content]
         columns = {
             "trace": np.full(len(events_of_rank.rows), number),
@@ -228,12 +234,10 @@ def _events_of_all(
             "target": events_of_rank.target,
             "sequence": events_of_rank.sequence,
             "content": np.array(codes, dtype=np.int64)[events_of_rank.content_code],
-            "start": events_of_rank.start_ns + recorded_shift(trace),
+            "start": start_ns,
             "end": events_of_rank.end_ns + recorded_shift(trace),
             "together": events_of_rank.ends_together,
-            "window": windows[number][
-                np.searchsorted(trace.recorded_marks_ns, events_of_rank.start_ns)
-            ],
+            "window": window_numbers[number][window],
         }
         blocks.append(columns)
     table = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
@@ -242,22 +246,20 @@ def _events_of_all(
     return table | {"lane": _number_combinations(first_trace[lane], lane)}
 
 
-def _windows_of_job(traces: Sequence[Trace]) -> list[Ints]:
+def _number_windows(windows_of_ranks: Sequence[Ints]) -> list[Ints]:
     """Return for each rank the numbers that its windows have in the job.
 
     Windows that overlap on the recorded clocks are one window of the job. If all ranks have as
     many and few overlap, the clocks differ, and the n-th of each rank are one.
     """
-    counts = [len(trace.recorded_marks_ns) + 1 for trace in traces]
+    counts = [len(windows) for windows in windows_of_ranks]
     in_order = [np.arange(count) for count in counts]
     if max(counts, default=1) == 1:
         return in_order
-    recorded = [
-        np.array(trace.recorded_ns or [(0, trace.table.last_ns)], np.int64) + recorded_shift(trace)
-        for trace in traces
+    starts, _ = union(*np.concatenate(windows_of_ranks).T)
+    by_time = [
+        np.searchsorted(starts, windows[:, 0], side="right") - 1 for windows in windows_of_ranks
     ]
-    starts, _ = union(*np.concatenate(recorded).T)
-    by_time = [np.searchsorted(starts, windows[:, 0], side="right") - 1 for windows in recorded]
     ranks_of_window = np.bincount(np.concatenate(by_time))
     overlapping = int(ranks_of_window[ranks_of_window > 1].sum())
     is_apart = all((np.diff(numbers) > 0).all() for numbers in by_time)
