@@ -269,7 +269,7 @@ def is_of_one_pair_of_ranks_when_asked(seen, both):
     assert len(both.rank_pairs) == 2
     ranks.select_option("rank 1")
     expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("on rank 1")
-    expect(seen.root.locator(".hta-diff-held")).to_contain_text("with a kernel only")
+    expect(seen.root.locator(".hta-diff-held")).to_contain_text("needs a kernel")
     # Parts that exist only for all ranks show a note instead.
     expect(seen.headline).to_contain_text("of all ranks")
     for part in ("changes", "icicle"):

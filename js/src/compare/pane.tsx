@@ -120,7 +120,7 @@ export function Findings(props: FindingsProps & { conditions: string; isPerStep:
   const shareClass = share.startsWith("+") ? "hta-diff-slower" : "hta-diff-faster";
   const next = first === undefined ? reasonText : rest.slice(0, SENTENCES).join(" ");
   const more = rest.slice(SENTENCES);
-  // `ranksText` is a heading here, if everything below is of one pair of ranks.
+  // `ranksText` is a heading here if everything below refers to one pair of ranks.
   return (
     <>
       {ranksText !== "" && <p class="hta-diff-whose">{ranksText}</p>}
@@ -158,10 +158,11 @@ export function noFindingTexts(totals: TotalTimes | null, isPerStep = true): [st
   if (totals === null) return [noChangeText, ""];
   const [before, after] = totals;
   if (before === 0 && after === 0)
-    return ["Nothing to compare: neither side has events in what was chosen.", ""];
+    return ["Nothing to compare: neither side has events in the selection.", ""];
   const diff = after - before;
   const unit = isPerStep ? " a step" : "";
-  if (diff === 0) return [`After takes as long: ${formatDuration(after)}${unit}.`, noChangeText];
+  if (diff === 0)
+    return [`After takes the same time: ${formatDuration(after)}${unit}.`, noChangeText];
   const share = shareText(diff, before);
   const times = `${formatDuration(before)} → ${formatDuration(after)}${share && `, ${share}`}`;
   const isLarge = Math.abs(diff) >= MIN_REPORTED_SHARE * Math.max(before, after);

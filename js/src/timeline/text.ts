@@ -240,7 +240,8 @@ export function arrivalText({ name, call, of, rank, ns, ofJob }: Arrival): [stri
       rank < 0 ? "several ranks come last at the same time" : `rank ${rank} comes last`;
     return [`${lastText}, ${callText}`, `the others wait ${formatDuration(ns)} on average`];
   }
-  const late = ns > 0 ? `${formatDuration(ns)} after the median rank` : "not after the median rank";
+  const late =
+    ns > 0 ? `${formatDuration(ns)} after the median rank` : "no later than the median rank";
   return [late, `rank ${rank}, ${callText}`];
 }
 
