@@ -128,7 +128,7 @@ describe("queries", () => {
     ["kind ==", "it ends too early"],
     ["kind = 'cpu'", '"=" is out of place'],
     ["dur_ns", "it is not a condition"],
-    ["kind > 'cpu'", "only numbers can be compared"],
+    ["kind > 'cpu'", "only numbers can be used in comparisons"],
     ["name.str.zfill(3) == 'a'", ".str.zfill() is not supported"],
     ["dur_ns.rank() > 1", ".rank() is not supported"],
     ["name.str.contains('(')", "missing )"],
