@@ -357,7 +357,7 @@ class _Grid:
         self.ranks = np.unique(data["rank"])
         self.names = [f"rank {rank}" for rank in self.ranks]
         self.marked = most_often_last(data, late)
-        #: Colour of the marked ranks is red if the caller names them, as those of stragglers.
+        #: Whether the marked ranks are red: only if the caller names them.
         self.is_red = late is not None
         collectives = np.unique(data["collective"])
         self.count = len(collectives)

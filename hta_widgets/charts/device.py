@@ -305,11 +305,11 @@ def kernel_duration_by_rank(
 ) -> Figure:
     """Draw how long kernels take on each rank.
 
-    With a `name`, or on one rank: bars of the mean with lines from shortest to longest. Otherwise
-    one row per kernel, with a dot for each rank's mean against the median rank's. The scale ends at
-    the farthest dot of kernels other than communication, limited to 10 to 100 %; ranks beyond it
-    are arrow heads at its ends. The farthest dot of such a kernel is dark if it differs from the
-    median by 5 %, and by 1 % of a rank's kernel time.
+    With a `name`, or on one rank, bars show the mean, with lines from shortest to longest.
+    Otherwise there is one row per kernel, with a dot for each rank's mean against the median
+    rank's. The scale ends at the farthest dot of kernels other than communication, but at 10 % at
+    least and at 100 % at most; ranks beyond it are arrow heads at its ends. The farthest dot of
+    such a kernel is dark if it differs from the median by 5 %, and by 1 % of a rank's kernel time.
 
     Parameters
     ----------

@@ -176,7 +176,7 @@ def lane_steps(
     first = np.searchsorted(times, edges[:-1], side="left")
     end = np.append(first[1:], len(times))
     changing = np.flatnonzero(end > first)
-    # `reduceat` reduces from each start to the next, so slices without a change have no start.
+    # `reduceat` reduces from each start to the next, so slices without a change get no start.
     lowest[changing] = np.minimum(lowest[changing], np.minimum.reduceat(values, first[changing]))
     highest[changing] = np.maximum(highest[changing], np.maximum.reduceat(values, first[changing]))
     return LaneSteps(edges[:-1], edges[1:], lowest, highest, exact=False)

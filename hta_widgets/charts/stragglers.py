@@ -27,7 +27,7 @@ from hta_widgets.text import count, duration, plural, rank_list
 from hta_widgets.trace.arrays import Array
 
 _SHADES = 64
-_LEFT_OUT = "collectives outside of the steps are left out"
+_LEFT_OUT = "collectives outside the steps are left out"
 
 #: Maximum number of ranks with a row each; if there are more, only the first `_TOP` and stragglers
 #: have one.

@@ -94,7 +94,7 @@ class _Forest:
     device: Bools
 
     def columns(self, frame: pd.DataFrame, top: npt.ArrayLike) -> dict[str, Array]:
-        """Return `STACK_COLUMNS` of the frame; the parent of a row at the top is `top`."""
+        """Return `STACK_COLUMNS` of the frame; rows at the top have the parent `top`."""
         start, dur = frame["ts"].to_numpy(), frame["dur"].to_numpy()
         kernel = self.device & self.member
         count = kernel.astype(np.int64)

@@ -253,12 +253,12 @@ def find_stragglers_with_late_start_comm_kernels(
 ) -> pd.Series[int]:
     """Return how often each rank is among the last `n_stragglers` to start a collective.
 
-    Among collectives that take at least 1 % of an iteration on any rank, or all if none does, the
-    last of each stream, iteration and name counts. The rule takes the stream and name whose
-    duration differs most between ranks, since an early rank's kernel lasts as long as it waits. The
-    result is empty if no collective is on two ranks. HTA requires 1 % on each rank, although the
-    last rank waits for none. `df` has ``rank, ts, dur, stream, iteration, name``; starts are on the
-    recorded clock, which `hta_widgets.analysis.stragglers` does not depend on.
+    Only collectives that take at least 1 % of an iteration on any rank count, or all if none does.
+    Of these, the rule takes the last of each stream, iteration and name. It then chooses the stream
+    and name whose duration differs most between ranks, since the kernel of an early rank includes
+    its wait. The result is empty if no collective is on two ranks. HTA requires 1 % on each rank,
+    although the last rank does not wait. `df` has ``rank, ts, dur, stream, iteration, name``;
+    starts are on the recorded clock, on which `hta_widgets.analysis.stragglers` does not depend.
     """
     kernels = _last_collectives(df, symbol_table)
     spread = kernels.groupby(_SERIES)["dur"].std().groupby(["stream", "name"]).mean().dropna()

@@ -322,7 +322,7 @@ class Truth:
     def __init__(self, plan: JobPlan, program: Program) -> None:
         self.plan, self.program = plan, program
         self.collectives: list[dict[str, Any]] = []
-        #: numbers of records, and of complete events, by rank
+        #: number of records, and of complete events, by rank
         self.counts = np.zeros((2, plan.ranks), np.int64)
         self.owners = [event.owner for event in program.device]
         self.module_ns = {owner: np.zeros(plan.ranks, np.int64) for owner in self.owners}

@@ -228,7 +228,7 @@ class _RankTimes(NamedTuple):
 
 
 class _MpiRun:
-    """Ranks that make one MPI call after the other."""
+    """Ranks that make one MPI call after another."""
 
     def __init__(self, ranks: int, rng: np.random.Generator) -> None:
         self.calls: list[tuple[int, int, int, Ints, Ints]] = []
@@ -369,7 +369,7 @@ def _profiles(
 
 
 def _histogram(comm_s: Floats) -> tuple[tuple[float, int], ...]:
-    """Return the number of ranks whose time in MPI is nearest to each of some times."""
+    """Return evenly spaced times, each with the number of ranks whose time in MPI is nearest."""
     edges = np.linspace(comm_s.min(), comm_s.max(), _HISTOGRAM_BINS)
     nearest = np.abs(comm_s[:, None] - edges[None, :]).argmin(axis=1)
     counts = np.bincount(nearest, minlength=_HISTOGRAM_BINS)

@@ -105,7 +105,7 @@ class Instant:
 
 
 class Item(NamedTuple):
-    """An action on a stream, in the host's order.
+    """An action on a stream; actions are listed in the order in which the host issues them.
 
     `number` is the device event of a "launch" or "collective", the other stream of a "wait" between
     streams, or the tick of the host's "sync" with a stream.

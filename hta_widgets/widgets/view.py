@@ -245,9 +245,9 @@ class WindowTrait(t.Tuple):
 class LinkedView(anywidget.AnyWidget):
     """A view of a job that mirrors the state of linked views.
 
-    It draws what `Timeline` takes. `engine` is that of another view of the same traces, by default
-    a new one, and `state` the state to follow, by default a new one. `traits` are those that only
-    the subclass has.
+    It draws what `Timeline` takes. `engine` may be the engine of another view of the same traces,
+    and `state` a state to follow; both are new by default. `traits` are the traits that only the
+    subclass has.
     """
 
     state = anywidget.WidgetTrait().tag(sync=True)

@@ -399,7 +399,7 @@ class Fallback:
         paragraphs = [f"<p><b>{escape(first)}</b></p>"]
         paragraphs += [f"<p>{escape(' '.join(others))}</p>"] if others else []
         text = "\n".join(paragraphs)
-        # If all pictures are too large together, the first may fit.
+        # If the pictures are too large together, the first alone may fit.
         images = (self._image(pictures) for pictures in (self.pictures, self.pictures[:1]))
         fitting = (image for image in images if len(text) + len(image) <= _MAX_BYTES)
         # JupyterLab's extension looks for the class; see js/lab/fallback.ts.

@@ -62,7 +62,7 @@ class ExportReport:
     events : int
         Number of complete events and begin/end pairs.
     flows : int
-        Number of arrows, of which both ends are written.
+        Number of arrows that were written with both ends.
     dropped : int
         Number of records in the selection that were left out: arrows with one end that is not
         selected or not in the file, and samples of counters.
@@ -430,7 +430,7 @@ def write_file(out: Output, keys: Mapping[str, bytes], *records: Iterable[bytes]
 
 
 def write_rank(out: Output, members: Members, *, state_rank: bool = False) -> None:
-    """Write a rank as a file; with `state_rank`, it states its rank even if the input does not."""
+    """Write a rank as a file; with `state_rank`, it has its rank even if the input does not."""
     write_file(out, _top_level(members, state_rank=state_rank), _records_to_write(members))
 
 
@@ -463,7 +463,7 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
 
 
 def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
-    """Return the worker, GPU or server of a file, which only the name of its folder states."""
+    """Return the worker, GPU or server of a file, known only from the name of its folder."""
     numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
     identity: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
     if identity and trace.job and not scrub:

@@ -58,7 +58,7 @@ class Members:
     #: The window; None for an open side.
     start_ns: int | None = None
     end_ns: int | None = None
-    #: Numbers of arrows that are written, and of records that are not, by type.
+    #: Number of arrows that are written, and numbers of omitted records by type.
     flows: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     #: Process and thread of the written events if tracks are selected, else None.

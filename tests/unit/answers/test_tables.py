@@ -106,7 +106,7 @@ def reasons_of(reply):
 
 
 def test_tables_says_why_others_have_no_data(tmp_path):
-    # A row for the rank whose every value is unknown is no data.
+    # A row of unknown values for the rank does not count as data.
     job = Job(small.load(tmp_path, [small.kernel(0, 10), small.copy(20, 30)]), ("x",))
     reply = list_tables(job)
     reasons = reasons_of(reply)
