@@ -9,7 +9,7 @@ Each tool returns the envelope of `hta_widgets.answers.reply` with limits and th
 ``shown_rows``     the number of rows in the reply, of ``total_rows``
 =================  =============================================================================
 
-Nothing is written, and no path outside of the folders is read. Replies have at most `MAX_BYTES`. If
+Nothing is written, and no path outside the folders is read. Replies have at most `MAX_BYTES`. If
 that is too little, a model narrows its question by a window, ranks, a query or columns. `serve`
 offers the tools as a server of the Model Context Protocol, on stdio.
 """
@@ -100,7 +100,7 @@ class AgentTools:
     def list_analyses(self, job: str) -> Reply:
         """List the tables that this job has data for, with the question that each answers.
 
-        `without_data` states why the others have none, which answers a question about them.
+        `without_data` states why other tables have no data; that may answer a question, too.
         """
         return _limit_reply(list_tables(self._job(job)), MAX_ROWS)
 
@@ -231,7 +231,7 @@ class AgentTools:
         resolved_path = (roots[0] / path.replace("\0", "")).resolve()
         if not any(resolved_path.is_relative_to(root) for root in roots):
             raise TraceError(
-                f"{path!r} is outside of the served folders",
+                f"{path!r} is outside the served folders",
                 remedy=f"Give a path below {', '.join(map(str, roots))}.",
             )
         return resolved_path

@@ -247,7 +247,7 @@ def _outside_note(traces: TraceSet, window: tuple[int, int]) -> str:
     start_ns, end_ns = traces.span_ns
     if window[0] <= end_ns and window[1] >= start_ns:
         return ""
-    return f"the window is outside of the job, whose events are from {start_ns} to {end_ns} ns"
+    return f"the window is outside the job, whose events are from {start_ns} to {end_ns} ns"
 
 
 #: Dtypes of the envelope by the kind of a NumPy dtype. DuckDB has numbers of other sizes, and NULL.

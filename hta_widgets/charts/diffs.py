@@ -112,7 +112,7 @@ def diff_ops(
     top : int, default 15
         Number of names; the subtitle reports how many others differ.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -221,7 +221,7 @@ def diff_changes(
     top : int, default 15
         Number of changes; the subtitle reports how many others there are.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
 
     Returns
     -------
@@ -307,7 +307,7 @@ def diff_names(
     top : int, default 15
         Number of names; the subtitle reports how many others differ.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
 
     Returns
     -------
@@ -357,7 +357,7 @@ def diff_waterfall(
     top : int, default 15
         Number of parts; the others are drawn as one, so that the bars still add up.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
 
     Returns
     -------
@@ -441,7 +441,7 @@ def diff_steps(
     frame : DataFrame
         Result of `hta_widgets.diff.steps`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
 
     Returns
     -------
@@ -583,7 +583,7 @@ def diff_icicle(
     depth : int, default 14
         Number of levels.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
 
     Returns
     -------

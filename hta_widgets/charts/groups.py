@@ -63,7 +63,7 @@ def parallel_groups(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.parallel_groups`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -356,7 +356,7 @@ def communication_by_group(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.communication_by_group`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -399,7 +399,7 @@ def communication_by_stream(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.communication_by_stream`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 

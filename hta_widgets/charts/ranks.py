@@ -81,7 +81,7 @@ def rank_clusters(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.rank_clusters`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -283,7 +283,7 @@ def rank_time_heatmap(
     clusters : DataFrame, optional
         Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 

@@ -227,7 +227,7 @@ def round_ticks(end: float, count: int = 3, start: float = 0.0) -> list[float]:
 
 
 def tick_step(ticks: Sequence[float], end: float) -> float:
-    """Return the distance of ticks, or for a single one the length of the axis."""
+    """Return the distance between ticks; for a single tick, the length of the axis."""
     return ticks[1] - ticks[0] if len(ticks) > 1 else max(end, 1.0)
 
 
@@ -274,7 +274,7 @@ def row_texts(data: pd.DataFrame, template: str) -> list[str]:
 
 
 def with_tooltip_columns(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
-    """Return a tooltip that names columns of texts, after filling its templates into these."""
+    """Fill a tooltip's templates into columns of `data`; return a tooltip with their names."""
 
     def place(template: str, name: str) -> str:
         if "@" in template or "{" not in template:

@@ -187,8 +187,8 @@ class CallStackIdentity(NamedTuple):
 class CallStackNode:
     """An event, or a thread's root, whose depth is -1.
 
-    `parent` is an event's ``index`` or a negative root; `height` is 0 for device events, else 1, or
-    one more than the highest child.
+    `parent` is an event's ``index`` or a negative root; `height` is 0 for device events, 1 for host
+    events with nothing below, else one more than the highest child.
     """
 
     parent: int = NULL_NODE_INDEX

@@ -46,7 +46,7 @@ _SERIES = ["stream", "iteration", "name"]  # kernels that only their order disti
 class _Column:
     """A column of HTA's frames, and the column of ours that it shows.
 
-    `source` is our column, if its name differs; one in ns becomes µs. `percent` multiplies a share
+    `source` is our column, if its name differs; ns become µs. `percent` multiplies a share
     by 100. Times are integers if all are whole, unless `decimals` or `dtype` is given.
     """
 

@@ -421,7 +421,7 @@ def _truth(job: _BytepsJob) -> dict[str, Any]:
 
 
 def _arrivals(job: _BytepsJob) -> dict[str, Any]:
-    """Return lags of pushes behind the first, and waits of pulls for the last push, by node."""
+    """Return by node the lags of pushes after the first, and the waits of pulls for the last."""
     # By key and iteration, which is the number of the node's earlier requests for the key.
     pushes: dict[tuple[int, int], list[_ServerRequest]] = defaultdict(list)
     pulls: dict[tuple[int, int], list[_ServerRequest]] = defaultdict(list)

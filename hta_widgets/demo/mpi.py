@@ -344,7 +344,7 @@ def _records(calls: _Calls, times: _RankTimes, byte_order: str) -> npt.NDArray[n
 def _profiles(
     calls: _Calls, spent_s: Floats, rows: list[RankRow], job: str
 ) -> Iterator[MpiProfile]:
-    """Yield the profile of each rank; that of rank 0 has the summary of all ranks."""
+    """Yield the profile of each rank; rank 0's profile has the summary of all ranks."""
     comm_s = spent_s.sum(axis=0)
     order = np.argsort(comm_s, kind="stable").tolist()
     low, middle, high = order[0], order[(len(order) - 1) // 2], order[-1]

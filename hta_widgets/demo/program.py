@@ -198,7 +198,7 @@ class Program:
 
     @contextmanager
     def python_function(self, name: str, path: str, phase: str) -> Iterator[None]:
-        """Open a Python function around the block, whose work is that of a module."""
+        """Open a Python function around the block, for the work of a module."""
         before, self.owner = self.owner, (path, phase)
         with self.op(name, category="python_function", before=700, after=500):
             yield

@@ -574,7 +574,7 @@ class DownloadHandler(_AuthorizedHandler):
 
 
 class SocketHandler(_AuthorizedHandler, WebSocketHandler):
-    """The wire of one page."""
+    """The connection of one page."""
 
     def prepare(self) -> None:
         """Refuse sockets of other pages: browsers send the cookie with sockets of any page."""

@@ -553,7 +553,7 @@ def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> l
 def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
     """Return the events of one thread during a gap, and the time of each less its nested events.
 
-    The thread is that of the call that ended the gap or, if it is unknown or idle, the busiest one.
+    The thread made the call that ended the gap; if it is unknown or idle, the busiest one is taken.
     """
     rank = index.rank
     table = rank.table

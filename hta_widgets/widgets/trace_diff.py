@@ -107,7 +107,7 @@ def swap_sides(comparison: Comparison, sources: Sequence[Selection]) -> Comparis
 def first_window(
     side: RunSide, source: Selection, range_ns: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Return the window that a side shows at first: that of its steps, or None for everything."""
+    """Return the window that a side shows at first: its steps, or None for everything."""
     starts, ends = side.envelope()
     start_ns = int(starts.min())
     end_ns = max(int(ends.max()), start_ns + 1)

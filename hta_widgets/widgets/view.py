@@ -32,7 +32,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import ClockName, TraceSet
 
-#: The traits that linked views share; an entry of the history has a value of each.
+#: The traits that linked views share; an entry of the history has a value for each.
 SHARED = (
     "view", "selection", "selected_event", "search", "color", "pinned", "ranks_from", "scope",
 )  # fmt: skip

@@ -264,7 +264,7 @@ class PagePlan:
         return full
 
     def _overviews(self, full: Mapping[int, PagePart]) -> dict[int, PagePart]:
-        """Return the finest overviews of the other ranks that fit next to the `full` ones, or none.
+        """Return the finest overviews of the other ranks that fit next to `full` ranks, or none.
 
         Overviews with at least the resolution of a screen take precedence over a full rank.
         """

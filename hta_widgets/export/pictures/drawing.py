@@ -486,8 +486,8 @@ def class_styles(theme: str, of: str = "event_classes") -> list[ClassStyle]:
     ]
 
 
-#: Widths in px of the columns left and right of the lanes, and the widths of a picture from which
-#: the left one is wide, and the right one is drawn.
+#: Widths in px of the columns: the left one, the left one if it is narrow, and the right one. Then
+#: the minimum widths of a picture with a wide left column, and of a picture with a right column.
 _GUTTER, _NARROW_GUTTER, _MARGIN = 164, 104, 128
 _GUTTER_FROM, _MARGIN_FROM = 760, 900
 

@@ -241,7 +241,7 @@ class _Picture(Painter):
         }
         kinds = [kind for kind in is_shown if is_shown[kind] or kind in self.scene["host_kinds"]]
         if self.classed is not None:
-            # Lanes have the colours of classes; only the totals on the right have those of kinds.
+            # Lanes have the colours of classes; only the totals on the right have kinds' colours.
             of_totals = ("compute", "communication", "memory") if self.area.margin else ()
             kinds = [kind for kind in kinds if kind in of_totals]
         keys = [(kind, theme.kind[kind], "") for kind in kinds]
