@@ -331,7 +331,7 @@ def groups_of_ranks(frame: pd.DataFrame, ranks: pd.Series) -> tuple[list[str], I
     return names, numbers.to_numpy(np.int64)
 
 
-#: Aggregations of `top_rows`; all other columns of numbers are added up.
+#: Aggregations of `top_rows`; all other columns of numbers are summed.
 _AGGREGATIONS = {"min_ns": "min", "max_ns": "max"}
 
 

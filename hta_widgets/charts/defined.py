@@ -205,7 +205,7 @@ def draw_definition(
 
 
 def fill_device_word(text: str, frame: pd.DataFrame) -> str:
-    """Return a string with its placeholders replaced by the frame's word for devices: ``NPU``."""
+    """Replace a string's placeholders by the frame's word for devices, such as ``NPU``."""
     return text.replace("{device_word}", str(frame.attrs.get("device_word", "GPU")))
 
 

@@ -483,8 +483,8 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
 
     The set keeps host events that start before the last ``ProfilerStep`` on the host (all of them
     with `keep_last`), and device events whose launch is kept; `.problems` counts device events
-    without a launch. Ranks without steps, and sets with fewer than two steps, are kept whole.
-    If the device has a range of the step, HTA uses the start of that range, which is later.
+    without a launch. Ranks without steps are kept whole, and so are sets without two different
+    steps. If the device has a range of the step, HTA uses the start of that range, which is later.
     """
     names = {trace.table.names[code] for trace in traces.values() for code in _step_codes(trace)}
     if len(names) < 2:
