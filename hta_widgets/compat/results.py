@@ -257,8 +257,9 @@ def find_stragglers_with_late_start_comm_kernels(
     all are used. Of these, the rule takes the last of each stream, iteration and name. It then
     chooses the stream and name whose duration differs most between ranks, since the kernel of an
     early rank includes its wait. The result is empty if no collective is on two ranks. HTA requires
-    1 % on each rank, although the last rank does not wait. `df` has ``rank, ts, dur, stream, iteration, name``;
-    starts are on the recorded clock, on which `hta_widgets.analysis.stragglers` does not depend.
+    1 % on each rank, although the last rank does not wait. `df` has ``rank, ts, dur, stream,
+    iteration, name``; starts are on the recorded clock, on which
+    `hta_widgets.analysis.stragglers` does not depend.
     """
     kernels = _last_collectives(df, symbol_table)
     spread = kernels.groupby(_SERIES)["dur"].std().groupby(["stream", "name"]).mean().dropna()
