@@ -153,13 +153,13 @@ def foreign_format(path: str, start: bytes) -> ForeignFormat | None:
 
 
 def foreign_remedy(name: str) -> str:
-    """Return the remedy for files that are described by `name`."""
+    """Return the remedy for files of the format called `name`."""
     remedies = (format_.remedy for format_ in FOREIGN_FORMATS if format_.name == name)
     return next(remedies, SUPPORTED_FORMATS_TEXT)
 
 
 def describe_unknown(start: FileStart) -> str:
-    """Describe contents of no format that is known by its first bytes."""
+    """Describe contents whose format is not recognized."""
     if not start.without_bom:
         return "blank text"
     if start.without_bom[:1] == b"\x0a" or _is_perfetto(start.text):

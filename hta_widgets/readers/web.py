@@ -1,7 +1,7 @@
 """Files of web servers, with the standard library only.
 
 A server names the state of a file in its headers, and a store's manifest names the store's files.
-A request always ends with a file or a `TraceError`, even if a server is slow or sends bad data.
+A request always ends in a file or a `TraceError`, even if a server is slow or sends bad data.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _state(reply: Any) -> str:
 
 
 class _WebRedirects(HTTPRedirectHandler):
-    """Follows redirects to web servers only; `urllib` follows those to FTP as well."""
+    """Follows redirects to web servers only; `urllib` also follows redirects to FTP."""
 
     def redirect_request(self, *args: Any) -> Any:
         request, reply, code, _, headers, target = args
@@ -119,7 +119,7 @@ class _WebRedirects(HTTPRedirectHandler):
 
 
 class _SteadyConnections(HTTPHandler, HTTPSHandler):
-    """Opens connections whose replies, headers included, are refused if they hardly advance."""
+    """Opens connections that refuse replies, headers included, if they arrive too slowly."""
 
     def do_open(self, http_class: Any, req: Any, **options: Any) -> Any:
         def connect(*args: Any, **options: Any) -> Any:
@@ -142,9 +142,9 @@ class _SteadyReply(HTTPResponse):
 
 
 class _SteadyStream(io.RawIOBase):
-    """The bytes that a server sends; the timeout of its socket limits only the wait for the next.
+    """The bytes that a server sends. The socket's timeout limits only the wait for the next byte.
 
-    The time counts from the first byte, since a server may need long to begin.
+    Time is measured from the first byte, since a server may need long to begin.
     """
 
     def __init__(self, raw: io.RawIOBase) -> None:

@@ -319,15 +319,15 @@ def _stage_text(finding: Finding, _diff: Comparison) -> str:
         "stage_queue": f"Queueing before {finding.name}",
     }.get(finding.measure, finding.name)
     return (
-        f"{subject} takes {longer_or_less(finding)}: {times_text(finding)} a step and GPU that has "
-        f"it, partitions added up{relative_text(finding)}."
+        f"{subject} takes {longer_or_less(finding)}: {times_text(finding)} per step and GPU that "
+        f"has it, summed over partitions{relative_text(finding)}."
     )
 
 
 def _late_worker_text(finding: Finding, _diff: Comparison) -> str:
     return (
         f"{capitalize(finding.name)} is {'now' if finding.details['appears'] else 'no longer'} the "
-        f"one that the others wait for: it has the {finding.measure} of {share(finding.before)} → "
+        f"one that the others wait for: it has the {finding.measure} in {share(finding.before)} → "
         f"{share(finding.after)} of partitions."
     )
 

@@ -346,7 +346,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 
 
 def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
-    """Name the slowest gradient, and whether gradients wait in queues or in a stage."""
+    """State the slowest gradient, and whether gradients wait in queues or in a stage."""
     slowest = by_tensor(analysis.byteps_gradients(traces))
     if slowest.empty:
         return []

@@ -53,7 +53,7 @@ def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     """Assign numbers to workers and their GPUs, and sort by both.
 
     The folder of a GPU is named after its local rank; the folder above it is the worker. Workers
-    count in natural order of their folders, including those whose files are empty.
+    are numbered in natural order of their folders, including those whose files are empty.
     """
     placed, others = _apply_stated_numbers(traces)
     paths = [*(trace.path for trace in others), *_empty_files(problems, "comm.json")]
@@ -66,7 +66,7 @@ def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
         if local_rank is None or local_rank in used:
             local_rank = next(n for n in range(len(used) + 1) if n not in used)
             if stated is not None:
-                detail = f"is of local rank {stated}, as another file is; kept as {local_rank}"
+                detail = f"states local rank {stated}, as another file does; kept as {local_rank}"
                 problems.add("duplicate_rank", 1, detail, file=trace.path)
         used.add(local_rank)
         placed.append(trace.replace(job=job, worker=worker, local_rank=local_rank))
@@ -143,7 +143,7 @@ def _worker_folder(path: str) -> str:
 def _numbers(
     files: Sequence[str], place_of: Callable[[str], str]
 ) -> dict[str, tuple[str | None, int]]:
-    """Return job and number of the place of each file: the folder of a worker, a server's file.
+    """Return job and number of each file's place: the folder of a worker, or a server's file.
 
     Numbers in the names of folders are kept if all places of a job have different ones; else places
     count in natural order within the job.
@@ -170,7 +170,7 @@ def _join_folders(*folders: str) -> str:
 
 
 def _runs(files: Sequence[str]) -> dict[str, str]:
-    """Return the folder of the run of each file, "" where a job has only one run.
+    """Return the folder of the run of each file; "" if the job has only one run.
 
     In a run, a worker writes one file for each GPU, and a server writes one file. If they have
     more, the folders below that of the worker or server are those of runs.

@@ -86,7 +86,7 @@ class WorkerRows:
 
     @property
     def is_root(self) -> bool:
-        """Whether the file is of the GPU that talks to the servers.
+        """Whether the file belongs to the GPU that talks to the servers.
 
         Without servers it is the GPU that coordinates the others.
         """
@@ -210,7 +210,7 @@ class Requests:
 
 
 def node_label(node: int) -> str:
-    """Return a ps-lite node id as text: workers are 9, 11, 13 …, servers even numbers."""
+    """Return a ps-lite node id in words: workers are 9, 11, 13 …, servers even numbers."""
     return f"node {node}" if node < 8 else f"node {node} (ps rank {(node - 8) // 2})"
 
 

@@ -7,8 +7,8 @@ Four ranks, and collective 6 of the group of all, which rank 2 never called::
     rank 2  1 2 3 4 5   ← absent: the others wait for it
     rank 3  1 2 3 4 5 6 ← started
 
-A rank that is absent in one group may itself wait in another: then the hang of the other group is
-the cause, and comes first.
+A rank that is absent in one group may itself wait in another group. The hang of the other group is
+then the cause, and comes first.
 """
 
 from __future__ import annotations

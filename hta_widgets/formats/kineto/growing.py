@@ -1,8 +1,8 @@
 """Columns that grow while the records of a file are decoded.
 
-No object per record remains: numbers go to a `GrowingColumn`, texts become codes of a `CodeTable`,
-and args stay JSON text (`SmallArgs`). For example, the names ``gemm, relu, gemm`` become the codes
-``0, 1, 0`` and the texts ``["gemm", "relu"]``.
+No object per record remains: numbers go to a `GrowingColumn`, strings become codes of a
+`CodeTable`, and args stay JSON text (`SmallArgs`). For example, the names ``gemm, relu, gemm``
+become the codes ``0, 1, 0`` and the strings ``["gemm", "relu"]``.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ class CopyColumns:
 def _decode_numbers(
     decode: Callable[[bytes], list[Any]], texts: list[Any], convert: Callable[[Any], Any]
 ) -> list[Any]:
-    """Return the numbers in JSON texts, converted one by one if any text is not a number."""
+    """Return the numbers in JSON texts; if any text is not a number, each is converted singly."""
     try:
         numbers = decode(b"[%b]" % b",".join(texts))
     except msgspec.DecodeError:
         numbers = []
-    # The list of a single empty text is empty.
+    # The list of a single empty string is empty.
     return numbers if len(numbers) == len(texts) else [convert(text) for text in texts]
 
 
@@ -112,7 +112,7 @@ _ABSENT = -1
 
 
 class FlowIds:
-    """Codes of ids by their JSON text: a number is its own code, other texts get codes below -1."""
+    """Codes of ids by their JSON: a number is its own code, other values get codes below -1."""
 
     def __init__(self) -> None:
         self._others = StringPool()

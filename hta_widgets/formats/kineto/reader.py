@@ -75,8 +75,8 @@ _CHECKED_ENTRIES = 1 << 18
 #: After more slices than this whose times cannot be decoded as numbers, all times are read as text.
 _ENOUGH_FAILURES = 3
 
-#: Result of decoding a piece of text: the list goes on, it ends in the text, the text ends within
-#: a record, or the text is not valid JSON.
+#: Result of decoding a piece of text: the list continues after it, the list ends in it, the text
+#: ends within a record, or the text is not valid JSON.
 SliceOutcome = Literal["open", "closed", "unbalanced", "broken"]
 
 
@@ -473,7 +473,7 @@ class _Documents:
                 notes.add("skipped", "a second list traceEvents, which is not read", window.offset)
             if end is None:
                 is_cut = True
-                notes.add("truncated", "what follows the list of events is cut off", None)
+                notes.add("truncated", "the file is cut off after the list of events", None)
             window.replace_unread(text, len(text) if end is None else end)
             break
         # Horovod leaves the list open, as the format allows.
@@ -490,7 +490,7 @@ class _Documents:
         is_stated = BASE_KEY in values
         if is_cut and not is_stated and self._bases and self._bases[-1].ns:
             base_ns = self._bases[-1].ns
-            note = f"a cut trace without {BASE_KEY}; that of the trace before it is used"
+            note = f"a cut trace without {BASE_KEY}; the base time of the trace before it is used"
             self.notes.add("repaired", note, start)
         self._bases.append(_BaseTime(first_record, base_ns, is_stated))
         self.list.columns.add_base(base_ns)

@@ -186,7 +186,7 @@ class _Launches:
 
     rows: Rows
     device: npt.NDArray[np.int32]
-    #: how many of them are of processes that use the same ids, each for a device
+    #: number of calls from processes that use the same ids for different devices
     guessed: int
 
     @classmethod

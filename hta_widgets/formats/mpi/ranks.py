@@ -46,12 +46,12 @@ def mpi_ranks(
 ) -> pd.DataFrame:
     """Return the time in MPI, the other time, the memory and the host of each MPI rank of a job.
 
-    By default mpitrace writes files of four ranks only, but rank 0's file ends with a table of
-    all. Figures come from this table, to the hundredth of a second, even for ranks with files of
-    their own, so that all are measured in the same way; for ranks that it lacks, from their files;
-    for time lines, from their events. Files that contradict the table are ``stale`` and are not
-    used. `selection` and `window` apply to time lines only: with them, text profiles are left out,
-    as the note states.
+    By default mpitrace writes files of four ranks only, but rank 0's file ends with a table of all
+    ranks. Figures come from this table, to the hundredth of a second, even for ranks with files of
+    their own, so that all ranks are measured in the same way. Figures of ranks that the table lacks
+    come from their files, and figures of time lines from their events. Files that contradict the
+    table are ``stale`` and are not used. `selection` and `window` apply to time lines only: with
+    them, text profiles are left out, as the note states.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     z = (min_s - mean) / deviation if deviation > 1e-12 else _NAN
     ratio = float(other.max()) / float(other.mean()) if other.mean() > 0 else _NAN
     is_far = count >= max(ntasks, 2) and min_at == busiest and ratio > _UNEVEN and z < _FAR
-    # If two ranks compute equally long, the others wait for both.
+    # If two ranks compute for equally long, the others wait for both.
     second = int(np.argsort(comm, kind="stable")[1]) if count > 1 else min_at
     is_single = bool(2 * comm[second] >= min_s + median)
     rival = f"rank {rank[second]} ({comm[second]:.2f} s)" if is_far and not is_single else ""
@@ -386,7 +386,7 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
 
 
 def costly_ranks(traces: TraceSet) -> dict[str, tuple[int, float]]:
-    """Return by job the MPI rank that costs the others most time, and the share of it.
+    """Return by job the MPI rank that costs the others most time, and the share of time lost.
 
     Only ranks that stand out in the time lines of a job are returned. Without steps, `stragglers`
     names a rank only if its cost is far above chance, so it may name none of them.

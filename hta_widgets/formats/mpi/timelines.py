@@ -75,7 +75,7 @@ def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
     jobs: dict[str | None, list[int]] = {}
     for number, trace in enumerate(iter_ranks(traces)):
         # MPI calls of a rank with a device are not the collectives of its kernels. Exported time
-        # lines are known by the category of their calls.
+        # lines are recognized by the category of their calls.
         has_device = any(track.stream >= 0 for track in trace.table.tracks)
         has_calls = MPI_CATEGORY in trace.table.categories.values and len(_collective_rows(trace))
         if has_calls and not has_device:
@@ -393,7 +393,7 @@ def read_time_lines(
     text = read_whole_file(path, problems, advance)
     rest = len(text) % _RECORD_BYTES
     if rest:
-        detail = f"the file ends within a record, {rest} bytes behind the last whole one"
+        detail = f"the file ends within a record, {rest} bytes after the last complete record"
         problems.add("truncated", 1, detail, file=path)
         text = text[:-rest]
     order = _order_of(text[: 4096 // _RECORD_BYTES * _RECORD_BYTES])
@@ -403,7 +403,7 @@ def read_time_lines(
         )
     records = np.frombuffer(text, _dtype_of_order(order))
     valid = _looks_valid(records)
-    problems.add("skipped", int((~valid).sum()), "records that make no sense: damaged", file=path)
+    problems.add("skipped", int((~valid).sum()), "damaged records", file=path)
     numbers = np.flatnonzero(valid)
     ranks = records["rank"][numbers]
     by_rank = np.argsort(ranks, kind="stable")

@@ -142,7 +142,7 @@ def read_ranges(
 
 
 def _read_texts(database: Database, columns: Columns) -> tuple[StringPool, Ints]:
-    """Return the texts of ranges, and the code of each; a text in the row itself comes first."""
+    """Return the texts of ranges, and each range's code; a text in its row takes precedence."""
     pool = StringPool(("range without a name",))
     code = np.zeros(len(columns["rowid"]), np.int64)
     has_id = columns["textId"] != NO_TIME

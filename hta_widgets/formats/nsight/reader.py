@@ -157,7 +157,7 @@ class _ExportReader:
         if len(processes) == 1:
             work["process"] = np.where(is_unknown, processes[0], work["process"])
         else:
-            detail = "events of devices do not state their process, and become separate ranks"
+            detail = "events of devices that do not state their process; they become separate ranks"
             self._rows.note("part", is_unknown, detail)
 
     def _drop_recorded_graphs(self) -> None:

@@ -97,9 +97,9 @@ class ExportTable:
 
     name: str
     category: str
-    #: columns that refer to the text of a name; the first of them whose text is known counts
+    #: columns with the id of a name's text; the first one whose text is known is used
     names: tuple[str, ...] = ("nameId",)
-    #: the name without a text, by id
+    #: the name of an event whose text is unknown, given the id
     unknown: str = "event {}"
     #: makes a name from the values in the columns `names`, which then are not ids of texts
     label: Callable[..., str] | None = None

@@ -56,7 +56,7 @@ class LineEvents:
 
 
 def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]:
-    """Return the events of a line, and the number of those that are sums, without times.
+    """Return the events of a line, and the number of its events that are sums, without times.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def round_ps(time_ps: Ints) -> Ints:
 
 
 def whole_number(value: object) -> int:
-    """Return a statistic that is a number, or the text of one; -1 for any other."""
+    """Return a statistic that is a number or a string of digits as an integer; -1 for any other."""
     if isinstance(value, str) and value.isdecimal() and len(value) < 20:
         value = int(value)
     return value if isinstance(value, int) and 0 <= value < 1 << 63 else -1
