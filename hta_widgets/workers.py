@@ -137,7 +137,7 @@ class WorkerPool(Executor):
             self._workers.discard(worker)
 
     def _serve_worker(self) -> None:
-        """Run tasks in a worker that is started for the first, until the pool is shut down."""
+        """Run tasks until the pool is shut down, in a worker that is started for the first one."""
         worker: subprocess.Popen[bytes] | None = None
         while (task := self._tasks.get()) is not None:
             if task.future.set_running_or_notify_cancel():
@@ -188,7 +188,7 @@ def _run_in_worker(worker: subprocess.Popen[bytes], task: _Task) -> tuple[bool, 
 
 def _killed_worker_error(cause: BaseException) -> TraceError:
     error = TraceError(
-        f"a worker process ended unexpectedly, and so did a second one ({cause})",
+        f"a worker process ended unexpectedly, and so did the worker that replaced it ({cause})",
         remedy="The usual reason is too little memory: give a memory_limit, load fewer ranks,"
         " or close other programs.",
     )
@@ -316,7 +316,8 @@ def submit(executor: Executor, function: Callable[..., Any], *args: object) -> F
     except BrokenExecutor as cause:
         raise _lost_worker_error(cause) from cause
     except Exception as cause:
-        # Libraries raise no common exception when an executor is closed, so the text is searched.
+        # Libraries raise no common exception when an executor is closed, so its message is
+        # searched.
         if _CLOSED.search(f"{type(cause).__name__}: {cause}"):
             raise ExecutorClosedError(type(cause).__name__) from None
         raise
@@ -360,7 +361,7 @@ def _lost_worker_error(cause: BaseException) -> TraceError:
 
 
 def workers_of(executor: Executor) -> int:
-    """Return the number of calls that an executor runs at a time; if unknown, that of the CPUs."""
+    """Return the number of calls that an executor runs at a time; if unknown, one per CPU."""
     max_workers = getattr(executor, "_max_workers", None)
     if isinstance(max_workers, int):
         return max(max_workers, 1)

@@ -210,7 +210,7 @@ def as_bytes(limit: float | str) -> int:
     except (TypeError, ValueError):
         pass
     raise TraceError(
-        f"memory_limit={limit!r} is not a size", remedy='Give bytes, or a text such as "3 GB".'
+        f"memory_limit={limit!r} is not a size", remedy='Give bytes, or a string such as "3 GB".'
     )
 
 

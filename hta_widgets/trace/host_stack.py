@@ -52,10 +52,10 @@ def names_match(trace: Trace, rows: Rows, matches: Callable[[str], object]) -> B
 
 
 def nearest_ancestor(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
-    """Return the nearest of `stops` for each event: itself or an event above it, or -1."""
+    """Return for each event the nearest of `stops`, which may be the event itself; or -1."""
     count = len(parent)
     ancestor = np.empty(count + 1, dtype=np.int64)
-    # Each entry points to itself or to an event above; each iteration doubles the distance.
+    # Each entry is the event itself or an event above it; each iteration doubles the distance.
     ancestor[:-1] = np.where(stops, np.arange(count), parent)
     ancestor[ancestor < 0] = count
     ancestor[-1] = count
@@ -169,7 +169,7 @@ def forest_of(parent: Ints) -> Forest:
 
 
 def add_enclosing_rows(is_chosen: Bools, parent: Array) -> None:
-    """Mark all events that enclose marked ones in `is_chosen`, too."""
+    """Mark in `is_chosen` also all events that enclose a marked event."""
     rows = np.flatnonzero(is_chosen)
     while len(rows):
         above = np.unique(parent[rows])

@@ -33,7 +33,7 @@ PID_STRIDE = 100_000
 #: Fields of a record, and of its args, whose ids are made unique by rank.
 ID_FIELDS = ("id", "bind_id")
 ID_ARGS = ("correlation", "External id", "external id", "wait_on_cuda_event_record_corr_id")
-#: Limit of ids that are numbers; larger ones are texts, since doubles do not hold them exactly.
+#: Limit of ids that are numbers; larger ids are strings, since doubles do not hold them exactly.
 LARGEST_ID = 1 << 53
 
 

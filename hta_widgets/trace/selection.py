@@ -51,12 +51,12 @@ class Selection:
     Parameters
     ----------
     start_ns, end_ns : int or str, optional
-        ns, or text such as ``"12.3ms"``, which becomes ns. Half-open window; events that overlap
-        it are members. An event without duration is a member if its instant is in the window. An
-        empty window has no members.
+        In ns, or a string such as ``"12.3ms"``, which is converted to ns. Half-open window; events
+        that overlap it are members. An event without duration is a member if its instant is in the
+        window. An empty window has no members.
     ranks : iterable of int, optional
     tracks : iterable of str or of (rank, str), optional
-        Values of the ``track`` column, on all ranks or on that of the pair.
+        Values of the ``track`` column; a pair chooses the track on its rank only.
     query : str, optional
         A pandas query over event columns.
     ids : iterable of (rank, id), optional
@@ -259,7 +259,7 @@ def select_events(
             fields["ids"] = _ids_of_frame(query, traces.ranks)
         query = None
     if query is not None:
-        # A query that does not work on a frame without rows works on no events.
+        # A query that fails on a frame without rows fails on any events.
         no_events = events_of([])
         for trace in list(traces.values())[:1]:
             columns = dict.fromkeys((*EVENT_COLUMNS, *columns_in(query)))
@@ -272,7 +272,7 @@ def select_events(
 
 
 def format_ranks(ranks: list[int]) -> str:
-    """Return ranks as text; if there are more than 16, the first twelve and the last."""
+    """Return ranks in words; if there are more than 16, the first twelve and the last."""
     if len(ranks) <= 16:
         return ", ".join(map(str, ranks)) or "none"
     return f"{', '.join(map(str, ranks[:12]))}, … {ranks[-1]} ({len(ranks)} in all)"

@@ -266,7 +266,7 @@ class Trace:
     zero_ns : int
         Absolute time of the rank's earliest event on the clock that the file records.
     shift_ns : int
-        Difference between the times in frames and the times of `table`.
+        What is added to times of `table` to get times in frames.
     resolution_ns : int
         Value in ns of the last digit of the file's times.
     """
@@ -283,7 +283,7 @@ class Trace:
     format: str = "kineto"
     resolution_ns: int = 1
     shift_ns: int = 0
-    #: how much smaller `shift_ns` is than on the recorded clock; see `TraceSet.with_clock`
+    #: how much smaller `shift_ns` is than for the recorded clock; see `TraceSet.with_clock`
     clock_offset_ns: int = 0
     stated_rank: int | None = None
     job: str | None = None
@@ -547,7 +547,7 @@ class Trace:
         Returns
         -------
         dict
-            For an event of two records, its begin and its end, the args of both.
+            If the event has two records, begin and end, the args of both.
         """
         if not 0 <= id < len(self):
             id_range = f"Ids go from 0 to {len(self) - 1}."

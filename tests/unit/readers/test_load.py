@@ -382,7 +382,7 @@ def test_sizes(given, size):
 @pytest.mark.parametrize("given", ["much", "", "-1", 0, "1 XB", float("nan")])
 def test_what_is_no_size(given, tmp_path):
     with pytest.raises(
-        hw.TraceError, match=r"is not a size\. Give bytes, or a text|takes a number or text"
+        hw.TraceError, match=r"is not a size\. Give bytes, or a string|takes a number or a string"
     ):
         hw.load(tmp_path, memory_limit=given)
 
