@@ -333,8 +333,8 @@ def result_of(future: Future[Any]) -> Any:
         if type(cause).__name__ == "KilledWorker":
             raise TraceError(
                 "each worker that was given this task ended unexpectedly",
-                remedy="Was it out of memory? Give each worker more, or fewer threads. The logs of"
-                " the workers say more.",
+                remedy="Was it out of memory? Give each worker more memory, or fewer threads. The"
+                " workers' logs say more.",
             ) from cause
         if "deserializ" in str(cause):
             raise TraceError(
@@ -376,7 +376,7 @@ def require_executor(executor: object) -> None:
     if not callable(getattr(executor, "submit", None)):
         raise TraceError(
             f"{executor!r} is not an executor",
-            remedy="Give one of concurrent.futures, or client.get_executor() of a Dask cluster.",
+            remedy="Give an executor of concurrent.futures, or client.get_executor() of Dask.",
         )
 
 

@@ -573,7 +573,7 @@ def _add_truncated_lengths(
         if count:
             detail += f"; {count:,} events before its end were read"
             if median > 0:
-                detail += f", {share(count / median)} of the median of whole files"
+                detail += f", {share(count / median)} of the median of complete files"
         result.merge([replace(problem, detail=detail)])
     return result
 

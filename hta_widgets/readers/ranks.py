@@ -87,7 +87,7 @@ def stated_rank(
         if is_rank(rank):
             return rank
         if problems is not None and isinstance(rank, int) and rank > LAST_RANK:
-            problems.add("repaired", 1, f"a rank beyond {LAST_RANK:,}, taken as none", file=file)
+            problems.add("repaired", 1, f"a rank above {LAST_RANK:,}; it is ignored", file=file)
     return None
 
 
@@ -281,7 +281,7 @@ def _describe_difference(claim: _RankClaim, holder: _RankClaim, name: str) -> st
     unknown_text = "; it is unknown which of the two belongs with the other ranks"
     if more:
         unknown_text = (
-            f"; files of {more - 1} other ranks agree with {name}, of {fewer - 1} with it"
+            f"; files of {more - 1} other ranks agree with {name}, and {fewer - 1} with this file"
         )
     return f", and is {ANOTHER_RUN}: {', '.join(differs)}{unknown_text}"
 

@@ -52,7 +52,7 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
 
 
 def unite(a: Intervals, b: Intervals) -> Intervals:
-    """Return the times in either of two sets of intervals."""
+    """Return the union of two sets of intervals."""
     return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
 
 

@@ -370,7 +370,7 @@ def _short_kernel_name(text: str) -> str:
 
 
 def _is_signature(text: str) -> bool:
-    """Whether a string is the types of a function's arguments and nothing else.
+    """Whether a whole string is the bracketed types of a function's arguments.
 
     ``context_1(512)_generation_0(0)`` is a range: its values identify it, and are not left out.
     """

@@ -162,7 +162,7 @@ def validate_query(query: str, text_columns: Collection[str] = ()) -> str:
             if isinstance(node.func, ast.Attribute) and node.func.attr in _COMPUTATIONS:
                 _require_numbers((node.func.value,), text_columns)
         elif isinstance(node, ast.Attribute) and node not in called:
-            raise ValueError(f"a query must call attribute {node.attr!r}")
+            raise ValueError(f"the attribute {node.attr!r} of a query must be called")
     try:
         return ast.unparse(_Regexes().visit(tree))
     except RecursionError:
@@ -230,8 +230,8 @@ def _re2_pattern(pattern: object, flags: int) -> str:
     """Return a valid pattern of RE2 with Python's `flags`."""
     if not isinstance(pattern, str) or not isinstance(flags, int) or flags & ~sum(_FLAGS):
         raise ValueError(
-            "expected a string as pattern and flags of re.I, re.M and re.S,"
-            f" got {pattern!r} and {flags!r}"
+            "expected a string as the pattern, and only the flags re.I, re.M and re.S,"
+            f" not {pattern!r} and {flags!r}"
         )
     letters = "".join(letter for flag, letter in _FLAGS.items() if flags & flag)
     full_pattern = f"(?{letters}){pattern}" if letters else pattern
@@ -297,7 +297,7 @@ def _check_count(
 def _require_numbers(operands: Iterable[ast.expr], text_columns: Collection[str]) -> None:
     """Refuse arithmetic on strings and lists, which could fill the memory."""
     if not all(_is_numeric(operand, text_columns) for operand in operands):
-        raise ValueError("a query can compute with numbers only")
+        raise ValueError("arithmetic in a query is possible with numbers only")
 
 
 def _is_numeric(node: ast.expr, text_columns: Collection[str]) -> bool:

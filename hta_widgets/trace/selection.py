@@ -215,7 +215,8 @@ def normalize_ranks(ranks: object) -> list[int]:
         ):
             return sorted(set(map(int, numbers)))
     raise TraceError(
-        f"{ranks!r} names no ranks", remedy="Give a number, or a list of them: ranks=[0, 3]."
+        f"{ranks!r} is not a list of ranks",
+        remedy="Give a number or a list of numbers: ranks=[0, 3].",
     )
 
 
@@ -469,7 +470,8 @@ def _checked_ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
         return frozenset((_int64(rank), _int64(row)) for rank, row in pairs)
     except (TypeError, ValueError, OverflowError):
         raise TraceError(
-            f"{pairs!r} names no events", remedy="Give pairs (rank, id), such as ids=[(0, 17)]."
+            f"{pairs!r} is not a list of events",
+            remedy="Give pairs (rank, id), such as ids=[(0, 17)].",
         ) from None
 
 

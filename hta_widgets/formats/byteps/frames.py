@@ -337,7 +337,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
             first = int(servers["server"].iloc[int(busy.argmax())])
             text = (
                 f"Server {first} works {busy.max() / busy.mean():.2f} times as much as the"
-                " mean server: keys are shared out unevenly."
+                " mean server: keys are distributed unevenly."
             )
             details.append([text])
     workers = {(trace.job, trace.worker) for trace in traces.values() if trace.format == "byteps"}

@@ -438,7 +438,7 @@ def _tensor_track_names(columns: RankColumns) -> TrackNames:
 
 
 def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
-    """Return the times in which a GPU's partitions wait for the root GPU."""
+    """Return the intervals in which a GPU's partitions wait for the root GPU."""
     table, parts = trace.table, rows.parts
     copies = (parts.stage == rows.stages.index("COPYH2D")) & parts.complete & ~parts.first
     waiting = np.flatnonzero(copies & (parts.queue_ns > 0))
