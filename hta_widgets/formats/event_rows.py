@@ -50,7 +50,7 @@ from hta_widgets.trace.record_times import BASE_KEY, FIRST_NS, LAST_NS, micros
 from hta_widgets.trace.short_paths import map_texts, shorten_paths, shorten_record
 from hta_widgets.trace.trace import Trace
 
-#: Columns of events, and those that are stored with the records of a rank.
+#: Columns of events, and the columns that are stored with the records of a rank.
 _COLUMNS = (
     "start_ns", "end_ns", "name", "category", "place", "process", "device", "target", "stream",
     "correlation", "size_bytes", "args", "phase",
@@ -229,7 +229,7 @@ def join_columns(blocks: Sequence[dict[str, Ints]]) -> dict[str, Ints]:
 
 
 def narrow_columns(columns: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Return columns of events; those that fit have integers of 32 bits, except times."""
+    """Return columns of events, with integers of 32 bits where they fit, except for times."""
     return {name: _narrow(values) if name in _SMALL else values for name, values in columns.items()}
 
 
@@ -293,7 +293,7 @@ def build_traces(
 
 
 def timed_columns(rows: EventRows) -> dict[str, Ints]:
-    """Take all events from `rows`, and return those with possible times; report the others."""
+    """Take all events from `rows`, and return the events with possible times; report the others."""
     events = rows.take_columns()
     start_ns, end_ns = events["start_ns"], events["end_ns"]
     is_timed = (start_ns > FIRST_NS) & (end_ns < LAST_NS) & (end_ns >= start_ns)

@@ -1,4 +1,4 @@
-"""Values and frames of stacks in dumps of PyTorch: the user's own line, files without folders.
+"""Values and frames of stacks in dumps of PyTorch: the user's own line, and files without folders.
 
 A dump is a pickle, or the same values as JSON.
 """

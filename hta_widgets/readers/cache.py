@@ -271,7 +271,7 @@ class _CacheSize:
 
     def __init__(self) -> None:
         self._folder: Path | None = None
-        #: bytes at the last measurement, and those written since by this process
+        #: bytes at the last measurement, and bytes that this process has written since
         self._measured_bytes = 0
         self._added_bytes = 0
         self._measured_at_s = 0.0

@@ -180,7 +180,7 @@ def _drop_copies(files: list[FoundFile], problems: Problems) -> list[FoundFile]:
 def _drop_companions(
     foreign: list[tuple[str, str]], readable: list[FoundFile], problems: Problems
 ) -> tuple[list[tuple[str, str]], list[FoundFile]]:
-    """Leave out companions of other files; report those that repeat events."""
+    """Leave out companions of other files; report companions that repeat events."""
     original_of: dict[str, str] = {}
     dropped: set[str] = set()
     for file in readable:

@@ -293,7 +293,7 @@ def _formats_and_faults() -> tuple[tuple[Format, ...], tuple[str, ...]]:
 
 
 def all_formats() -> tuple[Format, ...]:
-    """Return the formats of the table, and those that other packages add."""
+    """Return the formats of the table, and formats that other packages add."""
     return _formats_and_faults()[0]
 
 
@@ -327,7 +327,7 @@ def module_getattr(
 ) -> Callable[[str], Any]:
     """Return a ``__getattr__`` for `module` that imports a function when it is first used.
 
-    The functions are those that the references `own` name, and those that formats add.
+    The functions are named by the references `own`, or added by formats.
     """
     reference_of = {reference.rpartition(":")[2]: reference for reference in own}
 

@@ -48,7 +48,7 @@ _BYTES_PER_ROW = 64
 _STEPS_PER_BYTE = 64
 _MIN_STEPS = 20_000_000
 _STEPS_PER_CALL = 100_000
-#: Bytes of the header with the versions for readers and writers; 2 is that of write-ahead logs.
+#: Bytes of the header with the versions for readers and writers; 2 means write-ahead logs.
 _VERSIONS = slice(18, 20)
 _WRITE_AHEAD = b"\2\2"
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -113,7 +113,7 @@ class Database:
     def integers(self, table: str, columns: Sequence[str], **options: Any) -> dict[str, Any]:
         """Return columns of numbers, and ``rowid``, in the order of row ids.
 
-        The options are those of `integer_blocks`.
+        The options are the same as for `integer_blocks`.
         """
         blocks = list(self.integer_blocks(table, columns, **options))
         names = list(blocks[0])

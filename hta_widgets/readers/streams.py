@@ -448,7 +448,7 @@ BLOCK_BYTES = 1 << 19
 
 
 class StreamBuffer:
-    """Buffer of a stream: `text` is read from position `at` on."""
+    """Buffer of a stream: `text` is read starting at position `at`."""
 
     def __init__(self, stream: Stream, advance: Callable[[int], object] | None = None) -> None:
         self.stream = stream

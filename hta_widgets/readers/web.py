@@ -31,7 +31,7 @@ _TIMEOUT_S = 60
 _MIN_BYTES_PER_S = 1000
 _BLOCK_BYTES = 1 << 20
 _MAX_HEADER_BYTES = 1 << 20
-#: Maximum size of a manifest; that of 100,000 ranks has 60 MB.
+#: Maximum size of a manifest; a manifest of 100,000 ranks has 60 MB.
 _MAX_MANIFEST_BYTES = 1 << 28
 
 

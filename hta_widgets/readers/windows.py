@@ -218,7 +218,7 @@ def _renumber_tables(
     rows: int,
     records: int,
 ) -> _WindowTables:
-    """Return the tables of a window, with times, rows and records after those before it."""
+    """Return the tables of a window; times, rows and records follow the windows before it."""
     table, flow = trace.table, trace.flow_table
     counter, instant, interval = trace.counter_table, trace.instant_table, trace.async_table
     name = _codes(pools.names, table.names.values)

@@ -141,7 +141,7 @@ class _LazyColumns:
         self._rank, self._count = rank, count  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for missing attributes: fields, and those that pickle looks for.
+        # Called only for missing attributes: fields, and attributes that pickle looks for.
         if name.startswith("_"):
             raise AttributeError(name)
         return self._rank.stored_or_rebuilt(

@@ -389,7 +389,7 @@ def _gather_columns(
 def _event_table(
     columns: RankColumns, events: dict[str, Any], problems: Problems, names: TrackNames | None
 ) -> tuple[EventTable, Bools, dict[tuple[int, int], int]]:
-    """Return the table of the events, the mask of those on a device, and the track by thread."""
+    """Return the table of the events, a mask of the events on a device, and the track by thread."""
     start, category, pid, tid = events["start_ns"], events["category"], events["pid"], events["tid"]
     kind = taxonomy.kind_codes(
         category, events["name"], columns.categories.values, columns.names.values

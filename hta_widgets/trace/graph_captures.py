@@ -337,7 +337,7 @@ def _copy_rows(capture: Trace, rows: Rows, names: StringPool, categories: String
 
 
 def _add_launches(flows: FlowTable, source: Ints, target: Ints) -> FlowTable:
-    """Return the arrows; those that launch `target` are replaced by launches from `source`."""
+    """Return the arrows; arrows that launch `target` are replaced by launches from `source`."""
     kind = flows.kinds.index("launch")
     is_other = (flows.kind != kind) | ~np.isin(flows.target, target)
     none = np.full(len(source), -1, dtype=np.int64)

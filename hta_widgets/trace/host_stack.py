@@ -98,7 +98,7 @@ class Forest:
 
     parent: Ints
     levels: list[Rows]  # events by depth
-    children: Rows  # events ordered by parent, those without a parent first
+    children: Rows  # events ordered by parent, events without a parent first
     first: Ints  # for each event, the position of its first child in `children`
 
     @cached_property

@@ -89,7 +89,7 @@ class Problem:
 
 
 class Problems:
-    """Collects problems; equal ones of the same file are added up."""
+    """Collects problems; the counts of equal problems of the same file are added up."""
 
     __slots__ = ("_counts",)
 

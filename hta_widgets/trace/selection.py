@@ -252,7 +252,8 @@ def select_events(
     fields = {name: value for name, value in conditions.items() if value is not None}
     if isinstance(query, Selection):
         if query.traces is not None:
-            # The window of `query` is on the clock of its traces, for example that of a view.
+            # The window of `query` is on the clock of its traces, for example on the clock of a
+            # view.
             traces = traces.with_clock(query.traces.clock)
         return replace(query, traces=traces, **fields)
     if isinstance(query, pd.DataFrame):
@@ -282,7 +283,7 @@ def format_ranks(ranks: list[int]) -> str:
 def overlaps_window(start: Ints, end: Ints, low: int | None, high: int | None) -> Bools:
     """Return whether each event overlaps the window ``[low, high)``; None opens a side.
 
-    An event of length 0 overlaps if its instant lies in the window.
+    An event of length 0 overlaps if its instant is in the window.
     """
     inside = np.full(len(start), low is None or low != high)
     if high is not None:

@@ -206,7 +206,7 @@ def table_frame(data: dict[str, Any]) -> pd.DataFrame:
 
 
 def columns_in(query: str) -> list[str]:
-    """Return the event columns that a query may use, namely those that occur in it as words."""
+    """Return the event columns that a query may use: columns whose names occur in it as words."""
     words = set(re.findall(r"[A-Za-z_]\w*", query))
     columns = (*EVENT_COLUMNS, *_ON_DEMAND)
     return [column for column in columns if column in words] or ["start_ns"]
@@ -642,8 +642,7 @@ def contents_text(traces: Iterable[Trace]) -> str:
 def totals_text(traces: Iterable[Trace]) -> str:
     """Return the times of profiles, for example ``totals: 790 ms to 2.68 s in MPI of 3.16 s``.
 
-    The elapsed time is that of the longest profile. Profiles left over from other runs do not
-    count.
+    The elapsed time is that of the longest profile. Profiles left over from other runs are ignored.
     """
     used = [trace for trace in traces if not getattr(trace.profile, "stale", False)]
 

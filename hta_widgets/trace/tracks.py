@@ -84,7 +84,7 @@ def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
     until, stop = until[first:][has_row], rows_before[has_row]
     # Move `stop` back over the rows that end too early: over 2^k rows at a time, the largest k
     # first.
-    latest_of = [ends]  # by k: the latest end of 2^k rows from each row on
+    latest_of = [ends]  # by k: the latest end of the 2^k rows that begin at each row
     while 2 << (len(latest_of) - 1) <= len(ends):
         half = 1 << (len(latest_of) - 1)
         latest_of.append(np.maximum(latest_of[-1][:-half], latest_of[-1][half:]))
@@ -105,7 +105,7 @@ def _is_outlasted(end: Ints, stop: Ints) -> Bools:
     # Two ranges of 2^k events cover a subtree: one begins where it begins, one ends where it ends.
     descendants = stop[rows] - rows - 1
     k_of_rows = np.frexp(descendants.astype(np.float64))[1].astype(np.uint8) - 1
-    latest_end = end.copy()  # of 2^k events from each event on
+    latest_end = end.copy()  # of the 2^k events that begin at each event
     for k in range(int(k_of_rows.max()) + 1):
         size = 1 << k
         if k:
@@ -436,7 +436,7 @@ def device_streams(
 
 
 def _unsigned_ids(ids: StreamIds, problems: Problems) -> Ints:
-    """Return ids, with those below -1 read as unsigned numbers of 32 or 63 bits."""
+    """Return ids; ids below -1 are read as unsigned numbers of 32 or 63 bits."""
     has_32_bits = (ids < -1) & (ids >= -(1 << 31))
     has_64_bits = ids < -(1 << 31)
     problems.add(

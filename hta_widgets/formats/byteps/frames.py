@@ -1,6 +1,6 @@
 """Frames of BytePS's panels, the tables of pages, and the headline.
 
-A selection's window and ranks apply. Its ranks narrow only the files of their own kind: the
+A selection's window and ranks apply. Selected ranks narrow only files of their own kind: all
 servers stay in view while workers are selected.
 """
 
@@ -284,7 +284,7 @@ def _stage_rows(traces: TraceSet) -> pd.DataFrame:
 
 
 def _request_rows(traces: TraceSet) -> pd.DataFrame:
-    """Return every request; those without an end have a ``dur_ns`` of -1."""
+    """Return every request; requests without an end have a ``dur_ns`` of -1."""
     known = analysis.byteps_requests(traces)
     waits = known.groupby(["rank", "id"])["wait_ns"].first()
     names = known.groupby(["rank", "key"])[["tensor", "partition"]].first()

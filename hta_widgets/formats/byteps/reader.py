@@ -101,7 +101,7 @@ def _name_keys(servers: Sequence[Trace]) -> None:
 
 
 def _apply_stated_numbers(traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace]]:
-    """Return the traces with the numbers that their files state, and those without any."""
+    """Return the traces with the numbers that their files state, and the traces without numbers."""
     stated = [(trace, _stated_numbers(trace)) for trace in traces]
     placed = [trace.replace(**numbers) for trace, numbers in stated if numbers]
     return placed, [trace for trace, numbers in stated if not numbers]
@@ -172,8 +172,8 @@ def _join_folders(*folders: str) -> str:
 def _runs(files: Sequence[str]) -> dict[str, str]:
     """Return the folder of the run of each file; "" if the job has only one run.
 
-    In a run, a worker writes one file for each GPU, and a server writes one file. If they have
-    more, the folders below that of the worker or server are those of runs.
+    In a run, a worker writes one file for each GPU, and a server writes one file. If there are more
+    files, the folders below the worker's or server's folder are those of runs.
     """
     place_of = {file: (_job_folder(file), *_place_in_run(file)) for file in files}
     runs_of = Counter(place[:-1] for place in set(place_of.values()))
@@ -312,7 +312,7 @@ def pair_first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows
 
 
 def _assign_node_threads(columns: RankColumns) -> TrackNames:
-    """Put the requests of each worker for a key on a thread of its own; return their names."""
+    """Put the requests of each worker for a key on a separate thread; return the threads' names."""
     names = TrackNames()
     keys = sorted(
         {columns.pids[code] for code in np.unique(columns.pid).tolist()},

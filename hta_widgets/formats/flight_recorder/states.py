@@ -59,7 +59,7 @@ class _Group:
 
     job: str
     label: str
-    #: whether the dumps list the ranks, so that those without a dump are known
+    #: whether the dumps list the ranks, so that ranks without a dump are known
     is_listed: bool
     ranks: tuple[int, ...]
     calls: dict[int, dict[int, list[EnqueuedCollective]]] = field(
@@ -343,7 +343,8 @@ def _last_call(dump: FlightDump) -> tuple[str, str]:
 def _recorded_events(traces: TraceSet) -> _Events:
     """Return the events of profilers' traces by rank, group and number, as rank in the set and id.
 
-    A collective's kernel is the last of its events; without a device it is that of the host.
+    Of a collective's events, the last one is returned: its kernel or, without a device, its call on
+    the host.
     """
     events: _Events = {}
     for key, trace in traces.items():

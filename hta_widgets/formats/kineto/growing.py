@@ -220,7 +220,7 @@ class GrowingColumn:
         return np.dtype(np.int32) if fit_int32(low, high) else values.dtype
 
     def filled_part(self, start: int = 0) -> npt.NDArray[Any]:
-        """Return a view of the filled part, from `start` on."""
+        """Return a view of the filled part, beginning at `start`."""
         return self._values[start : self.size]
 
 
@@ -246,7 +246,7 @@ class _TextCodes(dict[bytes, int]):
         self.size_bytes = 0
 
     def codes_of(self, rows: Iterable[tuple[Any, ...]]) -> Ints:
-        """Return the codes of combinations; those that are new get the next codes."""
+        """Return the codes of combinations; new combinations get the next codes."""
         # JSON has no byte 0. One text per combination is faster than a tuple of texts.
         texts = map(b"\0".join, rows)
         return np.fromiter(map(self.__getitem__, texts), np.int64)

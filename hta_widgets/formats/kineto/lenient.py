@@ -99,7 +99,7 @@ def _integer(value: Any) -> int:
 
 
 def encodable(text: str) -> str:
-    """Replace halves of surrogate pairs, which no other program would accept."""
+    """Replace lone surrogates, which no other program would accept."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -212,7 +212,7 @@ def columns_of_rank(
 
 
 def _original_pid(pid: str, pids: Mapping[str, bytes]) -> str:
-    """Return the text of a pid before the merge; `pids` has the JSON of those that changed."""
+    """Return the text of a pid before the merge; `pids` has the JSON of the pids that changed."""
     original = pids.get(pid, pid.encode())
     return str(json.loads(original)) if original[:1] == b'"' else original.decode()
 
@@ -311,7 +311,7 @@ class MergedRecords:
         wanted = np.unique(np.asarray(indices, dtype=np.int64))
         numbers = self._numbers[wanted]
         index_of = dict(zip(numbers.tolist(), wanted.tolist(), strict=True))
-        for number, text in self._source.records(numbers):  # without those that cannot be read
+        for number, text in self._source.records(numbers):  # without records that cannot be read
             yield index_of[number], self._restore_record(text)
 
     def _restore_record(self, text: bytes) -> bytes:

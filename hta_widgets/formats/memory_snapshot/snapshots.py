@@ -386,7 +386,7 @@ def _used_bytes(entry: Mapping[str, Any]) -> int:
 
 
 def _address(value: Any) -> int:
-    """Return an address; those of XPU use all 64 bits."""
+    """Return an address as int64; XPU's addresses use all 64 bits."""
     return as_integer(value, 1 << 64)
 
 

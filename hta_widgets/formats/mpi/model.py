@@ -217,7 +217,7 @@ class MpiProfile:
     def sizes(self) -> pd.DataFrame:
         """Message sizes: ``routine, size_lo, size_hi, calls, avg_bytes, time_s``.
 
-        Bounds are not printed; they are taken from the bin that the average lies in.
+        Bounds are not printed; they follow from the bin that contains the average.
         """
         frame = _frame(CallRow, self.size_rows)
         bounds = [bin_bounds(row.avg_bytes) for row in self.size_rows]

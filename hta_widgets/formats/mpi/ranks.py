@@ -137,7 +137,7 @@ def _job_rows(
 
 
 def _missing_files_text(job: MpiJob, rows: list[dict[str, Any]]) -> list[str]:
-    """Return sentences about the files that a job lacks, and about those that are not used."""
+    """Return sentences about the files that a job lacks, and about files that are not used."""
     notes = []
     present = [row["rank"] for row in rows if row["key"] >= 0]
     if len(present) < job.ntasks:
@@ -363,8 +363,8 @@ def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
 def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
     """Return job and MPI rank of the ranks that the others wait for.
 
-    These are the ranks of a job's time line that `stragglers` names; if it names none, those that
-    `mpi_imbalance` names by their time in MPI.
+    These are the ranks of a job's time line that `stragglers` names or, if it names none, the ranks
+    that `mpi_imbalance` names by their time in MPI.
     """
     jobs = mpi_jobs(traces.values())
     if not jobs:

@@ -63,7 +63,7 @@ _RANK_MARK = re.compile(r"rank=(\d{1,9})\b.*\b[dpt]p=\d")
 _IDENTITY = ("process", "thread", "start_ns", "end_ns", "name", "correlation")
 _UNIFIED = "unified memory"
 _LAST_SORT = 1 << 30
-#: Times since the start of a recording are smaller, those since 1970 larger.
+#: Times since the start of a recording are smaller than this, and times since 1970 are larger.
 _MIN_UTC_NS = 100_000_000_000_000_000
 
 

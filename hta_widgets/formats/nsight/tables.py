@@ -31,7 +31,7 @@ Columns = dict[str, Ints]
 ID_BITS = 24
 ID_MASK = (1 << ID_BITS) - 1
 _PROCESS_MASK = (1 << 64 - ID_BITS) - 1
-#: Thread of copies of managed memory that the driver makes; they have a track of their own.
+#: Thread of copies of managed memory that the driver makes; they have a separate track.
 UNIFIED_THREAD = -2
 
 _COPY_KINDS = (

@@ -207,7 +207,7 @@ class _ProcessRecords:
         self._rows.note("part", unread, f"records that are not read: {names}")
 
     def _decode(self, raws: Sequence[msgspec.Raw]) -> list[_BufferRecord]:
-        """Return records; those without times of 64 bits are left out, and counted."""
+        """Return records; records without times of 64 bits are left out, and counted."""
         records = []
         for raw in raws:
             with suppress(msgspec.ValidationError):

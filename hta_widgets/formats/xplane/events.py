@@ -26,7 +26,7 @@ Unsigned = npt.NDArray[np.uint64]
 
 CORRELATION = "correlation_id"
 _MAX_FIELDS = 1 << 12
-#: Events with more statistics are a kind of their own.
+#: An event with more statistics than this is a separate kind.
 _MAX_STATS = 64
 _MAX_SHIFT = 63
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -216,7 +216,7 @@ def _split_correlation(
     """Split off the correlation ids that are numbers.
 
     Returns the ids, which of the `count` events have one, and all other statistics. Ids differ
-    between events, so they would make each event a kind of its own.
+    between events, so they would make each event a separate kind.
     """
     start = stats.value.astype(np.int64)
     end = start + stats.size

@@ -54,7 +54,7 @@ _STREAM = re.compile(r"Stream *#? *(\d{1,9})\b.*", re.IGNORECASE)
 _OPS = re.compile(r"(Async )?XLA Ops|Sparse Core Ops")
 _MODULES, _STEPS, _NESTED = "XLA Modules", "Steps", "XLA Ops"
 _COUNTERS = "_counters_"
-#: Lines without work: those that XProf derives from others, and samples of counters.
+#: Lines without work: lines that XProf derives from others, and samples of counters.
 _DERIVED = re.compile(
     r"XLA .*|(Sparse Core )?(Steps|Modules)|(Framework|TensorFlow) .*|Source code|Launch Stats"
     rf"|.*Scope.*|{_COUNTERS}"
