@@ -227,7 +227,7 @@ def load(
 
 
 def _load_copies(source: object, options: dict[str, Any]) -> TraceSet:
-    """Load local copies of remote files, with the original names; `options` are passed to `load`."""
+    """Load local copies of remote files under their original names, with `options` of `load`."""
     copies = LocalCopies(options["cache"])
     try:
         return copies.with_original_names(load(copies.source(source), **options))

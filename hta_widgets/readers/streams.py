@@ -23,7 +23,7 @@ _BLANK = b" \t\r\n"
 _COMMA, _CLOSE = ord(","), ord("}")
 _KEYS = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
 _MAX_SEPARATORS = 8
-#: Maximum number of braces that are tried; a cut file may end in millions.
+#: Maximum number of braces that are tried; a cut file may end in millions of them.
 _MAX_BRACES = 4096
 _LOOK_BACK = 1 << 20
 
@@ -103,7 +103,7 @@ _USUAL_EXPANSION = 10
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Damage of a compressed file; `cut` is whether a part of the contents cannot be read."""
+    """Damage of a compressed file; `cut` tells whether a part of the contents cannot be read."""
 
     cut: bool
     message: str

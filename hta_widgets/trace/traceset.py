@@ -674,7 +674,7 @@ def _html(traces: TraceSet, problems: Problems) -> str:
     shown = summary.filter(names).head(16)
     parts = [f"<p><b>TraceSet</b> {escape(_facts_line(traces, problems))}</p>", _table(shown)]
     if len(summary) > len(shown):
-        parts.append(f"<p>and {len(summary) - len(shown)} ranks more: .summary()</p>")
+        parts.append(f"<p>and {len(summary) - len(shown)} more ranks: .summary()</p>")
     if len(problems):
         parts.append("<p>Problems found: .problems</p>" + _table(problems.frame().head(8)))
     return "".join(parts)

@@ -45,11 +45,11 @@ KIND_LABELS = {
     "cpu": "outside of BytePS",
 }
 _RELATIVE = 0.05  # of the longer time; repeated runs of one program differ by less
-_OF_STEP = 0.01  # of a step; less does not matter
+_OF_STEP = 0.01  # of a step; smaller changes do not matter
 _ALPHA = 0.01
 #: Minimum relative difference if a side has one step, so that the spread is unknown.
 _RELATIVE_SINGLE = 0.2
-_SHARE = 0.25  # of partitions; less occurs between equal workers
+_SHARE = 0.25  # of partitions; equal workers differ by less
 _MAX_FINDINGS = 6
 
 _MEASURES = ("count", "work_ns", "queue_ns")
@@ -263,9 +263,9 @@ def _cause_of_stage(stage: str) -> str:
 def findings(diff: Comparison) -> Iterator[Finding]:
     """Yield stages that changed, and workers that are waited for on one side only.
 
-    The work or queue of a stage must differ by 5 % of the longer and 1 % of a step, and not by
-    chance: by Welch's test over the steps at 1 %, divided by the number of times tested. The share
-    of partitions in which a worker is waited for must differ by a quarter.
+    The work or queue of a stage must differ by 5 % of the longer time and 1 % of a step, and
+    significantly: by Welch's test over the steps, at a level of 1 % divided by the number of tests.
+    The share of partitions in which a worker is waited for must differ by 0.25.
     """
     shared = diff.before.formats & diff.after.formats
     if "byteps" in shared:

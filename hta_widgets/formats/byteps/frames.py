@@ -41,7 +41,7 @@ def restrict_to_format(traces: TraceSet, selection: Selection, *formats: str) ->
 def by_tensor(frame: pd.DataFrame) -> pd.DataFrame:
     """Sum `byteps_gradients` by tensor and worker, the slowest tensors first.
 
-    Only the root of a worker's GPUs counts if it has the tensor, because the queues of the others
+    Of a worker's GPUs, only the root is used if it has the tensor, because the queues of the others
     contain the root's work.
     """
     complete = frame[frame["busy_ns"] >= 0]

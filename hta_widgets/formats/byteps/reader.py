@@ -145,8 +145,8 @@ def _numbers(
 ) -> dict[str, tuple[str | None, int]]:
     """Return job and number of each file's place: the folder of a worker, or a server's file.
 
-    Numbers in the names of folders are kept if all places of a job have different ones; else places
-    count in natural order within the job.
+    Numbers in the names of folders are kept if they differ between all places of a job; otherwise
+    places are numbered in natural order within the job.
     """
     jobs: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     run_of = _runs(files)

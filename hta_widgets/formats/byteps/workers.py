@@ -371,7 +371,7 @@ def byteps_pulls(
     pulls["shortest"] = shortest & (
         shortest.groupby([pulls[k] for k in keys]).transform("sum") == 1
     )
-    note = "" if len(several) else "it takes PULLs of two workers or more"
+    note = "" if len(several) else "PULLs of at least two workers are needed"
     columns: dict[Any, Any] = pulls.drop(columns="workers").to_dict("series")
     return result_frame(
         columns,

@@ -49,7 +49,7 @@ _EQUAL_SHAPES = ("allreduce", "all_reduce", "reduce_scatter", "all_gather", "all
 _UNEVEN = ("_v", "uneven", "coalesced", "alltoall", "all_to_all")
 #: Operations between two ranks, by their positions in the group: ``send 0->1``, ``recv 1<-0``.
 _P2P = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)$")
-#: The collective of a rank that did not enqueue it.
+#: Stands for the collective on a rank that did not enqueue it.
 _NOT_ENQUEUED = EnqueuedCollective()
 
 
