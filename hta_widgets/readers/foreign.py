@@ -1,6 +1,6 @@
 """Recognize files that are not read, and state what to do with them.
 
-A file is recognized by its beginning and by words in it, a report of Nsight also by its ending.
+A file is recognized by its beginning and by words in it, a report of Nsight also by suffix.
 For example, JSON with ``"schema"`` and ``"nodes"`` is an execution trace. The words of a database
 are the names of its tables, wherever they are in the file.
 """

@@ -255,7 +255,7 @@ def captured_trace(trace: Trace) -> Trace:
     """Return a rank with the captured operators and modules of its graphs' kernels.
 
     They are appended to the rank's events once for each replay, and launch its kernels, so that
-    analyses that follow launches find them. If no capture matches, this is the rank itself.
+    analyses that follow launches find them. If no capture matches, the result is the rank itself.
     """
     capture = trace.capture
     replays = [replay for replay in graph_replays(trace) if replay.capture >= 0]

@@ -410,9 +410,9 @@ class TraceSet(Mapping[int, Trace]):
         clock : {"host", "fitted"}
             ``"host"``: as recorded. ``"fitted"``: each rank is moved by its offset from
             `hta_widgets.analysis.clock_offsets`, so that ranks leave collectives together. The
-            lowest rank does not move, unless an event of another rank would start before 0: then
-            all ranks and `origin_ns` move. Ranks that no collective connects do not move. BytePS
-            workers and servers are moved onto the first worker's clock, by
+            lowest rank does not move, unless an event of another rank would start before 0: in that
+            case all ranks and `origin_ns` move. Ranks that no collective connects do not move.
+            BytePS workers and servers are moved onto the first worker's clock, by
             `hta_widgets.analysis.byteps_clock`.
 
         Returns

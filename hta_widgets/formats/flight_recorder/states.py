@@ -421,7 +421,7 @@ def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
 
         - ``job`` (object): the name of the files before the rank
         - ``group`` (object), ``sequence`` (int64), ``is_p2p`` (bool): the process group, and the
-          number of the collective in it; of sends and receives, their order on the rank
+          number of the collective in it; for sends and receives, their order on the rank
         - ``rank`` (int64): by the dump's file; ``key`` (int64): the rank in the set, -1 for a rank
           without a dump
         - ``operation`` (object): empty for a rank that did not enqueue it

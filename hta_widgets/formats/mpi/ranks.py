@@ -350,9 +350,9 @@ def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
         return f"{min_text}, but {rival} has hardly more: no rank stands out alone."
     if record["stands_out"]:
         return (
-            f"{min_text} and the most outside of it, but that is {share(record['lost_share'])} of"
-            " the run less than the median of the others, which may be chance: no rank is a"
-            " straggler."
+            f"{min_text} and the most outside of it, but its time in MPI is below the median of the"
+            f" others by only {share(record['lost_share'])} of the run, which may be chance: no rank"
+            " is a straggler."
         )
     return (
         f"{min_text}, but no rank stands out: the most time outside of MPI is"

@@ -212,9 +212,9 @@ def mpi_routines(
 
     Figures of text profiles are as printed: times to the millisecond, so a routine of 10 000
     calls of 40 ns shows 0. For a rank without a profile, the events of its time line are summed in
-    the same way. Time in a collective is waiting for the last rank and transferring, which
-    profiles do not separate. `selection` and `window` apply to time lines only: with them, text
-    profiles are left out, and the note lists them.
+    the same way. Time in a collective consists of waiting for the last rank and of transfers;
+    profiles do not separate the two. `selection` and `window` apply to time lines only: with them,
+    text profiles are left out, and the note lists them.
 
     Parameters
     ----------

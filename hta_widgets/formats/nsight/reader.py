@@ -6,7 +6,7 @@ both ranks in one file::
     process 4000, device 0 → rank 0        process 4001, device 0 → rank 1
 
 A call on the host belongs to the device that it launches on, or else to the device that its thread
-launches on most, so no event counts twice.
+launches on most, so no event is counted twice.
 """
 
 from __future__ import annotations
