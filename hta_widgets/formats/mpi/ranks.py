@@ -351,8 +351,8 @@ def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
     if record["stands_out"]:
         return (
             f"{min_text} and the most outside of it, but its time in MPI is below the median of the"
-            f" others by only {share(record['lost_share'])} of the run, which may be chance: no rank"
-            " is a straggler."
+            f" others by only {share(record['lost_share'])} of the run, which may be chance: no"
+            " rank is a straggler."
         )
     return (
         f"{min_text}, but no rank stands out: the most time outside of MPI is"
