@@ -250,7 +250,7 @@ def _read_bytes(pipe: IO[bytes], size: int) -> bytearray:
 
 
 _CLOSED = re.compile(r"^ClosedClientError|after (interpreter )?(shutdown|closing)")
-_SAME_VERSIONS = "Install the same hta_widgets and packages there as here."
+_SAME_VERSIONS = "Install the same versions of hta_widgets and its dependencies on both."
 
 #: The process that submitted the running call; None outside of calls.
 _submitted_by: ContextVar[str | None] = ContextVar("submitting process", default=None)

@@ -64,7 +64,7 @@ _M, _X, _SAMPLE, _ASYNC_BEGIN, _ASYNC_END = map(ord, "MXCbe")
 
 #: Environment variables that state a rank, the most reliable first.
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-#: A value for each event, or one for all.
+#: A value for each event, or a single value for all.
 Column = int | Sequence[int] | Ints
 #: Name of a series, its samples' times, and their values.
 Series = tuple[str, Ints, Floats]

@@ -310,7 +310,7 @@ def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
 
 
 def _require_steps_pattern(steps: str, files: list[FoundFile], *, is_default: bool) -> None:
-    """Raise a `TraceError` for an invalid pattern, or one that the caller gave for other files."""
+    """Raise a `TraceError` for an invalid pattern, or if the caller gave it for other files."""
     require_pattern(steps, f"steps={steps!r}")
     takers = [format_ for format_ in all_formats() if format_.reading.takes_steps]
     names = {format_.name for format_ in takers}
@@ -501,7 +501,7 @@ def _assemble_set(
 def _traces_of(
     source: object, files: list[FoundFile], outcomes: list[Outcome], problems: Problems
 ) -> _ReadTraces:
-    """Return the traces of the files; report files without a trace, and raise if none has one."""
+    """Return the traces of the files; report files without traces, and raise if all lack them."""
     result = _ReadTraces([], [], [])
     foreign: list[tuple[str, str]] = []
     unread: TraceError | None = None

@@ -132,7 +132,7 @@ class Checkpoints:
         )
 
     def offer(self, offset: int, input_offset: int, inflate: Any) -> None:
-        """Store a copy of the state `inflate` if it is far enough from the last one."""
+        """Store a copy of the state `inflate` if it is far enough from the last checkpoint."""
         if self.points and offset < self.points[-1].offset + self.spacing:
             return
         self.points.append(_Checkpoint(offset, input_offset, inflate.copy()))

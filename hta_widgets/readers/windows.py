@@ -318,7 +318,7 @@ class JoinedRecords(NumberedRecords):
 
     @classmethod
     def of(cls, windows: Sequence[Trace], mark: dict[str, Any]) -> JoinedRecords | None:
-        """Return the records of traces; None if one has none."""
+        """Return the records of traces; None if a trace has no records."""
         sources = [trace.source for trace in windows if trace.source is not None]
         if len(sources) < len(windows):
             return None

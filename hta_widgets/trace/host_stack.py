@@ -190,8 +190,8 @@ def children_coverage(parent: Ints, start: Ints, end: Ints) -> Ints:
     high = np.minimum(end[children], end[above])
     has_same_parent = above[1:] == above[:-1]
     if (has_same_parent & (high[:-1] > low[1:])).any():
-        # A child counts from the latest end of its earlier siblings: a running maximum by parent,
-        # for which the parent and the code of the end are packed into one int64.
+        # A child's time is counted from the latest end of its earlier siblings: a running maximum
+        # by parent, for which the parent and the code of the end are packed into one int64.
         ends, end_code = np.unique(high, return_inverse=True)
         latest_code = np.maximum.accumulate(above * len(ends) + end_code) % len(ends)
         low[1:][has_same_parent] = np.maximum(low[1:], ends[latest_code[:-1]])[has_same_parent]

@@ -82,7 +82,7 @@ class ExportPart:
 
 
 def stated_export_part(metadata: Mapping[str, Any]) -> ExportPart | None:
-    """Return the part stated in a file's top-level keys; None if the file is a whole rank."""
+    """Return the part stated in a file's top-level keys; None if the file holds a whole rank."""
     mark = metadata.get(MARK_KEY)
     return parse_export_part(mark.get(PART_KEY) if isinstance(mark, Mapping) else None)
 

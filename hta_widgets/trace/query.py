@@ -127,7 +127,7 @@ _TEXT_PREDICATES = frozenset({
 _CHANGES_OF_TEXT = frozenset({"lower", "upper", "strip", "lstrip", "rstrip", "slice"})
 #: Methods that return numbers or booleans for strings as well.
 _PREDICATES = frozenset({"between", "isin", "isna", "isnull", "notna", "notnull", "count"})
-#: Methods that return one of the values.
+#: Methods that return one of the column's values.
 _CHOICES = frozenset({"max", "min"})
 _COMPUTATIONS = _METHODS - _PREDICATES - _CHOICES
 _LARGEST = 1 << 64

@@ -368,7 +368,7 @@ class TrackAssignment:
 
 
 def read_track_names(columns: RankColumns) -> TrackNames:
-    """Read the metadata records (phase M); later ones replace earlier ones."""
+    """Read the metadata records (phase M); later records replace earlier ones."""
     names = TrackNames()
     for row in np.flatnonzero(columns.phase == ord("M")).tolist():
         args = columns.small_args.get(int(columns.record[row]))

@@ -40,7 +40,7 @@ from hta_widgets.trace.tracks import TrackNames
 
 _NUMBERED = re.compile(r"(?i)(?:worker|server)[-_. ]?(\d{1,5})")
 
-#: The category that worker files state since 2019-12; added to older ones.
+#: The category that worker files state since 2019-12; it is added to older files.
 _WORKER_CATEGORY = "Comm"
 _SERVER_CATEGORY = "byteps-server"
 #: Category of waits, which are not recorded but derived from the records around them.

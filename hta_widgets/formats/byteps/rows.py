@@ -278,7 +278,7 @@ def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[
             tensor, partition = divmod(key, 1 << 16)
             first_partition[tensor] = min(first_partition.get(tensor, 1 << 16), partition)
         first = first_partition.values()
-        # With few files some partitions are on other servers, but never all of the first ones.
+        # With few files some partitions are on other servers, but never all first partitions.
         if min(first, default=0) == 0 and max(first, default=0) < 1 << 15:
             return servers, [{key: divmod(key, stride) for key in file.tolist()} for file in keys]
     return 0, [{} for _ in keys]

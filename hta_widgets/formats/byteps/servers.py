@@ -194,7 +194,7 @@ def byteps_servers(
 ) -> pd.DataFrame:
     """Return the load of each server, which shows an uneven distribution of keys.
 
-    Each selected request counts whole.
+    Each selected request is counted in full.
 
     Parameters
     ----------
@@ -317,10 +317,10 @@ def byteps_arrivals(
     DataFrame
         One row per key, iteration and node, of iterations that every node of the server pushed:
         ``job`` (object, empty for none)``, server`` (int64)``, key`` (uint64)``, iteration, node,
-        start_ns, lag_ns`` (int64, after the first)``, last`` (bool, the only last one)`` and
-        ``imposed_wait_ns`` (int64, of the others' pulls if it is last).
-        ``.attrs["dropped"]``: the number of pushes that were left out because another node lacks
-        the push of that key and iteration.
+        start_ns, lag_ns`` (int64, after the first)``, last`` (bool, whether it alone is last)`` and
+        ``imposed_wait_ns`` (int64, of the others' pulls if it is last). ``.attrs["dropped"]``: the
+        number of pushes that were left out because another node lacks the push of that key and
+        iteration.
     """
     selected_parts = _server_parts(traces, selection, window, ranks)
     blocks: list[pd.DataFrame] = []

@@ -67,8 +67,8 @@ def byteps_gradients(
 
         total = work (its stages) + queue (its gaps) + tail (until the framework is notified),
 
-    exactly. Stages of other partitions overlap with these and are not added. A synchronisation
-    counts whole if its ``total`` event is selected and overlaps the window.
+    exactly. Stages of other partitions overlap with these and are not added. A synchronisation is
+    counted in full if its ``total`` event is selected and overlaps the window.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def byteps_gradients(
 
 
 def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
-    """Return the columns of each total's critical partition; -1 for totals without one."""
+    """Return the columns of each total's critical partition; -1 for totals without partitions."""
     totals, parts = rows.totals, rows.parts
     names = ("busy_ns", "queue_ns", "tail_ns", "critical_partition", "critical_key")
     columns = {name: np.full(len(totals.row), -1, np.int64) for name in names}
@@ -173,7 +173,8 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     total_tensor_step = totals.tensor * steps + totals.step
     incomplete = np.isin(total_tensor_step, tensor_step[~is_complete])
     columns["incomplete"] = incomplete.astype(np.int64)
-    # The partition that ends last is the critical one; of several, the one with the lowest key.
+    # The partition that ends last is the critical one; of several, the one with the lowest key is
+    # used.
     order = np.lexsort((-key, end_ns, tensor_step))
     order = order[is_complete[order]]
     critical_visit = np.full(len(rows.tensors) * steps, -1, np.int64)
@@ -410,7 +411,7 @@ def byteps_stages(
         - ``count, sum_ns, union_ns`` (int64): ``union_ns`` is the time in which at least one
           partition was in the stage, so on average ``sum_ns / union_ns`` partitions are in it
         - ``mean_ns`` (float64), ``max_ns`` (int64)
-        - ``queue_ns`` (int64): time that tasks waited before the stage, since the previous one
+        - ``queue_ns`` (int64): time that tasks waited before the stage, since the previous stage
           ended or, for first stages, since the synchronisation began. In a cut file, partitions
           that lack a stage in a step are not included
         - ``root`` (bool): whether the GPU talks to the servers
@@ -534,9 +535,10 @@ def byteps_bandwidth(
 ) -> pd.DataFrame:
     """Return the rate at which root GPUs push to and pull from the servers.
 
-    Traces state no sizes, so the caller must. The rate is bytes per time in which anything was
-    transferred: pushes overlap, so the mean rate of single pushes would be too low. Pulls wait for
-    the other workers, so their rate is a lower bound. Each selected event counts whole.
+    Traces state no sizes, so the caller must give them. The rate is bytes per time in which
+    anything was transferred: pushes overlap, so the mean rate of single pushes would be too low.
+    Pulls wait for the other workers, so their rate is a lower bound. Each selected event is counted
+    in full.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ class _Batch:
         self.communication: list[tuple[int, Args]] = []
         self.calls: list[tuple[int, Args]] = []
         self.kernels: list[tuple[int, Args]] = []
-        # The ids of flows and async records, and by slice the rows that have one.
+        # The ids of flows and async records, and by slice the rows that have an id.
         self.ids: list[Any] = []
         self.id_rows: list[npt.NDArray[np.intp]] = []
         self.ends_at_next: list[int] = []

@@ -118,7 +118,7 @@ class FlowIds:
         self._others = StringPool()
 
     def codes(self, texts: Sequence[Any]) -> Ints:
-        """Return a code for each JSON text; -1 for an empty one."""
+        """Return a code for each JSON text; -1 for an empty text."""
         numbers = plain_integers(texts, _ABSENT)
         if numbers is not None:
             return numbers
@@ -160,7 +160,7 @@ class ReadOnlyIds(StringPool):
 
 
 class _IdPool(ReadOnlyIds):
-    """Ids whose texts are numbers, or other texts for negative ones."""
+    """Ids whose texts are the numbers themselves; negative ids have other texts."""
 
     __slots__ = ("_count", "_numbers", "_others")
 

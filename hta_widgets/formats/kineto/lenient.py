@@ -123,7 +123,7 @@ _BARE_VALUE = re.compile(
 def with_backslashes_escaped(body: bytes) -> bytes:
     r"""Double the backslashes of strings in which some backslash begins no escape.
 
-    In ``"torch\nn\modules"`` no backslash is meant as an escape, as ``\m`` cannot be one.
+    In ``"torch\nn\modules"`` no backslash is meant as an escape, as ``\m`` is not a valid escape.
     """
     return _TEXT.sub(lambda text: _escape_backslashes(text[0]), body)
 

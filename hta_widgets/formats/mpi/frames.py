@@ -218,7 +218,10 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
             facts.append([_rank_piece(row["job"], rank, keys), text])
         elif not named and row["stands_out"] and row["lost_share"] >= _MIN_LOST_SHARE:
             lost = share(row["lost_share"])
-            text = f"{job} spends {lost} of the run less in MPI than the others, maybe by chance."
+            text = (
+                f"{job} spends less time in MPI than the others, by {lost} of the run, maybe by"
+                " chance."
+            )
             facts.append([_rank_piece(row["job"], row["comm_min_rank"], keys), text])
     details: list[list[Piece]] = [
         [f"{f'{job}: ' if several else ''}{text}"] for job, text in _costly_sizes(traces)

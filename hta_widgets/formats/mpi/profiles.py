@@ -402,7 +402,7 @@ class _Parser:
         return profile, problems
 
     def _missing_part(self, profile: MpiProfile) -> str:
-        """Describe the first part that a whole profile has and this one lacks; "" if none."""
+        """Describe the first part that a complete profile has and `profile` lacks; "" if none."""
         if "routines" not in self.seen:
             return "the table of routines is missing"
         if "comm_s" not in self.main.values:

@@ -321,7 +321,7 @@ def mpi_message_sizes(
     ----------
     traces : TraceSet
     routine : str, optional
-        Only this one, such as ``"MPI_Allreduce"``.
+        Only this routine, such as ``"MPI_Allreduce"``.
     stale : bool, default False
         Include rank files that another run of the job left over.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
@@ -569,7 +569,7 @@ def mpi_compare(
     Parameters
     ----------
     before, after : TraceSet
-        For example a run on CPUs and one whose gradients go through NCCL.
+        For example a run on CPUs, and a run whose gradients go through NCCL.
     by_size : bool, default True
         Whether to separate sizes; calls that are in no bin (routines without bytes) are then
         rows with ``size_lo`` and ``size_hi`` of -1.

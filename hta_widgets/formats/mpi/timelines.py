@@ -100,8 +100,8 @@ def _collective_rows(trace: Trace) -> Rows:
 def _collectives_of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]:
     """Return the collectives of a job, in groups of ranks.
 
-    If each rank's calls are the beginning of the longest sequence, all ranks form one group, and
-    another one for each routine with a root. Otherwise each routine that all ranks call equally
+    If each rank's calls are the beginning of the longest sequence, all ranks form one group, and a
+    further group for each routine with a root. Otherwise each routine that all ranks call equally
     often is a group, and each rank's calls of any other routine are a group of their own.
     """
     calls = [_calls(trace, len(traces)) for trace in traces]
@@ -423,7 +423,7 @@ def _report_overflow(counts: Array, path: str, problems: Problems) -> None:
     """Report full buffers: the file does not mark dropped events."""
     max_count = int(counts.max(initial=0))
     full = int((counts == max_count).sum())
-    # Complete files have equal counts too, but seldom round ones.
+    # Complete files have equal counts too, but seldom round numbers.
     is_round = max_count % 100 == 0 or -max_count * _RECORD_BYTES % 4096 < _RECORD_BYTES
     if max_count == _DEFAULT_BUFFER or (full > 1 and max_count > 1 and is_round):
         detail = (

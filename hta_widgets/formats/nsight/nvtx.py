@@ -176,7 +176,7 @@ _INTEGERS |= {9: "q", 10: "Q", 22: "Q"}
 #: Fields by domain and schema: name, offset and code.
 _Schemas = dict[tuple[int, int], list[tuple[str, int, str]]]
 _PAYLOAD_HEADER_BYTES = 32
-#: Columns of payloads: as a blob, as JSON, and as the id of a text of JSON.
+#: Columns of payloads: as a blob, as JSON, and as the id of a string of JSON.
 _PAYLOADS = ("binaryData", "jsonText", "jsonTextId")
 _FIRST_NESTED_TYPE = 1 << 24
 

@@ -256,7 +256,7 @@ def _kinds(data: bytes, stats: _FieldColumns, columns: list[Ints]) -> Ints:
     spans = zip(first_byte.tolist(), (first_byte + stats.size).tolist(), strict=True)
     texts = (data[start:end] for start, end in spans)
     code = np.array([code_of_text.setdefault(text, len(code_of_text)) for text in texts], np.int64)
-    # Each round combines the kinds so far with the next statistic of every event that has one.
+    # Each round combines the kinds so far with the next statistic of every event that has more.
     first_stat = np.searchsorted(stats.row, np.arange(len(kind)))
     place = np.arange(len(code)) - first_stat[stats.row]
     next_kind = len(kind)
