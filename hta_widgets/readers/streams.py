@@ -103,7 +103,7 @@ _USUAL_EXPANSION = 10
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Damage of a compressed file; `cut` tells whether a part of the contents cannot be read."""
+    """Damage of a compressed file; `cut` states whether a part of the contents cannot be read."""
 
     cut: bool
     message: str

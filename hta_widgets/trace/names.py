@@ -161,7 +161,7 @@ def short_name(full: str) -> str:
 
 
 def _limit_length(text: str) -> str:
-    """Return a string of limited length; a checksum distinguishes long strings that begin alike."""
+    """Return a string of limited length; a checksum distinguishes long equal beginnings."""
     if len(text) <= _MAX_SHORT:
         return text
     return f"{text[:_MAX_SHORT]}… ({zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x})"

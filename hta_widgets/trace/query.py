@@ -140,7 +140,7 @@ _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
 def validate_query(query: str, text_columns: Collection[str] = ()) -> str:
     """Return a query that is safe to evaluate; raise `ValueError` if it contains other code."""
     # pandas evaluates any attribute and any call, so it runs any code. Queries also come from
-    # pages, files and saved selections. The query is written anew from the tree that was checked:
+    # pages, files and saved selections. The query is written from the tree that was checked:
     # pandas splits its input at more characters than Python does, and could evaluate hidden lines.
     try:
         tree = ast.parse("".join(map(_python_token, _TOKEN.finditer(query.strip()))), mode="eval")
