@@ -232,7 +232,7 @@ def test_the_larger_run_keeps_its_ranks(write, tmp_path):
     first = problems_of(traces, "duplicate_rank")["detail"].iloc[0]
     assert f"as {tmp_path}/run/rank-0.json does" in first
     assert "files of 3 other ranks agree with " in first
-    assert "of 2 with it" in first
+    assert "and 2 with this file" in first
 
 
 @pytest.mark.parametrize(
