@@ -1,8 +1,8 @@
 """Check arguments of public calls by their annotations, and match regular expressions of users.
 
-Regular expressions of users run in RE2, whose time grows with the length of the text only. Python's
-engine needs exponential time for some patterns: ``(a+)+$`` takes minutes for a name of forty ``a``
-and a ``b``.
+Regular expressions of users run in RE2, whose time grows only linearly with the length of the
+string. Python's engine needs exponential time for some patterns: ``(a+)+$`` takes minutes for a
+name of forty ``a`` and a ``b``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WORDS: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "whole numbers"),
     float: ("a number", "numbers"),
     bool: ("True or False", "True or False"),
-    str: ("text", "texts"),
+    str: ("a string", "strings"),
     os.PathLike: ("a path", "paths"),
     Path: ("a path", "paths"),
     Callable: ("a function", "functions"),
@@ -110,7 +110,7 @@ def check_arguments(function: Function) -> Function:
 def match_pattern(
     pattern: str, texts: Sequence[str], *, ignore_case: bool = False
 ) -> npt.NDArray[np.bool_]:
-    """Return which texts contain a match of a regular expression of RE2.
+    """Return which strings contain a match of a regular expression of RE2.
 
     Raises
     ------
@@ -235,7 +235,7 @@ def _number(kind: type, value: object) -> Any:
 
 
 def _describe_type(kind: Any, *, many: bool = False) -> str:
-    """Describe a type in words, such as ``"a whole number or a list of texts"``."""
+    """Describe a type in words, such as ``"a whole number or a list of strings"``."""
     origin, inner = get_origin(kind) or kind, get_args(kind)
     if origin in (Union, UnionType, Literal):
         words: list[str] = []

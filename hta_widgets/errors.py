@@ -15,7 +15,7 @@ _URL = re.compile(
 
 
 def redact_urls(text: str) -> str:
-    """Return a text without the user info, queries and fragments of its URLs.
+    """Return a string without the user info, queries and fragments of its URLs.
 
     They may hold passwords, tokens and signatures.
 
@@ -37,7 +37,7 @@ def _without_secrets(url: re.Match[str]) -> str:
 
 
 class TraceError(ValueError):
-    """An error that users can fix; it states the fault, its place, and a remedy.
+    """An error whose cause users can fix; it states the problem, its place, and a remedy.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ _caller_cache_folder: ContextVar[str | None] = ContextVar(
 
 
 def cache_folder() -> Path:
-    """Return the cache folder: ``HTA_WIDGETS_CACHE``, or one in the user's cache."""
+    """Return the cache folder: ``HTA_WIDGETS_CACHE``, or a folder in the user's cache."""
     if named := _caller_cache_folder.get() or os.environ.get("HTA_WIDGETS_CACHE"):
         return expand_home(named)
     if sys.platform == "win32":
@@ -159,7 +159,7 @@ _PARTIAL_SUFFIX = ".part"
 #: End of the names of this machine's unfinished files. Locks may not work across machines that
 #: share a disk, so each machine removes only its own files.
 _OWN_PARTIAL_SUFFIX = f".{zlib.crc32(platform.node().encode()):08x}{_PARTIAL_SUFFIX}"
-#: Maximum age of a part in use; an older one was left by a killed process on any machine.
+#: Maximum age of a partial file in use; an older file was left by a killed process on any machine.
 _LONGEST_WRITE_S = 86_400
 
 
@@ -167,7 +167,7 @@ _LONGEST_WRITE_S = 86_400
 def new_partial_file(path: Path, *, is_folder: bool = False) -> Iterator[Path]:
     """Create a hidden file or folder next to `path`, locked while this process uses it.
 
-    Parts that killed processes left of writes to `path` are removed.
+    Partial files that killed processes left behind while writing `path` are removed.
     """
     _remove_stale_partials(path)
     handle = None
@@ -202,7 +202,7 @@ def remove_path(path: Path) -> None:
 
 
 def _remove_stale_partials(path: Path) -> None:
-    """Remove the parts that killed processes left of writes to `path`."""
+    """Remove the partial files that killed processes left behind while writing `path`."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*{_PARTIAL_SUFFIX}"):
         with suppress(OSError):
             if time.time() - part.lstat().st_mtime > _LONGEST_WRITE_S:
@@ -351,7 +351,7 @@ class Target:
 
 
 def _exchange_folder(folder: Path, part: Path, replaced: Collection[str]) -> None:
-    """Replace a folder by `part`, and move all files into it that are not in `replaced`.
+    """Replace a folder by `part`, and keep the files of the folder that are not in `replaced`.
 
     A process that is killed never leaves a mixture of both.
     """
@@ -370,7 +370,7 @@ def _exchange_folder(folder: Path, part: Path, replaced: Collection[str]) -> Non
 
 
 def _buffered_output(raw: Any, name: str) -> Iterator[Output]:
-    """Yield the output to a raw file, compressed if its name ends with ``.gz``; then flush it."""
+    """Yield an output to a raw file, which is compressed if `name` ends with ``.gz``; flush it."""
     with contextlib.ExitStack() as stack:
         if name.lower().endswith(".gz"):
             raw = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
@@ -393,7 +393,7 @@ def temporary_folder() -> Path:
     return Path(folder)
 
 
-#: Cells that spreadsheets take for a formula, even after blanks or in full-width characters.
+#: Cells that spreadsheets interpret as a formula, even after blanks or in full-width characters.
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 

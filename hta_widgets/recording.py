@@ -36,7 +36,7 @@ def trace_handler(
 ) -> Callable[[Any], str]:
     """Return a handler for ``torch.profiler.profile(on_trace_ready=…)``.
 
-    It writes a file for each rank and window, which has its final name only once it is complete.
+    It writes a file for each rank and window, which gets its final name only when it is complete.
     `hta_widgets.load` opens the folder even while ranks still record.
 
     Parameters
@@ -121,7 +121,7 @@ def record(
     write = None if dir is None else trace_handler(dir)
 
     def keep(profiler: object) -> None:
-        # PyTorch exports a trace once.
+        # PyTorch exports a trace only once.
         source = profiler if write is None else write(profiler)
         loaded.append(load(source, progress=False))
 

@@ -51,8 +51,8 @@ _DEVICE_CATEGORY: Final = re.compile(
 _DEVICE_WORK_CATEGORY: Final = re.compile(_DEVICE_WORK, re.IGNORECASE)
 _STREAM_WORK: Final = re.compile(rf"(concurrent_)?kernel|{_COPIES}", re.IGNORECASE)
 
-#: Values of `Rule.level`: for all ranks, for those without device work, and for the host figures
-#: of those. Each includes the rules of the values before it.
+#: Values of `Rule.level`: for all ranks, for ranks without device work, and for the host figures of
+#: ranks without device work. Each level includes the rules of the levels before it.
 _WITH_DEVICES: Final = 0
 _WITHOUT_DEVICES: Final = 1
 _HOST_FIGURES: Final = 2
@@ -227,9 +227,9 @@ def add(
     pattern : str
         Regular expression, searched for in the first 10,000 characters of the event's name.
     category : str, optional
-        Regular expression that the whole category must match, case ignored. By default the
-        rule holds for device work (kernels and similar events), and for every category if `kind`
-        is ``cpu``, ``annotation`` or ``other``.
+        Regular expression that the whole category must match, case ignored. By default the rule
+        applies to device work (kernels and similar events), and to every category if `kind` is
+        ``cpu``, ``annotation`` or ``other``.
     ignore_case : bool, default False
         Whether the case of the name is ignored.
     note : str, optional

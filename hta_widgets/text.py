@@ -27,7 +27,7 @@ _LONG_WORD = re.compile(r"([^\s/]{100})[^\s/]{780,}([^\s/]{20})")
 
 Number = float | int | None
 
-#: A time as users write it: ns, or text such as ``"12.3ms"``.
+#: A time as users write it: in ns, or a string such as ``"12.3ms"``.
 Time = int | str
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 10**6, "s": 10**9}
@@ -246,7 +246,7 @@ def rank_list(ranks: Iterable[int], max_runs: int = 3) -> str:
 
 
 def as_ns(time: Any) -> int:
-    """Convert a time to ns: a number of ns, or text such as ``"12.3ms"`` or ``"1.5 s"``."""
+    """Convert a time to ns: a number of ns, or a string such as ``"12.3ms"`` or ``"1.5 s"``."""
     if isinstance(time, str):
         match = _TIME.fullmatch(time.strip())
         if match is not None:
@@ -256,7 +256,7 @@ def as_ns(time: Any) -> int:
             return ns
     raise TraceError(
         f"{time!r} is not a time",
-        remedy='Give a number of ns, or text with ns, us, ms or s, for example "12.3ms".',
+        remedy='Give a number of ns, or a string with ns, us, ms or s, for example "12.3ms".',
     )
 
 

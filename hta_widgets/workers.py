@@ -137,7 +137,7 @@ class WorkerPool(Executor):
             self._workers.discard(worker)
 
     def _serve_worker(self) -> None:
-        """Run tasks in a worker that is started for the first, until the pool is shut down."""
+        """Run tasks until the pool is shut down, in a worker that is started for the first one."""
         worker: subprocess.Popen[bytes] | None = None
         while (task := self._tasks.get()) is not None:
             if task.future.set_running_or_notify_cancel():
@@ -188,7 +188,7 @@ def _run_in_worker(worker: subprocess.Popen[bytes], task: _Task) -> tuple[bool, 
 
 def _killed_worker_error(cause: BaseException) -> TraceError:
     error = TraceError(
-        f"a worker process ended unexpectedly, and so did a second one ({cause})",
+        f"a worker process ended unexpectedly, and so did the worker that replaced it ({cause})",
         remedy="The usual reason is too little memory: give a memory_limit, load fewer ranks,"
         " or close other programs.",
     )
@@ -250,7 +250,7 @@ def _read_bytes(pipe: IO[bytes], size: int) -> bytearray:
 
 
 _CLOSED = re.compile(r"^ClosedClientError|after (interpreter )?(shutdown|closing)")
-_SAME_VERSIONS = "Install the same hta_widgets and packages there as here."
+_SAME_VERSIONS = "Install the same versions of hta_widgets and its dependencies on both."
 
 #: The process that submitted the running call; None outside of calls.
 _submitted_by: ContextVar[str | None] = ContextVar("submitting process", default=None)
@@ -316,7 +316,8 @@ def submit(executor: Executor, function: Callable[..., Any], *args: object) -> F
     except BrokenExecutor as cause:
         raise _lost_worker_error(cause) from cause
     except Exception as cause:
-        # Libraries raise no common exception when an executor is closed, so the text is searched.
+        # Libraries raise no common exception when an executor is closed, so its message is
+        # searched.
         if _CLOSED.search(f"{type(cause).__name__}: {cause}"):
             raise ExecutorClosedError(type(cause).__name__) from None
         raise
@@ -332,8 +333,8 @@ def result_of(future: Future[Any]) -> Any:
         if type(cause).__name__ == "KilledWorker":
             raise TraceError(
                 "each worker that was given this task ended unexpectedly",
-                remedy="Was it out of memory? Give each worker more, or fewer threads. The logs of"
-                " the workers say more.",
+                remedy="Was it out of memory? Give each worker more memory, or fewer threads. The"
+                " workers' logs say more.",
             ) from cause
         if "deserializ" in str(cause):
             raise TraceError(
@@ -360,7 +361,7 @@ def _lost_worker_error(cause: BaseException) -> TraceError:
 
 
 def workers_of(executor: Executor) -> int:
-    """Return the number of calls that an executor runs at a time; if unknown, that of the CPUs."""
+    """Return the number of calls that an executor runs at a time; if unknown, one per CPU."""
     max_workers = getattr(executor, "_max_workers", None)
     if isinstance(max_workers, int):
         return max(max_workers, 1)
@@ -375,7 +376,7 @@ def require_executor(executor: object) -> None:
     if not callable(getattr(executor, "submit", None)):
         raise TraceError(
             f"{executor!r} is not an executor",
-            remedy="Give one of concurrent.futures, or client.get_executor() of a Dask cluster.",
+            remedy="Give an executor of concurrent.futures, or client.get_executor() of Dask.",
         )
 
 

@@ -1,4 +1,4 @@
-"""The common parts of the formats of device profilers, and of those of PyTorch's dumps."""
+"""The common parts of the formats of device profilers, and of the formats of PyTorch's dumps."""
 
 from hta_widgets.readers.formats import (
     FileReading,

@@ -17,8 +17,8 @@ on or names, else to the device that its thread launches on most::
     )
     build_traces(rows, "rocpd", lambda process, device: RankFacts(), "Record with rocprofv3.")
 
-The columns stay in memory, so the file is not needed again. The args of events are codes of their
-distinct texts.
+The columns stay in memory, so the file is not needed again. The args of events are codes into their
+distinct strings.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from hta_widgets.trace.record_times import BASE_KEY, FIRST_NS, LAST_NS, micros
 from hta_widgets.trace.short_paths import map_texts, shorten_paths, shorten_record
 from hta_widgets.trace.trace import Trace
 
-#: Columns of events, and those that are stored with the records of a rank.
+#: Columns of events, and the columns that are stored with the records of a rank.
 _COLUMNS = (
     "start_ns", "end_ns", "name", "category", "place", "process", "device", "target", "stream",
     "correlation", "size_bytes", "args", "phase",
@@ -62,9 +62,9 @@ _COLUMN_ARGS = frozenset({"device", "stream", "correlation", "bytes", "memory ba
 _TEXT_COLUMNS = ("name", "category", "args")
 _M, _X, _SAMPLE, _ASYNC_BEGIN, _ASYNC_END = map(ord, "MXCbe")
 
-#: Environment variables that state a rank, in the order of trust.
+#: Environment variables that state a rank, the most reliable first.
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-#: A value for each event, or one for all.
+#: A value for each event, or a single value for all.
 Column = int | Sequence[int] | Ints
 #: Name of a series, its samples' times, and their values.
 Series = tuple[str, Ints, Floats]
@@ -124,7 +124,7 @@ class EventRows:
         self._blocks: list[dict[str, Ints]] = []
 
     def note(self, kind: ProblemKind, count: int | Bools, detail: str) -> None:
-        """Report a problem of some events, given their number or a mask."""
+        """Report a problem with some events, given their number or a mask."""
         self.problems.add(kind, int(np.sum(count)), detail, file=self.path)
 
     @property
@@ -229,7 +229,7 @@ def join_columns(blocks: Sequence[dict[str, Ints]]) -> dict[str, Ints]:
 
 
 def narrow_columns(columns: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Return columns of events; those that fit have integers of 32 bits, except times."""
+    """Return columns of events, with integers of 32 bits where they fit, except for times."""
     return {name: _narrow(values) if name in _SMALL else values for name, values in columns.items()}
 
 
@@ -282,7 +282,8 @@ def build_traces(
     for number, (process, device, mask) in enumerate(ranks, 1):
         rank_events = select_rows(events, mask)
         if number == len(ranks):
-            events.clear()  # a file may have one large rank
+            # Free the columns before the last rank is built: a file may hold only one, large rank.
+            events.clear()
         facts = facts_of(process, device)
         traces.append(build_rank(rows, rank_events, format_name, facts, device))
     if not traces:
@@ -292,16 +293,16 @@ def build_traces(
 
 
 def timed_columns(rows: EventRows) -> dict[str, Ints]:
-    """Take all events from `rows`, and return those with possible times; report the others."""
+    """Take all events from `rows`, and return the events with possible times; report the others."""
     events = rows.take_columns()
     start_ns, end_ns = events["start_ns"], events["end_ns"]
     is_timed = (start_ns > FIRST_NS) & (end_ns < LAST_NS) & (end_ns >= start_ns)
-    rows.note("skipped", ~is_timed, "events without possible times")
+    rows.note("skipped", ~is_timed, "events with impossible times")
     return select_rows(events, is_timed)
 
 
 def ranks_of(events: Mapping[str, Ints]) -> list[tuple[int, ...]]:
-    """Return the pairs of process and device with work; without any, each process and -1."""
+    """Return the pairs of process and device with work; if none has work, each process and -1."""
     process, is_work = events["process"], events["device"] >= 0
     pairs = distinct_rows(process[is_work], events["device"][is_work])[0]
     return sorted(pairs) or [(number, -1) for number in np.unique(process[process >= 0]).tolist()]

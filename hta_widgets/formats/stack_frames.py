@@ -1,4 +1,4 @@
-"""Values and frames of stacks in dumps of PyTorch: the user's own line, files without folders.
+"""Values and frames of stacks in dumps of PyTorch: the user's own line, and files without folders.
 
 A dump is a pickle, or the same values as JSON.
 """
@@ -34,7 +34,7 @@ def read_dump_value(
     Parameters
     ----------
     complete : (bytes) -> value, optional
-        Returns the complete part of JSON that ends early, or None if it has none.
+        Returns the complete part of truncated JSON, or None if there is none.
     """
     path = rows.path
     data = read_whole_file(path, rows.problems, advance)
@@ -47,12 +47,12 @@ def read_dump_value(
         value = complete(start.without_bom) if "truncated" in str(cause) else None
         if value is None:
             raise TraceError(f"is damaged JSON ({cause})", path=path, remedy=remedy) from None
-        rows.note("truncated", 1, "the JSON ends early: its whole entries are read")
+        rows.note("truncated", 1, "the JSON ends early; its complete entries are read")
         return value
 
 
 def as_integer(value: Any, limit: int = 1 << 62) -> int:
-    """Return an integer below `limit`, also from a text or whole float; -1 for any other value."""
+    """Return an integer below `limit`, also from a string or whole float; -1 for other values."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, str) and value.lstrip("-").isdecimal():
@@ -114,6 +114,6 @@ def user_frame(stack: Sequence[DumpFrame]) -> DumpFrame | None:
 
 
 def frame_text(stack: Sequence[DumpFrame], without: str = "") -> str:
-    """Return the text of the user's frame of a stack; `without` if the stack is empty."""
+    """Return the user's frame of a stack in words; `without` if the stack is empty."""
     frame = user_frame(stack)
     return without if frame is None else frame.text

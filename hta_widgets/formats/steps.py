@@ -7,9 +7,9 @@ Most profilers have no steps, but programs name a range for each step: ``iterati
 2. else the ranges with a usual name of steps and a number;
 3. else the ranges of one name that tile most of the device's time without overlap.
 
-Threads are searched in the order of how much of the rank's work they launch, as PyTorch launches
-the backward pass on another thread. Only the outermost of nested candidates counts. The number of a
-step is the number in the name of its range, or the position of the range in time.
+The threads that launch most of the rank's work are searched first, as PyTorch launches the backward
+pass on another thread. Only the outermost of nested candidates counts. The number of a step is the
+number in the name of its range, or the position of the range in time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Steps(NamedTuple):
 
 
 def add_steps(rows: EventRows, pattern: str | None, noun: str) -> None:
-    """Add the steps of each rank, and report them; `noun` is what texts call the ranges."""
+    """Add the steps of each rank, and report them; `noun` is the word for the ranges."""
     names = rows.name.values
     if pattern is None and any(name.startswith(_PROFILER_STEP) for name in names):
         return
@@ -63,7 +63,7 @@ def add_steps(rows: EventRows, pattern: str | None, noun: str) -> None:
         steps = _find_steps(rank_ranges, launch_threads, names, span_ns, pattern)
         if steps is None:
             continue
-        detail = f"steps are {noun}; those {steps.rule} got a {_PROFILER_STEP}n around them"
+        detail = f"{noun} {steps.rule} are taken as steps; each got a {_PROFILER_STEP}n around it"
         rows.note("repaired", len(steps.numbers), detail)
         chosen = [names[code] for code in steps.ranges["name"].tolist()]
         rows.add(
@@ -98,9 +98,9 @@ def _find_steps(
         chosen = select_rows(thread_ranges, np.isin(thread_ranges["name"], codes))
         if len(chosen["name"]):
             if pattern is not None:
-                return _number_steps(chosen, names, _LAST_NUMBER, f"called like {pattern!r}")
+                return _number_steps(chosen, names, _LAST_NUMBER, f"that match {pattern!r}")
             example = names[int(chosen["name"][0])]
-            return _number_steps(chosen, names, _STEP_NAME, f"called as {example!r}")
+            return _number_steps(chosen, names, _STEP_NAME, f"named like {example!r}")
     if pattern is not None:
         return None
     tilings = (_find_tiling(thread_ranges, names, span_ns) for thread_ranges in threads)

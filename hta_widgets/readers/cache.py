@@ -61,7 +61,7 @@ class CacheInfo(NamedTuple):
     size_bytes, limit_bytes : int
         Size of all entries, and its limit.
     hits, misses : int
-        Files that were read from the cache, and from their trace file.
+        Number of files that were read from the cache, and from the trace file itself.
     rebuilt : int
         Entries that were damaged; their trace files were read instead.
     """
@@ -76,7 +76,7 @@ class CacheInfo(NamedTuple):
 
 
 def folder() -> Path:
-    """Return the cache folder: ``HTA_WIDGETS_CACHE``, or one in the user's cache."""
+    """Return the cache folder: ``HTA_WIDGETS_CACHE``, or a folder in the user's cache."""
     return cache_folder()
 
 
@@ -119,7 +119,7 @@ def clear() -> None:
 
 
 def fetch(path: str, format_name: str = "kineto") -> Outcome | None:
-    """Return the entry of a file read as a format; None if it has none, or the file changed."""
+    """Return a file's entry for a format; None if there is none, or the file has changed."""
     copy = _entry_folder(path, format_name)
     if copy is None or not copy.is_dir():
         _counts["misses"] += 1
@@ -204,7 +204,7 @@ def spill_to_disk(outcome: Outcome, into: Path, path: str, format_name: str) -> 
 
 
 def _rebuild_entry(path: str, format_name: str, copy: str, place: int) -> Trace:
-    """Remove a damaged entry and return its trace number `place`, read from the trace file."""
+    """Remove a damaged entry, read its trace file, and return trace number `place` of the file."""
     remove_path(Path(copy))
     _counts["rebuilt"] += 1
     return read_file(path, format_name).traces[place]
@@ -267,11 +267,11 @@ def evict(new: Path) -> int:
 
 
 class _CacheSize:
-    """The size of the cache, which is rarely measured, as listing a thousand entries takes long."""
+    """The size of the cache. It is rarely measured, as listing a thousand entries takes long."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
-        #: bytes at the last measurement, and those written since by this process
+        #: bytes at the last measurement, and bytes that this process has written since
         self._measured_bytes = 0
         self._added_bytes = 0
         self._measured_at_s = 0.0

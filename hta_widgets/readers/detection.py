@@ -56,7 +56,7 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
 
 
 def _read_beginning(stream: Stream) -> bytes:
-    """Return the first bytes of a file, for an object of JSON up to its first records."""
+    """Return the first bytes of a file; of a JSON object, everything up to its first records."""
     text = stream.read(_SNIFFED_BYTES)
     if text.lstrip()[:1] != b"{" or b'"ph"' in text:
         return text

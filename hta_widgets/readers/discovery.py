@@ -180,7 +180,7 @@ def _drop_copies(files: list[FoundFile], problems: Problems) -> list[FoundFile]:
 def _drop_companions(
     foreign: list[tuple[str, str]], readable: list[FoundFile], problems: Problems
 ) -> tuple[list[tuple[str, str]], list[FoundFile]]:
-    """Leave out companions of other files; report those that repeat events."""
+    """Leave out companions of other files; report companions that repeat events."""
     original_of: dict[str, str] = {}
     dropped: set[str] = set()
     for file in readable:
@@ -329,7 +329,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _text(path: Any) -> str:
-    """Return a path as text; raise a `TraceError` for anything else."""
+    """Return a path as a string; raise a `TraceError` for anything else."""
     try:
         text = os.fsdecode(path)
         os.fsencode(text)
@@ -369,7 +369,7 @@ def _expand_glob(pattern: str) -> set[str]:
 
 
 def _list_foreign(foreign: list[tuple[str, str]], problems: Problems) -> str:
-    """Return text on the first files that are empty or of other formats."""
+    """Describe the first files that are empty or of other formats."""
     empty = [(problem.file or "", "is empty") for problem in problems if problem.kind == "empty"]
     unread = [*empty, *foreign]
     shown = "; ".join(f"{Path(path).name} {detail}" for path, detail in unread[:3])

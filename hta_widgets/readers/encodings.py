@@ -1,13 +1,13 @@
 """Leave out files that repeat the contents of another file in another encoding.
 
-PyTorch can dump its flight recorder and memory as JSON and as pickle, and a trace may lie next to
-its compressed file::
+PyTorch can dump its flight recorder and memory as JSON and as pickle, and a folder may hold a trace
+and a compressed copy::
 
     nccl_trace_rank_0         pickle   left out: nccl_trace_rank_0.json holds the same run
     nccl_trace_rank_0.json    JSON
 
-Two files are such copies if the caller named neither, their names end differently, they state the
-same ranks, and they hold the same events at the same times.
+Two files are such copies if the caller named neither of them, their names have different suffixes,
+they state the same ranks, and they hold the same events at the same times.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hta_widgets.trace.trace import Trace
 def drop_encodings(
     files: Sequence[FoundFile], outcomes: Sequence[Outcome], problems: Problems
 ) -> tuple[list[FoundFile], list[Outcome]]:
-    """Return files and outcomes without copies in other encodings, which are reported."""
+    """Report copies in other encodings; return the other files and their outcomes."""
     originals: dict[object, list[int]] = {}
     remaining = []
     for place, (file, outcome) in enumerate(zip(files, outcomes, strict=True)):

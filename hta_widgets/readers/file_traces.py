@@ -72,7 +72,7 @@ def shorten_paths_of_source(source: Any) -> None:
 
 
 def _short_tracks(tracks: Iterable[Track]) -> Iterable[Track]:
-    """Yield tracks with short paths in their labels, which stay unique."""
+    """Yield tracks with short paths in their labels; labels stay unique."""
     keys: set[str] = set()
     for track in tracks:
         label = shorten_paths(track.label)

@@ -1,6 +1,6 @@
 """Recognize files that are not read, and state what to do with them.
 
-A file is recognized by its beginning and by words in it, a report of Nsight also by its ending.
+A file is recognized by its beginning and by words in it, a report of Nsight also by suffix.
 For example, JSON with ``"schema"`` and ``"nodes"`` is an execution trace. The words of a database
 are the names of its tables, wherever they are in the file.
 """
@@ -153,13 +153,13 @@ def foreign_format(path: str, start: bytes) -> ForeignFormat | None:
 
 
 def foreign_remedy(name: str) -> str:
-    """Return the remedy for files that are described by `name`."""
+    """Return the remedy for files of the format called `name`."""
     remedies = (format_.remedy for format_ in FOREIGN_FORMATS if format_.name == name)
     return next(remedies, SUPPORTED_FORMATS_TEXT)
 
 
 def describe_unknown(start: FileStart) -> str:
-    """Describe contents of no format that is known by its first bytes."""
+    """Describe contents whose format is not recognized."""
     if not start.without_bom:
         return "blank text"
     if start.without_bom[:1] == b"\x0a" or _is_perfetto(start.text):

@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     traces: tuple[Trace, ...]
     problems: Problems
     error: TraceError | None = None
-    #: whether an error is about the file's contents, not about memory or disks
+    #: whether the error is caused by the file's contents, not by memory or disks
     is_of_contents: bool = True
 
 
@@ -93,8 +93,8 @@ class FileReading:
         Byte strings. At least one occurs at the beginning of each file of the format. Files without
         any of them are not sniffed. Empty if every file is sniffed.
     read : (path, *, advance, keepalive) -> Outcome
-        `advance` is called with the number of bytes read. `keepalive` is an object to reference as
-        long as the file is needed. Both may be None.
+        `advance` is called with the number of bytes read. `keepalive` is an object that `read`
+        keeps a reference to while the file is needed. Both may be None.
     finish : (list of Trace, Problems) -> list of Trace
         Completes facts that only all files together show; also gets traces of `compared_with`.
     keyed_by_order : bool
@@ -111,13 +111,13 @@ class FileReading:
     memory_factor : float
         Memory that a byte of its files takes, relative to a byte of Chrome JSON.
     yields_ranks : bool
-        Whether a file of another format gets the rank that both state.
+        If a file of another format states the same rank, whether that file gets it.
     takes_steps : bool
         Whether `read` has the parameter ``steps`` of `hta_widgets.load`.
     shortens_paths : bool
         Whether names and args lose the folders of paths, which name users.
     shortens_paths_of : (Trace) -> bool
-        The same for some traces only: traces of another profiler.
+        The same for single traces, such as those of another profiler.
     """
 
     sniff: str
@@ -271,7 +271,7 @@ def load_references(references: Iterable[str]) -> list[Any]:
 
 @cache
 def _formats_and_faults() -> tuple[tuple[Format, ...], tuple[str, ...]]:
-    """Return all formats, and the faults of formats from other packages."""
+    """Return all formats, and why formats of other packages cannot be used."""
     *specific, fallback = map(resolve_reference, _RECORDS)
     added: list[Format] = []
     faults = []
@@ -293,7 +293,7 @@ def _formats_and_faults() -> tuple[tuple[Format, ...], tuple[str, ...]]:
 
 
 def all_formats() -> tuple[Format, ...]:
-    """Return the formats of the table, and those that other packages add."""
+    """Return the formats of the table, and formats that other packages add."""
     return _formats_and_faults()[0]
 
 
@@ -327,7 +327,7 @@ def module_getattr(
 ) -> Callable[[str], Any]:
     """Return a ``__getattr__`` for `module` that imports a function when it is first used.
 
-    The functions are those that the references `own` name, and those that formats add.
+    The functions are named by the references `own`, or added by formats.
     """
     reference_of = {reference.rpartition(":")[2]: reference for reference in own}
 

@@ -136,13 +136,12 @@ def load(
     ranks : int or iterable of int, optional
         Load only these.
     format : str
-        ``"auto"`` detects the format of each file by its contents. A name restricts to files of
-        that format: ``"kineto"`` (any Chrome trace-event JSON, read as
-        such), ``"byteps"`` (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"``,
-        ``"mpi-trace"``, ``"nsight"`` (exports of Nsight Systems), ``"xplane"`` (JAX), ``"ascend"``,
-        ``"ascend-db"``, ``"rocpd"``, ``"rocprof-json"``, ``"flight-recorder"`` and
-        ``"memory-snapshot"`` (dumps of PyTorch), or ``"store"`` (what `TraceSet.save` writes, a
-        folder).
+        ``"auto"`` detects the format of each file by its contents. A name restricts the load to
+        files of that format: ``"kineto"`` (any Chrome trace-event JSON, read as such), ``"byteps"``
+        (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"``, ``"mpi-trace"``,
+        ``"nsight"`` (exports of Nsight Systems), ``"xplane"`` (JAX), ``"ascend"``, ``"ascend-db"``,
+        ``"rocpd"``, ``"rocprof-json"``, ``"flight-recorder"`` and ``"memory-snapshot"`` (dumps of
+        PyTorch), or ``"store"`` (what `TraceSet.save` writes, a folder).
     executor : concurrent.futures.Executor, optional
         Reads the files, for example ``client.get_executor()`` of Dask's ``distributed``. Its
         processes write columns to the cache (with ``cache=False`` to ``TMPDIR``), where this one
@@ -154,7 +153,7 @@ def load(
         hardly any memory.
     progress : bool or callable
         Whether to show a progress bar in notebooks and terminals; or a function that is called
-        with the bytes that are read and the bytes of all files. An interrupt, or a
+        with the number of bytes read so far and the size of all files. An interrupt, or a
         `KeyboardInterrupt` that the function raises, ends the load and its processes.
     memory_limit : float or str, optional
         Memory that loading may take, in bytes or as in ``"3 GB"``. Ranks that are not cached are
@@ -228,7 +227,7 @@ def load(
 
 
 def _load_copies(source: object, options: dict[str, Any]) -> TraceSet:
-    """Load local copies of remote files, with the original names; `options` are those of `load`."""
+    """Load local copies of remote files under their original names, with `options` of `load`."""
     copies = LocalCopies(options["cache"])
     try:
         return copies.with_original_names(load(copies.source(source), **options))
@@ -311,7 +310,7 @@ def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
 
 
 def _require_steps_pattern(steps: str, files: list[FoundFile], *, is_default: bool) -> None:
-    """Raise a `TraceError` for an invalid pattern, or one that the caller gave for other files."""
+    """Raise a `TraceError` for an invalid pattern, or if the caller gave it for other files."""
     require_pattern(steps, f"steps={steps!r}")
     takers = [format_ for format_ in all_formats() if format_.reading.takes_steps]
     names = {format_.name for format_ in takers}
@@ -502,7 +501,7 @@ def _assemble_set(
 def _traces_of(
     source: object, files: list[FoundFile], outcomes: list[Outcome], problems: Problems
 ) -> _ReadTraces:
-    """Return the traces of the files; report files without a trace, and raise if none has one."""
+    """Return the traces of the files; report files without traces, and raise if all lack them."""
     result = _ReadTraces([], [], [])
     foreign: list[tuple[str, str]] = []
     unread: TraceError | None = None
@@ -545,13 +544,13 @@ def _traces_of(
 def _note_joined_files(
     problems: Problems, first_of: Mapping[str, str], rank_of: Mapping[str, int]
 ) -> Problems:
-    """Return the problems with the ranks of joined files, and a note on each of these files."""
+    """Return the problems, with the ranks of joined files, and a note on each of these files."""
     result = Problems()
     for problem in problems:
         first = first_of.get(problem.file or "")
         result.merge([problem if first is None else replace(problem, rank=rank_of[first])])
     for path, first in first_of.items():
-        detail = f"holds a later window of the rank of {Path(first).name}; joined with it"
+        detail = f"holds a later window of the rank of {Path(first).name}; the two were joined"
         result.add("duplicate_rank", 1, detail, rank_of[first], path)
     return result
 
@@ -559,7 +558,7 @@ def _note_joined_files(
 def _add_truncated_lengths(
     problems: Problems, traces: list[Trace], cut: Collection[str | None]
 ) -> Problems:
-    """Add how many events were read to the problems of truncated files, also as a share."""
+    """Add to the problems of truncated files how many events were read, also as a share."""
     if not cut:
         return problems
     events: Counter[str | None] = Counter()
@@ -574,7 +573,7 @@ def _add_truncated_lengths(
         if count:
             detail += f"; {count:,} events before its end were read"
             if median > 0:
-                detail += f", {share(count / median)} of the median of whole files"
+                detail += f", {share(count / median)} of the median of complete files"
         result.merge([replace(problem, detail=detail)])
     return result
 
@@ -605,7 +604,7 @@ def _cores() -> int:
 
 
 def _size_as_json(file: FoundFile) -> int:
-    """Return the size of JSON that takes as much memory as a file."""
+    """Return the size of a JSON trace that would take as much memory as a file."""
     try:
         size_bytes = decompressed_size(file.path)
     except TraceError:

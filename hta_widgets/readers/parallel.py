@@ -87,7 +87,7 @@ def read_on_executor(
     aside: Path | None,
     advance: Callable[[int], object],
 ) -> list[Outcome]:
-    """Read files on an executor; workers without a shared folder send their columns."""
+    """Read files on an executor; workers that do not share the folder send their columns."""
     size = max(1, len(files) // (_TASKS_PER_WORKER * workers_of(executor)))
     batches = [files[start : start + size] for start in range(0, len(files), size)]
     reads_of_batch: dict[int, list[_Read]] = {}
@@ -137,18 +137,19 @@ def _as_completed(tasks: Iterable[Any]) -> Iterator[Any]:
 
 
 def _warn_about_transfers(reads: list[_Read], handover: _Handover, *, to_cache: bool) -> None:
-    """Warn if workers sent columns, since they could not write to a folder that all share."""
+    """Warn if workers sent columns because they could not write to a folder that all share."""
     workers = sorted({read.sent_by for read in reads if read.sent_by})
     if not workers:
         return
     count = sum(read.sent_by is not None for read in reads)
     names = ", ".join(workers[:3]) + (", …" if len(workers) > 3 else "")
     folder = handover.cache if to_cache else handover.temporary
-    remedy = "Let HTA_WIDGETS_CACHE name a folder that all share"
-    remedy += "." if to_cache else ", cache=True."
+    remedy = "Set HTA_WIDGETS_CACHE to a folder that all machines share"
+    remedy += "." if to_cache else ", and pass cache=True."
     _warn(
-        f"Columns of {count} of {len(reads)} files came over the network, and are analysed here: "
-        f"the workers on {names} cannot leave them in {folder}. {remedy}"
+        f"Columns of {count} of {len(reads)} files were sent over the network and are analysed in "
+        f"this process, because the workers on {names} do not share {folder}, or cannot write to "
+        f"it. {remedy}"
     )
 
 
@@ -209,7 +210,7 @@ def as_bytes(limit: float | str) -> int:
     except (TypeError, ValueError):
         pass
     raise TraceError(
-        f"memory_limit={limit!r} is not a size", remedy='Give bytes, or a text such as "3 GB".'
+        f"memory_limit={limit!r} is not a size", remedy='Give bytes, or a string such as "3 GB".'
     )
 
 

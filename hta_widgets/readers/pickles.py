@@ -1,9 +1,9 @@
-"""Read pickles that hold plain containers, texts and numbers, as PyTorch's dumps do.
+"""Read pickles that hold plain containers, strings and numbers, as PyTorch's dumps do.
 
 Python's unpickler can run any code and take any memory. Here `plain_pickle` reads the file in a
 process of its own, which refuses all code and has limits, and returns a new pickle of plain values.
-A job has a dump per rank, so the process reads further files, until it is idle for some seconds. A
-process that read a large file, or refused a file, ends at once.
+A job has a dump per rank, so the process reads further files, and ends when it has been idle for
+some seconds. A process that has read a large file, or refused a file, ends at once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_pickle(start: FileStart, *words: bytes) -> bool:
 
 
 def read_pickle(path: str, data: bytes, problems: Problems) -> Any:
-    """Return the value of a pickle of plain values, the contents of a file; report an early end.
+    """Return the value of a file that is a pickle of plain values; report an early end.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def _take_process() -> subprocess.Popen[bytes]:
 
 
 def _keep_for_a_while(process: subprocess.Popen[bytes]) -> None:
-    """Let a process read the next file, if there is one soon."""
+    """Keep a process for the next file; end it if no file follows soon."""
     entry = os.getpid(), process
     _idle.append(entry)
 

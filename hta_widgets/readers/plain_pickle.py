@@ -1,4 +1,4 @@
-r"""Reduce a pickle to plain containers, texts and numbers, as a program in a process of its own.
+r"""Reduce a pickle to plain containers, strings and numbers, as a program in its own process.
 
 `hta_widgets.readers.pickles` starts it, and sends one file after another on standard input: a line
 with the size of the file and the limits of memory and processor time, then the file. This program
@@ -58,7 +58,7 @@ class _SlowUnpickler(_PlainOnly, pickle._Unpickler):  # noqa: SLF001
     """The same unpickler in Python, whose stack can be read when a file ends early."""
 
     def partial_value(self) -> Any:
-        """Return the outermost value, with what was read of the containers in it."""
+        """Return the outermost value, with as much of its containers as was read."""
         stack: list[Any] = vars(self)["stack"]
         for outer in reversed(vars(self)["metastack"]):
             target = outer[-1] if outer else None
@@ -109,7 +109,7 @@ def require_plain(value: object) -> None:
         if count > _MAX_VALUES:
             raise RefusedError(f"holds more than {_MAX_VALUES:,} values")
         if any(len(text) > _MAX_TEXT for text in values if type(text) is str):
-            raise RefusedError(f"holds a text of more than {_MAX_TEXT:,} characters")
+            raise RefusedError(f"holds a string of more than {_MAX_TEXT:,} characters")
         if any(number.bit_length() > _MAX_INTEGER_BITS for number in values if type(number) is int):
             raise RefusedError(f"holds an integer of more than {_MAX_INTEGER_BITS} bits")
         level = [each for each in values if type(each) in _CONTAINERS]

@@ -1,8 +1,8 @@
 """Assign ranks to files: by their metadata, else by their names, else by the order of names.
 
 ``worker0`` or ``rank_0`` in a name is rank 0. Coordinates, such as ``TP-0-DP-1``, are sorted as
-frameworks number their ranks. If several files state one rank, the file of the run to which most
-other files belong gets it.
+frameworks number their ranks. If several files state the same rank, it goes to the file whose run
+most other files belong to.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def is_rank(value: object) -> bool:
 def stated_rank(
     metadata: Mapping[str, Any], problems: Problems | None = None, file: str | None = None
 ) -> int | None:
-    """Return the rank that a file's metadata state; report one that is too large."""
+    """Return the rank that a file's metadata states; report a rank that is too large."""
     for holder in (metadata.get("distributedInfo"), metadata):
         rank = holder.get("rank") if isinstance(holder, Mapping) else None
         if isinstance(rank, str) and rank.isdecimal():
@@ -87,7 +87,7 @@ def stated_rank(
         if is_rank(rank):
             return rank
         if problems is not None and isinstance(rank, int) and rank > LAST_RANK:
-            problems.add("repaired", 1, f"a rank beyond {LAST_RANK:,}, taken as none", file=file)
+            problems.add("repaired", 1, f"a rank above {LAST_RANK:,}; it is ignored", file=file)
     return None
 
 
@@ -115,8 +115,8 @@ def assign_ranks(
     cut : collection of str, optional
         Paths of files that end early.
     traces : sequence of Trace, optional
-        The trace of each file, to choose between files that state the same rank: first the file
-        whose run has most other ranks, then the file that does not end early.
+        The trace of each file, to choose between files that state the same rank: the file whose run
+        has most other ranks is preferred, then the file that does not end early.
     """
     claims: list[_RankClaim] = []
     stated_ranks = [rank for rank in stated if rank is not None]
@@ -187,7 +187,8 @@ class _RankClaim:
     job: str
     world_size: int
     host: str
-    #: number of the files whose times overlap, directly or through others; -1 without events
+    #: number of the group of files whose times overlap, directly or through others; -1 without
+    #: events
     window: int
     #: number of ranks of the same run, of the same run and window, of the same run and host
     agree: tuple[int, ...]
@@ -280,7 +281,7 @@ def _describe_difference(claim: _RankClaim, holder: _RankClaim, name: str) -> st
     unknown_text = "; it is unknown which of the two belongs with the other ranks"
     if more:
         unknown_text = (
-            f"; files of {more - 1} other ranks agree with {name}, of {fewer - 1} with it"
+            f"; files of {more - 1} other ranks agree with {name}, and {fewer - 1} with this file"
         )
     return f", and is {ANOTHER_RUN}: {', '.join(differs)}{unknown_text}"
 
@@ -296,7 +297,7 @@ def _have_same_events(first: Trace, second: Trace) -> bool:
 
 
 def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
-    """Return a rank for each path, and a text on the source of the ranks."""
+    """Return a rank for each path, and the source of the ranks in words."""
     for pattern in (_RANK, _WORKER):
         ranks = [_last_number(pattern, path) for path in paths]
         if _are_unique_and_free(ranks, taken):
@@ -316,7 +317,7 @@ def _are_unique_and_free(ranks: Sequence[int | None], taken: set[int]) -> bool:
 
 
 def _last_number(pattern: re.Pattern[str], path: str) -> int | None:
-    """Return the number in the last match of the last part of a path with one; None without one."""
+    """Return the number in the last match, in the last part of a path that has one, or None."""
     for part in reversed(PurePath(path).parts):
         matches = pattern.findall(part)
         if matches:
@@ -335,8 +336,8 @@ def rank_in_name(name: str) -> str | None:
 def ranks_of_coordinates(texts: Sequence[str]) -> list[int] | None:
     """Return ranks from coordinates such as ``TP-0-DP-1``, in the order of ranks of frameworks.
 
-    A single number, as in ``rank 3`` or ``TP03``, is the rank itself. None unless the texts have
-    different coordinates of the same kinds.
+    A single number, as in ``rank 3`` or ``TP03``, is the rank itself. None unless all texts have
+    coordinates of the same kinds, and no two are equal.
     """
     numbers = [_last_number(_RANK, text) for text in texts]
     if _are_unique_and_free(numbers, set()):

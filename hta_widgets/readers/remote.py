@@ -1,7 +1,7 @@
 """Local copies of remote files: of web servers, and of all protocols of fsspec.
 
-A copy lies in the cache, in a folder that is named by the URL and the state of its files. What a
-user sees of a URL, such as the name of a trace's file, is without user info, query and fragment.
+A copy is kept in the cache, in a folder that is named after the URL and the state of its files.
+URLs that a user sees, such as the name of a trace's file, lack user info, query and fragment.
 """
 
 from __future__ import annotations

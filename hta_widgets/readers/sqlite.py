@@ -1,13 +1,13 @@
 """SQLite databases of profilers, opened read-only and read by columns.
 
 A database may be damaged or hostile, so only tables are read (a view may never end), each query
-may take a limited number of steps, and SQLite refuses texts beyond `_MAX_TEXT_BYTES`. SQLite keeps
-any value in any column. Whole numbers are read as integers even if they are stored as texts or real
-numbers; rows with any other value in place of an integer are left out, and counted in
+may take a limited number of steps, and SQLite refuses strings beyond `_MAX_TEXT_BYTES`. SQLite
+keeps any value in any column. Whole numbers are read as integers even if they are stored as strings
+or real numbers; rows with any other value in place of an integer are left out, and counted in
 `Database.skipped`. A missing column has only missing values.
 
-A column is fetched as one text of integers for many rows, which NumPy parses about three times as
-fast as `fetchall` makes Python objects::
+A column is fetched as one string of integers for many rows, which NumPy parses in about a third of
+the time that `fetchall` takes to make Python objects::
 
     with Database("report.sqlite") as database:
         columns = database.integers("KERNEL", ("start", "end", "streamId"))
@@ -42,13 +42,13 @@ NO_TIME = -(1 << 63)
 _MAX_TEXT_BYTES = 1 << 28
 _ROWS_PER_QUERY = 1 << 16
 _IDS_PER_QUERY = 5_000
-#: Assumed size of a row with a text, for the progress of a load.
+#: Assumed size of a row with a string, for the progress of a load.
 _BYTES_PER_ROW = 64
 #: Limit of the steps of SQLite's virtual machine: per byte of the file, and its minimum.
 _STEPS_PER_BYTE = 64
 _MIN_STEPS = 20_000_000
 _STEPS_PER_CALL = 100_000
-#: Bytes of the header with the versions for readers and writers; 2 is that of write-ahead logs.
+#: Bytes of the header with the versions for readers and writers; 2 means write-ahead logs.
 _VERSIONS = slice(18, 20)
 _WRITE_AHEAD = b"\2\2"
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -68,7 +68,7 @@ class Database:
     skipped : Counter of str
         By table, the number of rows whose values are of another type.
     missing_texts : dict of str to set of int
-        By table, the keys of texts that rows refer to and the table lacks.
+        By table, the keys that rows refer to and the table lacks.
     is_cut_off : bool
         Whether the file refers to a write-ahead log that is not in its folder.
     """
@@ -113,7 +113,7 @@ class Database:
     def integers(self, table: str, columns: Sequence[str], **options: Any) -> dict[str, Any]:
         """Return columns of numbers, and ``rowid``, in the order of row ids.
 
-        The options are those of `integer_blocks`.
+        The options are the same as for `integer_blocks`.
         """
         blocks = list(self.integer_blocks(table, columns, **options))
         names = list(blocks[0])
@@ -168,11 +168,12 @@ class Database:
     def rows(
         self, table: str, columns: Sequence[str], *, where: str = "1", kinds: Sequence[type] = ()
     ) -> list[tuple[Any, ...]]:
-        """Return rows as Python values, in the order of row ids; for small tables and texts.
+        """Return rows as Python values, in the order of row ids; for small tables and strings.
 
         ``where`` is a further condition in SQL, on columns that the table has. The first values are
-        of the types `kinds`, integers or texts: numbers may be stored as texts, and texts as blobs.
-        Rows with other values are left out, and so are all rows if the table lacks such a column.
+        of the types `kinds`, integers or strings: numbers may be stored as strings, and strings as
+        blobs. Rows with other values are left out, and so are all rows if the table lacks such a
+        column.
         """
         present = [*self.columns_of(table), "rowid"]
         if table not in self.tables or not set(columns[: len(kinds)]) <= set(present):
@@ -185,7 +186,7 @@ class Database:
         return [row for row in rows if None not in row[:count]]
 
     def texts_of(self, table: str, key: str, value: str, keys: Iterable[int]) -> dict[int, str]:
-        """Return the texts in the column `value` of the rows with these keys."""
+        """Return the strings in the column `value` of the rows with these keys."""
         texts: dict[int, str] = {}
         wanted = sorted(set(keys))
         has_texts = {key, value} <= set(self.columns_of(table))
@@ -204,10 +205,10 @@ class Database:
     def report(self, problems: Problems) -> None:
         """Report rows of other types, tables of events that were not read, and a missing log."""
         for table, count in self.skipped.items():
-            detail = f"rows of {table} with other values in place of integers"
+            detail = f"rows of {table} with non-integer values in integer columns"
             problems.add("skipped", count, detail, file=self.path)
         for table, keys in self.missing_texts.items():
-            detail = f"names that {table} lacks; events are called by their numbers"
+            detail = f"names that {table} lacks; events are named by their ids instead"
             problems.add("part", len(keys), detail, file=self.path)
         unread = [
             name
@@ -348,28 +349,28 @@ class _ColumnKind:
         return np.float64 if self.is_real else np.int64
 
     def expression(self, column: str) -> str:
-        """Return the value in SQL; real numbers as texts, as SQLite would print 15 digits."""
+        """Return the value in SQL; real numbers as strings, since SQLite would print 15 digits."""
         if self.is_real:  # SQLite has no iif() before 3.32
             is_number = f"typeof({column}) in ('integer', 'real')"
             return f"case when {is_number} then printf('%!.17g', {column}) else 'nan' end"
         return f"coalesce({column}, {self.missing})"
 
     def convert(self, value: object) -> float | None:
-        """Return the value of `expression` as a number; None for a wrong one that is required."""
+        """Return the value of `expression` as a number; None if it is required and not a number."""
         if self.is_real:
             return float(str(value))
         return _as_integer(value, None if self.is_required else self.missing)
 
 
 def _as_kind(value: object, kind: type) -> object:
-    """Return an integer or a text; None for a value of another kind."""
+    """Return an integer or a string; None for a value of another kind."""
     if kind is int:
         return _as_integer(value, None)
     return text_of(value) if isinstance(value, (str, bytes)) else None
 
 
 def _as_integer(value: object, default: int | None) -> int | None:
-    """Return an integer of 64 bits, also from a text or a whole real number; else `default`."""
+    """Return an integer of 64 bits, also from a string or a whole real number; else `default`."""
     is_digits = isinstance(value, str) and _INTEGER.fullmatch(value) is not None
     if is_digits or (isinstance(value, float) and value.is_integer()):
         value = int(value)  # type: ignore[call-overload]
@@ -377,7 +378,7 @@ def _as_integer(value: object, default: int | None) -> int | None:
 
 
 def _parse_numbers(text: str, count: int, dtype: type[np.float64 | np.int64]) -> Array | None:
-    """Return `count` numbers separated by commas; None for any other text."""
+    """Return `count` numbers that `text` has, separated by commas; None for any other text."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)
         try:
@@ -388,7 +389,7 @@ def _parse_numbers(text: str, count: int, dtype: type[np.float64 | np.int64]) ->
 
 
 def text_of(value: str | bytes) -> str:
-    """Return a text, which some writers store as a blob."""
+    """Return a value as a string; some writers store strings as blobs."""
     return value if isinstance(value, str) else str(value, "utf-8", "replace")
 
 

@@ -23,7 +23,7 @@ _BLANK = b" \t\r\n"
 _COMMA, _CLOSE = ord(","), ord("}")
 _KEYS = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
 _MAX_SEPARATORS = 8
-#: Maximum number of braces that are tried; a cut file may end in millions.
+#: Maximum number of braces that are tried; a cut file may end in millions of them.
 _MAX_BRACES = 4096
 _LOOK_BACK = 1 << 20
 
@@ -103,7 +103,7 @@ _USUAL_EXPANSION = 10
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Damage of a compressed file; `cut` is whether a part of the contents cannot be read."""
+    """Damage of a compressed file; `cut` states whether a part of the contents cannot be read."""
 
     cut: bool
     message: str
@@ -132,7 +132,7 @@ class Checkpoints:
         )
 
     def offer(self, offset: int, input_offset: int, inflate: Any) -> None:
-        """Store a copy of the state `inflate` if it is far enough from the last one."""
+        """Store a copy of the state `inflate` if it is far enough from the last checkpoint."""
         if self.points and offset < self.points[-1].offset + self.spacing:
             return
         self.points.append(_Checkpoint(offset, input_offset, inflate.copy()))
@@ -448,7 +448,7 @@ BLOCK_BYTES = 1 << 19
 
 
 class StreamBuffer:
-    """Buffer of a stream: `text` is read from position `at` on."""
+    """Buffer of a stream: `text` is read starting at position `at`."""
 
     def __init__(self, stream: Stream, advance: Callable[[int], object] | None = None) -> None:
         self.stream = stream

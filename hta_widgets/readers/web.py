@@ -1,7 +1,7 @@
 """Files of web servers, with the standard library only.
 
 A server names the state of a file in its headers, and a store's manifest names the store's files.
-A request always ends with a file or a `TraceError`, even if a server is slow or sends bad data.
+A request always ends in a file or a `TraceError`, even if a server is slow or sends bad data.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TIMEOUT_S = 60
 _MIN_BYTES_PER_S = 1000
 _BLOCK_BYTES = 1 << 20
 _MAX_HEADER_BYTES = 1 << 20
-#: Maximum size of a manifest; that of 100,000 ranks has 60 MB.
+#: Maximum size of a manifest; a manifest of 100,000 ranks has 60 MB.
 _MAX_MANIFEST_BYTES = 1 << 28
 
 
@@ -107,7 +107,7 @@ def _state(reply: Any) -> str:
 
 
 class _WebRedirects(HTTPRedirectHandler):
-    """Follows redirects to web servers only; `urllib` follows those to FTP as well."""
+    """Follows redirects to web servers only; `urllib` also follows redirects to FTP."""
 
     def redirect_request(self, *args: Any) -> Any:
         request, reply, code, _, headers, target = args
@@ -119,7 +119,7 @@ class _WebRedirects(HTTPRedirectHandler):
 
 
 class _SteadyConnections(HTTPHandler, HTTPSHandler):
-    """Opens connections whose replies, headers included, are refused if they hardly advance."""
+    """Opens connections that refuse replies, headers included, if they arrive too slowly."""
 
     def do_open(self, http_class: Any, req: Any, **options: Any) -> Any:
         def connect(*args: Any, **options: Any) -> Any:
@@ -142,9 +142,9 @@ class _SteadyReply(HTTPResponse):
 
 
 class _SteadyStream(io.RawIOBase):
-    """The bytes that a server sends; the timeout of its socket limits only the wait for the next.
+    """The bytes that a server sends. The socket's timeout limits only the wait for the next byte.
 
-    The time counts from the first byte, since a server may need long to begin.
+    Time is measured from the first byte, since a server may need long to begin.
     """
 
     def __init__(self, raw: io.RawIOBase) -> None:

@@ -9,9 +9,9 @@ each stage::
 Files are windows of a rank if they state or are named after the same rank, have the same world
 size and host and a common process, do not overlap in time, and continue the numbers of steps or
 launches. They are in one folder, or in folders like ``iteration_10`` and ``iteration_20``, as
-torchtitan names them, and at least half of the ranks have several. They become one `Trace`, whose
-metadata state the windows (`merged_format.stated_windows`). Analyses do not count the time between
-two windows, as nothing is known about it.
+torchtitan names them, and at least half of the ranks have several files. They become one `Trace`,
+whose metadata state the windows (`merged_format.stated_windows`). Analyses do not count the time
+between two windows, as nothing is known about it.
 """
 
 from __future__ import annotations
@@ -55,14 +55,15 @@ from hta_widgets.trace.tracks import disambiguate_tracks
 #: ``NAME.TIME.pt.trace.json``, as `torch.profiler.tensorboard_trace_handler` names files.
 _HANDLER_NAME = re.compile(r"(.+)\.\d{9,}\.pt\.trace\.json(\.gz)?")
 _NUMBER = re.compile(r"\d+")
-#: A process takes longer to start: a file that begins sooner after another is of the same run.
+#: A process takes longer than this to start: a file that begins sooner after another is of the same
+#: run.
 _MIN_RESTART_NS = 1_000_000_000
 #: A file that begins more than this after another ends is of another run, whatever its process id.
 _MAX_PAUSE_NS = 7 * 86_400 * 1_000_000_000
 
 
 def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
-    """Return the traces, one per rank, and the first file of the rank of each other file."""
+    """Return one trace per rank and, for each further file of a rank, the rank's first file."""
     by_rank = _group_by_rank(traces)
     several = [files for files in by_rank.values() if len(files) > 1]
     # A profiler repeats on all ranks; a single further file was left by another run.
@@ -188,7 +189,7 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
 
 @dataclass(frozen=True)
 class _Pools:
-    """The distinct texts of all windows."""
+    """The distinct strings of all windows."""
 
     names: StringPool = field(default_factory=StringPool)
     categories: StringPool = field(default_factory=StringPool)
@@ -217,7 +218,7 @@ def _renumber_tables(
     rows: int,
     records: int,
 ) -> _WindowTables:
-    """Return the tables of a window, with times, rows and records after those before it."""
+    """Return the tables of a window; times, rows and records follow the windows before it."""
     table, flow = trace.table, trace.flow_table
     counter, instant, interval = trace.counter_table, trace.instant_table, trace.async_table
     name = _codes(pools.names, table.names.values)
@@ -296,7 +297,7 @@ def _join_tracks(parts: Sequence[Sequence[Track]]) -> tuple[list[Track], list[An
 
 
 def _joined_depths(table: EventTable, tracks: Sequence[Track], track_code: Array) -> Array:
-    """Return lanes in the joined tracks, whose spill lanes may begin further down."""
+    """Return lanes in the joined tracks; spill lanes may begin further down there."""
     if not table.tracks:
         return table.depth
     nested = np.array([track.nested for track in table.tracks])
@@ -306,7 +307,7 @@ def _joined_depths(table: EventTable, tracks: Sequence[Track], track_code: Array
 
 
 class JoinedRecords(NumberedRecords):
-    """The records of several files, numbered in order, with times relative to the first's base."""
+    """The records of several files, numbered in order, with times relative to the first file's."""
 
     def __init__(
         self, sources: Sequence[RecordSource], shifts_ns: Sequence[int], mark: dict[str, Any]
@@ -317,7 +318,7 @@ class JoinedRecords(NumberedRecords):
 
     @classmethod
     def of(cls, windows: Sequence[Trace], mark: dict[str, Any]) -> JoinedRecords | None:
-        """Return the records of traces; None if one has none."""
+        """Return the records of traces; None if a trace has no records."""
         sources = [trace.source for trace in windows if trace.source is not None]
         if len(sources) < len(windows):
             return None

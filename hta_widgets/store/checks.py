@@ -128,7 +128,7 @@ def validate_manifest(body: object, *, is_cache: bool) -> Manifest:
         if not ranks:
             raise DamagedFileError("holds no ranks")
         if manifest["clock"] is None or len(ranks) != len(manifest["ranks"]):
-            raise DamagedFileError("was changed (it has no clock, or a rank twice)")
+            raise DamagedFileError("was changed (it lacks a clock, or has a rank twice)")
     for entry in all_entries(manifest):
         (start, end), shift = entry["span_ns"], entry["trace"]["shift_ns"]
         if end < start or max(abs(start + shift), abs(end + shift), end - start) > _MAX_INT64:
@@ -268,7 +268,7 @@ def _column_fault(rank: CheckedRank, name: str, values: Column) -> str:
             return "is not in order"
     is_consistent = _CHECKS.get(name)
     if is_consistent is not None and not is_consistent(rank, values):
-        return "does not fit the others"
+        return "does not fit the other columns"
     return ""
 
 

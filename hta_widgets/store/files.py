@@ -48,7 +48,7 @@ class TextColumn:
 
     data: bytearray = field(default_factory=bytearray)
     offsets: list[int] = field(default_factory=lambda: [0])
-    #: whether all of the texts are valid UTF-8
+    #: whether all strings are valid UTF-8
     is_text: bool = False
 
     def add(self, text: bytes | memoryview) -> None:
@@ -98,7 +98,7 @@ def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str,
 
 
 def _text_cell(texts: TextColumn) -> tuple[Any, int]:
-    """Return texts as an Arrow array, and their checksum."""
+    """Return byte strings as an Arrow array, and their checksum."""
     offsets: Any = np.array(texts.offsets, np.int64)
     kind = pa.large_utf8() if texts.is_text else pa.large_binary()
     buffers: list[Any] = [None, pa.py_buffer(offsets), pa.py_buffer(texts.data)]
@@ -132,7 +132,7 @@ def _frame_checksum(content: pa.Buffer, start: int, end: int) -> int:
 def _read_file(path: Path) -> pa.Buffer:
     """Read a file that is on a network disk.
 
-    If it was mapped, and became shorter or unreachable, reading it would end the process.
+    If it were mapped, and became shorter or unreachable, reading it would end the process.
     """
     with pa.OSFile(str(path), "rb") as file:
         return file.read_buffer()
@@ -179,7 +179,7 @@ class ArrowFile:
         return name in self._specs
 
     def require_whole(self, max_age_s: float = 0.0) -> None:
-        """Raise an error if the mapped file was cut off; reading its end would end the process.
+        """Raise an error if the mapped file was cut off: reading beyond its end ends the process.
 
         Nothing is done within `max_age_s` after the last check. Arrays that a caller has are not
         protected: they are views of the mapping, and reading them does not call this class.
@@ -208,7 +208,7 @@ class ArrowFile:
         if _text_checksum(offsets, data) != self._spec(name)[2]:
             raise DamagedFileError(f"was changed: the checksum of its column {name} differs")
         if offsets[0] != 0 or offsets[-1] != len(data) or np.any(offsets[1:] < offsets[:-1]):
-            raise DamagedFileError(f"was changed: the texts of its column {name} overlap")
+            raise DamagedFileError(f"was changed: the strings of its column {name} overlap")
         ends = offsets.tolist()
         return [bytes(data[start:end]) for start, end in pairwise(ends)]
 

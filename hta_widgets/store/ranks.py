@@ -141,7 +141,7 @@ class _LazyColumns:
         self._rank, self._count = rank, count  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for missing attributes: fields, and those that pickle looks for.
+        # Called only for missing attributes: fields, and attributes that pickle looks for.
         if name.startswith("_"):
             raise AttributeError(name)
         return self._rank.stored_or_rebuilt(
@@ -281,7 +281,7 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
 
 
 def _table_columns(trace: Trace) -> dict[str, Column]:
-    """Return the columns of a rank's tables, with their texts, and its metadata and profile."""
+    """Return the columns of a rank's tables, with their strings, and its metadata and profile."""
     columns: dict[str, Column] = {}
     for field, table_name in TABLES.items():
         table = getattr(trace, field)
@@ -309,7 +309,7 @@ _TRACK_FIELDS = ("pid", "tid", "role", "label", "process", "stream", "sort", "ne
 
 
 def _json(value: object) -> TextColumn:
-    """Return a value as a column of one text, its JSON."""
+    """Return a value as a column with one string, its JSON."""
     # Unlike msgspec, json keeps halves of surrogate pairs and integers of any size.
     texts = TextColumn()
     try:
@@ -391,7 +391,7 @@ class StoredTrace(Trace):
     """A trace that reads its metadata and columns when first accessed."""
 
     def read_later(self, rank: StoredRank, stated: tuple[ExportPart | None, int] | None) -> None:
-        """Let the metadata be read from the file of the rank when it is first accessed.
+        """Defer reading the metadata from the rank's file until its first access.
 
         `stated` has the values of the metadata that are also in the manifest.
         """

@@ -104,7 +104,7 @@ def pack_records(source: RecordSource, event_records: Ints) -> dict[str, Column]
 
 
 def _iter_blocks(source: RecordSource) -> Iterator[list[bytes]]:
-    """Yield the texts of all records in blocks; those that cannot be read are empty."""
+    """Yield the texts of all records in blocks; texts of unreadable records are empty."""
     first, size_bytes, texts = 0, 0, list[bytes]()
     for number, text in source.records(np.arange(len(source), dtype=np.int64)):
         texts += [b""] * (number - first - len(texts))

@@ -71,7 +71,7 @@ def _check_target(path: Path) -> None:
         is_store = manifest.is_file() and begins_manifest(manifest.read_bytes()[:64])
         if is_store or not any(path.iterdir()):
             return
-        problem = "is a folder of other files"
+        problem = "is a folder with other files"
     elif path.exists():
         problem = "is a file, and a store is a folder"
     else:
@@ -91,7 +91,7 @@ def _replace_store(part: Path, path: Path, written: list[str]) -> None:
             _flush(path.parent)
             return
     with _lock_folder(path):
-        # Includes files that a killed process left.
+        # Includes files that a killed process left behind.
         old = [file.name for file in path.glob("rank-*.arrow")]
         for file in written:
             (part / file).replace(path / file)

@@ -1,4 +1,4 @@
-"""Types of numpy arrays; stable order, codes and sums by group."""
+"""Types of NumPy arrays; stable order, codes and sums by group."""
 
 from __future__ import annotations
 

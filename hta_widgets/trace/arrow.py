@@ -137,7 +137,7 @@ def _args_columns(trace: Trace, rows: range) -> list[Any]:
 def _add_args(
     trace: Trace, rows_by_record: Iterable[tuple[int, int]], args: dict[int, dict[str, str]]
 ) -> None:
-    """Add the args of records, as texts, to `args`, which has those of each row."""
+    """Add the args of records, as strings, to `args`, which has the args of each row."""
     rows_of: dict[int, list[int]] = defaultdict(list)
     for record, row in rows_by_record:
         rows_of[record].append(row)
@@ -150,7 +150,7 @@ def _add_args(
 
 
 def _arg_texts(body: bytes) -> dict[str, str]:
-    """Return the args of a record as texts; none if it cannot be decoded."""
+    """Return the args of a record as strings; none if it cannot be decoded."""
     try:
         values: Any = _decoder.decode(body).args or {}
         return {key: _text_of(bytes(value)) for key, value in values.items()}
@@ -176,5 +176,5 @@ def _text_of(value: bytes) -> str:
 
 
 def _valid(text: str) -> str:
-    """Return a text without invalid Unicode, which Arrow refuses."""
+    """Return a string without invalid Unicode, which Arrow refuses."""
     return text.encode("utf-8", "replace").decode("utf-8")

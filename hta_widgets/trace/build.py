@@ -81,7 +81,7 @@ def launch_links(
 def _prefer_launching(
     calls: Ints, code: Ints, name: npt.NDArray[np.int32], names: StringPool, codes: int
 ) -> tuple[Ints, Ints]:
-    """Return calls and codes without calls that do not launch and have the id of one that does."""
+    """Return calls and codes, without calls that launch nothing if one with the same id does."""
     if np.bincount(code, minlength=codes).max(initial=0) <= 1:
         return calls, code
     used = np.unique(name[calls]).tolist()
@@ -92,7 +92,7 @@ def _prefer_launching(
 
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
-#: Largest number in a name. Twice as much still fits into the column of steps.
+#: Largest step number that is read from a name. Twice this number still fits into int64.
 _MAX_STEP = 10**18
 
 
@@ -112,7 +112,7 @@ def assign_steps(
 
     It is n of ``ProfilerStep#n``. If a number repeats, as after a restart, the numbers continue
     from the highest one: #5, #6, #5, #6 are steps 5, 6, 7, 8. Host events of all threads belong to
-    the step in which they start. Device events belong to the step of their launch.
+    the step in which they start. Device events belong to the step in which they were launched.
     """
     start, end = table.start_ns, table.end_ns
     step = np.full(len(table), -1, dtype=np.int64)
@@ -165,7 +165,7 @@ _DEVICE_WORK_KINDS = [taxonomy.KINDS.index(kind) for kind in ("compute", "commun
 
 
 def _count_devices(table: EventTable, problems: Problems) -> None:
-    """Count the devices whose figures a rank combines."""
+    """Count the devices of a rank, whose figures it combines, as a problem."""
     is_work = (table.stream >= 0) & np.isin(table.kind, _DEVICE_WORK_KINDS)
     devices = {table.tracks[track].process for track in np.unique(table.track[is_work]).tolist()}
     if len(devices) > 1:
@@ -192,8 +192,8 @@ def build_trace(
 ) -> Trace:
     """Sort and classify the records of one file, assign lanes and link them.
 
-    `pairs` are the rows of begin and end records that the format pairs, and of those without a
-    partner. `consume` empties `columns`, to save memory.
+    `pairs` are the rows of begin and end records that the format pairs, and the rows of records
+    without a partner. `consume` empties `columns`, to save memory.
     """
     notes = Problems()
     by_phase = _rows_by_phase(columns, notes)
@@ -389,7 +389,7 @@ def _gather_columns(
 def _event_table(
     columns: RankColumns, events: dict[str, Any], problems: Problems, names: TrackNames | None
 ) -> tuple[EventTable, Bools, dict[tuple[int, int], int]]:
-    """Return the table of the events, the mask of those on a device, and the track by thread."""
+    """Return the table of the events, a mask of the events on a device, and the track by thread."""
     start, category, pid, tid = events["start_ns"], events["category"], events["pid"], events["tid"]
     kind = taxonomy.kind_codes(
         category, events["name"], columns.categories.values, columns.names.values

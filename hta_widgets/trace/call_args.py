@@ -2,7 +2,7 @@
 
 A job calls few operators with few shapes, very often. Readers therefore encode the arguments while
 they decode a file. For example, 96 layers call ``aten::addmm`` with the same shapes in 5 steps: 480
-codes, one text. If a source has no dictionary, the arguments are read from the records.
+codes, one JSON text. If a source has no dictionary, the arguments are read from the records.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from hta_widgets.trace.arrays import Ints, Rows, positions_in
 from hta_widgets.trace.columns import RecordedEvents, event_arg_texts
 from hta_widgets.trace.trace import Trace
 
-#: Shapes, types, strides and values of a call; the first has another name in files of 2021.
+#: Shapes, types, strides and values of a call; shapes have another name in files of 2021.
 CALL_KEYS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 OLD_DIMS: Final = "Input dims"
-#: Numbers that link operators with the nodes of autograd.
+#: Numbers that link operators with nodes of autograd.
 NODE_KEYS: Final = ("Sequence number", "Fwd thread id")
 #: How a kernel was launched: its geometry, and its occupancy as the profiler computes it.
 LAUNCH_KEYS: Final = (
@@ -145,7 +145,7 @@ def _read_call_args(trace: RecordedEvents, rows: Rows, record: Ints) -> CallArgs
 
 
 def _merge_texts(args: _AnyArgs) -> _AnyArgs:
-    """Return `args` with one code for texts of equal values, and without unused texts."""
+    """Return `args` with one code for JSON texts of equal values, and without unused texts."""
     used_codes, position = np.unique(args.code, return_inverse=True)
     codes: dict[Texts, int] = {}
     new_codes = [
@@ -185,7 +185,7 @@ def decode_arg(text: bytes) -> list[Any]:
     if not text:
         return []
     value = _decode_json(text)
-    if isinstance(value, str) and value:  # some converters write lists as text, as Ascend does
+    if isinstance(value, str) and value:  # some converters write lists as strings, as Ascend does
         value = _decode_json(value) if value.startswith("[") else _split_arguments(value)
     return value if isinstance(value, list) else []
 
@@ -199,7 +199,7 @@ def _decode_json(text: str | bytes) -> Any:
 
 
 def _split_arguments(text: str) -> list[Any]:
-    """Return the shapes or types in a text whose arguments are separated by semicolons."""
+    """Return the shapes or types in a string whose arguments are separated by semicolons."""
     arguments = [argument.strip() for argument in text.split(";")]
     shapes = [[size for size in argument.split(",") if size] for argument in arguments]
     if all(size.isdecimal() for shape in shapes for size in shape):

@@ -51,7 +51,7 @@ def flow_table(
     launches: tuple[Ints, Ints],
     problems: Problems,
 ) -> FlowTable:
-    """Join the flow records `rows` to arrows between events, and add them to `launches`.
+    """Join the flow records `rows` to arrows between events; add the arrows to `launches`.
 
     Launches are the source and target rows found by correlation; a flow record of the same two
     events only adds its record numbers.
@@ -76,7 +76,7 @@ def flow_table(
         head[unsure] = finder.by_correlation(columns, head_rows[unsure], head[unsure])
         launch[unsure] = index.positions(tail[unsure], head[unsure])
     is_lost = (tail < 0) | (head < 0)
-    lost_text = "flows with an end at no event; no arrow is drawn"
+    lost_text = "flows that end where no event is; no arrow is drawn"
     problems.add("unpaired", int(is_lost.sum()), lost_text)
     # Tools write 0 for device events without an id, also in the flow records of their launches.
     launching = np.flatnonzero(~is_lost & (flow_kind == 0))
@@ -190,7 +190,7 @@ def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Proble
 
 
 def _names_of_asyncs(columns: RankColumns, rows: Rows, opens: Bools) -> Ints:
-    """Return the names by which begins and ends are paired; -1 for ids whose ends have no name."""
+    """Return the codes of names for pairing records; -1 for ids that have ends without a name."""
     name = columns.name[rows].astype(np.int64)
     is_empty = np.array([not text for text in columns.names.values], dtype=bool)
     is_unnamed_end = ~opens & is_empty[name]
@@ -239,7 +239,8 @@ class FlowEndpointFinder:
                 continue
             events = events_by_track[event_bounds[number] : event_bounds[number + 1]]
             start_ns = table.start_ns[events]
-            # The last event that starts by the record's time; for "next", the first from it on.
+            # The last event that starts by the record's time; for "next", the first event at or
+            # after it.
             position = np.searchsorted(start_ns, time[flows], side="right") - 1
             is_next = is_to_next[flows]
             position[is_next] = np.searchsorted(start_ns, time[flows[is_next]], side="left")
@@ -290,7 +291,7 @@ class FlowEndpointFinder:
         return np.array(tracks, dtype=np.int64)[position]
 
     def _innermost_running(self, result: Ints, time: Ints, flows: Rows) -> None:
-        """Replace the events of `flows` that have ended by the innermost running ones above them.
+        """Replace the events of `flows` that have ended by the innermost running events above them.
 
         `result` and `time` have the event and the time of each flow record.
         """

@@ -85,7 +85,7 @@ class GraphReplay:
 
 
 class _GraphMatch(NamedTuple):
-    """The captured graph of a replay, -1 for none, and the place of each kernel's node, or -1."""
+    """The captured graph of a replay, and the place of each kernel's node; -1 for none."""
 
     capture: int
     certainty: str
@@ -93,14 +93,14 @@ class _GraphMatch(NamedTuple):
 
 
 def _node_name(name: str) -> str:
-    """Return the name of a node: that of its kernel, or ``Memcpy`` or ``Memset``."""
+    """Return the name of a node: its kernel's name, ``Memcpy`` or ``Memset``."""
     if "emcpy" in name or "copyBuffer" in name:
         return "Memcpy"
     return "Memset" if "emset" in name or "fillBuffer" in name else name
 
 
 def _capture_calls(trace: Trace) -> tuple[Rows, Rows]:
-    """Return the calls that begin captures, and those that end them; none unless they are pairs."""
+    """Return the calls that begin captures, and those that end them; none if the numbers differ."""
     begins = np.flatnonzero(name_mask(trace, lambda name: "StreamBeginCapture" in name))
     ends = np.flatnonzero(name_mask(trace, lambda name: "StreamEndCapture" in name))
     return (begins, ends) if len(begins) == len(ends) else (begins[:0], ends[:0])
@@ -171,7 +171,7 @@ def graph_replays(trace: Trace) -> list[GraphReplay]:
 
 
 def graph_launch_of(trace: Trace, work: Rows) -> Ints:
-    """Return the launch of the graph that each piece of device work is part of, -1 for none.
+    """Return for each piece of device work the launch of its graph, -1 for none.
 
     It is found by correlation id: in a `captured_trace`, the captured calls launch the kernels.
     """
@@ -255,7 +255,7 @@ def captured_trace(trace: Trace) -> Trace:
     """Return a rank with the captured operators and modules of its graphs' kernels.
 
     They are appended to the rank's events once for each replay, and launch its kernels, so that
-    analyses that follow launches find them. If no capture matches, this is the rank itself.
+    analyses that follow launches find them. If no capture matches, the result is the rank itself.
     """
     capture = trace.capture
     replays = [replay for replay in graph_replays(trace) if replay.capture >= 0]
@@ -337,7 +337,7 @@ def _copy_rows(capture: Trace, rows: Rows, names: StringPool, categories: String
 
 
 def _add_launches(flows: FlowTable, source: Ints, target: Ints) -> FlowTable:
-    """Return the arrows; those that launch `target` are replaced by launches from `source`."""
+    """Return the arrows; arrows that launch `target` are replaced by launches from `source`."""
     kind = flows.kinds.index("launch")
     is_other = (flows.kind != kind) | ~np.isin(flows.target, target)
     none = np.full(len(source), -1, dtype=np.int64)

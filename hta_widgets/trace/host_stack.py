@@ -52,10 +52,10 @@ def names_match(trace: Trace, rows: Rows, matches: Callable[[str], object]) -> B
 
 
 def nearest_ancestor(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
-    """Return the nearest of `stops` for each event: itself or an event above it, or -1."""
+    """Return for each event the nearest of `stops`, which may be the event itself; or -1."""
     count = len(parent)
     ancestor = np.empty(count + 1, dtype=np.int64)
-    # Each entry points to itself or to an event above; each iteration doubles the distance.
+    # Each entry is the event itself or an event above it; each iteration doubles the distance.
     ancestor[:-1] = np.where(stops, np.arange(count), parent)
     ancestor[ancestor < 0] = count
     ancestor[-1] = count
@@ -98,7 +98,7 @@ class Forest:
 
     parent: Ints
     levels: list[Rows]  # events by depth
-    children: Rows  # events ordered by parent, those without a parent first
+    children: Rows  # events ordered by parent, events without a parent first
     first: Ints  # for each event, the position of its first child in `children`
 
     @cached_property
@@ -169,7 +169,7 @@ def forest_of(parent: Ints) -> Forest:
 
 
 def add_enclosing_rows(is_chosen: Bools, parent: Array) -> None:
-    """Mark all events that enclose marked ones in `is_chosen`, too."""
+    """Mark in `is_chosen` also all events that enclose a marked event."""
     rows = np.flatnonzero(is_chosen)
     while len(rows):
         above = np.unique(parent[rows])
@@ -190,8 +190,8 @@ def children_coverage(parent: Ints, start: Ints, end: Ints) -> Ints:
     high = np.minimum(end[children], end[above])
     has_same_parent = above[1:] == above[:-1]
     if (has_same_parent & (high[:-1] > low[1:])).any():
-        # A child counts from the latest end of its earlier siblings: a running maximum by parent,
-        # for which the parent and the code of the end are packed into one int64.
+        # A child's time is counted from the latest end of its earlier siblings: a running maximum
+        # by parent, for which the parent and the code of the end are packed into one int64.
         ends, end_code = np.unique(high, return_inverse=True)
         latest_code = np.maximum.accumulate(above * len(ends) + end_code) % len(ends)
         low[1:][has_same_parent] = np.maximum(low[1:], ends[latest_code[:-1]])[has_same_parent]

@@ -1,4 +1,4 @@
-"""Times that cannot be right: far from all others, or of device work that ended before.
+"""Times that cannot be right: far from all others, or of device work that must have ended earlier.
 
 A device stream works in order. Here the copy states 3 s, though the kernels after it end earlier::
 
@@ -10,7 +10,7 @@ overlap if they end in order: with programmatic dependent launch, a kernel begin
 previous one ends.
 
 A call such as ``cudaDeviceSynchronize`` returns after all work that was launched before it. If such
-work states an end far behind all host events, it is cut at the end of the call.
+work states an end far after all host events, it is cut at the end of the call.
 
 Among times since 1970, a record at time 0 is left out, since the job would last 50 years with it.
 All such records are counted as problems, with names and record numbers.
@@ -55,8 +55,9 @@ _JITTER_NS = 10_000
 _MAX_OVERLAP_NS = 1_000_000
 #: A stream works in order if at most this number or share of its events outlast later ones.
 _MAX_DISORDERED, _MAX_DISORDERED_SHARE = 2, 1 / 3
-#: An event that ends later than the others by more than this multiple of their whole length is cut:
-#: in any stream, or at the end of a call that waited for it.
+#: An event is cut if it ends later than the others by more than this multiple of their span.
+#: `_outlasting` applies this even to streams that do not work in order, `_clip_at_syncs` to work
+#: that a call waited for.
 _MAX_LENGTHS = 4
 
 #: Calls that return after all work of their device.
@@ -158,7 +159,7 @@ def _ends_near(
 
 
 def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Problems) -> Ints:
-    """Return durations, with those cut that outlast later work of their stream."""
+    """Return durations; a duration that outlasts later work of its stream is cut."""
     dur: Ints = events["dur_ns"]
     is_work = np.array([is_stream_work(text) for text in columns.categories.values], np.bool_)
     if not is_work.any():
@@ -195,7 +196,7 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
 def _clip_at_syncs(
     columns: RankColumns, events: dict[str, Any], dur: Ints, problems: Problems
 ) -> Ints:
-    """Return `dur` with work cut that a host waited for, but that states a much later end."""
+    """Return `dur`; work that the host waited for, but that states a much later end, is cut."""
     start = events["start_ns"]
     is_device_code = [is_device_category(text) for text in columns.categories.values]
     # The last entry lets a file without categories be indexed.
@@ -230,7 +231,7 @@ def _clip_at_syncs(
 def _launch_times(
     start: Ints, end: Ints, correlation: Ints, on_host: Bools, rows: Rows
 ) -> list[int]:
-    """Return for each event the end of the call that launched it, at most its own start."""
+    """Return for each event the end of the call that launched it, or its own start if earlier."""
     has_id = (correlation != 0) & (correlation != -1)
     calls = np.flatnonzero(on_host & has_id & np.isin(correlation, correlation[rows]))
     calls = calls[np.argsort(-end[calls])]  # if an id repeats, the dict has its earliest end

@@ -52,7 +52,7 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
 
 
 def unite(a: Intervals, b: Intervals) -> Intervals:
-    """Return the times in either of two sets of intervals."""
+    """Return the union of two sets of intervals."""
     return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
 
 
@@ -108,7 +108,7 @@ class CumulativeCoverage:
         self._cover = IntervalUnion(start, np.concatenate(([0], np.cumsum(end - start))))
 
     def __call__(self, time: npt.ArrayLike) -> Ints:
-        """Return the covered time before each of `time`."""
+        """Return the covered time before each instant."""
         return self._cover.count_and_length_before(np.asarray(time, dtype=np.int64))[1]
 
 
@@ -121,7 +121,7 @@ class IntervalUnion:
     """Union of intervals, as disjoint pieces in order."""
 
     starts: Ints
-    prefix: Ints  # total length of the pieces before each piece, and of all pieces
+    prefix: Ints  # total length of the pieces before each piece; the last entry is the total
 
     def count_and_length_before(self, times: Ints) -> tuple[Rows, Ints]:
         """Return how many pieces start before each of `times`, and the time covered before it."""

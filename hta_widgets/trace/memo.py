@@ -1,7 +1,8 @@
 """Memoized results of ranks, sets and comparisons, and the limit of their memory.
 
-A rank of a store can release its columns and results, and read or compute them again. Its results
-count toward a limit that all sets share; above it, the least recently used ranks are released.
+A rank of a store can release its columns and results, and read or compute them again later. Its
+results count towards a limit that all sets share. Above the limit, the least recently used ranks
+are released.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ _BYTES_PER_EVENT = 200
 def set_memory_limit(most_bytes: int) -> int:
     """Limit the memory of results of stored ranks, of all sets together; return the old limit.
 
-    Ranks that were not loaded from a store always stay in memory and do not count.
+    Ranks that were not loaded from a store always stay in memory and are not counted.
     """
     global _max_bytes
     before, _max_bytes = _max_bytes, int(most_bytes)
@@ -205,7 +206,7 @@ def iter_ranks(traces: Iterable[RankT]) -> Iterator[RankT]:
     """Iterate over ranks, releasing each before the next unless all of them fit into memory.
 
     Ranks that have results already are not released, so that an iteration over a thousand ranks
-    does not evict those in view. Raises `ComputationCancelled` between ranks if the work is
+    does not evict the ranks in view. Raises `ComputationCancelled` between ranks if the work is
     cancelled.
     """
     ranks = list(traces)
@@ -236,7 +237,7 @@ class _RankCache:
             return trace in self._bytes and bool(trace.memo)
 
     def touch(self, trace: MappedRank) -> None:
-        """Count a rank as the most recently used one."""
+        """Mark a rank as the most recently used."""
         size = len(trace) * _BYTES_PER_EVENT  # measuring takes longer than many analyses
         with self._lock:
             self._max_total += size - self._bytes.pop(trace, 0)

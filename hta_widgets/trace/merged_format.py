@@ -33,7 +33,7 @@ PID_STRIDE = 100_000
 #: Fields of a record, and of its args, whose ids are made unique by rank.
 ID_FIELDS = ("id", "bind_id")
 ID_ARGS = ("correlation", "External id", "external id", "wait_on_cuda_event_record_corr_id")
-#: Limit of ids that are numbers; larger ones are texts, since doubles do not hold them exactly.
+#: Limit of ids that are numbers; larger ids are strings, since doubles do not hold them exactly.
 LARGEST_ID = 1 << 53
 
 
@@ -82,7 +82,7 @@ class ExportPart:
 
 
 def stated_export_part(metadata: Mapping[str, Any]) -> ExportPart | None:
-    """Return the part stated in a file's top-level keys; None if the file is a whole rank."""
+    """Return the part stated in a file's top-level keys; None if the file holds a whole rank."""
     mark = metadata.get(MARK_KEY)
     return parse_export_part(mark.get(PART_KEY) if isinstance(mark, Mapping) else None)
 

@@ -161,7 +161,7 @@ def short_name(full: str) -> str:
 
 
 def _limit_length(text: str) -> str:
-    """Return a text of limited length; a checksum distinguishes long texts that begin alike."""
+    """Return a string of limited length; a checksum distinguishes long equal beginnings."""
     if len(text) <= _MAX_SHORT:
         return text
     return f"{text[:_MAX_SHORT]}… ({zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x})"
@@ -345,12 +345,12 @@ def _short_matrix_name(symbol: str) -> str:
 
 
 def _short_kernel_name(text: str) -> str:
-    """Shorten the signature of a kernel; return ``""`` for other texts."""
+    """Shorten the signature of a kernel; return ``""`` for other strings."""
     body = re.sub(r"^(?:static )?(?:__global__ )?void ", "", text)
     body = _ANONYMOUS.sub("", _RETURN_TYPE.sub("", body))
     head = _QUALIFIED.match(body)
     if not head or body[head.end() : head.end() + 1] not in {"<", "("}:
-        # Without arguments, the text is a function only if a return type precedes it.
+        # Without arguments, the string is a function only if a return type precedes the name.
         return _tidy(_last_part(head[0])) if head and body != text else ""
     is_plain = body == text and "<" not in body and "::" not in head[0]
     if is_plain and not _is_signature(body[head.end() :]):
@@ -370,7 +370,7 @@ def _short_kernel_name(text: str) -> str:
 
 
 def _is_signature(text: str) -> bool:
-    """Whether a text is the types of a function's arguments, up to its end.
+    """Whether a whole string is the bracketed types of a function's arguments.
 
     ``context_1(512)_generation_0(0)`` is a range: its values identify it, and are not left out.
     """
@@ -493,7 +493,7 @@ def disambiguate(
 
 
 def _duplicates(labels: Sequence[str]) -> list[list[int]]:
-    """Return the positions of each label that occurs more than once."""
+    """Return the positions of each label that occurs more than once, as a list per label."""
     rows: dict[str, list[int]] = {}
     for row, label in enumerate(labels):
         rows.setdefault(label, []).append(row)
@@ -505,7 +505,7 @@ def _append_word(label: str, word: str) -> str:
 
 
 def _distinguishing_words(names: Sequence[str]) -> list[str]:
-    """Return the first words in which each name differs from the others."""
+    """Return for each name the first word in which it differs from the others."""
     words: list[list[str]] = [[] for _ in names]
     for words_of_name, name in zip(words, names, strict=True):
         for word in _WORDS.findall(name[:_MAX_READ]):

@@ -30,7 +30,7 @@ class CompactFrame(pd.DataFrame):
     """A frame that displays fewer columns than it has.
 
     It omits `hidden` columns, and `optional` columns whose values are all unknown (None or -1). A
-    frame without rows is displayed as the text `if_empty`.
+    frame without rows is displayed as the string `if_empty`.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Problem:
 
 
 class Problems:
-    """Collects problems; equal ones of the same file are added up."""
+    """Collects problems; the counts of equal problems of the same file are added up."""
 
     __slots__ = ("_counts",)
 
@@ -117,7 +117,7 @@ class Problems:
     def merge(
         self, other: Iterable[Problem], rank: int | None = None, file: str | None = None
     ) -> None:
-        """Add all of `other`; `rank` and `file` are set on those without one."""
+        """Add all problems of `other`; `rank` and `file` are defaults for problems without them."""
         for problem in other:
             new_rank = rank if problem.rank is None else problem.rank
             new_file = file if problem.file is None else problem.file

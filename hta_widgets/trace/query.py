@@ -98,7 +98,7 @@ def conjuncts(query: str) -> list[str]:
 
 
 def _is_wrapped(text: str) -> bool:
-    """Return whether one pair of parentheses encloses all of a text."""
+    """Return whether a single pair of parentheses encloses the whole string."""
     if not (text.startswith("(") and text.endswith(")")):
         return False
     depth = 0
@@ -119,15 +119,15 @@ _METHODS = frozenset({
     "abs", "between", "isin", "isna", "isnull", "notna", "notnull", "round",
     "count", "max", "mean", "median", "min", "quantile", "std", "sum",
 })  # fmt: skip
-#: Methods of `.str` that return numbers or booleans, and those that return texts.
+#: Methods of `.str` that return numbers or booleans, and methods that return strings.
 _TEXT_PREDICATES = frozenset({
     "contains", "match", "fullmatch", "startswith", "endswith", "find", "count", "len",
     "isdigit", "isnumeric", "isalpha", "isalnum", "islower", "isupper",
 })  # fmt: skip
 _CHANGES_OF_TEXT = frozenset({"lower", "upper", "strip", "lstrip", "rstrip", "slice"})
-#: Methods that return numbers or booleans for texts as well.
+#: Methods that return numbers or booleans for strings as well.
 _PREDICATES = frozenset({"between", "isin", "isna", "isnull", "notna", "notnull", "count"})
-#: Methods that return one of the values.
+#: Methods that return one of the column's values.
 _CHOICES = frozenset({"max", "min"})
 _COMPUTATIONS = _METHODS - _PREDICATES - _CHOICES
 _LARGEST = 1 << 64
@@ -140,8 +140,8 @@ _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
 def validate_query(query: str, text_columns: Collection[str] = ()) -> str:
     """Return a query that is safe to evaluate; raise `ValueError` if it contains other code."""
     # pandas evaluates any attribute and any call, so it runs any code. Queries also come from
-    # pages, files and saved selections. The text is written from the tree that was checked: pandas
-    # splits its input at more characters than Python does, and could evaluate hidden lines.
+    # pages, files and saved selections. The query is written from the tree that was checked:
+    # pandas splits its input at more characters than Python does, and could evaluate hidden lines.
     try:
         tree = ast.parse("".join(map(_python_token, _TOKEN.finditer(query.strip()))), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -162,7 +162,7 @@ def validate_query(query: str, text_columns: Collection[str] = ()) -> str:
             if isinstance(node.func, ast.Attribute) and node.func.attr in _COMPUTATIONS:
                 _require_numbers((node.func.value,), text_columns)
         elif isinstance(node, ast.Attribute) and node not in called:
-            raise ValueError(f"a query must call attribute {node.attr!r}")
+            raise ValueError(f"the attribute {node.attr!r} of a query must be called")
     try:
         return ast.unparse(_Regexes().visit(tree))
     except RecursionError:
@@ -190,7 +190,7 @@ _FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 
 
 def _text_predicate(form: str) -> Callable[..., pd.Series]:
-    """Return a method of `.str` that tests texts for a pattern; `form` may anchor the pattern."""
+    """Return a method of `.str` that tests strings for a pattern; `form` may anchor the pattern."""
 
     # pandas has the same parameters.
     def test(
@@ -230,8 +230,8 @@ def _re2_pattern(pattern: object, flags: int) -> str:
     """Return a valid pattern of RE2 with Python's `flags`."""
     if not isinstance(pattern, str) or not isinstance(flags, int) or flags & ~sum(_FLAGS):
         raise ValueError(
-            "expected a text as pattern and flags of re.I, re.M and re.S,"
-            f" got {pattern!r} and {flags!r}"
+            "expected a string as the pattern, and only the flags re.I, re.M and re.S,"
+            f" not {pattern!r} and {flags!r}"
         )
     letters = "".join(letter for flag, letter in _FLAGS.items() if flags & flag)
     full_pattern = f"(?{letters}){pattern}" if letters else pattern
@@ -242,7 +242,7 @@ def _re2_pattern(pattern: object, flags: int) -> str:
 def _map_with_arrow(
     function: Callable[..., Any], texts: pd.Series, pattern: str, *, ignore_case: bool = False
 ) -> pd.Series:
-    """Return the results of a function of Arrow, None for values that are not texts."""
+    """Return the results of a function of Arrow, None for values that are not strings."""
     texts.str  # noqa: B018 - raises for columns of numbers
     if isinstance(texts.dtype, pd.CategoricalDtype):
         codes, values = texts.cat.codes.to_numpy(), texts.cat.categories
@@ -297,7 +297,7 @@ def _check_count(
 def _require_numbers(operands: Iterable[ast.expr], text_columns: Collection[str]) -> None:
     """Refuse arithmetic on strings and lists, which could fill the memory."""
     if not all(_is_numeric(operand, text_columns) for operand in operands):
-        raise ValueError("a query can compute with numbers only")
+        raise ValueError("arithmetic in a query is possible with numbers only")
 
 
 def _is_numeric(node: ast.expr, text_columns: Collection[str]) -> bool:

@@ -15,14 +15,14 @@ from hta_widgets.trace.columns import decode_fields, encode_fields
 
 #: Key of a file's base time, in ns; the file's times are relative to it.
 BASE_KEY = "baseTimeNanoseconds"
-#: Times of events: 36 years before 0 to 109 years after it, so that no difference of two overflows.
+#: Times of events: 36 years before 0 to 109 years after it, so that no difference overflows.
 FIRST_NS, LAST_NS = -(1 << 60), 3 << 60
 
 _NANOSECOND = Decimal(1)
 
 
 def parse_base_time(text: str) -> int:
-    """Return a base time in ns; raise `ValueError` or `OverflowError` if it cannot be one."""
+    """Return a base time in ns; raise `ValueError` or `OverflowError` if it is invalid."""
     try:
         base = Decimal(text.strip('"'))
         is_possible = FIRST_NS <= base <= LAST_NS

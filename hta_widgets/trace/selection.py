@@ -51,12 +51,12 @@ class Selection:
     Parameters
     ----------
     start_ns, end_ns : int or str, optional
-        ns, or text such as ``"12.3ms"``, which becomes ns. Half-open window; events that overlap
-        it are members. An event without duration is a member if its instant is in the window. An
-        empty window has no members.
+        In ns, or a string such as ``"12.3ms"``, which is converted to ns. Half-open window; events
+        that overlap it are members. An event without duration is a member if its instant is in the
+        window. An empty window has no members.
     ranks : iterable of int, optional
     tracks : iterable of str or of (rank, str), optional
-        Values of the ``track`` column, on all ranks or on that of the pair.
+        Values of the ``track`` column; a pair chooses the track on its rank only.
     query : str, optional
         A pandas query over event columns.
     ids : iterable of (rank, id), optional
@@ -215,7 +215,8 @@ def normalize_ranks(ranks: object) -> list[int]:
         ):
             return sorted(set(map(int, numbers)))
     raise TraceError(
-        f"{ranks!r} names no ranks", remedy="Give a number, or a list of them: ranks=[0, 3]."
+        f"{ranks!r} is not a list of ranks",
+        remedy="Give a number or a list of numbers: ranks=[0, 3].",
     )
 
 
@@ -251,7 +252,8 @@ def select_events(
     fields = {name: value for name, value in conditions.items() if value is not None}
     if isinstance(query, Selection):
         if query.traces is not None:
-            # The window of `query` is on the clock of its traces, for example that of a view.
+            # The window of `query` is on the clock of its traces, for example on the clock of a
+            # view.
             traces = traces.with_clock(query.traces.clock)
         return replace(query, traces=traces, **fields)
     if isinstance(query, pd.DataFrame):
@@ -259,7 +261,7 @@ def select_events(
             fields["ids"] = _ids_of_frame(query, traces.ranks)
         query = None
     if query is not None:
-        # A query that does not work on a frame without rows works on no events.
+        # A query that fails on a frame without rows fails on any events.
         no_events = events_of([])
         for trace in list(traces.values())[:1]:
             columns = dict.fromkeys((*EVENT_COLUMNS, *columns_in(query)))
@@ -272,7 +274,7 @@ def select_events(
 
 
 def format_ranks(ranks: list[int]) -> str:
-    """Return ranks as text; if there are more than 16, the first twelve and the last."""
+    """Return ranks in words; if there are more than 16, the first twelve and the last."""
     if len(ranks) <= 16:
         return ", ".join(map(str, ranks)) or "none"
     return f"{', '.join(map(str, ranks[:12]))}, … {ranks[-1]} ({len(ranks)} in all)"
@@ -281,7 +283,7 @@ def format_ranks(ranks: list[int]) -> str:
 def overlaps_window(start: Ints, end: Ints, low: int | None, high: int | None) -> Bools:
     """Return whether each event overlaps the window ``[low, high)``; None opens a side.
 
-    An event of length 0 overlaps if its instant lies in the window.
+    An event of length 0 overlaps if its instant is in the window.
     """
     inside = np.full(len(start), low is None or low != high)
     if high is not None:
@@ -469,7 +471,8 @@ def _checked_ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
         return frozenset((_int64(rank), _int64(row)) for rank, row in pairs)
     except (TypeError, ValueError, OverflowError):
         raise TraceError(
-            f"{pairs!r} names no events", remedy="Give pairs (rank, id), such as ids=[(0, 17)]."
+            f"{pairs!r} is not a list of events",
+            remedy="Give pairs (rank, id), such as ids=[(0, 17)].",
         ) from None
 
 

@@ -47,7 +47,7 @@ def common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | Non
 
 
 def clock_groups(traces: Sequence[Trace]) -> list[list[Trace]]:
-    """Group traces by clock: groups are too far apart to be of one recording."""
+    """Group traces by clock: groups are too far apart to belong to one recording."""
     max_distance_ns = max([_FAR_NS, *(10 * trace.table.last_ns for trace in traces)])
     groups: list[list[Trace]] = []
     end_ns = 0

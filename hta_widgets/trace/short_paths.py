@@ -1,6 +1,6 @@
-r"""Paths in texts of a trace without their folders, which name users and machines.
+r"""Remove folders, which name users and machines, from paths in strings of a trace.
 
-What is left is the path within a package, which identifies the code::
+What remains is the path within a package, which identifies the code::
 
     C:\Users\ann\envs\x\Lib\site-packages\torch\nn\functional.py  →  torch/nn/functional.py
     /home/ann/project/train.py(31): step                          →  train.py(31): step
@@ -52,14 +52,14 @@ _SIGNS_IN_JSON = (b"~", b"\\\\", b"\\u00")
 
 
 def package_part(path: str) -> str | None:
-    """Return the part of a path, with slashes, within a package; None if it is in none."""
+    """Return the part of a path, with slashes, within a package; None outside of packages."""
     match = _PACKAGES.match(path)
     return None if match is None else path[match.end() :]
 
 
 @lru_cache(maxsize=1 << 12)
 def shorten_paths(text: str) -> str:
-    """Return a text without the folders of absolute paths, and without names of users."""
+    """Return a string without the folders of absolute paths, and without names of users."""
     if _IN_TEXT.search(text) is None:
         return text
     text = _TILDE.sub("~", _HOME.sub("~", text))
@@ -76,7 +76,7 @@ _decode = msgspec.json.Decoder(float_hook=_VerbatimNumber).decode
 
 
 def shorten_record(record: bytes) -> bytes:
-    """Return the JSON of a record with short paths in all texts; numbers stay as written."""
+    """Return the JSON of a record with short paths in all strings; numbers stay as written."""
     if not any(sign in record for sign in _SIGNS_IN_JSON) and _IN_JSON.search(record) is None:
         return record
     encode: Callable[[Any], bytes] = msgspec.json.encode
@@ -96,7 +96,7 @@ def _to_ascii(value: object) -> bytes:
 
 
 def map_texts(value: object, change: Callable[[str], str]) -> Any:
-    """Return a JSON value with all its texts changed, including keys."""
+    """Return a JSON value with all its strings changed, including keys."""
     if isinstance(value, _VerbatimNumber):
         return msgspec.Raw(value.encode())
     if isinstance(value, str):

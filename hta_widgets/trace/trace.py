@@ -206,7 +206,7 @@ def table_frame(data: dict[str, Any]) -> pd.DataFrame:
 
 
 def columns_in(query: str) -> list[str]:
-    """Return the event columns that a query may use, namely those that occur in it as words."""
+    """Return the event columns that a query may use: columns whose names occur in it as words."""
     words = set(re.findall(r"[A-Za-z_]\w*", query))
     columns = (*EVENT_COLUMNS, *_ON_DEMAND)
     return [column for column in columns if column in words] or ["start_ns"]
@@ -266,7 +266,7 @@ class Trace:
     zero_ns : int
         Absolute time of the rank's earliest event on the clock that the file records.
     shift_ns : int
-        Difference between the times in frames and the times of `table`.
+        What is added to times of `table` to get times in frames.
     resolution_ns : int
         Value in ns of the last digit of the file's times.
     """
@@ -283,7 +283,7 @@ class Trace:
     format: str = "kineto"
     resolution_ns: int = 1
     shift_ns: int = 0
-    #: how much smaller `shift_ns` is than on the recorded clock; see `TraceSet.with_clock`
+    #: how much smaller `shift_ns` is than for the recorded clock; see `TraceSet.with_clock`
     clock_offset_ns: int = 0
     stated_rank: int | None = None
     job: str | None = None
@@ -547,7 +547,7 @@ class Trace:
         Returns
         -------
         dict
-            For an event of two records, its begin and its end, the args of both.
+            If the event has two records, begin and end, the args of both.
         """
         if not 0 <= id < len(self):
             id_range = f"Ids go from 0 to {len(self) - 1}."
@@ -642,8 +642,7 @@ def contents_text(traces: Iterable[Trace]) -> str:
 def totals_text(traces: Iterable[Trace]) -> str:
     """Return the times of profiles, for example ``totals: 790 ms to 2.68 s in MPI of 3.16 s``.
 
-    The elapsed time is that of the longest profile. Profiles left over from other runs do not
-    count.
+    The elapsed time is that of the longest profile. Profiles left over from other runs are ignored.
     """
     used = [trace for trace in traces if not getattr(trace.profile, "stale", False)]
 

@@ -51,7 +51,7 @@ class TraceSet(Mapping[int, Trace]):
         A set whose time axis these traces share.
     """
 
-    HOW_TO_GET = "Give what hw.load returns; an analysis of one rank also takes ranks=[number]."
+    HOW_TO_GET = "Pass what hw.load returns; for an analysis of one rank, add ranks=[number]."
 
     @check_arguments
     def __init__(
@@ -390,8 +390,8 @@ class TraceSet(Mapping[int, Trace]):
     ) -> TraceSet:
         """Return some ranks, or the events that overlap a window, as a new set.
 
-        Times are ns, or text such as ``"12.3ms"``; their origin does not change. Events are not
-        cut at the window's edges. With a window, events get new ids.
+        Times are in ns, or strings such as ``"12.3ms"``; their origin does not change. Events are
+        not cut at the window's edges. With a window, events get new ids.
         """
         chosen = [self[rank] for rank in resolve_ranks(self, ranks)]
         if start_ns is not None or end_ns is not None:
@@ -410,9 +410,9 @@ class TraceSet(Mapping[int, Trace]):
         clock : {"host", "fitted"}
             ``"host"``: as recorded. ``"fitted"``: each rank is moved by its offset from
             `hta_widgets.analysis.clock_offsets`, so that ranks leave collectives together. The
-            lowest rank does not move, unless an event of another rank would start before 0: then
-            all ranks and `origin_ns` move. Ranks that no collective connects do not move. BytePS
-            workers and servers are moved onto the first worker's clock, by
+            lowest rank does not move, unless an event of another rank would start before 0: in that
+            case all ranks and `origin_ns` move. Ranks that no collective connects do not move.
+            BytePS workers and servers are moved onto the first worker's clock, by
             `hta_widgets.analysis.byteps_clock`.
 
         Returns
@@ -453,7 +453,7 @@ class TraceSet(Mapping[int, Trace]):
         return moved
 
     def on(self, executor: Executor | None) -> TraceSet:
-        """Return the same set, whose analyses of single ranks run on an executor.
+        """Return the same set, with its analyses of single ranks run on an executor.
 
         Parameters
         ----------
@@ -501,7 +501,7 @@ class TraceSet(Mapping[int, Trace]):
             A pandas query over event columns; or a frame of events, by ``rank`` and ``id``; or
             a selection to narrow.
         start_ns, end_ns, ranks, tracks, ids, launches
-            See `Selection`; times are ns, or text such as ``"12.3ms"``. For example,
+            See `Selection`; times are in ns, or strings such as ``"12.3ms"``. For example,
             ``select("name == 'aten::mm'", launches=True)`` includes the kernels of that operator.
 
         Raises
@@ -555,7 +555,7 @@ class TraceSet(Mapping[int, Trace]):
 
 
 def _with_ranks(problems: Iterable[Problem], traces: Iterable[Trace]) -> Problems:
-    """Return problems of files, with the rank of each file of only one rank."""
+    """Return problems of files; a file with a single rank gets its rank."""
     ranks_of_file: dict[str | None, set[int]] = defaultdict(set)
     for trace in traces:
         for path in filter(None, (trace.path, trace.profile_path)):
@@ -596,8 +596,8 @@ _CATEGORY_WORDS = {"hpu_op": "HPU", "mtia_ccp_events": "MTIA"}
 def device_word(traces: Iterable[Trace]) -> str:
     """Return the word for the devices of a job, such as ``NPU``; by default ``GPU``.
 
-    It is found in the names of device tracks and the categories of events of the first rank with
-    device work.
+    It is derived from the names of device tracks and the categories of events, on the first rank
+    with device work.
     """
     for trace in iter_ranks(traces):
         devices = [track.process for track in trace.tracks if track.stream >= 0]
@@ -616,7 +616,7 @@ def device_word_attrs(traces: Mapping[int, Trace]) -> dict[str, Any]:
 
 
 def most_frequent_size(sizes: Iterable[int]) -> int:
-    """Return the most frequent of the positive sizes, the largest of several; 0 without any."""
+    """Return the most frequent positive size; of several, the largest; 0 if there is none."""
     counts = Counter(size for size in sizes if size > 0)
     return max(counts, key=lambda size: (counts[size], size), default=0)
 
@@ -674,7 +674,7 @@ def _html(traces: TraceSet, problems: Problems) -> str:
     shown = summary.filter(names).head(16)
     parts = [f"<p><b>TraceSet</b> {escape(_facts_line(traces, problems))}</p>", _table(shown)]
     if len(summary) > len(shown):
-        parts.append(f"<p>and {len(summary) - len(shown)} ranks more: .summary()</p>")
+        parts.append(f"<p>and {len(summary) - len(shown)} more ranks: .summary()</p>")
     if len(problems):
         parts.append("<p>Problems found: .problems</p>" + _table(problems.frame().head(8)))
     return "".join(parts)

@@ -39,7 +39,7 @@ from hta_widgets.trace.problems import Problems
 class ResolvedNesting:
     """Nesting of the events of one track, if some cross the end of another."""
 
-    spilled: Ints  # events that nest nowhere, ascending
+    spilled: Ints  # rows of events that overlap another without nesting, ascending
     around: Ints  # the nested event that encloses each spilled one, -1 for none
     rounded: int  # number of events that nest only within the resolution
     stop: Ints  # end of the subtree of each event: the position after its last descendant
@@ -70,7 +70,7 @@ def resolve_nesting(begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNe
 
 
 def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
-    """Return for each event the last of `rows` before it that ends at the event's `until` or later.
+    """Return for each event the last of `rows` before it that ends at or after the event's `until`.
 
     The result is -1 for events without such a row. `ends` has the end of each of `rows`.
     """
@@ -84,7 +84,7 @@ def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
     until, stop = until[first:][has_row], rows_before[has_row]
     # Move `stop` back over the rows that end too early: over 2^k rows at a time, the largest k
     # first.
-    latest_of = [ends]  # by k: the latest end of 2^k rows from each row on
+    latest_of = [ends]  # by k: the latest end of the 2^k rows that begin at each row
     while 2 << (len(latest_of) - 1) <= len(ends):
         half = 1 << (len(latest_of) - 1)
         latest_of.append(np.maximum(latest_of[-1][:-half], latest_of[-1][half:]))
@@ -102,10 +102,10 @@ def _is_outlasted(end: Ints, stop: Ints) -> Bools:
     rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
     if not len(rows):
         return result
-    # Two ranges of 2^k events cover a subtree: one starts at its begin, one ends at its end.
+    # Two ranges of 2^k events cover a subtree: one begins where it begins, one ends where it ends.
     descendants = stop[rows] - rows - 1
     k_of_rows = np.frexp(descendants.astype(np.float64))[1].astype(np.uint8) - 1
-    latest_end = end.copy()  # of 2^k events from each event on
+    latest_end = end.copy()  # of the 2^k events that begin at each event
     for k in range(int(k_of_rows.max()) + 1):
         size = 1 << k
         if k:
@@ -118,11 +118,11 @@ def _is_outlasted(end: Ints, stop: Ints) -> Bools:
 
 
 def _nest_with_stack(rows: Ints, begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNesting:
-    """Nest events one by one, with a stack of the events that are open.
+    """Nest events one by one, with a stack of the open events.
 
     An event that starts at most `unit` before the top of the stack ends follows it as a sibling.
-    One that ends at most `unit` after the top is nested in it. Both count as rounded. One that
-    ends later is spilled.
+    An event that ends at most `unit` after the top is nested in it. Both are counted as rounded.
+    An event that ends later is spilled.
     """
     begins, ends = begin[rows].tolist(), end[rows].tolist()
     row_list, stops = rows.tolist(), stop[rows].tolist()
@@ -368,7 +368,7 @@ class TrackAssignment:
 
 
 def read_track_names(columns: RankColumns) -> TrackNames:
-    """Read the metadata records (phase M); later ones replace earlier ones."""
+    """Read the metadata records (phase M); later records replace earlier ones."""
     names = TrackNames()
     for row in np.flatnonzero(columns.phase == ord("M")).tolist():
         args = columns.small_args.get(int(columns.record[row]))
@@ -405,9 +405,9 @@ def device_streams(
 ) -> StreamIds:
     """Return the device stream of every event, -1 for host events.
 
-    The argument `stream` counts for events on a `device` only: Triton's operators on the host have
-    one, too. Device events without it are on the stream of other events of their thread. If there
-    are none, the stream is the number in the tid, or a new number if the thread `works`.
+    The arg ``stream`` is used only for events on a `device`, since Triton's operators on the host
+    have it, too. Device events without the arg get the stream of other events of their thread. If
+    there are none, the stream is the number in the tid, or a new number if the thread `works`.
     """
     result = np.where(device, stream, stream.dtype.type(-1))
     if result.min(initial=0) < -1:
@@ -436,7 +436,7 @@ def device_streams(
 
 
 def _unsigned_ids(ids: StreamIds, problems: Problems) -> Ints:
-    """Return ids, with those below -1 read as unsigned numbers of 32 or 63 bits."""
+    """Return ids; ids below -1 are read as unsigned numbers of 32 or 63 bits."""
     has_32_bits = (ids < -1) & (ids >= -(1 << 31))
     has_64_bits = ids < -(1 << 31)
     problems.add(
@@ -575,7 +575,7 @@ def _default_thread_name(tid: str, stream: int) -> str:
 
 
 def disambiguate_tracks(tracks: list[Track]) -> list[Track]:
-    """Make the names of tracks unique: add the tid, then the pid, then a number to equal ones."""
+    """Make the names of tracks unique: add the tid, then the pid, then a number to equal names."""
     for number, track in _tracks_of_same_name(tracks):
         tracks[number] = replace(track, label=f"{track.label} [{track.tid}]")
     for number, track in _tracks_of_same_name(tracks):

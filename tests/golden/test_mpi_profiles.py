@@ -192,7 +192,7 @@ def test_a_rank_that_hardly_waits_less_is_a_fact_and_no_straggler():
     assert truth.findings == []
     (*_, fact) = [text_of(parts) for parts in truth.sentences]
     assert fact.replace("\u202f", " ") == (
-        "Rank 0 spends 6.3 % of the run less in MPI than the others, maybe by chance."
+        "Rank 0 spends less time in MPI than the others, by 6.3 % of the run, maybe by chance."
     )
     diff = hd.compare(traces, load("np8_straggler"))
     late = [finding.text for finding in hd.findings(diff) if finding.kind == "straggler"]

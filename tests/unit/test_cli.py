@@ -431,9 +431,9 @@ def test_python_m_imports_nothing_from_the_working_directory(tmp_path):
 def test_the_user_names_the_ranges_that_are_steps(tmp_path, capsys):
     export = write_export(tmp_path / "a.sqlite", ranks=1, range_name="epoch 1 part={}")
     assert cli.main(["summary", str(export), "--steps", "part=", "--json"]) == 0
-    assert "those called like 'part='" in capsys.readouterr().out
+    assert "that match 'part='" in capsys.readouterr().out
     assert cli.main(["table", str(export), "step_times", "--steps", "part=", "--json"]) == 0
-    assert "those called like 'part='" in capsys.readouterr().out
+    assert "that match 'part='" in capsys.readouterr().out
     assert cli.main(["summary", str(export), "--json"]) == 0
     assert hw.options.steps is None
-    assert "called like" not in capsys.readouterr().out
+    assert "that match" not in capsys.readouterr().out

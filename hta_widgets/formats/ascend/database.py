@@ -1,7 +1,8 @@
 """Read the database of Ascend's profiler, ``ascend_pytorch_profiler_N.db``.
 
-Tasks of the device have a global id, by which another table has the names and shapes of those that
-compute. Collectives are rows of a further table, so the tasks of a collective do not count::
+Tasks of the device have a global id, and another table has the names and shapes of the tasks that
+compute, by this id. Collectives are rows of a third table, so the tasks of a collective do not
+count::
 
     TASK               globalTaskId 7, 2.4 … 2.6 ms, stream 2, connectionId 936
     COMPUTE_TASK_INFO  globalTaskId 7, name → "Conv2D1"
@@ -181,7 +182,7 @@ class _AscendTables:
         )  # fmt: skip
 
     def _devices_of_collectives(self, columns: dict[str, Ints]) -> Ints:
-        """Return the stated device of each collective, else that of its tasks, else the first."""
+        """Return each collective's stated device, else its tasks' device, else the first device."""
         device = columns["deviceId"]
         for ids_and_devices, ids in (
             (self._device_of_collective, columns["opId"]),
@@ -190,14 +191,12 @@ class _AscendTables:
             device = np.where(device >= 0, device, values_by_id(*ids_and_devices, ids))
         is_unknown = device < 0
         if len(self._devices) > 1:
-            detail = (
-                f"collectives without a device; they are taken to be of {_label(self._devices[0])}"
-            )
+            detail = f"collectives without a device; assigned to {_label(self._devices[0])}"
             self._rows.note("repaired", is_unknown, detail)
         return np.where(is_unknown, (self._devices or [0])[0], device)
 
     def read_calls(self) -> None:
-        """Read calls of CANN; a call within an operator has no link, as the operator has it."""
+        """Read calls of CANN; a call within an operator is not linked, since the operator is."""
         columns = self._integers("CANN_API", "startNs endNs globalTid connectionId name")
         ids = _ids(columns["connectionId"])
         is_in_operator = np.isin(ids, self._connections()["connectionId"])
@@ -271,7 +270,7 @@ class _AscendTables:
         return select_rows(columns, np.isin(columns["connectionId"], self._task_ids))
 
     def _integers(self, table: str, columns: str, optional: str = "") -> dict[str, Ints]:
-        """Return columns of a table; rows without the first ones are left out."""
+        """Return columns of a table; rows that lack one of `columns` are left out."""
         return self._database.integers(table, columns.split(), optional=optional.split())
 
     def _texts(self, *codes: Ints) -> dict[int, str]:

@@ -45,11 +45,11 @@ KIND_LABELS = {
     "cpu": "outside of BytePS",
 }
 _RELATIVE = 0.05  # of the longer time; repeated runs of one program differ by less
-_OF_STEP = 0.01  # of a step; less does not matter
+_OF_STEP = 0.01  # of a step; smaller changes do not matter
 _ALPHA = 0.01
 #: Minimum relative difference if a side has one step, so that the spread is unknown.
 _RELATIVE_SINGLE = 0.2
-_SHARE = 0.25  # of partitions; less occurs between equal workers
+_SHARE = 0.25  # of partitions; equal workers differ by less
 _MAX_FINDINGS = 6
 
 _MEASURES = ("count", "work_ns", "queue_ns")
@@ -199,8 +199,8 @@ SERVER_TABLES = {"byteps_lag": byteps_lag, "byteps_servers": byteps_server_times
 def iterations(part: RankPart) -> tuple[Ints, Ints, Ints]:
     """Return the numbers, starts and ends of the steps.
 
-    A step lasts from its first synchronisation to that of the next step, or, if the file has only
-    one step, to the end of its last synchronisation.
+    A step lasts from its first synchronisation to the first one of the next step. If the file has
+    only one step, it lasts to the end of its last synchronisation.
     """
     totals = worker_rows(part.trace).totals
     lasting = totals.dur_ns > 0
@@ -263,9 +263,9 @@ def _cause_of_stage(stage: str) -> str:
 def findings(diff: Comparison) -> Iterator[Finding]:
     """Yield stages that changed, and workers that are waited for on one side only.
 
-    The work or queue of a stage must differ by 5 % of the longer and 1 % of a step, and not by
-    chance: by Welch's test over the steps at 1 %, divided by the number of times tested. The share
-    of partitions in which a worker is waited for must differ by a quarter.
+    The work or queue of a stage must differ by 5 % of the longer time and 1 % of a step, and
+    significantly: by Welch's test over the steps, at a level of 1 % divided by the number of tests.
+    The share of partitions in which a worker is waited for must differ by 0.25.
     """
     shared = diff.before.formats & diff.after.formats
     if "byteps" in shared:
@@ -319,15 +319,15 @@ def _stage_text(finding: Finding, _diff: Comparison) -> str:
         "stage_queue": f"Queueing before {finding.name}",
     }.get(finding.measure, finding.name)
     return (
-        f"{subject} takes {longer_or_less(finding)}: {times_text(finding)} a step and GPU that has "
-        f"it, partitions added up{relative_text(finding)}."
+        f"{subject} takes {longer_or_less(finding)}: {times_text(finding)} per step and GPU that "
+        f"has it, summed over partitions{relative_text(finding)}."
     )
 
 
 def _late_worker_text(finding: Finding, _diff: Comparison) -> str:
     return (
         f"{capitalize(finding.name)} is {'now' if finding.details['appears'] else 'no longer'} the "
-        f"one that the others wait for: it has the {finding.measure} of {share(finding.before)} → "
+        f"one that the others wait for: it has the {finding.measure} in {share(finding.before)} → "
         f"{share(finding.after)} of partitions."
     )
 

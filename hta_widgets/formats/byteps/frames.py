@@ -1,6 +1,6 @@
 """Frames of BytePS's panels, the tables of pages, and the headline.
 
-A selection's window and ranks apply. Its ranks narrow only the files of their own kind: the
+A selection's window and ranks apply. Selected ranks narrow only files of their own kind: all
 servers stay in view while workers are selected.
 """
 
@@ -41,7 +41,7 @@ def restrict_to_format(traces: TraceSet, selection: Selection, *formats: str) ->
 def by_tensor(frame: pd.DataFrame) -> pd.DataFrame:
     """Sum `byteps_gradients` by tensor and worker, the slowest tensors first.
 
-    Only the root of a worker's GPUs counts if it has the tensor, because the queues of the others
+    Of a worker's GPUs, only the root is used if it has the tensor, because the queues of the others
     contain the root's work.
     """
     complete = frame[frame["busy_ns"] >= 0]
@@ -284,7 +284,7 @@ def _stage_rows(traces: TraceSet) -> pd.DataFrame:
 
 
 def _request_rows(traces: TraceSet) -> pd.DataFrame:
-    """Return every request; those without an end have a ``dur_ns`` of -1."""
+    """Return every request; requests without an end have a ``dur_ns`` of -1."""
     known = analysis.byteps_requests(traces)
     waits = known.groupby(["rank", "id"])["wait_ns"].first()
     names = known.groupby(["rank", "key"])[["tensor", "partition"]].first()
@@ -337,7 +337,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
             first = int(servers["server"].iloc[int(busy.argmax())])
             text = (
                 f"Server {first} works {busy.max() / busy.mean():.2f} times as much as the"
-                " mean server: keys are shared out unevenly."
+                " mean server: keys are distributed unevenly."
             )
             details.append([text])
     workers = {(trace.job, trace.worker) for trace in traces.values() if trace.format == "byteps"}
@@ -346,7 +346,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 
 
 def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
-    """Name the slowest gradient, and whether gradients wait in queues or in a stage."""
+    """State the slowest gradient, and whether gradients wait in queues or in a stage."""
     slowest = by_tensor(analysis.byteps_gradients(traces))
     if slowest.empty:
         return []

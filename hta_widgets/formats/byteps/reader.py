@@ -40,7 +40,7 @@ from hta_widgets.trace.tracks import TrackNames
 
 _NUMBERED = re.compile(r"(?i)(?:worker|server)[-_. ]?(\d{1,5})")
 
-#: The category that worker files state since 2019-12; added to older ones.
+#: The category that worker files state since 2019-12; it is added to older files.
 _WORKER_CATEGORY = "Comm"
 _SERVER_CATEGORY = "byteps-server"
 #: Category of waits, which are not recorded but derived from the records around them.
@@ -53,7 +53,7 @@ def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     """Assign numbers to workers and their GPUs, and sort by both.
 
     The folder of a GPU is named after its local rank; the folder above it is the worker. Workers
-    count in natural order of their folders, including those whose files are empty.
+    are numbered in natural order of their folders, including those whose files are empty.
     """
     placed, others = _apply_stated_numbers(traces)
     paths = [*(trace.path for trace in others), *_empty_files(problems, "comm.json")]
@@ -66,7 +66,7 @@ def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
         if local_rank is None or local_rank in used:
             local_rank = next(n for n in range(len(used) + 1) if n not in used)
             if stated is not None:
-                detail = f"is of local rank {stated}, as another file is; kept as {local_rank}"
+                detail = f"states local rank {stated}, as another file does; kept as {local_rank}"
                 problems.add("duplicate_rank", 1, detail, file=trace.path)
         used.add(local_rank)
         placed.append(trace.replace(job=job, worker=worker, local_rank=local_rank))
@@ -101,7 +101,7 @@ def _name_keys(servers: Sequence[Trace]) -> None:
 
 
 def _apply_stated_numbers(traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace]]:
-    """Return the traces with the numbers that their files state, and those without any."""
+    """Return the traces with the numbers that their files state, and the traces without numbers."""
     stated = [(trace, _stated_numbers(trace)) for trace in traces]
     placed = [trace.replace(**numbers) for trace, numbers in stated if numbers]
     return placed, [trace for trace, numbers in stated if not numbers]
@@ -143,10 +143,10 @@ def _worker_folder(path: str) -> str:
 def _numbers(
     files: Sequence[str], place_of: Callable[[str], str]
 ) -> dict[str, tuple[str | None, int]]:
-    """Return job and number of the place of each file: the folder of a worker, a server's file.
+    """Return job and number of each file's place: the folder of a worker, or a server's file.
 
-    Numbers in the names of folders are kept if all places of a job have different ones; else places
-    count in natural order within the job.
+    Numbers in the names of folders are kept if they differ between all places of a job; otherwise
+    places are numbered in natural order within the job.
     """
     jobs: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     run_of = _runs(files)
@@ -170,10 +170,10 @@ def _join_folders(*folders: str) -> str:
 
 
 def _runs(files: Sequence[str]) -> dict[str, str]:
-    """Return the folder of the run of each file, "" where a job has only one run.
+    """Return the folder of the run of each file; "" if the job has only one run.
 
-    In a run, a worker writes one file for each GPU, and a server writes one file. If they have
-    more, the folders below that of the worker or server are those of runs.
+    In a run, a worker writes one file for each GPU, and a server writes one file. If there are more
+    files, the folders below the worker's or server's folder are those of runs.
     """
     place_of = {file: (_job_folder(file), *_place_in_run(file)) for file in files}
     runs_of = Counter(place[:-1] for place in set(place_of.values()))
@@ -312,7 +312,7 @@ def pair_first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows
 
 
 def _assign_node_threads(columns: RankColumns) -> TrackNames:
-    """Put the requests of each worker for a key on a thread of its own; return their names."""
+    """Put the requests of each worker for a key on a separate thread; return the threads' names."""
     names = TrackNames()
     keys = sorted(
         {columns.pids[code] for code in np.unique(columns.pid).tolist()},
@@ -438,7 +438,7 @@ def _tensor_track_names(columns: RankColumns) -> TrackNames:
 
 
 def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
-    """Return the times in which a GPU's partitions wait for the root GPU."""
+    """Return the intervals in which a GPU's partitions wait for the root GPU."""
     table, parts = trace.table, rows.parts
     copies = (parts.stage == rows.stages.index("COPYH2D")) & parts.complete & ~parts.first
     waiting = np.flatnonzero(copies & (parts.queue_ns > 0))

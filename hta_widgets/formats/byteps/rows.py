@@ -86,7 +86,7 @@ class WorkerRows:
 
     @property
     def is_root(self) -> bool:
-        """Whether the file is of the GPU that talks to the servers.
+        """Whether the file belongs to the GPU that talks to the servers.
 
         Without servers it is the GPU that coordinates the others.
         """
@@ -210,7 +210,7 @@ class Requests:
 
 
 def node_label(node: int) -> str:
-    """Return a ps-lite node id as text: workers are 9, 11, 13 …, servers even numbers."""
+    """Return a ps-lite node id in words: workers are 9, 11, 13 …, servers even numbers."""
     return f"node {node}" if node < 8 else f"node {node} (ps rank {(node - 8) // 2})"
 
 
@@ -278,7 +278,7 @@ def servers_of_keys(keys: Sequence[Keys]) -> tuple[int, list[Mapping[int, tuple[
             tensor, partition = divmod(key, 1 << 16)
             first_partition[tensor] = min(first_partition.get(tensor, 1 << 16), partition)
         first = first_partition.values()
-        # With few files some partitions are on other servers, but never all of the first ones.
+        # With few files some partitions are on other servers, but never all first partitions.
         if min(first, default=0) == 0 and max(first, default=0) < 1 << 15:
             return servers, [{key: divmod(key, stride) for key in file.tolist()} for file in keys]
     return 0, [{} for _ in keys]

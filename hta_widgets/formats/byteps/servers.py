@@ -73,7 +73,7 @@ def byteps_requests(
     A begin is paired with the first open end of its key and name. The n-th push (pull) of a node
     for a key belongs to iteration n. If a pull came before the last push of its iteration, the
     time until that push ended is waiting; the rest is service. A push has only service, which
-    includes the queue of the server's thread. Requests that overlap the window count whole.
+    includes the queue of the server's thread. Requests that overlap the window are not cut.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def byteps_servers(
 ) -> pd.DataFrame:
     """Return the load of each server, which shows an uneven distribution of keys.
 
-    Each selected request counts whole.
+    Each selected request is counted in full.
 
     Parameters
     ----------
@@ -255,8 +255,8 @@ def byteps_worker_lag(
     """Return the delay of each node's pushes, and the time that others wait for them.
 
     For each key and iteration, a push's lag is its arrival minus the first arrival of all nodes'
-    pushes. All arrivals are times of the server's own clock, so clocks need not agree. A node that
-    arrives last, and is the only one, made the others' pulls wait.
+    pushes. All arrivals are times of the server's own clock, so clocks need not agree. If a single
+    node arrives last, it made the others' pulls wait.
 
     Parameters
     ----------
@@ -271,10 +271,10 @@ def byteps_worker_lag(
 
         - ``node`` (int64)
         - ``score`` (float64): share of (key, iteration) in which only it arrives last
-        - ``mean_lag_ns`` (float64); ``median_lag_ns, max_lag_ns`` (int64): the median is one of
-          the lags, the upper one of the middle two if their number is even
-        - ``imposed_wait_ns`` (int64): sum of the other nodes' waits in their pulls, over those in
-          which it is last
+        - ``mean_lag_ns`` (float64); ``median_lag_ns, max_lag_ns`` (int64): the median is one of the
+          lags; of an even number of lags, the upper of the middle two
+        - ``imposed_wait_ns`` (int64): sum of the other nodes' waits in their pulls, over the (key,
+          iteration) in which it is last
         - ``iterations`` (int64): number of (key, iteration) that every node pushed; others do not
           count
         - ``label`` (object): the node's ps-lite rank; the profile does not state which worker that
@@ -317,9 +317,10 @@ def byteps_arrivals(
     DataFrame
         One row per key, iteration and node, of iterations that every node of the server pushed:
         ``job`` (object, empty for none)``, server`` (int64)``, key`` (uint64)``, iteration, node,
-        start_ns, lag_ns`` (int64, behind the first)``, last`` (bool, the only last one)`` and
-        ``imposed_wait_ns`` (int64, of the others' pulls if it is last).
-        ``.attrs["dropped"]``: the number of pushes of iterations that lack one of another node.
+        start_ns, lag_ns`` (int64, after the first)``, last`` (bool, whether it alone is last)`` and
+        ``imposed_wait_ns`` (int64, of the others' pulls if it is last). ``.attrs["dropped"]``: the
+        number of pushes that were left out because another node lacks the push of that key and
+        iteration.
     """
     selected_parts = _server_parts(traces, selection, window, ranks)
     blocks: list[pd.DataFrame] = []
@@ -424,8 +425,8 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
 
     The bounds of all requests form an interval; its middle is the estimate, half its width the
     error. No file states the node of a worker or the number of iterations that the server served
-    before the worker's trace began. The pair for which no server's interval is empty is used; of
-    several pairs, the one with offsets nearest to zero.
+    before the worker's trace began. The pair for which no server's interval is empty is used; if
+    there are several, the pair with the offsets nearest to zero.
 
     Parameters
     ----------
@@ -479,7 +480,7 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
                 rows.append((*place, *interval, others, worker.job))
     note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
     if workers and servers and not rows:
-        note = "no worker's requests match the servers': are they of one run?"
+        note = "no worker's requests match those of the servers: are the files from one run?"
     schema = {
         **int64("worker server rank server_rank node skipped_iterations offset_ns error_ns"),
         **int64("low_ns high_ns requests alternatives"), "job": "object",
@@ -572,7 +573,7 @@ def _possible_fits(worker: Trace, tables: _Tables) -> dict[_Place, _Fit] | None:
 
 
 def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Place, int, _Fits]]:
-    """Assign a node to each worker, those with the fewest possible nodes first.
+    """Assign a node to each worker; workers with the fewest possible nodes come first.
 
     Certain assignments exclude their nodes for other workers; guesses do so too, but do not make
     the others certain.

@@ -20,7 +20,7 @@ def byteps_arrivals(
     title: str = "Arrival delay by iteration",
     **options: Any,
 ) -> Any:
-    """Draw each worker's delay behind the first in each iteration, and the last workers.
+    """Draw how far each worker is behind the first one in each iteration, and the last workers.
 
     Parameters
     ----------

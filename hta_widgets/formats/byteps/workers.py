@@ -67,8 +67,8 @@ def byteps_gradients(
 
         total = work (its stages) + queue (its gaps) + tail (until the framework is notified),
 
-    exactly. Stages of other partitions overlap with these and are not added. A synchronisation
-    counts whole if its ``total`` event is selected and overlaps the window.
+    exactly. Stages of other partitions overlap with these and are not added. A synchronisation is
+    counted in full if its ``total`` event is selected and overlaps the window.
 
     Parameters
     ----------
@@ -135,7 +135,8 @@ def byteps_gradients(
         notes.append(f"{unfinished} synchronisations were not finished and are left out")
     if incomplete:
         notes.append(
-            f"{incomplete} have partitions that the file cuts off: another may be the critical one"
+            f"{incomplete} have partitions that are cut off at the end of the file; one of them may"
+            " be the critical partition"
         )
     schema = {
         **int64("rank worker local_rank"), "tensor": "category",
@@ -152,7 +153,7 @@ def byteps_gradients(
 
 
 def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
-    """Return the columns of each total's critical partition; -1 for totals without one."""
+    """Return the columns of each total's critical partition; -1 for totals without partitions."""
     totals, parts = rows.totals, rows.parts
     names = ("busy_ns", "queue_ns", "tail_ns", "critical_partition", "critical_key")
     columns = {name: np.full(len(totals.row), -1, np.int64) for name in names}
@@ -172,7 +173,8 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     total_tensor_step = totals.tensor * steps + totals.step
     incomplete = np.isin(total_tensor_step, tensor_step[~is_complete])
     columns["incomplete"] = incomplete.astype(np.int64)
-    # The partition that ends last is the critical one; of several, the one with the lowest key.
+    # The partition that ends last is the critical one; of several, the one with the lowest key is
+    # used.
     order = np.lexsort((-key, end_ns, tensor_step))
     order = order[is_complete[order]]
     critical_visit = np.full(len(rows.tensors) * steps, -1, np.int64)
@@ -267,7 +269,7 @@ def byteps_pull_blame(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return per worker how often its PULL was the shortest, and how much longer its PULLs took.
+    """Return how often each worker's PULL was the shortest, and how much longer its PULLs took.
 
     A server answers a pull when all workers' pushes of the same partition and iteration have
     arrived. The worker that pushes last pulls last and waits least: the worker with the *shortest*
@@ -287,7 +289,8 @@ def byteps_pull_blame(
 
         - ``worker`` (int64)
         - ``blame`` (float64): share of (partition, step) in which only it had the shortest PULL.
-          About one over the number of workers means chance; 0.8 or more: a consistent straggler
+          About one over the number of workers is what chance gives; 0.8 or more means a consistent
+          straggler
         - ``slack_ns`` (int64): sum of how much longer its PULLs took than the shortest: its wait
           for others
         - ``pulls`` (int64): number of (partition, step) that all workers have; others do not count
@@ -335,7 +338,7 @@ def byteps_pulls(
         One row per partition, step and worker: ``job`` (object, empty for none)``, key, step,
         worker, rank, id, start_ns, dur_ns, slack_ns`` (int64, over the shortest)`` and
         ``shortest`` (bool, whether only it is). ``.attrs["dropped"]``: the number of PULLs that
-        another worker lacks.
+        were left out because another worker lacks the same partition and step.
     """
     selected_parts = _worker_parts(traces, selection, window, ranks)
     blocks: list[dict[str, Any]] = []
@@ -369,7 +372,7 @@ def byteps_pulls(
     pulls["shortest"] = shortest & (
         shortest.groupby([pulls[k] for k in keys]).transform("sum") == 1
     )
-    note = "" if len(several) else "it takes PULLs of two workers or more"
+    note = "" if len(several) else "PULLs of at least two workers are needed"
     columns: dict[Any, Any] = pulls.drop(columns="workers").to_dict("series")
     return result_frame(
         columns,
@@ -405,12 +408,12 @@ def byteps_stages(
         - ``rank, worker, local_rank`` (int64)
         - ``stage`` (category): in the order of the pipeline; stages that BytePS itself does not
           have are placed after those that they follow
-        - ``count, sum_ns, union_ns`` (int64): in ``union_ns`` at least one partition was in the
-          stage, so the mean number at a time is ``sum_ns / union_ns``
+        - ``count, sum_ns, union_ns`` (int64): ``union_ns`` is the time in which at least one
+          partition was in the stage, so on average ``sum_ns / union_ns`` partitions are in it
         - ``mean_ns`` (float64), ``max_ns`` (int64)
-        - ``queue_ns`` (int64): time that tasks waited before the stage, since the previous one
+        - ``queue_ns`` (int64): time that tasks waited before the stage, since the previous stage
           ended or, for first stages, since the synchronisation began. In a cut file, partitions
-          that lack a stage in a step do not count here
+          that lack a stage in a step are not included
         - ``root`` (bool): whether the GPU talks to the servers
         - ``waits_for_root`` (bool): whether ``queue_ns`` is waiting for the root; on other GPUs
           the queue before COPYH2D includes the whole way to the servers and back
@@ -481,7 +484,7 @@ def byteps_steps(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the time of all synchronisations of each GPU and step, and the one that ends last.
+    """Return the time of the synchronisations of each GPU and step, and the last tensor to finish.
 
     Synchronisations are selected as in `byteps_gradients`.
 
@@ -532,9 +535,10 @@ def byteps_bandwidth(
 ) -> pd.DataFrame:
     """Return the rate at which root GPUs push to and pull from the servers.
 
-    Traces state no sizes, so the caller must. The rate is bytes per time in which anything was
-    transferred: pushes overlap, so a mean of single ones would be too low. Pulls wait for the other
-    workers, so theirs is a lower bound. Each selected event counts whole.
+    Traces state no sizes, so the caller must give them. The rate is bytes per time in which
+    anything was transferred: pushes overlap, so the mean rate of single pushes would be too low.
+    Pulls wait for the other workers, so their rate is a lower bound. Each selected event is counted
+    in full.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ group, its number in the group, its state and the stack that called it. Dumps di
 
     1.x  ``seq_id``; pickles only           2.x  ``collective_seq_id`` and ``p2p_seq_id``
     before 1.1, the list of entries alone; times in µs, ``time_created_us``
-    JSON has 0 where pickles have None, numbers as texts, and no stacks
+    JSON has 0 where pickles have None, numbers as strings, and no stacks
     gloo  ``state`` stays "scheduled"; a finished collective is ``retired``
 
 The rank is the number at the end of the file's name: PyTorch's dumps do not state it.
@@ -113,7 +113,7 @@ def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
 
 
 def _complete_entries(text: bytes) -> Any:
-    """Return JSON that ends early without its last entry; None if no entry is complete."""
+    """Return truncated JSON without its last, incomplete entry; None if no entry is complete."""
     for end in list(re.finditer(rb"\}\s*,\s*\{", text))[-2:][::-1]:
         with contextlib.suppress(msgspec.DecodeError, RecursionError):
             return msgspec.json.decode(text[: end.start() + 1] + b"]}")
@@ -138,7 +138,8 @@ class _DumpReader:
             key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()
         }
         self._entries = [_mapping(entry) for entry in value["entries"]]
-        #: groups with sends and receives, whose numbers ``pg_status`` mixes with collectives' ones
+        #: groups with sends and receives, whose numbers ``pg_status`` mixes with those of
+        #: collectives
         self._p2p_groups = {_group_and_description(e)[0] for e in self._entries if _is_p2p(e)}
         self._finished_batches = {
             _batch(entry)
@@ -243,7 +244,7 @@ def _sequence(entry: Mapping[str, Any]) -> int:
 
 
 def _batch(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what operations that are enqueued together share with the entry of their batch.
+    """Return a key that the operations of a batch share with the batch's own entry.
 
     Only that entry, ``nccl:coalesced``, has the state of its operations.
     """
@@ -316,7 +317,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _ranks(config: Mapping[str, Any]) -> list[int]:
-    """Return the ranks of a group, which dumps have as the text ``[0, 1]``."""
+    """Return the ranks of a group, which dumps write as the string ``[0, 1]``."""
     ranks = config.get("ranks")
     if isinstance(ranks, str):
         with contextlib.suppress(ValueError, RecursionError):

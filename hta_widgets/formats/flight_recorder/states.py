@@ -7,8 +7,8 @@ Four ranks, and collective 6 of the group of all, which rank 2 never called::
     rank 2  1 2 3 4 5   ← absent: the others wait for it
     rank 3  1 2 3 4 5 6 ← started
 
-A rank that is absent in one group may itself wait in another: then the hang of the other group is
-the cause, and comes first.
+A rank that is absent in one group may itself wait in another group. The hang of the other group is
+then the cause, and comes first.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _EQUAL_SHAPES = ("allreduce", "all_reduce", "reduce_scatter", "all_gather", "all
 _UNEVEN = ("_v", "uneven", "coalesced", "alltoall", "all_to_all")
 #: Operations between two ranks, by their positions in the group: ``send 0->1``, ``recv 1<-0``.
 _P2P = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)$")
-#: The collective of a rank that did not enqueue it.
+#: Stands for the collective on a rank that did not enqueue it.
 _NOT_ENQUEUED = EnqueuedCollective()
 
 
@@ -59,7 +59,7 @@ class _Group:
 
     job: str
     label: str
-    #: whether the dumps list the ranks, so that those without a dump are known
+    #: whether the dumps list the ranks, so that ranks without a dump are known
     is_listed: bool
     ranks: tuple[int, ...]
     calls: dict[int, dict[int, list[EnqueuedCollective]]] = field(
@@ -343,7 +343,8 @@ def _last_call(dump: FlightDump) -> tuple[str, str]:
 def _recorded_events(traces: TraceSet) -> _Events:
     """Return the events of profilers' traces by rank, group and number, as rank in the set and id.
 
-    A collective's kernel is the last of its events; without a device it is that of the host.
+    Of a collective's events, the last one is returned: its kernel or, without a device, its call on
+    the host.
     """
     events: _Events = {}
     for key, trace in traces.items():
@@ -420,7 +421,7 @@ def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
 
         - ``job`` (object): the name of the files before the rank
         - ``group`` (object), ``sequence`` (int64), ``is_p2p`` (bool): the process group, and the
-          number of the collective in it; of sends and receives, their order on the rank
+          number of the collective in it; for sends and receives, their order on the rank
         - ``rank`` (int64): by the dump's file; ``key`` (int64): the rank in the set, -1 for a rank
           without a dump
         - ``operation`` (object): empty for a rank that did not enqueue it

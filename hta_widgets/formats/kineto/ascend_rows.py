@@ -62,7 +62,7 @@ def _link_operators(columns: RankColumns) -> RankColumns:
     begins, ends = (np.flatnonzero(is_flow & (columns.phase == ord(phase))) for phase in "sf")
     if not len(begins) or not len(ends):
         return columns
-    # The begin of each end is the last one with the same flow id.
+    # An end belongs to the last begin with the same flow id.
     begins = begins[np.argsort(columns.flow[begins], kind="stable")]
     position = np.searchsorted(columns.flow[begins], columns.flow[ends], side="right") - 1
     is_paired = columns.flow[begins][np.maximum(position, 0)] == columns.flow[ends]
@@ -81,7 +81,7 @@ def _events_at(columns: RankColumns, flows: Rows) -> Ints:
     starts_ns = np.unique(columns.start_ns[events])
 
     def keys_of(rows: Rows) -> Ints:
-        """Return a number for each thread and start; -1 if no event starts then."""
+        """Return for each row the number of its thread and start; -1 if no event starts then."""
         thread = columns.pid[rows].astype(np.int64) * len(columns.tids) + columns.tid[rows]
         code = np.minimum(np.searchsorted(starts_ns, columns.start_ns[rows]), len(starts_ns) - 1)
         is_start = starts_ns[code] == columns.start_ns[rows]

@@ -1,4 +1,4 @@
-"""The columns of a file, to which the records of one slice after the other are added.
+"""The columns of a file, to which records are added slice by slice.
 
 Records wait in a batch, as single slices are too small for the cost of NumPy calls. A full batch is
 converted: records that cannot be kept are counted, and the fields of all others are appended to
@@ -66,7 +66,7 @@ _BATCH_RECORDS = 1 << 14
 _FAR = "records that begin or end more than 2**60 ns before 0 or 3 * 2**60 ns after it"
 _PARTS = ("phase", "name", "category", "pid", "tid", "stream", "correlation", "record")
 
-#: Times of a slice: converted, or as texts (`joined_texts`) with their number.
+#: Times of a slice: converted, or as joined JSON (`joined_texts`) with the number of values.
 SliceTimes = Times | tuple[bytes, int]
 
 
@@ -83,7 +83,7 @@ class _Batch:
         self.communication: list[tuple[int, Args]] = []
         self.calls: list[tuple[int, Args]] = []
         self.kernels: list[tuple[int, Args]] = []
-        # The ids of flows and async records, and by slice the rows that have one.
+        # The ids of flows and async records, and by slice the rows that have an id.
         self.ids: list[Any] = []
         self.id_rows: list[npt.NDArray[np.intp]] = []
         self.ends_at_next: list[int] = []
@@ -293,7 +293,7 @@ class Columns:
         start = self._columns["start_ns"].filled_part(self._based)
         self._based = self.rows
         if base_ns and len(start):
-            # Clipped values are still too far away, and are excluded later.
+            # Clipped values are still too far away, so they are excluded later.
             np.clip(start, -_INT64_MAX - min(base_ns, 0), _INT64_MAX - max(base_ns, 0), out=start)
             start += base_ns
 
@@ -393,7 +393,7 @@ class Columns:
 
 
 def _join_times(parts: Sequence[SliceTimes]) -> Times:
-    """Return the times of several slices; the texts of adjacent slices are parsed together."""
+    """Return the times of several slices; the JSON of adjacent slices is parsed together."""
     converted: list[Times] = []
     for is_converted, run in groupby(parts, lambda part: isinstance(part, Times)):
         if is_converted:

@@ -1,8 +1,8 @@
 """Columns that grow while the records of a file are decoded.
 
-No object per record remains: numbers go to a `GrowingColumn`, texts become codes of a `CodeTable`,
-and args stay JSON text (`SmallArgs`). For example, the names ``gemm, relu, gemm`` become the codes
-``0, 1, 0`` and the texts ``["gemm", "relu"]``.
+No object per record remains: numbers go to a `GrowingColumn`, strings become codes of a
+`CodeTable`, and args stay JSON text (`SmallArgs`). For example, the names ``gemm, relu, gemm``
+become the codes ``0, 1, 0`` and the strings ``["gemm", "relu"]``.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ class CopyColumns:
 def _decode_numbers(
     decode: Callable[[bytes], list[Any]], texts: list[Any], convert: Callable[[Any], Any]
 ) -> list[Any]:
-    """Return the numbers in JSON texts, converted one by one if any text is not a number."""
+    """Return the numbers in JSON texts; if any text is not a number, each is converted singly."""
     try:
         numbers = decode(b"[%b]" % b",".join(texts))
     except msgspec.DecodeError:
         numbers = []
-    # The list of a single empty text is empty.
+    # The list of a single empty string is empty.
     return numbers if len(numbers) == len(texts) else [convert(text) for text in texts]
 
 
@@ -112,13 +112,13 @@ _ABSENT = -1
 
 
 class FlowIds:
-    """Codes of ids by their JSON text: a number is its own code, other texts get codes below -1."""
+    """Codes of ids by their JSON: a number is its own code, other values get codes below -1."""
 
     def __init__(self) -> None:
         self._others = StringPool()
 
     def codes(self, texts: Sequence[Any]) -> Ints:
-        """Return a code for each JSON text; -1 for an empty one."""
+        """Return a code for each JSON text; -1 for an empty text."""
         numbers = plain_integers(texts, _ABSENT)
         if numbers is not None:
             return numbers
@@ -160,7 +160,7 @@ class ReadOnlyIds(StringPool):
 
 
 class _IdPool(ReadOnlyIds):
-    """Ids whose texts are numbers, or other texts for negative ones."""
+    """Ids whose texts are the numbers themselves; negative ids have other texts."""
 
     __slots__ = ("_count", "_numbers", "_others")
 
@@ -220,7 +220,7 @@ class GrowingColumn:
         return np.dtype(np.int32) if fit_int32(low, high) else values.dtype
 
     def filled_part(self, start: int = 0) -> npt.NDArray[Any]:
-        """Return a view of the filled part, from `start` on."""
+        """Return a view of the filled part, beginning at `start`."""
         return self._values[start : self.size]
 
 
@@ -246,7 +246,7 @@ class _TextCodes(dict[bytes, int]):
         self.size_bytes = 0
 
     def codes_of(self, rows: Iterable[tuple[Any, ...]]) -> Ints:
-        """Return the codes of combinations; those that are new get the next codes."""
+        """Return the codes of combinations; new combinations get the next codes."""
         # JSON has no byte 0. One text per combination is faster than a tuple of texts.
         texts = map(b"\0".join, rows)
         return np.fromiter(map(self.__getitem__, texts), np.int64)

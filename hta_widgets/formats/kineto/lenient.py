@@ -1,7 +1,8 @@
 r"""Decode records that are not valid JSON, with the repair that each needs.
 
-Python's decoder accepts control characters, NaN and any number. Texts with single backslashes, such
-as ``"torch\nn\modules"``, and values without quotes, such as ``ncclFloat32``, are repaired first.
+Python's decoder accepts control characters, NaN and any number. Strings with single backslashes,
+such as ``"torch\nn\modules"``, and values without quotes, such as ``ncclFloat32``, are repaired
+first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _INT64 = 1 << 63
 
 
 class _Number(str):
-    """Text of a number, as opposed to a string."""
+    """The digits of a number, as opposed to a string."""
 
     __slots__ = ()
 
@@ -98,11 +99,11 @@ def _integer(value: Any) -> int:
 
 
 def encodable(text: str) -> str:
-    """Replace halves of surrogate pairs, which no other program would accept."""
+    """Replace lone surrogates, which no other program would accept."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-#: A text; one without an end goes on to the end, so that no byte is looked at twice.
+#: A string; an unterminated string extends to the end, so that no byte is scanned twice.
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
 _BACKSLASHES = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
@@ -110,7 +111,7 @@ _DRIVE = re.compile(rb'"[A-Za-z]:\\[bfnrtu]')
 _JSON_VALUE = re.compile(
     rb"true|false|null|NaN|-?Infinity|-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*"
 )
-#: A text, a comma or colon with nothing after it, or a value without quotes.
+#: A string, a comma or colon without a value after it, or a value without quotes.
 _BARE_VALUE = re.compile(
     _TEXT.pattern
     + rb"|(?P<comma>,\s*)(?=[}\]])|(?P<colon>:\s*)(?=[,}\]])"
@@ -120,9 +121,9 @@ _BARE_VALUE = re.compile(
 
 
 def with_backslashes_escaped(body: bytes) -> bytes:
-    r"""Double the backslashes of texts that hold one that begins no escape.
+    r"""Double the backslashes of strings in which some backslash begins no escape.
 
-    In ``"torch\nn\modules"`` no backslash is meant as an escape, as ``\m`` cannot be one.
+    In ``"torch\nn\modules"`` no backslash is meant as an escape, as ``\m`` is not a valid escape.
     """
     return _TEXT.sub(lambda text: _escape_backslashes(text[0]), body)
 
@@ -138,7 +139,7 @@ def _escape_backslashes(text: bytes) -> bytes:
 
 
 def names_windows_drive(body: bytes) -> bool:
-    r"""Return whether a text of a record begins with a drive and one backslash (``"D:\new"``)."""
+    r"""Return whether a string in a record begins with a drive and one backslash (``"D:\new"``)."""
     return _DRIVE.search(body) is not None
 
 

@@ -98,7 +98,7 @@ def split_merged(
     try:
         entries = convert(head, _Head).ranks
     except ValidationError as error:
-        detail = f"its list of merged ranks is damaged ({error}); read as one rank"
+        detail = f"its list of merged ranks is damaged ({error}); the file is read as one rank"
         problems.add("repaired", 1, detail, file=path)
         return None
     processes, mark_rows = _marked_processes(columns)
@@ -124,7 +124,7 @@ def split_merged(
         rank_columns = columns_of_rank(columns, rows, rank, pids)
         ranks.append(MergedRank(rank, rank_columns, entry.metadata, records, entry.format))
         is_unassigned[rows] = False
-    detail = "records of no rank of the merged file"
+    detail = "records that belong to no rank of the merged file"
     problems.add("skipped", int(is_unassigned.sum()), detail, file=path)
     return ranks
 
@@ -167,7 +167,7 @@ def columns_of_rank(
         pid_texts = [_original_pid(text, pids) for text in pid_texts]
     first_id = rank * ID_STRIDE
     correlation = columns.correlation[rows].astype(np.int64)
-    if rank == UNSCOPED or first_id + ID_STRIDE >= LARGEST_ID:  # ids of such ranks are texts
+    if rank == UNSCOPED or first_id + ID_STRIDE >= LARGEST_ID:  # ids of such ranks are strings
         first_id = 0
     is_scoped = (correlation >= first_id) & (correlation < first_id + ID_STRIDE)
     positions = np.flatnonzero(_HAS_SMALL_ARGS[columns.phase[rows]])
@@ -212,7 +212,7 @@ def columns_of_rank(
 
 
 def _original_pid(pid: str, pids: Mapping[str, bytes]) -> str:
-    """Return the text of a pid before the merge; `pids` has the JSON of those that changed."""
+    """Return the text of a pid before the merge; `pids` has the JSON of the pids that changed."""
     original = pids.get(pid, pid.encode())
     return str(json.loads(original)) if original[:1] == b'"' else original.decode()
 
@@ -311,7 +311,7 @@ class MergedRecords:
         wanted = np.unique(np.asarray(indices, dtype=np.int64))
         numbers = self._numbers[wanted]
         index_of = dict(zip(numbers.tolist(), wanted.tolist(), strict=True))
-        for number, text in self._source.records(numbers):  # without those that cannot be read
+        for number, text in self._source.records(numbers):  # without records that cannot be read
             yield index_of[number], self._restore_record(text)
 
     def _restore_record(self, text: bytes) -> bytes:

@@ -114,7 +114,7 @@ def is_horovod(names: Sequence[str]) -> bool:
 
 
 def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
-    """Return a text that identifies the device of a thread with device work."""
+    """Return a string that identifies the device of a thread with device work."""
     if _FUNCTIONS.fullmatch(_process_name(pid, names)):
         return f"device {tid}"
     return _npu_of(pid, names) or pid
@@ -165,7 +165,7 @@ def _is_device(pid: str, names: TrackNames) -> bool:
 
 
 def _npu_of(pid: str, names: TrackNames) -> str:
-    """Return the label of the Ascend device that a process is of, "" for any other process."""
+    """Return the label of the Ascend device that a process belongs to; "" for other processes."""
     label = names.labels.get(pid, "")
     return label if label.startswith(_NPU) else ""
 

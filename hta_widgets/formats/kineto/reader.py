@@ -70,13 +70,13 @@ _PEEKED_BYTES = 1 << 10
 _LIST_BLANKS = b" \t\r\n"
 #: A list without a trace record in this many entries is not a trace.
 _ENOUGH_ENTRIES = 1000
-#: Reading stops unless one in a thousand of this many entries in a row is a trace record.
+#: Reading stops if fewer than one in a thousand of this many successive entries is a trace record.
 _CHECKED_ENTRIES = 1 << 18
 #: After more slices than this whose times cannot be decoded as numbers, all times are read as text.
 _ENOUGH_FAILURES = 3
 
-#: Result of decoding a piece of text: the list goes on, it ends in the text, the text ends within
-#: a record, or the text is not valid JSON.
+#: Result of decoding a piece of text: the list continues after it, the list ends in it, the text
+#: ends within a record, or the text is not valid JSON.
 SliceOutcome = Literal["open", "closed", "unbalanced", "broken"]
 
 
@@ -117,7 +117,7 @@ class RecordList:
                 return closed
 
     def _drop_stray_bracket(self) -> bool:
-        """Skip a stray bracket between records; return whether there was one."""
+        """Skip a stray bracket between records; return whether a bracket was skipped."""
         self.window.fill(_PEEKED_BYTES)
         start = self.window.at
         rest = self.window.text[start : start + _PEEKED_BYTES].lstrip(_LIST_BLANKS)
@@ -286,7 +286,7 @@ class RecordList:
 
 
 def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | None:
-    """Return a decoder for start times as in `records`; None if one is not a number."""
+    """Return a decoder for start times as in `records`; None if a start is not a number."""
     texts = [bytes(record.ts) for record in records if record.ts]
     if texts and all(text.isdigit() and len(text) <= 18 for text in texts):
         return decode_timed[int]
@@ -404,7 +404,7 @@ _MAX_LISTS = 100
 
 
 class _BaseTime(NamedTuple):
-    """The time from which the records of one document count, beginning with `first_record`."""
+    """The time to which the times of a document's records, from `first_record` on, are relative."""
 
     first_record: int
     ns: int
@@ -473,7 +473,7 @@ class _Documents:
                 notes.add("skipped", "a second list traceEvents, which is not read", window.offset)
             if end is None:
                 is_cut = True
-                notes.add("truncated", "what follows the list of events is cut off", None)
+                notes.add("truncated", "the file is cut off after the list of events", None)
             window.replace_unread(text, len(text) if end is None else end)
             break
         # Horovod leaves the list open, as the format allows.
@@ -490,7 +490,7 @@ class _Documents:
         is_stated = BASE_KEY in values
         if is_cut and not is_stated and self._bases and self._bases[-1].ns:
             base_ns = self._bases[-1].ns
-            note = f"a cut trace without {BASE_KEY}; that of the trace before it is used"
+            note = f"a cut trace without {BASE_KEY}; the base time of the trace before it is used"
             self.notes.add("repaired", note, start)
         self._bases.append(_BaseTime(first_record, base_ns, is_stated))
         self.list.columns.add_base(base_ns)

@@ -85,7 +85,7 @@ class Record(Struct, gc=False):
     s: str | None = None
 
 
-#: Placeholder of a missing time in starts that are decoded as integers.
+#: Placeholder for a missing time in starts that are decoded as integers.
 NO_INTEGER = -(1 << 63)
 
 

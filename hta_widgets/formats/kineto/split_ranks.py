@@ -160,7 +160,7 @@ def _find_devices(columns: RankColumns) -> _Devices | None:
         )
 
     keys = {number: device_of(number) for number in np.unique(slot[rows]).tolist()}
-    # Records without a process do not belong to a device of their own.
+    # Records without a process do not form a separate device.
     devices = sorted(filter(None, set(keys.values())), key=_natural)
     if len(devices) < 2:
         return None
@@ -186,15 +186,15 @@ class _Launches:
 
     rows: Rows
     device: npt.NDArray[np.int32]
-    #: how many of them are of processes that use the same ids, each for a device
+    #: number of calls from processes that use the same ids for different devices
     guessed: int
 
     @classmethod
     def of(cls, columns: RankColumns, device: npt.NDArray[np.int32]) -> _Launches:
-        """Find calls by correlation id; `device` is that of each row, -1 for the host.
+        """Find calls by correlation id; `device` has each row's device, -1 for the host.
 
-        Scripts that join files keep the ids of the ranks, so that two processes may use the same
-        ones on two devices. Such processes and devices then belong together in their order.
+        Scripts that join files keep the ids of the ranks, so two processes may use the same ids on
+        two devices. Such processes and devices are then paired in their order.
         """
         linked = columns.correlation > 0
         work = np.flatnonzero(linked & (device >= 0))

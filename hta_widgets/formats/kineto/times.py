@@ -1,7 +1,8 @@
 """Parse decimal microseconds into exact nanoseconds, many at once.
 
-``1700000000000000.123`` has more digits than a double holds, so texts are parsed as integers: all
-values of a slice together, by their digits. Fractions of a nanosecond are rounded half to even.
+``1700000000000000.123`` has more digits than a double holds, so the decimal strings are parsed as
+integers: all values of a slice at once, digit by digit. Fractions of a nanosecond are rounded half
+to even.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def nanoseconds_of_integers(values: Sequence[int], missing: int) -> Times | None
 
 
 def plain_integers(texts: Sequence[Any], absent: int) -> Ints | None:
-    """Parse unsigned integers of up to 18 digits, `absent` for empty texts; None for any other."""
+    """Parse unsigned integers of up to 18 digits; `absent` for empty strings, else None."""
     joined = b",".join(texts)
     if len(joined) <= len(texts) - 1:
         return np.full(len(texts), absent, np.int64)

@@ -42,8 +42,8 @@ _RECORD_END = re.compile(r"\}[\s,]*+(?:\{\s*+\}[\s,]*+)*+")
 _UNREADABLE = (ValueError, RecursionError, StopIteration)
 
 _STRETCH = 1 << 12
-#: Maximum text that failed attempts scan, in multiples of its size; bounds the time for hostile
-#: input.
+#: Maximum amount of text that failed attempts scan, in multiples of the text's size. It bounds the
+#: time that hostile input can take.
 _SCAN_FACTOR = 32
 _COST_OF_FAILURE, _COST_OF_DEPTH = 64, 1 << 15
 _MOST_LIST_ENDS = 64
@@ -55,7 +55,7 @@ _ESCAPE = 12
 
 @dataclass(slots=True)
 class ReadResult:
-    """Records and faults of a piece of text."""
+    """The records of a piece of text, and where reading stopped."""
 
     records: list[Record] = field(default_factory=list)
     #: their positions in the text, and their places in the list
@@ -90,8 +90,8 @@ class _UnreadableError(Exception):
     def __init__(self, cost: int, *, ran_out: bool = False, unended: bool = False) -> None:
         super().__init__()
         self.cost = cost  # approximate length of the scanned text
-        self.ran_out = ran_out  # whether the text ends in it
-        self.unended = unended  # whether it ends in a string, which a stray quote can begin
+        self.ran_out = ran_out  # whether the text ends within the value
+        self.unended = unended  # whether the text ends in a string, which a stray quote can begin
 
 
 class _TolerantReader:
@@ -128,7 +128,7 @@ class _TolerantReader:
                 return reading
             after = self._skip(end)
             if after >= len(chars) and not self.last:
-                return reading  # the separator after it is not in the text yet
+                return reading  # the separator after the record is not in the text yet
             self._take(position, end, is_complete=is_complete)
 
             position = after

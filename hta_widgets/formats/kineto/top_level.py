@@ -129,7 +129,7 @@ def read_tail(
 
 
 def find_further_events(text: bytes) -> int | None:
-    """Return the position after the bracket of another list of events behind the first one."""
+    """Return the position after the bracket of a second list of events; None if there is none."""
     for match in islice(_EVENTS.finditer(text), _MAX_TRIED):
         before = b"{" + text[: match.start()].lstrip(b" \t\r\n,")
         if _values_before(before, NoteCounts(), 0) is not None:

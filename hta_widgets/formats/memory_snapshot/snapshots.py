@@ -160,7 +160,8 @@ class _SnapshotReader:
         self._has_segments = isinstance(stated, (list, tuple))
         segments = [entry for entry in as_list(stated) if isinstance(entry, dict)]
         detail = (
-            "no segments: of what was in use before the history, only what it releases is known"
+            "no segments: of the blocks from before the history, only those that it releases are"
+            " known"
         )
         self._rows.note("part", int(not self._has_segments), detail)
         traces = as_list(value.get("device_traces"))
@@ -340,7 +341,7 @@ def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory
 
 
 def _frames_of_history(block: Mapping[str, Any]) -> Any:
-    """Return the frames of a block in files of before PyTorch 2.1, which have a list of owners."""
+    """Return the frames of a block in files from before PyTorch 2.1, which list its owners."""
     history = block.get("history")
     owner = history[0] if isinstance(history, list) and history else None
     return owner.get("frames") if isinstance(owner, dict) else None
@@ -379,13 +380,13 @@ def _segment(entry: Mapping[str, Any]) -> MemorySegment:
 
 
 def _used_bytes(entry: Mapping[str, Any]) -> int:
-    """Return the bytes of blocks in use, those that wait for streams included."""
+    """Return the bytes of blocks in use, including blocks that wait for streams."""
     active = _size(entry.get("active_size"))
     return active if active >= 0 else _size(entry.get("allocated_size"))
 
 
 def _address(value: Any) -> int:
-    """Return an address; those of XPU use all 64 bits."""
+    """Return an address as int64; XPU's addresses use all 64 bits."""
     return as_integer(value, 1 << 64)
 
 

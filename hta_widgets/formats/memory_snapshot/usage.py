@@ -120,7 +120,7 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
 
 
 def _blocks_at_peak(memory: DeviceMemory) -> Iterator[tuple[int, int]]:
-    """Yield size and stack of the blocks in use at the peak; -1 for those without a known stack."""
+    """Yield size and stack of the blocks in use at the peak; the stack is -1 if it is unknown."""
     live: dict[int, tuple[int, int]] = {}
     older = memory.start_bytes
     events = zip(memory.address, memory.change_bytes, memory.stack, strict=True)

@@ -158,7 +158,7 @@ def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]
 
 
 def _numbers(side: RunSide) -> dict[int, int]:
-    """Return the number that each rank's file states, which is its number in tables."""
+    """Return the rank number that each file states, which is also the one in tables."""
     return {rank: mpi_rank(part.trace) for rank, part in {**side.parts, **side.tabled}.items()}
 
 
@@ -168,7 +168,7 @@ def _by_key(
     """Return the table of each side, with one row per key, and a note."""
     results, notes = analyse_sides(diff, table)
     if any(len(set(frame["job"])) > 1 for frame in results):
-        notes.append("of several jobs, the last one is shown")
+        notes.append("there are several jobs; the last one is shown")
     return [frame.drop_duplicates(key, keep="last") for frame in results], "; ".join(notes)
 
 
@@ -185,7 +185,7 @@ TIME_LINE_TABLES = PROFILE_TABLES | {"mpi_waits": mpi_waits}
 
 KIND_WORDS = {"communication": "time in MPI", "host": "time outside of MPI"}
 KIND_LABELS = {"communication": "MPI", "cpu": "outside of MPI"}
-#: Smallest relative difference of two totals, whose spread is unknown.
+#: Minimum relative difference of two totals; their spread is unknown.
 _RELATIVE_SINGLE = 0.2
 _OF_RUN = 0.01
 _MIN_NS = 20_000_000  # two units of the last digit that mpitrace prints
@@ -198,9 +198,9 @@ _MIN_SHOWN_NS = 0.5e6  # smaller differences of the time of calls are not shown
 def findings(diff: Comparison) -> Iterator[Finding]:
     """Yield changes of routines, numbers of calls, waiting and stragglers.
 
-    A profile does not show how a run spreads: its times must differ by 20 % of the longer, 1 % of
-    the run and 20 ms; numbers of calls are exact. Waiting in time lines must differ by half of the
-    longer and 5 % of the run.
+    A profile does not show how times vary within a run, so they must differ by 20 % of the longer
+    time, 1 % of the run and 20 ms. Numbers of calls are exact. Waiting in time lines must differ by
+    half of the longer waiting time and 5 % of the run.
     """
     records = [*_changed_calls(diff)]
     if "mpi-trace" in diff.before.formats & diff.after.formats:

@@ -168,7 +168,7 @@ PANELS = (
 def base_tables(traces: TraceSet) -> dict[str, Any]:
     """Return the rows from which a page computes these panels.
 
-    Routines and sizes are of profiles and of time lines, as either may be selected alone.
+    Routines and sizes are given for profiles and for time lines, as either may be selected alone.
     """
     by_format = [
         [rank for rank, trace in traces.items() if trace.format == name] for name in MPI_FORMATS
@@ -192,9 +192,10 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
 
 #: Minimum share of a routine's time for a message size to be reported.
 _MIN_SHARE_OF_TIME = 0.1
-#: Minimum ratio of that share of time to the share of bytes.
+#: Minimum ratio of the share of time to the share of bytes.
 _OF_BYTES = 2.0
-#: Minimum share of the run by which a rank's time in MPI is below the others' for it to be named.
+#: Minimum share of the run by which a rank's time in MPI must be below that of the others for the
+#: rank to be named.
 _MIN_LOST_SHARE = 0.01
 
 
@@ -217,7 +218,10 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
             facts.append([_rank_piece(row["job"], rank, keys), text])
         elif not named and row["stands_out"] and row["lost_share"] >= _MIN_LOST_SHARE:
             lost = share(row["lost_share"])
-            text = f"{job} spends {lost} of the run less in MPI than the others, maybe by chance."
+            text = (
+                f"{job} spends less time in MPI than the others, by {lost} of the run, maybe by"
+                " chance."
+            )
             facts.append([_rank_piece(row["job"], row["comm_min_rank"], keys), text])
     details: list[list[Piece]] = [
         [f"{f'{job}: ' if several else ''}{text}"] for job, text in _costly_sizes(traces)
@@ -261,7 +265,7 @@ def _rank_piece(job: str, rank: int, keys: _Keys) -> Piece:
 
 
 def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
-    """Describe for each job the all-reduces that take most time beyond their share of bytes."""
+    """Describe for each job the all-reduces whose time most exceeds their share of bytes."""
     frame = analysis.mpi_message_sizes(traces, routine="MPI_Allreduce")
     sentences = []
     for job, rows in frame.groupby("job", sort=True):

@@ -20,7 +20,7 @@ MPI_IO_CATEGORY = "mpi_io"
 
 
 def mpi_names(text: str) -> tuple[str, ...]:
-    """Return routines by their names without the prefix, separated by blanks."""
+    """Return the full names of routines, given short names that are separated by blanks."""
     return tuple(f"MPI_{name}" for name in text.split())
 
 
@@ -102,7 +102,7 @@ _DTYPES = {int: "int64", float: "float64", str: "object"}
 class CallRow(NamedTuple):
     """A routine's calls, all or in one bin of message sizes.
 
-    `avg_bytes` is NaN in call stacks, for which files have no sizes.
+    `avg_bytes` is NaN in call stacks, for which files state no sizes.
     """
 
     routine: str
@@ -217,7 +217,7 @@ class MpiProfile:
     def sizes(self) -> pd.DataFrame:
         """Message sizes: ``routine, size_lo, size_hi, calls, avg_bytes, time_s``.
 
-        Bounds are not printed; they are taken from the bin that the average lies in.
+        Bounds are not printed; they follow from the bin that contains the average.
         """
         frame = _frame(CallRow, self.size_rows)
         bounds = [bin_bounds(row.avg_bytes) for row in self.size_rows]

@@ -38,7 +38,7 @@ _NAN = float("nan")
 #: A number; the decimal mark is a comma if the program set such a locale.
 _N = r"([-+]?(?:\d+(?:[.,]\d*)?(?:[eE][-+]?\d+)?|nan|inf))"
 
-#: A count that no program reaches; sums of such counts overflow.
+#: A count that no program reaches; sums of such counts would overflow.
 _HUGE = re.compile(r"(?<![\w.,])\d{16,}(?![\w.,])")
 _HEAD = re.compile(r"Data for MPI rank (\d+) of (\d+):\s*(?:\((all communicators)\))?\s*$")
 _REGION = re.compile(r"Times(?: and statistics)? from (.+?) to (.+?)\.?\s*$")
@@ -356,7 +356,7 @@ class _Parser:
         return True
 
     def finish(self, *, is_complete: bool) -> tuple[MpiProfile, Problems]:
-        """Return the profile and its problems; an incomplete one ends within its last line."""
+        """Return the profile and its problems; without `is_complete`, its last line is cut off."""
         summary = None
         if {"summary", "table"} & self.seen:
             summary = Summary(
@@ -387,28 +387,28 @@ class _Parser:
         )
         problems = Problems()
         missing = self._missing_part(profile)
-        missing = missing or ("" if is_complete else "its last line does not end")
+        missing = missing or ("" if is_complete else "its last line is incomplete")
         if missing:
             problems.add("truncated", 1, f"the profile is cut off: {missing}")
         if len(self.unread) > (0 if is_complete else 1):  # a cut line is reported above
-            detail = f"lines of no known form; the first is line {self.unread[0]}"
+            detail = f"lines of unknown form; the first is line {self.unread[0]}"
             problems.add("skipped", len(self.unread), detail)
         for routine, calls in ({} if missing else _without_size(profile)).items():
             detail = (
-                f"calls of {routine} with 2 GiB or more, whose size is not counted: its bytes are"
-                " too few"
+                f"calls of {routine} with 2 GiB or more, whose size mpitrace does not count: the"
+                " routine's bytes are too low"
             )
             problems.add("overflow", calls, detail)
         return profile, problems
 
     def _missing_part(self, profile: MpiProfile) -> str:
-        """Describe the first part that a whole profile has and this one lacks; "" if none."""
+        """Describe the first part that a complete profile has and `profile` lacks; "" if none."""
         if "routines" not in self.seen:
             return "the table of routines is missing"
         if "comm_s" not in self.main.values:
             return "the communication time is missing"
         if "rss_mib" not in self.main.values:
-            return "what follows the communication time is missing"
+            return "the lines after the communication time are missing"
         if "sizes" not in self.seen:
             return "the message sizes are missing"
         if self.rank == 0:
@@ -429,7 +429,7 @@ class _Parser:
 
 
 def _without_size(profile: MpiProfile) -> dict[str, int]:
-    """Return the number of calls that are in no bin of sizes, by routine, of those with bins."""
+    """Return for each routine with bins the number of its calls that are in no bin of sizes."""
     binned: dict[str, int] = {}
     for row in profile.size_rows:
         binned[row.routine] = binned.get(row.routine, 0) + row.calls

@@ -46,12 +46,12 @@ def mpi_ranks(
 ) -> pd.DataFrame:
     """Return the time in MPI, the other time, the memory and the host of each MPI rank of a job.
 
-    By default mpitrace writes files of four ranks only, but rank 0's file ends with a table of
-    all. Figures come from this table, to the hundredth of a second, even for ranks with files of
-    their own, so that all are measured in the same way; for ranks that it lacks, from their files;
-    for time lines, from their events. Files that contradict the table are ``stale`` and are not
-    used. `selection` and `window` apply to time lines only: with them, text profiles are left out,
-    as the note states.
+    By default mpitrace writes files of four ranks only, but rank 0's file ends with a table of all
+    ranks. Figures come from this table, to the hundredth of a second, even for ranks with files of
+    their own, so that all ranks are measured in the same way. Figures of ranks that the table lacks
+    come from their files, and figures of time lines from their events. Files that contradict the
+    table are ``stale`` and are not used. `selection` and `window` apply to time lines only: with
+    them, text profiles are left out, as the note states.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _job_rows(
 
 
 def _missing_files_text(job: MpiJob, rows: list[dict[str, Any]]) -> list[str]:
-    """Return sentences about the files that a job lacks, and about those that are not used."""
+    """Return sentences about the files that a job lacks, and about files that are not used."""
     notes = []
     present = [row["rank"] for row in rows if row["key"] >= 0]
     if len(present) < job.ntasks:
@@ -295,7 +295,7 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     z = (min_s - mean) / deviation if deviation > 1e-12 else _NAN
     ratio = float(other.max()) / float(other.mean()) if other.mean() > 0 else _NAN
     is_far = count >= max(ntasks, 2) and min_at == busiest and ratio > _UNEVEN and z < _FAR
-    # If two ranks compute equally long, the others wait for both.
+    # If two ranks compute for equally long, the others wait for both.
     second = int(np.argsort(comm, kind="stable")[1]) if count > 1 else min_at
     is_single = bool(2 * comm[second] >= min_s + median)
     rival = f"rank {rank[second]} ({comm[second]:.2f} s)" if is_far and not is_single else ""
@@ -350,9 +350,9 @@ def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
         return f"{min_text}, but {rival} has hardly more: no rank stands out alone."
     if record["stands_out"]:
         return (
-            f"{min_text} and the most outside of it, but that is {share(record['lost_share'])} of"
-            " the run less than the median of the others, which may be chance: no rank is a"
-            " straggler."
+            f"{min_text} and the most outside of it, but its time in MPI is below the median of the"
+            f" others by only {share(record['lost_share'])} of the run, which may be chance: no"
+            " rank is a straggler."
         )
     return (
         f"{min_text}, but no rank stands out: the most time outside of MPI is"
@@ -363,8 +363,8 @@ def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
 def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
     """Return job and MPI rank of the ranks that the others wait for.
 
-    These are the ranks of a job's time line that `stragglers` names; if it names none, those that
-    `mpi_imbalance` names by their time in MPI.
+    These are the ranks of a job's time line that `stragglers` names or, if it names none, the ranks
+    that `mpi_imbalance` names by their time in MPI.
     """
     jobs = mpi_jobs(traces.values())
     if not jobs:
@@ -386,7 +386,7 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
 
 
 def costly_ranks(traces: TraceSet) -> dict[str, tuple[int, float]]:
-    """Return by job the MPI rank that costs the others most time, and the share of it.
+    """Return by job the MPI rank that costs the others most time, and the share of time lost.
 
     Only ranks that stand out in the time lines of a job are returned. Without steps, `stragglers`
     names a rank only if its cost is far above chance, so it may name none of them.

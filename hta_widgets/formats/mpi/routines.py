@@ -127,7 +127,7 @@ def mpi_scope(
             " events to select"
         )
     if stale_ranks:
-        notes.append(f"left out as left over by another run: ranks {', '.join(stale_ranks)}")
+        notes.append(f"ranks {', '.join(stale_ranks)} are left out: their files are of another run")
     return MpiScope(jobs, calls_of_ranks, "; ".join(notes))
 
 
@@ -212,16 +212,16 @@ def mpi_routines(
 
     Figures of text profiles are as printed: times to the millisecond, so a routine of 10 000
     calls of 40 ns shows 0. For a rank without a profile, the events of its time line are summed in
-    the same way. Time in a collective is waiting for the last rank and transferring, which
-    profiles do not separate. `selection` and `window` apply to time lines only: with them, text
-    profiles are left out, and the note lists them.
+    the same way. Time in a collective consists of waiting for the last rank and of transfers;
+    profiles do not separate the two. `selection` and `window` apply to time lines only: with them,
+    text profiles are left out, and the note lists them.
 
     Parameters
     ----------
     traces : TraceSet
     by : {None, "context", "communicator"}
         Also group by the contexts that the program named, or by the sizes of communicators, in
-        profiles that have them. Default: the table of the whole run.
+        profiles that have them. By default, use the table of the whole run.
     stale : bool, default False
         Include rank files that another run of the job left over.
     selection, window : Selection, (start_ns, end_ns), optional
@@ -321,7 +321,7 @@ def mpi_message_sizes(
     ----------
     traces : TraceSet
     routine : str, optional
-        Only this one, such as ``"MPI_Allreduce"``.
+        Only this routine, such as ``"MPI_Allreduce"``.
     stale : bool, default False
         Include rank files that another run of the job left over.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
@@ -413,10 +413,10 @@ def mpi_negotiation(
 ) -> pd.DataFrame:
     """Return the share of small messages in the calls of each rank to a routine.
 
-    Horovod agrees on which gradients are ready with an all-reduce of 8 bytes in each cycle. On
-    CPUs that is most of the calls, about half of the time and few of the bytes; if gradients go
-    through NCCL, all of MPI's all-reduces are of this kind. Its time is waiting for the last rank:
-    the same calls take little time after a barrier (``COLLECTIVE_BARRIER``).
+    Horovod agrees on which gradients are ready with an all-reduce of 8 bytes in each cycle. On CPUs
+    these are most of the calls, about half of the time and few of the bytes; if gradients go
+    through NCCL, all of MPI's all-reduces are of this kind. The time is spent waiting for the last
+    rank: the same calls take little time after a barrier (``COLLECTIVE_BARRIER``).
 
     Parameters
     ----------
@@ -501,8 +501,8 @@ def mpi_call_stacks(
         (float64, MPI-IO included), ``site`` (str, the calling place: file and offset, or the
         function if the file was translated), ``frames`` (str, all levels from the inside out),
         ``routine`` (str), ``calls`` (int64), ``time_s`` (float64), ``share_of_time`` (of all
-        stacks of the rank). Addresses differ between ranks, offsets within a file do not, so
-        ``frames`` can be grouped by.
+        stacks of the rank). Addresses differ between ranks, but offsets within a file do not, so
+        rows can be grouped by ``frames``.
     """
     scoped_ranks = mpi_scope(traces, stale=stale, ranks=ranks)
     rows: list[tuple[object, ...]] = []
@@ -561,15 +561,15 @@ def mpi_compare(
 ) -> pd.DataFrame:
     """Return calls, bytes and time of each routine and bin of sizes in two runs.
 
-    Figures are means over the ranks that have tables of routines, so that runs of different
-    sizes compare. With one rank file on either side they are that rank's own figures. mpitrace's
-    default of four files holds the ranks with the least and the most time, which is not a
-    representative sample; the note lists the ranks.
+    Figures are means over the ranks that have tables of routines, so that runs of different sizes
+    can be compared. With a single rank file on each side they are that rank's own figures.
+    mpitrace's default of four files holds the ranks with the least and the most time, which is not
+    a representative sample; the note lists the ranks.
 
     Parameters
     ----------
     before, after : TraceSet
-        For example a run on CPUs and one whose gradients go through NCCL.
+        For example a run on CPUs, and a run whose gradients go through NCCL.
     by_size : bool, default True
         Whether to separate sizes; calls that are in no bin (routines without bytes) are then
         rows with ``size_lo`` and ``size_hi`` of -1.

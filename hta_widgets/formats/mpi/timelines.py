@@ -75,7 +75,7 @@ def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
     jobs: dict[str | None, list[int]] = {}
     for number, trace in enumerate(iter_ranks(traces)):
         # MPI calls of a rank with a device are not the collectives of its kernels. Exported time
-        # lines are known by the category of their calls.
+        # lines are recognized by the category of their calls.
         has_device = any(track.stream >= 0 for track in trace.table.tracks)
         has_calls = MPI_CATEGORY in trace.table.categories.values and len(_collective_rows(trace))
         if has_calls and not has_device:
@@ -100,8 +100,8 @@ def _collective_rows(trace: Trace) -> Rows:
 def _collectives_of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]:
     """Return the collectives of a job, in groups of ranks.
 
-    If each rank's calls are the beginning of the longest sequence, all ranks form one group, and
-    another one for each routine with a root. Otherwise each routine that all ranks call equally
+    If each rank's calls are the beginning of the longest sequence, all ranks form one group, and a
+    further group for each routine with a root. Otherwise each routine that all ranks call equally
     often is a group, and each rank's calls of any other routine are a group of their own.
     """
     calls = [_calls(trace, len(traces)) for trace in traces]
@@ -126,7 +126,7 @@ def _collectives_of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]
 
 
 def _events_in_one_group(calls: _RankCalls, ranks: tuple[int, ...], label: str) -> CommEvents:
-    """Return the collectives of a rank in the group of all `ranks`, or that of a rooted routine."""
+    """Return the collectives of a rank in the group of all `ranks`, or of a rooted routine."""
     rooted = ["", *sorted(_ROOTED.intersection(calls.routines))]
     code = {name: number for number, name in enumerate(rooted)}
     group = np.array([code.get(name, 0) for name in calls.routines], dtype=np.int64)
@@ -395,7 +395,7 @@ def read_time_lines(
     content = read_whole_file(path, problems, advance)
     rest = len(content) % _RECORD_BYTES
     if rest:
-        detail = f"the file ends within a record, {rest} bytes after the last whole one"
+        detail = f"the file ends within a record, {rest} bytes after the last complete record"
         problems.add("truncated", 1, detail, file=path)
         content = content[:-rest]
     order = _order_of(content[: _PROBED_RECORDS * _RECORD_BYTES])
@@ -405,7 +405,7 @@ def read_time_lines(
         )
     records = np.frombuffer(content, _dtype_of_order(order))
     valid = _looks_valid(records)
-    problems.add("skipped", int((~valid).sum()), "records that make no sense: damaged", file=path)
+    problems.add("skipped", int((~valid).sum()), "damaged records", file=path)
     numbers = np.flatnonzero(valid)
     ranks = records["rank"][numbers]
     by_rank = np.argsort(ranks, kind="stable")
@@ -426,7 +426,7 @@ def _report_overflow(counts: Array, path: str, problems: Problems) -> None:
     """Report full buffers: the file does not mark dropped events."""
     max_count = int(counts.max(initial=0))
     full = int((counts == max_count).sum())
-    # Complete files have equal counts too, but seldom round ones.
+    # Complete files have equal counts too, but seldom round numbers.
     is_round = max_count % 100 == 0 or -max_count * _RECORD_BYTES % 4096 < _RECORD_BYTES
     if max_count == _DEFAULT_BUFFER or (full > 1 and max_count > 1 and is_round):
         detail = (

@@ -43,7 +43,7 @@ _KINDS = {1: "event", 2: "stream waits for event", 3: "stream", 4: "context"}
 _STREAM_WAITS = 2
 _NONE = (1 << 32) - 1
 _GRAPH_NODES = "CUDA_GRAPH_NODE_EVENTS"
-#: Maximum number of clones that are followed from a node to the captured one.
+#: Maximum number of clones that are followed from a node to the captured node.
 _MAX_CLONES = 16
 
 #: The args of calls by their row.

@@ -26,7 +26,7 @@ from hta_widgets.trace.columns import StringPool
 
 _COMMUNICATOR, _SIZE = "NCCL communicator ID", "Message size [bytes]"
 _RANKS, _RANK, _DEVICE = "No. of ranks", "Rank", "CUDA device"
-#: A field of the payload of a kernel's range, which repeats that of the call.
+#: A field of the payload of a kernel's range; such a range repeats the range of the call.
 _CHANNELS = "No. of channels"
 _GROUP_END = "ncclGroupEnd"
 #: c10d's names by NCCL's. Sends and receives are named by their kernel: their peers are numbered
@@ -42,7 +42,7 @@ _COLLECTIVES = {
     "ncclGather": "gather",
     "ncclScatter": "scatter",
 }
-#: Collectives whose stated size is that of one rank's part.
+#: Collectives whose stated size is the size of one rank's part.
 _SIZED_BY_PART = {"allgather", "reduce_scatter"}
 _CALL = re.compile(r"nccl[A-Z]\w+")
 #: Kernels that run any operation; their name does not state it.
@@ -136,7 +136,7 @@ def _calls_of_kernels(
     result: list[list[_NcclCall]] = [[] for _ in kernels["name"]]
     launch_of_kernel = first_positions(calls["correlation"], kernels["correlation"])
     launch_of_kernel[kernels["correlation"] < 0] = -1
-    # Position -1, of kernels without a launch, is that of the value appended to each column.
+    # Kernels without a launch have position -1, which selects the value appended to each column.
     thread_of_kernel = np.append(calls["thread"], -1)[launch_of_kernel]
     launch_ns = np.append(calls["start_ns"], 0)[launch_of_kernel]
     kernels_by_launch = np.argsort(launch_ns, kind="stable")

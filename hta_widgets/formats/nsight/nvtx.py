@@ -39,7 +39,7 @@ _EVENT_TYPES = {"X": (59, 70), "i": (34, 65), "b": (60, 71)}
 _DOMAIN_CREATION = 75
 #: Types of rows that are not events: categories, domains, names of devices and threads, resources.
 _NO_EVENTS = (33, 75, 76, 97, 98, 99)
-#: Domains of libraries; those without a recorded name have a number other than 0.
+#: Domains of libraries; domains without a recorded name have a number other than 0.
 LIBRARY = re.compile(
     r"nccl|rccl|nvshmem|cu(blas|dnn|fft|sparse|solver|rand|tensor|file|cim)\w*|cccl|cub|thrust"
     r"|tensorrt|nvjpeg|dali|ucx|openacc|(?P<unnamed>domain) \d+",
@@ -142,7 +142,7 @@ def read_ranges(
 
 
 def _read_texts(database: Database, columns: Columns) -> tuple[StringPool, Ints]:
-    """Return the texts of ranges, and the code of each; a text in the row itself comes first."""
+    """Return the texts of ranges, and each range's code; a text in its row takes precedence."""
     pool = StringPool(("range without a name",))
     code = np.zeros(len(columns["rowid"]), np.int64)
     has_id = columns["textId"] != NO_TIME
@@ -176,7 +176,7 @@ _INTEGERS |= {9: "q", 10: "Q", 22: "Q"}
 #: Fields by domain and schema: name, offset and code.
 _Schemas = dict[tuple[int, int], list[tuple[str, int, str]]]
 _PAYLOAD_HEADER_BYTES = 32
-#: Columns of payloads: as a blob, as JSON, and as the id of a text of JSON.
+#: Columns of payloads: as a blob, as JSON, and as the id of a string of JSON.
 _PAYLOADS = ("binaryData", "jsonText", "jsonTextId")
 _FIRST_NESTED_TYPE = 1 << 24
 
@@ -200,7 +200,7 @@ def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int
             fields = _decode_payload(blob, schemas)
             payloads.append(fields or _decode_json_payload(json_text or texts.get(json_id)))
     positions = positions_in(np.array([rowid for rowid, *_ in rows], np.int64), rowids)
-    # Position -1, of ranges without a payload, is that of the appended number 0.
+    # Ranges without a payload have position -1, which selects the appended number 0.
     return payloads, np.array([*numbers, 0])[positions]
 
 

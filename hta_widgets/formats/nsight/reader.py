@@ -6,7 +6,7 @@ both ranks in one file::
     process 4000, device 0 → rank 0        process 4001, device 0 → rank 1
 
 A call on the host belongs to the device that it launches on, or else to the device that its thread
-launches on most, so no event counts twice.
+launches on most, so no event is counted twice.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _RANK_MARK = re.compile(r"rank=(\d{1,9})\b.*\b[dpt]p=\d")
 _IDENTITY = ("process", "thread", "start_ns", "end_ns", "name", "correlation")
 _UNIFIED = "unified memory"
 _LAST_SORT = 1 << 30
-#: Times since the start of a recording are smaller, those since 1970 larger.
+#: Times since the start of a recording are smaller than this, and times since 1970 are larger.
 _MIN_UTC_NS = 100_000_000_000_000_000
 
 
@@ -157,7 +157,7 @@ class _ExportReader:
         if len(processes) == 1:
             work["process"] = np.where(is_unknown, processes[0], work["process"])
         else:
-            detail = "events of devices do not state their process, and become separate ranks"
+            detail = "events of devices that do not state their process; they become separate ranks"
             self._rows.note("part", is_unknown, detail)
 
     def _drop_recorded_graphs(self) -> None:

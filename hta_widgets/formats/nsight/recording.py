@@ -158,7 +158,7 @@ def _diagnostics(database: Database) -> list[tuple[int | None, str]]:
 
 
 def _rank_of_variables(database: Database) -> int | None:
-    """Return the rank in the environment of the launched process; nothing else of it is fetched."""
+    """Return the rank in the environment of the launched process; nothing else is fetched."""
     wanted = " or ".join(f"value glob '{name}=[0-9]*'" for name in RANK_VARIABLES)
     rows = database.rows("META_DATA_CAPTURE", ("value",), where=f"({wanted})", kinds=(str,))
     ranks: dict[str, int] = {}

@@ -31,7 +31,7 @@ Columns = dict[str, Ints]
 ID_BITS = 24
 ID_MASK = (1 << ID_BITS) - 1
 _PROCESS_MASK = (1 << 64 - ID_BITS) - 1
-#: Thread of copies of managed memory that the driver makes; they have a track of their own.
+#: Thread of copies of managed memory that the driver makes; they have a separate track.
 UNIFIED_THREAD = -2
 
 _COPY_KINDS = (
@@ -97,9 +97,9 @@ class ExportTable:
 
     name: str
     category: str
-    #: columns that refer to the text of a name; the first of them whose text is known counts
+    #: columns with the id of a name's text; the first one whose text is known is used
     names: tuple[str, ...] = ("nameId",)
-    #: the name without a text, by id
+    #: the name of an event whose text is unknown, given the id
     unknown: str = "event {}"
     #: makes a name from the values in the columns `names`, which then are not ids of texts
     label: Callable[..., str] | None = None

@@ -26,7 +26,7 @@ from hta_widgets.formats.steps import add_steps
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.trace.arrays import Ints
 
-#: A device with many streams shows those together that have a rare share of its work.
+#: On a device with many streams, streams with less than this share of its work are joined.
 _MANY_STREAMS = 32
 _RARE_SHARE = 0.01
 _WAVE_SIZE = 64

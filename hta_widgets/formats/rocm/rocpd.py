@@ -165,7 +165,7 @@ class _TableSet:
         )  # fmt: skip
 
     def _device_of(self, agent: int) -> int:
-        """Return the number of a GPU; for a copy within the host, that of a GPU with kernels."""
+        """Return the number of a GPU; a copy within the host gets that of a GPU with kernels."""
         if agent in self._gpus:
             return int(self._gpus[agent]["id"])
         if agent >= 0 and agent not in self._cpus:
@@ -206,7 +206,7 @@ class _TableSet:
         return self._database.rows(self._table(name), columns, kinds=(int,))
 
     def _integers(self, name: str, *columns: str) -> dict[str, Ints]:
-        """Return columns of a table, also those that schema 4 keeps in tables of their own."""
+        """Return columns of a table, including those that schema 4 keeps in other tables."""
         table = self._table(name)
         present = self._database.columns_of(table)
         references = [key for key in ("start_id", "end_id", "track_id") if key in present]
@@ -254,7 +254,7 @@ def _json(text: object) -> dict[str, Any]:
 
 
 def _rank_of(environment: object) -> int | None:
-    """Return the rank in the environment of a process; nothing else of it is used."""
+    """Return the rank in the environment of a process; no other variables are used."""
     variables = _json(environment)
     texts = (str(variables.get(name, "")) for name in RANK_VARIABLES)
     ranks = [int(text) for text in texts if text.isdecimal() and len(text) < 10]

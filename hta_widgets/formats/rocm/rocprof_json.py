@@ -207,7 +207,7 @@ class _ProcessRecords:
         self._rows.note("part", unread, f"records that are not read: {names}")
 
     def _decode(self, raws: Sequence[msgspec.Raw]) -> list[_BufferRecord]:
-        """Return records; those without times of 64 bits are left out, and counted."""
+        """Return records; records without times of 64 bits are left out, and counted."""
         records = []
         for raw in raws:
             with suppress(msgspec.ValidationError):
@@ -228,7 +228,7 @@ class _ProcessRecords:
         return {name: np.array(values, np.int64) for name, values in columns.items()}
 
     def _devices(self, agents: Sequence[int]) -> Ints:
-        """Return the device of each agent; that of a copy within the host is one with kernels."""
+        """Return the device of each agent; copies within the host get a device with kernels."""
         numbers = {key: max(agent.logical_node_type_id, 0) for key, agent in self._gpus.items()}
         return np.array([numbers.get(agent, self._first_device) for agent in agents], np.int64)
 
@@ -292,12 +292,12 @@ class _ProcessRecords:
 
 
 def _signed_id(number: int) -> int:
-    """Return an id as a signed integer; the largest one of 64 bits stands for none."""
+    """Return an id as a signed integer; the largest 64-bit id stands for none."""
     return number & _ID_MASK if 0 <= number < _NO_ID else -1
 
 
 def _stream_of(record: _BufferRecord) -> int:
-    """Return the stream of HIP, or the queue in files of before ROCm 7."""
+    """Return the stream of HIP, or the queue in files from before ROCm 7."""
     if record.stream_id is not None and record.stream_id.handle != _NO_ID:
         return record.stream_id.handle
     return record.dispatch_info.queue_id.handle if record.dispatch_info else -1

@@ -26,7 +26,7 @@ Unsigned = npt.NDArray[np.uint64]
 
 CORRELATION = "correlation_id"
 _MAX_FIELDS = 1 << 12
-#: Events with more statistics are a kind of their own.
+#: An event with more statistics than this is a separate kind.
 _MAX_STATS = 64
 _MAX_SHIFT = 63
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -56,7 +56,7 @@ class LineEvents:
 
 
 def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]:
-    """Return the events of a line, and the number of those that are sums, without times.
+    """Return the events of a line, and the number of its events that are sums, without times.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def round_ps(time_ps: Ints) -> Ints:
 
 
 def whole_number(value: object) -> int:
-    """Return a statistic that is a number, or the text of one; -1 for any other."""
+    """Return a statistic that is a number or a string of digits as an integer; -1 for any other."""
     if isinstance(value, str) and value.isdecimal() and len(value) < 20:
         value = int(value)
     return value if isinstance(value, int) and 0 <= value < 1 << 63 else -1
@@ -216,7 +216,7 @@ def _split_correlation(
     """Split off the correlation ids that are numbers.
 
     Returns the ids, which of the `count` events have one, and all other statistics. Ids differ
-    between events, so they would make each event a kind of its own.
+    between events, so they would make each event a separate kind.
     """
     start = stats.value.astype(np.int64)
     end = start + stats.size
@@ -256,7 +256,7 @@ def _kinds(data: bytes, stats: _FieldColumns, columns: list[Ints]) -> Ints:
     spans = zip(first_byte.tolist(), (first_byte + stats.size).tolist(), strict=True)
     texts = (data[start:end] for start, end in spans)
     code = np.array([code_of_text.setdefault(text, len(code_of_text)) for text in texts], np.int64)
-    # Each round combines the kinds so far with the next statistic of every event that has one.
+    # Each round combines the kinds so far with the next statistic of every event that has more.
     first_stat = np.searchsorted(stats.row, np.arange(len(kind)))
     place = np.arange(len(code)) - first_stat[stats.row]
     next_kind = len(kind)

@@ -32,7 +32,7 @@ _LAST_BYTE = 127
 _MAX_KEPT = 1 << 16
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
-#: Field 1 of a message, and in it an optional field 1 (a number) and field 2 (a text).
+#: Field 1 of a message, which holds an optional field 1 (a number) and field 2 (a string).
 _NAMED_PLANE = re.compile(
     rb"\x0a[\x80-\xff]*[\x00-\x7f](\x08[\x80-\xff]*[\x00-\x7f])?\x12[\x00-\xff]"
     rb"(/host:|/device:|Task Environment)",
@@ -69,7 +69,7 @@ def read_fields(data: bytes, span: Span) -> Iterator[tuple[int, Any]]:
     """Yield the number and value of each field: an int, a span of bytes, or bytes of fixed size."""
     at, end = span
     while at < end:
-        # Numbers of one byte are read here: a call for each would take most of the time.
+        # One-byte numbers are read here: a call for each would take most of the time.
         key = data[at]
         at += 1
         if key > _LAST_BYTE:
@@ -117,7 +117,7 @@ def _fields_of(
 ) -> defaultdict[int, list[Any]]:
     """Return the values of each field of a message.
 
-    A message that `is_cut` has its whole fields, and what is left of a last field `nested`.
+    A cut message (`is_cut`) has its complete fields, and what is left of a last field `nested`.
     """
     fields: defaultdict[int, list[Any]] = defaultdict(list)
     try:
@@ -149,7 +149,7 @@ def _span(value: Any) -> Span:
 
 
 def _text(data: bytes, values: Sequence[Any]) -> str:
-    """Return the text that is the last value of a field; "" without the field."""
+    """Return the string that is the last value of a field; "" without the field."""
     return str(data[slice(*_span(values[-1]))], "utf-8", "replace") if values else ""
 
 

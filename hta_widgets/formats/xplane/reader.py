@@ -54,7 +54,7 @@ _STREAM = re.compile(r"Stream *#? *(\d{1,9})\b.*", re.IGNORECASE)
 _OPS = re.compile(r"(Async )?XLA Ops|Sparse Core Ops")
 _MODULES, _STEPS, _NESTED = "XLA Modules", "Steps", "XLA Ops"
 _COUNTERS = "_counters_"
-#: Lines without work: those that XProf derives from others, and samples of counters.
+#: Lines without work: lines that XProf derives from others, and samples of counters.
 _DERIVED = re.compile(
     r"XLA .*|(Sparse Core )?(Steps|Modules)|(Framework|TensorFlow) .*|Source code|Launch Stats"
     rf"|.*Scope.*|{_COUNTERS}"
@@ -62,7 +62,7 @@ _DERIVED = re.compile(
 _COLLECTIVE = re.compile(
     r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast)"
 )
-#: Sizes in the texts ``kernel_details``, ``memcpy_details`` and ``memset_details``.
+#: Sizes in the strings ``kernel_details``, ``memcpy_details`` and ``memset_details``.
 _DETAILS = re.compile(r"\b(\w+):(\d{1,18}(?:,\d{1,18})*)\b")
 _SHARED_MEMORY = ("static_shared", "dynamic_shared", "group_mem")
 _ALLOCATOR = re.compile(r"GPU_(\d{1,9})_bfc")
@@ -151,7 +151,7 @@ class _ProfileReader:
         #: distinct FLOPs and bytes of kernels, and the position in them by correlation id
         self._figures: list[Stats] = []
         self._figure_of: dict[int, int] = {}
-        #: number of lines without the number of a stream by device
+        #: by device: number of lines without the number of a stream
         self._unnumbered: Counter[int] = Counter()
         environment = next((p for p in profile.planes if p.name == _ENVIRONMENT), Plane())
         started = environment.stats.get("profile_start_time")
@@ -236,7 +236,7 @@ class _ProfileReader:
     def _without_containers(
         self, events: LineEvents, place: int, device: int, stream: int
     ) -> LineEvents:
-        """Return the operations that contain no others; those that do are added as ranges."""
+        """Return the operations that contain no others; operations that do are added as ranges."""
         is_container = _are_containers(events)
         self._add_ranges(events.take(np.flatnonzero(is_container)), place, device, stream)
         detail = "operations that contain others, such as loops, are ranges; their parts are work"
@@ -315,7 +315,7 @@ class _ProfileReader:
         rows = np.flatnonzero(number >= 0)
         if len(rows):
             self._append_steps(events.take(rows), number[rows], place)
-            detail = "steps are ranges of the host; they got a ProfilerStep#n around them"
+            detail = "ranges of the host are taken as steps; each got a ProfilerStep#n around it"
             self._rows.note("repaired", len(rows), detail)
 
     def _add_operations(self, events: LineEvents, place: int) -> None:
@@ -351,12 +351,12 @@ class _ProfileReader:
             for stored, shown in _FIGURES.items():
                 if stored in stats:
                     stats[shown] = stats.pop(stored)
-        self._rows.note("skipped", sums, "events that are sums of several, without times")
+        self._rows.note("skipped", sums, "events that are sums of several events, without times")
         return events
 
 
 def _lines_of_work(lines: Sequence[Line]) -> list[Line]:
-    """Return the streams of a device, or else its operations, or else all lines of its own."""
+    """Return the streams of a device, else its operations, else all lines that hold its work."""
     for pattern in (_STREAM, _OPS):
         matching = [line for line in lines if pattern.fullmatch(line.name)]
         if matching:
@@ -397,7 +397,7 @@ def _args(name: str, stats: Stats) -> Stats:
 
 
 def _details(stats: Stats, key: str) -> dict[str, list[int]]:
-    """Return the sizes in a text such as ``grid:8,4,1 block:256,1,1 regs:32``."""
+    """Return the sizes in a string such as ``grid:8,4,1 block:256,1,1 regs:32``."""
     return {
         name: list(map(int, values.split(",")))
         for name, values in _DETAILS.findall(str(stats.get(key, "")))

@@ -343,7 +343,7 @@ export function stagesFrame(tables: ColumnTables, selection: SelectionJson): Pan
 
 // Pulls of workers and their waits.
 
-const NO_PULLS = "it takes PULLs of two workers or more";
+const NO_PULLS = "PULLs of at least two workers are needed";
 
 interface PullRow extends PushLag {
   dur: number;

@@ -88,7 +88,7 @@ def test_a_worker_that_comes_late_is_found_out(job):
     tables = hd.tables(diff)
     assert tables["byteps_stages"].set_index("stage").loc["PULL", "before_work_ns"] == mean
     assert f": {duration(mean)} → ".replace("\u202f", " ") in stages[0]
-    assert " a step and GPU that has it, partitions added up" in stages[0]
+    assert " per step and GPU that has it, summed over partitions" in stages[0]
     names = ("stages", "tensors", "workers", "lag", "servers")
     assert list(tables) == ["waterfall", "steps", *(f"byteps_{name}" for name in names)]
     workers = tables["byteps_workers"].set_index("worker")

@@ -126,7 +126,8 @@ def test_of_two_files_of_one_rank_the_whole_one_has_it(write, tmp_path):
     cut = problems_of(traces, "truncated")["detail"].iloc[0]
     events = len(traces[1])
     assert cut.endswith(
-        f"; {events} events before its end were read, {events}\u202f% of the median of whole files"
+        f"; {events} events before its end were read,"
+        f" {events}\u202f% of the median of complete files"
     )
     assert "1 rank stated twice" in TileEngine(traces).scene()["truth"]["text"]
     assert TileEngine(traces).scene()["truth"]["level"] == "warn"
@@ -172,7 +173,7 @@ def test_a_file_of_another_run_does_not_take_a_rank(write, tmp_path, other, why,
     assert (problem.rank, problem.file) == (4, str(tmp_path / name))
     assert problem.detail.replace("\u202f", " ") == (
         f"states rank 2, as rank-2.json does, and is of another run or window: {why};"
-        " files of 3 other ranks agree with rank-2.json, of 0 with it; kept as rank 4"
+        " files of 3 other ranks agree with rank-2.json, and 0 with this file; kept as rank 4"
     )
     # A clock that is far off is a problem of its own.
     assert ("2 problems" if other.get("start_s") == MONTH_S else "1 problem") in repr(traces)
@@ -231,7 +232,7 @@ def test_the_larger_run_keeps_its_ranks(write, tmp_path):
     first = problems_of(traces, "duplicate_rank")["detail"].iloc[0]
     assert f"as {tmp_path}/run/rank-0.json does" in first
     assert "files of 3 other ranks agree with " in first
-    assert "of 2 with it" in first
+    assert "and 2 with this file" in first
 
 
 @pytest.mark.parametrize(

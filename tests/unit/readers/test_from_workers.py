@@ -62,7 +62,7 @@ def test_who_sees_no_common_folder_sends_and_it_is_said(job, pool, monkeypatch):
     elsewhere = cache.folder() / "elsewhere"
     present = from_workers._Handover(elsewhere, elsewhere, "sign")
     monkeypatch.setattr(from_workers, "_handover", lambda: contextlib.nullcontext(present))
-    with pytest.warns(RuntimeWarning, match=r"of 5 of 5 files came over the network.*elsewhere"):
+    with pytest.warns(RuntimeWarning, match=r"5 of 5 files were sent over the network.*elsewhere"):
         traces = hw.load(job, executor=pool)
     assert not any(trace.in_file for trace in traces.values())
     assert_same(hw.load(job, cache=False), traces)

@@ -325,7 +325,9 @@ def test_a_profiler_that_recorded_nothing(torch):
 
 def test_what_takes_no_calls_is_no_executor(write):
     path = write([event()])
-    with pytest.raises(hw.TraceError, match=r"3 is not an executor\. Give one of concurrent"):
+    with pytest.raises(
+        hw.TraceError, match=r"3 is not an executor\. Give an executor of concurrent"
+    ):
         hw.load(path, executor=3)
     with pytest.raises(hw.TraceError, match="not an executor"):
         hw.load(path).on("threads")
@@ -382,7 +384,7 @@ def test_sizes(given, size):
 @pytest.mark.parametrize("given", ["much", "", "-1", 0, "1 XB", float("nan")])
 def test_what_is_no_size(given, tmp_path):
     with pytest.raises(
-        hw.TraceError, match=r"is not a size\. Give bytes, or a text|takes a number or text"
+        hw.TraceError, match=r"is not a size\. Give bytes, or a string|takes a number or a string"
     ):
         hw.load(tmp_path, memory_limit=given)
 

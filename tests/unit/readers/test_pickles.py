@@ -46,7 +46,7 @@ REFUSED = {
     "long integer": (lambda _: pickle.dumps([1 << 65]), "more than 64 bits"),
     "bytes": (lambda _: pickle.dumps([b"x"]), "holds bytes"),
     "set as key": (lambda _: pickle.dumps({frozenset(): 1}), "frozenset"),
-    "long text": (lambda _: pickle.dumps("x" * (2 << 20)), "a text of"),
+    "long text": (lambda _: pickle.dumps("x" * (2 << 20)), "a string of"),
     "underflow": (lambda _: b"\x80\x020.", "damaged"),
 }
 

@@ -172,7 +172,7 @@ def test_nothing_else_is_written_over(traces, tmp_path):
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "mine.txt").write_text("mine")
     (tmp_path / "file.json").write_text("mine")
-    for name, what in (("notes", "folder of other files"), ("file.json", "a file")):
+    for name, what in (("notes", "folder with other files"), ("file.json", "a file")):
         with pytest.raises(hw.TraceError, match=what):
             traces.save(tmp_path / name)
     assert (tmp_path / "notes" / "mine.txt").read_text() == "mine"
