@@ -52,7 +52,7 @@ from hta_widgets.readers.parallel import (
 from hta_widgets.readers.progress import REPORT_EVERY_S, Progress, reporting_progress
 from hta_widgets.readers.ranks import assign_ranks
 from hta_widgets.readers.remote import LocalCopies, is_remote
-from hta_widgets.readers.streams import decompressed_size, time_stage
+from hta_widgets.readers.streams import decompressed_size
 from hta_widgets.readers.windows import join_windows
 from hta_widgets.store.rank_file import limit_columns
 from hta_widgets.store.ranks import open_store
@@ -273,8 +273,7 @@ def read_trace(
         outcome = read_file(path, format_name, advance=advance, keepalive=keepalive, **options)
         entry = None
         if cache and format_name != "store" and not taxonomy.version():
-            with time_stage("cache"):
-                entry = columnar.store_entry(path, outcome, format_name)
+            entry = columnar.store_entry(path, outcome, format_name)
     except TraceError as error:
         return Outcome((), Problems(), error)
     except MemoryError:
@@ -352,11 +351,10 @@ def _read_all(
     if cache:
         is_cached = _files_to_cache(files, sizes, of_any_size=has_other_processes)
     outcomes: dict[int, Outcome] = {}
-    with time_stage("cache"):
-        for index in np.flatnonzero(is_cached).tolist():
-            entry = columnar.fetch(files[index].path, files[index].format)
-            if entry is not None:
-                outcomes[index] = entry
+    for index in np.flatnonzero(is_cached).tolist():
+        entry = columnar.fetch(files[index].path, files[index].format)
+        if entry is not None:
+            outcomes[index] = entry
     missing = [index for index in range(len(files)) if index not in outcomes]
     to_read = []
     for index in missing:
