@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -213,14 +214,17 @@ class _TableSet:
         read = self._database.integers(table, (*columns, *references))
         for key, column in (("start_id", "start"), ("end_id", "end")):
             if key in references:
-                times = self._database.integers(self._table("timestamp"), ("id", "value"))
-                value = values_by_id(times["id"], times["value"], read[key])
+                value = values_by_id(self._times["id"], self._times["value"], read[key])
                 read[column] = np.where(value < 0, NO_TIME, value)
         if "track_id" in references:
             tracks = self._database.integers(self._table("track"), ("id", *_TRACK_COLUMNS))
             for column in set(_TRACK_COLUMNS).intersection(columns).difference(present):
                 read[column] = values_by_id(tracks["id"], tracks[column], read["track_id"])
         return read
+
+    @cached_property
+    def _times(self) -> dict[str, Ints]:
+        return self._database.integers(self._table("timestamp"), ("id", "value"))
 
     def _names(
         self,
