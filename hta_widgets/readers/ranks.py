@@ -172,7 +172,12 @@ def _rank_claims(
     usual = most_frequent_size(sizes)
     timed = sorted((trace for trace in traces if len(trace)), key=lambda trace: trace.zero_ns)
     clocks = {id(trace): n for n, group in enumerate(clock_groups(timed)) for trace in group}
-    windows = _overlapping_groups(timed)
+    windows: dict[int, int] = {}  # by id, the group of traces that overlap one another in a chain
+    window, end_ns = -1, -1
+    for trace in timed:
+        window += trace.zero_ns > end_ns
+        windows[id(trace)] = window
+        end_ns = max(end_ns, trace.zero_ns + trace.table.last_ns)
     facts, keys = [], []
     ranks: dict[Any, set[int | None]] = defaultdict(set)
     first: dict[Any, int] = {}
@@ -197,20 +202,6 @@ def _rank_claims(
         order = (yields, trace.is_totals, *fewer, run_number, window, is_cut, place)
         claims.append(_RankClaim(*fact, agree, is_cut, order))
     return claims
-
-
-def _overlapping_groups(traces: Sequence[Trace]) -> dict[int, int]:
-    """Return the number of the group of each trace, by its `id`; `traces` are sorted by start.
-
-    The traces of a group overlap, directly or through others.
-    """
-    groups: dict[int, int] = {}
-    group, end_ns = -1, -1
-    for trace in traces:
-        group += trace.zero_ns > end_ns
-        groups[id(trace)] = group
-        end_ns = max(end_ns, trace.zero_ns + trace.table.last_ns)
-    return groups
 
 
 def _stated_values(trace: Trace, *keys: str) -> str:
