@@ -315,9 +315,10 @@ def _read_old(database: Database, rows: RocmRows) -> None:
 
 
 def _processes_of_calls(call: Ints, calls: dict[str, Ints], gpu: Ints) -> Ints:
-    """Return the process that calls each operation, or else most operations of its GPU."""
+    """Return the process that calls each operation, or most of its GPU, or else the first one."""
     process = values_by_id(calls["id"], calls["pid"], call)
     used = pd.DataFrame({"gpu": gpu, "process": process})[process >= 0]
     usual = used.groupby("gpu")["process"].agg(lambda processes: processes.mode().iloc[0])
-    usual_of_gpu = usual.reindex(gpu, fill_value=calls["pid"].min(initial=0)).to_numpy()
+    first = calls["pid"].min() if len(calls["pid"]) else 0
+    usual_of_gpu = usual.reindex(gpu, fill_value=first).to_numpy()
     return np.where(process >= 0, process, usual_of_gpu)
