@@ -204,8 +204,12 @@ def load(
     wanted = _requested_ranks(ranks)
     limit_bytes = None if memory_limit is None else as_bytes(memory_limit)
     if is_remote(source):
-        options |= {"ranks": wanted, "cache": cache, "steps": steps}
-        return _load_copies(source, options).on(executor)
+        copies = LocalCopies(cache)
+        try:
+            traces = load(copies.source(source), ranks=wanted, **options)
+        except TraceError as error:
+            raise copies.with_original_name(error) from None
+        return copies.with_original_names(traces).on(executor)
     problems = Problems()
     for fault in format_faults():
         problems.add("foreign", 1, fault)
@@ -225,15 +229,6 @@ def load(
             files, executor, keepalive, limit_bytes, progress=progress, cache=cache, steps=steps
         )
         return _assemble_set(source, files, outcomes, wanted, problems).on(executor)
-
-
-def _load_copies(source: object, options: dict[str, Any]) -> TraceSet:
-    """Load local copies of remote files, with the original names; `options` are those of `load`."""
-    copies = LocalCopies(options["cache"])
-    try:
-        return copies.with_original_names(load(copies.source(source), **options))
-    except TraceError as error:
-        raise copies.with_original_name(error) from None
 
 
 def with_captures(replay: TraceSet, capture: TraceSet) -> TraceSet:

@@ -177,7 +177,10 @@ class _TableSet:
     def _read_regions(self) -> None:
         columns = self._integers("region", "start", "end", "pid", "tid", "name_id", "event_id")
         kinds = self._of_event(columns, "category_id")
-        texts = self._category_texts(np.unique(kinds).tolist())
+        table, text_column = self._table("info_category"), "name"
+        if table not in self._database.tables:  # before schema 4
+            table, text_column = self._table("string"), "string"
+        texts = self._database.texts_of(table, "id", text_column, np.unique(kinds).tolist())
         add = self._rows.category.add
         self._rows.add_calls(
             map_distinct(kinds, lambda kind: add(category_of_calls(texts.get(kind, "")))),
@@ -188,13 +191,6 @@ class _TableSet:
             tid=map_distinct(columns["tid"], lambda row_id: self._tid_of.get(row_id, row_id)),
             correlation=self._of_event(columns, "stack_id"),
         )  # fmt: skip
-
-    def _category_texts(self, ids: list[int]) -> dict[int, str]:
-        """Return the names of categories, which are strings before schema 4."""
-        table, column = self._table("info_category"), "name"
-        if table not in self._database.tables:
-            table, column = self._table("string"), "string"
-        return self._database.texts_of(table, "id", column, ids)
 
     def _of_event(self, columns: dict[str, Ints], name: str) -> Ints:
         """Return a column of the events of rows, -1 without an event."""
