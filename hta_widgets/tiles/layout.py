@@ -360,7 +360,7 @@ def _assign_layers(starts: Ints, durs: Ints) -> Codes:
 
 
 def _ranks_to_draw(traces: Mapping[int, Trace]) -> list[int]:
-    """Return the ranks with events, or all ranks if there are no events.
+    """Return the ranks with events, or all ranks if none has any.
 
     MPI profiles have no events; next to traces with events their rows would be empty.
     """

@@ -161,7 +161,7 @@ def short_name(full: str) -> str:
 
 
 def _limit_length(text: str) -> str:
-    """Return a text of limited length; a checksum distinguishes long texts that begin alike."""
+    """Return a text of limited length; a checksum distinguishes texts with the same beginning."""
     if len(text) <= _MAX_SHORT:
         return text
     return f"{text[:_MAX_SHORT]}… ({zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x})"

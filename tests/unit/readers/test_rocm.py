@@ -282,7 +282,7 @@ def to_schema_4(path, suffix="_0000aaa"):
         f"create table rocpd_info_category{suffix} (id, name)",
         f"insert into rocpd_info_category{suffix} select * from rocpd_string{suffix} where id < 5",
         f"update rocpd_string{suffix} set string = 'other' where id < 5",
-        f"insert into {times} values (90, 0)",  # so that ids are no positions
+        f"insert into {times} values (90, 0)",  # so that ids differ from positions
     ]
     for name, (kept, moved) in SCHEMA_4.items():
         table, columns = f"rocpd_{name}{suffix}", ", ".join(moved)
