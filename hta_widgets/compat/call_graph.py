@@ -94,7 +94,7 @@ class _Forest:
     device: Bools
 
     def columns(self, frame: pd.DataFrame, top: npt.ArrayLike) -> dict[str, Array]:
-        """Return `STACK_COLUMNS` of the frame; the parent of a row at the top is `top`."""
+        """Return `STACK_COLUMNS` of the frame; rows at the top have the parent `top`."""
         start, dur = frame["ts"].to_numpy(), frame["dur"].to_numpy()
         kernel = self.device & self.member
         count = kernel.astype(np.int64)
@@ -187,8 +187,8 @@ class CallStackIdentity(NamedTuple):
 class CallStackNode:
     """An event, or a thread's root, whose depth is -1.
 
-    `parent` is an event's ``index`` or a negative root; `height` is 0 for device events, else 1, or
-    one more than the highest child.
+    `parent` is an event's ``index`` or a negative root; `height` is 0 for device events, 1 for host
+    events with nothing below, else one more than the highest child.
     """
 
     parent: int = NULL_NODE_INDEX
@@ -276,8 +276,8 @@ class CallStackGraph:
         device = self.full_df[self.full_df["index"].isin(pairs["gpu_index"])]
         used = ["index", "ts", "dur", "stream"]
         frame = pd.concat([host[used], device[used]], ignore_index=True)
-        frame["index_correlation"] = -1
-        forest = _forest_of(frame, np.where(np.arange(len(frame)) < len(host), 0, -1))
+        frame["index_correlation"] = -1  # the launches are those of `pairs`
+        forest = _forest_of(frame, np.repeat([0, -1], [len(host), len(device)]))
         index = pd.Index(forest.index)
         call = pairs.set_index("gpu_index")["cpu_index"].reindex(device["index"])
         forest.parent[len(host) :] = index.get_indexer(pd.Index(call))

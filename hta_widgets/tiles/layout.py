@@ -137,7 +137,7 @@ class RankLayout:
     trace: Trace
     #: First start and last end of its events or, without events, of its other records.
     range_ns: tuple[int, int]
-    table: EventTable  # as it was laid out: kinds may change later, the scene does not
+    table: EventTable  # as at the time of layout: kinds may change later, the scene does not
     lane0: int
     summary: list[SummaryRow]
     tracks: list[TrackRow]
