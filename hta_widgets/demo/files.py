@@ -164,10 +164,17 @@ class JobPlan:
             )
         if not (0 <= skew_us < 1e9 and 0 <= uneven_us < 1e9):
             raise TraceError("skew_us= and uneven_us= take numbers from 0 to 1,000,000,000")
-        _require_ranks(ranks, straggler, missing)
         self.ranks, self.steps, self.seed, self.factor = ranks, steps, seed, factor
         #: ranks with a file
         self.written = tuple(rank for rank in range(ranks) if rank not in set(missing))
+        if not self.written:
+            raise TraceError("every rank is missing", remedy="Leave at least one rank in.")
+        outside = [rank for rank in missing if not 0 <= rank < ranks]
+        if outside or (straggler is not None and straggler < 0):
+            raise TraceError(
+                f"unknown rank {outside[0] if outside else straggler} in a job of {ranks}",
+                remedy=f"The ranks are 0 to {ranks - 1}.",
+            )
         # Healthy ranks differ only by the noise of each step, so no seed makes one of them slow.
         self.speed = np.ones(ranks)
         self.straggler = None if straggler is None or ranks == 1 else min(straggler, ranks - 1)
@@ -215,18 +222,6 @@ class JobPlan:
             names[f"DESC_{partition}"] = group.description
             names[f"RANKS_{partition}"] = str(list(group.ranks))
         return names
-
-
-def _require_ranks(ranks: int, straggler: int | None, missing: Sequence[int]) -> None:
-    """Raise a `TraceError` if all ranks are missing, or a rank does not exist."""
-    if set(range(ranks)) <= set(missing):
-        raise TraceError("every rank is missing", remedy="Leave at least one rank in.")
-    outside = [rank for rank in missing if not 0 <= rank < ranks]
-    if outside or (straggler is not None and straggler < 0):
-        raise TraceError(
-            f"unknown rank {outside[0] if outside else straggler} in a job of {ranks}",
-            remedy=f"The ranks are 0 to {ranks - 1}.",
-        )
 
 
 def _groups(ranks: int, tensor_ranks: int, *, strided: bool) -> dict[str, tuple[DemoGroup, ...]]:

@@ -52,7 +52,7 @@ from hta_widgets.readers.parallel import (
 from hta_widgets.readers.progress import REPORT_EVERY_S, Progress, reporting_progress
 from hta_widgets.readers.ranks import assign_ranks
 from hta_widgets.readers.remote import LocalCopies, is_remote
-from hta_widgets.readers.streams import decompressed_size, time_stage
+from hta_widgets.readers.streams import decompressed_size
 from hta_widgets.readers.windows import join_windows
 from hta_widgets.store.rank_file import limit_columns
 from hta_widgets.store.ranks import open_store
@@ -203,8 +203,12 @@ def load(
     wanted = _requested_ranks(ranks)
     limit_bytes = None if memory_limit is None else as_bytes(memory_limit)
     if is_remote(source):
-        options |= {"ranks": wanted, "cache": cache, "steps": steps}
-        return _load_copies(source, options).on(executor)
+        copies = LocalCopies(cache)
+        try:
+            traces = load(copies.source(source), ranks=wanted, **options)
+        except TraceError as error:
+            raise copies.with_original_name(error) from None
+        return copies.with_original_names(traces).on(executor)
     problems = Problems()
     for fault in format_faults():
         problems.add("foreign", 1, fault)
@@ -224,15 +228,6 @@ def load(
             files, executor, keepalive, limit_bytes, progress=progress, cache=cache, steps=steps
         )
         return _assemble_set(source, files, outcomes, wanted, problems).on(executor)
-
-
-def _load_copies(source: object, options: dict[str, Any]) -> TraceSet:
-    """Load local copies of remote files under their original names, with `options` of `load`."""
-    copies = LocalCopies(options["cache"])
-    try:
-        return copies.with_original_names(load(copies.source(source), **options))
-    except TraceError as error:
-        raise copies.with_original_name(error) from None
 
 
 def with_captures(replay: TraceSet, capture: TraceSet) -> TraceSet:
@@ -272,8 +267,7 @@ def read_trace(
         outcome = read_file(path, format_name, advance=advance, keepalive=keepalive, **options)
         entry = None
         if cache and format_name != "store" and not taxonomy.version():
-            with time_stage("cache"):
-                entry = columnar.store_entry(path, outcome, format_name)
+            entry = columnar.store_entry(path, outcome, format_name)
     except TraceError as error:
         return Outcome((), Problems(), error)
     except MemoryError:
@@ -351,11 +345,10 @@ def _read_all(
     if cache:
         is_cached = _files_to_cache(files, sizes, of_any_size=has_other_processes)
     outcomes: dict[int, Outcome] = {}
-    with time_stage("cache"):
-        for index in np.flatnonzero(is_cached).tolist():
-            entry = columnar.fetch(files[index].path, files[index].format)
-            if entry is not None:
-                outcomes[index] = entry
+    for index in np.flatnonzero(is_cached).tolist():
+        entry = columnar.fetch(files[index].path, files[index].format)
+        if entry is not None:
+            outcomes[index] = entry
     missing = [index for index in range(len(files)) if index not in outcomes]
     to_read = []
     for index in missing:

@@ -19,42 +19,10 @@ import numpy as np
 
 from hta_widgets.readers.formats import formats_named
 from hta_widgets.text import duration
-from hta_widgets.trace.problems import ANOTHER_RUN, POSSIBLE_DUPLICATE, ProblemKind, Problems
+from hta_widgets.trace.problems import ANOTHER_RUN, POSSIBLE_DUPLICATE, Problems
 from hta_widgets.trace.shared_clock import clock_groups
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import most_frequent_size
-
-
-class NoteCounts:
-    """Counts of problems by kind and reason, and the byte offset of the first of each."""
-
-    __slots__ = ("_notes",)
-
-    def __init__(self) -> None:
-        #: number of notes, and offset of the first, by kind and reason
-        self._notes: dict[tuple[ProblemKind, str], tuple[int, int | None]] = {}
-
-    def add(self, kind: ProblemKind, reason: str, offset: int | None, count: int = 1) -> None:
-        """Add `count` notes; `offset` is the position of the first."""
-        earlier, first = self._notes.get((kind, reason), (0, offset))
-        self._notes[kind, reason] = earlier + count, first
-
-    def has(self, kind: ProblemKind, reason: str) -> bool:
-        """Return whether there is a note of this kind and reason."""
-        return (kind, reason) in self._notes
-
-    def count(self, kind: ProblemKind) -> int:
-        """Return the number of notes of a kind."""
-        return sum(notes for (note_kind, _), (notes, _) in self._notes.items() if note_kind == kind)
-
-    def add_to(self, problems: Problems, file: str) -> None:
-        """Add all notes to the problems of `file`."""
-        for (kind, reason), (notes, first) in self._notes.items():
-            place = ""
-            if first is not None:
-                place = f" ({'first ' if notes > 1 else ''}at byte {first:,})"
-            problems.add(kind, notes, reason + place, file=file)
-
 
 _RANK = re.compile(r"(?i)(?<![a-z])rank[-_ =:]{0,2}\[?(\d+)\]?")
 _WORKER = re.compile(r"(?i)(?<![a-z])worker[-_ ]?(\d+)")
@@ -205,7 +173,12 @@ def _rank_claims(
     usual = most_frequent_size(sizes)
     timed = sorted((trace for trace in traces if len(trace)), key=lambda trace: trace.zero_ns)
     clocks = {id(trace): n for n, group in enumerate(clock_groups(timed)) for trace in group}
-    windows = _overlapping_groups(timed)
+    windows: dict[int, int] = {}  # by id, the group of traces that overlap one another in a chain
+    window, end_ns = -1, -1
+    for trace in timed:
+        window += trace.zero_ns > end_ns
+        windows[id(trace)] = window
+        end_ns = max(end_ns, trace.zero_ns + trace.table.last_ns)
     facts, keys = [], []
     ranks: dict[Any, set[int | None]] = defaultdict(set)
     first: dict[Any, int] = {}
@@ -230,20 +203,6 @@ def _rank_claims(
         order = (yields, trace.is_totals, *fewer, run_number, window, is_cut, place)
         claims.append(_RankClaim(*fact, agree, is_cut, order))
     return claims
-
-
-def _overlapping_groups(traces: Sequence[Trace]) -> dict[int, int]:
-    """Return the number of the group of each trace, by its `id`; `traces` are sorted by start.
-
-    The traces of a group overlap, directly or through others.
-    """
-    groups: dict[int, int] = {}
-    group, end_ns = -1, -1
-    for trace in traces:
-        group += trace.zero_ns > end_ns
-        groups[id(trace)] = group
-        end_ns = max(end_ns, trace.zero_ns + trace.table.last_ns)
-    return groups
 
 
 def _stated_values(trace: Trace, *keys: str) -> str:

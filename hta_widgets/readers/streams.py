@@ -6,9 +6,7 @@ import contextlib
 import os
 import re
 import stat
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
@@ -58,29 +56,6 @@ def _last_of(text: bytes, low: int, high: int, char: int) -> int:
     while position >= low and text[position] in _BLANK:
         position -= 1
     return position if position >= low and text[position] == char else -1
-
-
-_seconds: dict[str, float] = {}
-
-
-@contextmanager
-def time_stage(name: str) -> Iterator[None]:
-    """Add the time that the ``with`` block takes to the stage `name`."""
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        _seconds[name] = _seconds.get(name, 0.0) + time.perf_counter() - start
-
-
-def stage_seconds() -> dict[str, float]:
-    """Return the seconds spent in each stage since `reset_stages`."""
-    return dict(_seconds)
-
-
-def reset_stages() -> None:
-    """Set all stages to zero."""
-    _seconds.clear()
 
 
 try:  # the extra `fast`
@@ -483,8 +458,7 @@ class StreamBuffer:
     def read_block(self, size: int = 0) -> bytes:
         """Read a block of at least `size` bytes from the stream, fewer only at its end."""
         size = max(size, self.block_bytes)
-        with time_stage("read"):
-            text = self.stream.read_exactly(size)
+        text = self.stream.read_exactly(size)
         self.ended = len(text) < size
         if self._advance is not None:
             self._advance(self.stream.read_bytes - self._advanced)

@@ -60,7 +60,7 @@ def http_files(url: str) -> tuple[dict[str, str], Fetch, str]:
 
 
 def _stored_files(url: str) -> dict[str, str] | None:
-    """Return the state of each file of a store by its manifest; None if there is no manifest."""
+    """Return the state of each file of a store by its manifest; None without a manifest."""
     try:
         reply = open_url(url)
     except TraceError:

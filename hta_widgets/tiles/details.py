@@ -235,7 +235,12 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
     call = int(trace.launch_of[row])
     if call < 0:
         return None
-    operators = list(_operators_around(index, table, call))
+    tree = operator_tree(trace)
+    operators: list[Brief] = []
+    node = int(tree.innermost[call])
+    while node >= 0:
+        operators.append(event_summary(index, table, int(tree.rows[node])))
+        node = int(tree.forest.parent[node])
     modules: list[Brief] = []
     frames: list[Brief] = []
     for above in _parent_summaries(index, table, call):
@@ -256,15 +261,6 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
         "shapes": shapes.get("Input Dims", shapes.get("Input dims", "")),
         "forward": event_summary(index, table, forward[0]) if forward else None,
     }
-
-
-def _operators_around(index: RankIndex, table: TableRows, row: int) -> Iterator[Brief]:
-    """Yield the operators around an event, the innermost first."""
-    tree = operator_tree(index.rank.trace)
-    node = int(tree.innermost[row])
-    while node >= 0:
-        yield event_summary(index, table, int(tree.rows[node]))
-        node = int(tree.forest.parent[node])
 
 
 #: Maximum number of events that a selection names by id; more would make each message large.

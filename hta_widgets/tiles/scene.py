@@ -484,9 +484,23 @@ def minimap_reply(
     bin_ns, rest = divmod(end - start, bins)
     edges = start + bin_ns * steps + rest * steps // bins
     if device.has_work:
-        totals, lanes = _device_totals(device, edges), len(indices)
+        part_of_column = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
+        totals = {name: np.zeros(bins, np.int64) for name in part_of_column}
+        for parts in device.times_between(edges, tuple(part_of_column.values())):
+            for name, part in part_of_column.items():
+                totals[name] += parts[part].sum(axis=0)
+        lanes = len(indices)
     else:
-        totals, lanes = _host_totals(indices, edges)
+        totals = {name: np.zeros(bins, np.int64) for name in KINDS}
+        lanes = 0
+        for index in indices:
+            for cells in _host_cells(index, edges):
+                lanes += 1
+                times = np.maximum(cells.covered, cells.count > 0)
+                for code, name in enumerate(KINDS):
+                    totals[name] += np.where(cells.kind == code, times, 0)
+            raise_if_cancelled()
+        totals = {name: total for name, total in totals.items() if total.any() or name == "cpu"}
     weight = np.diff(edges).astype(np.float64) * lanes
     header, buffer = pack(
         {
@@ -495,30 +509,6 @@ def minimap_reply(
         }
     )
     return {"start": start, "end": end, "bins": bins, "columns": header}, buffer
-
-
-def _device_totals(device: DeviceTimes, edges: Ints) -> dict[str, Ints]:
-    """Return the device times of all ranks between neighbouring `edges`, by kind of work."""
-    part_of_column = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
-    totals = {name: np.zeros(len(edges) - 1, np.int64) for name in part_of_column}
-    for parts in device.times_between(edges, tuple(part_of_column.values())):
-        for name, part in part_of_column.items():
-            totals[name] += parts[part].sum(axis=0)
-    return totals
-
-
-def _host_totals(indices: Sequence[RankIndex], edges: Ints) -> tuple[dict[str, Ints], int]:
-    """Return the times of all folded host lanes by kind of cell, and the number of lanes."""
-    totals = {name: np.zeros(len(edges) - 1, np.int64) for name in KINDS}
-    lanes = 0
-    for index in indices:
-        for cells in _host_cells(index, edges):
-            lanes += 1
-            times = np.maximum(cells.covered, cells.count > 0)
-            for code, name in enumerate(KINDS):
-                totals[name] += np.where(cells.kind == code, times, 0)
-        raise_if_cancelled()
-    return {name: total for name, total in totals.items() if total.any() or name == "cpu"}, lanes
 
 
 def _host_cells(index: RankIndex, edges: Ints) -> Iterator[Cells]:

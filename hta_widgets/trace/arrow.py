@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,19 +102,16 @@ class ArgsStream:
         text: Any = pa.string()
         schema = pa.schema({"rank": integer, "id": integer, "key": text, "value": text})
         batches = (
-            pa.RecordBatch.from_arrays(_args_columns(trace, rows), schema=schema)
+            pa.RecordBatch.from_arrays(
+                _args_columns(trace, range(len(trace))[low : low + _EVENTS_PER_BATCH]),
+                schema=schema,
+            )
             for trace in iter_ranks(self.traces)
-            for rows in _row_ranges(len(trace))
+            for low in range(0, len(trace), _EVENTS_PER_BATCH)
         )
         reader: Any = pa.RecordBatchReader.from_batches(schema, batches)
         stream: object = reader.__arrow_c_stream__(requested_schema)
         return stream
-
-
-def _row_ranges(count: int) -> Iterator[range]:
-    """Yield the rows of each batch of `count` events."""
-    for low in range(0, count, _EVENTS_PER_BATCH):
-        yield range(low, min(low + _EVENTS_PER_BATCH, count))
 
 
 def _args_columns(trace: Trace, rows: range) -> list[Any]:

@@ -146,3 +146,34 @@ class Problems:
             },
             if_empty="No problems: nothing was skipped, repaired or guessed.",
         )
+
+
+class NoteCounts:
+    """Counts of problems by kind and reason, and the byte offset of the first of each."""
+
+    __slots__ = ("_notes",)
+
+    def __init__(self) -> None:
+        #: number of notes, and offset of the first, by kind and reason
+        self._notes: dict[tuple[ProblemKind, str], tuple[int, int | None]] = {}
+
+    def add(self, kind: ProblemKind, reason: str, offset: int | None, count: int = 1) -> None:
+        """Add `count` notes; `offset` is the position of the first."""
+        earlier, first = self._notes.get((kind, reason), (0, offset))
+        self._notes[kind, reason] = earlier + count, first
+
+    def has(self, kind: ProblemKind, reason: str) -> bool:
+        """Return whether there is a note of this kind and reason."""
+        return (kind, reason) in self._notes
+
+    def count(self, kind: ProblemKind) -> int:
+        """Return the number of notes of a kind."""
+        return sum(notes for (note_kind, _), (notes, _) in self._notes.items() if note_kind == kind)
+
+    def add_to(self, problems: Problems, file: str) -> None:
+        """Add all notes to the problems of `file`."""
+        for (kind, reason), (notes, first) in self._notes.items():
+            place = ""
+            if first is not None:
+                place = f" ({'first ' if notes > 1 else ''}at byte {first:,})"
+            problems.add(kind, notes, reason + place, file=file)

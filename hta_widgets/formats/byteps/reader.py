@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -160,8 +159,8 @@ def _numbers(
         places = sorted(jobs[job], key=natural_key)
         stated = [number for place in places if (number := _stated_number(place)) is not None]
         are_distinct = len(set(stated)) == len(places)
-        for place, number in zip(places, stated if are_distinct else count(), strict=False):
-            numbers[place] = names[job] or None, number
+        for position, place in enumerate(places):
+            numbers[place] = names[job] or None, stated[position] if are_distinct else position
     return numbers
 
 
@@ -188,8 +187,10 @@ def _place_in_run(file: str) -> tuple[str, int | None, str]:
     if not numbered:
         return "", None, ""
     first = numbered[-1] + 1
-    between = [part for part in folders[first:] if part != "traces" and not part.isdecimal()]
-    return str(PurePath(*folders[:first])), _local_rank(file), "/".join(between)
+    gpu = _local_rank(file)
+    below = folders[first:] if gpu is None else folders[first:-1]
+    run = "/".join(part for part in below if part != "traces")
+    return str(PurePath(*folders[:first])), gpu, run
 
 
 def _stated_number(path: str) -> int | None:

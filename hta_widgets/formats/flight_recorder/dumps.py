@@ -249,8 +249,8 @@ def _batch(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     Only that entry, ``nccl:coalesced``, has the state of its operations.
     """
     group, _ = _group_and_description(entry)
-    numbers = (as_integer(entry.get(key)) for key in ("collective_seq_id", "p2p_seq_id"))
-    return group, _is_p2p(entry), *numbers
+    keys = ("collective_seq_id", "p2p_seq_id", "seq_id")
+    return group, _is_p2p(entry), *(as_integer(entry.get(key)) for key in keys)
 
 
 def _group_and_description(entry: Mapping[str, Any]) -> tuple[str, str]:

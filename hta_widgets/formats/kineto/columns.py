@@ -36,10 +36,9 @@ from hta_widgets.formats.kineto.times import (
     nanoseconds,
     resolution,
 )
-from hta_widgets.readers.ranks import NoteCounts
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import PARAM_COMMS, RankColumns
-from hta_widgets.trace.problems import ProblemKind
+from hta_widgets.trace.problems import NoteCounts, ProblemKind
 from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
 from hta_widgets.trace.tracks import integer_of
 

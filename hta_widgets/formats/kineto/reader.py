@@ -48,18 +48,17 @@ from hta_widgets.formats.kineto.top_level import (
     read_tail,
 )
 from hta_widgets.readers.formats import FileStart, Outcome
-from hta_widgets.readers.ranks import NoteCounts, stated_rank
+from hta_widgets.readers.ranks import stated_rank
 from hta_widgets.readers.streams import (
     Checkpoints,
     StreamBuffer,
     decompressed_size,
     open_stream,
     separators_before,
-    time_stage,
 )
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import RankColumns, RecordSource
-from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.problems import NoteCounts, Problems
 from hta_widgets.trace.record_times import BASE_KEY, parse_base_time
 from hta_widgets.trace.trace import Trace
 
@@ -179,8 +178,7 @@ class RecordList:
             self.window.at += len(body) + 1
             return "open"
         try:
-            with time_stage("decode"):
-                records = decode_records(text)
+            records = decode_records(text)
         except msgspec.DecodeError as error:
             end = end_of_value(error)
             if end is None:
@@ -201,10 +199,8 @@ class RecordList:
         if self._timed_decoder is None or self._timed_decoder == "unknown":
             return False
         try:
-            with time_stage("decode"):
-                records = self._timed_decoder(text)
-            with time_stage("columns"):
-                times = _times_if_exact(records)
+            records = self._timed_decoder(text)
+            times = _times_if_exact(records)
         except (msgspec.DecodeError, RecursionError):
             times = None
         if times is None:
@@ -224,14 +220,13 @@ class RecordList:
         if not self.columns.has_records:
             self.columns = Columns(self.notes, self._expected_records(count, len(text)))
         self.slices.append(RecordSlice(start, start + len(text.rstrip()) - 2, self.entries))
-        with time_stage("columns"):
-            self.columns.append(
-                records,
-                np.arange(self.entries, self.entries + count),
-                lambda: decode_bodies(text),
-                lambda row: start - 1 + _position(text, row),
-                times,
-            )
+        self.columns.append(
+            records,
+            np.arange(self.entries, self.entries + count),
+            lambda: decode_bodies(text),
+            lambda row: start - 1 + _position(text, row),
+            times,
+        )
         self.entries += count
 
     def _expected_records(self, count: int, size: int) -> int:
@@ -252,10 +247,9 @@ class RecordList:
                     continue
             text = self.window.text[self.window.at : self.window.at + extent]
             last = (self.window.ended and extent >= size) or size > _LONGEST_RECORD
-            with time_stage("repair"):
-                reading = read_records(
-                    text, 0, target - self.window.at, self.notes, self.window.offset, last=last
-                )
+            reading = read_records(
+                text, 0, target - self.window.at, self.notes, self.window.offset, last=last
+            )
             self._append_reading(reading, text)
             self.window.at += reading.end
             if reading.outcome == "closed":
@@ -351,11 +345,10 @@ def read_file(
             notes.add("truncated" if stream.fault.cut else "repaired", stream.fault.message, None)
         if not records.columns.rows:
             _refuse_if_no_trace(path, records.entries, enclosed=documents.enclosed, notes=notes)
-        with time_stage("columns"):
-            columns = records.columns.finish()
-            comm_args = records.columns.communication.finish()
-            call_args = records.columns.calls.finish()
-            launch_args = records.columns.kernels.finish()
+        columns = records.columns.finish()
+        comm_args = records.columns.communication.finish()
+        call_args = records.columns.calls.finish()
+        launch_args = records.columns.kernels.finish()
     problems = Problems()
     notes.add_to(problems, path)
     source = FileRecords(
@@ -572,23 +565,20 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
     if parts is not None:
         merged = []
         for part in parts:
-            with time_stage("model"):
-                build = _BUILDERS.get(part.format) or _builder(part.columns)
-                columns = mark_rows(part.columns) if build is build_plain else part.columns
-                merged.append(build(part.rank, columns, part.metadata, part.source, path, problems))
+            build = _BUILDERS.get(part.format) or _builder(part.columns)
+            columns = mark_rows(part.columns) if build is build_plain else part.columns
+            merged.append(build(part.rank, columns, part.metadata, part.source, path, problems))
         return Outcome(tuple(merged), problems)
     if build is build_plain:
-        with time_stage("model"):
-            contents = contents._replace(columns=mark_rows(contents.columns))
-            split = split_ranks(contents.columns, contents.metadata, contents.source, problems)
+        contents = contents._replace(columns=mark_rows(contents.columns))
+        split = split_ranks(contents.columns, contents.metadata, contents.source, problems)
         if split:
             traces = [
                 build(*part[:4], path, problems).replace(local_rank=part.device) for part in split
             ]
             return Outcome(tuple(traces), problems)
     stated, notes = stated_rank(contents.metadata, problems, path), Problems()
-    with time_stage("model"):
-        trace = build(stated, contents.columns, contents.metadata, contents.source, path, notes)
+    trace = build(stated, contents.columns, contents.metadata, contents.source, path, notes)
     for problem in notes:  # the rank may change
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return Outcome((trace,), problems)

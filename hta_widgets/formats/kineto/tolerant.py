@@ -25,7 +25,7 @@ from hta_widgets.formats.kineto.lenient import (
     with_words_quoted,
 )
 from hta_widgets.formats.kineto.records import Record
-from hta_widgets.readers.ranks import NoteCounts
+from hta_widgets.trace.problems import NoteCounts
 
 _scan = json.JSONDecoder(
     strict=False, parse_int=len, parse_float=len, parse_constant=len

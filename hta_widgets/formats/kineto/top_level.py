@@ -22,7 +22,7 @@ from msgspec import Raw
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.records import end_of_value
 from hta_widgets.formats.kineto.tolerant import is_utf8, read_top_level
-from hta_widgets.readers.ranks import NoteCounts
+from hta_widgets.trace.problems import NoteCounts
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 #: The key of the list. JSON may escape each of its letters.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,10 @@ class _TableSet:
     def _read_regions(self) -> None:
         columns = self._integers("region", "start", "end", "pid", "tid", "name_id", "event_id")
         kinds = self._of_event(columns, "category_id")
-        texts = self._category_texts(np.unique(kinds).tolist())
+        table, text_column = self._table("info_category"), "name"
+        if table not in self._database.tables:  # before schema 4
+            table, text_column = self._table("string"), "string"
+        texts = self._database.texts_of(table, "id", text_column, np.unique(kinds).tolist())
         add = self._rows.category.add
         self._rows.add_calls(
             map_distinct(kinds, lambda kind: add(category_of_calls(texts.get(kind, "")))),
@@ -187,13 +191,6 @@ class _TableSet:
             tid=map_distinct(columns["tid"], lambda row_id: self._tid_of.get(row_id, row_id)),
             correlation=self._of_event(columns, "stack_id"),
         )  # fmt: skip
-
-    def _category_texts(self, ids: list[int]) -> dict[int, str]:
-        """Return the names of categories, which are strings before schema 4."""
-        table, column = self._table("info_category"), "name"
-        if table not in self._database.tables:
-            table, column = self._table("string"), "string"
-        return self._database.texts_of(table, "id", column, ids)
 
     def _of_event(self, columns: dict[str, Ints], name: str) -> Ints:
         """Return a column of the events of rows, -1 without an event."""
@@ -213,14 +210,17 @@ class _TableSet:
         read = self._database.integers(table, (*columns, *references))
         for key, column in (("start_id", "start"), ("end_id", "end")):
             if key in references:
-                times = self._database.integers(self._table("timestamp"), ("id", "value"))
-                value = values_by_id(times["id"], times["value"], read[key])
+                value = values_by_id(self._times["id"], self._times["value"], read[key])
                 read[column] = np.where(value < 0, NO_TIME, value)
         if "track_id" in references:
             tracks = self._database.integers(self._table("track"), ("id", *_TRACK_COLUMNS))
             for column in set(_TRACK_COLUMNS).intersection(columns).difference(present):
                 read[column] = values_by_id(tracks["id"], tracks[column], read["track_id"])
         return read
+
+    @cached_property
+    def _times(self) -> dict[str, Ints]:
+        return self._database.integers(self._table("timestamp"), ("id", "value"))
 
     def _names(
         self,
@@ -311,9 +311,10 @@ def _read_old(database: Database, rows: RocmRows) -> None:
 
 
 def _processes_of_calls(call: Ints, calls: dict[str, Ints], gpu: Ints) -> Ints:
-    """Return the process that calls each operation, or else most operations of its GPU."""
+    """Return the process that calls each operation, or most of its GPU, or else the first one."""
     process = values_by_id(calls["id"], calls["pid"], call)
     used = pd.DataFrame({"gpu": gpu, "process": process})[process >= 0]
     usual = used.groupby("gpu")["process"].agg(lambda processes: processes.mode().iloc[0])
-    usual_of_gpu = usual.reindex(gpu, fill_value=calls["pid"].min(initial=0)).to_numpy()
+    first = calls["pid"].min() if len(calls["pid"]) else 0
+    usual_of_gpu = usual.reindex(gpu, fill_value=first).to_numpy()
     return np.where(process >= 0, process, usual_of_gpu)

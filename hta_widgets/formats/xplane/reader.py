@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -195,17 +195,31 @@ class _ProfileReader:
         )
 
     def _read_device(self, plane: Plane, label: str, number: int, core: str | None) -> None:
-        """Read the lines of a device, or of a core."""
-        work = _lines_of_work(plane.lines)
+        """Read the lines of a device, or of a core; those with work are numbered as streams."""
+        streams = [line for line in plane.lines if _STREAM.fullmatch(line.name)]
+        work = streams or [line for line in plane.lines if _OPS.fullmatch(line.name)]
+        work = work or [line for line in plane.lines if not _DERIVED.fullmatch(line.name)]
         if not any(line.events for line in work):
             return
-        has_steps = number not in self._devices and not _STREAM.fullmatch(work[0].name)
+        has_steps = not streams and number not in self._devices
         self._devices.setdefault(number, plane)
-        first_stream = self._read_work(plane, work, label, number, core)
+        numbers = []
+        first_order = self._unnumbered[number]
+        self._unnumbered[number] += len(work)
+        for order, line in enumerate(work, first_order):
+            match = _STREAM.fullmatch(line.name)
+            stream = int(match[1]) if match else order
+            numbers.append(stream)
+            thread = f"stream {stream}" if match else " · ".join(filter(None, (core, line.name)))
+            place = self._rows.place(label, str(stream), label, thread)
+            events = self._events(plane, line)
+            if line.name == _NESTED:
+                events = self._without_containers(events, place, number, stream)
+            self._add_work(events, place, number, stream)
         for line in plane.lines:
             if line.name == _MODULES:
-                place = self._rows.place(label, str(first_stream), label)
-                self._add_ranges(self._events(plane, line), place, number, first_stream)
+                place = self._rows.place(label, str(numbers[0]), label)
+                self._add_ranges(self._events(plane, line), place, number, numbers[0])
             elif line.name == _STEPS and has_steps:
                 self._add_steps(plane, line, self._rows.place(label, _STEPS, label, _STEPS), number)
             elif line.name == _COUNTERS:
@@ -213,25 +227,6 @@ class _ProfileReader:
             elif line not in work:
                 detail = "events that repeat device work by module or scope are left out"
                 self._rows.note("repaired", len(line.events), detail)
-
-    def _read_work(
-        self, plane: Plane, work: Sequence[Line], label: str, number: int, core: str | None
-    ) -> int:
-        """Read the work of a device, and return its first stream; lines are numbered as streams."""
-        streams = []
-        first_order = self._unnumbered[number]
-        self._unnumbered[number] += len(work)
-        for order, line in enumerate(work, first_order):
-            match = _STREAM.fullmatch(line.name)
-            stream = int(match[1]) if match else order
-            streams.append(stream)
-            thread = f"stream {stream}" if match else " · ".join(filter(None, (core, line.name)))
-            place = self._rows.place(label, str(stream), label, thread)
-            events = self._events(plane, line)
-            if line.name == _NESTED:
-                events = self._without_containers(events, place, number, stream)
-            self._add_work(events, place, number, stream)
-        return streams[0]
 
     def _without_containers(
         self, events: LineEvents, place: int, device: int, stream: int
@@ -353,15 +348,6 @@ class _ProfileReader:
                     stats[shown] = stats.pop(stored)
         self._rows.note("skipped", sums, "events that are sums of several events, without times")
         return events
-
-
-def _lines_of_work(lines: Sequence[Line]) -> list[Line]:
-    """Return the streams of a device, else its operations, else all lines that hold its work."""
-    for pattern in (_STREAM, _OPS):
-        matching = [line for line in lines if pattern.fullmatch(line.name)]
-        if matching:
-            return matching
-    return [line for line in lines if not _DERIVED.fullmatch(line.name)]
 
 
 def _are_containers(events: LineEvents) -> Bools:

@@ -376,8 +376,9 @@ def test_servers_are_recognised_behind_long_keys(tmp_path):
 
 
 @pytest.mark.parametrize("gpus", [1, 2])
-def test_two_runs_below_the_folder_of_a_worker_are_two_jobs(tmp_path, gpus):
-    for run in ("first", "second"):
+@pytest.mark.parametrize("runs", [("first", "second"), ("20241130", "20241201")])
+def test_two_runs_below_the_folder_of_a_worker_are_two_jobs(tmp_path, gpus, runs):
+    for run in runs:
         write_byteps_job(tmp_path / run, local_ranks=gpus, servers=1, steps=1, gradients=2)
         for file in (tmp_path / run).rglob("*/*.json"):
             machine, *rest = file.relative_to(tmp_path / run).parts
@@ -386,15 +387,15 @@ def test_two_runs_below_the_folder_of_a_worker_are_two_jobs(tmp_path, gpus):
             target.write_bytes(file.read_bytes())
     traces = load(tmp_path / "job")
     places = [(trace.job, trace.worker) for trace in traces.values() if trace.format == "byteps"]
-    expected = [(f"job/{run}", worker) for run in ("first", "second") for worker in (0, 1)]
+    expected = [(f"job/{run}", worker) for run in runs for worker in (0, 1)]
     assert sorted(set(places)) == expected
     assert len(places) == 4 * gpus
     servers = [trace for trace in traces.values() if trace.format == "byteps-server"]
-    assert [(trace.job, trace.server) for trace in servers] == [("job/first", 0), ("job/second", 0)]
-    only = load(tmp_path / "first")
+    assert [(trace.job, trace.server) for trace in servers] == [(f"job/{run}", 0) for run in runs]
+    only = load(tmp_path / runs[0])
     expected_text = str(headline(only)).partition(" is last")[2].partition(", ")[0]
     texts = str(headline(traces))
-    for run in ("first", "second"):
+    for run in runs:
         assert f"Worker 1 of job/{run} is last{expected_text}, " in texts
 
 

@@ -353,6 +353,19 @@ def test_parts_of_a_finished_batch_are_finished(tmp_path, kind, as_json):
     assert len(analysis.collective_hangs(load(job))) >= 1
 
 
+@pytest.mark.parametrize("name", ["nccl:coalesced", "nccl:all_reduce_coalesced"])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_batch_of_old_dumps_finishes_no_other_call(tmp_path, name, as_json):
+    calls = [(1, "completed", name), (2, "started", "nccl:all_reduce")]
+    entries = [
+        {"seq_id": number, "pg_id": 0, "state": state, "profiling_name": operation, "frames": []}
+        for number, state, operation in calls
+    ]
+    job = write_dumps(tmp_path / "job", {0: dump(entries, {"0": [0]})}, as_json=as_json)
+    states = analysis.collective_states(load(job))
+    assert dict(zip(states.sequence, states.state, strict=True)) == {1: "finished", 2: "started"}
+
+
 @pytest.mark.parametrize("state", ["started", "scheduled"])
 def test_the_last_number_of_sends_finishes_no_collective(tmp_path, state):
     send = entry("0", 0, profiling_name="nccl:send 0->1", is_p2p=True, p2p_seq_id=900)

@@ -26,7 +26,6 @@ from hta_widgets.readers import (
     file_traces,
     parallel as memory,
     progress as bar,
-    streams as stages,
 )
 from hta_widgets.store.ranks import StoredTrace
 from hta_widgets.workers import WorkerPool
@@ -231,13 +230,6 @@ def test_a_script_without_a_main_guard_loads_once(job, tmp_path):
 def test_nothing_is_written_where_no_one_looks(job, capfd):
     hw.load(job, progress=True)
     assert capfd.readouterr() == ("", "")
-
-
-def test_stages_tell_where_the_time_goes(job):
-    stages.reset_stages()
-    hw.load(job)
-    assert {"read", "decode", "columns", "model"} <= set(stages.stage_seconds())
-    assert all(value > 0 for value in stages.stage_seconds().values())
 
 
 def test_base_time_and_metadata(write):

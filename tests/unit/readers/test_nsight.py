@@ -463,7 +463,7 @@ def test_the_critical_path_follows_recorded_events_of_streams(tmp_path, has_reco
         for us, correlation, name in ((1100, 501, 904), (1200, 601, 902), (1300, 502, 904),
                                       (1400, 602, 902), (1500, 603, 903))
     ]  # fmt: skip
-    # Both recordings are of one event; the id of the recording tells them apart.
+    # Both recordings are of one event; the id of the recording distinguishes them.
     ids = "eventId, eventSyncId" if has_recordings else "eventId"
     records = [
         f"create table {EVENTS} (timestamp, streamId, correlationId, globalPid, {ids})",

@@ -368,3 +368,12 @@ def test_a_password_is_not_sent_to_the_target_of_a_redirect(serve):
     with pytest.raises(hw.TraceError, match="answers 404"):
         hw.load(serve(answer).replace("://", "://me:pass%20word@") + "/t.json")
     assert headers == ["Basic bWU6cGFzcyB3b3Jk", None]
+
+
+def test_the_setting_of_steps_is_ignored_for_remote_files_of_other_formats(web, job, monkeypatch):
+    monkeypatch.setattr(hw.options, "steps", "step.*")
+    url, _ = web
+    name = min(Path(job).rglob("*.json*")).relative_to(Path(job).parent).as_posix()
+    assert hw.load(f"{url}/{name}").formats == ["kineto"]
+    with pytest.raises(hw.TraceError, match="steps= is for"):
+        hw.load(f"{url}/{name}", steps="step.*")

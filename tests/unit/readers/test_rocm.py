@@ -282,7 +282,7 @@ def to_schema_4(path, suffix="_0000aaa"):
         f"create table rocpd_info_category{suffix} (id, name)",
         f"insert into rocpd_info_category{suffix} select * from rocpd_string{suffix} where id < 5",
         f"update rocpd_string{suffix} set string = 'other' where id < 5",
-        f"insert into {times} values (90, 0)",  # so that ids are no positions
+        f"insert into {times} values (90, 0)",  # so that ids differ from positions
     ]
     for name, (kept, moved) in SCHEMA_4.items():
         table, columns = f"rocpd_{name}{suffix}", ", ".join(moved)
@@ -341,3 +341,13 @@ def test_processes_of_the_older_database_that_call_their_gpu_by_one_number_are_r
     kernels = [trace.events.query("category == 'kernel'") for trace in traces.values()]
     assert [events.start_ns.tolist() for events in kernels] == [[10_000, 60_000], [11_000]]
     assert [len(trace.events) for trace in traces.values()] == [5, 2]  # a step around the marker
+
+
+@pytest.mark.parametrize("lost", ["op_id = 2", "1"])
+def test_work_of_the_older_database_without_calls_is_of_the_process_of_others(tmp_path, lost):
+    path = change(write_rpd(tmp_path / "job.rpd"), f"delete from rocpd_api_ops where {lost}")
+    traces = load(path)
+    assert [trace.local_rank for trace in traces.values()] == [0, 1]
+    starts = [trace.events.query("category == 'kernel'").start_ns for trace in traces.values()]
+    assert [start.tolist() for start in starts] == [[10_000], [11_000]]
+    assert [len(trace.events) for trace in traces.values()] == [5, 2]  # each with the step

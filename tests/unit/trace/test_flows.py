@@ -42,7 +42,7 @@ CASES = {
          call("cudaMemcpyAsync", 10, 1, 4), kernel("second", 15, 1, 4)],
         ["launch: cudaLaunchKernel → first", "launch: cudaMemcpyAsync → second"],
     ),
-    "a zero is no id, of several calls or of one": (
+    "a zero is not an id, of several calls or of one": (
         [call("cudaLaunchKernel", 0, 1, 0), kernel("k", 5, 1, 0)], [],
     ),
     "device events without a call have no arrow": (
