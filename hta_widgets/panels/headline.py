@@ -496,9 +496,8 @@ def _loading_facts(traces: TraceSet, times: RunTimes, cause_ns: int) -> dict[str
     """Return how many launches load code, and their time, if that is most of the cause."""
     calls = [(traces[rank].table, loading_launches(traces[rank])) for rank in times.ranks]
     dur_ns = sum(int(table.dur_ns[rows].sum()) for table, rows in calls)
-    if dur_ns <= cause_ns / 2:
-        return {}
-    return {"loading": (sum(len(rows) for _, rows in calls), dur_ns)}
+    launches = sum(len(rows) for _, rows in calls)
+    return {"loading": (launches, dur_ns)} if dur_ns > cause_ns / 2 else {}
 
 
 def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:

@@ -166,8 +166,7 @@ class SideColumnPainter(Painter):
             return _RankFact((f"ends at {end_text}", "ends early"), "warn")
         if all(row["role"] == "cpu" for row in rank["summary"]):
             return _RankFact((rank["host"] or "CPU only",))
-        lateness_fact = self._lateness_fact(number)
-        if lateness_fact is not None:
+        if (lateness_fact := self._lateness_fact(number)) is not None:
             return lateness_fact
         stats = self.figures.stats.get(number)
         if stats is None:
@@ -275,9 +274,8 @@ class SideColumnPainter(Painter):
         """Draw the shares of waiting, or of communication, and of idle or unrecorded time."""
         span_ns = stats["span"]
         has_lateness = self.figures.lateness is not None
-        exposed_ns = wait_ns if has_lateness else stats["exposed"]
+        word, exposed_ns = ("waiting", wait_ns) if has_lateness else ("comm", stats["exposed"])
         exposed_share = share(exposed_ns / span_ns) if exposed_ns > 0 else ""
-        word = "waiting" if has_lateness else "comm"
         label = f"{word} {exposed_share}" if exposed_share else ""
         is_idle = stats["idle"] >= stats["unrecorded"]
         rest = "idle" if is_idle else "unrecorded"

@@ -112,10 +112,10 @@ describe("drawing", () => {
     await drawn(frames.length);
     await rested();
     const before = frames.length;
-    stage.setOverlay({ selection: { ...FULL_SELECTION, ranks: [LATE === 0 ? 1 : 0] } });
+    stage.setOverlay({ selection: { ...FULL_SELECTION, ranks: [0] } });
     await vi.waitFor(() => expect(frames.length).toBeGreaterThan(before));
     const top = laneTop(LATE, "comm");
-    const [left] = [stage.xOf(event.start)];
+    const left = stage.xOf(event.start);
     const over = Array.from({ length: 60 * 14 }, (_, i) => {
       return pixel(1, left + (i % 60), top + Math.floor(i / 60));
     });
