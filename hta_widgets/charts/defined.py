@@ -181,10 +181,7 @@ def draw_analysis(
     title: str,
     clusters: pd.DataFrame | None = None,
 ) -> Figure:
-    """Draw the frame of the analysis that the definition of this name is for.
-
-    For traces, the analysis is run first.
-    """
+    """Draw the frame of the analysis that a definition is for, or run it on traces first."""
     frame = analysis_frame(specs.rows_definition(name).analysis, source, options)
     return draw_definition(name, frame, width, theme, title, clusters)
 

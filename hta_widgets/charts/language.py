@@ -174,11 +174,7 @@ _EMPTY_RESULTS = {"sum": 0, "count": 0, "distinct": 0, "any": False, "all": True
 
 
 def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Return the result of a function of `COLUMNS`.
-
-    The last column of `pick` and `is_most` has scores: `pick` returns the value of the item with
-    the highest one, and `is_most` whether an item has the highest one of its group.
-    """
+    """Return the result of a function of `COLUMNS`; `pick` and `is_most` take scores last."""
     values = np.asarray(columns[0])
     length = len(values)
     is_included = np.broadcast_to(options.get("where", True), length).astype(bool)
@@ -309,10 +305,7 @@ def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def fill_template(template: str, scope: Mapping[str, Any]) -> Any:
-    """Return the text of a template, or one per row if an expression in it has rows.
-
-    A text is empty if any of its placeholders is.
-    """
+    """Return the text of a template, or one per row; it is empty if one of its values is."""
     texts, placeholders = split_template(template)
     if not placeholders:
         return template

@@ -54,7 +54,7 @@ from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural, rank_list, share
 from hta_widgets.trace.arrays import Floats
 
-#: Maximum number of rows, of which a cluster has one for its bars and one for each reason.
+#: Maximum number of rows; a cluster has one for its bars and one for each reason.
 _MAX_ROWS = 60
 #: Columns whose mean over its ranks a cluster shows.
 _MEANS = (

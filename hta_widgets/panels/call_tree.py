@@ -2,7 +2,7 @@
 
 The width of a bar is the time of all calls of its path, on all selected ranks. Callees are below
 their caller, from its left edge on, the longest first. For example, ``aten::linear`` takes 240 ns,
-of which its calls of ``aten::addmm`` take 120 ns::
+and its calls of ``aten::addmm`` take 120 ns of these::
 
     depth 0   aten::linear  0 ... 240    120 ns of its own
     depth 1   aten::addmm   0 ... 120
@@ -136,8 +136,7 @@ def _flame_bars(paths: _MergedPaths, measure: int) -> pd.DataFrame:
         callees.setdefault(parent, []).append(path)
     total_ns = sum(width_ns[path] for path in callees.get(-1, ()))
     rows, left_out = [], 0
-    # Path, depth of its callees and left edge; the loop appends the callees of each caller.
-    callers = [(-1, 0, 0)]
+    callers = [(-1, 0, 0)]  # path, depth of its callees, left edge; the loop appends callees
     for caller, depth, left_ns in callers:
         called = [path for path in callees.get(caller, ()) if width_ns[path] > 0]
         for path in sorted(called, key=lambda path: (-width_ns[path], names[path])):

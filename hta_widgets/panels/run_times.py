@@ -225,10 +225,8 @@ class LateRanks:
     """Ranks that the others wait for, and how often and why the first of them is last."""
 
     ranks: list[int]
-    #: The ranks that wait.
-    waiting: list[int]
-    #: Exposed waits of all ranks for these ranks.
-    wait_ns: int
+    waiting: list[int]  # the ranks that wait
+    wait_ns: int  # exposed waits of all ranks for these ranks
     #: Number of collectives at which the first rank is last, and of all its collectives.
     last: int
     collectives: int

@@ -60,16 +60,14 @@ def save_diff(
     max_mb: float = 25,
 ) -> str:
     """Write a comparison as one self-contained page."""
-
-    def make(limit_bytes: float, saved_at: datetime) -> PageContent:
-        return comparison_content(answers, sides, traits, limit_bytes - _FRAME_BYTES, saved_at)
-
     return save_page(
         path,
         " → ".join(traits["_about"]["labels"]),
         _CODE,
         [engine for engine, _, _ in sides],
-        make,
+        lambda limit_bytes, saved_at: comparison_content(
+            answers, sides, traits, limit_bytes - _FRAME_BYTES, saved_at
+        ),
         max_mb=max_mb,
         min_mb=1,
         remedy="The code, texts and frames of a page take about 1 MB.",
@@ -162,7 +160,7 @@ class FrameBlocks:
 
 
 class PairBlocks(FrameBlocks):
-    """The pairs of ranks of which a page has separate steps, waterfalls and names."""
+    """The pairs of ranks with separate steps, waterfalls and names in a page."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         count = len(answers.both.rank_pairs)
@@ -181,7 +179,7 @@ class PairBlocks(FrameBlocks):
 
 
 class StepBlocks(FrameBlocks):
-    """The steps of which a page has separate waterfalls and names; the most changed steps first."""
+    """The steps with separate waterfalls and names in a page; the most changed steps first."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         total = answers.both.step_count if answers.has_events else 0

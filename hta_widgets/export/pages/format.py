@@ -197,10 +197,7 @@ footer td + td { text-align: right }
 
 @dataclass(slots=True)
 class PageContent:
-    """Content of a page without its code: its document and other blocks, and texts of the footer.
-
-    `sizes` are listed in the footer, and `words` state what the page contains.
-    """
+    """Content of a page without its code; the footer has `sizes` and `words`."""
 
     document: Mapping[str, Any]
     blocks: list[Block]

@@ -107,11 +107,7 @@ def layout_rows(
     only: Collection[int] | None = None,
     clusters: Mapping[str, Any] | None = None,
 ) -> list[Row]:
-    """Return the rows from the top; folded ranks grow until the rows are `height` px high.
-
-    Each of the `clusters` of similar ranks has one row. `opened` are the ranks with a row for each
-    track, by default a single rank. Pinned ranks and tracks come first, in the order of `pinned`.
-    """
+    """Return the rows from the top, pinned ones first; folded ranks grow to fill `height` px."""
     groups = [] if clusters is None else clusters["clusters"]
     like = {group["representative"]: group["ranks"] for group in groups if len(group["ranks"]) > 1}
     outliers = clusters["outliers"] if clusters and like else ()
@@ -162,11 +158,7 @@ def _of_role(rank: RankScene, role: str) -> list[Mapping[str, Any]]:
 def _folded_sizes(
     ranks: Sequence[RankScene], count: int, height: float, *, any_open: bool, ribbons: bool
 ) -> _FoldedSizes:
-    """Return the sizes with which `count` folded ranks fit into `height`, like the page's rows.
-
-    If they do not fit, bars of host threads or ribbons are left out; the device lanes get what is
-    left. Above `_MANY_RANKS`, rows that do not fit become compact.
-    """
+    """Return the sizes with which `count` folded ranks fit into `height`, like the page's rows."""
     if any_open:
         return _FoldedSizes("line", 27, 3, 9, 13, _MAX_BARS)
     has_comm = any(_of_role(rank, "comm") for rank in ranks)

@@ -62,7 +62,7 @@ class ExportReport:
     events : int
         Number of complete events and begin/end pairs.
     flows : int
-        Number of arrows, of which both ends are written.
+        Number of arrows, which have both ends in the file.
     dropped : int
         Number of records in the selection that were left out: arrows with one end that is not
         selected or not in the file, and samples of counters.

@@ -191,10 +191,7 @@ def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
-    """Return the window of a selection in the times of the trace.
-
-    If not all events are selected, an open side of the window ends at the selected events.
-    """
+    """Return the selection's window; an open side ends with the events unless all are selected."""
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
@@ -446,10 +443,7 @@ _THREAD = ("pid", "tid")
 
 
 class FlowThreads:
-    """Writes the process and thread ids of flow records as their events have them.
-
-    A file may write an id as a number in one record and as a string in another.
-    """
+    """Writes ids of processes and threads in flow records as their events do: number or string."""
 
     def __init__(self, members: Members) -> None:
         trace, table = members.trace, members.trace.table
