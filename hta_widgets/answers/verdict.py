@@ -37,8 +37,7 @@ METRICS = ("step", "exposed_comm", "idle", "mfu", "kernel:REGEX")
 _ALPHA = 0.01
 #: Largest change that is tested for the noise, as a share of the value before.
 _MAX_NOISE = 4.0
-#: Number of rounds of the bisection that finds the noise.
-_ROUNDS = 30
+_ROUNDS = 30  # of the bisection that finds the noise
 _WORDS = {"regressed": "Regressed", "within": "Within the limit", "cannot tell": "Cannot tell"}
 _NAMES = {"step": "step time", "exposed_comm": "exposed communication", "idle": "idle time"}
 
@@ -172,10 +171,7 @@ def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None
         return p_value, None
     for _ in range(_ROUNDS):
         middle = (low + high) / 2
-        if p_value_of(1 + middle) < _ALPHA:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if p_value_of(1 + middle) < _ALPHA else (middle, high)
     return p_value, high
 
 

@@ -341,7 +341,15 @@ def chart_scope(
     for name in (*definition.needs, *definition.uses):
         scope[name] = column(frame[name]) if name in frame else np.full(len(frame), np.nan)
     if definition.from_ is not None:
-        order = _prepared_order(definition.from_, scope, len(frame))
+        preparation, order = definition.from_, np.arange(len(frame))
+        for name, code in preparation.let.items():
+            scope[name] = evaluate(code, scope)
+        if preparation.sort:
+            keys = [evaluate(code, scope) for code in preparation.sort]
+            # Of `lexsort`, the last key is the first to sort by.
+            order = np.lexsort([CELLS["order"](key) for key in reversed(keys)])
+        if preparation.keep is not None:
+            order = order[np.asarray(evaluate(preparation.keep, scope), bool)[order]]
         attrs, frame = frame.attrs, frame.iloc[order]
         frame.attrs = attrs
         scope = {name: value[order] if is_rows(value) else value for name, value in scope.items()}
@@ -358,20 +366,6 @@ def chart_scope(
         scope[name] = evaluate(code, scope)
     scope["names"] = fill_template(definition.rows.name, scope)
     return scope, frame
-
-
-def _prepared_order(preparation: specs.Preparation, scope: Scope, items: int) -> np.ndarray:
-    """Set the names of a chart's first step; return the indices of the items to keep, in order."""
-    for name, code in preparation.let.items():
-        scope[name] = evaluate(code, scope)
-    order = np.arange(items)
-    if preparation.sort:
-        keys = [evaluate(code, scope) for code in preparation.sort]
-        # `lexsort` sorts by its last key first.
-        order = np.lexsort([CELLS["order"](key) for key in reversed(keys)])
-    if preparation.keep is not None:
-        order = order[np.asarray(evaluate(preparation.keep, scope), bool)[order]]
-    return order
 
 
 def idle_cause_text(cause: str) -> str:

@@ -199,7 +199,14 @@ def keep_fitting(
     `labels` the source of texts in bars. Figures that are `timed` have the timeline's borders.
     """
     room = width or _ASSUMED_WIDTH
-    gutter = _set_borders(figure, names, room, timed=timed)
+    gutter = 4
+    if timed:
+        gutter = 104 if room < 760 else 164
+        figure.min_border_right = 8 if room < 900 else 128
+    elif names:
+        longest = max(len(text) for _, text in names)
+        gutter = int(min(longest * _LETTER_WIDTH + 14, max(72, room * 0.36)))
+    figure.min_border_left = gutter
     axis = figure.yaxis[0] if len(figure.yaxis) else None
     if axis is not None and names:
         letters = max(2, int((gutter - 12) / _LETTER_WIDTH))
@@ -221,7 +228,11 @@ def keep_fitting(
         legend.location = (4 - gutter, 0)
     if labels is not None and len(labels.data["full"]):
         inner_width = max(40.0, room - gutter - 60.0 * len(columns))
-        _hide_wide_texts(labels, inner_width / abs(figure.x_range.end - figure.x_range.start))
+        px_per_unit = inner_width / abs(figure.x_range.end - figure.x_range.start)
+        labels.data["text"] = [
+            text if len(text) * _LETTER_WIDTH + 8 <= span * px_per_unit else ""
+            for text, span in zip(labels.data["full"], labels.data["span"], strict=True)
+        ]
     is_log = isinstance(figure.x_scale, models.LogScale)
     fit = models.CustomJS(
         args={
@@ -244,29 +255,6 @@ def keep_fitting(
     )
     figure.js_on_change("outer_width", fit)
     figure.js_on_change("inner_width", fit)
-
-
-def _set_borders(
-    figure: Figure, names: Sequence[tuple[float, str]], room: int, *, timed: bool
-) -> int:
-    """Set the minimum borders of a figure at the left and the right; return the left one in px."""
-    gutter = 4
-    if timed:
-        gutter = 104 if room < 760 else 164
-        figure.min_border_right = 8 if room < 900 else 128
-    elif names:
-        longest = max(len(text) for _, text in names)
-        gutter = int(min(longest * _LETTER_WIDTH + 14, max(72, room * 0.36)))
-    figure.min_border_left = gutter
-    return gutter
-
-
-def _hide_wide_texts(labels: Any, px_per_unit: float) -> None:
-    """Show only those texts of a source of labels that fit into their bars."""
-    labels.data["text"] = [
-        text if len(text) * _LETTER_WIDTH + 8 <= span * px_per_unit else ""
-        for text, span in zip(labels.data["full"], labels.data["span"], strict=True)
-    ]
 
 
 def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:

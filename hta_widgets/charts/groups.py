@@ -424,9 +424,6 @@ def communication_by_stream(
     return _draw_communication(frame, ["stream"], "stream", style)
 
 
-_SIZES_LINE = ("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")
-
-
 def _draw_communication(
     frame: pd.DataFrame, keys: list[str], noun: str, style: FigureStyle
 ) -> Figure:
@@ -437,6 +434,7 @@ def _draw_communication(
     data["least_ns"] = grouped["communication_ns"].min()
     data["most_ns"] = grouped["communication_ns"].max()
     has_sizes = {"in_bytes", "out_bytes"} <= set(frame.columns)
+    sizes_text = "@{in_bytes_text}, @{out_bytes_text}"
     for column in ("in_bytes", "out_bytes") if has_sizes else ():
         data[column] = grouped[column].agg(lambda sizes: sum_known_bytes(sizes.to_numpy()))
         data[f"{column}_text"] = [_size_text(size_bytes) for size_bytes in data[column]]
@@ -471,7 +469,7 @@ def _draw_communication(
                     ("exposed", "{exposed_ns:duration}"),
                     ("minimum and maximum of a rank", "{least_ns:duration} – {most_ns:duration}"),
                     ("kernels on ranks", "{count:count} on {ranks}"),
-                    *([_SIZES_LINE] if has_sizes else []),
+                    *([("in, out, all ranks", sizes_text)] if has_sizes else []),
                 ],
             ),
         ),

@@ -123,10 +123,7 @@ class _Histogram:
 
 @dataclass(frozen=True)
 class _DecadeBins:
-    """Counts of values, in bins of equal width of their decimal logarithm.
-
-    Zeros have a separate bin at the left.
-    """
+    """Counts of values by their decimal logarithm; zeros have a separate bin at the left."""
 
     low: float
     high: float

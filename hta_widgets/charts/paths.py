@@ -201,12 +201,8 @@ def _hatch(bars: Bars, nonselection_alpha: float) -> dict[str, Any]:
     """Return the hatch of bars as arguments of a Bokeh glyph."""
     if not bars.hatch:
         return {}
-    return {
-        "hatch_pattern": bars.hatch,
-        "hatch_color": bars.hatch_color,
-        "hatch_scale": 5,
-        "nonselection_hatch_alpha": nonselection_alpha,
-    }
+    style = {"hatch_pattern": bars.hatch, "hatch_color": bars.hatch_color, "hatch_scale": 5}
+    return {**style, "nonselection_hatch_alpha": nonselection_alpha}
 
 
 def _join_near(data: pd.DataFrame, max_gap: float) -> pd.DataFrame:

@@ -28,8 +28,7 @@ from hta_widgets.trace.memo import LRU, ComputationCancelled, is_cancelled, rais
 T = TypeVar("T")
 #: Reply to a request whose answer is not ready.
 PENDING: Mapping[str, Any] = {"pending": True}
-#: A task is cancelled after this many later requests for other tasks.
-_SUPERSEDED_AFTER = 32
+_SUPERSEDED_AFTER = 32  # number of later requests for other tasks after which a task is cancelled
 _NAME = "hta-background"
 
 

@@ -39,9 +39,8 @@ _MAX_NAMES, _MAX_NODES, _MAX_ROWS = 2000, 6000, 300
 _FEW_EVENTS = 250_000
 #: Maximum number of events for computing frames ahead; more could delay the next cell.
 _MAX_EVENTS = 1_000_000
-#: Number of sentences in outputs of notebooks.
-_MAIN_FINDINGS = 3
-#: Pause between two frames that are computed ahead; requests of the page are handled in it.
+_MAIN_FINDINGS = 3  # number of sentences in outputs of notebooks
+#: Pause between two frames that are computed ahead, in which requests of the page are handled.
 _PAUSE_S = 0.002
 
 
@@ -60,9 +59,14 @@ class DiffAnswers:
         facts = f"{before_ranks} → {plural(after_ranks, 'rank')}"
         if before_ranks == after_ranks:
             facts = f"{plural(before_ranks, 'rank')} each"
+        unmatched = max(len(both.before_alone), len(both.after_alone))
+        steps_text = "no steps: the whole runs are compared"
         if both.before.has_steps:
             facts += f" · {plural(both.step_count, 'step')}"
-        unmatched = max(len(both.before_alone), len(both.after_alone))
+            how = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
+            how += ", on the devices" if both.before.on_device else ""
+            all_steps = plural(both.step_count + unmatched, "step")
+            steps_text = f"{both.step_count} of {all_steps} matched {how}".strip()
         formats = {part.trace.format for side in both.sides for part in side.parts.values()}
         return {
             "labels": [side.label for side in both.sides],
@@ -72,7 +76,7 @@ class DiffAnswers:
             "rank_pairs": [list(pair) for pair in both.rank_pairs],
             "by_rank_means": both.by_rank_means,
             "steps": both.step_count if both.before.has_steps else 0,
-            "matched": _steps_text(both, unmatched),
+            "matched": steps_text,
             "all_matched": not unmatched,
             "kind_words": kind_labels(both),
             "has_events": self.has_events,
@@ -274,16 +278,6 @@ class DiffAnswers:
 
     def _on_classes(self, _request: operations.ClassesRequest) -> Answer:
         return self.pair_table.classes.counts(), None
-
-
-def _steps_text(both: Comparison, unmatched: int) -> str:
-    """Return how many steps are matched, and how."""
-    if not both.before.has_steps:
-        return "no steps: the whole runs are compared"
-    how = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
-    on_devices = ", on the devices" if both.before.on_device else ""
-    all_steps = plural(both.step_count + unmatched, "step")
-    return f"{both.step_count} of {all_steps} matched {how}{on_devices}".strip()
 
 
 def comparison_of_step(both: Comparison, step: int) -> Comparison:

@@ -83,8 +83,7 @@ MAX_FRAMES = 100
 #: Memory for indexed lanes: enough for each event once, within limits.
 BYTES_PER_EVENT = 24
 MIN_LANE_BYTES, MAX_LANE_BYTES = 64 << 20, 512 << 20
-#: Maximum number of answers that are kept or being computed.
-_MAX_ANSWERS = 16
+_MAX_ANSWERS = 16  # kept or being computed
 NO_WAITS = "there is no communication between ranks on their devices"
 
 
@@ -362,7 +361,13 @@ class TileEngine:
             if hits is None:
                 marked, error = self._selected_rows(request.selection or {}), None
             else:
-                marked, error = _matching_rows(hits), hits.error
+                error = hits.error
+                marked = (
+                    MarkedRows(rank_hits.index, rank_hits.index.rows(table), rank_hits.rows(table))
+                    for rank_hits in hits.ranks
+                    if rank_hits.count
+                    for table in TABLES
+                )
             reply, buffer = marks_reply(view, marked)
             return {**reply, "error": error}, buffer
 
@@ -467,15 +472,6 @@ class TileEngine:
         )  # fmt: skip
         for task in tasks:
             task.cancel()
-
-
-def _matching_rows(hits: SearchHits) -> Iterator[MarkedRows]:
-    """Yield the rows that match the search text, by rank and table."""
-    for rank_hits in hits.ranks:
-        if rank_hits.count:
-            for table in TABLES:
-                index = rank_hits.index
-                yield MarkedRows(index, index.rows(table), rank_hits.rows(table))
 
 
 MAX_NAMES: int = facts("limits")["gap_names"]

@@ -74,10 +74,7 @@ def _category_mask(column: pd.Series, matches: Callable[[str], bool]) -> Bools:
 
 
 class EventClasses:
-    """The class of every event of both sides.
-
-    `of_pairs` has the class of each pair, and `rows` the pair of each event, by side and rank.
-    """
+    """The class of each pair (`of_pairs`), and the pair of each event by side and rank (`rows`)."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 The width of a bar is the time of all calls of its path, on all selected ranks. Callees are below
 their caller, from its left edge on, the longest first. For example, ``aten::linear`` takes 240 ns,
-of which its calls of ``aten::addmm`` take 120 ns::
+and its calls of ``aten::addmm`` take 120 ns of these::
 
     depth 0   aten::linear  0 ... 240    120 ns of its own
     depth 1   aten::addmm   0 ... 120
@@ -37,13 +37,10 @@ _COLUMNS = ("depth", "name", "left_ns", "right_ns", "own_ns", *_SUMS)
 class _CallPaths:
     """The distinct call paths of one rank's operators; parents come before children."""
 
-    #: The operators, the path of each of them, and a last entry -1 for events without an operator.
-    rows: Rows
-    path: Ints
-    #: The position in `rows` of the innermost operator of each event, -1 for none.
-    operator: Ints
-    #: The parent of each path, -1 for none, and the name of its last operator.
-    parent: list[int] = field(default_factory=list)
+    rows: Rows  # the operators
+    path: Ints  # of each operator, and -1 as the last entry, for events without an operator
+    operator: Ints  # of each event: the position of its innermost operator in `rows`, or -1
+    parent: list[int] = field(default_factory=list)  # of each path, or -1
     name: list[str] = field(default_factory=list)
 
 
@@ -58,8 +55,7 @@ class _MergedPaths:
 
     def add(self, paths: _CallPaths, sums: Ints) -> None:
         """Add the sums of one rank's paths."""
-        # The merged path of each path of the rank.
-        merged: list[int] = []
+        merged: list[int] = []  # the merged path of each path of the rank
         for parent, name, path_sums in zip(paths.parent, paths.name, sums, strict=True):
             merged_parent = merged[parent] if parent >= 0 else -1
             number = self._numbers.setdefault((merged_parent, name), len(self.name))
@@ -140,8 +136,7 @@ def _flame_bars(paths: _MergedPaths, measure: int) -> pd.DataFrame:
         callees.setdefault(parent, []).append(path)
     total_ns = sum(width_ns[path] for path in callees.get(-1, ()))
     rows, left_out = [], 0
-    # Path, depth of its callees and left edge; the loop appends the callees of each caller.
-    callers = [(-1, 0, 0)]
+    callers = [(-1, 0, 0)]  # path, depth of its callees, left edge; the loop appends callees
     for caller, depth, left_ns in callers:
         called = [path for path in callees.get(caller, ()) if width_ns[path] > 0]
         for path in sorted(called, key=lambda path: (-width_ns[path], names[path])):

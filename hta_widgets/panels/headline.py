@@ -239,7 +239,19 @@ def headline(traces: TraceSet) -> Headline:
         return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
     report = straggler_report(traces)
     late = late_ranks(traces, times, report.stragglers)
-    causes = [*_waiting_finding(late, times, len(traces)), *_device_findings(traces, times, late)]
+    causes = [*_waiting_finding(late, times, len(traces))]
+    if times.has_work:
+        of_devices = [
+            _exposed_finding(late, times),
+            *_idle_finding(traces, times),
+            HeadlineFinding("unrecorded", times.unrecorded_ns / times.all_ns),
+            *_kernel_finding(traces, times),
+            *_pipeline_finding(traces, times),
+        ]
+        # On a device that mostly waits for its host, faster kernels gain nothing.
+        if not any(finding.kind == "idle" and finding.share > _HALF for finding in of_devices):
+            of_devices += _saving_finding(traces, times)
+        causes += [finding for finding in of_devices if finding.share >= MIN_SHARE]
     first = _main_finding(causes, is_healthy=times.is_healthy)
     if first is not None and first.kind == "exposed_communication":
         operation = {"largest": largest_exposed_operation(traces, CLOCK)}
@@ -261,25 +273,6 @@ def headline(traces: TraceSet) -> Headline:
         others += _missing_steps(steps, times)
     others += _impossible_times(traces)
     return _arrange(first or HeadlineFinding("no_cause"), _rank_findings(others), times)
-
-
-def _device_findings(
-    traces: TraceSet, times: RunTimes, late: LateRanks | None
-) -> list[HeadlineFinding]:
-    """Return the findings about device time whose share is large enough for a sentence."""
-    if not times.has_work:
-        return []
-    findings = [
-        _exposed_finding(late, times),
-        *_idle_finding(traces, times),
-        HeadlineFinding("unrecorded", times.unrecorded_ns / times.all_ns),
-        *_kernel_finding(traces, times),
-        *_pipeline_finding(traces, times),
-    ]
-    # On a device that mostly waits for its host, faster kernels gain nothing.
-    if not any(finding.kind == "idle" and finding.share > _HALF for finding in findings):
-        findings += _saving_finding(traces, times)
-    return [finding for finding in findings if finding.share >= MIN_SHARE]
 
 
 def _main_finding(causes: Sequence[HeadlineFinding], *, is_healthy: bool) -> HeadlineFinding | None:
@@ -352,12 +345,10 @@ def _waiting_finding(
     if late is None:
         return
     ranks = f"{len(late.ranks)} ranks" if len(late.ranks) > 1 else f"rank {late.ranks[0]}"
-    wait_share = times.exposed_wait_ns / times.all_ns
-    if late.on_hosts:
-        wait_share = late.wait_ns / (times.run_ns * rank_count)
+    on_hosts_share = late.wait_ns / (times.run_ns * rank_count)
     yield HeadlineFinding(
         "waiting",
-        wait_share,
+        on_hosts_share if late.on_hosts else times.exposed_wait_ns / times.all_ns,
         label=f"Select {ranks}",
         selection=Selection(ranks=tuple(late.ranks)),
         facts={"late": late, "rank_count": rank_count},
@@ -383,7 +374,14 @@ def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding
 def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
     if not times.idle_ns:
         return
-    cause, cause_ns = _main_idle_cause(times)
+    causes = {name: time_ns for name, time_ns in times.idle_by_cause.items() if time_ns > 0}
+    on_host = {name: time_ns for name, time_ns in causes.items() if name.startswith("host_")}
+    causes["host_wait"] = sum(on_host.values())
+    cause = max(causes, key=causes.__getitem__)
+    host_cause = max(on_host, key=on_host.__getitem__, default="")
+    if cause == "host_wait" and 2 * on_host[host_cause] >= causes["host_wait"]:
+        cause = host_cause
+    cause_ns = causes[cause]
     within, selection = "", Selection(ranks=tuple(times.ranks))
     gaps = analysis.device_idle_gaps(traces, top=1)
     if len(gaps):
@@ -409,21 +407,6 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "is_paused": cause == "host_python" and 2 * _idle_pauses_ns(traces, times) > cause_ns,
         },
     )
-
-
-def _main_idle_cause(times: RunTimes) -> tuple[str, int]:
-    """Return the cause of most idle time, and this time.
-
-    All causes on the host count as ``host_wait``, unless one of them is at least half of it.
-    """
-    causes = {name: time_ns for name, time_ns in times.idle_by_cause.items() if time_ns > 0}
-    on_host = {name: time_ns for name, time_ns in causes.items() if name.startswith("host_")}
-    causes["host_wait"] = sum(on_host.values())
-    cause = max(causes, key=causes.__getitem__)
-    host_cause = max(on_host, key=on_host.__getitem__, default="")
-    if cause == "host_wait" and 2 * on_host[host_cause] >= causes["host_wait"]:
-        cause = host_cause
-    return cause, causes[cause]
 
 
 def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
@@ -496,9 +479,8 @@ def _loading_facts(traces: TraceSet, times: RunTimes, cause_ns: int) -> dict[str
     """Return how many launches load code, and their time, if that is most of the cause."""
     calls = [(traces[rank].table, loading_launches(traces[rank])) for rank in times.ranks]
     dur_ns = sum(int(table.dur_ns[rows].sum()) for table, rows in calls)
-    if dur_ns <= cause_ns / 2:
-        return {}
-    return {"loading": (sum(len(rows) for _, rows in calls), dur_ns)}
+    launches = sum(len(rows) for _, rows in calls)
+    return {"loading": (launches, dur_ns)} if dur_ns > cause_ns / 2 else {}
 
 
 def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:

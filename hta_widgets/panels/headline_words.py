@@ -49,7 +49,7 @@ def _device_nouns(times: RunTimes, *, begins: bool = True) -> str:
 
 
 def _span_text(times: RunTimes, subject: str = "device") -> str:
-    """Return the name of the span of which a sentence about `subject` gives shares."""
+    """Return the name of the span whose shares a sentence about `subject` gives."""
     if len(times.ranks) > 1:
         return f"each rank's {times.device} span"
     return "its span" if subject == "device" else f"the {times.device} span"
@@ -94,22 +94,16 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
         wait_ns = late.wait_ns / len(late.waiting)
         mean = "on average " if len(late.waiting) > 1 else ""
         wait = f"{mean}{duration(wait_ns)} on the host, {share(wait_ns / times.run_ns)} of the run"
-        return [f"{subject} {wait}, for ", *late_pieces, *_last_text(times, late)]
+        often = f"at {count(late.last)} of {plural(late.collectives, 'collective')}"
+        often = often if late.last else "together with others"
+        last = "" if times.ranks else f", which {'arrive' if others else 'arrives'} last {often}"
+        return [f"{subject} {wait}, for ", *late_pieces, f"{last}."]
     cost = f": {_exposed_waiting_text(times)}, {duration(times.exposed_wait_ns / len(times.ranks))}"
     cost += " a rank" if len(times.ranks) > 1 else ""
     wait_share = late.wait_ns / max(times.exposed_wait_ns, 1)
     if wait_share < _MAX_STATED_WAITS:
         cost += f"; {share(wait_share)} of that is for {'them' if others else f'rank {first}'}"
     return [f"{subject} for ", *late_pieces, f"{cost}."]
-
-
-def _last_text(times: RunTimes, late: LateRanks) -> list[Piece]:
-    """Return the end of a sentence on waits of hosts: how often late ranks arrive last."""
-    if times.ranks:
-        return ["."]
-    often = f"at {count(late.last)} of {plural(late.collectives, 'collective')}"
-    verb = "arrives" if len(late.ranks) == 1 else "arrive"
-    return [f", which {verb} last {often if late.last else 'together with others'}."]
 
 
 def _exposed_waiting_text(times: RunTimes) -> str:

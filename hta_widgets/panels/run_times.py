@@ -161,16 +161,14 @@ def run_times(traces: TraceSet) -> RunTimes:
 
 def _recorded_ns(traces: TraceSet, ranks: Sequence[int]) -> int:
     """Return the time of the job's windows that each of the ranks recorded, added up."""
-    windows = traces.windows
-    window_ns = [max(high - low, 1) for low, high in windows]
-    if len(windows) == 1:
-        return window_ns[0] * len(ranks)
-    recorded_ns = 0
+    windows, recorded_ns = traces.windows, 0
     for rank in ranks:
-        of_rank = traces.subset([rank]).windows
-        for (low, high), length_ns in zip(windows, window_ns, strict=True):
-            is_recorded = any(start < high and low < end for start, end in of_rank)
-            recorded_ns += length_ns * is_recorded
+        of_rank = windows if len(windows) == 1 else traces.subset([rank]).windows
+        recorded_ns += sum(
+            max(high - low, 1)
+            for low, high in windows
+            if len(windows) == 1 or any(start < high and low < end for start, end in of_rank)
+        )
     return recorded_ns
 
 
@@ -227,10 +225,8 @@ class LateRanks:
     """Ranks that the others wait for, and how often and why the first of them is last."""
 
     ranks: list[int]
-    #: The ranks that wait.
-    waiting: list[int]
-    #: Exposed waits of all ranks for these ranks.
-    wait_ns: int
+    waiting: list[int]  # the ranks that wait
+    wait_ns: int  # exposed waits of all ranks for these ranks
     #: Number of collectives at which the first rank is last, and of all its collectives.
     last: int
     collectives: int

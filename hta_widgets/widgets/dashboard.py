@@ -76,10 +76,7 @@ T = TypeVar("T")
 
 
 class SelectionCache(Mapping[str, T], Generic[T]):
-    """Values by name, computed on access and kept until `clear`.
-
-    `canonical` returns the name under which a value is kept, or raises a `KeyError`.
-    """
+    """Values by the name that `canonical` returns, computed on access and kept until `clear`."""
 
     def __init__(
         self, names: tuple[str, ...], make: Callable[[str], T], canonical: Callable[[str], str]
@@ -328,13 +325,10 @@ class Dashboard(LinkedView):
             late_ranks = headline["late_ranks"]
             parts = [headline["headline"], *headline["more"]]
             sentences = [text for text in map(text_of, parts) if text]
-        view = replace(view, sentences=sentences)
-        if not view.pictures:
-            return view
-        names = [name for name in _DRAWN_PANELS if name in self._filled]
+        names = [name for name in _DRAWN_PANELS if name in self._filled] if view.pictures else []
         drawn = [svg for name in names if (svg := self._chart_svg(name, late_ranks))]
         pictures = [stacked_svg(drawn, side_by_side=True)] if drawn else []
-        return replace(view, pictures=[*pictures, *view.pictures])
+        return replace(view, sentences=sentences, pictures=[*pictures, *view.pictures])
 
     def _chart_svg(self, panel: str, late_ranks: Sequence[int]) -> str:
         """Return a chart of bars as SVG; "" if it has no bars."""

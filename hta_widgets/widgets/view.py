@@ -47,10 +47,8 @@ _HISTORY = ("past", "future")
 HISTORY_LENGTH: int = facts("limits")["history_entries"]
 Clock = Literal["auto", "recorded", "fitted"]
 Color = Literal["kind", "name", "bound"]
-#: Height of a drawing in CSS pixels.
-Height = Annotated[int, range(120, 1 << 31)]
-#: Maximum number of ranks that are not folded by default.
-MAX_UNFOLDED = 16
+Height = Annotated[int, range(120, 1 << 31)]  # in CSS pixels
+MAX_UNFOLDED = 16  # with more ranks, similar ones are folded by default
 
 
 def page_target(path: str, *, overwrite: bool) -> Path:

@@ -77,10 +77,7 @@ class PagePart:
 def _args_part(
     state: str, reason: str = "", blocks: Sequence[Block] = (), columns: object = None
 ) -> PagePart:
-    """Return the part of a page with a rank's arguments, or with the reason why they are missing.
-
-    The last of the `blocks` is their directory.
-    """
+    """Return the part with a rank's arguments, the directory last, or why they are missing."""
     header = {"state": state, "reason": reason, "blocks": max(len(blocks) - 1, 0)}
     return PagePart({**header, "columns": columns or {}}, list(blocks))
 
@@ -275,10 +272,7 @@ def _call_figures(writer: ColumnWriter, trace: Trace) -> list[dict[str, Any]]:
 
 
 def _activities(writer: ColumnWriter, rank: RankLayout) -> list[list[int]]:
-    """Write the activities of threads that launch work.
-
-    Returns the track and the number of intervals of each thread.
-    """
+    """Write the activities of threads that launch work; return each one's track and intervals."""
     activities = activities_by_thread(rank.trace)
     starts = [start + rank.shift_ns for start, _ in activities.values()]
     writer.ints("activity_start", concat_arrays(starts), delta=True)

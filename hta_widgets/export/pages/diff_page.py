@@ -60,16 +60,14 @@ def save_diff(
     max_mb: float = 25,
 ) -> str:
     """Write a comparison as one self-contained page."""
-
-    def make(limit_bytes: float, saved_at: datetime) -> PageContent:
-        return comparison_content(answers, sides, traits, limit_bytes - _FRAME_BYTES, saved_at)
-
     return save_page(
         path,
         " → ".join(traits["_about"]["labels"]),
         _CODE,
         [engine for engine, _, _ in sides],
-        make,
+        lambda limit_bytes, saved_at: comparison_content(
+            answers, sides, traits, limit_bytes - _FRAME_BYTES, saved_at
+        ),
         max_mb=max_mb,
         min_mb=1,
         remedy="The code, texts and frames of a page take about 1 MB.",

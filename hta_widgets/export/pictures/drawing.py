@@ -408,10 +408,7 @@ class ClassParts:
 
 @dataclass(frozen=True)
 class EventClassing:
-    """The class of every event: codes of the events of a rank, and the style of each code.
-
-    `groups` are the names and codes of the legend.
-    """
+    """The class of each event of a rank, the style of each class, and groups for the legend."""
 
     classes_of: Callable[[int], Codes | None]
     styles: Sequence[ClassStyle]

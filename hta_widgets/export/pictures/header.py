@@ -235,35 +235,20 @@ class HeaderPainter(Painter):
             opacity = _WEAKEST + (1 - _WEAKEST) * strength
             color = blend(self._rank_color(ranks[index]), theme.bg, opacity)
             drawing.rect(float(left[index]), y + 1, float(width[index]), 13, color)
-        by_wait = drawn[np.argsort(-wait[drawn], kind="stable")]
-        self._name_ribbon_ranks(by_wait.tolist(), ranks, left, left + width, following, y)
-
-    def _name_ribbon_ranks(
-        self,
-        marks: Sequence[int],
-        ranks: Sequence[int],
-        left: Array,
-        right: Array,
-        following: Array,
-        y: float,
-    ) -> None:
-        """Write the ranks of `marks`, the costliest first, into the gaps next to their marks."""
+        # The costliest ranks are named first, next to their marks; each gap is used once.
         used_gaps: set[int] = set()
-        for mark in marks:
-            rank, x0, x1 = ranks[mark], float(left[mark]), float(right[mark])
-            if rank < 0:
-                continue
-            before = float(left[mark - 1]) + _MARK_PX if mark else self.area.left
+        for mark in drawn[np.argsort(-wait[drawn], kind="stable")].tolist():
+            rank, x0, x1 = ranks[mark], float(left[mark]), float(left[mark] + width[mark])
+            before = float(left[mark - 1]) + _MARK_PX if mark else area.left
             # The gap after mark k has the number k.
             gaps: tuple[tuple[int, float, float, Literal["start", "end"]], ...] = (
                 (mark, x1 + 2, float(following[mark]) - x1 - 6, "start"),
                 (mark - 1, x0 - 2, x0 - 6 - before, "end"),
             )
-            for gap, x, max_width, anchor in gaps:
+            for gap, text_x, max_width, anchor in gaps:
                 label = first_text_that_fits([f"rank {rank}", str(rank)], max_width)
-                if label and gap not in used_gaps:
-                    color = self._rank_color(rank)
-                    self.drawing.text(x, y + 11, label, color, anchor=anchor)
+                if label and rank >= 0 and gap not in used_gaps:
+                    drawing.text(text_x, y + 11, label, self._rank_color(rank), anchor=anchor)
                     used_gaps.add(gap)
                     break
 

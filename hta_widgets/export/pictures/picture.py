@@ -382,10 +382,7 @@ class Fallback:
         return "\n".join(map(escape_controls, (self.title, *self.sentences)))
 
     def add_to(self, bundle: Any) -> Any:
-        """Return a widget's MIME bundle with this text and HTML added.
-
-        A tuple of a bundle and its metadata stays a tuple, and None stays None.
-        """
+        """Return a MIME bundle, or a tuple that begins with one, with this text and HTML added."""
         forms = {"text/plain": self.text(), "text/html": self.html()}
         if bundle is None:
             return None

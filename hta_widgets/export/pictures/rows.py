@@ -23,20 +23,14 @@ from hta_widgets.trace.names import short_name
 
 RankScene = Mapping[str, Any]
 
-#: Minimum heights in px of the device lanes of a folded rank, and their maximum heights.
-_GPU, _COMM = 16, 12
-_GROWN_GPU, _GROWN_COMM = 24, 15
-#: Heights in px of the spaces of a folded rank: above and between lanes, above bars, and below.
-_PAD, _GAP, _BEFORE_CPU, _BELOW = 3, 1, 3, 2
-#: Height in px of the bar of a host thread.
-_BAR = 3
-#: Maximum number of bars of a folded rank, and the maximum if the rows do not fit otherwise.
+#: Minimum and maximum heights in px of the device lanes of a folded rank.
+_GPU, _COMM, _GROWN_GPU, _GROWN_COMM = 16, 12, 24, 15
+#: Heights in px of its spaces: above and between lanes, above bars, below; and of a thread's bar.
+_PAD, _GAP, _BEFORE_CPU, _BELOW, _BAR = 3, 1, 3, 2, 3
+#: Maximum number of its bars, and the maximum if the rows do not fit otherwise.
 _MAX_BARS, _FEW_BARS = 3, 2
-#: Number of ranks above which their rows have one line.
-_MANY_RANKS = 40
-#: Number of ranks above which ribbons are drawn rather than bars if both do not fit.
-_RIBBON_FIRST = 16
-_RIBBON = 5
+#: Above the first number of ranks, rows have one line; above the second, ribbons precede bars.
+_MANY_RANKS, _RIBBON_FIRST, _RIBBON = 40, 16, 5
 #: Height of a row with a name and a fact below it.
 _TWO_LINES = 36
 
@@ -113,11 +107,7 @@ def layout_rows(
     only: Collection[int] | None = None,
     clusters: Mapping[str, Any] | None = None,
 ) -> list[Row]:
-    """Return the rows from the top; folded ranks grow until the rows are `height` px high.
-
-    Each of the `clusters` of similar ranks has one row. `opened` are the ranks with a row for each
-    track, by default a single rank. Pinned ranks and tracks come first, in the order of `pinned`.
-    """
+    """Return the rows from the top, pinned ones first; folded ranks grow to fill `height` px."""
     groups = [] if clusters is None else clusters["clusters"]
     like = {group["representative"]: group["ranks"] for group in groups if len(group["ranks"]) > 1}
     outliers = clusters["outliers"] if clusters and like else ()
@@ -168,11 +158,7 @@ def _of_role(rank: RankScene, role: str) -> list[Mapping[str, Any]]:
 def _folded_sizes(
     ranks: Sequence[RankScene], count: int, height: float, *, any_open: bool, ribbons: bool
 ) -> _FoldedSizes:
-    """Return the sizes with which `count` folded ranks fit into `height`, like the page's rows.
-
-    If they do not fit, bars of host threads or ribbons are left out; the device lanes get what is
-    left. Above `_MANY_RANKS`, rows that do not fit become compact.
-    """
+    """Return the sizes with which `count` folded ranks fit into `height`, like the page's rows."""
     if any_open:
         return _FoldedSizes("line", 27, 3, 9, 13, _MAX_BARS)
     has_comm = any(_of_role(rank, "comm") for rank in ranks)
@@ -239,9 +225,9 @@ def _group_names(rank: int, like: Sequence[int]) -> tuple[str, ...]:
     """Return names for similar ranks, the longest first."""
     short_names = (f"{len(like)} ranks like {rank}", f"{len(like)} like {rank}")
     runs = consecutive_runs(like)
-    if len(runs) > 4:
-        return short_names
-    return f"ranks {', '.join(map(run_text, runs))}", *short_names
+    return (
+        short_names if len(runs) > 4 else (f"ranks {', '.join(map(run_text, runs))}", *short_names)
+    )
 
 
 def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
@@ -281,9 +267,8 @@ def _busiest_threads(
     """Return the threads with the most events, in the scene's order."""
     if len(threads) <= max_threads:
         return threads
-    events = {
-        track["label"]: track["events"] for track in rank["tracks"] if track["role"] == "thread"
-    }
+    tracks = [track for track in rank["tracks"] if track["role"] == "thread"]
+    events = {track["label"]: track["events"] for track in tracks}
     busiest = sorted(threads, key=lambda row: -events.get(row["label"], 0))[:max_threads]
     return [row for row in threads if row in busiest]
 
@@ -554,8 +539,7 @@ class LanePainter(Painter):
     def _draw_counter(self, lane: CounterLane, shift: int, band: Band, y: float) -> None:
         if not len(lane.times):
             return
-        # Of each cell; NaN without a sample.
-        smallest, largest = lane.measure(self.edges - shift)
+        smallest, largest = lane.measure(self.edges - shift)  # of each cell, or NaN
         low, high = band.range or (0.0, 1.0)
         floor = min(0.0, low)
         scale = (band.height - 1) / (high - floor) if high > floor else 0.0
@@ -573,10 +557,7 @@ class LanePainter(Painter):
 
 
 def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:
-    """Yield codes with their positions, each code once.
-
-    If rectangles may overlap, their order counts, and a code is yielded for each run of it.
-    """
+    """Yield codes with their positions: each once if `is_disjoint`, else in order, run by run."""
     if is_disjoint:
         for code in np.unique(codes).tolist():
             yield code, np.flatnonzero(codes == code)

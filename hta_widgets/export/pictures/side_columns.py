@@ -166,8 +166,7 @@ class SideColumnPainter(Painter):
             return _RankFact((f"ends at {end_text}", "ends early"), "warn")
         if all(row["role"] == "cpu" for row in rank["summary"]):
             return _RankFact((rank["host"] or "CPU only",))
-        lateness_fact = self._lateness_fact(number)
-        if lateness_fact is not None:
+        if (lateness_fact := self._lateness_fact(number)) is not None:
             return lateness_fact
         stats = self.figures.stats.get(number)
         if stats is None:
@@ -230,30 +229,12 @@ class SideColumnPainter(Painter):
         stats = self.figures.stats.get(number)
         if stats is None or all(part["role"] == "cpu" for part in row.rank["summary"]):
             return
-        wait_ns = self.figures.exposed_wait(number)
-        if row.height < 24:
-            self._draw_total_bar(stats, wait_ns, y + round((row.height - 8) / 2), 8)
-            return
-        is_tall = row.height >= 36
-        top, height, text_px = (y + 3, 11, 14) if is_tall else (y + 4, 8, 12)
-        self._draw_total_bar(stats, wait_ns, top, height)
-        left, baseline = area.right + _PAD, top + height + text_px
-        if stats["span"] <= 0:
-            label = f"no {_device_of([row.rank])} work" if stats["data"] > 0 else "no data"
-            drawing.text(left, baseline, label, theme.ink3)
-        elif row.rank["truncated"] is not None:
-            drawing.text(left, baseline, "file cut off", _WARNING_INK)
-        elif late:
-            drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
-        else:
-            self._draw_shares(row, stats, wait_ns, baseline)
-
-    def _draw_total_bar(
-        self, stats: Mapping[str, int], wait_ns: int, top: float, height: float
-    ) -> None:
-        """Draw the parts of a rank's device time as one bar."""
-        theme, drawing, span_ns = self.theme, self.drawing, stats["span"]
-        left, width = self.area.right + _PAD, self.area.margin - 2 * _PAD
+        span_ns, wait_ns = stats["span"], self.figures.exposed_wait(number)
+        left, width = area.right + _PAD, area.margin - 2 * _PAD
+        is_low = row.height < 24
+        top, height, text_px = (y + 3, 11, 14) if row.height >= 36 else (y + 4, 8, 12)
+        if is_low:
+            top = y + round((row.height - height) / 2)
         x: float = left
         for ns, color in (
             (stats["compute"], theme.kind["compute"]),
@@ -268,6 +249,18 @@ class SideColumnPainter(Painter):
                 drawing.frame(x, top, right - x, height, theme.wait_line)
             x = right
         drawing.frame(left, top, width, height, theme.idle_line)
+        baseline = top + height + text_px
+        if is_low:
+            return
+        if span_ns <= 0:
+            label = f"no {_device_of([row.rank])} work" if stats["data"] > 0 else "no data"
+            drawing.text(left, baseline, label, theme.ink3)
+        elif row.rank["truncated"] is not None:
+            drawing.text(left, baseline, "file cut off", _WARNING_INK)
+        elif late:
+            drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
+        else:
+            self._draw_shares(row, stats, wait_ns, baseline)
 
     def _draw_shares(
         self, row: Row, stats: Mapping[str, Any], wait_ns: int, baseline: float
@@ -275,9 +268,8 @@ class SideColumnPainter(Painter):
         """Draw the shares of waiting, or of communication, and of idle or unrecorded time."""
         span_ns = stats["span"]
         has_lateness = self.figures.lateness is not None
-        exposed_ns = wait_ns if has_lateness else stats["exposed"]
+        word, exposed_ns = ("waiting", wait_ns) if has_lateness else ("comm", stats["exposed"])
         exposed_share = share(exposed_ns / span_ns) if exposed_ns > 0 else ""
-        word = "waiting" if has_lateness else "comm"
         label = f"{word} {exposed_share}" if exposed_share else ""
         is_idle = stats["idle"] >= stats["unrecorded"]
         rest = "idle" if is_idle else "unrecorded"

@@ -268,16 +268,13 @@ def export_pair(
             "a pair is one file", path=path, remedy="End the name with .json or .json.gz."
         )
     # The default labels are names of folders, which `scrub` must not write.
-    if scrub and labels is None:
-        labels = ("before", "after")
-    diff = compare(before, after, labels=labels)
+    diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
     before_ns, after_ns = _moves_of_pair(diff) if base == "first_step" else (0, 0)
     options = ExportOptions(clip=clip, counters=counters, scrub=scrub)
     before_ranks = _side_ranks("before", diff.before.label, before, 0, before_ns, options)
     offset = _rank_offset(before)
     after_ranks = _side_ranks("after", diff.after.label, after, offset, after_ns, options)
-    inputs = [*diff.before.traces.values(), *diff.after.traces.values()]
-    require_not_input(inputs, target.path)
+    require_not_input([*diff.before.traces.values(), *diff.after.traces.values()], target.path)
     base_ns = max(0, min(base_time_ns(members.trace.metadata) for members in before_ranks))
     ranks = [*before_ranks, *after_ranks]
     with target.file() as out:

@@ -49,12 +49,9 @@ class Members:
     """
 
     trace: Trace
-    #: Ids of the written events.
-    rows: Ints
-    #: `KEEP`, `DROP` or `ASK` for each record of the file; `accepts` decides on `ASK`.
-    fate: Codes
-    #: Whether everything of the rank is selected.
-    whole: bool
+    rows: Ints  # ids of the written events
+    fate: Codes  # of each record of the file: `KEEP`, `DROP`, or `ASK`, for which `accepts` decides
+    whole: bool  # everything of the rank is selected
     #: The window; None for an open side.
     start_ns: int | None = None
     end_ns: int | None = None
@@ -104,13 +101,12 @@ class Members:
         if time_ns is None:
             return False
         time_ns -= self.trace.zero_ns - base_time_ns(self.trace.metadata)
-        if record.ph in "eF":
-            # The end of an async interval that begins in the window may be after it.
-            return self._is_of_async(record, time_ns)
-        if not self.in_window(time_ns):
+        # The end of an async interval that begins in the window may be after it.
+        if record.ph not in "eF" and not self.in_window(time_ns):
             return False
-        if record.ph in "nT":
-            return self._is_of_async(record, time_ns)
+        if record.ph in "neFT":
+            key = (record.cat or "", bytes(record.id).decode(), record.name or "")
+            return any(start <= time_ns <= end for start, end in self.asyncs.get(key, []))
         if record.ph in "stf":
             return self._leave_out("flows")
         thread = tuple("" if part is None else str(part) for part in (record.pid, record.tid))
@@ -118,16 +114,10 @@ class Members:
             return self._leave_out("others")
         return True
 
-    def _is_of_async(self, record: _RecordHeader, time_ns: int) -> bool:
-        """Return whether a record belongs to an async interval that is written."""
-        key = (record.cat or "", bytes(record.id).decode(), record.name or "")
-        return any(start <= time_ns <= end for start, end in self.asyncs.get(key, []))
-
     def in_window(self, time_ns: int) -> bool:
         """Return whether an instant is in the half-open window."""
-        if self.start_ns is not None and time_ns < self.start_ns:
-            return False
-        return self.end_ns is None or time_ns < self.end_ns
+        has_begun = self.start_ns is None or time_ns >= self.start_ns
+        return has_begun and (self.end_ns is None or time_ns < self.end_ns)
 
     def _leave_out(self, kind: str) -> bool:
         """Count a record that is not written; return False."""
@@ -201,10 +191,7 @@ def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
-    """Return the window of a selection in the times of the trace.
-
-    If not all events are selected, an open side of the window ends at the selected events.
-    """
+    """Return the selection's window; an open side ends with the events unless all are selected."""
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
@@ -456,10 +443,7 @@ _THREAD = ("pid", "tid")
 
 
 class FlowThreads:
-    """Writes the process and thread ids of flow records as their events have them.
-
-    A file may write an id as a number in one record and as a string in another.
-    """
+    """Writes ids of processes and threads in flow records as their events do: number or string."""
 
     def __init__(self, members: Members) -> None:
         trace, table = members.trace, members.trace.table

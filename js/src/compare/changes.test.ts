@@ -179,7 +179,7 @@ describe("the list of changes", () => {
 
   test("states chance only if the spread is known", () => {
     const chance = (...given: Parameters<typeof chanceText>) => chanceText(...given).words;
-    expect([chance("slower", 0.02), chance("faster", null)]).toEqual(["p 0.02", "one step"]);
+    expect([chance("slower", 0.02), chance("faster", null)]).toEqual(["p\u00a00.02", "one step"]);
     expect([chance("added", null), chance("added", null, false)]).toEqual(["in most steps", "–"]);
     expect(replacedText({ before_names: "", after_names: "" })).toBe("");
     const variants = {
@@ -221,7 +221,7 @@ describe("the list of changes", () => {
     expect(spreadText(steps)).toMatch(/^A step: 11\.0.µs ± 1\.41.µs → 22\.0.µs ± 2\.83.µs/);
     expect(spreadText(swapSides(steps))).toMatch(/^A step: 22\.0.µs ± 2\.83.µs → 11\.0/);
     // The sentence above judges; two verdicts of one page could differ.
-    expect(spreadText(steps)).toMatch(/deviation of 2 steps \(p 0\.03\)\.$/);
+    expect(spreadText(steps)).toMatch(/deviation of 2 steps \(p\u00a00\.03\)\.$/);
     expect(spreadText(frame({ before_ns: [1], after_ns: [2] }, { p_value: null }))).toBe("");
   });
 });

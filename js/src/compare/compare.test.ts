@@ -7,7 +7,7 @@ import { contextOf, frame, slots, strip as runs } from "../../test/two_runs";
 import { PairSource } from "../engine/pairs";
 import type { PanelFrame } from "../protocol/source";
 import { alignedSegments, makeAlignment, partnerView, toCommon, toOwnTime } from "./align";
-import { countsText, deltaColour, shortLabels, swapSides } from "./frames";
+import { countsText, deltaColour, namesBesideSides, shortLabels, swapSides } from "./frames";
 import { THEMES } from "../ui/theme";
 import { pairText } from "./partner";
 import { placeTiles } from "./operator_tree";
@@ -227,6 +227,15 @@ test.each([
   ["old_v2 new_v2", "old_v2 new_v2"],
 ])("labels %s are %s for short", (labels, short) => {
   expect(shortLabels(labels.split(" ") as [string, string])).toEqual(short.split(" "));
+});
+
+test.each([
+  ["before after", ["", ""]],
+  ["after before", ["after", "before"]],
+  ["before tuned", ["", "tuned"]],
+  ["old_v2 new_v2", ["old_v2", "new_v2"]],
+])("labels %s are %s next to the words before and after", (labels, names) => {
+  expect(namesBesideSides(labels.split(" ") as [string, string])).toEqual(names);
 });
 
 test("a pair has both durations; an event without a partner has the reason", () => {

@@ -175,6 +175,12 @@ export function shortLabels(labels: readonly [string, string]): [string, string]
   return isLong ? [`${heads[0]!}…`, `${heads[1]!}…`] : [head, tail];
 }
 
+/** The short names next to the words "before" and "after"; "" for a name that is the word itself. */
+export function namesBesideSides(labels: readonly [string, string]): [string, string] {
+  const [before, after] = shortLabels(labels);
+  return [before === "before" ? "" : before, after === "after" ? "" : after];
+}
+
 /** Minimum length, in characters, of a common end of names that is cut. */
 const MIN_CUT_END = 12;
 

@@ -13,11 +13,11 @@ import {
   deltaColour,
   deltaText,
   neutralColour,
+  namesBesideSides,
   numberAt,
   type FrameRow,
   rowsOf,
   shareText,
-  shortLabels,
   type Side,
   SIDES,
   textAt,
@@ -253,7 +253,7 @@ function Gutter(props: {
   ranksText: string;
 }) {
   const { data, runHeight, only, ranksText } = props;
-  const names = shortLabels(data.labels);
+  const names = namesBesideSides(data.labels);
   const [before, after] = data.totals;
   const runName = (side: Side) => (
     <div class="hta-diff-run" style={{ height: `${runHeight}px` }}>

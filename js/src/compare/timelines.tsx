@@ -11,7 +11,7 @@ import { TimelineApp } from "../timeline/view";
 import { h, renderInto } from "../ui/dom";
 import { onSignal } from "../ui/react";
 import type { DiffContext } from "./context";
-import { type BySide, otherSide, shortLabels, type Side, SIDES } from "./frames";
+import { type BySide, otherSide, namesBesideSides, type Side, SIDES } from "./frames";
 import { ColourLegend } from "./legend";
 import { TimelineLink } from "./link";
 import { PairLine } from "./partner";
@@ -83,7 +83,7 @@ export class TimelinePair {
         ctx.saveTrait("height", total);
       },
       linkedPanel: {
-        title: shortLabels(ctx.about.labels)[side],
+        title: namesBesideSides(ctx.about.labels)[side],
         status,
         theme: ctx.theme.value,
         help: DIFF_HELP,

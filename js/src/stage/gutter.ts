@@ -399,11 +399,11 @@ function trackNameSpace(
   const lanesTop = topStack === undefined ? y : y + topStack.top + topStack.height;
   const hasLanes = lanesBottom - lanesTop >= LINE;
   const stackWidth =
-    topStack === undefined
+    topStack === undefined || hasLanes
       ? 0
-      : pen.textWidth(stackName(frame, topStack), FONT.label) + STACK_ARROW_WIDTH;
+      : pen.textWidth(stackName(frame, topStack), FONT.label) + STACK_ARROW_WIDTH + 8;
   return {
-    right: frame.geometry.gutter - RIGHT_INSET - (hasLanes ? 0 : stackWidth + 8),
+    right: frame.geometry.gutter - RIGHT_INSET - stackWidth,
     top: Math.max(hasLanes ? lanesTop : y, clipTop),
     bottom: Math.min(lanesBottom, clipBottom),
   };

@@ -5,10 +5,12 @@ import type { Brief, Overlay, RowState } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import { computeGeometry, xAtTime } from "./camera";
 import { drawOverlay, NO_OVERLAY } from "./overlay";
-import { rgb } from "./paints";
+import { LaneWindows } from "./lane_window";
+import { kindPaints, rgb } from "./paints";
 import { CanvasPen } from "./pen";
 import { layoutRows, placeRows } from "./rows";
 import { VisibleLanes } from "./rows_view";
+import { TileStore } from "./tile_store";
 import type { PlacedMarks } from "./frame";
 
 const scene = sceneOf(4);
@@ -29,8 +31,10 @@ function draw(
   const layout = layoutRows(drawnScene, state, geometry.rowsHeight);
   const visible = new VisibleLanes(placeRows(layout, 0, geometry.rowsTop, geometry.rowsHeight));
   const all = { ...NO_OVERLAY, ...overlay };
+  const lanes = { windows: new LaneWindows(new TileStore(drawnScene.lanes)), lateness: null };
+  const paints = { paints: kindPaints(theme, drawnScene.kinds, new Set()), byName: false };
   const about = { geometry, theme, view: VIEW, visible, searchMarks, selectionMarks: null };
-  drawOverlay(new CanvasPen(ctx, 1), { ...about, overlay: all });
+  drawOverlay(new CanvasPen(ctx, 1), { ...about, ...lanes, ...paints, overlay: all });
   const { data } = ctx.getImageData(0, 0, 1100, 500);
   const at = (x: number, y: number) => {
     const first = 4 * (Math.round(y) * 1100 + Math.round(x));

@@ -10,7 +10,8 @@ import { formatDuration } from "../ui/formats";
 import { FONT, interpolateStops, SIZE } from "../ui/theme";
 import { xAtTime } from "./camera";
 import type { PlacedMarks, StageFrame } from "./frame";
-import type { CanvasPen } from "./pen";
+import { drawLabels, type LabelFrame } from "./labels";
+import type { Box, CanvasPen } from "./pen";
 
 export const NO_OVERLAY: Overlay = {
   hover: null,
@@ -26,21 +27,21 @@ export const NO_OVERLAY: Overlay = {
   dimmed: new Set(),
 };
 
-type OverlayFrame = Pick<
-  StageFrame,
-  "geometry" | "theme" | "view" | "visible" | "overlay" | "searchMarks" | "selectionMarks"
->;
+type OverlayFrame = LabelFrame &
+  Pick<StageFrame, "visible" | "overlay" | "searchMarks" | "selectionMarks">;
 
 export function drawOverlay(pen: CanvasPen, frame: OverlayFrame): void {
   const { geometry, overlay } = frame;
   const { lanesX, lanesWidth, rowsTop, rowsHeight, axisTop } = geometry;
   if (lanesWidth <= 0) return;
   pen.withClip(lanesX, rowsTop, lanesWidth, rowsHeight, () => {
-    const { searchMarks, selectionMarks } = frame;
-    if (selectionMarks !== null) drawMarks(pen, frame, selectionMarks, frame.theme.brushLine);
-    if (searchMarks !== null) drawMarks(pen, frame, searchMarks, frame.theme.ink);
+    const { searchMarks, selectionMarks, theme } = frame;
+    const veil = new Veil(pen, frame);
+    if (selectionMarks !== null) drawMarks(pen, frame, veil, selectionMarks, theme.brushLine);
+    if (searchMarks !== null) drawMarks(pen, frame, veil, searchMarks, theme.ink);
     const area = overlay.brush ?? areaOf(overlay.selection);
-    if (area !== null) drawArea(pen, frame, area, selectionMarks === null);
+    if (area !== null) drawArea(pen, frame, area, selectionMarks === null ? veil : null);
+    veil.drawNames();
   });
   pen.withClip(lanesX, axisTop, lanesWidth, geometry.height - axisTop, () => {
     for (const mark of overlay.timeMarks) drawTimeMark(pen, frame, mark);
@@ -73,24 +74,43 @@ function areaOf(selection: SelectionJson | null): SelectedArea | null {
 /** Opacity of the veil, as the last two digits of a colour. */
 const VEIL = "a8";
 
-/** Dim a part of the lanes. */
-function drawVeil(
-  pen: CanvasPen,
-  { theme }: OverlayFrame,
-  x0: number,
-  top: number,
-  x1: number,
-  bottom: number,
-): void {
-  if (x1 > x0 && bottom > top) pen.fillRect(x0, top, x1 - x0, bottom - top, theme.bg + VEIL);
+/** Min width of a dimmed part whose names are written again, px. */
+const NAMES_FROM_PX = 8;
+
+/** Dims parts of the lanes. */
+class Veil {
+  private readonly boxes: Box[] = [];
+
+  constructor(
+    private readonly pen: CanvasPen,
+    private readonly frame: OverlayFrame,
+  ) {}
+
+  dim(x0: number, top: number, x1: number, bottom: number): void {
+    if (x1 <= x0 || bottom <= top) return;
+    const box = { x: x0, y: top, width: x1 - x0, height: bottom - top };
+    this.pen.fillRect(box.x, box.y, box.width, box.height, this.frame.theme.bg + VEIL);
+    if (box.width >= NAMES_FROM_PX) this.boxes.push(box);
+  }
+
+  /** Write the names of dimmed events again: those under the veil can hardly be read. */
+  drawNames(): void {
+    for (const lane of this.frame.visible.lanes) {
+      const boxes = this.boxes.filter(({ y, height }) => y < lane.bottom && y + height > lane.top);
+      if (boxes.length === 0) continue;
+      this.pen.withClips(boxes, () =>
+        drawLabels(this.pen, this.frame, lane, this.frame.theme.ink2),
+      );
+    }
+  }
 }
 
-/** Draw the edges of an area; with `dims`, dim everything outside of it. */
+/** Draw the edges of an area; with a veil, dim everything outside of it. */
 function drawArea(
   pen: CanvasPen,
   frame: OverlayFrame,
   { start, end, ranks, tracks }: SelectedArea,
-  dims: boolean,
+  veil: Veil | null,
 ): void {
   const { geometry, theme, view } = frame;
   const left = geometry.lanesX - 4;
@@ -100,15 +120,13 @@ function drawArea(
   const rowsBottom = geometry.rowsTop + geometry.rowsHeight;
   let dimmedFrom = geometry.rowsTop;
   const dimUpTo = (bottom: number, next: number): void => {
-    if (dims) drawVeil(pen, frame, left, dimmedFrom, right, bottom);
+    veil?.dim(left, dimmedFrom, right, bottom);
     dimmedFrom = next;
   };
   for (const [top, bottom] of x1 < left || x0 > right ? [] : selectedBands(frame, ranks, tracks)) {
     dimUpTo(top, bottom);
-    if (dims) {
-      drawVeil(pen, frame, left, top, x0, bottom);
-      drawVeil(pen, frame, x1, top, right, bottom);
-    }
+    veil?.dim(left, top, x0, bottom);
+    veil?.dim(x1, top, right, bottom);
     pen.fillRect(x0 - 1, top, 2, bottom - top, theme.brushLine);
     pen.fillRect(x1 - 1, top, 2, bottom - top, theme.brushLine);
     if (ranks === null && tracks === null) continue;
@@ -260,7 +278,13 @@ function drawArrival(pen: CanvasPen, { geometry, theme, view, overlay }: Overlay
 const OUTLINE_GAP_PX = 4;
 
 /** Outline the marked parts of the lanes, and dim everything else. */
-function drawMarks(pen: CanvasPen, frame: OverlayFrame, placed: PlacedMarks, color: string): void {
+function drawMarks(
+  pen: CanvasPen,
+  frame: OverlayFrame,
+  veil: Veil,
+  placed: PlacedMarks,
+  color: string,
+): void {
   const { marks, start, end, bins, lanes } = placed;
   if (marks.error !== null) return;
   const { geometry, view, visible } = frame;
@@ -271,7 +295,7 @@ function drawMarks(pen: CanvasPen, frame: OverlayFrame, placed: PlacedMarks, col
     const ribbon = row.ribbon();
     if (ribbon === null) continue;
     const bottom = Math.min(y + ribbon.top + ribbon.height, clipBottom);
-    drawVeil(pen, frame, xOf(0), Math.max(y + ribbon.top, clipTop), right, bottom);
+    veil.dim(xOf(0), Math.max(y + ribbon.top, clipTop), right, bottom);
   }
   for (const visibleLane of visible.lanes) {
     const { lane, height, stackLanes = [lane] } = visibleLane.band;
@@ -281,14 +305,14 @@ function drawMarks(pen: CanvasPen, frame: OverlayFrame, placed: PlacedMarks, col
     let dimmedFrom = xOf(0);
     for (const mark of marksOfLanes(marks, stackLanes)) {
       const [x0, x1] = [xOf(marks.bin[mark]!), xOf(marks.end[mark]!)];
-      drawVeil(pen, frame, dimmedFrom, visibleLane.top, x0, visibleLane.bottom);
+      veil.dim(dimmedFrom, visibleLane.top, x0, visibleLane.bottom);
       dimmedFrom = Math.max(dimmedFrom, x1);
       const before = outlines.at(-1);
       if (before !== undefined && x0 - before[1] < OUTLINE_GAP_PX)
         before[1] = Math.max(before[1], x1);
       else outlines.push([x0, x1]);
     }
-    drawVeil(pen, frame, dimmedFrom, visibleLane.top, right, visibleLane.bottom);
+    veil.dim(dimmedFrom, visibleLane.top, right, visibleLane.bottom);
     if (visibleLane.top > visibleLane.y + 1) continue;
     for (const [x0, x1] of outlines)
       pen.strokeFrame(x0 - 1, visibleLane.y - 1, x1 - x0 + 2, height + 2, color, 1);

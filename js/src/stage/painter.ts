@@ -5,27 +5,20 @@
  * overlay has selection, search hits and hover, so moving the pointer repaints no lane.
  */
 
-import { NO_CODE } from "../protocol/decode";
-import type { Span } from "../protocol/source";
-import { LABEL_FROM_PX } from "../ui/text";
-import { FONT } from "../ui/theme";
 import type { Band } from "./bands";
 import { type StageGeometry, xAtTime } from "./camera";
 import { drawGutter } from "./gutter";
 import type { StageFrame } from "./frame";
 import { drawAxis, drawMinimap, drawStepLines, drawStrip } from "./head";
 import type { LaneWindow } from "./lane_window";
-import { drawNoData, isCoarse, LanePainter, type NameShader, type RowPlacement } from "./lanes";
+import { drawLabels, nameShader } from "./labels";
+import { drawNoData, isCoarse, LanePainter, type RowPlacement } from "./lanes";
 import { drawMargin } from "./margin";
 import { drawOverlay } from "./overlay";
-import { hueIndex, shadeIndex } from "./paints";
+import { hueIndex } from "./paints";
 import { CanvasPen } from "./pen";
 import { type LaneRaster, PixelRaster } from "./raster";
 import type { PlacedRow } from "./rows";
-import type { VisibleLane } from "./rows_view";
-
-/** Min height of a lane with labels; in lower lanes, letters would touch both edges. */
-const LABEL_FROM_HEIGHT = 12;
 
 export class Painter {
   readonly baseCanvas = document.createElement("canvas");
@@ -59,9 +52,11 @@ export class Painter {
   paint(frame: StageFrame, dirty: ReadonlySet<StageRegion>): number {
     const { pen, overPen, raster } = this;
     const { width, height } = frame.geometry;
-    if (dirty.has("overlay")) overPen.ctx.clearRect(0, 0, width, height);
+    // The overlay has the names of dimmed events.
+    const regions = dirty.has("lanes") ? new Set([...dirty, "overlay" as const]) : dirty;
+    if (regions.has("overlay")) overPen.ctx.clearRect(0, 0, width, height);
     const { left, top } = lanesBox(frame.geometry);
-    return paintRegions(frame, dirty, pen, overPen, raster, () => {
+    return paintRegions(frame, regions, pen, overPen, raster, () => {
       if (raster !== null) pen.ctx.putImageData(raster.image, left, top);
     });
   }
@@ -119,14 +114,8 @@ function drawOnLanes(pen: CanvasPen, frame: StageFrame, ticks: readonly number[]
     }
     drawStepLines(pen, frame, bottom);
     drawNoData(pen, frame);
-    const shade = nameShader(frame);
-    for (const visibleLane of visible.lanes) drawLabels(pen, frame, visibleLane, shade);
+    for (const visibleLane of visible.lanes) drawLabels(pen, frame, visibleLane);
   });
-}
-
-function nameShader({ byName, paints, windows }: StageFrame): NameShader | null {
-  const { hashes } = windows.store;
-  return byName && !paints.byClass ? (name) => shadeIndex(hashes[name]!) : null;
 }
 
 /** Fill the raster with the visible rows: grounds, rules, ribbons and lanes. */
@@ -219,82 +208,6 @@ function rasteriseLane(
     nameShader(frame),
     { wait: overlayOf(over?.wait), late: overlayOf(over?.late), isNamed },
   );
-}
-
-/** Draw names on the rectangles of a lane that are wide enough. */
-function drawLabels(
-  pen: CanvasPen,
-  frame: StageFrame,
-  visibleLane: VisibleLane,
-  shade: NameShader | null,
-): void {
-  const { band, y, top, bottom } = visibleLane;
-  // In a folded stack, the innermost frames are in front.
-  if (band.stackLanes !== undefined && band.lane !== band.stackLanes.at(-1)) return;
-  if (band.height < LABEL_FROM_HEIGHT || band.form === "bar" || band.form === "counter") return;
-  // A name that is partly scrolled away would be cut.
-  if (bottom - top < band.height - 2) return;
-  const lane = frame.windows.get(band.lane);
-  if (lane === null || lane.slices === 0) return;
-  const { geometry, view, paints, theme } = frame;
-  const { lanesX, lanesWidth } = geometry;
-  const perPx = (view[1] - view[0]) / lanesWidth;
-  const min = LABEL_FROM_PX * perPx;
-  const fitter = pen.fitter(FONT.label);
-  const baseline = Math.round(y + band.height / 2 + 4);
-  const waits =
-    band.over === undefined || frame.lateness === null ? null : frame.windows.get(band.over.wait);
-  for (let i = 0; i < lane.slices; i += 1) {
-    const dur = lane.sliceDur[i]!;
-    const start = lane.sliceStart[i]!;
-    if (start >= view[1]) break;
-    if (dur < min || start + dur <= view[0]) continue;
-    const [from, to] = labelSpan(lane, i, waits, view);
-    const x0 = lanesX + (from - view[0]) / perPx;
-    const x1 = lanesX + (to - view[0]) / perPx;
-    if (x1 - x0 < LABEL_FROM_PX) continue;
-    const code = paints.byClass ? lane.sliceClass[i]! : lane.sliceKind[i]!;
-    const kind = paints.byClass && code === NO_CODE ? paints.unknownClass : code;
-    const pale = band.form === "pale" || paints.isPale[kind] === 1;
-    const name = lane.sliceName[i]!;
-    const label = fitter.fit(frame.windows.store.names.get(name) ?? "", x1 - x0 - 8);
-    if (label === "") continue;
-    const color = pale ? theme.ink : paints.textOn[kind * 3 + (shade === null ? 0 : shade(name))]!;
-    // Letters over lines would be hard to read.
-    if (paints.hatched[kind] === 1) {
-      const labelWidth = fitter.width(label) + 4;
-      pen.fillRect(x0 + 2, baseline - 10, Math.min(labelWidth, x1 - x0 - 4), 13, theme.bg);
-    }
-    pen.drawText(label, x0 + (pale ? 5 : 4), baseline, FONT.label, color);
-  }
-}
-
-/** The longest visible part of a slice that neither a later slice nor a wait covers. */
-function labelSpan(lane: LaneWindow, index: number, waits: LaneWindow | null, view: Span): Span {
-  const start = lane.sliceStart[index]!;
-  const end = Math.min(start + lane.sliceDur[index]!, view[1]);
-  // Events of several streams overlap in a summary lane.
-  const uncovered = longestUncovered(lane, index + 1, [Math.max(start, view[0]), end]);
-  if (waits === null) return uncovered;
-  // Letters over the hatch of a wait would be hard to read. Waits hardly overlap: of those that
-  // begin before the slice, only the last one may reach into it.
-  return longestUncovered(waits, Math.max(waits.countStarted(start) - 1, 0), uncovered);
-}
-
-/** The longest part of a span that neither slice `first` nor a later one covers. */
-function longestUncovered(
-  { slices, sliceStart, sliceDur }: LaneWindow,
-  first: number,
-  [from, to]: Span,
-): Span {
-  let cursor = from;
-  let longest: Span = [from, from];
-  for (let slice = first; slice < slices && sliceStart[slice]! < to; slice += 1) {
-    const start = sliceStart[slice]!;
-    if (start - cursor > longest[1] - longest[0]) longest = [cursor, start];
-    cursor = Math.max(cursor, start + sliceDur[slice]!);
-  }
-  return to - cursor > longest[1] - longest[0] ? [cursor, to] : longest;
 }
 
 /** Draw the edge between the pinned rows and those that scroll under them. */

@@ -5,6 +5,13 @@ import { TextFitter } from "../ui/text";
 
 const HATCH_PITCH = 5;
 
+export interface Box {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
 type TextAlign = "left" | "right" | "center";
 
 export class CanvasPen {
@@ -177,12 +184,19 @@ export class CanvasPen {
     return getOrMake(this.fitters, font, () => new TextFitter(measure));
   }
 
-  /** Run `draw` clipped to the rectangle. */
+  /** Run `draw` clipped to a rectangle. */
   withClip(x: number, y: number, width: number, height: number, draw: () => void): void {
+    this.withClips([{ x, y, width, height }], draw);
+  }
+
+  /** Run `draw` clipped to rectangles. */
+  withClips(boxes: readonly Box[], draw: () => void): void {
     const { ctx } = this;
     ctx.save();
     ctx.beginPath();
-    ctx.rect(this.snap(x), this.snap(y), width, height);
+    for (const { x, y, width, height } of boxes) {
+      ctx.rect(this.snap(x), this.snap(y), width, height);
+    }
     ctx.clip();
     draw();
     ctx.restore();

@@ -1,6 +1,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { eventsOf, LATE, recordedScene, sceneOf } from "../../test/recorded";
 import { mountStage, type StageView } from "../../test/stage_view";
+import { FULL_SELECTION } from "../protocol/selection";
 import type { Brief, FrameStats } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import { rgb } from "./paints";
@@ -101,6 +102,29 @@ describe("drawing", () => {
     expect(frames.slice(before).map(({ lanes }) => lanes)).toEqual([0]);
     const y = laneTop(LATE, "comm") - 1;
     expect(pixel(1, stage.xOf(event.start + event.dur / 2), y)[3]).toBeGreaterThan(100);
+  });
+
+  test.each(["light", "dark"] as const)("names on dimmed bars can be read, %s", async (theme) => {
+    await mounted();
+    stage.setTheme(theme);
+    const event = nccl.events.find(({ dur }) => dur > 1e6)!;
+    stage.setView([event.start, event.start + event.dur], 0);
+    await drawn(frames.length);
+    await rested();
+    const before = frames.length;
+    stage.setOverlay({ selection: { ...FULL_SELECTION, ranks: [0] } });
+    await vi.waitFor(() => expect(frames.length).toBeGreaterThan(before));
+    const top = laneTop(LATE, "comm");
+    const left = stage.xOf(event.start);
+    const over = Array.from({ length: 60 * 14 }, (_, i) => {
+      return pixel(1, left + (i % 60), top + Math.floor(i / 60));
+    });
+    // The veil has an alpha of 168; letters are opaque, in the colour of texts.
+    const letters = over.filter(([, , , alpha]) => alpha! > 240);
+    expect(letters.length).toBeGreaterThan(20);
+    const [r, g, b] = colour(THEMES[theme].ink2) as [number, number, number];
+    const near = letters.filter((p) => Math.hypot(p[0]! - r, p[1]! - g, p[2]! - b) < 60);
+    expect(near.length).toBeGreaterThan(letters.length / 2);
   });
 
   test("a hidden output does no work and is restored", async () => {

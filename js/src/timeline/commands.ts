@@ -259,7 +259,7 @@ export class Commands {
       status.flashMessage(["No view saved here. ", { key: `Ctrl+${digit}` }, " saves this one."]);
   }
 
-  /** On Escape, cancel a drag, close a panel, clear the selection or leave: the first that applies. */
+  /** On Escape, cancel a drag, close a panel with its event, clear the selection or leave: the first that applies. */
   private leave(): boolean {
     const { pointer, picking, panels, fullWindow, ctx, status } = this.app;
     ctx.requests.cancel();

@@ -1,7 +1,7 @@
 /** Keys on the whole view, in a real browser. */
 
 import { describe, expect, test } from "vitest";
-import { length, mount, opened, pick, viewOf } from "../../test/app_view";
+import { drag, length, mount, opened, pick, viewOf } from "../../test/app_view";
 
 describe("keys", () => {
   test("nothing that is typed reaches the page, host keys do", () => {
@@ -70,19 +70,37 @@ describe("keys", () => {
     expect(document.activeElement).toBe(view.root);
   });
 
-  test("Escape closes the panel, then clears, then leaves", async () => {
+  test("Escape closes the panel and clears its event, then leaves", async () => {
     const view = mount();
     view.root.focus();
     pick(view, "AllReduce");
     await expect.poll(() => view.text(".hta-details h3")).toContain("AllReduce");
     view.press("Escape");
     await expect.poll(() => view.find(".hta-dock").hidden).toBe(true);
-    expect(view.state.get("selected_event")).not.toBeNull();
-    view.press("Escape");
     expect(view.state.get("selected_event")).toBeNull();
     expect(document.activeElement).toBe(view.root);
     view.press("Escape");
     expect(document.activeElement).not.toBe(view.root);
+  });
+
+  test("Escape clears an event before the window around it", async () => {
+    const view = await opened();
+    view.root.focus();
+    drag(view, [300, 110], [600, 200]);
+    await expect.poll(() => view.text(".hta-dock")).toContain("Selection");
+    pick(view, "AllReduce");
+    await expect.poll(() => view.text(".hta-details h3")).toContain("AllReduce");
+    const selection = view.state.get("selection");
+    expect(selection).not.toBeNull();
+    view.press("Escape");
+    await expect.poll(() => view.text(".hta-dock")).toContain("Selection");
+    expect(view.state.get("selected_event")).toBeNull();
+    expect(view.state.get("selection")).toEqual(selection);
+    view.press("Escape");
+    await expect.poll(() => view.find(".hta-dock").hidden).toBe(true);
+    expect(view.state.get("selection")).toEqual(selection);
+    view.press("Escape");
+    expect(view.state.get("selection")).toBeNull();
   });
 
   test("the sheet opens with ?, closes with Escape and gives the focus back", () => {

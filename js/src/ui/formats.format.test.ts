@@ -50,7 +50,7 @@ describe("durations keep three significant digits", () => {
 });
 
 test("p values keep two significant digits", () => {
-  const texts = ["p 1", "p 1", "p 0.06", "p 0.0043", "p < 0.0001"];
+  const texts = ["p\u00a01", "p\u00a01", "p\u00a00.06", "p\u00a00.0043", "p\u00a0<\u00a00.0001"];
   expect([1, 0.999, 0.0601, 0.00432, 0.00009].map(formatPValue)).toEqual(texts);
 });
 

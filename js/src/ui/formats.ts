@@ -152,9 +152,9 @@ export function formatValue(value: number, unit = ""): string {
   return `${value < 0 ? MINUS : ""}${text}${unit === "" ? "" : THIN_SPACE + unit}`;
 }
 
-/** The p value of a test: `p 0.043`, `p 1`, `p < 0.0001`. */
+/** The p value of a test, on one line: `p 0.043`, `p 1`, `p < 0.0001`. */
 export function formatPValue(p: number): string {
-  return p < 0.0001 ? "p < 0.0001" : `p ${Number(p.toPrecision(2))}`;
+  return p < 0.0001 ? "p\u00a0<\u00a00.0001" : `p\u00a0${Number(p.toPrecision(2))}`;
 }
 
 /** "1 problem", "3 problems". */

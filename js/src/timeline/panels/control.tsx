@@ -114,11 +114,12 @@ export class PanelControl {
     this.problemSheet.toggle(anchor);
   }
 
-  /** Close the panel. Return false if none was open. */
+  /** Close the panel; that of an event also clears the event. Return false if none was open. */
   close(): boolean {
-    const isOpen = this.shown.value !== null;
-    this.shown.value = null;
-    return isOpen;
+    const id = this.shown.value;
+    if (id === "event") this.app.picking.clearEvent();
+    else this.shown.value = null;
+    return id !== null;
   }
 
   /** Whether there are totals to show; in a dashboard, another panel shows them. */
