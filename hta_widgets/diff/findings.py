@@ -66,12 +66,12 @@ def findings(diff: Comparison) -> list[Finding]:
 
     A difference of the step times is reported if it is at least 5 % and significant at 1 %, at
     least 20 % at 5 %, or at least 1 % at 0.1 % (test of `steps`); with one step on a side, if it is
-    at least 20 %. Differences of at least 1 % at 5 % are reported with their p-value, and so are
-    those of at least 5 % that at most a third of the steps cause, which stand out from the others
-    by 20 % of a step and 10 times the usual distance from the median difference. With one step
-    on a side and no other finding, the changes of the step and of the name that differs most are
-    reported. If there is any other finding, the difference of the step times comes first even if it
-    is smaller or may be chance.
+    at least 20 %. Differences of at least 1 % at 5 % are reported with their p-value. So are
+    differences of at least 5 % that at most a third of the steps cause, if these steps stand out
+    from the others by 20 % of a step and 10 times the usual distance from the median difference.
+    With one step on a side and no other finding, the changes of the step and of the name that
+    differs most are reported. If there is any other finding, the difference of the step times comes
+    first even if it is smaller or may be chance.
 
     If the steps do not differ in length, the list begins with the kinds of time whose share of the
     step differs significantly, and by more than 5 % of the step (tests as in `changes` at 1 %,
@@ -156,7 +156,7 @@ def _shared_formats(diff: Comparison) -> set[str]:
 
 
 def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
-    """Return how much longer the steps take and by what, or what else they consist of."""
+    """Return how much longer the steps take and why, or how their composition changed."""
     by_step, by_kind = steps(diff), waterfall(diff, "kind")
     lengths = _step_times(diff, "headline", p_value=by_step.attrs["p_value"])
     longer_ns = max(lengths.before, lengths.after)
@@ -266,7 +266,7 @@ def _cause_parts(diff: Comparison, frame: pd.DataFrame) -> tuple[Finding, ...]:
 
 
 def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> list[Finding]:
-    """Return the kinds of time with another share of steps of about the same length.
+    """Return the kinds of time whose share changed in steps of about the same length.
 
     Without this finding, equal steps would hide that compute became communication or idle time.
     """

@@ -373,7 +373,7 @@ test("without findings, the total comes first, even one that may be chance", () 
   expect(total).toMatch(/^After takes 200\sµs longer a step: .* → .*20\s%; that may be chance\.$/u);
   expect(verdict).toBe("Nothing changed beyond the noise.");
   expect(noFindingTexts([1000, 1005])[0]).toMatch(/^After takes 5\sns longer .*0\.5\s%\.$/u);
-  expect(noFindingTexts([1000, 1000], false)[0]).toMatch(/^After takes as long: 1\.00\sµs\.$/u);
+  expect(noFindingTexts([1000, 1000], false)[0]).toMatch(/^After takes the same time: 1\.00\sµs\.$/u);
   expect(noFindingTexts([0, 0])[0]).toMatch(/^Nothing to compare/u);
 });
 
@@ -412,7 +412,7 @@ test("what the runs ran on differently is the second line", () => {
   ];
   expect(lines(told(rows))).toEqual(["After takes longer.", "GPUs: B → A.", "Compute grows."]);
   expect(lines(told([]), [1000, 1000])).toEqual([
-    "After takes as long: 1.00\u202fµs a step.",
+    "After takes the same time: 1.00\u202fµs a step.",
     "GPUs: A → B.",
     "Nothing changed beyond the noise.",
   ]);
