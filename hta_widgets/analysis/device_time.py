@@ -295,7 +295,7 @@ def comm_comp_overlap(
 
 
 def _communication_overlap(part: RankPart) -> tuple[int, int, int, int]:
-    """Return the times of communication, of both, and of computing, and the number of kernels."""
+    """Return the times of communication, its overlap, and computing, and the number of kernels."""
     communication = part.union_of_kinds("communication")
     compute = part.union_of_all_of_kinds("compute")
     kernels = int(part.kind_counts[KINDS.index("communication")])

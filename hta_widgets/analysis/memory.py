@@ -1,7 +1,7 @@
 """Memory in use over time: from ``[memory]`` events of traces, and from PyTorch's memory timelines.
 
-For example, 100 bytes are allocated at 1 ns and 50 at 3 ns, and the 100 are released at 7 ns. In
-use are 100 bytes from 1 ns, 150 from 3 ns, and 50 from 7 ns.
+For example, 100 bytes are allocated at 1 ns and 50 at 3 ns, and the first 100 are released at 7 ns.
+The memory in use is 100 bytes from 1 ns, 150 from 3 ns, and 50 from 7 ns.
 """
 
 from __future__ import annotations

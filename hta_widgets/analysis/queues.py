@@ -300,7 +300,7 @@ def time_blocked_on_full_queue(
 def _blocked_times(
     part: RankPart, steps: QueueSteps, max_queue_length: int
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a rank's columns, and texts of its queues that are nearly full for long."""
+    """Return a rank's columns, and clauses on its queues that are nearly full for long."""
     groups, length = len(steps.streams), steps.queue_length
     hold_ns = hold_times_ns(steps.code, steps.time_ns, part.low, part.high)
     peak = np.zeros(groups, dtype=np.int64)

@@ -2,7 +2,7 @@
 
 A step is the host's range ``ProfilerStep#n``. Its phases (forward, backward, optimizer) follow from
 the operators and annotations in it. All ranks end a step together, so the step's length does not
-show which rank is slow, but ``own_ns`` does, the step without the waits for other ranks. For
+show which rank is slow. ``own_ns`` does: it is the step without the waits for other ranks. For
 example, of two ranks in a step of 100 ns, one waits for 30 ns and the other does not wait: their
 own times are 70 and 100 ns.
 """

@@ -183,8 +183,7 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
 
 
 def _even_shares(calls: pd.DataFrame) -> pd.DataFrame:
-    """Return messages from each rank of a collective to all ranks, with equal shares of its
-    bytes."""
+    """Return messages from each rank of a collective to all its ranks, with equal bytes."""
     members = calls[["collective", "rank"]].rename(columns={"rank": "peer"})
     pairs = calls.merge(members, on="collective")
     pairs["bytes"] //= pairs.groupby(["collective", "rank"])["peer"].transform("size").clip(lower=1)

@@ -73,7 +73,7 @@ def align_sequences(
     Both are parts of the sequence of collectives of one process group. The second is shifted along
     the first to the position at which contents agree. If several positions fit, the one at which
     all ends differ by nearly the same time is taken, however far apart the clocks are. If events
-    are missing in between, those events match whose ends differ by the time that most pairs share.
+    are missing in between, events match if their ends differ by the time that most pairs share.
     """
     count = len(other_content)
     if not count or not len(content):
@@ -189,8 +189,9 @@ def _align_over_gaps(
 ) -> Ints | None:
     """Match events at the difference of ends that most pairs have; None if the shift is as good.
 
-    A file that lacks events in between has two parts, of which a shift fits one. The difference
-    fits both: at the shift 0, the third pair is wrong, and the event at 30 ms has no partner::
+    A file that lacks events in between has two parts, and a shift fits only one of them. The
+    difference fits both: at the shift 0, the third pair is wrong, and the event at 30 ms has no
+    partner::
 
         ends in ms    10  20  30  40
         other ends    10  20  40

@@ -160,8 +160,8 @@ def clock_offsets(
         distance of the rank's ends from the median of the others' after that, -1 if unknown;
         ``recorded_residual_ns`` (int64), the same on the recorded clock; ``collectives`` (int64),
         how many were used; ``part`` (int64); ``drift_ppm`` (float64), by how much the clock runs
-        faster than the median of the others (NaN if the trace is shorter than a second or has few
-        collectives). Offsets, and `TraceSet.with_clock`, do not correct a drift; analyses of
+        faster than the median of the other clocks (NaN if the trace is shorter than a second or has
+        few collectives). Offsets, and `TraceSet.with_clock`, do not correct a drift; analyses of
         collectives do.
 
     See Also

@@ -66,11 +66,11 @@ def collectives(
     receives. Collectives are matched before anything is selected, so the last arrival is the last
     one of all loaded ranks. A job without communication on devices has its hosts' collectives.
 
-    Bandwidths are defined as in nccl-tests: the algorithm's is ``size / time``, the bus's
-    is that times the part that each link carries: ``2(n-1)/n`` for all-reduce, ``(n-1)/n`` for
+    Bandwidths are defined as in nccl-tests: the algorithm's is ``size / time``, the bus's is this
+    multiplied by the part that each link carries: ``2(n-1)/n`` for all-reduce, ``(n-1)/n`` for
     all-gather, reduce-scatter, all-to-all, gather and scatter, 1 for broadcast, reduce and
-    send-receive. Size is the larger of a rank's input and output; time is the transfer, without
-    the wait.
+    send-receive. Size is the larger of a rank's input and output; time is the transfer, without the
+    wait.
 
     Parameters
     ----------
@@ -314,8 +314,8 @@ def _matching_notes(
         )
     if matched["partly_matched"]:
         parts.append(
-            f"{matched['partly_matched']} collectives lack events of some of their ranks, which"
-            " may have come later than the last one here"
+            f"for {matched['partly_matched']} collectives, events of some ranks are missing;"
+            " those ranks may have arrived after the last one shown"
         )
     if match.missing_ranks:
         missing = match.missing_ranks

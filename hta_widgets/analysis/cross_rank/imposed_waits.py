@@ -82,7 +82,7 @@ class ImposedWaits:
         return np.outer(self.step_ns(), self.companion_counts())
 
     def step_ns(self) -> Floats:
-        """Return the length of each step, from the last collective of the step before to its last.
+        """Return the length of each step, from the previous step's last collective to its own.
 
         The first step has the median length, or that of its collectives if it is longer.
         """

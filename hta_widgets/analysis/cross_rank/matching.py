@@ -115,7 +115,7 @@ class Matching:
         return self.per_entry(reduce.reduceat(values, self.starts)) if len(self) else values
 
     def last_entries(self, wait_ns: Ints) -> Ints:
-        """Return the first entry of each collective that does not wait."""
+        """Return the first entry of each collective whose rank does not wait."""
         late = np.where(wait_ns == 0, np.arange(len(self)), len(self))
         return np.minimum.reduceat(late, self.starts) if len(self) else late
 
@@ -249,8 +249,9 @@ def _events_of_all(
 def _number_windows(windows_of_ranks: Sequence[Ints]) -> list[Ints]:
     """Return for each rank the numbers that its windows have in the job.
 
-    Windows that overlap on the recorded clocks are one window of the job. If all ranks have as
-    many and few overlap, the clocks differ, and the n-th of each rank are one.
+    Windows that overlap on the recorded clocks are one window of the job. If all ranks have equally
+    many windows and few overlap, the clocks differ, and the n-th windows of all ranks are one
+    window.
     """
     counts = [len(windows) for windows in windows_of_ranks]
     in_order = [np.arange(count) for count in counts]

@@ -429,15 +429,15 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
     parts = [on_hosts]
     if work.match.missing_ranks:
         parts.append(
-            f"files of {plural(work.match.missing_ranks, 'rank')} are missing, which may be later"
-            " than those here"
+            f"files of {plural(work.match.missing_ranks, 'rank')} are missing; these ranks may be"
+            " later than the loaded ones"
         )
     if work.matched["unmatched"]:
         parts.append(f"{work.matched['unmatched']} events have no partner and do not count")
     if work.matched["partly_matched"]:
         parts.append(
-            f"{plural(work.matched['partly_matched'], 'collective')} without events of some ranks,"
-            " which may be later, do not count for the verdict"
+            f"{plural(work.matched['partly_matched'], 'collective')} without events of some ranks"
+            " do not count for the verdict, because those ranks may be later"
         )
     return parts
 

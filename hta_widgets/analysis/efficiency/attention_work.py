@@ -11,9 +11,9 @@ pairs: 24 tokens in 3 sequences, the longest of 12, leave 144 + 36 + 36 pairs if
 equal, and 144 + 121 + 1 if one of them is as long as it can be. If all sequences have the maximum
 length, their pairs are known.
 
-Ascend's operators have their layout and mask as a text and a number, which its profiler leaves out.
-For a query and a key of (2, 8, 1024, 64), the longer of the two middle dimensions is taken as the
-sequence, and all 1024² pairs count: an upper bound. A query of (2, 8, 1, 64) is one step of
+Ascend's operators take their layout and mask as a string and a number, which its profiler leaves
+out. For a query and a key of (2, 8, 1024, 64), the longer of the two middle dimensions is taken as
+the sequence, and all 1024² pairs count: an upper bound. A query of (2, 8, 1, 64) is one step of
 generation, and sees at most all keys.
 
 Attention of an inference engine reads a paged cache, and the engine states the sums of lengths in
@@ -41,8 +41,8 @@ from hta_widgets.analysis.efficiency.calls import (
     matrix_work,
 )
 
-_HIDDEN_WINDOW: Final = "a window of the attention would not be among the arguments"
-_HIDDEN_LAYOUT: Final = "all pairs count; the longer dimension is taken for the sequence"
+_HIDDEN_WINDOW: Final = "if the attention has a sliding window, the arguments do not state it"
+_HIDDEN_LAYOUT: Final = "all pairs count; the longer dimension is assumed to be the sequence"
 _HIDDEN_WINDOWS: Final = "layers with a sliding window compute less"
 
 
@@ -75,7 +75,7 @@ def _ramp_sum(last: int, limit: int) -> int:
     return rising * (rising + 1) // 2 + max(last - limit, 0) * limit
 
 
-#: Whether a mask is causal, and whether the last query sees all keys, by the text of its argument.
+#: Whether a mask is causal, and whether the last query sees all keys, by its argument.
 _MASKS: Final = {
     "False": (False, False), "True": (True, False),
     "0": (False, False), "1": (True, False), "2": (True, True),

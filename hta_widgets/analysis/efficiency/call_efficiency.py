@@ -442,7 +442,7 @@ def _call_frame(times: CallTimes, device: UsedDevice) -> pd.DataFrame:
 
 
 def _longest_work(trace: Trace, calls: CountedCalls) -> Rows:
-    """Return the longest device work of each call that has some; of equals, the first."""
+    """Return the longest device work of each call that has any; if several are equal, the first."""
     linked = calls.call_of_work >= 0
     work, call = calls.work[linked], calls.call_of_work[linked]
     order = np.lexsort((-work, trace.table.dur_ns[work], call))

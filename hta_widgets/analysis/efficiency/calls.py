@@ -1,7 +1,7 @@
 """The arguments of one call of an operator, as ``record_shapes=True`` writes them.
 
 A file has one entry per argument of the operator's schema: ``Input Dims``, ``Input type``,
-``Input Strides`` and ``Concrete Inputs``, the last as texts. Dims ``[]`` stand for None, a number
+``Input Strides`` and ``Concrete Inputs``, the last as strings. Dims ``[]`` stand for None, a number
 or a tensor without dimensions, so such arguments count no bytes. A list of tensors nests one
 level. For example, ``aten::addmm`` with a bias of 10 elements::
 
@@ -113,7 +113,7 @@ NO_CONTEXT: Final = CallContext()
 
 
 class CallError(Exception):
-    """A figure of a call is unknown; the text is the reason."""
+    """A figure of a call is unknown; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class OperatorCall:
         return not LISTS.isdisjoint(name for name in self.types if isinstance(name, str))
 
     def value(self, index: int) -> str:
-        """Return the text of a concrete argument, empty for None and tensors."""
+        """Return a concrete argument as a string, empty for None and tensors."""
         if not self.values:
             raise CallError(NO_VALUES)
         value = self.values[index] if index < len(self.values) else ""

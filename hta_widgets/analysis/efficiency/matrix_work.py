@@ -50,7 +50,7 @@ _FLOAT4: Final = "c10::Float4_e2m1fn_x2"
 _ASSUMED_TYPES: Final = "the types of tensors in a list are not in the file"
 EVERY_MATRIX: Final = "assumes that each matrix among the arguments is a weight"
 _EVERY_GRADIENT: Final = "the file does not state which gradients are computed"
-_NO_STATES: Final = "without the bytes between time steps"
+_NO_STATES: Final = "bytes moved between time steps are not counted"
 _EVERY_EXPERT: Final = "assumes that tokens reach as many experts as they can"
 _FROM_GRIDS: Final = "from the grids of kernels, with the padding of tiles"
 
@@ -400,7 +400,7 @@ def _launched_experts(call: OperatorCall) -> Work:
     experts_per_token = -(-min_pairs // tokens)
     pairs = tokens * experts_per_token
     if not min_pairs or pairs > max_pairs or pairs + tokens <= max_pairs:
-        raise CallError("the grids of kernels fit no number of experts per token, or several")
+        raise CallError("the kernels' grids do not determine the number of experts per token")
     is_gated = any("glu" in name.lower() for name, _ in call.context.kernels)
     inner = up.columns // 2 if is_gated else up.columns
     bits = hidden * (up.columns * up.bits + inner * down.bits)

@@ -128,13 +128,13 @@ def operator_efficiency(
 ) -> pd.DataFrame:
     """Return FLOPs, minimum bytes and the distance from the device's limits, by operator signature.
 
-    Each piece of work counts once: of nested operators, the outermost convolution or attention,
-    the innermost matrix product, else the innermost operator that launched the work. Work that no
-    operator launched, such as replays of graphs, has a row for each kernel. FLOPs and minimum bytes
-    follow from the arguments that the profiler wrote with ``record_shapes=True``; what does not
-    follow is NaN, with a reason.
+    Each piece of work counts once. Of nested operators, it counts for the outermost convolution or
+    attention; if there is none, for the innermost matrix product; otherwise for the innermost
+    operator that launched it. Work that no operator launched, such as replays of graphs, has a row
+    for each kernel. FLOPs and minimum bytes follow from the arguments that the profiler wrote with
+    ``record_shapes=True``; what does not follow is NaN, with a reason.
 
-    A multiply-add is 2 FLOPs. Those of matrix products, convolutions and attention are exact; those
+    A multiply-add is 2 FLOPs. FLOPs of matrix products, convolutions and attention are exact; FLOPs
     of other operators are nominal (``flops_kind="vector"``) and give coordinates of a roofline
     only. Minimum bytes count each input and each output once, so no real kernel moves fewer, unless
     its data are in a cache.

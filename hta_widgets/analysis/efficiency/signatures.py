@@ -81,7 +81,7 @@ class _Signature(NamedTuple):
 
 
 class CallSignature(NamedTuple):
-    """An operator and the texts of its arguments, with their work."""
+    """An operator and its arguments as strings, with their work."""
 
     name: str
     texts: Texts
@@ -91,7 +91,7 @@ class CallSignature(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Signatures:
-    """The distinct signatures of a rank, and the one of each counted call, as `code`.
+    """The distinct signatures of a rank, and the signature of each counted call, as `code`.
 
     `row` is the row of each call in a table, in which signatures that differ only in an engine's
     step share a row.
@@ -109,7 +109,7 @@ class Signatures:
         return self._of_work(name, np.float64)[self.code]
 
     def texts_of_work(self, name: str) -> Array:
-        """Return a text of the work of each call."""
+        """Return a string of the work of each call."""
         return self._of_work(name, object)[self.code]
 
     def _of_work(self, name: str, dtype: type) -> Array:
@@ -337,7 +337,7 @@ def _gradient_shapes(
 ) -> dict[tuple[int, str], _Dims]:
     """Return the shapes of gradients by the sequence number, and the dims of input and weight.
 
-    `dims_of` returns the dims of a text of `args`.
+    `dims_of` returns the dims of a string of `args`.
     """
     places = np.flatnonzero(_has_name(trace, calls, (_CONVOLUTION_BACKWARD,)))
     parents = trace.table.parent[calls.rows[places]].astype(np.int64)

@@ -373,7 +373,9 @@ test("without findings, the total comes first, even one that may be chance", () 
   expect(total).toMatch(/^After takes 200\sµs longer a step: .* → .*20\s%; that may be chance\.$/u);
   expect(verdict).toBe("Nothing changed beyond the noise.");
   expect(noFindingTexts([1000, 1005])[0]).toMatch(/^After takes 5\sns longer .*0\.5\s%\.$/u);
-  expect(noFindingTexts([1000, 1000], false)[0]).toMatch(/^After takes the same time: 1\.00\sµs\.$/u);
+  expect(noFindingTexts([1000, 1000], false)[0]).toMatch(
+    /^After takes the same time: 1\.00\sµs\.$/u,
+  );
   expect(noFindingTexts([0, 0])[0]).toMatch(/^Nothing to compare/u);
 });
 

@@ -161,7 +161,8 @@ export function noFindingTexts(totals: TotalTimes | null, isPerStep = true): [st
     return ["Nothing to compare: neither side has events in what was chosen.", ""];
   const diff = after - before;
   const unit = isPerStep ? " a step" : "";
-  if (diff === 0) return [`After takes the same time: ${formatDuration(after)}${unit}.`, noChangeText];
+  if (diff === 0)
+    return [`After takes the same time: ${formatDuration(after)}${unit}.`, noChangeText];
   const share = shareText(diff, before);
   const times = `${formatDuration(before)} → ${formatDuration(after)}${share && `, ${share}`}`;
   const isLarge = Math.abs(diff) >= MIN_REPORTED_SHARE * Math.max(before, after);

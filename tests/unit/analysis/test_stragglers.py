@@ -637,8 +637,8 @@ def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
     # In steps 1 to 5, rank 2 keeps the two others waiting.
     assert frame.imposed_wait_ns.tolist() == [0, 0, 5 * 2 * 1_500 * US, (2 * 1_600 + 100) * US]
     assert frame.attrs["note"] == (
-        "5 collectives without events of some ranks, which may be later,"
-        " do not count for the verdict"
+        "5 collectives without events of some ranks do not count for the verdict,"
+        " because those ranks may be later"
     )
     result = straggler_report(traces)
     assert (result.stragglers, result.last_ranks) == ([], [])

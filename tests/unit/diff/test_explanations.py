@@ -406,7 +406,9 @@ def test_steps_of_like_length_that_are_made_up_otherwise(tmp_path):
     assert texts(before, side(255, 257, 253)) == []
     assert texts(before, side(100, 280, 220)) == []
     # One step gives no estimate of chance: 21 % and 19 % of it.
-    assert texts(side(300), side(90))[0].startswith("The step takes the same time, 1.00 µs a step, but ")
+    assert texts(side(300), side(90))[0].startswith(
+        "The step takes the same time, 1.00 µs a step, but "
+    )
     assert texts(side(300), side(110)) == []
     # Steps that differ have a headline and kinds instead.
     longer = hd.findings(hd.compare(before, side(200, 203, 197, length=2000)))
