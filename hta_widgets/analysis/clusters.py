@@ -412,7 +412,7 @@ def rank_clusters(
         (int64), the rank that represents the cluster; ``distance`` (float64), the largest
         difference from the representative, divided by the allowed one, so 0..1; ``from_typical``
         (float64), the same relative to the representative of the stage's largest cluster;
-        ``is_outlier`` (bool); ``why`` (text), at most three differences from that representative,
+        ``is_outlier`` (bool); ``why`` (str), at most three differences from that representative,
         causes first, empty in the largest cluster; ``stage`` (int64), of the pipeline; ``steps``
         (int64), the number of steps averaged, 0 if all of the rank's time counts as one; and per
         step, in ns (float64): ``step_ns, own_ns, compute_ns, idle_ns, exposed_communication_ns,

@@ -102,8 +102,8 @@ def job_critical_path(
         none; its ``name``, ``kind`` and ``stream`` (-1 on the host); ``bound_by`` and ``type`` as
         in `critical_path`, ``outside_path`` also if no dependency of an event is known;
         ``via``, how the path gets to the segment: ``event`` (within one), ``thread``, ``launch``,
-        ``stream``, ``wait``, ``collective`` (from the rank of the row before, which arrived last at
-        the event of this one), ``unknown``.
+        ``stream``, ``wait``, ``collective`` (from the rank of the previous row, which arrived last
+        at this row's event), ``unknown``.
 
         ``.attrs``: ``span_ns``; ``clock``; ``residual_ns``, the largest of `clock_offsets`, after a
         drift of clocks is corrected, -1 if unknown; ``jumps``, how often the path changes ranks;

@@ -318,7 +318,7 @@ def _validate(value: Any, expected: Any, path: str | Path) -> Any:
             f"{kind or 'is not a memory timeline'} ({reason[:1].lower()}{reason[1:]})",
             path=path,
             place=place.strip("`") or None,
-            remedy="Give memory_events what hw.load returns for it." if kind else _REMEDY,
+            remedy="Pass what hw.load returns to memory_events." if kind else _REMEDY,
         ) from None
 
 

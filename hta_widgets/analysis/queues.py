@@ -316,8 +316,8 @@ def _blocked_times(
     is_noted = (full_ns == 0) & (nearly_full_ns > 0)
     is_noted &= nearly_full_ns >= _MIN_NOTED_SHARE * trace_ns
     near_texts = [
-        f"of rank {part.rank} stream {steps.streams[group]}"
-        f" for {nearly_full_ns[group] / 1e6:,.1f} ms, at up to {peak[group]:,}"
+        f"rank {part.rank}, stream {steps.streams[group]}"
+        f" for {nearly_full_ns[group] / 1e6:,.1f} ms, with up to {peak[group]:,} launches"
         for group in np.flatnonzero(is_noted).tolist()
     ]
     columns = {

@@ -42,7 +42,7 @@ _VENDORS = (
     ("NVIDIA", ("nvidia", "tesla", "geforce", "quadro", "rtx")),
     ("MTIA", ("artemis", "mtia")),
 )
-_DRIFT_CORRECTED = "waits, transfers and late ranks are corrected for it, timelines are not"
+_DRIFT_CORRECTED = "waits, transfers and late ranks are corrected for it; timelines are not"
 _MIN_OUTSIDE_SHARE = 0.01  # of the steps' time; smaller differences are not reported
 
 

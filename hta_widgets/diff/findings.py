@@ -42,7 +42,7 @@ _LARGE_SHARE = 0.05  # smaller differences occur between runs of one program
 _LARGE_SHARE_ALONE = 0.2  # the same with one step on a side
 #: Pairs of a minimum difference and a maximum p-value; a difference within one of them is reported.
 _LIMITS = ((0.2, 0.05), (_LARGE_SHARE, 0.01), (_SMALL_SHARE, 0.001))
-_OUTLYING = 10.0  # times the usual difference of two steps, for a step that stands out
+_OUTLYING = 10.0  # multiple of the usual difference of two steps, for a step that stands out
 _MAX_CHANGES = 8
 _MIN_UNIFORM = 5  # minimum number of operators with an equal change that are one finding
 

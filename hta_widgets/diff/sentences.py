@@ -43,7 +43,7 @@ from hta_widgets.trace.names import short_name
 #: Function that returns the sentence of a finding.
 Wording = Callable[[Finding, Comparison], str]
 
-#: Maximum ratio of two times whose change is stated in percent.
+#: Maximum ratio of two times for stating their change in percent.
 _MAX_RATIO = 10
 #: Words for kinds of a rank's own time.
 _OWN_TIME_WORDS = {

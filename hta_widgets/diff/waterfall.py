@@ -193,7 +193,7 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         work); ``cause`` (category); ``name`` (str) by operator or kernel, empty for idle; int64
         ``before_ns, after_ns, diff_ns``: sums over the compared steps, means over a side's ranks,
         rounded so that they add up; ``change_share`` (float64): the difference as a share of
-        before, NaN if that is 0.
+        ``before_ns``, NaN if that is 0.
 
         ``.attrs``: ``before_ns, after_ns`` (the totals), ``steps``, ``before_ranks, after_ranks``,
         ``communication_split``.

@@ -49,7 +49,7 @@ def _device_nouns(times: RunTimes, *, begins: bool = True) -> str:
 
 
 def _span_text(times: RunTimes, subject: str = "device") -> str:
-    """Return the name of the span of which a sentence about `subject` gives shares."""
+    """Return the name of the span that the shares in a sentence about `subject` refer to."""
     if len(times.ranks) > 1:
         return f"each rank's {times.device} span"
     return "its span" if subject == "device" else f"the {times.device} span"

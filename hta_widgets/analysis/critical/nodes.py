@@ -238,7 +238,7 @@ def _union_rows(trace: Trace, *parts: Rows, without: Rows | Sequence[int] = ()) 
 
 
 def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
-    """Return the work that the range finds unfinished: launched before it, or by no known call.
+    """Return the work that is unfinished at the range's start, launched before or without a call.
 
     Work that ends after the `device` work of the range is left out.
     """
@@ -278,7 +278,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
 
 
 def _device_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
-    """Return the work launched in the range; of work without a known call, what starts in it."""
+    """Return the work launched in the range; without a known call, the work that starts in it."""
     table = trace.table
     if rules.as_hta:
         rows = np.flatnonzero((table.stream >= 0) & ~np.isin(table.kind, _NO_WORK))

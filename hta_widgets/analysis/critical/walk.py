@@ -122,7 +122,7 @@ def _relevant_nodes(path: CriticalPath) -> Bools:
 
 
 def _last_position(mask: Bools) -> Ints:
-    """Return the last position up to each one at which a mask is true, -1 for none."""
+    """Return for each position the last position up to it at which a mask is true, -1 for none."""
     return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
 
 
@@ -189,7 +189,7 @@ class PathWalker:
             self._blocks.append(np.array([[start, end, place, LEAD, -1, event, bound, 0]]).T)
 
     def add_edge(self, start: int, end: int, place: int, type_: int, edge: int) -> None:
-        """Add a segment along an edge; if it has no length, set the type of the one added last."""
+        """Add a segment along an edge; without length, set the type of the last segment."""
         if end > start:
             self._blocks.append(np.array([[start, end, place, type_, edge, -1, OUTSIDE, 0]]).T)
         elif self._blocks and self._blocks[-1][_PLACE, -1] == place:

@@ -26,7 +26,7 @@ _MIN_AGREEING = 3  # agreeing ends needed to rule out chance
 _MAX_DRIFT = 1e-4  # maximum drift between clocks
 _MAX_APART_SHARE = 0.1  # maximum share of pairs in a guess that cannot be of one collective
 _MAX_PAIRS_BY_TIME = 4_000_000  # of events; longer sequences are not aligned by time
-_MAX_FEW_PAIRS = 250_000  # pairs of which all differences are compared at once
+_MAX_FEW_PAIRS = 250_000  # pairs whose differences are all compared at once
 _MAX_PAIRS_BY_SHIFT = 1 << 20  # of all shifts together; above it, a sample chooses the shifts
 _SAMPLE, _FEW_SHIFTS = 64, 8  # pairs of each shift in the first sample; shifts always tried
 _GOLDEN = 0.618033988749895
@@ -51,7 +51,7 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
     rows = np.flatnonzero((place >= 0) & (place < len(longest.end)))
     if sure or not len(rows):
         return place
-    # No event of a collective ends before another one of it begins, on clocks that drift.
+    # No event of a collective ends before another event of it begins, apart from the clocks' drift.
     partners = place[rows]
     start, end = sequence.start[rows], sequence.end[rows]
     other_start, other_end = longest.start[partners], longest.end[partners]

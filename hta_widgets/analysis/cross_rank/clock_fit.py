@@ -60,7 +60,7 @@ class ClockFit:
     offset_ns: Ints
     residual_ns: Ints
     collectives: Ints  # number of collectives used
-    part: Ints  # number of the part of ranks that collectives connect
+    part: Ints  # number of the part, whose ranks collectives connect
     drift_ppm: Floats
     recorded_residual_ns: Ints
     origin_offset_ns: int  # to be added, so that no time is negative
@@ -416,7 +416,7 @@ def drift_fit(traces: TraceSet) -> DriftFit:
     collective = np.unique(match.collective[used], return_inverse=True)[1].reshape(-1)
     has_slope = ~np.isnan(fit.drift_ppm)
     rate, level = _lines_from_mean(trace, collective, time_s, end - center_ns, has_slope)
-    # From here on, the clock of the lowest rank of each part is the reference, not the mean clock.
+    # Below, the clock of the lowest rank of each part is the reference, not the mean clock.
     first = np.unique(fit.part, return_index=True)[1][fit.part]
     gain_of_first = 1 - rate[first] / _SECOND_NS
     level = (level - level[first]) / gain_of_first

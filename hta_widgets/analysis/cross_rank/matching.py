@@ -111,11 +111,11 @@ class Matching:
         return np.repeat(values, self.sizes())
 
     def reduce_per_entry(self, reduce: np.ufunc, values: Array) -> Array:
-        """Return the values of each entry's collective, reduced to one."""
+        """Return for each entry the values of its collective, reduced to one value."""
         return self.per_entry(reduce.reduceat(values, self.starts)) if len(self) else values
 
     def last_entries(self, wait_ns: Ints) -> Ints:
-        """Return the first entry of each collective whose rank does not wait."""
+        """Return for each collective its first entry that does not wait."""
         late = np.where(wait_ns == 0, np.arange(len(self)), len(self))
         return np.minimum.reduceat(late, self.starts) if len(self) else late
 

@@ -84,7 +84,7 @@ _MASKS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AttentionArguments:
-    """Places of the arguments of one version of an attention operator; None if it lacks one.
+    """Places of the arguments of one version of an attention operator; None for missing arguments.
 
     `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes.
     `lengths` are tensors with the lengths of sequences, the first their sums over queries, and
@@ -192,9 +192,9 @@ def _packed_pairs(
 ) -> tuple[tuple[int, int, int], list[int]]:
     """Return number and maximum lengths of sequences, and the pairs of a head, or their bounds.
 
-    Query and key are of (token, head, element), maybe in a batch of 1. Bounds are for sequences
-    with a query for each key, if their numbers and maximum lengths agree; some may be empty, as a
-    batch that is padded for a CUDA graph has.
+    Query and key have the dimensions (token, head, element), maybe in a batch of 1. Bounds are for
+    sequences with a query for each key, if their numbers and maximum lengths agree; some may be
+    empty, as a batch that is padded for a CUDA graph has.
     """
     pairs_of = _pairs_function(call, places)
     shapes = [call.shape(places.query + number) for number in range(2)]
@@ -231,8 +231,9 @@ def unmasked_attention_work(
 ) -> Work:
     """Return an upper bound of the work of attention whose layout and mask are not in the file.
 
-    Query, key and value are of (batch, sequence, size) or (sequence, batch, size), or have the
-    heads before or after the sequence. Argument `rope` has further elements of the queries.
+    Query, key and value have the dimensions (batch, sequence, size) or (sequence, batch, size), or
+    have the heads before or after the sequence. Argument `rope` has further elements of the
+    queries.
     """
     q, k, v = (call.shape(place) for place in range(3))
     has_rope = rope is not None and call.is_present(rope)
@@ -277,7 +278,7 @@ def _figures(
 def paged_attention_work(call: OperatorCall, query: int, key: int, value: int) -> Work:
     """Return an upper bound of the work of attention over a paged cache in the engine's step.
 
-    Queries are of (token, head, element); keys and values end with (head, element).
+    Queries have the dimensions (token, head, element); keys and values end with (head, element).
     """
     step = call.context.step
     if step is None:

@@ -279,7 +279,7 @@ def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Codes]:
 
 
 def limits(columns: pd.DataFrame | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the times at the peak rate, at the memory bandwidth, and the longer, as columns."""
+    """Return the times at the peak rate and at the memory bandwidth, and the longer, as columns."""
     with np.errstate(divide="ignore", invalid="ignore"):
         compute_ns = columns["total_flops"] / columns["peak_tflop_per_s"] / 1e3
         memory_ns = columns["total_bytes"] / columns["memory_gb_s"]
@@ -372,7 +372,7 @@ def has_shapes(trace: Trace) -> bool:
 
 
 def has_call_figures(trace: Trace) -> bool:
-    """Return whether operators of a rank may have FLOPs and bytes: from shapes, or stated ones."""
+    """Return whether operators of a rank may have FLOPs and bytes: from shapes, or in the file."""
     return getattr(trace.source, "states_work", False) or has_shapes(trace)
 
 

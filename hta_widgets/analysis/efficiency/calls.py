@@ -288,7 +288,7 @@ class OperatorCall:
             return default
 
     def numbers(self, index: int, count: int | None = None) -> list[int]:
-        """Return a list of integers; a single value stands for `count` equal ones."""
+        """Return a list of integers; a single value stands for `count` equal integers."""
         try:
             values = json.loads(self.value(index) or "[]")
         except ValueError:

@@ -127,7 +127,7 @@ def _addmm(call: OperatorCall) -> Work:
 
 
 def _scaled_product(call: OperatorCall) -> Work:
-    """Return the work of a product with scales, after the bias and the type until PyTorch 2.4."""
+    """Return the work of a product with scales, which followed bias and type until PyTorch 2.4."""
     if not call.type_of(0):  # an element may pack two values
         raise CallError(UNKNOWN_TYPE)
     is_old = call.type_of(3) in {"", "Scalar"}  # else the second scale

@@ -180,9 +180,9 @@ def operator_efficiency(
         - ``device, peak_tflop_per_s, peak_source, peak_certainty``
 
         ``.attrs``: ``device_ns``, all device work; ``covered_ns``, that below rows with figures;
-        ``unknown_ns`` of kernels without; ``known_share`` of the kernels' time below operators
-        whose matrix FLOPs are known, or none by nature; ``launched_nothing``, matrix operators
-        that did not compute; ``thresholds`` of the verdicts.
+        ``unknown_ns`` of kernels without figures; ``known_share`` of the kernels' time below
+        operators whose matrix FLOPs are known, or none by nature; ``launched_nothing``, matrix
+        operators that did not compute; ``thresholds`` of the verdicts.
 
     Notes
     -----

@@ -14,9 +14,9 @@ A call below an autograd node that carries a sequence number of its own is a for
 backward pass: recomputation, if the same signature ran in the forward of the step.
 
 XLA counts the FLOPs and the bytes of its operations when it compiles them, so its calls have the
-args ``flops`` and ``bytes accessed``, which take the place of ours, as do Inductor's counts of its
-kernels. Equal operations with different figures are different signatures. On a device that no call
-on the host launches, such as a TPU, the operations of the device are the calls.
+args ``flops`` and ``bytes accessed``, which replace those of the formulas, as do Inductor's counts
+of its kernels. Equal operations with different figures are different signatures. On a device that
+no call on the host launches, such as a TPU, the operations of the device are the calls.
 """
 
 from __future__ import annotations

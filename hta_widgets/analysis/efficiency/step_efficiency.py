@@ -90,9 +90,9 @@ def step_efficiency(
     """Return MFU and HFU of each rank's steps, with how much of the work is known.
 
     Only matrix products, convolutions and attention count; of XLA's operations, all FLOPs that the
-    file states. A step is the host's ``ProfilerStep#n``; if hosts run ahead of the devices, it
-    lasts as long as on the device, as in `step_times`. FLOPs belong to the step in which the
-    operator starts.
+    file states. A step is the host's ``ProfilerStep#n``; if hosts run ahead of the devices, its
+    length is that on the device, as in `step_times`. FLOPs belong to the step in which the operator
+    starts.
 
     A forward operator that runs again within the backward pass is recomputation, as in
     activation checkpointing. Selective checkpointing and recomputation by a compiler leave no mark
@@ -179,7 +179,7 @@ def _notes(results: Sequence[_RankSteps], times: pd.DataFrame) -> list[str]:
     if not len(times):
         notes.append("no steps: each row is the whole time of a rank")
     if times.attrs.get("ahead"):
-        notes.append("hosts run ahead, so steps last as long as on the device")
+        notes.append("hosts run ahead, so the length of a step is that on the device")
     return notes
 
 
