@@ -1,7 +1,7 @@
 """The kernels that operators launch, with delays and sequences.
 
-An operator launches what calls within it, on its thread, launch. For example, ``aten::linear``
-launches the kernels ``gemm`` and ``add``: its sequence is ``gemm -> add``.
+Work that a call launches belongs to the operators that enclose the call on its thread. For example,
+``aten::linear`` launches the kernels ``gemm`` and ``add``: its sequence is ``gemm -> add``.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from hta_widgets.trace.intervals import CumulativeCoverage, union
 
 Base = Literal["absolute", "first_step", "steps", "collectives", "scaled"]
 
-#: The time bases, as `align` takes them.
+#: The time bases that `align` accepts.
 BASES: tuple[Base, ...] = get_args(Base)
 #: The kinds that have a lane each, in the order in which they are drawn.
 LANES = ("compute", "communication", "memory")

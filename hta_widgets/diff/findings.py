@@ -287,7 +287,7 @@ def _changed_kinds(diff: Comparison, by_kind: pd.DataFrame, longer_ns: float) ->
 
 
 def _main_name(diff: Comparison, longer_ns: float) -> list[Finding]:
-    """Return the kernel whose time differs most because its number of calls does."""
+    """Return the kernel whose time differs most because its number of calls differs."""
     table = _kernel_families(diff)
     before, after = (table[f"{side}_count"] for side in ("before", "after"))
     mean_ns = (table["before_ns"] + table["after_ns"]) / (before + after)

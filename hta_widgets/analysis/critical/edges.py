@@ -307,7 +307,8 @@ def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
 
 
 def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
-    """Return pairs of tracks: a thread of forward operators, and one of their backward pass."""
+    """Return pairs of tracks: a thread of forward operators, and a thread of their backward
+    pass."""
     trace = nodes.trace
     table, flows = trace.table, trace.flow_table
     if "fwdbwd" in flows.kinds:
@@ -317,7 +318,7 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
         pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
         if len(pairs):
             return [(int(forward), int(backward)) for forward, backward in pairs]
-    # Without arrows: the threads of the autograd engine, and the one with the most operators.
+    # Without arrows: the threads of the autograd engine, and the thread with the most operators.
     track = table.track[nodes.host].astype(np.int64)
     backward = np.unique(track[names_match(trace, nodes.host, _BACKWARD.search)])
     others = track[~np.isin(track, backward)]
@@ -478,7 +479,7 @@ def _kernel_waits(
 
 
 def _stated_kernel_waits(trace: Trace, launches: DeviceWorkIndex) -> tuple[Ints, Ints] | None:
-    """Return awaited work and the work that waited for it, by the args of calls; None without."""
+    """Return awaited work and the work that waited for it, by args of calls; None without any."""
     calls = stream_wait_calls(trace)
     args = event_args(trace, calls[:_PROBED_CALLS], (_RECORD_OF_EVENT,))
     if all(record is None for record in args[_RECORD_OF_EVENT]):

@@ -109,7 +109,7 @@ class RankGraph:
 
 
 def _relevant_nodes(path: CriticalPath) -> Bools:
-    """Return whether each node is of the device, the range's thread, or a thread that launches."""
+    """Return whether each node is on the device, the range's thread, or a thread that launches."""
     # Other threads, such as watchdogs of collectives, do not affect the step.
     nodes, table = path.nodes, path.trace.table
     calls = path.trace.launch_of[nodes.device]

@@ -315,7 +315,7 @@ def _median_differences(
 
 
 def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
-    """Compare each column with the one that has the most values, directly or through others."""
+    """Compare each column with that of the most values, directly or through other columns."""
     has_value = ~np.isnan(table)
     hubs = [int(has_value.sum(axis=0).argmax())]
     open_columns = [column for column in range(table.shape[1]) if column != hubs[0]]
@@ -434,7 +434,7 @@ def drift_fit(traces: TraceSet) -> DriftFit:
 def _lines_from_mean(
     trace: Ints, collective: Ints, time_s: Floats, end_ns: Floats, has_slope: Bools
 ) -> tuple[Floats, Floats]:
-    """Return how much each rank's clock gains on the mean clock per second, and is ahead at 0.
+    """Return how much each rank's clock gains on the mean clock per second, and its lead at 0.
 
     `has_slope` is whether each rank has enough collectives for a slope of its own.
     """

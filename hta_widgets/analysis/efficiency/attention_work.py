@@ -192,9 +192,9 @@ def _packed_pairs(
 ) -> tuple[tuple[int, int, int], list[int]]:
     """Return number and maximum lengths of sequences, and the pairs of a head, or their bounds.
 
-    Query and key have the dimensions (token, head, element), maybe in a batch of 1. Bounds are for
-    sequences with a query for each key, if their numbers and maximum lengths agree; some may be
-    empty, as a batch that is padded for a CUDA graph has.
+    Query and key have the dimensions (token, head, element), maybe in a batch of 1. If the numbers
+    and maximum lengths of queries and keys agree, the bounds are for sequences with a query for
+    each key. Some sequences may be empty, as in a batch that is padded for a CUDA graph.
     """
     pairs_of = _pairs_function(call, places)
     shapes = [call.shape(places.query + number) for number in range(2)]

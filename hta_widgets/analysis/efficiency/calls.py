@@ -303,7 +303,7 @@ class OperatorCall:
         return values
 
     def mask(self, index: int) -> list[bool]:
-        """Return an output mask, ``"[True, True, False]"``."""
+        """Return an output mask, such as ``"[True, True, False]"``."""
         return [word == "True" for word in re.findall(r"True|False", self.value(index))]
 
     def output_type(self, index: int, default: str) -> str:

@@ -268,7 +268,8 @@ def _te_product(call: OperatorCall) -> Work:
 def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool = False) -> Work:
     """Return the work of a layer without operators below, by the matrices among its arguments.
 
-    Each row of the input is multiplied by all weights; in a grouped layer, by one of equal shape.
+    Each row of the input is multiplied by all weights; in a grouped layer, by one of several
+    weights of equal shape.
     """
     matrices = [tensor for tensor in call.tensors() if len(tensor.dims) > 1]
     if len(matrices) < 2:

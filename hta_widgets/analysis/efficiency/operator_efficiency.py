@@ -181,8 +181,8 @@ def operator_efficiency(
 
         ``.attrs``: ``device_ns``, all device work; ``covered_ns``, that below rows with figures;
         ``unknown_ns`` of kernels without figures; ``known_share`` of the kernels' time below
-        operators whose matrix FLOPs are known, or none by nature; ``launched_nothing``, matrix
-        operators that did not compute; ``thresholds`` of the verdicts.
+        operators whose matrix FLOPs are known, or that do no matrix work; ``launched_nothing``,
+        matrix operators that did not compute; ``thresholds`` of the verdicts.
 
     Notes
     -----
@@ -448,7 +448,7 @@ def _base_frame(results: Sequence[RankEfficiency]) -> pd.DataFrame:
 
 
 def _has_known_matrix_flops(frame: pd.DataFrame) -> pd.Series:
-    """Return which rows have matrix FLOPs that are known, or none by nature."""
+    """Return which rows have known matrix FLOPs, or no matrix work."""
     return (frame["flops_kind"] == "vector") | (
         (frame["flops_kind"] == "matrix") & frame["flops"].notna()
     )

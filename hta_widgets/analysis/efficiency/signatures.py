@@ -117,7 +117,7 @@ class Signatures:
 
     @property
     def has_known_matrix_flops(self) -> Bools:
-        """Whether the matrix FLOPs of each call are known, or none by nature."""
+        """Whether the matrix FLOPs of each call are known, or it does no matrix work."""
         kind, has_flops = self.texts_of_work("kind"), ~np.isnan(self.figures("flops"))
         is_known: Bools = (kind == "vector") | ((kind == "matrix") & has_flops)
         return is_known

@@ -128,7 +128,7 @@ def step_efficiency(
         - ``busy_share`` of the step; ``matrix_share`` of the busy time; ``matrix_efficiency``,
           matrix FLOPs over their time and peak
         - ``known_share``: of the kernels' time below operators whose matrix FLOPs are known, or
-          none by nature; ``at_least``: it is below 50 %, so the MFU is a lower bound
+          that do no matrix work; ``at_least``: it is below 50 %, so the MFU is a lower bound
         - ``precision`` with the most FLOPs and its ``peak_tflop_per_s``; ``device, peak_source,
           peak_certainty``
 
@@ -285,7 +285,7 @@ def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool)
 
 
 def _known_shares(part: RankPart, times: CallTimes, steps: Ints, *, has_steps: bool) -> Floats:
-    """Return the known share of each step: of the time of its kernels, by launch."""
+    """Return for each step the share of its kernels' time whose matrix FLOPs are known."""
     is_known = np.append(times.signatures.has_known_matrix_flops, False)
     calls, table = times.signatures.calls, part.table
     start, end = part.clip_rows(calls.work)

@@ -795,7 +795,7 @@ def test_exposed_communication_without_a_match_is_counted_apart(tmp_path):
     frame = analysis.exposed_waits(load(tmp_path, [nccl(10, 20)]))
     columns = ["wait_ns", "exposed_wait_ns", "exposed_communication_ns"]
     assert frame[columns].to_numpy().tolist() == [[-1, -1, 10]]
-    assert "not known" in frame.attrs["note"]
+    assert "waits are unknown" in frame.attrs["note"]
 
 
 @pytest.mark.parametrize(
