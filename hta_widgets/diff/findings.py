@@ -320,7 +320,7 @@ def _kernel_families(diff: Comparison) -> pd.DataFrame:
 
 
 def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]:
-    """Return how many steps differ, and the step that differs most if it is a single one."""
+    """Return how many steps differ, and the step that differs most if it is the only such step."""
     if len(by_step) < 2:
         return []
     gaps = by_step["diff_ns"].to_numpy() * (1 if lengths.diff_ns > 0 else -1)

@@ -307,8 +307,7 @@ def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
 
 
 def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
-    """Return pairs of tracks: a thread of forward operators, and a thread of their backward
-    pass."""
+    """Return pairs of tracks: the threads of forward operators and of their backward pass."""
     trace = nodes.trace
     table, flows = trace.table, trace.flow_table
     if "fwdbwd" in flows.kinds:

@@ -452,7 +452,7 @@ def _longest_work(trace: Trace, calls: CountedCalls) -> Rows:
 
 
 def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:
-    """Return the call of each kernel, counted operator, and operator that calls only that one."""
+    """Return the call of each kernel, counted operator, and operator that calls only the latter."""
     tree, places = operator_tree(trace), np.append(position, -1)
     call_of_event = np.full(len(trace), -1, dtype=np.int64)
     if len(tree.rows):
