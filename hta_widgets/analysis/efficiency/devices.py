@@ -399,8 +399,7 @@ def match_device(
 
 
 def devices_of_user(peaks: Peaks | None = None) -> tuple[Device, ...]:
-    """Return the user's devices, for another process: that of ``peaks=``, else the added
-    devices."""
+    """Return the user's devices, for another process: that of ``peaks=``, or the added ones."""
     if peaks is None:
         return tuple(_added)
     if isinstance(peaks, str):

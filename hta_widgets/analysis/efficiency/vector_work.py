@@ -279,8 +279,7 @@ def _unknown_indices(call: OperatorCall) -> Work:
 
 
 def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work:
-    """Return the work of a pooling in two dimensions; a pooling with a dilation also writes
-    indices.
+    """Return the work of a pooling in two dimensions; with a dilation it also writes indices.
 
     If the flag `ceil` is set, the last window may end outside of the input.
     """
