@@ -35,7 +35,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.host_stack import name_mask, nearest_ancestor, nested_parents
-from hta_widgets.trace.intervals import CumulativeCoverage, total_length, union
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, total_length, union
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -237,17 +237,21 @@ def _bubbles_of_rank(
     part: RankPart, ranks: tuple[int, ...], number: int, steps: Ints, start: Ints, end: Ints
 ) -> dict[str, Any]:
     """Return the columns of `pipeline_bubbles` for a rank; its arguments are `_Schedules`."""
-    rows, is_backward, first, last = _selected_kernels(part)
+    rows, is_backward, kernel_start, kernel_end = _selected_kernels(part)
+    step_of_kernel = part.table.step[rows]
+
+    def work_of(kernels: Bools) -> Intervals:
+        return union(kernel_start[kernels], kernel_end[kernels])
+
     start, end = part.clip_edges(start, end)
     is_inside = end > start
     steps, start, end = steps[is_inside], start[is_inside], end[is_inside]
     forward, backward, bubble, before, after = np.zeros((5, len(steps)), dtype=np.int64)
     for place, (step, low, high) in enumerate(zip(steps, start, end, strict=True)):
-        is_in_step = part.table.step[rows] == step
-        is_forward, is_of_backward = is_in_step & ~is_backward, is_in_step & is_backward
-        work = union(first[is_in_step], last[is_in_step])
-        forward[place] = total_length(union(first[is_forward], last[is_forward]))
-        backward[place] = total_length(union(first[is_of_backward], last[is_of_backward]))
+        is_in_step = step_of_kernel == step
+        work = work_of(is_in_step)
+        forward[place] = total_length(work_of(is_in_step & ~is_backward))
+        backward[place] = total_length(work_of(is_in_step & is_backward))
         bubble[place] = high - low - total_length(work)
         before[place] = min(work.start.min(initial=high), high) - low
         after[place] = high - max(work.end.max(initial=low), low)

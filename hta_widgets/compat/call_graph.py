@@ -276,8 +276,8 @@ class CallStackGraph:
         device = self.full_df[self.full_df["index"].isin(pairs["gpu_index"])]
         used = ["index", "ts", "dur", "stream"]
         frame = pd.concat([host[used], device[used]], ignore_index=True)
-        frame["index_correlation"] = -1
-        forest = _forest_of(frame, np.where(np.arange(len(frame)) < len(host), 0, -1))
+        frame["index_correlation"] = -1  # the launches are those of `pairs`
+        forest = _forest_of(frame, np.repeat([0, -1], [len(host), len(device)]))
         index = pd.Index(forest.index)
         call = pairs.set_index("gpu_index")["cpu_index"].reindex(device["index"])
         forest.parent[len(host) :] = index.get_indexer(pd.Index(call))

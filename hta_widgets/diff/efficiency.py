@@ -55,13 +55,13 @@ def efficiency_diff(diff: Comparison) -> pd.DataFrame:
 
 
 def _by_shapes(frame: pd.DataFrame, side: RunSide) -> pd.DataFrame:
-    """Return sums by operator and shapes, per rank and step."""
-    ranks = side.table_ranks
-    steps = sum(max(len(np.unique(_steps(side, rank))), 1) for rank in ranks)
+    """Return means per rank and step, and rates, by operator and shapes."""
+    steps = sum(max(len(np.unique(_steps(side, rank))), 1) for rank in side.table_ranks)
+    has_limit = frame["roofline_ns"] >= 0
     operators = frame.assign(
         known_ns=frame["device_ns"].where(frame["tflop_per_s"].notna()),
-        compared_ns=frame["device_ns"].where(frame["roofline_ns"] >= 0),
-        limit_ns=frame["roofline_ns"].where(frame["roofline_ns"] >= 0),
+        compared_ns=frame["device_ns"].where(has_limit),
+        limit_ns=frame["roofline_ns"].where(has_limit),
     )
     sums = ["count", "device_ns", "total_flops", "known_ns", "compared_ns", "limit_ns"]
     groups = operators.groupby(list(_KEYS), sort=False)[sums].sum(min_count=1)

@@ -19,7 +19,7 @@ from hta_widgets.tiles.rank_index import RankIndex, TableRows
 from hta_widgets.tiles.replies import Brief, Match, MatchCount
 from hta_widgets.tiles.stored_lanes import RowIds
 from hta_widgets.tiles.windows import bin_starts, check_bins, check_window
-from hta_widgets.trace.arrays import Bools, Codes, Ints
+from hta_widgets.trace.arrays import Bools, Codes, Ints, positions_in
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.memo import LRU, raise_if_cancelled
 
@@ -103,8 +103,7 @@ def _rows_in_window(marked: MarkedRows, view: MarksView) -> tuple[RowIds, RowIds
     first, last = np.searchsorted(marked.rows, low), np.searchsorted(marked.rows, high)
     if table.table == "events":
         running = marked.index.rows_running_at(view.start - shift).astype(marked.rows.dtype)
-        positions = np.minimum(np.searchsorted(marked.rows, running), max(len(marked.rows) - 1, 0))
-        earlier = running[marked.rows[positions] == running] if len(marked.rows) else running[:0]
+        earlier = running[positions_in(marked.rows, running) >= 0]
     else:
         earlier = marked.rows[:first]
         ends = table.start_ns[earlier] + table.dur_ns[earlier]

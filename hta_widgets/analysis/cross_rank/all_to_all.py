@@ -121,11 +121,13 @@ def all_to_all_matrix(
     peers = {*rows["sender"].tolist(), *rows["receiver"].tolist()}
     headers = {traffic.rank: traffic.header for traffic in results}
     node_of, nodes_from = node_numbers(headers, peers | set(parts.ranks), gpus_per_node)
-    sender, receiver = (rows[key].map(node_of) for key in ("sender", "receiver"))
-    rows = rows.assign(same_node=sender == receiver, local=rows["sender"] == rows["receiver"])
+    sender_node, receiver_node = (rows[key].map(node_of) for key in ("sender", "receiver"))
+    rows = rows.assign(
+        same_node=sender_node == receiver_node, local=rows["sender"] == rows["receiver"]
+    )
     inter_node_bytes = int(rows.loc[~rows["same_node"], "bytes"].sum())
     if by == "node":
-        rows = rows.assign(sender=sender, receiver=receiver, local=False)
+        rows = rows.assign(sender=sender_node, receiver=receiver_node, local=False)
     frame = rows.groupby(["group", "sender", "receiver"], as_index=False).agg(
         {"count": "sum", "bytes": "sum", "local": "all", "same_node": "all", "source": "first"}
     )

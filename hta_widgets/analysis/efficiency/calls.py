@@ -231,10 +231,12 @@ class OperatorCall:
         if not _is_shape(dims):
             raise CallError(NO_SHAPES)
         strides = self.strides[index] if index < len(self.strides) else None
-        if dims and strides == [] and any(self.strides) and "mkldnn" not in self.name:
-            raise CallError(SPARSE)  # its dims are in the file, but no strides
-        steps = tuple(strides) if isinstance(strides, list) and self.strides else None
-        return Tensor(tuple(dims), self.type_of(index), steps)
+        # Sparse tensors have dims but no strides; so have the dense ones of MKL-DNN.
+        is_without_strides = any(self.strides) and strides == []
+        if dims and is_without_strides and "mkldnn" not in self.name:
+            raise CallError(SPARSE)
+        stated_strides = tuple(strides) if isinstance(strides, list) else None
+        return Tensor(tuple(dims), self.type_of(index), stated_strides)
 
     def shape(self, index: int, rank: int | None = None) -> tuple[int, ...]:
         """Return the dims of an argument that must be a tensor, of `rank` dimensions."""

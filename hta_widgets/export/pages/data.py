@@ -455,10 +455,9 @@ class CollectivesPart(PagePart):
             self.header |= _calls(writer, frame)
             ranks = frame["rank"].to_numpy()
             self.header["counts"] = [int((ranks == rank.rank).sum()) for rank in job.ranks]
-        if not writer.specs:
-            return
-        self.header["columns"] = writer.specs
-        self.blocks.append(writer.block("collectives"))
+        if writer.specs:
+            self.header["columns"] = writer.specs
+            self.blocks.append(writer.block("collectives"))
 
     def late(self, start: int, end: int) -> list[int]:
         """Return the ranks that the others wait for in a window."""

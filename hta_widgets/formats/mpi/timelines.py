@@ -360,6 +360,8 @@ def _naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
 
 #: Minimum share of valid records: some may be damaged.
 _MIN_VALID = 0.9
+#: Number of records that decide the byte order.
+_PROBED_RECORDS = 4096 // _RECORD_BYTES
 #: mpitrace's default limit of events per rank.
 _DEFAULT_BUFFER = 100_000
 
@@ -390,18 +392,18 @@ def read_time_lines(
     """Read the time lines of all ranks in a file."""
     problems = Problems()
     state = FileState.of(path)
-    text = read_whole_file(path, problems, advance)
-    rest = len(text) % _RECORD_BYTES
+    content = read_whole_file(path, problems, advance)
+    rest = len(content) % _RECORD_BYTES
     if rest:
-        detail = f"the file ends within a record, {rest} bytes behind the last whole one"
+        detail = f"the file ends within a record, {rest} bytes after the last whole one"
         problems.add("truncated", 1, detail, file=path)
-        text = text[:-rest]
-    order = _order_of(text[: 4096 // _RECORD_BYTES * _RECORD_BYTES])
+        content = content[:-rest]
+    order = _order_of(content[: _PROBED_RECORDS * _RECORD_BYTES])
     if order is None:
         raise TraceError(
             "holds no MPI time line", path=path, remedy="Was the file changed? Copy it again."
         )
-    records = np.frombuffer(text, _dtype_of_order(order))
+    records = np.frombuffer(content, _dtype_of_order(order))
     valid = _looks_valid(records)
     problems.add("skipped", int((~valid).sum()), "records that make no sense: damaged", file=path)
     numbers = np.flatnonzero(valid)
@@ -410,6 +412,7 @@ def read_time_lines(
     distinct, counts = np.unique(ranks, return_counts=True)
     parts = np.split(numbers[by_rank], np.cumsum(counts)[:-1])
     _report_overflow(counts, path, problems)
+    # mpitrace's int32 overflows from 2 GiB; -1 says that the call has no size.
     huge = int((records["bytes"][numbers] < -1).sum())
     problems.add("overflow", huge, "calls with 2 GiB or more, whose size is not known", file=path)
     traces = tuple(

@@ -108,18 +108,21 @@ export class Headline extends DiffPanel<FindingsProps> {
 /** `conditions`: sentence on different hardware or numbers of ranks. */
 export function Findings(props: FindingsProps & { conditions: string; isPerStep: boolean }) {
   const { frame, totals, ranksText, isChange, conditions, isPerStep } = props;
-  const all = rowsOf(frame);
-  // The finding's own text follows the order of sides in the page.
-  const unlike =
-    all[1]?.kind === "caution" && conditions !== "" ? textAt(all[1], "text") : conditions;
+  const findings = rowsOf(frame);
+  // `rank_findings` of Python puts the caution on different conditions after the total. Unlike
+  // `conditions`, its text follows the order of the sides in the page.
+  const caution = findings[1]?.kind === "caution" ? textAt(findings[1], "text") : "";
+  const conditionsText = conditions === "" ? "" : caution || conditions;
   // The toolbar lists the other cautions.
-  const rows = all.filter((row) => row.kind !== "caution");
-  const [first, ...rest] = rows.map((row) => textAt(row, "text"));
-  const [headText, reasonText] = noFindingTexts(totals, isPerStep);
-  const [leadText, share, end] = headlineParts(first ?? headText);
+  const sentences = findings
+    .filter((row) => row.kind !== "caution")
+    .map((row) => textAt(row, "text"));
+  const [noFindingText, noChangeText] = noFindingTexts(totals, isPerStep);
+  const [leadText, share, tailText] = headlineParts(sentences[0] ?? noFindingText);
   const shareClass = share.startsWith("+") ? "hta-diff-slower" : "hta-diff-faster";
-  const next = first === undefined ? reasonText : rest.slice(0, SENTENCES).join(" ");
-  const more = rest.slice(SENTENCES);
+  const reasonsText =
+    sentences.length === 0 ? noChangeText : sentences.slice(1, SENTENCES + 1).join(" ");
+  const more = sentences.slice(SENTENCES + 1);
   // `ranksText` is a heading here, if everything below is of one pair of ranks.
   return (
     <>
@@ -127,10 +130,10 @@ export function Findings(props: FindingsProps & { conditions: string; isPerStep:
       <h2>
         {leadText}
         {share !== "" && <em class={isChange ? shareClass : undefined}>{share}</em>}
-        {end}
+        {tailText}
       </h2>
-      {unlike !== "" && <p class="hta-diff-conditions">{unlike}</p>}
-      {next !== "" && <p>{next}</p>}
+      {conditionsText !== "" && <p class="hta-diff-conditions">{conditionsText}</p>}
+      {reasonsText !== "" && <p>{reasonsText}</p>}
       {more.length > 0 && (
         <details>
           <summary>{plural(more.length, "more finding")}</summary>

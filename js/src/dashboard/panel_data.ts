@@ -139,13 +139,16 @@ export class PanelData<Request> {
   private setFrame(id: string, key: string, frame: PanelFrame): void {
     this.entry(id).shownKey = key;
     this.set(id, { frame });
+    this.keep(id, key, frame);
+  }
+
+  /** Keep a frame, and drop the oldest frames of its panel above the limit. */
+  private keep(id: string, key: string, frame: PanelFrame): void {
     const name = `${id} ${key}`;
-    this.keptFrames.delete(name);
+    this.keptFrames.delete(name); // so that it becomes the newest
     this.keptFrames.set(name, frame);
-    const framesOfPanel = [...this.keptFrames.keys()].filter((keptName) =>
-      keptName.startsWith(`${id} `),
-    );
-    for (const old of framesOfPanel.slice(0, -this.requester.maxKeptFrames))
+    const namesOfPanel = [...this.keptFrames.keys()].filter((kept) => kept.startsWith(`${id} `));
+    for (const old of namesOfPanel.slice(0, -this.requester.maxKeptFrames))
       this.keptFrames.delete(old);
   }
 

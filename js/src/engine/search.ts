@@ -168,20 +168,22 @@ export class EventSearch {
     const { total, error } = hits;
     if (total === 0) return { brief: null, index: 0, total: 0, wrapped: false, error };
     const forward = direction > 0;
-    let position = from === null ? (forward ? 0 : total - 1) : nextPosition(hits, from, forward);
-    const wrapped = position < 0 || position >= total;
-    position = ((position % total) + total) % total;
-    let remaining = position;
-    let brief: Brief | null = null;
-    for (const rankHits of hits.ranks) {
-      if (remaining < rankHits.count) {
-        brief = rankHits.brief(remaining);
-        break;
-      }
-      remaining -= rankHits.count;
-    }
-    return { brief, index: position + 1, total, wrapped, error };
+    const firstPosition = forward ? 0 : total - 1;
+    const target = from === null ? firstPosition : nextPosition(hits, from, forward);
+    const position = ((target % total) + total) % total;
+    const brief = briefAt(hits, position);
+    return { brief, index: position + 1, total, wrapped: position !== target, error };
   }
+}
+
+/** The match at a position among the matches of all ranks. */
+function briefAt(hits: SearchHits, position: number): Brief | null {
+  let remaining = position;
+  for (const rankHits of hits.ranks) {
+    if (remaining < rankHits.count) return rankHits.brief(remaining);
+    remaining -= rankHits.count;
+  }
+  return null;
 }
 
 /** The position, among the matches of all ranks, of the next or previous one. */

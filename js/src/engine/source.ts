@@ -265,19 +265,8 @@ export class PageSource implements LocalSource {
     }
     return (await this.loadAnalyses()).map((rank) => {
       const entries = collectives.entriesOfRank(rank.number);
-      if (rank instanceof RankOverview) {
-        const exposedBefore = rank.deviceTimeBefore("exposed_wait");
-        return new RankLateness(
-          rank.number,
-          entries,
-          (from, to) => exposedBefore(to) - exposedBefore(from),
-          true,
-        );
-      }
-      const { sweep } = deviceSpansOf(rank.fullSelection);
-      const exposedTime = (from: number, to: number): number =>
-        timeInStates(sweep.timesWithin(from, to), WAIT, COMPUTE);
-      return new RankLateness(rank.number, entries, exposedTime, false);
+      const isApproximate = rank instanceof RankOverview;
+      return new RankLateness(rank.number, entries, exposedTimeOf(rank), isApproximate);
     });
   }
 
@@ -290,4 +279,14 @@ export class PageSource implements LocalSource {
     const collectives = await this.job.loadCollectives();
     return { collective: collectives.collectiveReply(request.rank, id) };
   }
+}
+
+/** Function of a window that returns the time in which a rank waits without computing. */
+function exposedTimeOf(rank: RankAnalysis | RankOverview): (from: number, to: number) => number {
+  if (rank instanceof RankOverview) {
+    const exposedBefore = rank.deviceTimeBefore("exposed_wait");
+    return (from, to) => exposedBefore(to) - exposedBefore(from);
+  }
+  const { sweep } = deviceSpansOf(rank.fullSelection);
+  return (from, to) => timeInStates(sweep.timesWithin(from, to), WAIT, COMPUTE);
 }
