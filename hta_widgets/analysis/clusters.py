@@ -1,4 +1,4 @@
-"""Clusters of ranks that behave alike, and the device time of each rank over time.
+"""Clusters of similar ranks, and the device time of each rank over time.
 
 Ranks are compared by features: times per step, cost for other ranks, and kernels. For example, at a
 tolerance of 5 % of a step, ranks that compute for 60, 61 and 70 % of a step form two clusters: the

@@ -434,7 +434,7 @@ def _outermost_changes(
     inside = tree.slot < steps
     above = np.where(tree.parent >= 0, status[tree.parent], -1) if len(tree) else status
     code, word = ((_REMOVED, "removed"), (_ADDED, "added"))[side]
-    # A function with paired callees is only another path to the same calls, which is no change.
+    # A function with paired callees is only another path to the same calls, so nothing changed.
     has_partner = tree.forest.subtree_sums((matched.partner[side] >= 0).astype(np.int64)) > 0
     operators = inside & (tree.kind == OPERATOR) & ~(tree.frame & has_partner)
     work = inside & (tree.kind == WORK) & (above != code)

@@ -211,7 +211,7 @@ def _largest_untested_differences(diff: Comparison) -> list[Finding]:
     lengths = _step_total(diff, [])
     min_ns = max(_SMALL_SHARE * max(lengths.before, lengths.after), 1)
     table = _kernel_families(diff)
-    # Only one of the two sentences says that there are too few steps for a test.
+    # Only one of the two sentences states that there are too few steps for a test.
     details = {} if lengths.details else {"is_untested": True}
     longest = [
         time_change(
@@ -344,7 +344,7 @@ def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]
 def _outlying_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]:
     """Return the few steps that differ far more than the others, if they alone move the mean.
 
-    A test of the mean says that they may be chance, as a pause in one of six steps may be.
+    By a test of the mean they may be chance, for example a pause in one of six steps.
     """
     gaps = by_step["diff_ns"].to_numpy() * (1 if lengths.diff_ns > 0 else -1)
     distance = np.abs(gaps - np.median(gaps))

@@ -44,7 +44,7 @@ STATUSES: tuple[str, ...] = ("same", "changed", "added", "removed", "moved", "re
 _SAME, _CHANGED, _ADDED, _REMOVED, _MOVED, _REPLACED = range(len(STATUSES))
 
 _EDGE_TOLERANCE_NS = 2_000  # rounded times of a call may exceed its operator's by this
-_ROUNDS = 4  # maximum number of rounds, each of which matches below the pairs of the previous round
+_ROUNDS = 4  # maximum number of rounds; each round matches below the pairs of the previous round
 _MIN_RATIO = 0.05  # of the longer duration; smaller differences are not changes
 _MIN_OCCURRENCES = 4  # minimum calls of a path on one rank for estimating its spread
 _SPREADS = 3 * 1.4826  # median deviations: three standard deviations of a normal distribution

@@ -315,7 +315,7 @@ def _pace_text(finding: Finding, diff: Comparison) -> str:
     word = "slower" if finding.diff_ns > 0 else "faster"
     middle = math.expm1(median(math.log(part.after / part.before) for part in finding.parts))
     return (
-        f"{plural(len(finding.parts), 'operator')} are {word} alike, "
+        f"{plural(len(finding.parts), 'operator')} are {word} by a similar factor, "
         f"{share_delta(middle)} in the median: {duration_delta(finding.diff_ns)}{_a_step(diff)} "
         f"together{_paired_ranks_text(diff)}."
     )

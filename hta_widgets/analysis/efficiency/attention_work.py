@@ -1,7 +1,7 @@
 """FLOPs and minimum bytes of attention.
 
 With P pairs of query and key that the mask leaves for each head, the forward pass computes
-2 · P · (Dqk + Dv) FLOPs and the backward pass P · (6 · Dqk + 4 · Dv), of which 2 · P · Dqk
+2 · P · (Dqk + Dv) FLOPs and the backward pass P · (6 · Dqk + 4 · Dv), including 2 · P · Dqk to
 recompute the scores. Softmax is not counted. For example, causal attention of 8 queries and 8 keys
 leaves 36 pairs.
 

@@ -734,7 +734,7 @@ def test_collectives_without_waits_do_not_hide_who_is_always_last(tmp_path, late
 
 @pytest.mark.parametrize("rank", [0, 3])
 def test_clocks_that_differ_do_not_hide_who_is_always_last(tmp_path, rank):
-    """One clock is an hour ahead, which is no part of a run of 80 ms."""
+    """One clock is an hour ahead, which does not count as a part of a run of 80 ms."""
     traces = job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer)
     path = Path(traces[rank].path)
     document = json.loads(path.read_text())
