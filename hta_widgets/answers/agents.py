@@ -9,7 +9,7 @@ Each tool returns the envelope of `hta_widgets.answers.reply` with limits and th
 ``shown_rows``     the number of rows in the reply, of ``total_rows``
 =================  =============================================================================
 
-Nothing is written, and no path outside of the folders is read. Replies have at most `MAX_BYTES`. If
+Nothing is written, and no path outside the folders is read. Replies have at most `MAX_BYTES`. If
 that is too little, a model narrows its question by a window, ranks, a query or columns. `serve`
 offers the tools as a server of the Model Context Protocol, on stdio.
 """
@@ -42,7 +42,7 @@ Window = tuple[str | int, str | int]
 MAX_ROWS = 200
 MAX_BYTES = 32_000
 _MAX_COLUMNS = 60
-#: Maximum lengths of texts, in characters.
+#: Maximum lengths of strings, in characters.
 _MAX_TEXT, _MAX_SENTENCE, _MAX_CODE = 160, 600, 2_000
 #: Keys and columns with sentences of this package, which quote names of a trace.
 _SENTENCES = {"headline", "text", "sentence", "reason", "note", "detail"}
@@ -100,7 +100,7 @@ class AgentTools:
     def list_analyses(self, job: str) -> Reply:
         """List the tables that this job has data for, with the question that each answers.
 
-        `without_data` states why the others have none, which answers a question about them.
+        `without_data` states why other tables have no data; that may answer a question, too.
         """
         return _limit_reply(list_tables(self._job(job)), MAX_ROWS)
 
@@ -207,13 +207,13 @@ class AgentTools:
         return timeline_svg(engine, engine.scene(), state, theme=theme, only=only)
 
     def _job(self, path: str) -> Job:
-        """Return a job, loaded once; raise a `TraceError` for paths outside of the folders."""
+        """Return a job, loaded once; raise a `TraceError` for paths outside the folders."""
         job_path = self._existing_path(path)
         return self._jobs.get_or_compute(job_path, lambda: self._open(job_path))
 
     def _open(self, job_path: Path) -> Job:
         for file in files_below(str(job_path)) if job_path.is_dir() else ():
-            self._allowed_path(file)  # a link in a folder may lead out of it
+            self._allowed_path(file)  # links in a folder may lead out of it
         return Job.open([str(job_path)])
 
     def _existing_path(self, path: str) -> Path:
@@ -225,13 +225,13 @@ class AgentTools:
         return allowed_path
 
     def _allowed_path(self, path: str) -> Path:
-        """Return a path without links; raise a `TraceError` if it is outside of the folders."""
+        """Return a path with links resolved; raise a `TraceError` if it is outside the folders."""
         roots = [root.resolve() for root in self.roots]
         # Relative paths begin at the first folder: a model does not know the working directory.
         resolved_path = (roots[0] / path.replace("\0", "")).resolve()
         if not any(resolved_path.is_relative_to(root) for root in roots):
             raise TraceError(
-                f"{path!r} is outside of the served folders",
+                f"{path!r} is outside the served folders",
                 remedy=f"Give a path below {', '.join(map(str, roots))}.",
             )
         return resolved_path
@@ -260,7 +260,7 @@ def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
     answer["answered"] = len(frame) > 0 or not reply.note
     if not answer["answered"]:
         answer |= {"reason": reply.note, "remedy": "list_analyses lists the tables with rows."}
-        answer["columns"] = []  # would be most of the reply, without a row
+        answer["columns"] = []  # would take most of the reply and has no rows
     answer["code"] = _cut_text(answer["code"], _MAX_CODE)
     answer["untrusted"] = [key for key in _UNTRUSTED if answer.get(key)]
     while len(rows) > 1 and _size_bytes(answer) > MAX_BYTES:
@@ -277,7 +277,7 @@ def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
 
 
 def _cut_details(answer: Reply, keys: Iterable[str]) -> list[str]:
-    """Halve the largest of the values of `keys` until a reply fits; return the keys of cut ones."""
+    """Halve the largest value of `keys` until a reply fits; return the keys of cut values."""
     cut_keys: dict[str, None] = {}
     while _size_bytes(answer) > MAX_BYTES:
         sizes = {

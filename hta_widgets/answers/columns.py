@@ -29,7 +29,7 @@ from hta_widgets.facts import facts
 
 
 class ColumnFacts(TypedDict):
-    """A column's description for programs; `unit` is empty for counts and texts."""
+    """A column's description for programs; `unit` is empty for counts and strings."""
 
     name: str
     dtype: str
@@ -91,13 +91,13 @@ def describe_columns(frame: pd.DataFrame, table: str) -> list[ColumnFacts]:
 
 
 def unit_of(name: str) -> str:
-    """Return the unit of a column by its name; empty for counts, codes and texts."""
+    """Return the unit of a column by its name; empty for counts, codes and strings."""
     units = (unit for end, unit in _UNITS.items() if f"{end}_" in f"{name}_")
     return _OTHER_UNITS.get(name) or next(units, "")
 
 
 def dtype_name(dtype: object) -> str:
-    """Return the name of a dtype in the envelope; texts and categories are ``str``."""
+    """Return the name of a dtype in the envelope; strings and categories are ``str``."""
     name = str(dtype).lower()
     if name.startswith(("str", "category", "object")):
         return "str"

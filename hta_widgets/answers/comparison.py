@@ -169,7 +169,7 @@ def open_run(source: str) -> Job:
 
 
 def save_baseline(name: str, paths: Sequence[str]) -> str:
-    """Save a job as the baseline called `name`, replacing an older one; return its folder."""
+    """Save a job as the baseline `name`, replacing an older baseline; return its folder."""
     folder = _baseline_folder(name)
     folder.parent.mkdir(parents=True, exist_ok=True)
     return Job.open(paths).traces.with_clock("host").save(folder)

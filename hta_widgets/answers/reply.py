@@ -34,7 +34,7 @@ Form = Literal["json", "csv", "markdown", "text"]
 VERSION = 1
 TABLE_SCHEMA, ERROR_SCHEMA = "hta-widgets/table", "hta-widgets/error"
 MAX_PROBLEMS = 12
-_MAX_CELL = 100  # characters of a text in a table that people read
+_MAX_CELL = 100  # characters of a cell in a table that people read
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ _ENTITIES = {"<": "&lt;", ">": "&gt;", "@": "&#64;", "&": "&amp;"}
 
 
 def escape_markdown(text: str) -> str:
-    """Return a text in which the markup of Markdown and HTML is escaped."""
+    """Return text with the markup of Markdown and HTML escaped."""
     text = "".join(_ENTITIES.get(character, character) for character in text)
     return _MARKUP.sub(r"\\\g<0>", text).replace("&\\#64;", "&#64;")
 
@@ -196,7 +196,7 @@ def job_facts(traces: TraceSet, paths: Iterable[str]) -> dict[str, Any]:
 
 
 def grouped_problems(traces: TraceSet) -> list[dict[str, Any]]:
-    """Return the problems of each kind and detail as one, those with the most records first."""
+    """Return one problem per kind and detail, those with the most records first."""
     groups: dict[tuple[str, str], list[Problem]] = {}
     for problem in traces.problem_list:
         groups.setdefault((problem.kind, problem.detail), []).append(problem)

@@ -38,7 +38,7 @@ _SPENT = (
     "idle_ns",
 )
 _LATE = ("collectives", "score", "imposed_wait_ns", "lost_share")
-#: Counts of collectives whose events are on all of their ranks, and on some of them.
+#: Numbers of collectives with events on all of their ranks, and on only some of them.
 _MATCHED = ("matched", "partly_matched")
 
 

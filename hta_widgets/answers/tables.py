@@ -36,7 +36,7 @@ _PLAIN = {
     "ranks": "Return one row per rank: its file, host and contents.",
     "problems": "Return what was skipped, repaired or guessed while the files were read.",
 }
-#: The analysis that stands for one that needs an operator's name: both have rows, or none has.
+#: For each analysis that needs an operator's name, one without: both have rows, or neither has.
 _PROBES = {"frequent_kernel_sequences": "operator_kernels"}
 #: The main columns of tables, whose values may be unknown (NaN or -1) in all rows.
 _ANSWERS = {
@@ -126,7 +126,7 @@ def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:
 
 
 def table_function(name: str) -> Callable[..., Any] | None:
-    """Return the analysis with a name; None if there is none, or if it does not take a job."""
+    """Return the analysis of this name; None if it does not exist or does not take a job."""
     if name not in dir(analysis) or name.startswith("with_"):
         return None
     function: Callable[..., Any] = getattr(analysis, name)
@@ -194,7 +194,7 @@ def _reason_without_data(
     for scope in scopes:
         try:
             frame = function(traces, **scope)
-        except TraceError as error:  # for example without the step that it looks for
+        except TraceError as error:  # for example because the job lacks the step that it looks for
             reason = error.message
             continue
         if _has_answer(name, frame):
@@ -247,7 +247,7 @@ def _outside_note(traces: TraceSet, window: tuple[int, int]) -> str:
     start_ns, end_ns = traces.span_ns
     if window[0] <= end_ns and window[1] >= start_ns:
         return ""
-    return f"the window is outside of the job, whose events are from {start_ns} to {end_ns} ns"
+    return f"the window is outside the job, whose events are from {start_ns} to {end_ns} ns"
 
 
 #: Dtypes of the envelope by the kind of a NumPy dtype. DuckDB has numbers of other sizes, and NULL.
@@ -358,7 +358,7 @@ def _sort_and_limit(
 
 
 def parse_option(text: str) -> tuple[str, Any]:
-    """Return the name and value of ``NAME=VALUE``; a value that is not JSON is a text."""
+    """Return the name and value of ``NAME=VALUE``; a value that is not JSON is a string."""
     name, sign, value = text.partition("=")
     if not sign or not name.strip().isidentifier():
         raise TraceError(

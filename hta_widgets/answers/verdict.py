@@ -102,8 +102,8 @@ def parse_limit(text: str) -> float:
 def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict:
     """Return whether a metric is worse in the second run by more than a share of its value before.
 
-    Metrics are ``step``, ``exposed_comm``, ``idle``, ``mfu``, or ``kernel:`` and a regular
-    expression, which is searched in the names of device work.
+    Metrics are ``step``, ``exposed_comm``, ``idle``, ``mfu``, or ``kernel:`` followed by a regular
+    expression that is searched for in the names of device work.
     """
     samples_of, unit = _samples_function(metric)
     before, after = (samples_of(diff, side) for side in diff.sides)
@@ -140,7 +140,7 @@ def _missing_text(metric: str) -> str:
     kernel, sign, pattern = metric.partition(":")
     if not sign:
         return f"the run before has no {_NAMES.get(metric, metric)}"
-    return f"in the run before no {kernel}'s name contains {pattern!r} (in this case of letters)"
+    return f"no {kernel} name of the run before matches {pattern!r} (the search is case-sensitive)"
 
 
 def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:

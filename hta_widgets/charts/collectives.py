@@ -95,7 +95,7 @@ def arrivals(
         none. A rank is dark instead if it is the only one that is last at more than half of its
         collectives, and causes more than half of all waiting.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -249,7 +249,7 @@ def clock_offsets(
     clusters : DataFrame, optional
         Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -307,7 +307,7 @@ def collectives(
     late : iterable of int, optional
         Ranks to mark, as in `arrivals`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -357,7 +357,7 @@ class _Grid:
         self.ranks = np.unique(data["rank"])
         self.names = [f"rank {rank}" for rank in self.ranks]
         self.marked = most_often_last(data, late)
-        #: Colour of the marked ranks is red if the caller names them, as those of stragglers.
+        #: Whether the marked ranks are red: only if the caller names them.
         self.is_red = late is not None
         collectives = np.unique(data["collective"])
         self.count = len(collectives)

@@ -46,9 +46,9 @@ def complete_rows(frame: pd.DataFrame) -> Bools:
 def most_often_last(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
     """Return the ranks to mark: those of `late`, or the one that causes most of the waiting.
 
-    Without `late`, this is a rank with at least four collectives that is last at more than half of
-    them, no other rank at the same time, and that causes more than half of all waiting. Collectives
-    that lack the event of a rank are not counted. A marked rank need not be a straggler:
+    Without `late`, this is a rank with at least four collectives that alone is last at more than
+    half of them, and that causes more than half of all waiting. Collectives that lack the event of
+    a rank are not counted. A marked rank need not be a straggler:
     `hta_widgets.analysis.stragglers` decides that from more than these rows.
     """
     if late is not None:
@@ -96,7 +96,7 @@ def _cell_numbers(coordinates: npt.ArrayLike, cells: int) -> Ints:
 
 
 def largest_of_cells(data: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Return the row with the largest measure of each cell: each ``row`` and ``left``."""
+    """Return the row with the largest measure of each cell, a pair of ``row`` and ``left``."""
     cell = ["row", "left"]
     ordered = data.sort_values([*cell, measure], kind="stable")
     return ordered.drop_duplicates(cell, keep="last").reset_index(drop=True)
@@ -137,11 +137,11 @@ def analysis_frame(
     analysis: str = "",
     path: str = "",
 ) -> pd.DataFrame:
-    """Return the frame of a chart: `source`, or for traces the result of the chart's analysis.
+    """Return the frame of a chart: `source`, or the result of the chart's analysis of traces.
 
     `options` are further arguments of the analysis; with a frame they are an error. The frame must
-    have the `columns` unless it is empty. The `analysis` has by default the name of the chart. If
-    it takes the frame of another analysis instead of traces, `path` is the name of that one.
+    have the `columns` unless it is empty. By default, `analysis` has the name of the chart. If it
+    takes the frame of another analysis instead of traces, `path` is the name of that analysis.
     """
     name = analysis or chart
     if isinstance(source, (TraceSet, Trace, Selection)):
@@ -191,7 +191,7 @@ def _leaves_out_events(selection: object) -> bool:
 
 
 def panel_frame(chart: str, source: ChartSource, panel: str) -> pd.DataFrame:
-    """Return the frame of a chart: `source`, or for traces that of a dashboard's panel."""
+    """Return the frame of a chart: `source`, or for traces the frame of a dashboard's panel."""
     if not isinstance(source, (TraceSet, Trace, Selection)):
         origin = f'a Dashboard\'s panel_frame("{panel}")'
         return require_frame(chart, source, origin, takes_traces=True)
@@ -331,7 +331,7 @@ def groups_of_ranks(frame: pd.DataFrame, ranks: pd.Series) -> tuple[list[str], I
     return names, numbers.to_numpy(np.int64)
 
 
-#: Aggregations of `top_rows`; all other columns of numbers are added up.
+#: Aggregations of `top_rows`; all other columns of numbers are summed.
 _AGGREGATIONS = {"min_ns": "min", "max_ns": "max"}
 
 
@@ -355,14 +355,14 @@ def top_rows(
     others = plural(len(rest), f"other {noun}")
     row = pd.DataFrame([{**texts, **numbers, "name": others, "names": len(rest)}])
     labels = [*(label(name) for name in selected["name"]), others]
-    # Categories of the selected rows lack the texts of the new one.
+    # The categories of the selected rows do not include the strings of the new row.
     selected = selected.astype(dict.fromkeys(texts, object))
     selected = pd.concat([selected, row[list(selected.columns)]], ignore_index=True)
     return selected.assign(row=range(len(selected))), labels
 
 
 def spread_over_ranks(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return the rows of `top_rows` with the smallest and the largest sum of a rank.
+    """Return the rows of `top_rows` with the smallest and the largest sum on any rank.
 
     ``least_ns`` and ``most_ns`` are sums of ``sum_ns`` over a row's events on one rank, 0 if the
     rank has none. The sums of the last row are over all names that it stands for.

@@ -181,9 +181,9 @@ def draw_analysis(
     title: str,
     clusters: pd.DataFrame | None = None,
 ) -> Figure:
-    """Draw the frame of the analysis that the definition of this name is for.
+    """Draw the result of an analysis by the chart definition of this name.
 
-    For traces, the analysis is run first.
+    For traces, the analysis that the definition states is run first.
     """
     frame = analysis_frame(specs.rows_definition(name).analysis, source, options)
     return draw_definition(name, frame, width, theme, title, clusters)
@@ -205,7 +205,7 @@ def draw_definition(
 
 
 def fill_device_word(text: str, frame: pd.DataFrame) -> str:
-    """Return a text with the word for the frame's devices, such as ``NPU``, in its placeholders."""
+    """Replace a string's placeholders by the frame's word for devices, such as ``NPU``."""
     return text.replace("{device_word}", str(frame.attrs.get("device_word", "GPU")))
 
 
@@ -219,7 +219,7 @@ def rows_content(
     source = f"analysis.{definition.analysis}" if definition.analysis else f"panel.{name}"
     require_columns_of(frame, source, *definition.needs)
     frame = with_folded_groups(frame, clusters)
-    # Texts and scale are of all ranks, folded or not.
+    # Texts and scale cover all ranks, folded or not.
     scope_of_all, drawn_frame = chart_scope(definition, frame)
     if drawn_frame.empty:
         return None, style, ""
@@ -367,7 +367,7 @@ def _prepared_order(preparation: specs.Preparation, scope: Scope, items: int) ->
     order = np.arange(items)
     if preparation.sort:
         keys = [evaluate(code, scope) for code in preparation.sort]
-        # Of `lexsort`, the last key is the first to sort by.
+        # `lexsort` sorts by its last key first.
         order = np.lexsort([CELLS["order"](key) for key in reversed(keys)])
     if preparation.keep is not None:
         order = order[np.asarray(evaluate(preparation.keep, scope), bool)[order]]
@@ -637,7 +637,7 @@ def _add_tooltip(
         texts = fill_template(template, scope)
         if not is_rows(texts):
             return str(texts)
-        # A template gives a text per item, or per row of the chart, which may have several items.
+        # A template gives a string per item, or per row of the chart; a row may have several.
         data[column] = texts if len(texts) == len(scope["row"]) else texts[scope["row"]]
         return f"@{{{column}}}"
 

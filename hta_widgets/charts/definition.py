@@ -18,7 +18,7 @@ from hta_widgets.facts import facts
 
 FOLDER = Path(__file__).with_name("definitions")
 
-#: An expression, a text with ``{placeholders}``, and a line of a tooltip: its name and its text.
+#: An expression, a string with ``{placeholders}``, and a line of a tooltip: its name and its text.
 Code = str | float
 Template = str
 Line = tuple[Template, Template]
@@ -29,7 +29,7 @@ class _Spec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class ConditionalText(_Spec):
-    """A text that is shown if a condition holds."""
+    """Text that is shown if a condition holds."""
 
     when: Code
     text: Template
@@ -194,7 +194,7 @@ class BarMark(_Spec, tag_field="shape", tag="bar"):
     color: str | ItemColor
     name: str = ""
     hatch: HatchSpec | None = None
-    #: A text in the bar, if it fits.
+    #: Text in the bar, shown if it fits.
     bar_text: Template = ""
     tooltip: TooltipSpec | None = None
     selects: SelectionSpec | None = None

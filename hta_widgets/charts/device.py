@@ -47,7 +47,7 @@ def temporal_breakdown(
     clusters : DataFrame, optional
         Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -79,7 +79,7 @@ def kernel_type_breakdown(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.kernel_type_breakdown`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -116,7 +116,7 @@ def comm_comp_overlap(
     clusters : DataFrame, optional
         Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -146,7 +146,7 @@ def idle_time_breakdown(
     clusters : DataFrame, optional
         Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -181,7 +181,7 @@ def device_idle_breakdown(
     clusters : DataFrame, optional
         Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -214,7 +214,7 @@ def kernel_breakdown(
     top : int, default 12
         Number of kernels; the others share one bar, which is labelled with their number.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -305,11 +305,11 @@ def kernel_duration_by_rank(
 ) -> Figure:
     """Draw how long kernels take on each rank.
 
-    With a `name`, or on one rank: bars of the mean with lines from shortest to longest. Otherwise
-    one row per kernel, with a dot for each rank's mean against the median rank's. The scale ends at
-    the farthest dot of kernels other than communication, limited to 10 to 100 %; ranks beyond it
-    are arrow heads at its ends. The farthest dot of such a kernel is dark if it differs from the
-    median by 5 %, and by 1 % of a rank's kernel time.
+    With a `name`, or on one rank, bars show the mean, with lines from shortest to longest.
+    Otherwise there is one row per kernel, with a dot for each rank's mean against the median
+    rank's. The scale ends at the farthest dot of kernels other than communication, but at 10 % at
+    least and at 100 % at most; ranks beyond it are arrow heads at its ends. The farthest dot of
+    such a kernel is dark if it differs from the median by 5 %, and by 1 % of a rank's kernel time.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ def kernel_duration_by_rank(
     clusters : DataFrame, optional
         Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -425,7 +425,7 @@ def queue_length_summary(
     clusters : DataFrame, optional
         Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 

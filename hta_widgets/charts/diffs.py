@@ -47,7 +47,7 @@ from hta_widgets.text import (
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.names import disambiguate, short_name
 
-#: Maximum share of the value before up to which a change is drawn in grey.
+#: Maximum change, as a share of the value before, that is drawn in grey.
 _SAME_RATIO = 0.02
 _COLORS = "green: less, magenta: more"
 _TIMES = "{before_ns:duration} → {after_ns:duration}"
@@ -112,7 +112,7 @@ def diff_ops(
     top : int, default 15
         Number of names; the subtitle reports how many others differ.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -221,7 +221,7 @@ def diff_changes(
     top : int, default 15
         Number of changes; the subtitle reports how many others there are.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
 
     Returns
     -------
@@ -307,7 +307,7 @@ def diff_names(
     top : int, default 15
         Number of names; the subtitle reports how many others differ.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
 
     Returns
     -------
@@ -357,7 +357,7 @@ def diff_waterfall(
     top : int, default 15
         Number of parts; the others are drawn as one, so that the bars still add up.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
 
     Returns
     -------
@@ -378,7 +378,7 @@ def diff_waterfall(
     changed = frame[frame["diff_ns"] != 0]
     before, after = int(frame["before_ns"].sum()), int(frame["after_ns"].sum())
     if changed.empty:
-        return empty_figure(frame, style, note="every part takes as long in both runs")
+        return empty_figure(frame, style, note="every part takes the same time in both runs")
     shown, left = changed.head(top), changed.iloc[top:]
     sums = ["before_ns", "after_ns", "diff_ns"]
     data = shown[sums].astype("int64").reset_index(drop=True)
@@ -441,7 +441,7 @@ def diff_steps(
     frame : DataFrame
         Result of `hta_widgets.diff.steps`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
 
     Returns
     -------
@@ -480,7 +480,7 @@ def diff_steps(
         data.loc[len(data)] = pd.Series(row)
     highest, lowest = float(data["high"].max()), float(data["low"].min())
     spread = highest - lowest
-    # On a scale from zero, differences that are small against the steps could not be seen.
+    # On a scale from zero, differences that are small relative to a step would be invisible.
     start = 0.0 if spread > 0.25 * highest else lowest - 0.25 * (spread or highest)
     return draw_rows(
         RowsContent(
@@ -543,7 +543,7 @@ def _p_value_text(p_value: float | None) -> str:
     if p_value is None:
         return "with one step per side, no p-value can be computed"
     pairs = "less than 1 of 1 000" if p_value < 0.001 else f"{share(p_value)} of"
-    return f"by chance the means differ as much in {pairs} such pairs"
+    return f"the means differ as much by chance in {pairs} such pairs"
 
 
 def _ticks(start: float, end: float) -> list[tuple[float, str]]:
@@ -583,7 +583,7 @@ def diff_icicle(
     depth : int, default 14
         Number of levels.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
 
     Returns
     -------

@@ -58,7 +58,7 @@ def operator_efficiency(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.operator_efficiency`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -116,7 +116,7 @@ def modules(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.modules`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -215,7 +215,7 @@ def _decades(values: list[float]) -> tuple[float, float]:
 
 
 def _label_decades(axis: Any, low: float, high: float) -> list[tuple[float, str]]:
-    """Label about six powers of ten from `low` on, without `high`; return them with their texts."""
+    """Label about six powers of ten from `low` to below `high`; return them with their labels."""
     first_power, end_power = round(np.log10(low)), round(np.log10(high))
     step = max(1, round((end_power - first_power) / 6))
     ticks = [10.0**power for power in range(first_power, end_power, step)]

@@ -178,7 +178,7 @@ _MATH = re.compile(r"\$(?=\$)|\\(?=[\[\](){}])")
 
 
 def escape_text(text: str) -> str:
-    """Return a text on one line that Bokeh does not interpret as a formula."""
+    """Return a string as one line that Bokeh does not interpret as a formula."""
     flat = _BREAKS.sub(" ", str(text)).strip(" ")
     return _MATH.sub(lambda match: match[0] + "\u200b", flat)
 

@@ -37,8 +37,8 @@ from hta_widgets.text import UNKNOWN, count, duration, plural, size
 _MAX_COLUMNS = 8
 #: Order of the category colours in which neighbouring groups differ most.
 _GROUP_COLORS = (0, 5, 4, 3, 1, 6)
-#: Maximum number of groups with a row each; if there are more, only those with the most time per
-#: column have one.
+#: Maximum number of groups with a row each. If there are more, only the groups with the most time
+#: in each column have a row.
 _MAX_ROWS = 40
 _IN_CELLS = (
     "a cell shows the group's number and the rank's position in it; times are per rank and"
@@ -63,7 +63,7 @@ def parallel_groups(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.parallel_groups`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -280,7 +280,7 @@ def _column_heads(cells: pd.DataFrame, columns: Sequence[int]) -> list[str]:
 def _drawn_groups(groups: pd.DataFrame) -> pd.Series:
     """Return whether each group has a row of its own.
 
-    If there are too many groups, as many of each column have one: those with the most time.
+    If there are too many groups, equally many of each column have one: those with the most time.
     """
     if len(groups) <= _MAX_ROWS:
         return pd.Series(True, index=groups.index)
@@ -356,7 +356,7 @@ def communication_by_group(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.communication_by_group`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -399,7 +399,7 @@ def communication_by_stream(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.communication_by_stream`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 

@@ -176,7 +176,7 @@ def lane_steps(
     first = np.searchsorted(times, edges[:-1], side="left")
     end = np.append(first[1:], len(times))
     changing = np.flatnonzero(end > first)
-    # `reduceat` reduces from each start to the next, so slices without a change have no start.
+    # `reduceat` reduces from each start to the next, so slices without a change get no start.
     lowest[changing] = np.minimum(lowest[changing], np.minimum.reduceat(values, first[changing]))
     highest[changing] = np.maximum(highest[changing], np.maximum.reduceat(values, first[changing]))
     return LaneSteps(edges[:-1], edges[1:], lowest, highest, exact=False)
@@ -328,7 +328,7 @@ def queue_length(
     top : int, default 12
         Number of streams, those with the longest queues.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -381,7 +381,7 @@ def memory_bandwidth(
     top : int, default 12
         Number of lanes, one per rank and kind of copy; those with the highest peaks are drawn.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -481,7 +481,7 @@ def memory_timeline(
         Result of `hta_widgets.analysis.memory_timeline`: ``time_ns`` and a column of bytes per
         category.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
 
     Returns
     -------

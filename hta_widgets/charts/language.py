@@ -1,7 +1,7 @@
 """Evaluate expressions of chart definitions over columns, and fill their texts.
 
 Expressions have Python's syntax. A value is a scalar, or an array with one element for each item of
-the frame or each row of the chart. A text has expressions in ``{placeholders}``.
+the frame or each row of the chart. A template has expressions in ``{placeholders}``.
 ``js/src/charts/language.ts`` does the same in the page.
 """
 
@@ -24,7 +24,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.trace.names import disambiguate
 
 Scope = dict[str, Any]
-#: Maximum number of rows of a chart whose minimum and maximum are seen without a text.
+#: Maximum number of rows of a chart whose minimum and maximum are visible without text.
 _FEW_ROWS = 16
 
 
@@ -177,7 +177,7 @@ def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> 
     """Return the result of a function of `COLUMNS`.
 
     The last column of `pick` and `is_most` has scores: `pick` returns the value of the item with
-    the highest one, and `is_most` whether an item has the highest one of its group.
+    the highest one, and `is_most` whether an item has the highest score of its group.
     """
     values = np.asarray(columns[0])
     length = len(values)
@@ -213,7 +213,7 @@ def parse_expression(code: str) -> ast.expr:
     except SyntaxError as error:
         raise TraceError(
             f"{code!r} in a chart's definition is not an expression: {error.msg}",
-            remedy="Expressions have the syntax of Python; a text in one has quotes.",
+            remedy="Expressions have the syntax of Python; strings in them need quotes.",
         ) from None
 
 
@@ -311,7 +311,7 @@ def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
 def fill_template(template: str, scope: Mapping[str, Any]) -> Any:
     """Return the text of a template, or one per row if an expression in it has rows.
 
-    A text is empty if any of its placeholders is.
+    The text is empty if any of its placeholders is.
     """
     texts, placeholders = split_template(template)
     if not placeholders:

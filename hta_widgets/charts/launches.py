@@ -51,7 +51,7 @@ def launch_stats(
     launch_delay_cutoff_ns : int, default 100 000
         Longer launch delays are drawn solid.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 

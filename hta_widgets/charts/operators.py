@@ -60,7 +60,7 @@ def operators(
     top : int, default 12
         Number of operators; the others share one row, which is labelled with their number.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -151,7 +151,7 @@ def user_annotation_breakdown(
     top : int, default 12
         Number of annotations; the others share one bar, which is labelled with their number.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -232,7 +232,7 @@ def frequent_kernel_sequences(
     top : int, default 10
         Number of sequences; the others share one row, which is labelled with their number.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 

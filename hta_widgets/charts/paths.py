@@ -62,7 +62,7 @@ def critical_path(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.critical_path`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -259,7 +259,7 @@ def job_critical_path(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.job_critical_path`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -402,7 +402,7 @@ def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
 
 
 def _join(data: pd.DataFrame, is_first: pd.Series) -> pd.DataFrame:
-    """Return the segments, each joined with those after it up to the next one that `is_first`."""
+    """Return joined segments; each begins where `is_first` is set, and ends before the next."""
     groups = data.groupby(is_first.cumsum(), sort=False)
     joined = groups.first()
     joined["dur_ns"] = groups["dur_ns"].sum()
@@ -439,7 +439,7 @@ def job_path_summary(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.job_path_summary`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 

@@ -54,7 +54,7 @@ from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural, rank_list, share
 from hta_widgets.trace.arrays import Floats
 
-#: Maximum number of rows, of which a cluster has one for its bars and one for each reason.
+#: Maximum number of rows; a cluster has one for its bars and one for each reason.
 _MAX_ROWS = 60
 #: Columns whose mean over its ranks a cluster shows.
 _MEANS = (
@@ -81,7 +81,7 @@ def rank_clusters(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.rank_clusters`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -283,7 +283,7 @@ def rank_time_heatmap(
     clusters : DataFrame, optional
         Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -293,7 +293,7 @@ def rank_time_heatmap(
         One row per rank and one cell per bin. Above them is the mean of the ranks, and at the right
         each rank's total. The image's source has the columns ``share`` and ``value_ns``, each a
         single array of rows and bins. Another source has one row per rank or cluster, with
-        ``rank`` (of a cluster, its first one), ``ranks`` (a text) and ``total_ns``.
+        ``rank`` (of a cluster, its first one), ``ranks`` (a string) and ``total_ns``.
 
     Examples
     --------

@@ -227,7 +227,7 @@ def round_ticks(end: float, count: int = 3, start: float = 0.0) -> list[float]:
 
 
 def tick_step(ticks: Sequence[float], end: float) -> float:
-    """Return the distance of ticks, or for a single one the length of the axis."""
+    """Return the distance between ticks; for a single tick, the length of the axis."""
     return ticks[1] - ticks[0] if len(ticks) > 1 else max(end, 1.0)
 
 
@@ -274,7 +274,7 @@ def row_texts(data: pd.DataFrame, template: str) -> list[str]:
 
 
 def with_tooltip_columns(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
-    """Return a tooltip that names columns of texts, after filling its templates into these."""
+    """Fill a tooltip's templates into columns of `data`; return a tooltip with their names."""
 
     def place(template: str, name: str) -> str:
         if "@" in template or "{" not in template:
@@ -358,12 +358,12 @@ def rows_apart(rows: int, pitch: float, min_px: float) -> list[int]:
 def add_row_outlines(
     figure: Figure, columns: dict[str, Any], span: tuple[float, float], theme: Theme
 ) -> None:
-    """Add an invisible bar per row of an image; it is outlined when its row is selected."""
+    """Add an invisible bar per row of an image; the bar is outlined when its row is selected."""
     figure.hbar(
         y="row",
         left=span[0],
         right=span[1],
-        # Less than a row, so that a tap selects only one of them.
+        # Less than the height of a row, so that a tap selects only one row.
         height=0.9,
         source=models.ColumnDataSource(columns),
         fill_alpha=0,
@@ -391,7 +391,7 @@ def _draw_scale(figure: Figure, scale: Scale, theme: Theme, *, profile: bool, ro
 
 
 def _draw_texts(figure: Figure, marks: Sequence[Any], source: Any, *, profile: bool) -> Any:
-    """Write texts into bars and return their source; `keep_fitting` hides texts that do not fit."""
+    """Write texts into bars and return their source; `keep_fitting` hides those that do not fit."""
     labelled = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
     if not labelled or profile:
         return None

@@ -57,7 +57,7 @@ def step_phases(
     clusters : DataFrame, optional
         Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def step_phases(
 
 #: Minimum time by which an outlier exceeds the median rank, as a share of the median.
 _MIN_LONGER = 0.05
-#: Minimum ratio of that share to the median deviation of the ranks in the same row.
+#: Minimum ratio of an outlier's deviation to the median deviation of the ranks in its row.
 _OUTLIER_FACTOR = 4.0
 _MAX_DOTS = 20_000
 
@@ -128,7 +128,7 @@ def step_times(
     late : iterable of int, optional
         Ranks to draw in red, such as stragglers.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 

@@ -27,7 +27,7 @@ from hta_widgets.text import count, duration, plural, rank_list
 from hta_widgets.trace.arrays import Array
 
 _SHADES = 64
-_LEFT_OUT = "collectives outside of the steps are left out"
+_LEFT_OUT = "collectives outside the steps are left out"
 
 #: Maximum number of ranks with a row each; if there are more, only the first `_TOP` and stragglers
 #: have one.
@@ -51,7 +51,7 @@ def stragglers(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.stragglers`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -246,7 +246,7 @@ def stragglers_by_step(
         Share of the step that the others lose, or all of their waiting for the rank, including
         waits that are hidden behind compute.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -254,10 +254,10 @@ def stragglers_by_step(
     -------
     bokeh.plotting.figure
         One row per rank and one cell per step: a rank that is always slow has a coloured row, and
-        one that was slow once a single coloured cell. Costly means 5 % of a step or more. The
-        source has the frame's rows. Collectives outside of the steps, such as those of the setup,
+        a rank that was slow once has a single coloured cell. Costly means 5 % of a step or more.
+        The source has the frame's rows. Collectives outside the steps, such as those of the setup,
         are left out. With more than 64 ranks, those that cost most have a row, and the others share
-        one; with more than 300 steps, each cell shows the costliest of several.
+        a row; with more than 300 steps, each cell shows the costliest of several.
 
     Examples
     --------

@@ -20,7 +20,7 @@ from hta_widgets.text import MINUS, THIN, UNKNOWN, as_ns, escape_controls, short
 
 __all__ = ["main", "parse_ranks", "parse_time", "print_page", "say"]
 
-#: The modules of commands that are not in `commands`.
+#: The modules of the commands that are not in the module `commands`.
 _MODULES = {
     "view": "view",
     **dict.fromkeys(("tables", "table", "event", "sql"), "tables"),
@@ -332,7 +332,7 @@ def _add_export(commands: Any) -> None:
         help="a pandas query over event columns, for example \"kind == 'communication'\"",
     )
     flags = {
-        "--clip": "cut events at the edges of the window, in place of writing them whole",
+        "--clip": "cut events at the edges of the window instead of writing them whole",
         "--no-parents": "leave out events that enclose a selected one and are not selected "
         "themselves",
         "--counters": "also write counters, including counters of queues and copies",
@@ -387,7 +387,10 @@ def _add_diff(commands: Any) -> None:
     _add_steps(command)
     _add_ranks(command)
     command.add_argument(
-        "--after-ranks", type=parse_ranks, metavar="LIST", help="other ranks of AFTER than --ranks"
+        "--after-ranks",
+        type=parse_ranks,
+        metavar="LIST",
+        help="ranks of AFTER, if not those of --ranks",
     )
     command.add_argument(
         "--efficiency", action="store_true", help="also the MFU and operators by their shapes"

@@ -94,7 +94,7 @@ class _Forest:
     device: Bools
 
     def columns(self, frame: pd.DataFrame, top: npt.ArrayLike) -> dict[str, Array]:
-        """Return `STACK_COLUMNS` of the frame; the parent of a row at the top is `top`."""
+        """Return `STACK_COLUMNS` of the frame; rows at the top have the parent `top`."""
         start, dur = frame["ts"].to_numpy(), frame["dur"].to_numpy()
         kernel = self.device & self.member
         count = kernel.astype(np.int64)
@@ -187,8 +187,8 @@ class CallStackIdentity(NamedTuple):
 class CallStackNode:
     """An event, or a thread's root, whose depth is -1.
 
-    `parent` is an event's ``index`` or a negative root; `height` is 0 for device events, else 1, or
-    one more than the highest child.
+    `parent` is an event's ``index`` or a negative root; `height` is 0 for device events, 1 for host
+    events with nothing below, else one more than the highest child.
     """
 
     parent: int = NULL_NODE_INDEX

@@ -52,7 +52,7 @@ _VARIABLES = (
     "CRITICAL_PATH_SHOW_ZERO_WEIGHT_LAUNCH_EDGE",
     "CRITICAL_PATH_STRICT_NEGATIVE_WEIGHT_CHECKS",
 )
-#: HTA's names for the bounds that HTA leaves unnamed (``""``) or does not distinguish.
+#: HTA's names for bounds that HTA leaves unnamed (``""``) or does not distinguish.
 _IN_HTA = {
     "cpu_blocked": "cpu_bound", "gpu_memory_bound": "gpu_compute_bound",
     "gpu_queue_wait": "gpu_kernel_launch_overhead", "cpu_outside_operators": "",

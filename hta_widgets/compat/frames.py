@@ -90,7 +90,7 @@ class TraceSymbolTable:
         """Return the numbers of symbols that contain a match of any pattern.
 
         Patterns are regular expressions, as HTA documents (its code searches plain text); an
-        invalid expression is searched as text.
+        invalid expression is searched for as plain text.
         """
         wanted = []
         for pattern in patterns:

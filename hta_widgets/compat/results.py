@@ -46,7 +46,7 @@ _SERIES = ["stream", "iteration", "name"]  # kernels that only their order disti
 class _Column:
     """A column of HTA's frames, and the column of ours that it shows.
 
-    `source` is our column, if its name differs; one in ns becomes µs. `percent` multiplies a share
+    `source` is our column, if its name differs; ns become µs. `percent` multiplies a share
     by 100. Times are integers if all are whole, unless `decimals` or `dtype` is given.
     """
 
@@ -253,12 +253,13 @@ def find_stragglers_with_late_start_comm_kernels(
 ) -> pd.Series[int]:
     """Return how often each rank is among the last `n_stragglers` to start a collective.
 
-    Among collectives that take at least 1 % of an iteration on any rank, or all if none does, the
-    last of each stream, iteration and name counts. The rule takes the stream and name whose
-    duration differs most between ranks, since an early rank's kernel lasts as long as it waits. The
-    result is empty if no collective is on two ranks. HTA requires 1 % on each rank, although the
-    last rank waits for none. `df` has ``rank, ts, dur, stream, iteration, name``; starts are on the
-    recorded clock, which `hta_widgets.analysis.stragglers` does not depend on.
+    Collectives are used only if they take at least 1 % of an iteration on any rank; if none does,
+    all are used. Of these, the rule takes the last of each stream, iteration and name. It then
+    chooses the stream and name whose duration differs most between ranks, since the kernel of an
+    early rank includes its wait. The result is empty if no collective is on two ranks. HTA requires
+    1 % on each rank, although the last rank does not wait. `df` has ``rank, ts, dur, stream,
+    iteration, name``; starts are on the recorded clock, on which
+    `hta_widgets.analysis.stragglers` does not depend.
     """
     kernels = _last_collectives(df, symbol_table)
     spread = kernels.groupby(_SERIES)["dur"].std().groupby(["stream", "name"]).mean().dropna()

@@ -481,10 +481,10 @@ def _is_same(column: pd.Series[Any], built: pd.Series[Any], positions: Rows | No
 def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
     """Return the set without the last step of each rank, which the profiler's end cuts short.
 
-    The set keeps host events that start before the last ``ProfilerStep`` on the host (all with
-    `keep_last`), and device events with a kept launch; `.problems` counts device events without a
-    launch. A rank without steps, and a set with fewer than two different steps, is kept whole.
-    If the trace has a range of the step on the device, HTA uses its start instead, which is later.
+    The set keeps host events that start before the last ``ProfilerStep`` on the host (all of them
+    with `keep_last`), and device events whose launch is kept; `.problems` counts device events
+    without a launch. Ranks without steps are kept whole, and so are sets without two different
+    steps. If the device has a range of the step, HTA uses the start of that range, which is later.
     """
     names = {trace.table.names[code] for trace in traces.values() for code in _step_codes(trace)}
     if len(names) < 2:

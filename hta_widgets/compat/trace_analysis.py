@@ -428,7 +428,7 @@ class TraceAnalysis:
         queue_length_dict: Mapping[int, pd.DataFrame],
         max_queue_length: int = CUDA_MAX_LAUNCH_QUEUE_PER_STREAM,
     ) -> pd.DataFrame:
-        """Return the time with `max_queue_length` launches or more, per rank and stream with any.
+        """Return how long each full queue holds `max_queue_length` launches or more.
 
         The time is in µs, and relative to the time from the first to the last start of the rank's
         events.

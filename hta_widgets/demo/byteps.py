@@ -142,7 +142,7 @@ class _ServerRequest(NamedTuple):
 
 @dataclass(slots=True)
 class _Lane:
-    """One partition's stages on one GPU in one step; `at` is the time at which the last ends."""
+    """One partition's stages on one GPU in one step; `at` is when the last of them ends."""
 
     enqueued: int
     at: int
@@ -180,7 +180,7 @@ class _BytepsJob:
     _lanes: dict[tuple[int, int, int], _Lane] = field(default_factory=dict)
 
     def run_step(self, begin: int, *, traced: bool) -> int:
-        """Run a step from `begin`, record it if `traced`, and return the start of the next."""
+        """Run a step from `begin`, record it if `traced`, and return the start of the next step."""
         rng = self.rng
         tensors = list(dict.fromkeys(part.tensor for part in self.partitions))[::-1]
         ready = self._ready_times(begin, tensors)
@@ -421,7 +421,7 @@ def _truth(job: _BytepsJob) -> dict[str, Any]:
 
 
 def _arrivals(job: _BytepsJob) -> dict[str, Any]:
-    """Return lags of pushes behind the first, and waits of pulls for the last push, by node."""
+    """Return by node the lags of pushes after the first, and the waits of pulls for the last."""
     # By key and iteration, which is the number of the node's earlier requests for the key.
     pushes: dict[tuple[int, int], list[_ServerRequest]] = defaultdict(list)
     pulls: dict[tuple[int, int], list[_ServerRequest]] = defaultdict(list)

@@ -29,8 +29,8 @@ class DeviceTask:
 
     name: str
     category: str  # kernel, gpu_memcpy or gpu_memset
-    base_ns: float  # duration before a rank's speed and noise; transfer time for collectives
-    details: str  # the part of its args that no run changes, as JSON members
+    base_ns: float  # duration without the rank's speed and noise; transfer time for collectives
+    details: str  # the args that are the same in each run, as JSON members
 
 
 def _kernel(name: str, base_ns: float, grid: tuple[int, int, int], threads: int) -> DeviceTask:

@@ -61,7 +61,7 @@ def write_exact_job(
     Returns
     -------
     dict
-        The truth, as in the file, and its ``truth_path``. All: ``ranks``, ``steps``.
+        The truth, as in the file, and its ``truth_path``. All kinds have ``ranks, steps``.
         ``pipeline``: by step and stage ``schedule_ns, forward_ns, backward_ns, bubble_ns`` and
         ``flops``; ``sent_bytes`` by sender and receiver. ``moe``: ``matrix``, bytes of both
         all-to-alls by sender and receiver; ``inter_node_bytes``; ``flops`` by rank. ``graph``:
@@ -323,7 +323,7 @@ def _write_experts(folder: Path) -> dict[str, Any]:
         recorder = Recorder()
         tokens = sum(received[rank])
         with recorder.range("ProfilerStep#0", "user_annotation"):
-            # The list of the last rank is cut; that of the receivers is whole.
+            # The last rank's list is cut; the receivers' lists are whole.
             cut = rank == ranks - 1
             _exchange(recorder, list(_ROWS[rank]), received[rank], 100_000, cut=cut)
             flops.append(

@@ -112,11 +112,11 @@ def write_demo(
         The truth, as in the file, and its ``truth_path``. By rank: ``speed``, ``skew_us`` (the
         error of its clock), ``wait_us_total``, ``imposed_wait_us`` (the others' waits when it
         arrived last), ``last_arrivals``, and ``records`` and ``events`` (complete events) in its
-        file. ``collectives`` is their number; ``observed`` has the same figures over the events
-        in the files. ``collective_list`` has members, arrivals and end of each, ns since
-        ``zero_ns``, the job's start on the true clock. ``step_flops`` has the FLOPs of a step on
-        one rank: ``forward_flops``, ``backward_flops`` with the scores that attention computes
-        again, ``model_flops`` without, ``recompute_flops`` of a checkpoint.
+        file. ``collectives`` is the number of collectives. ``observed`` has the same figures
+        over the events in the files. ``collective_list`` has members, arrivals and end of each,
+        ns since ``zero_ns``, the job's start on the true clock. ``step_flops`` has the FLOPs of a
+        step on one rank: ``forward_flops``, ``backward_flops`` with the scores that attention
+        computes again, ``model_flops`` without, ``recompute_flops`` of a checkpoint.
         ``module_ns`` has the device time of each rank by module (``""`` for none) and phase, the
         module's own. ``changes`` lists what a comparison with the usual job should find.
 
@@ -322,7 +322,7 @@ class Truth:
     def __init__(self, plan: JobPlan, program: Program) -> None:
         self.plan, self.program = plan, program
         self.collectives: list[dict[str, Any]] = []
-        #: numbers of records, and of complete events, by rank
+        #: number of records, and of complete events, by rank
         self.counts = np.zeros((2, plan.ranks), np.int64)
         self.owners = [event.owner for event in program.device]
         self.module_ns = {owner: np.zeros(plan.ranks, np.int64) for owner in self.owners}

@@ -228,7 +228,7 @@ class _RankTimes(NamedTuple):
 
 
 class _MpiRun:
-    """Ranks that make one MPI call after the other."""
+    """Ranks that make one MPI call after another."""
 
     def __init__(self, ranks: int, rng: np.random.Generator) -> None:
         self.calls: list[tuple[int, int, int, Ints, Ints]] = []
@@ -344,7 +344,7 @@ def _records(calls: _Calls, times: _RankTimes, byte_order: str) -> npt.NDArray[n
 def _profiles(
     calls: _Calls, spent_s: Floats, rows: list[RankRow], job: str
 ) -> Iterator[MpiProfile]:
-    """Yield the profile of each rank; that of rank 0 has the summary of all ranks."""
+    """Yield the profile of each rank; rank 0's profile has the summary of all ranks."""
     comm_s = spent_s.sum(axis=0)
     order = np.argsort(comm_s, kind="stable").tolist()
     low, middle, high = order[0], order[(len(order) - 1) // 2], order[-1]
@@ -369,7 +369,7 @@ def _profiles(
 
 
 def _histogram(comm_s: Floats) -> tuple[tuple[float, int], ...]:
-    """Return the number of ranks whose time in MPI is nearest to each of some times."""
+    """Return evenly spaced times, each with the number of ranks whose time in MPI is nearest."""
     edges = np.linspace(comm_s.min(), comm_s.max(), _HISTOGRAM_BINS)
     nearest = np.abs(comm_s[:, None] - edges[None, :]).argmin(axis=1)
     counts = np.bincount(nearest, minlength=_HISTOGRAM_BINS)

@@ -105,7 +105,7 @@ class Instant:
 
 
 class Item(NamedTuple):
-    """An action on a stream, in the host's order.
+    """An action on a stream; actions are listed in the order in which the host issues them.
 
     `number` is the device event of a "launch" or "collective", the other stream of a "wait" between
     streams, or the tick of the host's "sync" with a stream.
@@ -198,7 +198,7 @@ class Program:
 
     @contextmanager
     def python_function(self, name: str, path: str, phase: str) -> Iterator[None]:
-        """Open a Python function around the block, whose work is that of a module."""
+        """Open a Python function around the block, for the work of a module."""
         before, self.owner = self.owner, (path, phase)
         with self.op(name, category="python_function", before=700, after=500):
             yield

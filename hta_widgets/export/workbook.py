@@ -115,6 +115,6 @@ def _cells(sheet: object, values: Iterable[Any]) -> list[Any]:
             cells.append(None)
         else:
             cell = WriteOnlyCell(sheet, _CONTROL.sub("\ufffd", str(value))[:_MAX_TEXT])
-            cell.data_type = "s"  # also a text that begins with =
+            cell.data_type = "s"  # also for strings that begin with =
             cells.append(cell)
     return cells

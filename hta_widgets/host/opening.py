@@ -50,7 +50,7 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
 
 
 def models_of(widget: Any) -> Sequence[Any]:
-    """Return all models of a view; its own is the last one."""
+    """Return all models of a view; the last is the model of the view itself."""
     if hasattr(widget, "sides"):
         return [*(model for side in widget.sides for model in (side, side.state)), widget]
     return [widget.state, widget]

@@ -80,7 +80,7 @@ Send = Callable[[bytes], None]
 #: Function from the path of a written file to its name and address for pages, or None.
 Offer = Callable[[Path], tuple[str, str] | None]
 
-#: Traits that make up most of a model's bytes; each value is sent once, identified by its hash.
+#: Traits that make up most of a model's bytes; each value is sent once and identified by its hash.
 _TEXTS = ("_esm", "_css")
 #: Traits for Jupyter's own front ends, which are not sent.
 _DROPPED = ("layout", "tabbable", "tooltip", "_dom_classes", "_anywidget_id", "_view_count")
@@ -91,7 +91,7 @@ class Hub:
 
     def __init__(self, offer: Offer | None = None) -> None:
         self.offer = offer
-        #: Long texts of models, by the key under which pages request them.
+        #: Long strings of models, by the key under which pages request them.
         self.texts: dict[str, str] = {}
         #: The page whose message is handled; only this page gets the replies.
         self.current: str | None = None
@@ -146,7 +146,7 @@ class Hub:
             self.current = None
 
     def text(self, source: str) -> str:
-        """Keep a text; return the key under which pages request it."""
+        """Keep a string; return the key under which pages request it."""
         key = hashlib.sha256(source.encode()).hexdigest()[:32]
         self.texts[key] = source
         return key
@@ -228,8 +228,8 @@ _MAX_CACHED_WIDGETS = 4
 #: Signal that cancels a load; not SIGINT, by which Ctrl+C ends the host.
 _CANCEL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
-#: Function that maps a path of a page to what `hta_widgets.load` takes, or to None if the host does
-#: not offer it.
+#: Function that maps the path that a page names to what `hta_widgets.load` takes, or to None if the
+#: host does not offer it.
 Sources = Callable[[str], Any]
 #: A method and its arguments; the page is the first argument.
 _Task = tuple[Callable[..., None], tuple[Any, ...]]
@@ -291,7 +291,7 @@ class Session:
         self._tasks.put((self._join, (page, send)))
 
     def leave(self, page: str) -> None:
-        """Disconnect a page; a load for which no other page waits is cancelled after a while."""
+        """Disconnect a page; a load that no other page waits for is cancelled after a while."""
         with self._lock:
             load = self._load
             if load is not None and load.waiting.pop(page, None) is not None and not load.waiting:

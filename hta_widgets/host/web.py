@@ -108,7 +108,7 @@ class Folder:
         return None
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the entries with those verdicts that are known."""
+        """Return the entries, with the verdicts that are known."""
         return [
             {**entry.to_json(), "verdict": self.verdicts.get(entry.key)} for entry in self.entries
         ]
@@ -327,7 +327,7 @@ _PAGE = (
 _REFRESH_EVERY_S = 2.0
 #: Maximum size of a request's body, though none is expected; WebSockets have another limit.
 _MAX_BODY_BYTES = 1024
-#: Time in which the headers of a request, and its body, have to arrive.
+#: Time within which the headers of a request, and its body, must arrive.
 _TIMEOUT_S = 30.0
 _BLOCK_BYTES = 1 << 20
 #: Codes with which a WebSocket is closed.
@@ -491,7 +491,7 @@ class _AuthorizedHandler(RequestHandler):
     def prepare(self) -> None:
         """Check the client."""
         if not _HOST.fullmatch(self.request.host):
-            raise HTTPError(403, reason="Not a loopback name")
+            raise HTTPError(403, reason="The host name is not a loopback name")
         if not self.site.is_token(self.get_cookie(self.site.cookie) or ""):
             raise HTTPError(403, reason="Open the address that hta-widgets printed")
 
@@ -540,7 +540,7 @@ class StaticHandler(_AuthorizedHandler):
 
 
 class TextHandler(_AuthorizedHandler):
-    """A widget's module or styles by the hash of the text, so that a cached text stays valid."""
+    """A widget's module or styles by the hash of its text, so that a cached copy stays valid."""
 
     def get(self, key: str) -> None:
         """Send the text."""
@@ -574,14 +574,14 @@ class DownloadHandler(_AuthorizedHandler):
 
 
 class SocketHandler(_AuthorizedHandler, WebSocketHandler):
-    """The wire of one page."""
+    """The connection of one page."""
 
     def prepare(self) -> None:
-        """Refuse sockets of other pages: browsers send the cookie with the sockets of any page."""
+        """Refuse sockets of other pages: browsers send the cookie with sockets of any page."""
         super().prepare()
         # tornado calls `check_origin` only if there is an Origin.
         if not self.check_origin(self.request.headers.get("Origin", "")):
-            raise HTTPError(403, reason="Not the page of this host")
+            raise HTTPError(403, reason="The page does not come from this host")
 
     def check_origin(self, origin: str) -> bool:
         """Return whether the page came from the same name and port."""

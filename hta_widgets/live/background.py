@@ -28,7 +28,7 @@ from hta_widgets.trace.memo import LRU, ComputationCancelled, is_cancelled, rais
 T = TypeVar("T")
 #: Reply to a request whose answer is not ready.
 PENDING: Mapping[str, Any] = {"pending": True}
-#: Number of later requests for other tasks after which a task is cancelled.
+#: A task is cancelled after this many later requests for other tasks.
 _SUPERSEDED_AFTER = 32
 _NAME = "hta-background"
 

@@ -41,7 +41,7 @@ _FEW_EVENTS = 250_000
 _MAX_EVENTS = 1_000_000
 #: Number of sentences in outputs of notebooks.
 _MAIN_FINDINGS = 3
-#: Pause between two frames that are computed ahead, in which requests of the page are handled.
+#: Pause between two frames that are computed ahead; requests of the page are handled in it.
 _PAUSE_S = 0.002
 
 
@@ -112,7 +112,7 @@ class DiffAnswers:
 
     @cached_property
     def tables(self) -> list[str]:
-        """The names of the tables of formats and of `add_table`."""
+        """The names of the tables of trace formats, and of those added with `add_table`."""
         return [name for name in table_functions(self.both) if name not in _OWN_PLACE]
 
     def frame(self, name: str) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class DiffAnswers:
 
     @cached_property
     def tree(self) -> pd.DataFrame:
-        """The call paths of the compared device work, or of the hosts' if there is none."""
+        """The call paths of the compared device work, or of the host's events if there is none."""
         paths = diff.icicle(self.both, "device" if self.has_device else "host")
         return paths if len(paths) else diff.icicle(self.both, "host")
 
@@ -396,7 +396,7 @@ def compute_frames_ahead(
     def run_next() -> None:
         try:
             next(tasks)()
-        except Exception:  # noqa: BLE001 - no task is left, or the page's own request gets the error
+        except Exception:  # noqa: BLE001 - no task left, or the page's own request gets the error
             return
         loop.call_later(_PAUSE_S, run_next)
 

@@ -277,7 +277,7 @@ class TileEngine:
         self._answers = TaskCache(_MAX_ANSWERS)
         self._search = NameSearch(list(self._indices.values()))
         self._searchable = BackgroundTask(self._search.prepare)
-        #: Function of the class of each event of a rank, for tiles that are requested with classes.
+        #: Function that returns the class of each event of a rank, for tiles with classes.
         self.classes_of: Callable[[int], Classes | None] = self._bound_classes
 
     def scene(self) -> dict[str, Any]:
@@ -470,7 +470,7 @@ class TileEngine:
 
 
 def _matching_rows(hits: SearchHits) -> Iterator[MarkedRows]:
-    """Yield the rows that match a text, by rank and table."""
+    """Yield the rows that match the search text, by rank and table."""
     for rank_hits in hits.ranks:
         if rank_hits.count:
             for table in TABLES:
@@ -536,7 +536,7 @@ def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
 
 
 def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> list[HostTime]:
-    """Return the longest event, the count and the time of the `MAX_NAMES` groups with most time.
+    """Return longest event, count and time of the `MAX_NAMES` groups with the most time.
 
     `spent` is the time of each event, and `group` the number of its group.
     """
@@ -551,9 +551,9 @@ def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> l
 
 
 def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
-    """Return the events of one thread during a gap, and the time of each without nested events.
+    """Return the events of one thread during a gap, and the time of each less its nested events.
 
-    The thread is that of the call that ended the gap or, if it is unknown or idle, the busiest one.
+    The thread made the call that ended the gap; if it is unknown or idle, the busiest one is taken.
     """
     rank = index.rank
     table = rank.table

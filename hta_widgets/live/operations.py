@@ -141,13 +141,13 @@ class LaunchesRequest(Request, tag="launches", kw_only=True):
 
 
 class SearchTextRequest(Request, tag="search", kw_only=True):
-    """Count the events that match a text."""
+    """Count the events that match the search text."""
 
     text: Text
 
 
 class FindRequest(Request, tag="find", kw_only=True):
-    """The next event that matches a text."""
+    """The next event that matches the search text."""
 
     text: Text
     from_: Place | None = field(default=None, name="from")
@@ -155,7 +155,7 @@ class FindRequest(Request, tag="find", kw_only=True):
 
 
 class MarksRequest(_Window, tag="marks", kw_only=True):
-    """Starts of events that match a text or a selection, in bins."""
+    """Starts of events that match the search text or a selection, in bins."""
 
     bins: Bins
     lanes: Lanes
@@ -386,7 +386,7 @@ def _handler_of(op: object, answerers: tuple[object, ...]) -> Callable[..., Answ
 
 
 def _whole_times(request: Mapping[str, Any]) -> dict[str, int]:
-    """Return the times of a request that are floats, as integers: their fractions are dropped."""
+    """Return the times of a request that are floats, as integers without their fractions."""
     return {
         name: int(time)
         for name in ("start", "end", "time", "tolerance")

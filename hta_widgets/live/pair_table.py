@@ -23,7 +23,7 @@ from hta_widgets.tiles.replies import ClassCounts, PairEvents, Partner
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 
 #: Classes of events by code. Slower and faster have three degrees each: less than a third longer
-#: than on the other side, less than twice as long, and longer.
+#: than on the other side, at least a third longer, and at least twice as long.
 CLASSES: tuple[str, ...] = tuple(facts("event_classes")["light"])
 _THIRD, _TWICE = 4 / 3, 2.0
 _BETWEEN = " > "
@@ -31,7 +31,7 @@ _BETWEEN = " > "
 DEVICE = ("compute", "communication", "memory")
 _DEVICE_CODES = [KINDS.index(kind) for kind in DEVICE]
 Ranks = tuple[int, int]  # before and after
-BINS = 600  # of the overview; a minimap has about as many px
+BINS = 600  # of the overview; a minimap is about this many px wide
 #: Maximum numbers of events of a call path that are marked, and of changes that a page can mark.
 MAX_MARKED, _MAX_CHANGES = 20_000, 60
 
@@ -39,9 +39,9 @@ MAX_MARKED, _MAX_CHANGES = 20_000, 60
 def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
     """Return the rows of `pairs` that belong to a change.
 
-    These are the changed operators of its name and their device work: all work below operators that
-    were added, removed or moved, or the work that slower and faster operators launched. If work was
-    replaced, the rows are that work.
+    These are the changed operators with its name and their device work: all work below operators
+    that were added, removed or moved, or the work that slower and faster operators launched. If
+    work was replaced, the rows are that work.
     """
     word, name = str(change["change"]), str(change["name"])
     status, path = pairs["status"], pairs["path"]
@@ -66,7 +66,7 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
 
 
 def _category_mask(column: pd.Series, matches: Callable[[str], bool]) -> Bools:
-    """Return which rows of a categorical column have a category that matches."""
+    """Return a mask of the rows of a categorical column whose category matches."""
     # The last entry is for missing values, whose code is -1.
     is_match = np.array([*map(matches, column.cat.categories), False], dtype=np.bool_)
     mask: Bools = is_match[column.cat.codes.to_numpy()]
@@ -112,7 +112,7 @@ class EventClasses:
 
 
 def classes_of_pairs(pairs: pd.DataFrame, changes: pd.DataFrame) -> Codes:
-    """Return the class of each pair: that of the largest change to which it belongs."""
+    """Return the class of each pair: the class of the largest change to which it belongs."""
     codes = np.full(len(pairs), CLASSES.index("same"), np.uint8)
     # The largest change is the first row, and is written last.
     for row in reversed(range(len(changes))):

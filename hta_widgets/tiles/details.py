@@ -128,8 +128,8 @@ def validate_row(index: RankIndex, table: TableRows, row: Any) -> int:
 
 MAX_HISTOGRAM_BINS: int = facts("limits")["histogram_bins"]
 
-#: Minimum ratio of longest to shortest duration for logarithmic bins. Bins of equal width would
-#: have almost all durations in one.
+#: Minimum ratio of longest to shortest duration for logarithmic bins. With bins of equal width,
+#: almost all durations would be in the first.
 _LOG_FROM: int = facts("limits")["log_bins_ratio"]
 
 

@@ -109,7 +109,7 @@ class EventLane:
         return positions
 
     def overlap_mask(self, positions: Positions) -> Bools:
-        """Return which of the events at these positions begin before an earlier one ended."""
+        """Return which of the events at these positions begin before an earlier event ended."""
         if self.spans.is_disjoint:
             return np.zeros(len(positions), np.bool_)
         starts, union_starts = self.spans.sorted_starts, self.spans.cover.starts

@@ -102,7 +102,7 @@ class RankLateness:
     exposed: CumulativeCoverage
 
     def waited_for(self, ranks: Sequence[int]) -> CumulativeCoverage:
-        """Return the rank's waits at collectives at which one of `ranks` alone arrived last."""
+        """Return the rank's waits at collectives at which a rank of `ranks` alone arrived last."""
         is_waited_for = np.isin(self.last_alone, ranks)
         start = self.start[is_waited_for]
         waited = union(start, start + self.wait_ns[is_waited_for])
@@ -206,7 +206,7 @@ class LatenessIndex:
         }
 
     def waited_for(self, late: Sequence[int], start: int, end: int) -> list[int]:
-        """Return each rank's waiting time in a window for one of `late` that alone arrives last."""
+        """Return how long each rank waits in a window for a `late` rank that alone arrives last."""
         if not late:
             return [0] * len(self._ranks)
         # Memoized, as nearly all windows have the same stragglers.

@@ -137,7 +137,7 @@ class RankLayout:
     trace: Trace
     #: First start and last end of its events or, without events, of its other records.
     range_ns: tuple[int, int]
-    table: EventTable  # as it was laid out: kinds may change later, the scene does not
+    table: EventTable  # as at the time of layout: kinds may change later, the scene does not
     lane0: int
     summary: list[SummaryRow]
     tracks: list[TrackRow]
@@ -360,7 +360,7 @@ def _assign_layers(starts: Ints, durs: Ints) -> Codes:
 
 
 def _ranks_to_draw(traces: Mapping[int, Trace]) -> list[int]:
-    """Return the ranks with events, or all ranks if there are no events.
+    """Return the ranks with events, or all ranks if none has any.
 
     MPI profiles have no events; next to traces with events their rows would be empty.
     """

@@ -50,7 +50,7 @@ class Brief(TypedDict):
 
 
 class DetailedEvent(Brief):
-    """An event and its place; `track` is the track's key, and `correlation` -1 for none."""
+    """An event and its place; `track` is the track's key, `correlation` is -1 without one."""
 
     category: str | None
     process: str | None
@@ -188,7 +188,7 @@ class HostTime(TypedDict):
 
 
 class Gap(TypedDict):
-    """A time in which no stream of a rank's device works.
+    """An interval in which no stream of a rank's device works.
 
     `causes` has the times of analysis.device_idle_gaps by cause, and `host` the names with the most
     time on the thread that launches `ends`, or on the busiest one if that thread has no events;
@@ -213,7 +213,7 @@ class CauseTime(TypedDict):
 
 
 class LaneGap(TypedDict):
-    """A time in which a lane has no device work; `running` is the work of other lanes, by name."""
+    """A lane's interval without device work; `running` is the work of other lanes, by name."""
 
     start: int
     end: int
@@ -327,7 +327,7 @@ class ClockFacts(TypedDict):
     connect. `residual_ns` is the largest deviation of a rank on the fitted clock: the median
     distance of the ends of its collectives from the ends of the others. `is_off` is true if
     recorded clocks deviate clearly more than the fitted one. `drift_ns` is the maximum distance
-    between two ranks on the fitted clock that drift causes; absent without a clear drift.
+    that drift causes between two ranks on the fitted clock; absent without a clear drift.
     """
 
     is_fitted: bool
@@ -373,9 +373,9 @@ class Member(TypedDict):
 class Collective(TypedDict):
     """The same call on all ranks that take part.
 
-    `number` counts from 1, `of` is the number of matched collectives. `size` is -1 if it is not in
-    the file, `last_rank` -1 if several ranks came last together. `late` is relative to the median
-    arrival of the others.
+    `number` counts from 1, `of` is the number of matched collectives. `size` is -1 if the file does
+    not have it, `last_rank` is -1 if several ranks came last together. `late` is relative to the
+    median arrival of the others.
     """
 
     number: int

@@ -138,7 +138,7 @@ MAX_LISTED = 200
 def data_quality(
     events: int, problems: Iterable[Problem], ranks: str = "", asyncs: int = 0
 ) -> dict[str, Any]:
-    """Return the scene's ``truth``; `ranks` is a text about ranks without files, or empty.
+    """Return the scene's ``truth``; `ranks` is a phrase about ranks without files, or empty.
 
     Async intervals are counted for ranks without events.
     """
@@ -314,7 +314,7 @@ _MAX_EDGES = 1 << 16
 
 #: Unions of one kind each, then communication without compute, and memory without either.
 _WORK = ("compute", "communication", "memory", "exposed", "memory_alone")
-#: Times without recorded work that are not idle: the device is probably busy with other work, or
+#: Time without recorded work that is not idle: the device is probably busy with other work, or
 #: nothing was recorded.
 _NOT_IDLE = ("unrecorded", "between_windows")
 _PARTS = (*_WORK, *_NOT_IDLE)

@@ -238,7 +238,7 @@ class RankHits:
 
 @dataclass(slots=True, frozen=True)
 class SearchHits:
-    """The matches of a text on all ranks."""
+    """The matches of a search text on all ranks."""
 
     ranks: list[RankHits]
     names: int
@@ -271,7 +271,7 @@ class NameSearch:
         self._names_used()
 
     def search(self, text: str) -> SearchHits:
-        """Return the matches of a text; the last few results are kept."""
+        """Return the matches of a search text; the last few results are kept."""
         return self._cache.get_or_compute(text, lambda: self._match(text))
 
     def _match(self, text: str) -> SearchHits:

@@ -2,8 +2,8 @@
 
 A folded rank has up to three lanes: all device work (``gpu``), communication (``comm``), and the
 host's threads (``cpu``). Stores keep them indexed, so that a job of many ranks is drawn without
-its events. A stored lane is a list of numbers, in which the length of an array stands for the
-array; the arrays of all lanes of a rank follow each other in one column per type::
+its events. A stored lane is a list of numbers, in which each array is replaced by its
+length; the arrays of all lanes of a rank follow each other in one column per type::
 
     columns  lanes.ns    [starts of lane 0 | prefix of lane 0 | ... | starts of lane 1 | ...]
              lanes.rows  [rows of lane 0 | rows of lane 1]

@@ -24,9 +24,9 @@ from hta_widgets.widgets.view import HISTORY_LENGTH, LinkedView
 def history_move(
     old: Mapping[str, Any], new: Mapping[str, Any], values: Mapping[str, Any]
 ) -> Literal["undo", "redo", "change"] | None:
-    """Return the action that changed a view's history from `old` to `new`, which has `values` now.
+    """Return the action that changed a view's history from `old` to `new`; the view has `values`.
 
-    None if the history has no other step, for example after its windows moved onto another clock.
+    None if no step was added or taken, for example after the windows moved onto another clock.
     """
     past, future = len(new["past"]) - len(old["past"]), len(new["future"]) - len(old["future"])
     if past < 0:
@@ -56,8 +56,8 @@ class _Act(NamedTuple):
 class PairHistory:
     """The order of the changes of several views, whose states have the values.
 
-    It observes the histories of the views and records which view changed, be it by Python or by a
-    page. `js/src/compare/history.ts` does the same for the page's buttons.
+    It observes the histories of the views and records which view changed, whether Python or a page
+    changed it. `js/src/compare/history.ts` does the same for the page's buttons.
     """
 
     def __init__(self, views: Sequence[LinkedView]) -> None:

@@ -58,7 +58,7 @@ SIDES: tuple[SideName, SideName] = ("before", "after")
 class SideTimeline(Timeline):
     """The timeline of one run, which opens a comm only when it is displayed separately.
 
-    The page of a comparison draws both runs, and needs only the states of these timelines.
+    The page of a comparison draws both runs, and needs only the state of each timeline.
     """
 
     def open(self) -> None:
@@ -107,7 +107,7 @@ def swap_sides(comparison: Comparison, sources: Sequence[Selection]) -> Comparis
 def first_window(
     side: RunSide, source: Selection, range_ns: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Return the window that a side shows at first: that of its steps, or None for everything."""
+    """Return the window that a side shows at first: its steps, or None for everything."""
     starts, ends = side.envelope()
     start_ns = int(starts.min())
     end_ns = max(int(ends.max()), start_ns + 1)
@@ -159,8 +159,8 @@ class TraceDiff(anywidget.AnyWidget):
     color : {"change", "kind", "name"}, default "change"
         Colour events by their change, or as a `Timeline` does.
     clock : {"auto", "recorded", "fitted"} or None, default "auto"
-        The clock of both sides, as in `Timeline`. ``"auto"`` takes the fitted one for both if it is
-        clearly better for one of them.
+        The clock of both sides, as in `Timeline`. ``"auto"`` takes the fitted clock for both if
+        it is clearly better for one of them.
 
     Attributes
     ----------
@@ -328,7 +328,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     @check_arguments
     def zoom_to(self, start_ns: Time, end_ns: Time, *, side: SideName = "before") -> None:
-        """Show a window of one side, and the corresponding one of the other.
+        """Show a window of one side, and the corresponding window of the other.
 
         Parameters
         ----------

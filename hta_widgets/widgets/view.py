@@ -32,7 +32,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import ClockName, TraceSet
 
-#: The traits that linked views share; an entry of the history has a value of each.
+#: The traits that linked views share; an entry of the history has a value for each.
 SHARED = (
     "view", "selection", "selected_event", "search", "color", "pinned", "ranks_from", "scope",
 )  # fmt: skip
@@ -245,9 +245,9 @@ class WindowTrait(t.Tuple):
 class LinkedView(anywidget.AnyWidget):
     """A view of a job that mirrors the state of linked views.
 
-    It draws what `Timeline` takes. `engine` is that of another view of the same traces, by default
-    a new one, and `state` the state to follow, by default a new one. `traits` are those that only
-    the subclass has.
+    It draws what `Timeline` takes. `engine` may be the engine of another view of the same traces,
+    and `state` a state to follow; both are new by default. `traits` are the traits that only the
+    subclass has.
     """
 
     state = anywidget.WidgetTrait().tag(sync=True)

@@ -58,17 +58,17 @@ export interface Requests {
     rank: number;
     id: number;
   };
-  /** Count the events that match a text. */
+  /** Count the events that match the search text. */
   search: Timed & {
     text: string;
   };
-  /** The next event that matches a text. */
+  /** The next event that matches the search text. */
   find: Timed & {
     text: string;
     from?: Record<string, unknown> | null;
     direction?: number;
   };
-  /** Starts of events that match a text or a selection, in bins. */
+  /** Starts of events that match the search text or a selection, in bins. */
   marks: Timed & {
     start: number;
     end: number;
@@ -232,7 +232,7 @@ export type Brief = {
   dur: number;
 };
 
-/** An event and its place; `track` is the track's key, and `correlation` -1 for none. */
+/** An event and its place; `track` is the track's key, `correlation` is -1 without one. */
 export type DetailedEvent = {
   rank: number;
   table: "events" | "asyncs" | "instants";
@@ -373,7 +373,7 @@ export type HostTime = {
 };
 
 /**
- * A time in which no stream of a rank's device works.
+ * An interval in which no stream of a rank's device works.
  *
  * `causes` has the times of analysis.device_idle_gaps by cause, and `host` the names with the most
  * time on the thread that launches `ends`, or on the busiest one if that thread has no events;
@@ -396,7 +396,7 @@ export type CauseTime = {
   time: number;
 };
 
-/** A time in which a lane has no device work; `running` is the work of other lanes, by name. */
+/** A lane's interval without device work; `running` is the work of other lanes, by name. */
 export type LaneGap = {
   start: number;
   end: number;
@@ -512,7 +512,7 @@ export type Stats = {
  * connect. `residual_ns` is the largest deviation of a rank on the fitted clock: the median
  * distance of the ends of its collectives from the ends of the others. `is_off` is true if
  * recorded clocks deviate clearly more than the fitted one. `drift_ns` is the maximum distance
- * between two ranks on the fitted clock that drift causes; absent without a clear drift.
+ * that drift causes between two ranks on the fitted clock; absent without a clear drift.
  */
 export type ClockFacts = {
   is_fitted: boolean;
@@ -557,9 +557,9 @@ export type Member = {
 /**
  * The same call on all ranks that take part.
  *
- * `number` counts from 1, `of` is the number of matched collectives. `size` is -1 if it is not in
- * the file, `last_rank` -1 if several ranks came last together. `late` is relative to the median
- * arrival of the others.
+ * `number` counts from 1, `of` is the number of matched collectives. `size` is -1 if the file does
+ * not have it, `last_rank` is -1 if several ranks came last together. `late` is relative to the
+ * median arrival of the others.
  */
 export type Collective = {
   number: number;

@@ -136,7 +136,7 @@ def _args_of(record: bytes) -> bytes:
     try:
         text = bytes(_decode(record).args)
     except msgspec.DecodeError:
-        # Not strict JSON: write the same values as JSON text.
+        # The record is not strict JSON: write the same values as JSON.
         pairs = args_of_record(record)
         inner = ",".join(f"{_quote(key)}:{_quote(text)}" for key, text in pairs)
         return f"{{{inner}}}".encode("ascii") if pairs else b""
@@ -199,7 +199,7 @@ def _write_args(
     return part if part.size_bytes <= limit_bytes else _args_part("left out")
 
 
-#: Ids from this one on are written as floats: as integers, differences of them may be inexact.
+#: Ids of this value or more are written as floats: differences of such integers may be inexact.
 _WIDE = 1 << 50
 _TRACK_FIELDS = ("key", "process", "role", "lane0", "lanes", "nested", "stream")
 
@@ -289,7 +289,7 @@ def _activities(writer: ColumnWriter, rank: RankLayout) -> list[list[int]]:
 
 def rank_header(rank: RankLayout) -> dict[str, Any]:
     """Return the description of a rank's lanes, the same for full ranks and overviews."""
-    # Range of device work in the job from which the rank was exported; None if it is not stated.
+    # Range of device work in the job from which the rank was exported; None if unknown.
     work_ns = rank.trace.stated_work_ns
     # Times at which a window of the recording ends and the next one begins.
     marks_ns = rank.trace.recorded_marks_ns + rank.shift_ns
@@ -374,7 +374,7 @@ def _ids(writer: ColumnWriter, name: str, ids: Array, packed: Array) -> None:
 def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = None) -> Ints:
     """Return differences along each track, encoded as numbers that are not negative.
 
-    With `none`, that value becomes 0, and the differences of the others begin at 1.
+    If `none` is given, this value becomes 0, and the differences of the others begin at 1.
     """
     encoded = np.zeros(len(values), np.int64)
     rows = np.arange(len(values)) if none is None else np.flatnonzero(values != none)

@@ -162,7 +162,7 @@ class FrameBlocks:
 
 
 class PairBlocks(FrameBlocks):
-    """The pairs of ranks of which a page has separate steps, waterfalls and names."""
+    """The pairs of ranks for which a page has separate steps, waterfalls and names."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         count = len(answers.both.rank_pairs)
@@ -181,7 +181,7 @@ class PairBlocks(FrameBlocks):
 
 
 class StepBlocks(FrameBlocks):
-    """The steps of which a page has separate waterfalls and names; the most changed steps first."""
+    """The steps for which a page has separate waterfalls and names, the most changed first."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         total = answers.both.step_count if answers.has_events else 0

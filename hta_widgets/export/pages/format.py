@@ -199,7 +199,7 @@ footer td + td { text-align: right }
 class PageContent:
     """Content of a page without its code: its document and other blocks, and texts of the footer.
 
-    `sizes` are listed in the footer, and `words` state what the page contains.
+    `sizes` are listed in the footer, and `words` describe what the page contains.
     """
 
     document: Mapping[str, Any]

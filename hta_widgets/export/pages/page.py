@@ -45,7 +45,7 @@ from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
 
 _TIMELINE = ("timeline.js", "state.js", "widgets.css")
 _DASHBOARD = ("dashboard.js", "state.js", "widgets.css")
-#: Bytes in addition to code and events: the page's text, names of a small job, tags of blocks.
+#: Bytes besides code and events: the page's text, names of a small job, tags of blocks.
 _FRAME_BYTES = 4000
 #: Maximum number of bytes of one reply; larger messages would delay the next ones.
 CHUNK_BYTES = 4_000_000
@@ -264,7 +264,7 @@ class PagePlan:
         return full
 
     def _overviews(self, full: Mapping[int, PagePart]) -> dict[int, PagePart]:
-        """Return the finest overviews of the other ranks that fit next to the `full` ones, or none.
+        """Return the finest overviews of the other ranks that fit next to `full` ranks, or none.
 
         Overviews with at least the resolution of a screen take precedence over a full rank.
         """
@@ -367,7 +367,7 @@ def _with_coverage(
 
 
 def _coverage_text(full: list[int], args: list[int], overviews: dict[int, PagePart]) -> str:
-    """Return a text that states which ranks have all events and arguments in a page."""
+    """Return a sentence that names the ranks with all events and arguments in a page."""
     if not full:
         return "Overview only: no single events."
     content = ""

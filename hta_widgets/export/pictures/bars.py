@@ -81,7 +81,7 @@ def bars_svg(
 
 
 def _wrapped_lines(text: str, width: float) -> list[str]:
-    """Return a text as lines of at most this width, if no single word is wider."""
+    """Return text as lines of at most this width; a wider word has a line of its own."""
     lines: list[str] = []
     for word in filter(None, text.split(" ")):
         if lines and text_width(f"{lines[-1]} {word}") <= width:

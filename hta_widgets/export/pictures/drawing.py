@@ -1,7 +1,7 @@
 """SVG shapes, texts that fit a width, and the colours of events, for pictures of timelines.
 
 `Drawing` collects shapes from the bottom up. It joins consecutive shapes of one colour into one
-path, because a timeline has ten thousand rectangles. The width of a text is the sum of the widths
+path, because a timeline has ten thousand rectangles. The width of text is the sum of the widths
 of its characters in a table, since no browser measures it.
 """
 
@@ -51,7 +51,7 @@ _BOLD = 1.12
 
 
 def text_width(text: str, *, bold: bool = False) -> float:
-    """Return the width of a text in px."""
+    """Return the width of text in px."""
     units = sum(map(_advance, text))
     return units * SIZE_PX / 1000 * (_BOLD if bold else 1)
 
@@ -64,7 +64,7 @@ def _advance(character: str) -> int:
 
 
 def fit_text(text: str, width: float, *, bold: bool = False) -> str:
-    """Return the longest form of a text that fits: whole, cut with an ellipsis, or nothing."""
+    """Return the longest form of text that fits: whole, cut with an ellipsis, or nothing."""
     if text_width(text, bold=bold) <= width:
         return text
     left = width - text_width(ELLIPSIS, bold=bold)
@@ -78,7 +78,7 @@ def fit_text(text: str, width: float, *, bold: bool = False) -> str:
 
 
 def first_text_that_fits(texts: Sequence[str], width: float, *, bold: bool = False) -> str:
-    """Return the first text that fits whole, or "": numbers must not be cut."""
+    """Return the first string that fits whole, or "": numbers must not be cut."""
     return next((text for text in texts if text_width(text, bold=bold) <= width), "")
 
 
@@ -232,7 +232,7 @@ class Drawing:
 
 
 def escape_xml(text: str) -> str:
-    """Escape a text for XML."""
+    """Escape a string for XML."""
     return escape(_NO_XML.sub("\ufffd", text), quote=False)
 
 
@@ -486,8 +486,8 @@ def class_styles(theme: str, of: str = "event_classes") -> list[ClassStyle]:
     ]
 
 
-#: Widths in px of the columns left and right of the lanes, and the widths of a picture from which
-#: the left one is wide, and the right one is drawn.
+#: Widths in px of the columns: the left one, the left one if it is narrow, and the right one. Then
+#: the minimum widths of a picture with a wide left column, and of a picture with a right column.
 _GUTTER, _NARROW_GUTTER, _MARGIN = 164, 104, 128
 _GUTTER_FROM, _MARGIN_FROM = 760, 900
 
@@ -524,7 +524,7 @@ class PlotArea:
         """Times between neighbouring cells: one cell per px, but none shorter than a ns."""
         cells = max(1, min(int(self.across), self.span))
         numbers = np.arange(cells + 1, dtype=np.int64)
-        # In two steps: the product of a long window and a px would overflow int64.
+        # In two steps: the product of a long window and a number of px would overflow int64.
         cell_ns, remainder = divmod(self.span, cells)
         return self.start + cell_ns * numbers + remainder * numbers // cells
 

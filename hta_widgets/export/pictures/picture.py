@@ -241,7 +241,7 @@ class _Picture(Painter):
         }
         kinds = [kind for kind in is_shown if is_shown[kind] or kind in self.scene["host_kinds"]]
         if self.classed is not None:
-            # Lanes have the colours of classes; only the totals on the right have those of kinds.
+            # Lanes have the colours of classes; only the totals on the right have kinds' colours.
             of_totals = ("compute", "communication", "memory") if self.area.margin else ()
             kinds = [kind for kind in kinds if kind in of_totals]
         keys = [(kind, theme.kind[kind], "") for kind in kinds]
@@ -399,7 +399,7 @@ class Fallback:
         paragraphs = [f"<p><b>{escape(first)}</b></p>"]
         paragraphs += [f"<p>{escape(' '.join(others))}</p>"] if others else []
         text = "\n".join(paragraphs)
-        # If all pictures are too large together, the first may fit.
+        # If the pictures are too large together, the first alone may fit.
         images = (self._image(pictures) for pictures in (self.pictures, self.pictures[:1]))
         fitting = (image for image in images if len(text) + len(image) <= _MAX_BYTES)
         # JupyterLab's extension looks for the class; see js/lab/fallback.ts.

@@ -53,7 +53,7 @@ _RECT_PX = 2
 _GAP_FROM_PX = 3
 _LABEL_FROM_PX = 26
 _LABEL_FROM_HEIGHT = 12
-#: Number of different heights of columns per px; neighbours of equal height are drawn as one.
+#: Number of distinct column heights per px; neighbours of equal height are drawn as one.
 _STEPS = 4
 
 

@@ -125,13 +125,13 @@ class SideColumnPainter(Painter):
         theme, drawing = self.theme, self.drawing
         right = self.area.left - 8
         max_width = right - 10
-        # The name is beside the lanes above the first one with a label of its own.
+        # The name is beside the lanes above the first lane with its own label.
         labelled = next((band for band in row.bands[1:] if band.label), None)
         height = row.height - 4 if labelled is None else labelled.top
         middle = y + height / 2 + _BASELINE
         name = row.names[0]
         if self.area.narrow:
-            # Without the word before two blanks: "GPU  stream 7" becomes "stream 7".
+            # The word before two blanks is left out: "GPU  stream 7" becomes "stream 7".
             name = re.sub(r"^\w+ {2}", "", name)
         name = fit_text(name, max_width)
         track = row.track or {}
@@ -292,7 +292,7 @@ class SideColumnPainter(Painter):
         self._draw_pair(baseline, [(label, rest_label), *shorter])
 
     def _draw_pair(self, baseline: float, forms: Sequence[tuple[str, str]]) -> None:
-        """Write the first of some pairs of texts that fits, one on each side of the column."""
+        """Write the first pair of texts that fits, one text on each side of the column."""
         left, right = self.area.right + _PAD, self.area.width - _PAD
         for left_text, right_text in forms:
             if text_width(left_text) + text_width(right_text) + 8 <= right - left:
@@ -333,7 +333,7 @@ def _lane_names_next_to(
     ]
     forms = [lanes, others] if len(row.like) > 1 or row.why else [lanes, short]
     if baseline == _FIRST_LINE and others not in forms:
-        # Without them, the name of the rank need not be cut, which could make it ambiguous.
+        # Without lane names, the rank's name is not cut, which could make it ambiguous.
         forms.append(others)
     fitting = (form for form in forms if width + _width_on_line(form, baseline) <= max_width)
     return next(fitting, forms[-1])

@@ -62,7 +62,7 @@ class ExportReport:
     events : int
         Number of complete events and begin/end pairs.
     flows : int
-        Number of arrows, of which both ends are written.
+        Number of arrows that were written with both ends.
     dropped : int
         Number of records in the selection that were left out: arrows with one end that is not
         selected or not in the file, and samples of counters.
@@ -189,12 +189,12 @@ def choose_ranks(
     options: ExportOptions,
     moves_ns: Mapping[int, int] | None = None,
 ) -> list[Members]:
-    """Return the records to write of each rank with any; raise a `TraceError` if none has.
+    """Return what to write of each rank with selected events; a `TraceError` if there is none.
 
     `moves_ns` has the ns to add to the times of each rank, if they are moved to the fitted clock.
     """
     if selection.traces is not None and len(traces) > 1:
-        # The window of the selection is on the clock of its own set, such as that of a view.
+        # The window of the selection is on the clock of its own set, such as a view's clock.
         traces = traces.with_clock(selection.traces.clock)
     if options.counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
@@ -349,7 +349,7 @@ def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
         zero_ns = traces.origin_ns + lift_ns
     else:
         # Without an origin, the offset that keeps times above 0 may stay: viewers drop times below.
-        # The zero is that of the most ranks, and the latest one of several such zeros.
+        # The zero that most ranks have is used; of several such zeros, the latest.
         counts = Counter(zeros_ns.values())
         lift_ns, zero_ns = 0, max(counts, key=lambda zero_ns: (counts[zero_ns], zero_ns), default=0)
     return {
@@ -373,7 +373,7 @@ def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, A
 def _members_of_ranks(
     traces: Iterable[Trace], selection: Selection, options: ExportOptions
 ) -> list[Members]:
-    """Return the records to write of each rank that has any."""
+    """Return what to write of each rank that has selected events."""
     return [members for trace in traces if (members := choose_members(trace, selection, options))]
 
 
@@ -430,7 +430,7 @@ def write_file(out: Output, keys: Mapping[str, bytes], *records: Iterable[bytes]
 
 
 def write_rank(out: Output, members: Members, *, state_rank: bool = False) -> None:
-    """Write a rank as a file; with `state_rank`, it states its rank even if the input does not."""
+    """Write a rank as a file; with `state_rank`, it has its rank even if the input does not."""
     write_file(out, _top_level(members, state_rank=state_rank), _records_to_write(members))
 
 
@@ -463,7 +463,7 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
 
 
 def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
-    """Return the worker, GPU or server of a file, which only the name of its folder states."""
+    """Return the worker, GPU or server of a file, known only from the name of its folder."""
     numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
     identity: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
     if identity and trace.job and not scrub:

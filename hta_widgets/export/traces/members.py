@@ -51,14 +51,14 @@ class Members:
     trace: Trace
     #: Ids of the written events.
     rows: Ints
-    #: `KEEP`, `DROP` or `ASK` for each record of the file; of those to ask, `accepts` decides.
+    #: `KEEP`, `DROP` or `ASK` for each record of the file; `accepts` decides on `ASK`.
     fate: Codes
     #: Whether everything of the rank is selected.
     whole: bool
     #: The window; None for an open side.
     start_ns: int | None = None
     end_ns: int | None = None
-    #: Numbers of arrows that are written, and of records that are not, by type.
+    #: Number of arrows that are written, and numbers of omitted records by type.
     flows: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     #: Process and thread of the written events if tracks are selected, else None.
@@ -388,7 +388,7 @@ class RecordClipper:
         self._base_ns = members.written_zero_ns
         table, rows = trace.table, members.rows
         is_cut = (table.start_ns[rows] < self._low) | (table.end_ns[rows] > self._high)
-        #: By record, the start and the end of its event, and the one of them that it states.
+        #: By record: start and end of its event, and the time that the record states.
         self._cut: dict[int, tuple[int, int, int]] = {}
         for row in rows[is_cut].tolist():
             start, end = int(table.start_ns[row]), int(table.end_ns[row])

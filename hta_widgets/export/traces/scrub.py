@@ -21,7 +21,7 @@ _PUBLIC_KEYS = {
 _REPLACEMENT = "scrubbed"
 
 # docs/security.md describes the three tables below. Repetitions are bounded, or begin only after
-# other characters, so that the time of a search is linear in the length of a text.
+# other characters, so that the time of a search is linear in the length of the text.
 
 #: Keys that are removed with their values, at any depth.
 PRIVATE_KEYS = re.compile(

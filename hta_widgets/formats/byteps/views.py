@@ -29,7 +29,7 @@ def byteps_arrivals(
         `hta_widgets.analysis.byteps_pulls`: then a lag is the difference between the longest PULL
         and the worker's, which needs no common clock.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -70,7 +70,7 @@ def byteps_servers(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_servers`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -101,7 +101,7 @@ def byteps_clock(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_clock`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -135,7 +135,7 @@ def byteps_gradients(
     top : int, optional
         Number of tensors. Default: as many as have room, ten at most.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -184,7 +184,7 @@ def byteps_stages(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_stages`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -215,7 +215,7 @@ def byteps_pull_blame(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_pull_blame`.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 

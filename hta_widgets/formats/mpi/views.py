@@ -51,7 +51,7 @@ def mpi_message_sizes(
     routines : DataFrame, optional
         Result of `hta_widgets.analysis.mpi_routines`; adds routines whose messages have no size.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -101,7 +101,7 @@ def mpi_routines(
     top : int, default 16
         Number of routines.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -144,7 +144,7 @@ def mpi_compare(
     top : int, default 16
         Number of rows, those that differ most.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -230,7 +230,7 @@ def mpi_ranks(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.mpi_ranks`, or a dashboard's panel of that name.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
-        The width is in CSS px; its default is that of the output area.
+        The width is in CSS px; the default is the width of the output area.
 
     Returns
     -------

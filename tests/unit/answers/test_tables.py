@@ -106,7 +106,7 @@ def reasons_of(reply):
 
 
 def test_tables_says_why_others_have_no_data(tmp_path):
-    # A row for the rank whose every value is unknown is no data.
+    # A row of unknown values for the rank does not count as data.
     job = Job(small.load(tmp_path, [small.kernel(0, 10), small.copy(20, 30)]), ("x",))
     reply = list_tables(job)
     reasons = reasons_of(reply)
@@ -307,7 +307,7 @@ def test_a_misspelt_table_is_met_with_similar_ones(opened, capsys):
 
 def test_a_window_outside_of_the_job_is_named(jobs):
     note = run_table(jobs["kineto"], "kernel_breakdown", window=("100s", "200s")).note
-    assert "the window is outside of the job, whose events are from " in note
+    assert "the window is outside the job, whose events are from " in note
     assert "outside" not in run_table(jobs["kineto"], "cupti_counters", window=(0, 10**6)).note
 
 

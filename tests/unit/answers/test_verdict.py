@@ -77,7 +77,7 @@ def test_metrics_are_judged_by_themselves(tmp_path):
     assert verdicts["kernel:^ge"].outcome == "regressed"
     assert verdicts["kernel:^ge"].before == pytest.approx(500_000)
     assert verdicts["kernel:^ge"].after == pytest.approx(600_000)
-    assert "no kernel's name contains 'conv'" in verdicts["kernel:conv"].reason
+    assert "no kernel name of the run before matches 'conv'" in verdicts["kernel:conv"].reason
     assert verdicts["mfu"].outcome == "cannot tell"
 
 

@@ -68,7 +68,7 @@ def case(name, data, right=(), words=(), *, of=(), frame=None, **options):
     }, ["+400 ns | −200 ns | +50 ns | +250 ns"], ["in 3 steps, mean over ranks"]),
     # Parts that are not drawn by themselves are one, so that the bars still add up.
     case("diff_waterfall", {"diff_ns": [400, -150, 250]}, of=["low", "high"], top=1),
-    case("diff_waterfall", {}, words=["Every part takes as long"],
+    case("diff_waterfall", {}, words=["Every part takes the same time"],
          frame=lambda: frames.run_waterfall()[3:]),
     case("diff_steps", {
         "label": ["step 4", "step 5 → 6", "mean before", "mean after"],

@@ -426,9 +426,9 @@ def test_the_setup_is_in_no_step():
     assert list(figure.xaxis[0].major_label_overrides.values()) == ["5", "6", "7"]
     text = words_of(figure)
     assert "3 stretches from left to right" in text
-    assert "collectives outside of the steps are left out" in text
+    assert "collectives outside the steps are left out" in text
     only_setup = words_of(charts.stragglers_by_step(both[both["step"] < 0]))
-    assert "Collectives outside of the steps are left out" in only_setup
+    assert "Collectives outside the steps are left out" in only_setup
 
 
 def test_of_many_ranks_the_costliest_have_a_row_and_cells_are_the_costliest_step():

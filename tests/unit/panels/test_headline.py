@@ -483,7 +483,7 @@ def test_the_largest_loss_of_time_comes_first(tmp_path, communicated_us, kinds):
 
 
 def healthy_rank():
-    """Computes 97 of 100 µs and communicates 10, and compute hides 7 of these."""
+    """Computes for 97 of 100 µs and communicates for 10 µs, 7 of them behind compute."""
     return [*names(9, 10_000), small.kernel(91_000, 98_000), small.nccl(91_000, 101_000)]
 
 
@@ -547,7 +547,7 @@ def launches(gap_ns, *, stall_ns=0, work_ns=1_000):
 
 
 def test_a_launch_bound_job(tmp_path):
-    """Spans of 29 · 10 + 1 µs, with 30 µs of work."""
+    """Spans of 29 · 10 + 1 µs with 30 µs of work."""
     text = ", launch-bound: 30 launches of 1.00 µs, one every 9.70 µs; for "
     assert f"The GPU is idle 90 % of its span{text}" in said(small.load(tmp_path, launches(9_000)))
     both = said(small.load(tmp_path, launches(9_000), launches(9_000)))

@@ -50,7 +50,7 @@ def test_an_export_has_the_times_of_every_base(write, tmp_path, first, second, d
 def test_events_before_what_is_no_trace_count_from_the_base_before_them(
     write, tmp_path, monkeypatch
 ):
-    """A list is given up after many entries that are no events."""
+    """A list is abandoned after many entries that are not events."""
     monkeypatch.setattr(reader, "_CHECKED_ENTRIES", 10_000)
     text = document("a", 100, baseTimeNanoseconds=BASE_NS) + document("b", 200)
     traces = load(write(text.removesuffix("]}") + ",0" * 25_000 + "]}"))

@@ -71,7 +71,7 @@ def test_many_or_the_last_durations_of_a_stream_are_wrong(write, wrong, compute_
         [kernel(0, 100), kernel(91, 2, cat="gpu_memcpy"), kernel(120, 5)],
         # a queue that several streams share does not work in order
         [kernel(100 * k, 5000 if k % 2 else 80) for k in range(50)],
-        # other streams, and rows that are no work
+        # other streams, and rows other than work
         [kernel(0, 9000), kernel(10, 5, stream=8)],
         [kernel(0, 9000, cat="gpu_user_annotation"), kernel(10, 50), kernel(90, 50)],
     ],
