@@ -1,7 +1,7 @@
-// Bundles every js/src/entries/NAME.ts into hta_widgets/static/NAME.js: an ES module that anywidget
-// imports as it is, and NAME.css there into static/NAME.css. A module says `import text from "../x.css?raw"`
-// for styles (or any text) as a string, as in Vite.
-// js/lab becomes JupyterLab's extension in share/jupyter/labextensions, which the wheel installs there.
+// Bundles every js/src/entries/NAME.ts into hta_widgets/static/NAME.js, an ES module that anywidget
+// imports unchanged, and entries/NAME.css into static/NAME.css. `import text from "../x.css?raw"`
+// imports a file as a string, as in Vite.
+// js/lab becomes JupyterLab's extension in share/jupyter/labextensions; the wheel installs it there.
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";

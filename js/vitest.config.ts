@@ -9,7 +9,7 @@ if (!existsSync(chromium)) {
   throw new Error(`no browser at ${chromium}: install Debian's chromium or set HTA_CHROMIUM`);
 }
 
-// As browsers that Python starts: `tests/support/browser.py`.
+// Use the flags of browsers that Python starts; see `tests/support/browser.py`.
 const flags = JSON.parse(readFileSync(`${root}tests/support/chromium.json`, "utf8")) as string[];
 
 export default defineConfig({
@@ -22,7 +22,7 @@ export default defineConfig({
           name: "unit",
           environment: "jsdom",
           alias: { vscode: `${root}js/vscode/test/vscode.ts` },
-          testTimeout: 30_000, // of a busy machine
+          testTimeout: 30_000, // on a busy machine
           isolate: false, // a new jsdom per file would take ten times as long as all tests
           setupFiles: [`${root}js/test/boxes.ts`, `${root}js/test/console.ts`],
           include: ["js/{src,test,lab,vscode}/**/*.test.ts"],

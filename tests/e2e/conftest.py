@@ -14,7 +14,7 @@ from hta_widgets.demo.job import write_demo
 
 _numbers = itertools.count(1)
 
-#: A busy machine may be late; what never comes fails all the same.
+#: Long enough for busy machines; a result that never comes still fails the test.
 PATIENCE_MS = 60_000
 expect.set_options(timeout=PATIENCE_MS / 2)
 
@@ -54,7 +54,7 @@ def _page_of(context):
 
 @pytest.fixture
 def context(request, new_context, browser_context_args):
-    """A context whose pages ask only this machine and catch their exceptions, or the test fails."""
+    """A context; its test fails if a page requests another machine or raises an exception."""
     if "lab" not in request.fixturenames:
         context = new_context()
         context.set_default_timeout(PATIENCE_MS)
@@ -75,13 +75,13 @@ def context(request, new_context, browser_context_args):
 
 @pytest.fixture
 def page(context):
-    """The page of a context; tests of JupyterLab share one."""
+    """The page of a context; tests of JupyterLab share one page."""
     return _page_of(context)
 
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory):
-    """A JupyterLab on loopback with empty folders of its own; its kernels are this Python."""
+    """A JupyterLab on loopback with empty folders of its own; its kernels run this Python."""
     with jupyterlab(tmp_path_factory.mktemp("lab")) as running:
         yield running
 
@@ -96,7 +96,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def job(folder):
-    """The job of `folder` as views draw it: its clocks disagree."""
+    """The job of `folder` on the fitted clock, as in views: its recorded clocks disagree."""
     return hw.load(folder, progress=False, cache=False).with_clock("fitted")
 
 
@@ -128,7 +128,7 @@ def _runner(lab, page, app, prefix=""):
 
 @pytest.fixture(scope="module")
 def kept_notebook(lab, _lab_context):
-    """As `notebook`, for all tests of a file up to one that opens another notebook."""
+    """Like `notebook`, but shared by the tests of a file until one opens another notebook."""
     context, guard = _lab_context
     yield _runner(lab, _page_of(context), "lab", prefix="kept-")
     guard.judge()
@@ -192,9 +192,9 @@ def perfetto_url(perfetto_dir):
 def perfetto(perfetto_url, new_context):
     """`perfetto(path)` opens a file in Perfetto's UI and returns the errors that it shows.
 
-    `perfetto.query(sql)` asks about the trace that was opened last.
+    `perfetto.query(sql)` queries the trace that was opened last.
     """
-    # Without the guard: it is not our page that asks who its user is, and nothing answers.
+    # Without the guard: Perfetto's page, not ours, requests its user, and gets no reply.
     page = new_context().new_page()
 
     def open_trace(path):

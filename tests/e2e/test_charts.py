@@ -15,7 +15,7 @@ from support.examples import ALL
 
 from hta_widgets import charts
 
-# Whatever is drawn beyond its canvas is cut off.
+# Anything drawn beyond its canvas is cut off.
 REACH = """() => {
   const reach = [];
   const pen = document.createElement("canvas").getContext("2d");
@@ -168,7 +168,7 @@ def test_words_are_drawn_as_they_were_fitted_in_columns_and_fixed_widths(page, t
 
 
 def critical(count=2_000):
-    """Per 10 000 ns: compute, and 1 % of it synchronisation; in the middle 100 000 ns of host."""
+    """Segments of compute, with 100 000 ns of host in the middle, and short ones of sync."""
     starts = np.arange(count) * 10_000
     host = (starts >= 9_000_000) & (starts < 9_100_000)
     work = pd.DataFrame({"start_ns": starts, "dur_ns": 9_900, "bound_by": "gpu_compute_bound"})
@@ -193,7 +193,7 @@ def test_each_pixel_of_the_critical_path_shows_what_takes_most_of_it(page, tmp_p
     drawn = [x for x, each in enumerate(line) if each in (kind["compute"], kind["cpu"])]
     assert len(drawn) == drawn[-1] - drawn[0] + 1, "no seams"
     scale = len(drawn) / 20_000_000
-    # Each cause has a row of its own, in which what is shorter is a pixel wide.
+    # Each cause has a row of its own, in which shorter segments are a pixel wide.
     rows = [
         [x for x in range(picture.width) if picture.getpixel((x, path + 22 * row)) == kind["sync"]]
         for row in range(1, 4)
@@ -210,7 +210,7 @@ def test_each_pixel_of_the_critical_path_shows_what_takes_most_of_it(page, tmp_p
     after = [clicked.getpixel((x, path)) for x in range(clicked.width)]
     assert sum(single != two for single, two in zip(line, after, strict=True)) <= 2
 
-    # Zoomed in, one wait is the most of many pixels.
+    # After zooming in, one wait takes most of the time of many pixels.
     page.evaluate("""() => {
       const { x_range } = Bokeh.documents[0].roots()[0];
       x_range.setv({ start: 9_000, end: 11_000 });

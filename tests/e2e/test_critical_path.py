@@ -1,4 +1,4 @@
-"""The critical path where people look at it: on the timeline in JupyterLab, and in Perfetto."""
+"""The critical path on the timeline in JupyterLab, and in Perfetto."""
 
 import pytest
 from playwright.sync_api import expect

@@ -13,7 +13,7 @@ from support.notebooks import Kernel, run_cells
 import hta_widgets as hw
 from hta_widgets import analysis
 
-#: Named columns of a panel that are the analysis' own, row by row.
+#: Panels, their analysis, and columns that equal those of the analysis row by row.
 SAME = {
     "breakdown": (analysis.temporal_breakdown, ["rank", "compute_ns", "idle_ns", "span_ns"]),
     "overlap": (analysis.comm_comp_overlap, ["rank", "communication_ns", "overlapped_ns"]),
@@ -66,7 +66,7 @@ def test_a_rank_then_a_window_then_back(dash, kernel, screenshot):
     kernel.wait_for("dash.selection.start_ns is not None")
     window = tuple(kernel.value("[dash.selection.start_ns, dash.selection.end_ns]"))
     assert abs(window[1] - window[0] - 10_000_000) < 500_000
-    # The rank that was chosen elsewhere stays chosen; charts of ranks show all of them.
+    # The rank that was chosen elsewhere stays chosen; charts of ranks show all ranks.
     assert kernel.value("list(dash.selection.ranks)") == [5]
     for name, (function, columns) in SAME.items():
         ranks = [5] if name == "kernel_types" else None
@@ -85,7 +85,7 @@ def test_a_rank_then_a_window_then_back(dash, kernel, screenshot):
 
 
 def test_a_rectangle_of_the_heatmap_is_a_window_on_its_ranks(dash, kernel):
-    # Charts above it take their room when they come.
+    # Charts above it need space once they appear.
     for name in ("breakdown", "overlap", "heatmap"):
         dash.ready(name)
         dash.chart(name)

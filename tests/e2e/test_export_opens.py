@@ -10,7 +10,7 @@ from hta_widgets.export.traces.files import export_trace
 RESNET = "kineto/resnet50_num_workers_0_a"
 
 
-# Perfetto leaves out events that overlap, which the one with stacks has.
+# Perfetto leaves out overlapping events; the file with stacks has some.
 @pytest.fixture(params=recorded.paths(RESNET, "made/ddp_8rank", jobs=["gpu"]))
 def traces(request):
     return hw.load(request.param, progress=False)

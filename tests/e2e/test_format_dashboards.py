@@ -38,7 +38,7 @@ def test_an_iteration_of_a_byteps_job(opened, tmp_path, screenshot):
     dash.ready("byteps_stragglers")
     chart = dash.chart("byteps_stragglers")
     box = chart.bounding_box()
-    # The lower row is the late worker's; somewhere among its cells.
+    # The lower row is the late worker's: click between its ends.
     click(chart, (box["width"] * 0.5, -24))
     expect(dash.panel("selection")).to_contain_text("start_ns=")
     chosen = dash.selection

@@ -1,4 +1,4 @@
-"""The fixtures themselves: what other tests rely on must be able to fail."""
+"""Tests of the fixtures: checks that other tests rely on must be able to fail."""
 
 import json
 

@@ -70,7 +70,7 @@ def holding_data(page):
 
 
 def answers_alone(page, known):
-    """The page answers the same, by itself and at once."""
+    """Check that the page gives the same answers, without the kernel and at once."""
     for requested, reply in zip((PANELS, LANES), known, strict=True):
         assert page.evaluate(ASK, requested)["reply"] == reply
 

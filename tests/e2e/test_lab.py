@@ -81,7 +81,7 @@ def item(page, name):
 
 
 def choose(page, name, entry):
-    """Take an entry of the context menu of a file."""
+    """Choose an entry of the context menu of a file."""
     item(page, name).click(button="right")
     page.locator(".lm-Menu-itemLabel").get_by_text(entry, exact=True).click()
 
@@ -107,7 +107,7 @@ def run(page, code):
 
 
 def reload_layout(page, lab, *words):
-    """Load JupyterLab again with the layout that it had, once what it saved has these words."""
+    """Reload JupyterLab in the same layout, once the saved layout contains these words."""
 
     def is_saved():
         texts = [path.read_text("utf-8") for path in lab.workspaces.iterdir()]
@@ -158,7 +158,7 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
     job = hw.load(files / FILE, progress=False, cache=False)
     dash = dash_of(page, job)
     dash.has_numbers_of(job.select(), ("breakdown", "kernels", "operators"))
-    # The time of the last change, and nothing of the contents.
+    # Only the time of the last change is requested, not the contents.
     assert contents_of(requests, FILE)
     assert all("content=0" in url for url in contents_of(requests, FILE))
     assert not list(files.rglob("*-checkpoint*.gz"))
@@ -248,7 +248,7 @@ def test_a_folder_as_one_job(browse, lab, files, requests, screenshot):
     screenshot(page, "lab_job_dark")
     set_theme(page, "light")
 
-    # Without its kernel the page goes on, and offers to start again.
+    # Without its kernel the page still works, and offers to start again.
     expect(dash.root).to_have_attribute("data-page-data", "ready", timeout=60_000)
     os.kill(pid_of(lab, "before"), signal.SIGKILL)
     bar = page.locator(".hta-lab .hta-host-bar")
@@ -333,7 +333,7 @@ def test_what_does_not_open_says_why(browse, lab, files, screenshot):
     expect(view).to_contain_text(re.compile(r"Reading [1-9].* of"))
     screenshot(page, "lab_loading")
     view.get_by_role("button", name="Cancel").click()
-    # Not the error of a file that ends in its blanks.
+    # Not the error of a file that ends within its blanks.
     expect(view).to_contain_text("Cancelled.", timeout=30_000)
     (files / "long.trace.json.gz").unlink()
 

@@ -40,5 +40,5 @@ def test_both_sides_open_named_and_in_line(perfetto, tmp_path):
         ("after ", "after "),
     }
     assert sum(int(count) for *_, count in arrows) == report.flows
-    # The host's range of both, at one instant.
+    # The step's range on both hosts starts at one instant.
     assert perfetto.query(STEPS) == [["1", "2"]]

@@ -72,7 +72,7 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(context, job, report
     kernels.get_by_role("combobox").select_option("name")
     dash.has_numbers_of(full, ("kernels",))
 
-    # Nothing but the file itself, and what it unpacks of itself.
+    # The page loads only its own file, and scripts that it unpacks.
     assert {url for url in requests if not url.startswith("blob:")} == {report.as_uri()}
     assert [line for line in text if "readback" not in line] == []
     assert set(PANELS) <= {
@@ -92,7 +92,7 @@ def test_what_a_click_opens_is_in_the_window(page, job, report, width, height):
 
     def is_in_window(selector):
         expect(page.locator(selector).first).to_be_visible()
-        # Pages scroll and shrink to what is opened, in a frame after.
+        # Pages scroll and shrink to opened content in the next frame.
         wait_until(
             page,
             lambda: (
@@ -132,7 +132,7 @@ def test_what_a_click_opens_is_in_the_window(page, job, report, width, height):
 
     full = dash.root.get_by_role("button", name="Full window")
     if width > 1100:
-        # Only the columns scroll, and no button has anything to add.
+        # Only the columns scroll, and no button fills the window.
         expect(full).to_have_count(0)
         is_in_window(".hta-dash")
         dash.panel("queue").scroll_into_view_if_needed()
@@ -182,7 +182,7 @@ def test_a_link_restores_window_ranks_selection_and_panels(page, context, job, r
     restored.shows_ranks(1)
     expect(restored.panel("overlap")).to_have_count(0)
 
-    # Addresses come from anywhere.
+    # Addresses may come from anywhere.
     other.goto(f"{path_url}#?ranks=7&panels=breakdown.selection.%3Cimg%3E&query=%40x&event=99_1")
     expect(restored.root.locator(".hta-said")).to_contain_text("panel <img>")
     expect(restored.root.locator(".hta-said")).to_contain_text("event 99_1")

@@ -58,7 +58,7 @@ def write_job(folder, ranks=3, steps=3, rng=None):
 
 
 class Saved:
-    """A page as opened, and where things are on it."""
+    """An opened page, and positions on it."""
 
     def __init__(self, page: Page, path, view) -> None:
         self.page, self.path, self.view = page, path, view
@@ -270,13 +270,13 @@ def test_a_picture_from_the_page_is_what_python_draws(open_page, traces, tmp_pat
         for rank in range(3):
             expect(picture.locator("text").filter(has_text=f"rank {rank}").first).to_be_visible()
         inks.append(picture.evaluate(_INK, ["#1f77c0", "#e0630f"]))
-    # The same time covered by compute and by communication, from tiles as from events.
+    # Tiles and events cover the same time with compute and with communication.
     for page, python in zip(*inks, strict=True):
         assert page == pytest.approx(python, rel=0.03)
         assert page > 1000
 
 
-#: How many px are nearest to each colour in the picture below its legend.
+#: Number of px that are nearest to each colour, in the picture below its legend.
 _INK = """colors => {
   const GROUNDS = ["#ffffff", "#f1f3f6", "#4a4f5c", "#5b0a80", "#fde3d0", "#12171e"];
   const svg = document.documentElement;
@@ -340,7 +340,7 @@ def test_a_small_page_says_what_it_lacks(open_page, tmp_path, screenshot):
     expect(saved.words).to_contain_text("Whole job")
     for _ in range(9):
         wheel(saved.stage, (400, 200), -800, keys=["Control"])
-    # A detail that is drawn is solid, an average is pale, and both stand apart from the hatch.
+    # A detail that is drawn is solid, an average is pale, and both differ from the hatch.
     wait_for_colors(saved.stage, "#1f77c0", _mixed("#868e99", "#ffffff", 0.32))
     screenshot(saved.page, "saved_page_partial")
 
@@ -386,7 +386,7 @@ def test_without_scripts_or_an_unpacker_the_page_explains(new_context, engine, t
     save_html(path, engine, engine.scene(), {})
     page = new_context(java_script_enabled=False).new_page()
     page.goto(path.as_uri())
-    # Playwright takes what is in a noscript for no text.
+    # Playwright does not find the text of a noscript element.
     message = page.locator("noscript")
     assert "draws traces with JavaScript" in message.inner_html()
     assert message.bounding_box()["height"] > 10
@@ -465,7 +465,7 @@ def test_a_page_says_who_comes_last(open_page, tmp_path):
     for at in (x - 3, x):
         saved.stage.hover(position={"x": at, "y": LAST_RANKS})
     expect(tip).to_contain_text(f"rank {SLOW} comes last")
-    # Below the communication of a rank stands how much later than the median rank it came.
+    # Marks below a rank's communication show how much later than the median rank it came.
     for at in (x - 3, x):
         saved.stage.hover(position={"x": at, "y": saved.nccl(SLOW) + 8 + 1 + 2})
     expect(tip).to_contain_text("2.00\u202fms")

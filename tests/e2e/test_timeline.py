@@ -327,7 +327,7 @@ def test_the_lower_edge_sets_the_height_and_empty_lanes_shrink(ddp):
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 
 
-# The last of the file, as it closes the notebook of the others.
+# The last test of the file, because it closes the notebook of the others.
 def test_a_hostile_name_is_text_everywhere(notebook, kernel, page, tmp_path, screenshot):
     records = [
         {

@@ -43,7 +43,7 @@ class Seen:
         return self.root.locator(".hta-diff-side .hta-said").nth(side).inner_text()
 
     def window(self, side):
-        """The view alone, without what is said of it as soon as that is added up."""
+        """Return the view alone, without the sentences that follow once they are known."""
         return self.axis(side).split(". ")[0]
 
     def lane(self, side):
@@ -59,7 +59,7 @@ class Seen:
             for x in range(200, int(box["width"]) - 140, 60):
                 self.page.mouse.move(box["x"] + x, box["y"] + y)
                 wait_for_frames(self.page)
-                # A busy kernel takes its time to say what the partner of an event is.
+                # A busy kernel may take long to find the partner of an event.
                 for _ in range(6):
                     text = message.inner_text()
                     if re.search(name, text):
@@ -78,7 +78,7 @@ def tells_what_changed(seen):
 
 
 def moves_together(seen):
-    """Zoom on the upper one: the lower one shows as much time."""
+    """Zoom the upper timeline: the lower one shows a window of the same length."""
     full = seen.axis(1)
     seen.lane(1).scroll_into_view_if_needed()
     for _ in range(4):
@@ -104,7 +104,7 @@ def names_the_partner(seen):
 
 
 def goes_back_from_what_is_chosen(seen):
-    """A step, and a name after it, are one entry of the history each, with both sides and sums."""
+    """A chosen step and then a name are an entry of the history each, for both sides and sums."""
     undo, redo = (seen.root.get_by_role("button", name=way).first for way in ("Undo", "Redo"))
     sums = seen.root.locator(".hta-diff-waterfall h3")
     message = seen.root.locator(".hta-diff-side .hta-said")
@@ -133,7 +133,7 @@ def goes_back_from_what_is_chosen(seen):
 
 
 def inks(seen, side):
-    """The colours that the lanes of a timeline have, and how many pixels each."""
+    """Return the colours of a timeline's lanes, and the number of pixels of each."""
     return (
         seen.lane(side)
         .locator("canvas")
@@ -178,7 +178,7 @@ def colours_say_what_became_of_events(seen):
     seen.page.keyboard.press("Escape")
     seen.lane(0).focus()
     seen.root.locator(".hta-part").first.press("z")
-    # Both go to the whole; one undo brings both back, whichever of them has the focus.
+    # Both show the whole run; one undo brings both back, whichever of them has the focus.
     wait_until(seen.page, lambda: seen.axis(0) != before, "the whole is in view")
     for side in (0, 1):
         wait_until(seen.page, lambda side=side: are_slower_ones_drawn(side), "slower calls")
@@ -187,7 +187,7 @@ def colours_say_what_became_of_events(seen):
     wait_until(seen.page, lambda: seen.axis(0) == before, "undone")
     seen.root.get_by_role("button", name="Redo").first.click()
     wait_until(seen.page, lambda: seen.axis(0) != before and windows() == full, "done again")
-    # So is a picture of it, with its legend.
+    # A picture has the same colours, and the legend.
     seen.root.get_by_role("button", name="Export…").first.click()
     seen.root.get_by_role("button", name="Window of after…").click()
     with seen.page.expect_download() as download:
@@ -204,7 +204,7 @@ def colours_say_what_became_of_events(seen):
 
 
 def lies_rank_by_rank(seen):
-    """Linked timelines share their place, each rank after below it before; others do not."""
+    """Linked timelines share one place, each rank of after below its partner; others do not."""
     stages = seen.root.locator(".hta-stage")
 
     def boxes():
@@ -215,7 +215,7 @@ def lies_rank_by_rank(seen):
         return upper["y"] + upper["height"] <= lower["y"]
 
     wait_until(seen.page, lambda: boxes()[0] == boxes()[1], "both share their place")
-    # Only the rows of the one in front are visible: stripes below the head.
+    # Of the timeline in front, only the rows are visible: stripes below the head.
     clips = [stages.nth(side).evaluate("stage => stage.style.clipPath") for side in (0, 1)]
     stripes = re.findall(r"M ?0 ([\d.]+)", "".join(clips))
     assert "" in clips
@@ -269,7 +269,7 @@ def is_of_one_pair_of_ranks_when_asked(seen, both):
     assert len(both.rank_pairs) == 2
     ranks.select_option("rank 1")
     expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("on rank 1")
-    expect(seen.root.locator(".hta-diff-held")).to_contain_text("with a kernel only")
+    expect(seen.root.locator(".hta-diff-held")).to_contain_text("needs a kernel")
     # Parts that exist only for all ranks show a note instead.
     expect(seen.headline).to_contain_text("of all ranks")
     for part in ("changes", "icicle"):

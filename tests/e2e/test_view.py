@@ -82,7 +82,7 @@ def until(page, expression):
 
 
 def holds_data(page):
-    """Wait until the page can do without its host."""
+    """Wait until the page works without its host."""
     expect(page.locator(".hta-dash")).to_have_attribute("data-page-data", "ready", timeout=60_000)
 
 
@@ -155,7 +155,7 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp
 
 def test_zoom_and_a_timeline_that_fills_the_window(view, folder, job, screenshot):
     _, page = view(folder)
-    # In a higher window all rows are shown at their most, and nothing is left blank below them.
+    # In a higher window all rows have their maximum height, and no space is left below them.
     page.set_viewport_size({"width": 1440, "height": 860})
     dash = Dash(page, job)
     dash.ready("breakdown")
@@ -211,7 +211,7 @@ def test_a_link_restores_the_view_of_one_job_among_others(view, folder, job, tmp
     page.goto(link)
     dash.shows_ranks(1)
     dash.selects(job.select(ranks=[5]))
-    # An address that is none shows the list.
+    # An invalid address shows the list.
     page.goto(f"{host.base}/#/dashboard/%E0%A4%A?ranks=5")
     expect(page.get_by_role("heading", name="Traces in runs")).to_be_visible()
 
@@ -323,7 +323,7 @@ def test_a_file_leads_in_and_a_host_that_is_ended_says_so_at_once(view, folder, 
 
 
 def test_a_badge_switches_between_fitted_and_recorded_clocks(view, folder, job, report, screenshot):
-    """All of the page follows: its own copy of the job, the headline's findings, the timeline."""
+    """The whole page follows: its own copy of the job, the headline's findings, the timeline."""
     _, page = view(folder)
     dash = Dash(page, job)
     dash.ready("breakdown")

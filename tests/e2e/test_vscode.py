@@ -21,7 +21,7 @@ import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
 
 FILE = "rank-5.pt.trace.json.gz"
-#: Of the editor itself: its marketplace, and a name that its service worker answers.
+#: Hosts of the editor itself: its marketplace, and a name that its service worker answers.
 WORKBENCH = re.compile(r"open-vsx\.org$|vscode-cdn\.net$")
 
 

@@ -127,7 +127,7 @@ describe("charts", () => {
     expect(brushes).toEqual([{ ranks: [1, 2, 3] }]);
   });
 
-  test("kinds and names are brushed as what they are", async () => {
+  test("a click on a bar selects its kinds or its name", async () => {
     const kinds = await mount("kernel_types");
     press(kinds.plot, 200, (await rowAt(kinds.panel, "compute + memory")).y);
     const names = await mount("kernel_durations", { width: 700 });

@@ -12,7 +12,7 @@ export interface TooltipContent {
   lines: readonly (readonly [what: string, value: string])[];
 }
 
-/** A text in a bar, drawn if it fits. */
+/** Text in a bar, drawn if it fits. */
 export interface BarText {
   row: number;
   left: number;
@@ -27,7 +27,7 @@ export interface BarText {
   plate?: string | undefined;
 }
 
-/** A text at the end of a bar. */
+/** Text at the end of a bar. */
 interface BarEndText {
   row: number;
   at: number;
@@ -37,9 +37,9 @@ interface BarEndText {
 export interface SideColumn {
   head: string;
   texts: readonly string[];
-  /** Shown from this width on. */
+  /** Min width of the chart at which the text is shown. */
   minWidthPx?: number | undefined;
-  /** Rows whose text has the colour for late. */
+  /** Rows whose text has the colour of late ranks. */
   lateRows?: ReadonlySet<number> | undefined;
   /** Rows whose text is bold. */
   boldRows?: ReadonlySet<number> | undefined;

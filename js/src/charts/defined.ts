@@ -140,7 +140,7 @@ function rowColumn(code: string, scope: EvaluationScope): ColumnData {
   return toColumn(evaluate(code, scope), (scope.get("names") as string[]).length);
 }
 
-/** A text for each row of the chart. */
+/** A string for each row of the chart. */
 function rowTexts(template: string, scope: EvaluationScope): readonly string[] {
   const { length } = scope.get("names") as string[];
   return toColumn(fillTemplate(template, scope), length) as string[];
@@ -470,7 +470,7 @@ function buildEndTexts(
   }));
 }
 
-/** Tooltips and selections of marks that differ from their row's. */
+/** Tooltips and selections of marks, where they differ from those of the row. */
 function markInteraction(
   definition: Definition,
   scope: EvaluationScope,

@@ -55,7 +55,7 @@ test.each(CASES)("$name", ({ panel, frame, names, keys, data, columns, headings,
   expect(content.subtitle).toContain(`similar ranks share a row: mean, line: ${said}`);
 });
 
-describe("what is of all ranks stays so", () => {
+describe("texts and scales that cover all ranks do not depend on folding", () => {
   test.each(CASES)("in $panel", ({ panel, frame }) => {
     const unfolded = drawn(panel, { ...frame, attrs: { ...frame.attrs, folded: [] } });
     const folded = drawn(panel, frame);

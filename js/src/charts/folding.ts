@@ -22,7 +22,10 @@ import {
   unknownValue,
 } from "./language";
 
-/** Rules for folding similar ranks: numbers without a rule are averaged, the first text is used. */
+/**
+ * Rules for folding similar ranks: numbers without a rule are averaged; of strings, the first is
+ * used.
+ */
 export interface FoldRule {
   /** Columns in addition to the rank: items that differ in them are not combined. */
   each?: readonly string[];
@@ -75,7 +78,7 @@ export function addMemberColumns(
   scope.set("members", members as number[][]).set("who", members.map(ranksLabel));
 }
 
-/** The number of each item's group, from 1 on; 0 for items that are not folded. */
+/** The number of each item's group, from 1; 0 for items that are not folded. */
 function groupNumbers(
   scope: EvaluationScope,
   { keep }: FoldRule,
@@ -93,7 +96,7 @@ function groupNumbers(
 /** Apply an aggregate of definitions, such as `mean`, to the items of each fold. */
 type FoldAggregate = (name: string, ...operands: readonly ColumnData[]) => ColumnData;
 
-/** One value for each fold: the first text, or the numbers combined by the rule. */
+/** One value for each fold: the first string, or the numbers combined by the rule. */
 function foldColumn(column: ColumnData, rule: string, aggregate: FoldAggregate): ColumnData {
   if (rule === "same") {
     const [first, distinctCounts] = [aggregate("first", column), aggregate("distinct", column)];

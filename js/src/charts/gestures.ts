@@ -142,7 +142,7 @@ export function toggleKeys<K>(selected: readonly K[] | null, keys: readonly K[])
   return selectedSet.size === 0 ? null : [...selectedSet];
 }
 
-/** Whether these are chosen, and nothing else. */
+/** Whether exactly these keys are chosen. */
 export function isExactly<K>(selected: readonly K[] | null, keys: readonly K[]): boolean {
   if (selected === null) return false;
   const selectedSet = new Set(selected);

@@ -76,7 +76,7 @@ export function buildHeatmapContent(
   const ranks = [...new Set((frame.columns.rank ?? []) as readonly number[])];
   const value = (frame.columns.value_ns ?? []) as unknown as ArrayLike<number>;
   const bins = ranks.length === 0 ? 0 : Math.floor(value.length / ranks.length);
-  // Frames of Python's analysis have one row per cell, and its edges.
+  // Frames of Python's analysis have one row per cell, with the cell's edges.
   const starts = frame.columns.start_ns;
   const start = Number(starts === undefined ? frame.attrs.start : (starts[0] ?? 0));
   const end = Number(

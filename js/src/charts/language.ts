@@ -23,8 +23,8 @@ import { extremesText, disambiguate } from "../ui/text";
 
 export type ScalarValue = number | string | boolean | readonly (number | string)[];
 /**
- * One element for each item of the frame or row of the chart. Numbers and flags are typed, as
- * charts have some 10 000 items; texts and lists are not.
+ * One element for each item of the frame or row of the chart. Numbers and flags are typed arrays,
+ * because charts have some 10 000 items; strings and lists are plain arrays.
  */
 export type ColumnData = Float64Array | ScalarValue[];
 /** One value, or rows; sets are the right side of `in`. */
@@ -62,7 +62,7 @@ function compactColumn(cells: ScalarValue[]): ColumnData {
   return typeof first === "number" || typeof first === "boolean" ? toNumbers(cells) : cells;
 }
 
-/** A frame's column for expressions: unknown numbers are NaN, unknown texts empty. */
+/** A frame's column for expressions: unknown numbers are NaN, unknown strings empty. */
 export function columnFromFrame(values: ArrayLike<number | string | boolean | null>): ColumnData {
   let firstKnown = 0;
   while (firstKnown < values.length && values[firstKnown] === null) firstKnown += 1;
@@ -377,8 +377,8 @@ const isText = (value: ScopeValue): boolean =>
   typeof value === "string" || (Array.isArray(value) && typeof value[0] === "string");
 
 /**
- * Evaluate a comparison (`==`, `<` …), or `and` or `or` of two. Texts can only be equal or
- * different.
+ * Evaluate a comparison (`==`, `<` …), or `and` or `or` of two values. Strings can only be compared
+ * by `==` and `!=`.
  */
 function evaluateComparison(sign: string, values: readonly ScopeValue[]): ScopeValue {
   if (values.some(isText)) return mapCells((a, b) => (a === b) === (sign === "=="), values);
@@ -461,7 +461,7 @@ function evaluateNode(node: Expression, scope: EvaluationScope): ScopeValue {
     case "function":
       return evaluateCall(node, scope);
     default:
-      throw new Error(`a definition has no ${node.type}`);
+      throw new Error(`definitions do not support ${node.type}`);
   }
 }
 
@@ -532,7 +532,7 @@ interface FilledText {
   at(row: number): string;
 }
 
-/** A text, filled row by row on request. */
+/** Fill the placeholders of a text, row by row on request. */
 export function makeFiller(text: string, scope: EvaluationScope): FilledText {
   const { pieces, placeholders } = getOrMake(templates, text, () => parseTemplate(text));
   const values = placeholders.map(({ code }) => evaluate(code, scope));
@@ -553,7 +553,7 @@ export function makeFiller(text: string, scope: EvaluationScope): FilledText {
   };
 }
 
-/** A text, for each row if a placeholder has rows. */
+/** Fill the placeholders of a text: once, or for each row if a placeholder has rows. */
 export function fillTemplate(text: string, scope: EvaluationScope): string | string[] {
   const { rows, at } = makeFiller(text, scope);
   return rows === undefined ? at(0) : Array.from({ length: rows }, (_, row) => at(row));

@@ -231,11 +231,11 @@ export class RowsDrawing implements Drawing {
 
 // Layout of a chart of rows, and its texts. CSS px, relative to the chart.
 
-/** More rows than this are closer together, so that all of them are seen at once. */
+/** Max number of rows at full height. More rows are closer together, so that all are visible. */
 const ROOMY_ROWS = 24;
 const MAX_HEIGHT_PX = 512;
 const ROW_PITCH_PX = 20;
-/** A number is printed in a bar from this width on. */
+/** Min width of a bar with a number in it. */
 const MIN_BAR_TEXT_PX = 34;
 /** Texts nearer than this touch. */
 export const LINE_HEIGHT_PX = 14;
@@ -402,7 +402,7 @@ interface TickText {
   right: number;
 }
 
-/** The texts of ticks that fit; of round values all, or each second, fifth or tenth. */
+/** The labels of ticks that fit: of round values all, or every second, fifth or tenth. */
 function fittingTexts(texts: readonly TickText[], { ticks, hasRoundTicks }: RowsContent) {
   const [first, second] = ticks;
   if (hasRoundTicks === true && second !== undefined) {

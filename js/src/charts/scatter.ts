@@ -1,7 +1,7 @@
 /**
  * The roofline: operators by FLOPs per byte and TFLOP/s, both logarithmic, below the limits of
- * memory bandwidth and of each precision's peak. Texts, keys and tooltips are those of the
- * panel's definition; a rectangle selects the operators within.
+ * memory bandwidth and of each precision's peak. Texts, keys and tooltips are those of the panel's
+ * definition; a rectangle selects the operators in it.
  */
 
 import type { Brush, ChartSelection, PanelFrame } from "../protocol/source";

@@ -1,5 +1,5 @@
 /**
- * The state of a comparison in an address: that of both timelines, and its own settings.
+ * The state of a comparison in an address: the state of both timelines, and its own settings.
  *
  *     diff.html#?before=view%3D0_900&after=view%3D0_950&pair=3&align=absolute
  */
@@ -18,7 +18,10 @@ import type { DiffOptions } from "./context";
 import { type BySide, type DiffFacts, type Side, SIDES } from "./frames";
 
 const NAMES = ["before", "after"] as const;
-/** Settings with the values that an address may give them; the first one is not written. */
+/**
+ * Settings and the values that an address may give them; the first value is the default, which is
+ * not written.
+ */
 const SETTINGS = {
   align: ["steps", "first_step", "collectives", "absolute", "scaled"],
   color: ["change", "kind", "name"],

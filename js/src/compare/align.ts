@@ -46,7 +46,7 @@ export function toCommon(segments: readonly AlignedSegment[], time: number): num
   return segment === null ? time : stretchTime(time, segment.own, segment.common);
 }
 
-/** Times on the run's own axis; for a gap, the instant before it. */
+/** The time on the run's own axis; for a time in a gap, the instant before the gap. */
 export function toOwnTime(segments: readonly AlignedSegment[], time: number): number {
   const segment = segmentAt(segments, time, "common");
   if (segment === null) return time;
@@ -68,7 +68,9 @@ function shiftBetween(before?: AlignedSegment, after?: AlignedSegment): number {
   return after.own[0] - after.common[0] - (before.own[0] - before.common[0]);
 }
 
-/** Align two runs, given the ranges of their times. Both as a whole start with the first slot. */
+/**
+ * Align two runs, given the ranges of their times. Views of both whole runs align the first slot.
+ */
 export function makeAlignment(
   base: AlignmentBase,
   frame: PanelFrame,
@@ -83,10 +85,10 @@ export function makeAlignment(
 }
 
 /**
- * The window of the other run: as long, so that a millisecond is as wide on both sides, and shifted
- * like the slot in its middle, or near the whole run like the first slot. Only if runs are scaled,
- * a window of one has another length in the other. `anchor` has the times of a pair of events, before and
- * after, that are aligned instead of the slots.
+ * The window of the other run. It has the same length, so that a millisecond is equally wide on
+ * both sides; only if runs are scaled do the lengths differ. It is shifted like the slot in its
+ * middle; a window of nearly the whole run is shifted like the first slot. `anchor` has the times
+ * of a pair of events, before and after, that are aligned instead of the slots.
  */
 export function partnerView(
   { base, segments, wholes }: Alignment,
@@ -105,7 +107,7 @@ export function partnerView(
   const slotShift =
     anchor === null ? shiftBetween(segment ?? undefined, partner) : anchor[to] - anchor[from];
   const wholeShift = wholes[to][0] - wholes[from][0];
-  // From a view as long as one slot to nearly the whole run, the shift changes from one to the other.
+  // Between views of one slot and of nearly the whole run, the shift changes gradually.
   const viewShare = (view[1] - view[0]) / Math.max(wholes[0][1] - wholes[0][0], 1);
   const slotShare = Math.min(0.5, 1 / Math.max(segments[from].length - 1, 1));
   const wholeWeight = (viewShare - slotShare) / Math.max(0.98 - slotShare, 0.1);

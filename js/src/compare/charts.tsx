@@ -158,7 +158,9 @@ export class DiffCharts {
     return { labels, slots, lanes, totals, isChange, ranksText: this.ranksText() };
   }
 
-  /** Frame of the chosen pair of ranks; of all ranks if a page without a kernel has only that. */
+  /**
+   * Frame of the chosen pair of ranks; of all ranks if a page without a kernel has only that frame.
+   */
   private async framedOfPair(name: string): Promise<FrameOfRanks> {
     const { ctx } = this;
     const pair = ctx.pair.value;
@@ -267,7 +269,7 @@ function totalTimesOf({ attrs }: PanelFrame): [number, number] {
   return [Number(attrs.before_ns), Number(attrs.after_ns)];
 }
 
-/** Whether steps changed by more than what the findings call chance. */
+/** Whether steps changed by more than the findings attribute to chance. */
 function isBeyondChance({ attrs }: PanelFrame): boolean {
   return attrs.may_be_chance === false;
 }
@@ -319,7 +321,7 @@ export function rowsForHeight(
   return row > 0 ? Math.floor((wished - (height - shown * row)) / row) : shown;
 }
 
-/** Divide rows among names and changes. Changes take precedence; names get what they leave. */
+/** Divide rows among names and changes. Changes take precedence; names get the remaining rows. */
 export function splitRows(
   freeRows: number,
   changeCount = Infinity,
@@ -345,7 +347,7 @@ function contentHeight(el: HTMLElement): number {
   return Math.max(top, ...ends) - top + (Number.parseFloat(paddingBottom) || 0);
 }
 
-/** Height of a table, its number of rows, and the height of one. */
+/** Height of a table, its number of rows, and the height of a row. */
 function measureTable({ el }: { el: HTMLElement }): { height: number; shown: number; row: number } {
   const rows = el.querySelectorAll<HTMLElement>(".hta-name-row");
   const row = rows[0]?.getBoundingClientRect().height ?? 0;

@@ -62,7 +62,7 @@ export class DiffContext {
   readonly pair: ReadonlySignal<number | null>;
   readonly colour: ReadonlySignal<Colour>;
   readonly theme = signal<ThemeName>("light");
-  /** Text of the status line; null for its hint. */
+  /** Text of the status line; null for the default hint. */
   readonly statusText = signal<string | null>(null);
   readonly choice = signal(NO_CHOICE);
   /** The event under the pointer, and the selected one, each with its partner. */

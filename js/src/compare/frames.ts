@@ -41,7 +41,7 @@ export interface DiffFacts {
   /** Whether the kernel computes all frames quickly, so that they may come in one reply. */
   is_small: boolean;
   tables: string[];
-  /** In a saved page without all steps: those that can be chosen, and a text on them. */
+  /** In a saved page without all steps: the steps that can be chosen, and a note on them. */
   held_steps?: number[];
   held_words?: string;
   /** In a page without a kernel: the pairs of ranks that can be chosen. */
@@ -102,7 +102,7 @@ function swapValue(name: string, value: FrameValue): FrameValue {
 /** Columns and attributes that are sums over the compared steps. */
 const SUMS = ["before_ns", "after_ns", "diff_ns", "before_count", "after_count"];
 
-/** A frame of sums over steps (`waterfall`, `names`) as means over them, as the findings are. */
+/** A frame of sums over steps (`waterfall`, `names`) as means over the steps, like the findings. */
 export function perStep(frame: PanelFrame): PanelFrame {
   const steps = Number(frame.attrs.steps ?? 1);
   const mean = <T>(value: T): T | number => (typeof value === "number" ? value / steps : value);
@@ -178,7 +178,7 @@ export function shortLabels(labels: readonly [string, string]): [string, string]
 /** Minimum length, in characters, of a common end of names that is cut. */
 const MIN_CUT_END = 12;
 
-/** The common beginning of two texts. */
+/** The common beginning of two strings. */
 function commonPart(first: string, second: string): string {
   let length = 0;
   while (length < first.length && first[length] === second[length]) length += 1;
@@ -200,7 +200,7 @@ export function sideSource(source: Source, side: Side): Source {
 /** Smaller changes are drawn as unchanged. */
 const EQUAL_SHARE = 0.02;
 
-/** Changes from which each step of the colour scale begins, as shares of before. */
+/** Min change of each step of the colour scale, as a share of before. */
 const STEP_SHARES = [0, 0.4, 0.85];
 
 /** The colour of a change as a share of before. */
@@ -210,7 +210,7 @@ export function deltaColour(share: number, theme: ThemeName): string {
   return THEMES[theme].delta[share > 0 ? 3 + step : 3 - step]!;
 }
 
-/** Colour of changes that the tests did not find. */
+/** Colour of changes that may be chance. */
 export function neutralColour(theme: ThemeName): string {
   return classStyle("same", theme).colour;
 }

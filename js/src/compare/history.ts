@@ -114,7 +114,7 @@ export class PairHistory {
   }
 }
 
-/** Add a side to the last entry if that is of the same act, else as a new entry. */
+/** Add a side to the last entry if it has the same act; otherwise as a new entry. */
 function addSide(stack: Stack, side: Side, act: Omit<HistoryEntry, "sides">): void {
   const last = stack.value.at(-1);
   const joins = last?.act === act.act && !last.sides.includes(side);

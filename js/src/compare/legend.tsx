@@ -31,7 +31,8 @@ interface ColourLegendProps {
 
 export function ColourLegend(props: ColourLegendProps) {
   const { colour, swapped, theme, counts, again: retry, choose } = props;
-  // Only events of changes are counted: the rest is what the tests did not find.
+  // Only events of changes have counts: the others are unchanged, changed by chance, or not
+  // compared.
   const present = GROUPS.map((group) => ({
     group,
     count: countEventsInGroup(group, counts, swapped),
@@ -64,7 +65,7 @@ export function ColourLegend(props: ColourLegendProps) {
             <span class="hta-note">
               {counts === null
                 ? matchingNote
-                : "short events are coloured from a change of 10 % on"}
+                : "short events are coloured only if they change by 10 % or more"}
             </span>
             {counts === null && retry !== null && <Button text="Try again" press={retry} />}
           </>

@@ -305,7 +305,7 @@ export class TimelineLink {
     statusText.value = `Marked on both timelines: ${namesText}.`;
   }
 
-  /** Mark events; `what` is the noun for one. */
+  /** Mark events; `what` is the noun for one event. */
   markEvents(
     requested: Promise<{ reply: PairEvents }>,
     name: string,
@@ -454,7 +454,7 @@ export class TimelineLink {
     return { partner, pair: { events, status }, node };
   }
 
-  /** The counterpart of a step by slots, as steps are not matched as calls. */
+  /** The counterpart of a step, by its slot: steps are not matched like calls. */
   private async stepOf(side: Side, event: Brief): Promise<Brief | null> {
     if (!event.name.startsWith("ProfilerStep#")) return null;
     const [ownSide, otherSide] = side === 0 ? ["before", "after"] : ["after", "before"];

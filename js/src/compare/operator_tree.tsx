@@ -118,17 +118,17 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     const { top } = this.ctx.choice.value;
     const tiles = width === 0 ? [] : placeTiles(frame, top, width - 32);
     const depthCount = tiles.reduce((max, { depth }) => Math.max(max, depth + 1), 0);
-    // Tiles do not tell, as a hidden panel has no width and draws none.
+    // The tiles cannot show this: a hidden panel has no width and draws none.
     const isEmpty = rowsOf(frame).every((row) => rowSize(row) === 0);
     this.el.hidden = isEmpty && frameNote(frame) === "";
     return (
       <>
         <div class="hta-diff-head">
-          <h3>{`Operators, what they launch included${ranksText && `, ${ranksText}`}`}</h3>
+          <h3>{`Operators, including what they launch${ranksText && `, ${ranksText}`}`}</h3>
           {this.scale()}
         </div>
         <p class="hta-about">
-          {`${this.measureText(frame)} a step; as wide as the longer of both runs, coloured by the change. ` +
+          {`${this.measureText(frame)} a step. The width shows the longer of both runs, the colour the change. ` +
             "Click: zoom in, and mark the calls on both timelines."}
         </p>
         {top >= 0 && this.crumbs(frame, top)}

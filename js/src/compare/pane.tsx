@@ -123,7 +123,7 @@ export function Findings(props: FindingsProps & { conditions: string; isPerStep:
   const reasonsText =
     sentences.length === 0 ? noChangeText : sentences.slice(1, SENTENCES + 1).join(" ");
   const more = sentences.slice(SENTENCES + 1);
-  // `ranksText` is a heading here, if everything below is of one pair of ranks.
+  // `ranksText` is a heading here if everything below refers to one pair of ranks.
   return (
     <>
       {ranksText !== "" && <p class="hta-diff-whose">{ranksText}</p>}
@@ -161,7 +161,7 @@ export function noFindingTexts(totals: TotalTimes | null, isPerStep = true): [st
   if (totals === null) return [noChangeText, ""];
   const [before, after] = totals;
   if (before === 0 && after === 0)
-    return ["Nothing to compare: neither side has events in what was chosen.", ""];
+    return ["Nothing to compare: neither side has events in the selection.", ""];
   const diff = after - before;
   const unit = isPerStep ? " a step" : "";
   if (diff === 0)

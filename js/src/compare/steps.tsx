@@ -30,15 +30,15 @@ const BAND_MARGIN = 4;
 const LABELS_HEIGHT = 18;
 const NARROW_BELOW_PX = 760;
 
-/** Distance from the top of the upper run's lanes to that of the lower run's. */
+/** Distance from the top of the upper run's lanes to the top of the lower run's lanes. */
 const runPitch = (runHeight: number): number => runHeight + BAND_HEIGHT + 2 * BAND_MARGIN;
 
 export class Strip extends DiffPanel<StripData> {
-  /** In a page without a kernel, the steps with figures and a text on them; null for all. */
+  /** In a page without a kernel, the steps with figures and a note on them; null for all. */
   private readonly heldSteps = computed(() => {
     const { held_steps: steps, held_words: why = "", held_pairs: pairs } = this.ctx.about;
     if (this.ctx.pair.value !== null && pairs !== undefined) {
-      const text = "Steps of one pair of ranks can be chosen with a kernel only.";
+      const text = "Choosing steps of one pair of ranks needs a kernel.";
       return { steps: [], why: text };
     }
     return steps === undefined ? null : { steps, why };
@@ -431,7 +431,7 @@ export interface StripData {
   lanes: PanelFrame;
   /** Mean length of the steps, before and after. */
   totals: BySide<number>;
-  /** Whether the tests found that the steps changed. */
+  /** Whether the change of the steps is significant. */
   isChange: boolean;
   /** Text on the lanes: a pair of ranks, or a mean over pairs. */
   ranksText: string;
@@ -497,7 +497,7 @@ export function stepLabel(label: string): string {
   return label.replace(/^ProfilerStep#(\d+)$/, "Step #$1");
 }
 
-/** Time of a pair of steps: means over ranks if known, else from end to end. */
+/** Time of a pair of steps: means over ranks if known, else from start to end. */
 export function lengthsOf(row: FrameRow): [number, number] {
   const lengthOf = (side: "before" | "after"): number => {
     const mean = row[`${side}_ns`];

@@ -49,8 +49,8 @@ function membersOf(row: FrameRow): string[] {
 }
 
 /**
- * Style of a bar: the length is the amount; the form marks added, removed and replaced events. What
- * the tests did not find is neutral.
+ * Style of a bar: the length is the amount; the form marks added, removed and replaced events.
+ * Changes that may be chance are neutral.
  */
 function barStyle(row: FrameRow, theme: ThemeName): Record<string, string> {
   if (row.is_change !== true) return { background: neutralColour(theme) };
@@ -345,7 +345,7 @@ export function ChangesTable({
   hasSteps,
   choose,
 }: ChooserProps<number> & {
-  /** The ranks, if not all that are compared. */
+  /** The ranks, unless they are all compared ranks. */
   ranksText: string;
   hasSteps: boolean;
   choose(row: number | null, name: string): void;
@@ -358,7 +358,7 @@ export function ChangesTable({
     <>
       <h3>{title}</h3>
       <p class="hta-about">
-        {`beyond noise, each once; times and counts per ${hasSteps ? "step and " : ""}rank. ` +
+        {`Changes beyond the noise, each listed once; times and counts per ${hasSteps ? "step and " : ""}rank. ` +
           (tested > 0 ? `${plural(tested, "duration")} tested. ` : "") +
           (rows.length > 0 ? "Click one to mark its events on both sides." : "")}
       </p>
@@ -389,7 +389,7 @@ const FORMAT_NAMES: Record<string, string> = { mpi: "MPI", byteps: "BytePS" };
 
 /** A measure with a column for each side, and perhaps for the difference. */
 interface MeasureColumns {
-  /** Its column without the prefixes `before_`, `after_` and `diff_`. */
+  /** Its column names without the prefixes `before_`, `after_` and `diff_`. */
   name: string;
   sides: boolean;
   diff: boolean;

@@ -94,7 +94,7 @@ export class TimelinePair {
     return app;
   }
 
-  /** The height of one timeline; linked ones share their place. */
+  /** The height of one timeline; linked timelines share one place. */
   private shareOfHeight(total: number): number {
     return this.ctx.coupled.value ? total : total / 2;
   }

@@ -199,7 +199,7 @@ export class DiffApp {
     return true;
   }
 
-  /** Leave the full window by a key that nothing in it has used. */
+  /** Leave the full window, unless something in it has used the key. */
   private leaveFullWindow(event: KeyboardEvent): void {
     if (event.defaultPrevented || matchKey(event)?.command !== "leave") return;
     if (this.fullWindow.leave()) event.preventDefault();

@@ -34,7 +34,7 @@ interface WaterfallBar {
   before: number;
   after: number;
   diff: number;
-  /** Whether the tests found the difference. */
+  /** Whether the difference is significant. */
   isChange: boolean;
   /** Ends of the bar, ns from zero. */
   from: number;

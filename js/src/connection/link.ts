@@ -52,7 +52,7 @@ export function linkOf(model: Model, state: SharedState, { range }: Scene): stri
   return linkTo(model, encodeState({ ...state, view: state.view ?? range }, panels));
 }
 
-/** The state of a view as text, without a window of time that is `range`, which shows everything. */
+/** The state of a view as text. A window equal to `range`, which shows everything, is left out. */
 export function stateText(state: Model, range: Span, panels: PanelIds | null = null) {
   const entries = STATE_KEYS.map((key) => [key, state.get(key) ?? INITIAL_STATE[key]]);
   const shared = Object.fromEntries(entries) as SharedState;

@@ -9,7 +9,7 @@ import { listenTo, type Model } from "./store";
 
 export interface FollowedTraits {
   [key: string]: unknown;
-  /** Names the state widget; another name after `link`. */
+  /** The reference to the state widget, which `link` changes. */
   state: string;
   _scene: Scene;
 }

@@ -9,7 +9,7 @@ import type { PaneSet } from "./panels";
 /** Minimum and maximum height of the timeline, px. */
 export const MIN_PX = 220;
 const MAX_PX = 560;
-/** Factor up to which the timeline exceeds its natural height to fill free space. */
+/** Max ratio of the timeline's height to its natural height when it fills free space. */
 const MAX_STRETCH = 1.35;
 /** Height up to which it always fills free space, so that a rank can be opened. */
 const ROOMY_PX = 440;

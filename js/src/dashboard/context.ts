@@ -90,7 +90,7 @@ export class DashContext {
   readonly isFilled = signal(false);
   /** Window of the timeline, or the one that it moves to. */
   view: Span;
-  /** Set once the panel that contains it exists. */
+  /** Set once the panel that contains the timeline exists. */
   timeline!: TimelineApp;
   private readonly slots = new Map<string, ChartSlot>();
   private readonly model: Model;

@@ -109,7 +109,7 @@ function eventsOf(row: RowReader): [rank: number, id: number][] {
   return text === "" ? [] : (JSON.parse(text) as [number, number][]);
 }
 
-/** Select the events of a row, add them with `add`, or select them no longer. */
+/** Select the events of a row, with `add` in addition to others, or deselect them. */
 function chooseEvents(
   { selectionState, timeline }: DashContext,
   id: string,

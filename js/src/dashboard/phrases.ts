@@ -31,7 +31,7 @@ const UNITS: readonly (readonly [power: number, unit: string])[] = [
 ];
 const CONTAINS = /^name\.str\.contains\(('.*?'|".*?")(?:, *(?:case|regex)=(?:True|False))*\)$/u;
 
-/** A text per dimension; none if everything is selected. */
+/** A phrase per dimension; none if everything is selected. */
 export function phrasesOf(
   selection: SelectionJson | null,
   short: (name: string) => string = (name) => name,

@@ -97,7 +97,7 @@ function wholeRunText({ part, range: [start, end], events, ranks }: Scene): stri
 }
 
 const noDeviceEventsText = (device: string): string =>
-  ` No event is ${device} work, so its charts are empty: click an event, and select what it launched.`;
+  ` No event is ${device} work, so charts of ${device} work are empty: click an event, and select what it launched.`;
 
 /** Number and kinds of the selected events. */
 function totalsText(sums: PanelFrame, scene: Scene): string {
@@ -108,7 +108,7 @@ function totalsText(sums: PanelFrame, scene: Scene): string {
   const collectives = number("collectives");
   return [
     plural(events, "event"),
-    onDevices > 0 ? `, of them ${formatCount(onDevices)} on ${device}s` : "",
+    onDevices > 0 ? `, ${formatCount(onDevices)} of them on ${device}s` : "",
     collectives > 0 ? `, in ${plural(collectives, "collective")}` : "",
     withPrefix(", ", leftOutText(sums)),
     ".",

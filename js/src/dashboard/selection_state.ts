@@ -124,7 +124,7 @@ export class DashSelection {
     this.commit({ ...patch, ...more, selection, ranks_from });
   }
 
-  /** Without a selection, the whole job is the scope that a next selection narrows. */
+  /** Without a selection, the scope is the whole job, which the next selection narrows. */
   setScope(scope: FigureScope): void {
     this.commit({ scope: scope === "job" && this.selection.value === null ? "selection" : scope });
   }

@@ -98,7 +98,10 @@ const numberColumn = (
   cell: (row) => text(row(by)),
 });
 
-/** A column of texts; empty ones are a dash, and `late` ones have the colour of late ranks. */
+/**
+ * A column of strings. Empty strings are shown as a dash, and `late` cells in the colour of late
+ * ranks.
+ */
 const textColumn = (
   column: string,
   title: string,
@@ -197,8 +200,8 @@ function rateColumnsOf(frame: PanelFrame, of: string, from = 400): DashColumn[] 
         );
       },
     },
-    numberColumn("tflop_per_s", "FLOP/s", `FLOPs by time, ${of}`, flopsRate, 760),
-    numberColumn("gb_per_s", "bytes/s", `Minimum bytes by time, ${of}`, bytesRate, 840),
+    numberColumn("tflop_per_s", "FLOP/s", `FLOPs divided by time, ${of}`, flopsRate, 760),
+    numberColumn("gb_per_s", "bytes/s", `Minimum bytes divided by time, ${of}`, bytesRate, 840),
   ];
 }
 
@@ -311,7 +314,7 @@ const GROUPING_HINTS: Readonly<Record<string, string>> = {
   "source line": "innermost Python line that launched it",
 };
 
-/** The last parts of a module's path or of a file's. */
+/** The last two parts of a module's or a file's path; other labels unchanged. */
 function shortLabel(label: string, by: string): string {
   if (by === "module") return label.split(".").slice(-2).join(".");
   return by === "source line" ? label.split("/").slice(-2).join("/") : label;

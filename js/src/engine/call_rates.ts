@@ -95,7 +95,9 @@ function addAmount(sum: [number, number], amount: number | null, time: number): 
   sum[1] += time;
 }
 
-/** The limit of the calls for most of their time; the alphabetically first one of equal times. */
+/**
+ * The limit of the calls with the most time; if times are equal, the alphabetically first limit.
+ */
 function longestBound(sums: NameSums | undefined): string | null {
   const bounds = [...(sums?.timeByBound ?? [])];
   bounds.sort(([a, timeA], [b, timeB]) => timeB - timeA || (a < b ? -1 : 1));

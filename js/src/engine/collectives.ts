@@ -360,7 +360,7 @@ export class RankLateness {
     readonly rank: number,
     private readonly events: CollectiveEvents,
     private readonly exposed: (from: number, to: number) => number,
-    /** Whether exposed time within a cell of an overview is a mean. */
+    /** Whether `exposed` is of an overview, where time within a cell is a mean. */
     readonly approximate: boolean,
   ) {
     this.waitUnion = waitUnion(events);

@@ -181,7 +181,7 @@ export function exposedWaitTime(selection: RankSelection): number | null {
 
 // Activity of each rank's device: any of its measures, cut into bins.
 
-/** States that count for each metric: those with some bit of the first and none of the second. */
+/** States that count for each metric: states with a bit of `any` and without a bit of `none`. */
 const METRIC_STATES: Readonly<Record<Metric, readonly [any: number, none: number]>> = {
   busy: [WORK, 0],
   compute: [COMPUTE, 0],

@@ -38,7 +38,7 @@ export interface OverlayHeader {
   track: number;
 }
 
-/** `embedded`: all of them; `absent`: the file has none; `left out`: they did not fit. */
+/** `embedded`: the page has all args; `absent`: the file has none; `left out`: they did not fit. */
 type ArgsState = "embedded" | "absent" | "left out" | "unreadable";
 
 interface RankHeader {
@@ -112,7 +112,7 @@ export interface OverviewHeader extends RankHeader {
 export interface CollectivesHeader {
   /** Reason that there are none, or a note about them. */
   note: string;
-  /** The clock that the page has. */
+  /** How the clocks of the page's times were fitted; see `ClockFacts`. */
   clock?: ClockFacts | null;
   /** Empty if there is no communication. */
   columns: Record<string, ColumnSpec>;

@@ -50,7 +50,7 @@ export function matchedKinds(counts: readonly number[]): Record<string, number> 
   return { compute, communication, memory };
 }
 
-/** Names of the notes for the case that all ranks lack something, and that the listed ones do. */
+/** Names of the notes for two cases: all ranks lack something, or only the listed ranks do. */
 export type MissingNotes = readonly [onAll: NoteName, onSome: NoteName];
 
 /** Note about ranks that lack something: all of them, or those listed; "" if none does. */

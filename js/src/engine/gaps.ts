@@ -71,7 +71,7 @@ export function laneGapAt(trace: RankTrace, lane: number, time: number): LaneGap
 
 /**
  * Time of each host event during a gap without the time of its children, by row, ascending. Only
- * events on the thread of `call`, or on the busiest thread if that one was idle.
+ * events on the thread of `call` are included, or if it was idle, on the busiest thread.
  */
 function hostSelfTimes(
   trace: RankTrace,

@@ -34,7 +34,7 @@ const LONG_NS = 1_000_000;
 /** Number of gaps from one stored sum to the next. */
 const STRIDE = 16;
 
-/** Time by cause, followed by the number of gaps that have any of it. */
+/** Time by cause, followed by the number of gaps with each cause. */
 type CauseSums = Float64Array;
 
 function emptySums(): CauseSums {
@@ -163,7 +163,7 @@ class GapIndex {
     return IntervalUnion.of(Float64Array.from(starts), Float64Array.from(ends));
   }
 
-  /** Sums of all gaps before one. */
+  /** Sums of all gaps before the gap with this index. */
   private sumsBefore(gap: number): CauseSums {
     const block = Math.floor(gap / STRIDE);
     const size = 2 * CAUSES.length;

@@ -80,7 +80,7 @@ function kindTimesByName(
   return Object.fromEntries(times.map(([kind, ns]) => [names.kind(kind), ns]));
 }
 
-/** The longest event of a window that has any; ties go to the first. */
+/** The longest event of a window with events; ties go to the first. */
 function longestEvent(rank: RankTrace, lane: number, start: number, end: number): Brief {
   const rows = rank.tableOfContent(rank.laneContent(lane));
   let maxDur = -1;

@@ -140,7 +140,7 @@ interface OperatorSums {
   /** All device work in the window, and the part of it that a call launched. */
   work: number;
   linked: number;
-  /** Time of that work, and of the part that no operator launched. */
+  /** Time of the device work, and of the part that no operator launched. */
   workTime: number;
   outsideTime: number;
 }
@@ -247,7 +247,7 @@ function addDeviceTimes(
   if (paths !== null) addPathTimes(paths, time, communication, sums);
 }
 
-/** Add the device time of each path to its last operator, and to the operators around that. */
+/** Add the device time of each path to its last operator, and to the operators around it. */
 function addPathTimes(
   { name: names, parent, isSelected: selected, isOutermost }: CallPaths,
   time: Float64Array,

@@ -443,7 +443,7 @@ export class RankTrace {
     return this.memo("streams", () => this.ids("stream", () => this.columns.f64("stream")));
   }
 
-  /** Rows of events that the file has as a record of the beginning and one of the end. */
+  /** Rows of events for which the file has two records: of the beginning and of the end. */
   pairedRows(): ReadonlySet<number> {
     return this.memo("paired", () => new Set(this.columns.i32("phase_row")));
   }

@@ -1,8 +1,8 @@
 /**
  * Answer the kernel's requests from the page's data; see docs/protocol-requests.md.
  *
- * Replies have the types and values of the kernel's. `canAnswer` is false if a reply would differ, as
- * the page holds less than the job: then a live page asks the kernel.
+ * Replies have the types and values of the kernel's. `canAnswer` is false if a reply would differ
+ * because the page holds less than the job; a live page then asks the kernel.
  */
 
 import {

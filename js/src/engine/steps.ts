@@ -69,7 +69,7 @@ export function stepsFrame(selections: readonly RankSelection[], phases: PhasesH
   return makeFrame(columns, { matched }, notes.filter(Boolean).join("; "));
 }
 
-/** The chosen steps of a rank. Those that hosts leave early have the times of the device. */
+/** The chosen steps of a rank. Steps that hosts leave early have the times of the device. */
 function stepsWithDeviceTimes(selection: RankSelection): StepTime[] {
   const { device_steps: deviceSteps } = selection.analysis.trace.header;
   const deviceStepOf = new Map(deviceSteps.map((deviceStep) => [deviceStep[0], deviceStep]));

@@ -62,7 +62,7 @@ describe.each(SETS.map((sets, seed) => ({ seed, sets })))("sets of seed $seed", 
   });
 });
 
-test("states as columns state them", () => {
+test("states given as columns", () => {
   const sweep = new Sweep(Float64Array.of(0, 5, 9, 20, 30), Uint8Array.of(1, 3, 0, 2, 0));
   expect([...sweep.timesWithin(2, 25)]).toEqual([0, 3, 5, 4]);
   expect([...sweep.timesWithin(-9, 99)]).toEqual([0, 5, 10, 4]);

@@ -103,7 +103,7 @@ export class Sweep {
   }
 }
 
-/** Time in the sets that have some bit of `any` and none of `none`. */
+/** Time in the codes with a bit of `any` and without a bit of `none`. */
 export function timeInStates(times: Float64Array, any: number, none = 0): number {
   let sum = 0;
   for (let set = 1; set < times.length; set += 1) {

@@ -27,9 +27,9 @@ async function loadModule(name: string): Promise<{ default: unknown }> {
 const FOOTER_PX = 40;
 
 interface ModelSpec {
-  /** Name of its module. */
+  /** Name of the module's text in the page. */
   module: string;
-  /** Name of its styles. */
+  /** Name of the styles' text in the page. */
   css?: string;
   state: Record<string, unknown>;
 }
@@ -110,7 +110,7 @@ async function openView(view: HTMLElement): Promise<void> {
   if (!canGunzip()) {
     throw new Error(
       "This browser cannot unpack the page: it lacks DecompressionStream. " +
-        "Chrome and Edge 80, Firefox 113 and Safari 16.4 have it, and all later ones.",
+        "It is in Chrome and Edge from 80, Firefox from 113 and Safari from 16.4.",
     );
   }
   const page = JSON.parse(await readText("document")) as PageDocument | DiffDocument;

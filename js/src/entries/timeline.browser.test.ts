@@ -129,7 +129,7 @@ test("another state, height and scene take effect in the open view", async () =>
 test("a scene of another version is refused in words, in the widget", async () => {
   const { widget } = await notebook({ _scene: { version: 99 } });
   const { el } = await widget.show();
-  await expect.poll(() => el.textContent).toContain("the scene is of version 99");
+  await expect.poll(() => el.textContent).toContain("the scene has version 99");
   expect(el.querySelector("[role=alert]")).not.toBeNull();
 });
 

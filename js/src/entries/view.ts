@@ -155,7 +155,7 @@ class ViewPage {
   private async show(model: string): Promise<void> {
     if (this.host === null || this.request === null) return;
     const shown = await this.host.model(model);
-    // After a broken connection, the model is the one that is shown already.
+    // After a reconnection, the model is already shown.
     if (shown === this.shown) return;
     this.leaveView();
     document.title = this.requestTitle();

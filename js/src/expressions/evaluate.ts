@@ -12,7 +12,7 @@ export type ColumnLookup = (name: string) => ((row: number) => QueryValue) | nul
 
 type RowEvaluator = (row: number) => QueryValue;
 
-const NO_COLUMNS = "Trace.events has the columns.";
+const NO_COLUMNS = "Trace.events lists the columns.";
 
 /** Return the test of a query. Both throw Errors that name operations which a page cannot perform. */
 export function compileQuery(query: string, columnOf: ColumnLookup): (row: number) => boolean {
@@ -70,7 +70,7 @@ function compileNode(node: Expression, columnOf: ColumnLookup): RowEvaluator {
     case "call":
       return compileCall(node, columnOf);
     default:
-      throw new Error(`${node.type} is not known here`);
+      throw new Error(`${node.type} is not supported`);
   }
 }
 
@@ -119,7 +119,7 @@ function toBoolean(value: QueryValue): boolean {
 function toNumber(value: QueryValue): number {
   if (typeof value === "number") return value;
   if (typeof value === "boolean") return Number(value);
-  throw new Error("only numbers can be compared and calculated with");
+  throw new Error("only numbers can be used in comparisons and arithmetic");
 }
 
 type CallExpression = Extract<Expression, { type: "call" }>;
@@ -151,7 +151,7 @@ function compileCall(node: CallExpression, columnOf: ColumnLookup): RowEvaluator
   const results = new Map<string, QueryValue>();
   return (row) => {
     const text = operand(row);
-    if (typeof text !== "string") throw new Error(`${method} needs a column of text`);
+    if (typeof text !== "string") throw new Error(`${method} needs a column of strings`);
     return getOrMake(results, text, () => test(text));
   };
 }
@@ -159,7 +159,7 @@ function compileCall(node: CallExpression, columnOf: ColumnLookup): RowEvaluator
 /** Evaluate the arguments of a call; throw an error for those that the method does not have. */
 function readArguments(method: string, { args, kwargs }: CallExpression): Arguments {
   const parameters = PARAMETERS.get(method);
-  if (parameters === undefined) throw new Error(`${method}() is not known here`);
+  if (parameters === undefined) throw new Error(`${method}() is not supported`);
   const positional = args.map((argument, index) => [parameters[index] ?? "", argument] as const);
   const values = new Map<string, QueryValue>();
   for (const [name, argument] of [...positional, ...Object.entries(kwargs)]) {
@@ -185,7 +185,7 @@ function compileStringMethod(method: string, values: Arguments): (text: string) 
       return (text) => Array.from(text).length;
   }
   const pattern = values.get("pat");
-  if (typeof pattern !== "string") throw new Error(`${method}() needs a text to look for`);
+  if (typeof pattern !== "string") throw new Error(`${method}() needs a string to search for`);
   if (method === ".str.startswith") return (text) => text.startsWith(pattern);
   if (method === ".str.endswith") return (text) => text.endsWith(pattern);
   const flags = toNumber(values.get("flags") ?? 0);
@@ -195,7 +195,7 @@ function compileStringMethod(method: string, values: Arguments): (text: string) 
     return (text) => (ignoreCase ? text.toLowerCase() : text).includes(needle);
   }
   if ((flags & ~(REGEX_FLAGS.i | REGEX_FLAGS.m | REGEX_FLAGS.s)) !== 0) {
-    throw new Error("the flags are not re.I, re.M and re.S");
+    throw new Error("only the flags re.I, re.M and re.S are supported");
   }
   const prefix = `${flags & REGEX_FLAGS.m ? "(?m)" : ""}${flags & REGEX_FLAGS.s ? "(?s)" : ""}`;
   const anchor = method.slice(".str.".length) as "contains" | "match" | "fullmatch";
@@ -214,7 +214,7 @@ function compilePlainCall(method: string, operand: RowEvaluator, values: Argumen
   const high = toNumber(values.get("right") ?? null);
   const inclusive = values.get("inclusive") ?? "both";
   if (!["both", "left", "right", "neither"].includes(String(inclusive))) {
-    throw new Error("inclusive is not both, left, right or neither");
+    throw new Error("inclusive must be both, left, right or neither");
   }
   const [hasLow, hasHigh] = ["left", "right"].map(
     (end) => inclusive === "both" || inclusive === end,

@@ -79,7 +79,7 @@ function tokenize(query: string): QueryToken[] {
     TOKEN.lastIndex = position;
     const match = TOKEN.exec(query);
     if (match === null)
-      throw new Error(`${JSON.stringify(query.slice(position).trim())} is not known here`);
+      throw new Error(`${JSON.stringify(query.slice(position).trim())} is not supported`);
     position = TOKEN.lastIndex;
     const [, digits, raw, quoted, quotedName, name, sign] = match;
     if (digits !== undefined) {
@@ -288,7 +288,7 @@ class QueryParser {
     }
     throw new Error(
       token.kind === "end"
-        ? `it ends where ${text ?? "a name"} is due`
+        ? `it ends where ${text ?? "a name"} is expected`
         : `"${token.text}" is out of place`,
     );
   }

@@ -163,7 +163,7 @@ class PatternParser {
     const set = this.takeMatch(/^\?([ims]*)(?:-([ims]+))?:/);
     if (set !== null) inner = applyFlags(flags, set);
     else if (this.chars[this.position] === "?" && this.takeMatch(/^\?P?<\w+>/) === null) {
-      throw new Error("groups that look around or refer to others are not supported");
+      throw new Error("lookaround and backreferences are not supported");
     }
     const part = this.parseAlternation(inner);
     if (!this.take(")")) throw new Error("missing )");
@@ -373,7 +373,8 @@ export class LinearRegExp {
   }
 
   private getState(nodes: number[], before: string | null): NfaState {
-    // Assertions only distinguish the start of the text, line ends, characters of words and others.
+    // Assertions only distinguish the start of the text, line ends, word characters and other
+    // characters.
     const kind = before === null || before === "\n" ? before : isWord(before) ? "a" : " ";
     if (this.states.size >= MAX_STATES) this.states = new Map();
     return getOrMake(this.states, `${kind ?? ""}:${nodes.join()}`, () => {

@@ -19,8 +19,8 @@ export const BOUND_GROUPS = data.groups as readonly {
 }[];
 
 /**
- * The nearest two differ by CIEDE2000 9.7 in the light theme and 9.0 in the dark one, for
- * deuteranopes and protanopes too (Machado 2009); estimates also have a shape.
+ * The two most similar colours differ by CIEDE2000 9.7 in the light theme and 9.0 in the dark one,
+ * for deuteranopes and protanopes too (Machado 2009); estimates also have a shape.
  */
 export function boundStyle(name: BoundClass, theme: ThemeName): ClassStyle {
   const hatched = data.hatched.includes(name);

@@ -28,15 +28,15 @@ export function classCountsOf(all: ClassCounts, pair: unknown): ClassCounts["cou
 }
 
 /**
- * Darker means more in the light theme, and less in the dark theme. The nearest two differ by
- * CIEDE2000 10.7 in the light theme and 7.1 in the dark one, for deuteranopes and protanopes too
- * (Machado 2009); events without a partner also have a shape.
+ * Larger changes are darker in the light theme, and lighter in the dark theme. The two most similar
+ * colours differ by CIEDE2000 10.7 in the light theme and 7.1 in the dark one, for deuteranopes and
+ * protanopes too (Machado 2009); events without a partner also have a shape.
  */
 const COLOURS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>> = data;
 
 const HATCHED: ReadonlySet<string> = new Set(data.hatched);
 
-/** Ratios from which an event is much longer, and very much longer, as in Python. */
+/** Min ratios of events that are much longer, and very much longer, as in Python. */
 const MUCH_LONGER = 4 / 3;
 const VERY_MUCH_LONGER = 2;
 

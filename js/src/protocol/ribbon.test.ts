@@ -52,7 +52,7 @@ test("a mark shows the delay and the call; the job's mark shows the last rank an
     "40 ns after the median rank",
     "rank 5, AllReduce 1 of 2",
   ]);
-  expect(arrivalText(arrivalAt(found, 0, 15, 5)!)[0]).toBe("not after the median rank");
+  expect(arrivalText(arrivalAt(found, 0, 15, 5)!)[0]).toBe("no later than the median rank");
   expect(said(arrivalText(jobArrivalAt(found, 35, 5)!))).toEqual([
     "rank 5 comes last, AllReduce 1 of 2",
     "the others wait 40 ns on average",

@@ -7,7 +7,7 @@ export function readScene(value: unknown): Scene {
   const scene = value as Partial<Scene>;
   if (scene.version !== 1) {
     throw new Error(
-      `The kernel's hta_widgets and this page differ: the scene is of version ${String(scene.version)}, ` +
+      `The kernel's hta_widgets and this page differ: the scene has version ${String(scene.version)}, ` +
         "this page reads version 1. Restart the kernel and reload the page.",
     );
   }

@@ -37,7 +37,10 @@ export interface SceneTrack {
   stream: number;
   lane0: number;
   lanes: number;
-  /** Number of lanes for nested events; the lanes after them are for events that overlap otherwise. */
+  /**
+   * Number of lanes for nested events; the lanes after them are for events that overlap without
+   * nesting.
+   */
   nested: number;
   events: number;
   /** True if the track has communication kernels only. */
@@ -460,7 +463,7 @@ export interface ClassShares {
 
 /** Values of a ribbon's mark. */
 export interface Arrival {
-  /** Name and number of the collective, and the number of all. */
+  /** Name and number of the collective, and the number of all collectives. */
   name: string;
   call: number;
   of: number;

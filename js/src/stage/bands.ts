@@ -51,14 +51,14 @@ const FULL_SIZES = { pad: 3, gpu: 16, comm: 12, gap: 1, beforeCpu: 3, below: 2 }
 const MAX_GROWN_SIZES = { gpu: 24, comm: 15 };
 const CPU_BAR_HEIGHT = 3;
 const MAX_CPU_BARS = 3;
-/** Number of threads shown as bars if the ranks do not all fit with every thread. */
+/** Number of threads shown as bars if the ranks do not all fit with all threads. */
 const MIN_CPU_BARS = 2;
 /** Sizes of folded ranks while another rank is opened. */
 const LINE_SIZES = { pad: 3, gpu: 9, comm: 13, height: 27 };
 const COMPACT_SIZES = { pad: 2, gpu: 8, comm: 6, height: 18 };
 /** Min number of ranks at which threads are shown only for opened ranks. */
 const MANY_RANKS_FROM = 40;
-/** Max number of ranks, if they do not all fit, for which threads take priority over the ribbon. */
+/** Max number of ranks for which threads take priority over the ribbon if not all ranks fit. */
 const RIBBON_FIRST = 16;
 const RIBBON_HEIGHT = 5;
 /** Two lines of text in the gutter. */

@@ -20,7 +20,9 @@ export interface StageFrame {
   scene: Scene;
   job: Span;
   view: Span;
-  /** Rulers of two paired stages, that of the stage behind first; a single stage has one. */
+  /**
+   * Rulers of two paired stages: first the ruler of the stage behind. A single stage has one ruler.
+   */
   rulers: readonly Ruler[];
   layout: RowLayout;
   visible: VisibleLanes;

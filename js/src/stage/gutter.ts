@@ -26,7 +26,7 @@ interface RowFact {
   tone: "plain" | "warn" | "late" | "hit";
 }
 
-/** A fact with one text: numbers of different ranks may have different words. */
+/** A fact that is never shortened: the facts of other ranks may have another word. */
 function makeFact(word: string, number: string): RowFact {
   return { texts: [`${word} ${number}`], tone: "plain" };
 }

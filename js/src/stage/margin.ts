@@ -174,7 +174,7 @@ function drawNumbers(
     const restShare = formatShare(Math.max(idle, unrecorded) / span);
     const rest = `${isMpi(rank) ? "other" : otherName} ${restShare}`;
     const pairs: TextPair[] = [[text, rest]];
-    // The heading has the words, so they are left out first. Without a heading, the rest is.
+    // A heading has the words, so they are left out first. Without it, the second part is left out.
     if (geometry.stripRows > 1 && isIdle) pairs.push([share, rest], [share, restShare]);
     else pairs.push([text, ""]);
     drawFirstPair(pen, theme, pairs, left, left + geometry.margin - 2 * PAD, baseline);

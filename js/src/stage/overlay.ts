@@ -307,7 +307,7 @@ function marksOfLanes(marks: PlacedMarks["marks"], lanes: readonly number[]): nu
 // Arrows between the selected event and the events that it launched or that launched it.
 
 const ARROW_WIDTH = 1.75;
-/** Min distance of two ends; closer ones are joined by a curve with a bow to the left. */
+/** Min distance of two ends; closer ends are joined by a curve that bends to the left. */
 const BOW_BELOW_PX = 60;
 const ARROW_HEAD = 7;
 /** Max distance from the view at which ends outside of it are drawn. */

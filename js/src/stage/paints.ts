@@ -149,7 +149,10 @@ function buildPaints(
     host: hostStyle,
     /** Whether entries are classes carried by tiles, not kinds. */
     byClass,
-    /** Factors of the share of a pixel, by entry: a changed call is seen beside unchanged ones. */
+    /**
+     * Factors of the share of a pixel, by entry: they keep changed calls visible beside unchanged
+     * ones.
+     */
     columnWeights: Uint8Array.from(styles, (_, code) => (byClass ? weightOfClass(code) : 1)),
     /** Class of events in tiles without classes. */
     unknownClass: styles.length - 1,
@@ -171,7 +174,7 @@ function buildPaints(
     /** By hue: calls of the host by name. */
     hostTint: Uint32Array.from(theme.hostHues, (hue) => packColor(hue, theme.hostTint)),
     hostEdge: Uint32Array.from(theme.hostHues, (hue) => packColor(hue)),
-    /** By kind: drawn as a tint with an edge even among device events. */
+    /** By kind: whether it is drawn as a tint with an edge even among device events. */
     isPale: Uint8Array.from(styles, ({ isPale }) => (isPale ? 1 : 0)),
     /** By kind: width of the edge in CSS px. */
     edgePx: Float32Array.from(styles, ({ edgePx }) => edgePx),

@@ -59,7 +59,9 @@ export class RowsView {
     pairing?.other.scrollAlong(this.scroll);
   }
 
-  /** The layout with as few thin lanes as let all rows fit, the lowest of the empty ones. */
+  /**
+   * The layout with the fewest thin lanes with which all rows fit; the lowest empty lanes are thin.
+   */
   private fittingLayout(): RowLayout {
     const { state, geometry } = this;
     const lanes = state.keepEmptyLanes === true ? [] : [...this.emptyLanes].sort((a, b) => a - b);

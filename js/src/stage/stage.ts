@@ -36,7 +36,10 @@ import { loadFullPicture, stageSvg, type FullPicture } from "./svg";
 import { type DataPart, StageData } from "./tile_loader";
 import { isLaneEmpty } from "./tile_store";
 
-/** Time without a change of the view before empty lanes shrink: not during a gesture. */
+/**
+ * Time without a change of the view before empty lanes shrink, so that they do not shrink during a
+ * gesture.
+ */
 const IDLE_AFTER_MS = 250;
 
 /**

@@ -248,7 +248,10 @@ export class EventSelection {
     this.setSelection({ ...selection, query });
   }
 
-  /** Step to the next or previous event of the lane. Call `fail` if there is none to step to or from. */
+  /**
+   * Step to the next or previous event of the lane. Call `fail` if there is no event to step to or
+   * from.
+   */
   step(direction: 1 | -1, fail: (hasEvent: boolean) => void): void {
     const { requests, source } = this.ctx;
     requests.run(() => {

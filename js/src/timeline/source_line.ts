@@ -5,7 +5,7 @@
  *
  * A kernel that `softmax` launched has the frames `torch/nn/functional.py(2103): softmax`,
  * `contextlib.py(79): inner`, `vllm/worker.py(9): run`, `train.py(82): step`; its source line is
- * `train.py:82`. Without the last one it is `vllm/worker.py:9`.
+ * `train.py:82`. Without the last frame it is `vllm/worker.py:9`.
  */
 
 import LIBRARIES from "../../../hta_widgets/facts/library_paths.json";

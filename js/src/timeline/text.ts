@@ -226,7 +226,7 @@ function noSharesText(scene: Scene, stats: Stats): string {
     return mayHave ? " No GPU events in these files." : "";
   }
   if (device.every((rank) => rank.truncated !== null))
-    return ` The files end early: what the ${deviceOf(scene)}s compute later is not known, nor idle time.`;
+    return ` The files end early: later work of the ${deviceOf(scene)}s and idle time are unknown.`;
   return stats.data.some((ns) => ns > 0)
     ? ` No ${deviceOf(scene)} works here: this is before the first or after the last work.`
     : " No rank has data here.";
@@ -240,7 +240,8 @@ export function arrivalText({ name, call, of, rank, ns, ofJob }: Arrival): [stri
       rank < 0 ? "several ranks come last at the same time" : `rank ${rank} comes last`;
     return [`${lastText}, ${callText}`, `the others wait ${formatDuration(ns)} on average`];
   }
-  const late = ns > 0 ? `${formatDuration(ns)} after the median rank` : "not after the median rank";
+  const late =
+    ns > 0 ? `${formatDuration(ns)} after the median rank` : "no later than the median rank";
   return [late, `rank ${rank}, ${callText}`];
 }
 
