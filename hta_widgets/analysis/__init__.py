@@ -1,7 +1,8 @@
 """Functions that take traces and return DataFrames, one module per topic.
 
 Most take `selection`, `window` and `ranks`, whose intersection is analysed. Times are on the clock
-of the selection's traces, which a view may have fitted, else on that of the traces.
+of the selection's traces, which a view may have fitted; without a selection, they are on the clock
+of the traces.
 
 ``__init__.pyi`` lists the functions; formats of other packages may add more.
 """

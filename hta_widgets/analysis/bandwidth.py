@@ -44,7 +44,7 @@ _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", r
 _DMA = re.compile(r"^dma", re.IGNORECASE)
 _DMA_ARGS = ("direction", "size")
 _UNKNOWN_DIRECTION = "Memcpy Unknown"
-#: From this size on, a size counts as unknown, so that sums fit into int64.
+#: Sizes of at least this value count as unknown, so that sums fit into int64.
 _MAX_BYTES = 1 << 50
 _NO_COPIES = "no copies or fills are selected"
 
@@ -151,7 +151,7 @@ def memory_bandwidth(
 ) -> pd.DataFrame:
     """Return the rate at which memory is copied and filled, at each instant of change.
 
-    Rates of concurrent copies add up. The rate is the one in the file, or else bytes divided by
+    Rates of concurrent copies add up. The rate is that in the file, or else bytes divided by
     duration; copies without either are left out and counted. A copy of 0 µs counts as one unit of
     the file's times.
 

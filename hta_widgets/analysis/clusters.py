@@ -1,4 +1,4 @@
-"""Clusters of ranks that behave alike, and the device time of each rank over time.
+"""Clusters of similar ranks, and the device time of each rank over time.
 
 Ranks are compared by features: times per step, cost for other ranks, and kernels. For example, at a
 tolerance of 5 % of a step, ranks that compute for 60, 61 and 70 % of a step form two clusters: the
@@ -70,22 +70,26 @@ _TOLERANCE_FACTOR = 1.5  # factor of the tolerance while there are too many clus
 _BLOCK = 64  # ranks compared with all others at a time, so that they fit the processor's cache
 
 #: By feature, causes first: the column of its time, whose standard error may raise the limit, and
-#: the texts for a rank with more and with less of it.
+#: the clauses for a rank with more and with less of that time.
 _FEATURE_WORDS: dict[str, tuple[str, str, str]] = {
     "compute": ("compute_ns", "computes {} longer", "computes {} shorter"),
-    "idle": ("idle_ns", "its device idles {} of {} longer", "its device idles {} of {} less"),
+    "idle": (
+        "idle_ns",
+        "its device is idle for {} more of {}",
+        "its device is idle for {} less of {}",
+    ),
     "kernels": ("", "", ""),
     "transfer": (
         "exposed_communication_ns",
-        "communicates {} of {} longer, not hidden by computing",
-        "communicates {} of {} less, not hidden by computing",
+        "communicates without computing for {} more of {}",
+        "communicates without computing for {} less of {}",
     ),
     "lost": (
         "",
-        "costs the others {} of their time more",
-        "costs the others {} of their time less",
+        "costs the others {} more of their time",
+        "costs the others {} less of their time",
     ),
-    "wait": ("exposed_wait_ns", "waits {} of {} longer", "waits {} of {} less"),
+    "wait": ("exposed_wait_ns", "waits for {} more of {}", "waits for {} less of {}"),
     "step": ("step_ns", "its steps take {} longer", "its steps take {} shorter"),
 }
 _FEATURES = tuple(_FEATURE_WORDS)
@@ -151,7 +155,7 @@ def _samples_of_ranks(chosen: RankParts, waits: CollectiveWaits) -> tuple[list[_
     numbers, counts = np.unique(concat_arrays(with_steps), return_counts=True)
     common = numbers[counts == len(with_steps)]
     if len(common):
-        # Only the ranks with steps that others lack are computed again; they are few.
+        # Only the few ranks with steps that others lack are computed again.
         places = [
             place
             for place, sample in enumerate(samples)
@@ -348,7 +352,7 @@ def _heatmap_note(has_work: Sequence[bool], metric: str, times_ns: Ints) -> str:
     if not any(has_work):
         return note_text("no_device_work")
     if not times_ns.any():
-        return f"nothing is {metric.replace('_', ' ')} here"
+        return f"the selection has no {metric.replace('_', ' ')} time"
     return ""
 
 
@@ -379,7 +383,7 @@ def rank_clusters(
     Ranks of different pipeline stages do different work and are never in one cluster.
 
     If files of other ranks of a collective are missing, any part of its time may be waiting. Two
-    ranks then differ only if they do so whatever part it is.
+    ranks are then different only if they differ for every possible amount of waiting.
 
     The rank with the most similar ranks represents them. The same rule then applies to the
     remaining ranks, so every rank is similar to its representative. Outliers are the ranks of
@@ -407,13 +411,13 @@ def rank_clusters(
         One row per rank. ``rank``; ``cluster`` (int64), from 0, largest first; ``representative``
         (int64), the rank that represents the cluster; ``distance`` (float64), the largest
         difference from the representative, divided by the allowed one, so 0..1; ``from_typical``
-        (float64), the same from the representative of the stage's largest cluster; ``is_outlier``
-        (bool); ``why`` (text), at most three differences from the latter, causes first, empty in
-        the largest cluster; ``stage`` (int64), of the pipeline; ``steps`` (int64), the number of
-        steps averaged, 0 if all of the rank's time counts as one; and per step, in ns (float64):
-        ``step_ns, own_ns, compute_ns, idle_ns, exposed_communication_ns, exposed_wait_ns,
-        unmatched_exposed_ns``, defined as in `step_times`; ``step_ns`` is ``dur_ns``, or
-        ``device_span_ns`` if hosts are ahead of devices; ``lost_share`` (float64).
+        (float64), the same relative to the representative of the stage's largest cluster;
+        ``is_outlier`` (bool); ``why`` (str), at most three differences from that representative,
+        causes first, empty in the largest cluster; ``stage`` (int64), of the pipeline; ``steps``
+        (int64), the number of steps averaged, 0 if all of the rank's time counts as one; and per
+        step, in ns (float64): ``step_ns, own_ns, compute_ns, idle_ns, exposed_communication_ns,
+        exposed_wait_ns, unmatched_exposed_ns``, defined as in `step_times`; ``step_ns`` is
+        ``dur_ns``, or ``device_span_ns`` if hosts are ahead of devices; ``lost_share`` (float64).
 
         ``.attrs["tolerance"]`` is the tolerance of the clusters, ``.attrs["clusters"]`` their
         number, ``.attrs["outliers"]`` the ranks that are outliers.
@@ -513,7 +517,7 @@ def cluster_ranks(
 
 
 def _representatives(distances: Floats, limit: float) -> Ints:
-    """Return each rank's representative: repeatedly the one with the most similar remaining ranks.
+    """Return each rank's representative: repeatedly the rank with the most similar remaining ranks.
 
     Ties go to the rank that is closest to its similar ranks, then to the first.
     """
@@ -554,7 +558,7 @@ def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FeatureComparison:
-    """The features of ranks as shares of a step, by rank and `_FEATURES`; those of kernels are 0.
+    """The features of ranks as shares of a step, by rank and `_FEATURES`; 0 for kernels.
 
     If the files do not decide how much of a time is a wait, a share is between `low` and `high`.
     """
@@ -619,7 +623,7 @@ class _FeatureComparison:
         return distances
 
     def reasons(self, rank: int, representative: int) -> str:
-        """Return a text of at most three differences beyond their limits, causes first."""
+        """Return at most three differences beyond their limits as a string, causes first."""
         excess = self.low[rank] - self.high[representative]
         shortfall = self.high[rank] - self.low[representative]
         difference = np.select([excess > 0, shortfall < 0], [excess, shortfall], 0.0)

@@ -185,7 +185,7 @@ def kernel_type_breakdown(
         One row per label that occurs, the most time first:
 
         - ``rank`` (int64, only with `per_rank`; rows are then in order of ranks)
-        - ``kernel_type`` (text): the label
+        - ``kernel_type`` (str): the label
         - ``sum_ns`` (int64)
         - ``share`` (float): ``sum_ns`` as a share of all rows, or of the rank's rows, 0..1
     """
@@ -295,7 +295,7 @@ def comm_comp_overlap(
 
 
 def _communication_overlap(part: RankPart) -> tuple[int, int, int, int]:
-    """Return the times of communication, of both, and of computing, and the number of kernels."""
+    """Return the times of communication, its overlap, and computing, and the number of kernels."""
     communication = part.union_of_kinds("communication")
     compute = part.union_of_all_of_kinds("compute")
     kernels = int(part.kind_counts[KINDS.index("communication")])
@@ -383,7 +383,7 @@ def communication_by_group(
 
         - ``rank``; ``group, description, group_ranks``: the group's name, purpose and ranks as in
           the file; text, empty if missing. The purpose is read from the kernels, else the header
-        - ``collective`` (text, with `by_collective`)
+        - ``collective`` (str, with `by_collective`)
         - ``count, communication_ns, overlapped_ns, exposed_ns, overlap_share, sum_ns, max_ns`` as
           in `communication_by_stream`
         - ``in_bytes, out_bytes`` (int64): the known sizes of this rank's input and output, added

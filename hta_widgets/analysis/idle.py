@@ -1,7 +1,7 @@
 """Idle time of devices and of their streams, and its causes.
 
-A gap is a time in which no stream of a device works. The call that launched the work after the gap
-splits it. For example, a gap from 0 to 100 µs ends with a kernel that a call from 60 to 70 µs
+A gap is an interval in which no stream of a device works. The call that launched the work after the
+gap splits it. For example, a gap from 0 to 100 µs ends with a kernel that a call from 60 to 70 µs
 launched. The thread of this call was inside ``cudaStreamSynchronize`` until 40 µs, and inside an
 operator from then on::
 
@@ -315,7 +315,7 @@ class IdleGap(NamedTuple):
     start: int
     end: int
     next: int  # the event that ends the gap
-    call: int  # the call that launched this, -1 for none
+    call: int  # the call that launched this event, -1 for none
     pieces: dict[str, int]  # the time by category
 
 
@@ -373,7 +373,7 @@ def _ends_of_gaps(part: RankPart, gap_end: Ints) -> Rows:
 
 
 def first_launched(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
-    """Return the position of the event that was launched first, of those that start at each time.
+    """Return the position of the event that was launched first among those that start at each time.
 
     `rows` are ascending by `start`.
     """
@@ -510,8 +510,8 @@ def _first_start_of_launches(trace: Trace) -> Ints:
 def wait_for_first_work_ns(trace: Trace) -> int:
     """Return the time in which a rank's device is probably busy before its first work.
 
-    Its first work starts long after its launch, or its host waits for the device before: the work
-    of that time is from before the recording.
+    Its first work starts long after its launch, or its host waits for the device before that: the
+    work of that time is from before the recording.
     """
     rows = device_work_rows(trace)
     if not len(rows):

@@ -95,14 +95,15 @@ def job_critical_path(
     Returns
     -------
     DataFrame
-        One row per segment, in order of time without gaps; the ``dur_ns`` add up to the span.
+        One row per segment, in order of time without gaps; the values of ``dur_ns`` add up to the
+        span.
 
         ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event that the time belongs to, -1 for
         none; its ``name``, ``kind`` and ``stream`` (-1 on the host); ``bound_by`` and ``type`` as
         in `critical_path`, ``outside_path`` also if no dependency of an event is known;
         ``via``, how the path gets to the segment: ``event`` (within one), ``thread``, ``launch``,
-        ``stream``, ``wait``, ``collective`` (from the rank of the row before, which arrived last at
-        the event of this one), ``unknown``.
+        ``stream``, ``wait``, ``collective`` (from the rank of the previous row, which arrived last
+        at this row's event), ``unknown``.
 
         ``.attrs``: ``span_ns``; ``clock``; ``residual_ns``, the largest of `clock_offsets`, after a
         drift of clocks is corrected, -1 if unknown; ``jumps``, how often the path changes ranks;
@@ -112,8 +113,8 @@ def job_critical_path(
 
     Notes
     -----
-    HTA's critical path is that of one rank; for a job of one rank this one is `critical_path`. In
-    collectives with missing files it continues on the last of the loaded ranks.
+    HTA's critical path is that of one rank; for a job of one rank this path is that of
+    `critical_path`. In collectives with missing files it continues on the last of the loaded ranks.
     """
     match = matching(traces)
     drift = drift_fit(traces)
@@ -179,7 +180,7 @@ def _path_note(
         )
     elif match.missing_ranks:
         missing = plural(match.missing_ranks, "rank")
-        notes.append(f"files of {missing} are missing, which may have come later")
+        notes.append(f"files of {missing} are missing; these ranks may have arrived later")
     return "; ".join(filter(None, notes))
 
 

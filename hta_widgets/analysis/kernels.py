@@ -279,7 +279,7 @@ def kernel_breakdown(
 
         - ``rank`` (int64)
         - ``kind`` (categorical): ``compute``, ``communication`` or ``memory``
-        - ``name`` (text): as in the file
+        - ``name`` (str): as in the file
         - ``count, sum_ns`` (int64)
         - ``mean_ns`` (float); ``min_ns, max_ns`` (int64)
         - ``std_ns`` (float): standard deviation of a sample (ddof 1), 0 for one kernel
@@ -320,7 +320,7 @@ def kernel_duration_by_rank(
     DataFrame
         One row per kernel and rank that ran it, kernels with the most time over all ranks first:
 
-        - ``rank`` (int64); ``name`` (text); ``kind`` (categorical)
+        - ``rank`` (int64); ``name`` (str); ``kind`` (categorical)
         - ``count`` (int64)
         - ``mean_ns`` (float); ``min_ns, max_ns, sum_ns`` (int64)
     """

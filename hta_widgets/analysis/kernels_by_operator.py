@@ -1,7 +1,7 @@
 """The kernels that operators launch, with delays and sequences.
 
-An operator launches what calls within it, on its thread, launch. For example, ``aten::linear``
-launches the kernels ``gemm`` and ``add``: its sequence is ``gemm -> add``.
+Work that a call launches belongs to the operators that enclose the call on its thread. For example,
+``aten::linear`` launches the kernels ``gemm`` and ``add``: its sequence is ``gemm -> add``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def operator_kernels(
     ----------
     traces : TraceSet
     operator_name : str, optional
-        Text in the operators' names, as in `frequent_kernel_sequences`; by default all operators
+        String in the operators' names, as in `frequent_kernel_sequences`; by default all operators
         count. With a name, every matching host event counts, including ranges named by the
         program.
     exact : bool, default False
@@ -240,7 +240,7 @@ def _group_sequences(
     sizes: Ints,
     write: Callable[[str, list[str]], Text],
 ) -> tuple[list[Text], Ints]:
-    """Group operators by name and the names of their work; return texts and each operator's group.
+    """Group operators by name and the names of their work; return labels and each operator's group.
 
     `work` has `sizes` events per operator, in the order of operators. Groups are numbered by
     frequency, then by text, which `write` makes of an operator's name and the names of its work.
@@ -291,7 +291,7 @@ def frequent_kernel_sequences(
     ----------
     traces : TraceSet
     operator_name : str
-        Text in the names, for example ``"aten::linear"``.
+        String in the names, for example ``"aten::linear"``.
     min_pattern_len : int, default 3
         Minimum number of device events.
     top_k : int, optional

@@ -1,7 +1,7 @@
 """Memory in use over time: from ``[memory]`` events of traces, and from PyTorch's memory timelines.
 
-For example, 100 bytes are allocated at 1 ns and 50 at 3 ns, and the 100 are released at 7 ns. In
-use are 100 bytes from 1 ns, 150 from 3 ns, and 50 from 7 ns.
+For example, 100 bytes are allocated at 1 ns and 50 at 3 ns, and the first 100 are released at 7 ns.
+The memory in use is 100 bytes from 1 ns, 150 from 3 ns, and 50 from 7 ns.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ def _validate(value: Any, expected: Any, path: str | Path) -> Any:
             f"{kind or 'is not a memory timeline'} ({reason[:1].lower()}{reason[1:]})",
             path=path,
             place=place.strip("`") or None,
-            remedy="Give memory_events what hw.load returns for it." if kind else _REMEDY,
+            remedy="Pass what hw.load returns to memory_events." if kind else _REMEDY,
         ) from None
 
 

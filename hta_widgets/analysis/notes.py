@@ -20,7 +20,7 @@ _NO_WORK = ("no_device_work", "no_device_work_on")
 def missing_ranks_note(
     chosen: Sequence[int], having: Collection[int], notes: tuple[str, str] = _NO_WORK
 ) -> str:
-    """Return a note on the selected ranks that are not in `having`; empty if all are."""
+    """Return a note on the selected ranks that are not in `having`; empty if all of them are."""
     without = [str(rank) for rank in chosen if rank not in having]
     if not without:
         return "" if chosen else note_text("no_ranks")

@@ -78,11 +78,11 @@ def diff_ops(
     DataFrame
         One row per name, by size of the difference in time:
 
-        - ``name`` (str); ``kind`` (category); if a name has several, the one with the most time
+        - ``name`` (str); ``kind`` (category); if a name has several kinds, that with the most time
         - ``before_count, after_count, diff_count`` (int64); the difference is after − before
         - ``before_ns, after_ns, diff_ns`` (int64)
-        - ``change`` (category): ``added`` (not before), ``removed`` (not after), ``changed``
-          (another count), ``same`` (the same count; the time may differ)
+        - ``change`` (category): ``added`` (not before), ``removed`` (not after), ``changed`` (a
+          different count), ``same`` (the same count; the time may differ)
 
         ``.attrs["matched"]`` counts the events of each side.
 

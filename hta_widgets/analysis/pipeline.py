@@ -81,8 +81,8 @@ def pipeline_bubbles(
         the ranks of the pipeline; ``stage, stages`` (int64), the rank's position in it, and the
         number of stages; ``start_ns, schedule_ns``, the start and the length of the step's
         schedule; ``forward_ns, backward_ns``, the time in which the stage computes each;
-        ``bubble_ns``, the rest of the schedule, of which ``before_ns`` is before the stage's first
-        pass and ``after_ns`` after its last; ``bubble_share`` (float64).
+        ``bubble_ns``, the rest of the schedule, and its parts ``before_ns`` before the stage's
+        first pass and ``after_ns`` after its last; ``bubble_share`` (float64).
 
         ``.attrs``: ``bubble_share``, of all rows, None without any; ``clock``.
     """

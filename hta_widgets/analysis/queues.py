@@ -300,7 +300,7 @@ def time_blocked_on_full_queue(
 def _blocked_times(
     part: RankPart, steps: QueueSteps, max_queue_length: int
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a rank's columns, and texts of its queues that are nearly full for long."""
+    """Return a rank's columns, and clauses on its queues that are nearly full for long."""
     groups, length = len(steps.streams), steps.queue_length
     hold_ns = hold_times_ns(steps.code, steps.time_ns, part.low, part.high)
     peak = np.zeros(groups, dtype=np.int64)
@@ -316,8 +316,8 @@ def _blocked_times(
     is_noted = (full_ns == 0) & (nearly_full_ns > 0)
     is_noted &= nearly_full_ns >= _MIN_NOTED_SHARE * trace_ns
     near_texts = [
-        f"of rank {part.rank} stream {steps.streams[group]}"
-        f" for {nearly_full_ns[group] / 1e6:,.1f} ms, at up to {peak[group]:,}"
+        f"rank {part.rank}, stream {steps.streams[group]}"
+        f" for {nearly_full_ns[group] / 1e6:,.1f} ms, with up to {peak[group]:,} launches"
         for group in np.flatnonzero(is_noted).tolist()
     ]
     columns = {

@@ -21,7 +21,7 @@ from hta_widgets.trace.arrays import (
     stable_order,
 )
 
-#: Names of the statistics, as pandas' ``describe`` has them.
+#: Names of the statistics, as in pandas' ``describe``.
 STATISTICS = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
 
 STATISTICS_SCHEMA = {"count": "int64", **dict.fromkeys(STATISTICS[1:], "float64")}

@@ -2,7 +2,7 @@
 
 A step is the host's range ``ProfilerStep#n``. Its phases (forward, backward, optimizer) follow from
 the operators and annotations in it. All ranks end a step together, so the step's length does not
-show which rank is slow, but ``own_ns`` does, the step without the waits for other ranks. For
+show which rank is slow. ``own_ns`` does: it is the step without the waits for other ranks. For
 example, of two ranks in a step of 100 ns, one waits for 30 ns and the other does not wait: their
 own times are 70 and 100 ns.
 """
@@ -270,7 +270,7 @@ def _spans_of_steps(trace: Trace) -> tuple[Ints, Ints, Ints, Ints]:
 
 @memoize
 def device_edges(trace: Trace) -> tuple[Ints, Ints, Ints]:
-    """Return the steps with device work, and the first start and last end of each one's work."""
+    """Return the steps with device work, and the first start and last end of the work of each."""
     part, table = rank_part(trace, Selection()), trace.table
     rows = part.device_work_rows()
     rows = rows[np.isin(table.step[rows], _all_steps(trace)[0])]
@@ -405,8 +405,8 @@ def phase_times(
     DataFrame
         One row per phase, rank and step, in that order; phases in their order within a step:
 
-        - ``phase`` (text): ``forward``, ``backward``, ``optimizer``, ``zero grad``,
-          ``data loading``, or the name without its decoration; ``name`` (text): as in the file
+        - ``phase`` (str): ``forward``, ``backward``, ``optimizer``, ``zero grad``,
+          ``data loading``, or the name without its decoration; ``name`` (str): as in the file
         - ``rank, step`` (int64)
         - ``start_ns, dur_ns`` (int64): first start and total duration of its ranges in this step
         - ``deviation_ns, deviation_share`` (float64): ``dur_ns`` less the median over the ranks of

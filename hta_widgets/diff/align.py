@@ -28,7 +28,7 @@ from hta_widgets.trace.intervals import CumulativeCoverage, union
 
 Base = Literal["absolute", "first_step", "steps", "collectives", "scaled"]
 
-#: The time bases, as `align` takes them.
+#: The time bases that `align` accepts.
 BASES: tuple[Base, ...] = get_args(Base)
 #: The kinds that have a lane each, in the order in which they are drawn.
 LANES = ("compute", "communication", "memory")
@@ -44,9 +44,10 @@ _MAX_NS = 1 << 62
 class TimeMap:
     """Maps a run's own times to the common axis and back, piece by piece, in whole ns.
 
-    Pieces ``[own_start, own_end)`` go to ``[common_start, common_end)``, which are at least as
-    long, so that the inverse is exact. Times before the first and after the last piece keep their
-    distance to it. A gap between two pieces on the common axis is time that only the other run has.
+    Pieces ``[own_start, own_end)`` are mapped to ``[common_start, common_end)``, which are at least
+    as long, so that the inverse is exact. Times before the first and after the last piece keep
+    their distance to it. A gap between two pieces on the common axis is time that only the other
+    run has.
 
     Attributes
     ----------
@@ -105,7 +106,7 @@ class Alignment:
         One row per pair of steps, or of collectives, in order: ``slot`` (int64); ``before_label,
         after_label`` (str); and int64 ``before_start_ns, before_end_ns, after_start_ns,
         after_end_ns`` in each run's own times, ``common_start_ns, common_end_ns`` on the common
-        axis, and ``delta_ns``, how much longer the slot takes after.
+        axis, and ``delta_ns``, how much longer the slot takes in the second run.
     gaps : DataFrame
         One row per stretch of the axis in which a run has no counterpart: ``side`` (``before``,
         ``after``), ``start_ns, end_ns`` (int64, common axis).
@@ -188,7 +189,7 @@ def _run_maps(edges: list[tuple[Ints, Ints]], base: Base) -> tuple[TimeMap, Time
 
 
 def _step_labels(side: RunSide) -> list[str]:
-    """Return the name of each step in the file, with its number here if that differs."""
+    """Return the name of each step in the file, and its number in the trace if that differs."""
     table = next(iter(side.parts.values())).table
     named = step_numbers(table.names.values)[table.name]
     rows = np.flatnonzero((named >= 0) & (table.stream < 0))
@@ -361,17 +362,18 @@ def steps(diff: Comparison) -> pd.DataFrame:
     DataFrame
         One row per pair of steps, in order: ``slot`` (int64), from 0; ``before_step, after_step``
         (int64), their numbers, -1 without steps; int64 ``before_ns, after_ns, diff_ns``, lengths of
-        the steps (`RunSide.windows`), at most to the start of the next one, means over the ranks,
-        rounded so that the kinds add up; ``change_share`` (float64), the difference divided by the
-        length before; and int64 ``compute_diff_ns, communication_diff_ns, memory_diff_ns,
-        idle_diff_ns, cpu_diff_ns``, which add up to ``diff_ns``: see `waterfall`.
+        the steps (`RunSide.windows`), each cut at the start of the next step; they are means over
+        the ranks, rounded so that the kinds add up; ``change_share`` (float64), the difference
+        divided by the length before; and int64 ``compute_diff_ns, communication_diff_ns,
+        memory_diff_ns, idle_diff_ns, cpu_diff_ns``, which add up to ``diff_ns``: see `waterfall`.
 
         ``.attrs``: ``p_value`` of Welch's test; if at least three steps have the same numbers on
         both sides, twice the smaller of this p-value and that of Student's t-test of the pairs;
-        None with fewer than two steps. ``is_significant``, whether the p-value is below 0.05, or
-        None; ``may_be_chance``, whether it is at least 0.05, or at least 0.01 if the mean length
-        changes by less than 20 %, or None; ``median_share``, the median of ``change_share``;
-        ``before_std_ns, after_std_ns`` (float), the standard deviations of the lengths.
+        None with fewer than two steps. ``is_significant``, whether the p-value is below 0.05;
+        ``may_be_chance``, True if the p-value is at least 0.05, or at least 0.01 and the mean
+        length changes by less than 20 %; both are None without a p-value. ``median_share``, the
+        median of ``change_share``; ``before_std_ns, after_std_ns`` (float), the standard deviations
+        of the lengths.
     """
     by_kind = [kind_times(diff, side) for side in diff.sides]
     before, after = (kinds.sum(axis=1) for kinds in by_kind)

@@ -152,7 +152,7 @@ def _step_sums(
 
 
 def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
-    """Return the times of a tree's nodes; with `split`, device times are without waits."""
+    """Return the times of a tree's nodes; with `split`, device times exclude waits."""
     part = tree.part
     length = tree.durations
     is_operator = tree.kind == OPERATOR
@@ -301,7 +301,7 @@ def changes(diff: Comparison) -> pd.DataFrame:
           (more), ``other library`` (by the names of kernels), ``other kernels``; else empty
         - ``p_value`` (float64): NaN if unknown, or not tested
         - ``before_total, after_total`` (float64): all calls of the name, at all places; an operator
-          that is removed at one place is gone only if none is left
+          that is removed at one place is gone only if no call is left
 
         ``.attrs["tested"]`` is the number of tests; ``.attrs["note"]`` is set if nothing changed.
     """
@@ -434,7 +434,7 @@ def _outermost_changes(
     inside = tree.slot < steps
     above = np.where(tree.parent >= 0, status[tree.parent], -1) if len(tree) else status
     code, word = ((_REMOVED, "removed"), (_ADDED, "added"))[side]
-    # A function with paired callees is only another path to the same calls, which is no change.
+    # A function with paired callees is only another path to the same calls, so nothing changed.
     has_partner = tree.forest.subtree_sums((matched.partner[side] >= 0).astype(np.int64)) > 0
     operators = inside & (tree.kind == OPERATOR) & ~(tree.frame & has_partner)
     work = inside & (tree.kind == WORK) & (above != code)
@@ -595,7 +595,7 @@ def how_replaced(
 
 @memoize
 def changed_names(diff: Comparison) -> frozenset[str]:
-    """Return the names in `changes`, and of the device work of the operators that changed."""
+    """Return the names in `changes`, and those of the device work of operators that changed."""
     table, matches = changes(diff), match_ranks(diff)
     is_whole = table["change"].isin(["added", "removed", "moved"])
     is_kernel = table["measure"] == "kernel"

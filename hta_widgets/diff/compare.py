@@ -42,7 +42,7 @@ _VENDORS = (
     ("NVIDIA", ("nvidia", "tesla", "geforce", "quadro", "rtx")),
     ("MTIA", ("artemis", "mtia")),
 )
-_DRIFT_CORRECTED = "waits, transfers and late ranks are corrected for it, timelines are not"
+_DRIFT_CORRECTED = "waits, transfers and late ranks are corrected for it; timelines are not"
 _MIN_OUTSIDE_SHARE = 0.01  # of the steps' time; smaller differences are not reported
 
 
@@ -135,8 +135,8 @@ def compare(
     A step is the host's range ``ProfilerStep#n``. If hosts of a side leave most of the compared
     steps before their devices do the work (``ahead`` of `hta_widgets.analysis.step_times`), steps
     of both sides are those of the devices: a step runs from the end of the previous step's work, or
-    from the first start of work in the first step, to the end of its own work. `findings` has a
-    caution then.
+    from the first start of work in the first step, to the end of its own work. `findings` then has
+    a caution.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def conditions(diff: Comparison) -> str:
 
 
 def paired_ranks(diff: Comparison) -> str:
-    """Return a text of the ranks whose calls are matched: ``ranks 0–3``."""
+    """Return the ranks whose calls are matched, as a string: ``ranks 0–3``."""
     numbers = sorted(before for before, _ in diff.rank_pairs)
     words = ", ".join(map(run_text, consecutive_runs(numbers)))
     if any(before != after for before, after in diff.rank_pairs):
@@ -233,8 +233,8 @@ def _ranks_by_format(
     before: PartsByRank, after: PartsByRank
 ) -> tuple[tuple[PartsByRank, PartsByRank], tuple[PartsByRank, PartsByRank]]:
     """Return the ranks whose events are compared, and those compared in tables only."""
-    # Servers have no steps, and another clock than workers; profiles have no events, and repeat the
-    # calls of timelines.
+    # Servers have no steps, and a clock other than that of workers; profiles have no events, and
+    # repeat the calls of timelines.
     formats = formats_of(before), formats_of(after)
     shared = formats[0] & formats[1]
     table = {format_.name: format_.comparison for format_ in all_formats()}
@@ -334,8 +334,8 @@ def _check_ranks(side: str, ranks: Collection[int], parts: PartsByRank) -> None:
 
 def _stated_numbers(parts: PartsByRank) -> dict[int, int]:
     """Return the number by which each rank is paired."""
-    # If a set has several MPI jobs, later ones get free numbers. Stated ranks are used if those of
-    # the compared ranks are distinct.
+    # If a set has several MPI jobs, the ranks of later jobs get free numbers. The ranks that files
+    # state are used if those of the compared ranks are distinct.
     numbers = {}
     for rank, part in parts.items():
         stated = part.trace.stated_rank if is_host_only(part.trace.format) else None
@@ -401,7 +401,7 @@ def _cautions(diff: Comparison) -> list[Caution]:
 
 
 def _difference(kind: str, words: str, before_text: str, after_text: str) -> list[Caution]:
-    """Return a caution if both sides state something and the statements differ."""
+    """Return a caution if both sides state a value and the values differ."""
     if not before_text or not after_text or before_text == after_text:
         return []
     return [Caution(kind, f"{words} {before_text} → {after_text}")]
@@ -420,7 +420,7 @@ def _empty_cautions(diff: Comparison) -> Iterator[Caution]:
 def _condition_cautions(diff: Comparison) -> Iterator[Caution]:
     gpus = [_gpus(side) for side in diff.sides]
     formats = [", ".join(sorted(side.formats)) for side in diff.sides]
-    yield from _difference("vendor", "different makers of GPUs:", *map(_vendor, gpus))
+    yield from _difference("vendor", "different GPU vendors:", *map(_vendor, gpus))
     yield from _difference("gpu", "different GPUs:", *gpus)
     yield from _difference("format", "different formats:", *formats)
     yield from _difference("world_size", "world size", *map(_world_size, diff.sides))
@@ -448,7 +448,7 @@ def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
         nouns = f"rank{'s' if len(different) > 1 else ''}"
         yield Caution("rank", f"different {nouns}: {_format_pairs(different)}")
     if renamed:
-        reason = "the same ranks under other numbers, because several files of a run state one rank"
+        reason = "the same ranks under other numbers, because files of a run state the same rank"
         yield Caution("rank", f"{reason}: {_format_pairs(renamed)}")
 
 
@@ -498,7 +498,7 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
     if diff.matched_by == "order" and not np.array_equal(diff.before.steps, diff.after.steps):
         yield "the numbers of the steps differ: steps are matched in order"
     for side in diff.sides:
-        # Ends of rounded times lie up to the resolution behind the next start.
+        # Rounding may move the end of a step past the next start, by up to the resolution.
         resolution_ns = max(part.trace.resolution_ns for part in side.parts.values())
         if side.overlap_ns > resolution_ns * len(side.steps):
             shared = f"steps of {side.label} overlap by {duration(side.overlap_ns)}"

@@ -25,7 +25,7 @@ _MEASURES = ("count", "device_ns", "mean_ns", "tflop_per_s", "roofline_share")
 
 @check_arguments
 def efficiency_diff(diff: Comparison) -> pd.DataFrame:
-    """Return the time and the efficiency of each operator and shapes in both runs.
+    """Return the time and the efficiency of each operator, by its shapes, in both runs.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def efficiency_diff(diff: Comparison) -> pd.DataFrame:
         of a call; ``tflop_per_s``; ``roofline_share``. Runs without shapes have a note.
 
         ``.attrs``: ``before_mfu, after_mfu``, means over ranks and steps, NaN if unknown; ``text``,
-        a sentence about them, empty if one is unknown.
+        a sentence about them, empty if either is unknown.
     """
     frames, notes = analyse_sides(diff, operator_efficiency)
     sides = [_by_shapes(*pair) for pair in zip(frames, diff.sides, strict=True)]

@@ -42,7 +42,7 @@ _LARGE_SHARE = 0.05  # smaller differences occur between runs of one program
 _LARGE_SHARE_ALONE = 0.2  # the same with one step on a side
 #: Pairs of a minimum difference and a maximum p-value; a difference within one of them is reported.
 _LIMITS = ((0.2, 0.05), (_LARGE_SHARE, 0.01), (_SMALL_SHARE, 0.001))
-_OUTLYING = 10.0  # times the usual difference of two steps, for a step that stands out
+_OUTLYING = 10.0  # multiple of the usual difference of two steps, for a step that stands out
 _MAX_CHANGES = 8
 _MIN_UNIFORM = 5  # minimum number of operators with an equal change that are one finding
 
@@ -66,12 +66,12 @@ def findings(diff: Comparison) -> list[Finding]:
 
     A difference of the step times is reported if it is at least 5 % and significant at 1 %, at
     least 20 % at 5 %, or at least 1 % at 0.1 % (test of `steps`); with one step on a side, if it is
-    at least 20 %. Differences of at least 1 % at 5 % are reported with their p-value, and so are
-    those of at least 5 % that at most a third of the steps cause, which stand out from the others
-    by 20 % of a step and 10 times the usual distance from the median difference. With one step
-    on a side and no other finding, the changes of the step and of the name that differs most are
-    reported. If there is any other finding, the difference of the step times comes first even if it
-    is smaller or may be chance.
+    at least 20 %. Differences of at least 1 % at 5 % are reported with their p-value. So are
+    differences of at least 5 % that at most a third of the steps cause, if these steps stand out
+    from the others by 20 % of a step and 10 times the usual distance from the median difference.
+    With one step on a side and no other finding, the changes of the step and of the name that
+    differs most are reported. If there is any other finding, the difference of the step times comes
+    first even if it is smaller or may be chance.
 
     If the steps do not differ in length, the list begins with the kinds of time whose share of the
     step differs significantly, and by more than 5 % of the step (tests as in `changes` at 1 %,
@@ -156,7 +156,7 @@ def _shared_formats(diff: Comparison) -> set[str]:
 
 
 def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
-    """Return how much longer the steps take and by what, or what else they consist of."""
+    """Return how much longer the steps take and why, or how their composition changed."""
     by_step, by_kind = steps(diff), waterfall(diff, "kind")
     lengths = _step_times(diff, "headline", p_value=by_step.attrs["p_value"])
     longer_ns = max(lengths.before, lengths.after)
@@ -211,7 +211,7 @@ def _largest_untested_differences(diff: Comparison) -> list[Finding]:
     lengths = _step_total(diff, [])
     min_ns = max(_SMALL_SHARE * max(lengths.before, lengths.after), 1)
     table = _kernel_families(diff)
-    # Only one of the two sentences says that there are too few steps for a test.
+    # Only one of the two sentences states that there are too few steps for a test.
     details = {} if lengths.details else {"is_untested": True}
     longest = [
         time_change(
@@ -266,7 +266,7 @@ def _cause_parts(diff: Comparison, frame: pd.DataFrame) -> tuple[Finding, ...]:
 
 
 def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> list[Finding]:
-    """Return the kinds of time with another share of steps of about the same length.
+    """Return the kinds of time whose share changed in steps of about the same length.
 
     Without this finding, equal steps would hide that compute became communication or idle time.
     """
@@ -287,7 +287,7 @@ def _changed_kinds(diff: Comparison, by_kind: pd.DataFrame, longer_ns: float) ->
 
 
 def _main_name(diff: Comparison, longer_ns: float) -> list[Finding]:
-    """Return the kernel whose time differs most because its number of calls does."""
+    """Return the kernel whose time differs most because its number of calls differs."""
     table = _kernel_families(diff)
     before, after = (table[f"{side}_count"] for side in ("before", "after"))
     mean_ns = (table["before_ns"] + table["after_ns"]) / (before + after)
@@ -320,7 +320,7 @@ def _kernel_families(diff: Comparison) -> pd.DataFrame:
 
 
 def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]:
-    """Return how many steps differ, and the step that differs most if it is a single one."""
+    """Return how many steps differ, and the step that differs most if it is the only such step."""
     if len(by_step) < 2:
         return []
     gaps = by_step["diff_ns"].to_numpy() * (1 if lengths.diff_ns > 0 else -1)
@@ -344,7 +344,7 @@ def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]
 def _outlying_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]:
     """Return the few steps that differ far more than the others, if they alone move the mean.
 
-    A test of the mean says that they may be chance, as a pause in one of six steps may be.
+    By a test of the mean they may be chance, for example a pause in one of six steps.
     """
     gaps = by_step["diff_ns"].to_numpy() * (1 if lengths.diff_ns > 0 else -1)
     distance = np.abs(gaps - np.median(gaps))

@@ -2,8 +2,8 @@
 
 Late ranks (`late_ranks`): `hta_widgets.analysis.stragglers` judges the compared steps of each side.
 If it names rank 1 after but not before, the finding names the kind of rank 1's own time that
-changed most compared with the other ranks. It also has the change of that kind on those ranks, and
-the ranks that wait longer. All are means over steps:
+changed most compared with the other ranks. It also has the change of that kind on the other ranks,
+and the ranks that wait longer. All are means over steps:
 
     rank 1: compute 8 → 10 ms; rank 0: compute 8 → 8.1 ms, waits 0 → 2 ms
 
@@ -76,8 +76,8 @@ def late_ranks(diff: Comparison) -> list[Finding]:
 
     A rank is returned if its cost at least halves or doubles. Either both sides must have the rank
     and the waits of all ranks, or only one side has the rank or compares it. With a single step on
-    each side the result is empty. ``details["appears"]`` is whether the rank is late after, not
-    before.
+    each side the result is empty. ``details["appears"]`` is True if the rank is late in the second
+    run, and not in the first.
     """
     shared = [before for before, after in diff.rank_pairs if before == after]
     single = diff.before.has_steps and diff.step_count == 1

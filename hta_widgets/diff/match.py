@@ -44,7 +44,7 @@ STATUSES: tuple[str, ...] = ("same", "changed", "added", "removed", "moved", "re
 _SAME, _CHANGED, _ADDED, _REMOVED, _MOVED, _REPLACED = range(len(STATUSES))
 
 _EDGE_TOLERANCE_NS = 2_000  # rounded times of a call may exceed its operator's by this
-_ROUNDS = 4  # maximum number of rounds, each of which matches below the pairs of the one before
+_ROUNDS = 4  # maximum number of rounds; each round matches below the pairs of the previous round
 _MIN_RATIO = 0.05  # of the longer duration; smaller differences are not changes
 _MIN_OCCURRENCES = 4  # minimum calls of a path on one rank for estimating its spread
 _SPREADS = 3 * 1.4826  # median deviations: three standard deviations of a normal distribution
@@ -52,7 +52,7 @@ _SPREADS = 3 * 1.4826  # median deviations: three standard deviations of a norma
 
 @dataclass(eq=False)
 class MatchedTrees:
-    """Two ranks' call trees; of each side, the partner, status and call path of each node."""
+    """The call trees of two ranks, with the partner, status and call path of each node."""
 
     trees: tuple[RankTree, RankTree]
     partner: tuple[Ints, Ints]
@@ -60,7 +60,7 @@ class MatchedTrees:
     path: tuple[Ints, Ints] = field(default=(np.empty(0, np.int64), np.empty(0, np.int64)))
 
     def shared_path(self, side: int, rank_of_path: Ints) -> Ints:
-        """Return a path for each node, equal for the two nodes of a pair: the first of theirs."""
+        """Return a path for each node; both nodes of a pair have the first of their two paths."""
         path_of_node = self.path[side]
         nodes = np.flatnonzero(self.partner[side] >= 0)
         path_of_partner = self.path[1 - side][self.partner[side][nodes]]

@@ -18,15 +18,15 @@ headline, slight   ``is_untested``: True if one step on a side is too few for a 
 name               ``is_untested``, unless the step's finding has it
 straggler          ``sign``: 1 if it became slower, -1 if faster; ``excess_ns``: by how much more
                    its own time changed than that of the median rank; ``appears``, of ranks that
-                   others wait for: whether after, not before; ``cause``: of ranks that only one
-                   side has
+                   others wait for: True if only in the second run; ``cause``: of ranks that only
+                   one side has
 composition        ``is_as_long``: whether the steps take about as long as before
 shapes             ``changed_calls, calls``: numbers of calls of operators
 steps              ``moved_steps, steps``: numbers; ``direction``: ``slower`` or ``faster``;
                    ``is_outlying``: True if only these stand out and the test finds no difference
 added, removed …   ``how, path, places``: columns of `changes`; ``before_names, after_names``: these
 (of `changes`)     columns as lists; ``totals``: numbers of calls before and after, in all places;
-                   ``caller``: text, None if the name alone identifies the operator
+                   ``caller``: str, None if the name alone identifies the operator
 more               ``count``: number of changes that are not listed
 caution            ``clause``: the text of a `Caution`
 =================  =================================================================================
@@ -122,7 +122,7 @@ def topic_of(finding: Finding) -> str:
 
 
 def rank_findings(findings: Iterable[Finding], topics: Sequence[str]) -> list[Finding]:
-    """Return findings by topic, then by weight, without those that earlier ones state.
+    """Return findings by topic, then by weight, without findings that earlier ones state.
 
     A finding that only lists parts is left out if findings before it have all of its parts. The
     topic ``conditions`` qualifies the first finding, so it follows that.

@@ -43,7 +43,7 @@ from hta_widgets.trace.names import short_name
 #: Function that returns the sentence of a finding.
 Wording = Callable[[Finding, Comparison], str]
 
-#: Maximum ratio of two times whose change is stated in percent.
+#: Maximum ratio of two times for stating their change in percent.
 _MAX_RATIO = 10
 #: Words for kinds of a rank's own time.
 _OWN_TIME_WORDS = {
@@ -185,7 +185,7 @@ def step_times_text(finding: Finding, diff: Comparison) -> str:
     mean = " (mean over ranks)" if _is_mean_over_ranks(diff) else ""
     unit = _a_step(diff)
     if not finding.diff_ns:
-        return f"After takes as long: {duration(finding.after)}{unit}{mean}."
+        return f"After takes the same time: {duration(finding.after)}{unit}{mean}."
     text = (
         f"After takes {duration(abs(finding.diff_ns))} {longer_or_less(finding)}{unit}: "
         f"{times_text(finding)}{relative_text(finding) or ', new'}{mean}"
@@ -277,10 +277,10 @@ def _composition_text(finding: Finding, diff: Comparison) -> str:
     subject, verb = ("steps", "take") if diff.step_count > 1 else ("step", "takes")
     if not diff.before.has_steps:
         subject, verb = "runs", "take"
-    lead = f"The {subject} {verb} as long, {times}"
+    lead = f"The {subject} {verb} the same time, {times}"
     if not finding.details["is_as_long"]:
         change = share_delta(_relative(finding))
-        lead = f"That the {subject} {verb} longer or less may be chance ({times}, {change})"
+        lead = f"The change in the length of the {subject} may be chance ({times}, {change})"
     parts = [
         _cause_text(part, diff) + (f" ({share_delta(_relative(part))})" if part.before else "")
         for part in finding.parts
@@ -315,7 +315,7 @@ def _pace_text(finding: Finding, diff: Comparison) -> str:
     word = "slower" if finding.diff_ns > 0 else "faster"
     middle = math.expm1(median(math.log(part.after / part.before) for part in finding.parts))
     return (
-        f"{plural(len(finding.parts), 'operator')} are {word} alike, "
+        f"{plural(len(finding.parts), 'operator')} are {word} by a similar factor, "
         f"{share_delta(middle)} in the median: {duration_delta(finding.diff_ns)}{_a_step(diff)} "
         f"together{_paired_ranks_text(diff)}."
     )
@@ -329,7 +329,7 @@ def _paired_ranks_text(diff: Comparison) -> str:
 
 
 def _includes_waits(finding: Finding, diff: Comparison) -> bool:
-    """Return whether a change is of the time of a collective, with the waits for other ranks."""
+    """Return whether a change concerns a collective's time, including waits for other ranks."""
     if finding.measure == "host":
         return bool(re.match(HOST_LIBRARIES, finding.name))
     is_collective = kind_of("kernel", finding.name) == "communication" or re.match(
@@ -378,7 +378,7 @@ def _time_change_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _caller_text(finding: Finding) -> str:
-    """Return a text of the caller of a change whose name is not unique; "" for unique names."""
+    """Return a clause on the caller of a change whose name is not unique; "" for unique names."""
     caller: str | None = finding.details["caller"]
     if caller is None:
         return ""

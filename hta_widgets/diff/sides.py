@@ -1,7 +1,7 @@
 """One side of a comparison: the events of its ranks, and the steps that all of them have.
 
-A step is the host's range ``ProfilerStep#n``. Steps do not overlap: one ends where the next begins.
-For ranges from 0 to 110 and from 100 to 200 ns, the windows are
+A step is the host's range ``ProfilerStep#n``. A step is cut where the next one begins, so steps do
+not overlap. For ranges from 0 to 110 and from 100 to 200 ns, the windows are
 
     step 1: 0–100, step 2: 100–200, overlap_ns 10
 
@@ -54,8 +54,8 @@ class RunSide:
         Numbers of the steps that all these ranks have, completely in the selection; a single -1 if
         there are none and the whole selection is compared.
     windows : dict of int to array
-        By rank, start and end of each step, (steps, 2), with the clock's shift. They do not
-        overlap: a step ends where the next one begins. See `compare` on hosts that are ahead.
+        By rank, start and end of each step, (steps, 2), with the clock's shift. A step is cut where
+        the next one begins, so they do not overlap. See `compare` on hosts that are ahead.
     left_out : tuple of int
         Ranks without steps, if others have some.
     tabled : dict of int to Part
@@ -192,7 +192,7 @@ def _whole_side(label: str, traces: TraceSet, parts: PartsByRank) -> RunSide:
 def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
     """Return the steps that are completely in the selection.
 
-    The bounds do not overlap, so that no time counts twice: a step ends where the next one begins.
+    A step is cut where the next one begins, so that no time counts twice.
     """
     table = part.table
     formats = formats_named([part.trace.format])

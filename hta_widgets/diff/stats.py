@@ -2,8 +2,9 @@
 
 The steps of a run are the samples. *Welch's test* compares the mean of one side with that of the
 other, each with its own spread. If steps have partners, the *paired test* uses the logarithm of
-each pair's ratio, because steps that differ by design (a checkpoint every tenth one) do so on both
-sides. For steps of 10, 20, 40 ns before and 11, 22, 44 ns after, which is 10 % more in each:
+each pair's ratio, because steps that differ by design (such as every tenth step, with a checkpoint)
+do so on both sides. For steps of 10, 20, 40 ns before and 11, 22, 44 ns after, which is 10 % more
+in each:
 
 >>> before, after = np.array([[10.0], [20.0], [40.0]]), np.array([[11.0], [22.0], [44.0]])
 >>> welch_p_value(before, after).round(2), paired_steps_p_value(before, after).round(2)

@@ -139,7 +139,7 @@ def names(
         - ``before_count_per_step, after_count_per_step, before_ns_per_step, after_ns_per_step,
           diff_ns_per_step`` (float64)
         - ``change`` (category): ``added, removed``; ``replaced``: only on one side, with work of
-          other names in its place below the same operators; ``changed``: another count;
+          other names in its place below the same operators; ``changed``: a different count;
           ``slower, faster``: the same count, different by at least 5 % and significantly (tests
           over the steps as in `changes`, at 5 % divided by the number of names; with one step on
           a side at least 20 %); ``same``
@@ -210,7 +210,7 @@ def _counts_and_times(
 
 
 def _main_kinds(events: list[_EventCodes], size: int) -> Ints:
-    """Return the kind that most of each name's time has, or most of its events without a length."""
+    """Return the kind of most of each name's time; of most of its events if they have no length."""
     weights = np.zeros((size, len(KINDS)), dtype=np.int64)
     for codes in events:
         np.add.at(weights, (codes.name, codes.kind), 2 * codes.dur_ns + 1)
@@ -360,7 +360,7 @@ def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None)
         or name in _ADDED_TABLES
         or any(name in tables for tables in _format_tables(all_formats()))
     ):
-        raise TraceError(f"there is a table {name!r}", remedy="Give it another name.")
+        raise TraceError(f"there is already a table {name!r}", remedy="Give it another name.")
     _ADDED_TABLES[name] = formats, table
 
 

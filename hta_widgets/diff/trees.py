@@ -72,8 +72,8 @@ def comparable_name(name: str, *, frame: bool) -> str:
     return match[1] if match else text
 
 
-#: Patterns of texts that NVIDIA's demangler and those of GNU and LLVM write differently, and the
-#: common form.
+#: Patterns of what NVIDIA's demangler writes differently from the demanglers of GNU and LLVM, and
+#: the common form.
 _SIGNATURE_RULES = (
     (re.compile(r"\(bool\)0|\bfalse\b"), "0"),
     (re.compile(r"\(bool\)1|\btrue\b"), "1"),

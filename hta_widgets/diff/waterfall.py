@@ -59,8 +59,8 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         - ``kind`` (category): ``cpu`` for operators and annotations; for device work, its kind
         - ``before_count, after_count`` (float64)
         - ``before_ns, after_ns, diff_ns`` (float64): times with all nodes below
-        - ``before_self_ns, after_self_ns, diff_self_ns`` (float64): times without these
-        - ``status`` (category): ``added, removed``; ``changed``, another count; ``same``
+        - ``before_self_ns, after_self_ns, diff_self_ns`` (float64): times without the nodes below
+        - ``status`` (category): ``added, removed``; ``changed``, a different count; ``same``
 
         ``.attrs["without_waiting"]``: whether collectives count without waiting for other ranks,
         which needs the waits of both sides.
@@ -158,7 +158,7 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
 
     Every moment of a step counts once: as compute if any compute kernel runs, else as
     communication, else as copies, else as idle. It counts for the step whose window (`RunSide`)
-    contains it, whichever step launched the work; if ranges overlap, it counts for the one that
+    contains it, whichever step launched the work; if ranges overlap, it counts for the step that
     began last. So the rows add up to the step times, and their differences to the difference of the
     step times, to the nanosecond. Work outside of the compared steps does not count, even if they
     launched it; a caution reports it if it differs by 1 % of the steps' time. `names` has whole
@@ -193,13 +193,13 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         work); ``cause`` (category); ``name`` (str) by operator or kernel, empty for idle; int64
         ``before_ns, after_ns, diff_ns``: sums over the compared steps, means over a side's ranks,
         rounded so that they add up; ``change_share`` (float64): the difference as a share of
-        before, NaN if that is 0.
+        ``before_ns``, NaN if that is 0.
 
         ``.attrs``: ``before_ns, after_ns`` (the totals), ``steps``, ``before_ranks, after_ranks``,
         ``communication_split``.
     """
     if step is not None and not 0 <= step < diff.step_count:
-        remedy = f"They are counted from 0 to {diff.step_count - 1}."
+        remedy = f"Pairs are numbered from 0 to {diff.step_count - 1}."
         raise TraceError(f"no pair of steps {step}", remedy=remedy)
     keys, before, after = _mean_times(diff, by, step)
     change = after - before

@@ -1,4 +1,4 @@
-"""The frames of panels that users add; most are of the whole job, and are in saved pages too."""
+"""The frames of panels that users add; most cover the whole job and are also in saved pages."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
 
 
 def _even_shares(calls: pd.DataFrame) -> pd.DataFrame:
-    """Return a message from each rank of a collective to each, with equal shares of its bytes."""
+    """Return messages from each rank of a collective to all its ranks, with equal bytes."""
     members = calls[["collective", "rank"]].rename(columns={"rank": "peer"})
     pairs = calls.merge(members, on="collective")
     pairs["bytes"] //= pairs.groupby(["collective", "rank"])["peer"].transform("size").clip(lower=1)
@@ -245,7 +245,7 @@ _GEOMETRY = ("blocks_per_sm", "occupancy_share", "registers")
 
 
 def _kernel_geometry(traces: TraceSet) -> pd.DataFrame:
-    """Return how well kernels fill the device, as means of the ranks; the longest ones first."""
+    """Return how well kernels fill the device, as means over the ranks; the longest first."""
     rows = analysis.kernel_details(traces)
     rows = rows.assign(name=rows["name"].astype(str))
     groups = rows.groupby("name", sort=False)
@@ -273,7 +273,7 @@ def _kernel_geometry(traces: TraceSet) -> pd.DataFrame:
 
 
 def _fusion_chains(traces: TraceSet) -> pd.DataFrame:
-    """Return chains of pointwise operators, as means of the ranks; the most bytes to save first."""
+    """Return chains of pointwise operators, as means over the ranks; the most saved bytes first."""
     rows = analysis.fusion_candidates(traces)
     groups = rows.groupby(["operators", "shape", "length"], sort=False)
     columns = ["count", "device_ns", "total_saved_bytes", "saving_ns"]
@@ -306,8 +306,8 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
 }
 
 
-#: Panels whose frames take seconds in jobs of many ranks. Saved pages of more ranks than
-#: `_MAX_SLOW_RANKS` have these frames only if the panels are shown.
+#: Panels whose frames take seconds in jobs of many ranks. Saved pages of jobs with more than
+#: `_MAX_SLOW_RANKS` ranks have these frames only if the panels are shown.
 _SLOW_PANELS = (
     *("critical_path", "memory", "roofline", "layers"),
     *("pipeline", "kernel_details", "fusion_candidates", *GROUPED_FRAMES),
@@ -337,7 +337,7 @@ def whole_job_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
 def _frame_in_window(
     traces: TraceSet, selection: Selection, _top: int | None, *, panel: str
 ) -> pd.DataFrame:
-    """Return the rows of a panel of the whole job that overlap the window, as in saved pages."""
+    """Return the rows of a panel of the whole job that overlap the window, as saved pages do."""
     frame = whole_job_frame(traces, panel)
     rows = frame.reset_index(drop=True)
     if "start_ns" in frame:

@@ -28,7 +28,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Columns that are added to tables of jobs with shapes.
 RATE_COLUMNS: Final = ("tflop_per_s", "gb_per_s", "roofline_share", "bound")
-#: Maximum number of calls in a job whose tables have rates; more would take above a second.
+#: Maximum number of calls in a job whose tables have rates; more would take over a second.
 _MAX_CALLS: Final = 50_000
 
 

@@ -1,8 +1,8 @@
 """The call tree: operators by call path, as bars of a flame graph.
 
 The width of a bar is the time of all calls of its path, on all selected ranks. Callees are below
-their caller, from its left edge on, the longest first. For example, ``aten::linear`` takes 240 ns,
-and its calls of ``aten::addmm`` take 120 ns of these::
+their caller and begin at its left edge, the longest first. For example, ``aten::linear`` takes 240
+ns, including 120 ns in its calls of ``aten::addmm``::
 
     depth 0   aten::linear  0 ... 240    120 ns of its own
     depth 1   aten::addmm   0 ... 120

@@ -108,7 +108,7 @@ def whole_job_panel(
 
 _SHARED = tuple(map(catalogue_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
 _ALL_PARTS = ("window", "ranks", "tracks", "ids", "names", "kinds", "rest")
-#: Tables of the whole job by shape, module or source line, which replace those by name.
+#: Tables of the whole job by shape, module or source line, which replace the tables by name.
 _GROUPED = tuple(Panel(name, "", _ALL_PARTS) for name in GROUPED_FRAMES)
 
 
@@ -291,7 +291,7 @@ def frame_to_json(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def without_nan(value: object) -> Any:
-    """Return JSON values with None for the numbers that JSON cannot write."""
+    """Return JSON values with None for the numbers that JSON cannot represent."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -405,7 +405,7 @@ class _NameGroups:
     def __init__(self, frame: pd.DataFrame) -> None:
         name, distinct_names = pd.factorize(frame["name"])
         kind = frame["kind"].cat.codes.to_numpy(np.int64)
-        # One number for a name and a kind.
+        # One number for each pair of name and kind.
         pairs, self.code = np.unique(name * len(KINDS) + kind, return_inverse=True)
         self.names = distinct_names.take(pairs // len(KINDS)).tolist()
         self.kind = pairs % len(KINDS)
@@ -487,8 +487,8 @@ def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Dat
 def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     """Return one row per phase, rank and step: first the whole steps, then the phases.
 
-    A step that the host leaves before the device does its work is as long as on the device. Phases
-    with less than `MIN_PCT` percent of the steps' time are left out.
+    If the host leaves a step before the device does its work, its length is that on the device.
+    Phases with less than `MIN_PCT` percent of the steps' time are left out.
     """
     all_steps = analysis.step_times(traces, clock=CLOCK, selection=selection)
     is_compared = all_steps["dur_deviation_ns"].notna().to_numpy()
@@ -612,7 +612,7 @@ def take_columns(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 
 
 def null_if_negative(values: npt.ArrayLike) -> Any:
-    """Return integers as a column in which negative ones are missing values."""
+    """Return integers as a column in which negative numbers are missing values."""
     numbers = np.asarray(values, dtype=np.int64)
     return pd.arrays.IntegerArray(numbers, numbers < 0)
 

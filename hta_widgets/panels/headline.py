@@ -73,7 +73,7 @@ _DWARFED_SHARE = 0.1
 #: Minimum share of the run for a sentence about the time before and after device work.
 _MIN_SHARE_AROUND = 0.1
 _COMMUNICATION = KINDS.index("communication")
-#: Kinds of findings in the order of their sentences; those in one tuple are in order of share.
+#: Kinds of findings in the order of their sentences; kinds in one tuple are ordered by share.
 _ORDER = (
     ("waiting", "last_ready"),
     ("host_communication",),
@@ -84,7 +84,7 @@ _ORDER = (
 )
 #: Kinds whose sentences come last and are always present.
 _LAST = ("unrecorded", "around_work", "missing_steps", "impossible_times")
-#: The place of kinds in the order for the headline; kinds of one place are in order of share.
+#: The place of kinds in the order for the headline; kinds with equal places are ordered by share.
 _MAIN_PLACES = {
     "waiting": 0,
     "pipeline": 1,
@@ -116,7 +116,7 @@ class HeadlineFinding:
     selection : Selection
         What the button selects.
     parts : list
-        The sentence as texts and ranks; pages make a link of each rank.
+        The sentence as strings and ranks; pages show each rank as a link.
     facts : mapping of str
         The numbers for the sentence, before `parts` are written.
     """
@@ -210,7 +210,7 @@ def headline(traces: TraceSet) -> Headline:
 
     Shares are of each rank's span, from its first device work to its last. Findings below 2 % of
     the spans of all ranks are left out, except for ranks that others wait for. A finding whose
-    share is less than a tenth of another one's is not the headline. Without a finding, and in a
+    share is less than a tenth of another finding's is not the headline. Without a finding, and in a
     healthy job without such a kernel, the headline states how time is spent. The last sentences
     give the part of the run before and after the spans, if it is large, and the ranks that lack
     steps of others. For files without device work and for timelines of Horovod, the findings are
@@ -410,7 +410,7 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
 
 
 def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the bubbles of pipelines, if they are most of the time that devices lose."""
+    """Yield the finding on pipeline bubbles, if they are most of the time that devices lose."""
     frame = analysis.pipeline_bubbles(traces)
     frame = frame[frame["rank"].isin(times.ranks)]
     bubble_ns = frame.groupby("rank")["bubble_ns"].sum()
@@ -476,7 +476,7 @@ def _has_waits(traces: TraceSet, times: RunTimes) -> bool:
 
 
 def _loading_facts(traces: TraceSet, times: RunTimes, cause_ns: int) -> dict[str, Any]:
-    """Return how many launches load code, and their time, if that is most of the cause."""
+    """Return how many launches load code, and their time, if they take most of the cause's time."""
     calls = [(traces[rank].table, loading_launches(traces[rank])) for rank in times.ranks]
     dur_ns = sum(int(table.dur_ns[rows].sum()) for table, rows in calls)
     launches = sum(len(rows) for _, rows in calls)
@@ -524,7 +524,7 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
 
 
 def _saving_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the operator of the first rank that could save the most time on its device."""
+    """Yield the finding on the operator of the first rank that could save the most device time."""
     saving = largest_saving(traces, times.ranks[0])
     if saving is not None:
         yield HeadlineFinding(
@@ -537,12 +537,12 @@ def _saving_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
 
 
 def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
-    """Yield the step that takes longest, unless all steps take about as long."""
+    """Yield the finding on the slowest step, unless all steps take about the same time."""
     frame = frame[frame["dur_deviation_ns"].notna()]
     step_count = frame["step"].nunique()
     if step_count <= 1:
         return
-    # If hosts are ahead of devices, a step lasts as long as on the device.
+    # If hosts are ahead of devices, the length of a step is that on the device.
     length_ns = frame["own_ns"] + frame["exposed_wait_ns"]
     by_step = length_ns.groupby(frame["step"]).median()
     step, usual_ns = int(by_step.index[int(by_step.argmax())]), float(by_step.median())
@@ -562,7 +562,7 @@ def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
 
 
 def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the ranks that lack steps of others, by the steps that they have."""
+    """Yield the findings on ranks that lack steps of others, by the steps that they have."""
     step_count = frame["step"].nunique()
     ranks_by_steps: dict[tuple[int, ...], list[int]] = {}
     for rank in times.ranks:
@@ -575,7 +575,7 @@ def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFin
 
 
 def _impossible_times(traces: TraceSet) -> Iterator[HeadlineFinding]:
-    """Yield the number of impossible times in the files, which are clipped or left out."""
+    """Yield the finding on impossible times in the files, which are clipped or left out."""
     problems = traces.problems
     count = int(problems.loc[problems["kind"] == "overflow", "count"].sum())
     if count:
@@ -583,7 +583,7 @@ def _impossible_times(traces: TraceSet) -> Iterator[HeadlineFinding]:
 
 
 def _async_finding(traces: TraceSet) -> Iterator[HeadlineFinding]:
-    """Yield the contents of files whose only events are async intervals."""
+    """Yield the finding that describes files whose only events are async intervals."""
     frames = [trace.asyncs for trace in traces.values() if len(trace.async_table)]
     if not frames:
         return
@@ -602,7 +602,7 @@ def _async_finding(traces: TraceSet) -> Iterator[HeadlineFinding]:
 def _last_ready_finding(
     traces: TraceSet, times: RunTimes, readiness: pd.DataFrame
 ) -> Iterator[HeadlineFinding]:
-    """Yield the rank that delays Horovod longest; `readiness` is `analysis.horovod_readiness`."""
+    """Yield the finding on the rank that delays Horovod longest, from `horovod_readiness`."""
     if not len(readiness):
         return
     last = readiness.nlargest(1, "blocked_ns").iloc[0]

@@ -1,6 +1,6 @@
 """Turn the findings of a headline into sentences.
 
-A sentence is a list of pieces: texts and ranks. The page links and marks the ranks. Each kind of
+A sentence is a list of pieces: strings and ranks. The page links and marks the ranks. Each kind of
 finding has one function, which takes the times of the run and the finding's facts:
 
     WORDS["step"](times, step=7, dur_ns=12_000_000, excess=0.2)
@@ -21,19 +21,19 @@ from hta_widgets.text import consecutive_runs, count, duration, plural, rate, ru
 
 #: Maximum number of sentences after the headline, without those that are always present.
 MAX_SENTENCES = 2
-#: Share of the waits for late ranks in all exposed waits, below which it is stated.
+#: The share of waits for late ranks in all exposed waits is stated only below this value.
 _MAX_STATED_WAITS = 0.9
-#: Minimum share of hidden communication to be stated for a healthy job.
+#: In a healthy job, the share of hidden communication is stated only from this value upwards.
 _MIN_HIDDEN_COMMUNICATION = 0.5
-#: Minimum length of a call that frees memory but first has to start the device's driver.
+#: A call that frees memory and takes at least this long probably initializes the device first.
 _INITIALIZING_NS = 100_000_000
 #: Minimum excess of a pipeline's longest stage over the mean of the other stages.
 _UNEVEN_STAGES = 0.05
 _EARLIER_WORK = "work that is not in the files"
-_CAPTURING = "the host captures graphs, whose kernels run at their replays"
+_CAPTURING = "the host captures graphs, whose kernels run only when the graphs are replayed"
 _HOST_WAIT = "the host has not launched the next work yet"
-#: A text, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not shown
-#: in red, because other ranks do not wait for it.
+#: A string, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not
+#: shown in red, because other ranks do not wait for it.
 Piece = str | dict[str, Any]
 
 
@@ -49,7 +49,7 @@ def _device_nouns(times: RunTimes, *, begins: bool = True) -> str:
 
 
 def _span_text(times: RunTimes, subject: str = "device") -> str:
-    """Return the name of the span whose shares a sentence about `subject` gives."""
+    """Return the name of the span that the shares in a sentence about `subject` refer to."""
     if len(times.ranks) > 1:
         return f"each rank's {times.device} span"
     return "its span" if subject == "device" else f"the {times.device} span"
@@ -69,7 +69,7 @@ def _share_of_span(times_ns: dict[int, int], times: RunTimes, subject: str = "de
 
 
 def _longer_by(excess: float, reference: str) -> str:
-    """Return how much longer something takes: as a percentage, or as a factor from 2 on."""
+    """Return how much longer something takes: as a percentage, or as a factor of at least 2."""
     if excess >= 1:
         return f"{1 + excess:.1f} times {reference}"
     return f"{share(excess)} over {reference}"

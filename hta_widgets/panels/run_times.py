@@ -41,7 +41,8 @@ _MIN_WORK_SHARE = 0.01
 _MIN_HEALTHY_BUSY = 0.95
 #: Maximum share of each rank's span that is idle, or exposed communication, in a healthy job.
 _MAX_HEALTHY_LOSS = 0.05
-#: Minimum number of ranks for a median rank; of two ranks, the slow one is half of the median.
+#: Minimum number of ranks for a median rank; with two ranks, the slow rank itself makes up half of
+#: the median.
 MIN_RANKS = 3
 #: Minimum excess of a slow phase over the median rank.
 _MIN_EXCESS = 0.02
@@ -86,7 +87,7 @@ class RunTimes:
     idle_by_rank: dict[int, int]
     #: Time without recorded work in which devices are probably busy.
     unrecorded_ns: int
-    #: From the launch of the first work to its start, mean of the ranks.
+    #: The time from the launch of the first work to its start, a mean over the ranks.
     first_wait_ns: int
 
     @property
@@ -182,7 +183,7 @@ class LaunchRate:
 
     @property
     def is_launch_bound(self) -> bool:
-        """Whether launches have so little work that no host would keep the device busy."""
+        """Whether launches have so little work that no host could keep the device busy."""
         return self.work_ns <= _MAX_LAUNCH_WORK_NS
 
 

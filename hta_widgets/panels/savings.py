@@ -48,8 +48,8 @@ class Saving:
 def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
     """Return the operator of a rank that could save the most time.
 
-    None without shapes, certain peaks or certain figures, and for ranks with more than
-    `_MAX_COUNTED` operators.
+    None if shapes are missing, if the peaks or all figures are uncertain, and for ranks with more
+    than `_MAX_COUNTED` operators.
     """
     trace = traces[rank]
     if used_device(trace).certainty != "certain":
@@ -75,7 +75,7 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
 
 
 def operator_savings(traces: TraceSet) -> pd.DataFrame:
-    """Return operators by name and shapes, those that could save the most time first.
+    """Return operators by name and shapes; those that could save the most time come first.
 
     Times are means of the ranks. Operators without a comparison to the roofline are left out.
     """
@@ -140,7 +140,7 @@ def short_operator(name: str) -> str:
 def short_shapes(text: str) -> str:
     """Return the shapes of inputs in short: ``2048×1024 · 1024×4096``.
 
-    Vectors next to matrices, and shapes equal to the one before, are left out.
+    Vectors next to matrices, and shapes equal to the previous shape, are left out.
     """
     shapes = [dims for dims in decode_arg(text.encode()) if isinstance(dims, list) and dims]
     if any(isinstance(size, list) for dims in shapes for size in dims):

@@ -74,8 +74,8 @@ def test_the_straggler_is_a_group_of_its_own(made):
     assert frame.index[frame["is_outlier"]].tolist() == [truth["slow"]]
     assert frame["representative"].nunique() == 2
     # Its host and its kernels were slowed down: the device waits for launches.
-    assert "its device idles 15 % of a step longer" in frame["why"][5]
-    assert "costs the others 17 % of their time more" in frame["why"][5]
+    assert "its device is idle for 15 % more of a step" in frame["why"][5]
+    assert "costs the others 17 % more of their time" in frame["why"][5]
 
 
 def test_the_straggler_is_on_the_path(made):

@@ -12,7 +12,7 @@ from support.turned import assert_mirrored
 import hta_widgets as hw
 from hta_widgets import diff as hd
 
-#: Pairs of which one runs an operator more often.
+#: Pairs in which one run has more calls of an operator.
 CASES = golden.GOLDEN.parent / "cases/diff-gone"
 
 needs_golden = pytest.mark.skipif(not golden.GOLDEN.is_dir(), reason=golden.MISSING)
@@ -174,8 +174,12 @@ def test_turned_round_two_real_jobs_tell_the_same():
         for both in (present, back)
     ]
     words = [text.replace("\u202f", " ") for text in texts]
-    assert words[0].startswith("12 operators are slower alike, +60 % in the median: +4.96 ms")
-    assert words[1].startswith("12 operators are faster alike, −37 % in the median: −4.96 ms")
+    assert words[0].startswith(
+        "12 operators are slower by a similar factor, +60 % in the median: +4.96 ms"
+    )
+    assert words[1].startswith(
+        "12 operators are faster by a similar factor, −37 % in the median: −4.96 ms"
+    )
 
 
 @needs_golden
@@ -252,7 +256,7 @@ def test_fewer_calls_are_not_gone(before, after):
         [finding.text.replace("\u202f", " ") for finding in hd.findings(diff)]
         for diff in assert_mirrored(fewer, more)
     ]
-    assert [result[0] for result in texts] == ["After takes as long: 900 µs a step."] * 2
+    assert [result[0] for result in texts] == ["After takes the same time: 900 µs a step."] * 2
     words = ["aten::permute: 7 → 3 a step, 4 fewer in aten::attention, −80.0 µs a step."]
     words += ["aten::permute: 3 → 7 a step, 4 more in aten::attention, +80.0 µs a step."]
     assert [word for word in words if word in texts[0] or word in texts[1]] == words

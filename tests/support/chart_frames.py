@@ -303,7 +303,7 @@ def stragglers_by_step() -> pd.DataFrame:
 
 def rank_clusters() -> pd.DataFrame:
     """Ranks 0, 1 and 3 are similar; rank 2 is an outlier."""
-    why = f"runs other kernels: {HOSTILE}; waits 9 % of a step less"
+    why = f"runs other kernels: {HOSTILE}; waits for 9 % less of a step"
     return table(
         "rank cluster representative is_outlier why steps step_ns own_ns compute_ns idle_ns "
         "exposed_communication_ns exposed_wait_ns lost_share",

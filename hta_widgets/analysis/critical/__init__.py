@@ -1,6 +1,6 @@
 """The critical path of a rank: the chain of dependencies that determines how long a step takes.
 
-The modules, each of which uses the ones before it:
+The modules, in order of dependency:
 
 =======  ===========================================================================================
 `nodes`  the start and the end of each event, in an order in which all dependencies point forward

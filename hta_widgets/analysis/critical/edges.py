@@ -46,7 +46,7 @@ _SYNC = KINDS.index("sync")
 #: Args of recorded waits for a CUDA event: its stream, and the correlation of the call that
 #: recorded it.
 _STREAM_OF_EVENT, _RECORD_OF_EVENT = "wait_on_stream", "wait_on_cuda_event_record_corr_id"
-#: The arg that names the stream which a call makes wait, in files without events of waits.
+#: The arg that names the stream that a call makes wait, in files without events of waits.
 _WAITING_STREAM = "waiting stream"
 #: Number of calls whose args are read to find out whether calls state what they wait for.
 _PROBED_CALLS: Final = 8
@@ -61,7 +61,7 @@ _ENOUGH_WAITS: Final = 8
 _MIN_PAUSE_NS: Final = 1_000_000
 #: Maximum time that such a thread needs to resume.
 _MAX_RESUME_NS: Final = 300_000
-#: Maximum number of events, the last to end, that are tried as what a kernel or thread waited for.
+#: Maximum number of the last events to end that are tried as what a kernel or thread waited for.
 _MAX_CANDIDATES: Final = 16
 
 #: The launching calls that HTA counts; ``cuLaunchKernelEx`` since 0.6.
@@ -162,7 +162,7 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
 
 
 def _previous_on_stream(nodes: Nodes, rules: GraphRules) -> Ints:
-    """Return the piece of device work before each one on its stream, -1 for none."""
+    """Return the previous device work on the stream of each piece of device work, -1 for none."""
     table, rows = nodes.trace.table, nodes.device
     if not rules.as_hta:
         # Work that is not analysed may also keep a stream busy.
@@ -307,7 +307,7 @@ def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
 
 
 def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
-    """Return pairs of tracks: a thread of forward operators, and one of their backward pass."""
+    """Return pairs of tracks: the threads of forward operators and of their backward pass."""
     trace = nodes.trace
     table, flows = trace.table, trace.flow_table
     if "fwdbwd" in flows.kinds:
@@ -317,7 +317,7 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
         pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
         if len(pairs):
             return [(int(forward), int(backward)) for forward, backward in pairs]
-    # Without arrows: the threads of the autograd engine, and the one with the most operators.
+    # Without arrows: the threads of the autograd engine, and the thread with the most operators.
     track = table.track[nodes.host].astype(np.int64)
     backward = np.unique(track[names_match(trace, nodes.host, _BACKWARD.search)])
     others = track[~np.isin(track, backward)]
@@ -464,7 +464,7 @@ def _kernel_waits(
     """Return awaited work and the kernels that waited for it.
 
     These are the waits in the file, `rows` on the streams `track`. If there are none, they are the
-    waits that calls state, or else inferred ones; by HTA's rules there are none then.
+    waits that calls state, or else inferred ones. By HTA's rules, waits are those in the file only.
     """
     trace = nodes.trace
     if len(rows) or rules.as_hta:
@@ -478,7 +478,7 @@ def _kernel_waits(
 
 
 def _stated_kernel_waits(trace: Trace, launches: DeviceWorkIndex) -> tuple[Ints, Ints] | None:
-    """Return awaited work and the work that waited for it, by the args of calls; None without."""
+    """Return awaited work and the work that waited for it, by args of calls; None without any."""
     calls = stream_wait_calls(trace)
     args = event_args(trace, calls[:_PROBED_CALLS], (_RECORD_OF_EVENT,))
     if all(record is None for record in args[_RECORD_OF_EVENT]):

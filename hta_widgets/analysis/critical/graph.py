@@ -1,7 +1,7 @@
 """The graph of one rank's dependencies, with the longest chain to each of its nodes.
 
 Edges have weights in ns, 0 for waits. For example, of two chains into a node, one of an operator of
-4 µs and one of a kernel of 9 µs that waited for 2 µs, the longest is the second with 9 µs.
+4 µs and one of a kernel of 9 µs that waited for 2 µs, the second is the longest, with 9 µs.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def analysis_range(
 
 
 def find_ranges(trace: Trace, annotation: str) -> Rows:
-    """Return the host events whose name contains a text."""
+    """Return the host events whose name contains a string."""
     host = np.flatnonzero(trace.table.stream < 0)
     return host[names_match(trace, host, lambda name: annotation in name)]
 
@@ -154,7 +154,7 @@ def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
 
 
 def without_steps_note(requested: str, annotation: str) -> str:
-    """Return what is analysed in place of the requested annotation, as a clause; empty if that."""
+    """Return what is analysed instead of the requested annotation, as a clause; else empty."""
     if requested == annotation:
         return ""
     steps = f"the steps are those named {annotation}…" if annotation else ""
@@ -173,7 +173,7 @@ def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
         pair = (-1, -1)
     if not 0 <= pair[0] <= pair[1]:
         raise TraceError(
-            f"{instance!r} names no instances of a range",
+            f"{instance!r} is not an instance, or a pair of instances, of a range",
             remedy="Give a number, counted from 0, or the first and the last as a pair.",
         )
     return pair
@@ -238,7 +238,7 @@ def _union_rows(trace: Trace, *parts: Rows, without: Rows | Sequence[int] = ()) 
 
 
 def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
-    """Return the work that the range finds unfinished: launched before it, or by no known call.
+    """Return the work that is unfinished at the range's start, launched before or without a call.
 
     Work that ends after the `device` work of the range is left out.
     """
@@ -278,7 +278,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
 
 
 def _device_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
-    """Return the work launched in the range; of work without a known call, what starts in it."""
+    """Return the work launched in the range; without a known call, the work that starts in it."""
     table = trace.table
     if rules.as_hta:
         rows = np.flatnonzero((table.stream >= 0) & ~np.isin(table.kind, _NO_WORK))

@@ -102,7 +102,7 @@ def critical_path(
     kernel, launch or wait to look at first.
 
     The graph: every operator, runtime call and piece of device work has two nodes, its start and
-    its end. On a thread each node depends on the one before. A kernel depends on the call that
+    its end. On a thread each node depends on the previous node. A kernel depends on the call that
     launched it, on the kernel before it on its stream, and on the CUDA events for which its stream
     waits; a call that waits for the device (context, stream and event synchronisation) depends
     on the awaited work. If the file records no synchronisation, calls that
@@ -139,9 +139,9 @@ def critical_path(
     Returns
     -------
     DataFrame
-        One row per segment, in order of time without gaps; the ``dur_ns`` add up to the analysed
-        span, from the start of the range to its end or to that of the last device work that it
-        launched.
+        One row per segment, in order of time without gaps. The values of ``dur_ns`` add up to the
+        analysed span: from the start of the range to its end, or to the end of the last device work
+        that it launched if that is later.
 
         ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event that the time belongs to, -1
         for none; its ``name``, ``kind``, ``stream`` (-1 on the host), ``tid`` and ``track``;
@@ -186,7 +186,7 @@ def critical_path(
         return _path_frame(None, traces, rank, note)
     note = without_steps_note(annotation, resolve_annotation([trace], annotation))
     if not len(path.nodes):
-        note = "nothing that counts starts within the range"
+        note = "no event that can be on the path starts within the range"
     return _path_frame(path, traces, rank, note)
 
 

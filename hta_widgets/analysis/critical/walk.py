@@ -50,7 +50,7 @@ class RankGraph:
         self._before: list[int] = self._states_before().tolist()
 
     def _states_before(self) -> Ints:
-        """Return the state before each one, -1 for none."""
+        """Return the previous state of each state, -1 for none."""
         edge, longest = self.path.chains.last_edge, self._longest
         states = np.append(2 * np.arange(len(edge)) + (longest != np.arange(len(edge))), -1)
         node = np.append(-1, self._relevant)[:-1]
@@ -109,7 +109,7 @@ class RankGraph:
 
 
 def _relevant_nodes(path: CriticalPath) -> Bools:
-    """Return whether each node is of the device, the range's thread, or a thread that launches."""
+    """Return whether each node is on the device, the range's thread, or a thread that launches."""
     # Other threads, such as watchdogs of collectives, do not affect the step.
     nodes, table = path.nodes, path.trace.table
     calls = path.trace.launch_of[nodes.device]
@@ -122,7 +122,7 @@ def _relevant_nodes(path: CriticalPath) -> Bools:
 
 
 def _last_position(mask: Bools) -> Ints:
-    """Return the last position up to each one at which a mask is true, -1 for none."""
+    """Return for each position the last position up to it at which a mask is true, -1 for none."""
     return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
 
 
@@ -189,7 +189,7 @@ class PathWalker:
             self._blocks.append(np.array([[start, end, place, LEAD, -1, event, bound, 0]]).T)
 
     def add_edge(self, start: int, end: int, place: int, type_: int, edge: int) -> None:
-        """Add a segment along an edge; if it has no length, set the type of the one added last."""
+        """Add a segment along an edge; without length, set the type of the last segment."""
         if end > start:
             self._blocks.append(np.array([[start, end, place, type_, edge, -1, OUTSIDE, 0]]).T)
         elif self._blocks and self._blocks[-1][_PLACE, -1] == place:

@@ -1,6 +1,6 @@
 """Collectives over all ranks, from their events to the ranks that keep the others waiting.
 
-Each step reads the ones before it:
+Each module reads the results of earlier modules:
 
 ========================  ====================================================================
 `comm_events`             the communication of one rank, with the args that name its collective

@@ -26,7 +26,7 @@ _MIN_AGREEING = 3  # agreeing ends needed to rule out chance
 _MAX_DRIFT = 1e-4  # maximum drift between clocks
 _MAX_APART_SHARE = 0.1  # maximum share of pairs in a guess that cannot be of one collective
 _MAX_PAIRS_BY_TIME = 4_000_000  # of events; longer sequences are not aligned by time
-_MAX_FEW_PAIRS = 250_000  # pairs of which all differences are compared at once
+_MAX_FEW_PAIRS = 250_000  # pairs whose differences are all compared at once
 _MAX_PAIRS_BY_SHIFT = 1 << 20  # of all shifts together; above it, a sample chooses the shifts
 _SAMPLE, _FEW_SHIFTS = 64, 8  # pairs of each shift in the first sample; shifts always tried
 _GOLDEN = 0.618033988749895
@@ -51,7 +51,7 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
     rows = np.flatnonzero((place >= 0) & (place < len(longest.end)))
     if sure or not len(rows):
         return place
-    # No event of a collective ends before another one of it begins, on clocks that drift.
+    # No event of a collective ends before another event of it begins, apart from the clocks' drift.
     partners = place[rows]
     start, end = sequence.start[rows], sequence.end[rows]
     other_start, other_end = longest.start[partners], longest.end[partners]
@@ -73,7 +73,7 @@ def align_sequences(
     Both are parts of the sequence of collectives of one process group. The second is shifted along
     the first to the position at which contents agree. If several positions fit, the one at which
     all ends differ by nearly the same time is taken, however far apart the clocks are. If events
-    are missing in between, those events match whose ends differ by the time that most pairs share.
+    are missing in between, events match if their ends differ by the time that most pairs share.
     """
     count = len(other_content)
     if not count or not len(content):
@@ -189,8 +189,9 @@ def _align_over_gaps(
 ) -> Ints | None:
     """Match events at the difference of ends that most pairs have; None if the shift is as good.
 
-    A file that lacks events in between has two parts, of which a shift fits one. The difference
-    fits both: at the shift 0, the third pair is wrong, and the event at 30 ms has no partner::
+    A file that lacks events in between has two parts, and a shift fits only one of them. The
+    difference fits both: at the shift 0, the third pair is wrong, and the event at 30 ms has no
+    partner::
 
         ends in ms    10  20  30  40
         other ends    10  20  40

@@ -2,8 +2,8 @@
 
 Splits are rows of the first dimension, so rank i sends member j ``nelems · split[j] / sum(split)``
 elements. For example, 40960 elements of 2 bytes in splits ``[4, 2, 3, 1]`` are 32768, 16384, 24576
-and 8192 bytes. With the name ``all_to_all`` and an empty list, each member gets the same. A mixture
-of experts spreads its tokens unevenly, and the matrix shows which ranks receive the most.
+and 8192 bytes. With the name ``all_to_all`` and an empty list, all members get equal shares. A
+mixture of experts spreads its tokens unevenly, and the matrix shows which ranks receive the most.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Exchange(NamedTuple):
     receiver: int
     size_bytes: int
     is_equal: bool  # whether the call splits equally
-    source: str  # the rank whose splits they are: sender or receiver
+    source: str  # the rank that states the splits: sender or receiver
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,8 @@ def _sums_of_pairs(exchanges: list[_Exchange]) -> tuple[pd.DataFrame, int]:
     sums = table.groupby([*pair, "source"], sort=False).agg(
         count=("bytes", "size"), bytes=("bytes", "sum"), is_equal=("is_equal", "all")
     )
-    # The side with more calls counts, as lists of the other side are cut; the sender's if equal.
+    # The side with more calls counts, as lists of the other side are cut; if equal, the sender's
+    # side.
     sums = sums.reset_index().sort_values(["count", "source"], ascending=[False, False])
     # In `both`, each pair has a row of either side; the two rows are duplicates if the sides agree.
     both = sums[sums.duplicated([*pair, "count"], keep=False)]

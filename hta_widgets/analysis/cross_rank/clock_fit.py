@@ -60,7 +60,7 @@ class ClockFit:
     offset_ns: Ints
     residual_ns: Ints
     collectives: Ints  # number of collectives used
-    part: Ints  # number of the part of ranks that collectives connect
+    part: Ints  # number of the part, whose ranks collectives connect
     drift_ppm: Floats
     recorded_residual_ns: Ints
     origin_offset_ns: int  # to be added, so that no time is negative
@@ -160,8 +160,8 @@ def clock_offsets(
         distance of the rank's ends from the median of the others' after that, -1 if unknown;
         ``recorded_residual_ns`` (int64), the same on the recorded clock; ``collectives`` (int64),
         how many were used; ``part`` (int64); ``drift_ppm`` (float64), by how much the clock runs
-        faster than the median of the others (NaN if the trace is shorter than a second or has few
-        collectives). Offsets, and `TraceSet.with_clock`, do not correct a drift; analyses of
+        faster than the median of the other clocks (NaN if the trace is shorter than a second or has
+        few collectives). Offsets, and `TraceSet.with_clock`, do not correct a drift; analyses of
         collectives do.
 
     See Also
@@ -315,7 +315,7 @@ def _median_differences(
 
 
 def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
-    """Compare each column with the one that has the most values, directly or through others."""
+    """Compare each column with that of the most values, directly or through other columns."""
     has_value = ~np.isnan(table)
     hubs = [int(has_value.sum(axis=0).argmax())]
     open_columns = [column for column in range(table.shape[1]) if column != hubs[0]]
@@ -416,7 +416,7 @@ def drift_fit(traces: TraceSet) -> DriftFit:
     collective = np.unique(match.collective[used], return_inverse=True)[1].reshape(-1)
     has_slope = ~np.isnan(fit.drift_ppm)
     rate, level = _lines_from_mean(trace, collective, time_s, end - center_ns, has_slope)
-    # From here on, the clock of the lowest rank of each part is the reference, not the mean clock.
+    # Below, the clock of the lowest rank of each part is the reference, not the mean clock.
     first = np.unique(fit.part, return_index=True)[1][fit.part]
     gain_of_first = 1 - rate[first] / _SECOND_NS
     level = (level - level[first]) / gain_of_first
@@ -434,7 +434,7 @@ def drift_fit(traces: TraceSet) -> DriftFit:
 def _lines_from_mean(
     trace: Ints, collective: Ints, time_s: Floats, end_ns: Floats, has_slope: Bools
 ) -> tuple[Floats, Floats]:
-    """Return how much each rank's clock gains on the mean clock per second, and is ahead at 0.
+    """Return how much each rank's clock gains on the mean clock per second, and its lead at 0.
 
     `has_slope` is whether each rank has enough collectives for a slope of its own.
     """

@@ -66,11 +66,11 @@ def collectives(
     receives. Collectives are matched before anything is selected, so the last arrival is the last
     one of all loaded ranks. A job without communication on devices has its hosts' collectives.
 
-    Bandwidths are defined as in nccl-tests: the algorithm's is ``size / time``, the bus's
-    is that times the part that each link carries: ``2(n-1)/n`` for all-reduce, ``(n-1)/n`` for
+    Bandwidths are defined as in nccl-tests: the algorithm's is ``size / time``, the bus's is this
+    multiplied by the part that each link carries: ``2(n-1)/n`` for all-reduce, ``(n-1)/n`` for
     all-gather, reduce-scatter, all-to-all, gather and scatter, 1 for broadcast, reduce and
-    send-receive. Size is the larger of a rank's input and output; time is the transfer, without
-    the wait.
+    send-receive. Size is the larger of a rank's input and output; time is the transfer, without the
+    wait.
 
     Parameters
     ----------
@@ -87,17 +87,17 @@ def collectives(
         Sorted by collective, then rank. ``collective`` (int64), from 0 in order of time; ``name``
         (categorical), as the file has it; ``operation`` (categorical), such as ``all_reduce``;
         ``group`` (categorical), the process group's name, with its ranks if names repeat, or the
-        stream's, with the ranks of the listed group that it serves if times decide it;
-        ``size_bytes`` (int64, -1 unknown); ``rank``, ``id`` and ``step`` (int64) of the device
-        event; ``arrival_ns`` and ``end_ns`` (int64), its start and end; ``wait_ns`` (int64), last
-        arrival less own arrival; ``transfer_ns`` (int64), own end less last arrival, negative if
-        a rank left before the last one arrived; ``last_rank`` (int64), the last to arrive, -1 if
-        several arrived at the same time; ``exposed_ns`` (int64), the part of the event in which
-        the rank does not compute; ``algbw_gb_s`` and ``busbw_gb_s`` (float64, NaN if unknown);
-        ``link_share`` (float64), the bus bandwidth over the rate of the rank's link, above 1 if
-        the rate is wrong, NaN if the group is on several nodes, whose network is not in files;
-        ``ranks`` and ``group_size`` (int64), the number of ranks with events, and that of the
-        group (-1 unknown).
+        stream's name, with the ranks of the listed group that it serves if times determine that
+        group; ``size_bytes`` (int64, -1 unknown); ``rank``, ``id`` and ``step`` (int64) of the
+        device event; ``arrival_ns`` and ``end_ns`` (int64), its start and end; ``wait_ns`` (int64),
+        last arrival less own arrival; ``transfer_ns`` (int64), own end less last arrival, negative
+        if a rank left before the last one arrived; ``last_rank`` (int64), the last to arrive, -1 if
+        several arrived at the same time; ``exposed_ns`` (int64), the part of the event in which the
+        rank does not compute; ``algbw_gb_s`` and ``busbw_gb_s`` (float64, NaN if unknown);
+        ``link_share`` (float64), the bus bandwidth over the rate of the rank's link, above 1 if the
+        rate is wrong, NaN if the group is on several nodes, whose network is not in files;
+        ``ranks`` and ``group_size`` (int64), the number of ranks with events, and that of the group
+        (-1 unknown).
 
         ``.attrs["matched"]`` counts selected ``communication`` events, the collectives that are
         ``matched`` on all their ranks or ``partly_matched``, and the events that are ``unmatched``
@@ -306,7 +306,7 @@ def _matching_notes(
     ranks = len(traces)
     parts = []
     if matched["alone"]:
-        parts.append(f"{matched['alone']} events are of groups of one rank")
+        parts.append(f"{matched['alone']} events belong to groups of one rank")
     if matched["unmatched"]:
         parts.append(
             f"{matched['unmatched']} events have no match on another rank"
@@ -314,8 +314,8 @@ def _matching_notes(
         )
     if matched["partly_matched"]:
         parts.append(
-            f"{matched['partly_matched']} collectives lack events of some of their ranks, which"
-            " may have come later than the last one here"
+            f"for {matched['partly_matched']} collectives, events of some ranks are missing;"
+            " those ranks may have arrived after the last one shown"
         )
     if match.missing_ranks:
         missing = match.missing_ranks

@@ -1,8 +1,8 @@
 """The communication events of one rank, with the args that identify their collective.
 
-`comm_events` returns the collectives of the rank's device. For a job on CPUs, which has none of
-these, `host_comm_events` returns the ranges that PyTorch records around the collectives of Gloo,
-MPI and UCC (``gloo:all_reduce``).
+`comm_events` returns the collectives of the rank's device. For a job on CPUs, which has no such
+collectives, `host_comm_events` returns the ranges that PyTorch records around the collectives of
+Gloo, MPI and UCC (``gloo:all_reduce``).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
 #: Name of the kernel that sends and receives, for one pair of ranks or for a coalesced batch.
 _BATCH = "sendrecv"
 _POINT_TO_POINT = _SENDS | _RECEIVES
-#: From this number of elements on, the size counts as unknown, so that sums fit into int64.
+#: With at least this many elements, the size counts as unknown, so that sums fit into int64.
 MAX_ELEMENTS = 1 << 48
 _LEVELS = 16  # maximum depth of a launch below the operator that names its process group
 
@@ -114,7 +114,7 @@ def intern_ranks(ranks: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def parse_ranks(text: str) -> tuple[int, ...]:
-    """Return the rank numbers in a text."""
+    """Return the rank numbers in a string."""
     return intern_ranks(tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,18}(?!\d)", text)))
 
 
@@ -196,7 +196,7 @@ class CommEvents:
 def comm_events(trace: Trace) -> CommEvents:
     """Return the communication on a rank's device, with its args."""
     # Kernels without args take the args of the ``record_param_comms`` operator that launched them.
-    # If neither these nor the kernel name the collective, the range around its launch does:
+    # If neither the args nor the kernel name the collective, the range around its launch does:
     # ``nccl:all_reduce``.
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("communication")) & (table.stream >= 0))
@@ -323,7 +323,7 @@ def _distinct_rows(columns: dict[str, list[Any]]) -> tuple[Ints, dict[str, list[
     try:
         distinct_of_event, events = factorize(events)
     except TypeError:
-        # A value is a list instead of a text, so the events cannot be hashed.
+        # A value is a list instead of a string, so the events cannot be hashed.
         distinct_of_event = np.arange(len(events))
     return distinct_of_event, {key: [event[k] for event in events] for k, key in enumerate(columns)}
 
@@ -360,7 +360,7 @@ def _host_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
 def _take_shapes(trace: Trace, rows: Rows, args: dict[str, list[Any]]) -> None:
     """Set the number and type of elements of calls that state no size, by their inputs' shapes.
 
-    Calls that gather are left out, as they move more than their inputs.
+    Gathers are left out, as they move more than their inputs.
     """
     names = trace.table.names
     calls = [names[code] for code in trace.table.name[rows].tolist()]

@@ -48,7 +48,7 @@ def identify_groups(
     """Return the numbers of each trace's groups in a common list of groups, and that list.
 
     A group is identified by its name and the list of its ranks. If no two ranks share a name for
-    the groups with one list, the n-th name of each rank is the same group.
+    the groups with the same list, the n-th name of each rank is the same group.
     """
     runs = _run_numbers(traces)
     names_of: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
@@ -134,7 +134,7 @@ def _ranks_of_streams(
     runs: Sequence[int],
     streams: Sequence[dict[int, int]],
 ) -> list[dict[int, tuple[int, ...]]]:
-    """Return by trace the ranks of streams without a group, if headers and times decide them.
+    """Return by trace the ranks of streams without a group, if headers and times determine them.
 
     A stream serves one group: the largest group in the header whose ranks' events can belong to
     the same collectives. The ranks are unknown if that is the group of all ranks, or if two groups

@@ -82,7 +82,7 @@ class ImposedWaits:
         return np.outer(self.step_ns(), self.companion_counts())
 
     def step_ns(self) -> Floats:
-        """Return the length of each step, from the last collective of the step before to its last.
+        """Return the length of each step, from the previous step's last collective to its own.
 
         The first step has the median length, or that of its collectives if it is longer.
         """
@@ -110,7 +110,7 @@ class ImposedWaits:
         return lengths
 
     def _marks_ns(self) -> Ints:
-        """Return an instant between each two windows of the recording, ascending."""
+        """Return an instant between each pair of adjacent windows of the recording, ascending."""
         clocks = zip(iter_ranks(self.match.traces), self.times.clocks, strict=True)
         marks = [clock.to_job(trace.recorded_marks_ns) for trace, clock in clocks]
         longest = max(marks, key=len, default=np.empty(0, np.int64))
@@ -149,7 +149,7 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     """Return each entry's step, and whether the files state steps.
 
     All entries of a collective have the same step. If the files state none, steps are estimated
-    from the order of the collectives; those before and after the steps have -1.
+    from the order of the collectives; collectives before and after the steps have -1.
     """
     step = match.reduce_per_entry(np.maximum, entry_steps(match))
     if not len(match) or (step >= 0).any():

@@ -65,9 +65,10 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
 
 
 def _previous_entries(match: Matching, times: Arrivals) -> Ints:
-    """Return the entry before each one in the same sequence of its rank; -1 for the first.
+    """Return the previous entry of each entry in the same sequence of its rank; -1 for the first.
 
-    Nothing is known of the time between two windows of a recording, so each has a first.
+    Nothing is known of the time between two windows of a recording, so each window has a first
+    entry.
     """
     window = np.zeros(len(match), np.int64)
     ranks = zip(iter_ranks(match.traces), times.clocks, match.of_trace, strict=True)

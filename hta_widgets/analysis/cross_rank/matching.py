@@ -111,11 +111,11 @@ class Matching:
         return np.repeat(values, self.sizes())
 
     def reduce_per_entry(self, reduce: np.ufunc, values: Array) -> Array:
-        """Return the values of each entry's collective, reduced to one."""
+        """Return for each entry the values of its collective, reduced to one value."""
         return self.per_entry(reduce.reduceat(values, self.starts)) if len(self) else values
 
     def last_entries(self, wait_ns: Ints) -> Ints:
-        """Return the first entry of each collective that does not wait."""
+        """Return for each collective its first entry that does not wait."""
         late = np.where(wait_ns == 0, np.arange(len(self)), len(self))
         return np.minimum.reduceat(late, self.starts) if len(self) else late
 
@@ -249,8 +249,9 @@ def _events_of_all(
 def _number_windows(windows_of_ranks: Sequence[Ints]) -> list[Ints]:
     """Return for each rank the numbers that its windows have in the job.
 
-    Windows that overlap on the recorded clocks are one window of the job. If all ranks have as
-    many and few overlap, the clocks differ, and the n-th of each rank are one.
+    Windows that overlap on the recorded clocks are one window of the job. If all ranks have equally
+    many windows and few overlap, the clocks differ, and the n-th windows of all ranks are one
+    window.
     """
     counts = [len(windows) for windows in windows_of_ranks]
     in_order = [np.arange(count) for count in counts]
@@ -271,7 +272,7 @@ def _number_windows(windows_of_ranks: Sequence[Ints]) -> list[Ints]:
 def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _Events:
     """Return the events that other ranks share, by collective and rank.
 
-    `events` are from `_events_of_all`. The column ``slot`` tells collectives apart, which are
+    `events` are from `_events_of_all`. The column ``slot`` distinguishes collectives, which are
     ordered by first start; ``numbered`` is whether sequence numbers of the files match them.
     """
     lane, trace, sequence = events["lane"], events["trace"], events["sequence"]

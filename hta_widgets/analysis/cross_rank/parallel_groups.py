@@ -87,15 +87,15 @@ def parallel_groups(
     Returns
     -------
     DataFrame
-        One row per group and rank that is loaded, groups of more ranks first. ``group`` (text),
-        as in `collectives`; ``rank`` (int64); ``ranks`` (text), the members, such as ``0-7`` or
-        ``0, 4, 8``, empty if unknown; ``position`` (int64), the rank's among them, -1
-        unknown; ``size`` (int64, -1 unknown); ``kind`` (categorical): ``data``, ``tensor``,
-        ``pipeline``, ``context``, ``expert``, ``all`` or ``unknown``; ``guessed`` (bool), whether
-        the kind is a guess; ``description`` (text), as in the file; ``operations`` (text), the
-        rank's operations in the group and their counts; ``collectives`` (int64), the number of
-        these events; ``time_ns`` (int64), how long any of them runs, including waits; ``bytes``
-        (int64), the known sizes of their messages, added up, -1 if none is known.
+        One row per group and rank that is loaded, groups of more ranks first. ``group`` (str), as
+        in `collectives`; ``rank`` (int64); ``ranks`` (str), the members, such as ``0-7`` or ``0, 4,
+        8``, empty if unknown; ``position`` (int64), the rank's position among them, -1 unknown;
+        ``size`` (int64, -1 unknown); ``kind`` (categorical): ``data``, ``tensor``, ``pipeline``,
+        ``context``, ``expert``, ``all`` or ``unknown``; ``guessed`` (bool), whether the kind is a
+        guess; ``description`` (str), as in the file; ``operations`` (str), the rank's operations
+        in the group and their counts; ``collectives`` (int64), the number of these events;
+        ``time_ns`` (int64), how long any of them runs, including waits; ``bytes`` (int64), the
+        known sizes of their messages, added up, -1 if none is known.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     match = matching(traces)
@@ -105,7 +105,7 @@ def parallel_groups(
     places = [number_of[rank] for rank in chosen.ranks]
     arguments = [(match.events[place], numbers[place], groups_of[place]) for place in places]
     traffic_of_ranks = list(map_ranks(chosen, _group_traffic, each=arguments))
-    rows: dict[tuple[int, int, int], tuple[Any, ...]] = {}  # by the key that sorts them
+    rows: dict[tuple[int, int, int], tuple[Any, ...]] = {}  # sorted by this key
     for place, traffic_of_groups in zip(places, traffic_of_ranks, strict=True):
         rank = stated_rank(match.traces[place])
         for number, traffic in zip(groups_of[place], traffic_of_groups, strict=True):

@@ -8,7 +8,8 @@
    steps. A rank is a consistent straggler if the others lose at least
    5 % * (1 + 1 / 20 + 12 / (8 * 20**2)) = 5.3 % of their time to it on average, nearly as much in
    the median step, and twice as much as to the typical rank.
-3. Ranks of which too little is known, and hosts that keep pace, are no stragglers (`_verdict`).
+3. Ranks about which too little is known, and ranks whose hosts keep pace, are not stragglers
+   (`_verdict`).
 4. The cause is the part of the rank's time that exceeds the others' most (`_causes`).
 
 `straggler_report` adds ranks that are always last without being stragglers.
@@ -78,7 +79,7 @@ _CAUSES = {
     "compute": "slower kernels",
     "copies": "memory copies",
 }
-_NOT_MATCHED = "which are not matched: time in them is a wait, and the late rank is unknown"
+_NOT_MATCHED = "which are not matched: their time counts as waiting, and the late rank is unknown"
 _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
 #: The cause of a rank whose device idles while its host is mostly inside no recorded call.
@@ -127,7 +128,7 @@ def stragglers(
     quarter of the time that each of the others loses.
 
     The devices of a launch-bound job also idle without a late rank. A rank with a launch-bound host
-    is therefore a straggler only if its host gets behind the others by 5 % of a step's time on
+    is therefore a straggler only if its host falls behind the others by 5 % of a step's time on
     average, or by a quarter in some steps.
 
     Parameters
@@ -314,7 +315,7 @@ def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDAr
 
 
 def _excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
-    """Return for each part by how much its time on each late rank exceeds the others', added up."""
+    """Return by part how much more time it takes on each late rank than on the others, added up."""
     return {
         part: work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(excess_ns), 0.0))
         for part, excess_ns in work.late.excess_ns.items()
@@ -322,12 +323,12 @@ def _excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
 
 
 def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
-    """Return which ranks start collectives as launched and have a host that is hardly behind.
+    """Return which ranks start collectives when launched and have a host that is hardly behind.
 
     The devices of a launch-bound job wait for the rank that launches last, but would idle as long
     if it launched earlier. For example, a host that is always 0.4 ms behind makes the others wait
     at each collective of a step, but the step takes only 0.4 ms longer. Therefore the measure is
-    how far a host gets behind in a step.
+    how far a host falls behind in a step.
     """
     match, times = work.match, work.times
     rows, called_ns = match.event_field("rows"), times.arrival_ns.copy()
@@ -429,15 +430,15 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
     parts = [on_hosts]
     if work.match.missing_ranks:
         parts.append(
-            f"files of {plural(work.match.missing_ranks, 'rank')} are missing, which may be later"
-            " than those here"
+            f"files of {plural(work.match.missing_ranks, 'rank')} are missing; these ranks may be"
+            " later than the loaded ones"
         )
     if work.matched["unmatched"]:
         parts.append(f"{work.matched['unmatched']} events have no partner and do not count")
     if work.matched["partly_matched"]:
         parts.append(
-            f"{plural(work.matched['partly_matched'], 'collective')} without events of some ranks,"
-            " which may be later, do not count for the verdict"
+            f"{plural(work.matched['partly_matched'], 'collective')} without events of some ranks"
+            " do not count for the verdict, because those ranks may be later"
         )
     return parts
 

@@ -73,7 +73,7 @@ def exposed_waits(
         One row per selected rank, all int64:
 
         - ``rank``
-        - ``collectives``: selected events of the rank that are matched with other ranks'
+        - ``collectives``: selected events of the rank that are matched with events of other ranks
         - ``wait_ns``: time in any wait; ``exposed_wait_ns``: the same without compute
         - ``exposed_communication_ns``: all communication without compute;
           ``unmatched_exposed_ns``: the part in events that are not matched on all ranks of their
@@ -95,7 +95,10 @@ def exposed_waits(
         of_ranks = ""
         if len(unknown) < len(chosen):
             of_ranks = f" of rank{'s' if len(unknown) > 1 else ''} {', '.join(map(str, unknown))}"
-        note = f"no communication{of_ranks} is matched with other ranks', so waits are not known"
+        note = (
+            f"no communication{of_ranks} could be matched with that of other ranks,"
+            " so waits are unknown"
+        )
     schema = int64(
         "rank collectives wait_ns exposed_wait_ns exposed_communication_ns unmatched_exposed_ns"
     )

@@ -1,7 +1,7 @@
 """FLOPs and minimum bytes of attention.
 
 With P pairs of query and key that the mask leaves for each head, the forward pass computes
-2 · P · (Dqk + Dv) FLOPs and the backward pass P · (6 · Dqk + 4 · Dv), of which 2 · P · Dqk
+2 · P · (Dqk + Dv) FLOPs and the backward pass P · (6 · Dqk + 4 · Dv), including 2 · P · Dqk to
 recompute the scores. Softmax is not counted. For example, causal attention of 8 queries and 8 keys
 leaves 36 pairs.
 
@@ -11,9 +11,9 @@ pairs: 24 tokens in 3 sequences, the longest of 12, leave 144 + 36 + 36 pairs if
 equal, and 144 + 121 + 1 if one of them is as long as it can be. If all sequences have the maximum
 length, their pairs are known.
 
-Ascend's operators have their layout and mask as a text and a number, which its profiler leaves out.
-For a query and a key of (2, 8, 1024, 64), the longer of the two middle dimensions is taken as the
-sequence, and all 1024² pairs count: an upper bound. A query of (2, 8, 1, 64) is one step of
+Ascend's operators take their layout and mask as a string and a number, which its profiler leaves
+out. For a query and a key of (2, 8, 1024, 64), the longer of the two middle dimensions is taken as
+the sequence, and all 1024² pairs count: an upper bound. A query of (2, 8, 1, 64) is one step of
 generation, and sees at most all keys.
 
 Attention of an inference engine reads a paged cache, and the engine states the sums of lengths in
@@ -41,8 +41,8 @@ from hta_widgets.analysis.efficiency.calls import (
     matrix_work,
 )
 
-_HIDDEN_WINDOW: Final = "a window of the attention would not be among the arguments"
-_HIDDEN_LAYOUT: Final = "all pairs count; the longer dimension is taken for the sequence"
+_HIDDEN_WINDOW: Final = "if the attention has a sliding window, the arguments do not state it"
+_HIDDEN_LAYOUT: Final = "all pairs count; the longer dimension is assumed to be the sequence"
 _HIDDEN_WINDOWS: Final = "layers with a sliding window compute less"
 
 
@@ -75,7 +75,7 @@ def _ramp_sum(last: int, limit: int) -> int:
     return rising * (rising + 1) // 2 + max(last - limit, 0) * limit
 
 
-#: Whether a mask is causal, and whether the last query sees all keys, by the text of its argument.
+#: Whether a mask is causal, and whether the last query sees all keys, by its argument.
 _MASKS: Final = {
     "False": (False, False), "True": (True, False),
     "0": (False, False), "1": (True, False), "2": (True, True),
@@ -84,7 +84,7 @@ _MASKS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AttentionArguments:
-    """Places of the arguments of one version of an attention operator; None if it lacks one.
+    """Places of the arguments of one version of an attention operator; None for missing arguments.
 
     `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes.
     `lengths` are tensors with the lengths of sequences, the first their sums over queries, and
@@ -192,9 +192,9 @@ def _packed_pairs(
 ) -> tuple[tuple[int, int, int], list[int]]:
     """Return number and maximum lengths of sequences, and the pairs of a head, or their bounds.
 
-    Query and key are of (token, head, element), maybe in a batch of 1. Bounds are for sequences
-    with a query for each key, if their numbers and maximum lengths agree; some may be empty, as a
-    batch that is padded for a CUDA graph has.
+    Query and key have the dimensions (token, head, element), maybe in a batch of 1. If the numbers
+    and maximum lengths of queries and keys agree, the bounds are for sequences with a query for
+    each key. Some sequences may be empty, as in a batch that is padded for a CUDA graph.
     """
     pairs_of = _pairs_function(call, places)
     shapes = [call.shape(places.query + number) for number in range(2)]
@@ -231,8 +231,9 @@ def unmasked_attention_work(
 ) -> Work:
     """Return an upper bound of the work of attention whose layout and mask are not in the file.
 
-    Query, key and value are of (batch, sequence, size) or (sequence, batch, size), or have the
-    heads before or after the sequence. Argument `rope` has further elements of the queries.
+    Query, key and value have the dimensions (batch, sequence, size) or (sequence, batch, size), or
+    have the heads before or after the sequence. Argument `rope` has further elements of the
+    queries.
     """
     q, k, v = (call.shape(place) for place in range(3))
     has_rope = rope is not None and call.is_present(rope)
@@ -277,7 +278,7 @@ def _figures(
 def paged_attention_work(call: OperatorCall, query: int, key: int, value: int) -> Work:
     """Return an upper bound of the work of attention over a paged cache in the engine's step.
 
-    Queries are of (token, head, element); keys and values end with (head, element).
+    Queries have the dimensions (token, head, element); keys and values end with (head, element).
     """
     step = call.context.step
     if step is None:

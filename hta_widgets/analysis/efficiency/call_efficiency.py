@@ -279,7 +279,7 @@ def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Codes]:
 
 
 def limits(columns: pd.DataFrame | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the times at the peak rate, at the memory bandwidth, and the longer, as columns."""
+    """Return the times at the peak rate and at the memory bandwidth, and the longer, as columns."""
     with np.errstate(divide="ignore", invalid="ignore"):
         compute_ns = columns["total_flops"] / columns["peak_tflop_per_s"] / 1e3
         memory_ns = columns["total_bytes"] / columns["memory_gb_s"]
@@ -372,7 +372,7 @@ def has_shapes(trace: Trace) -> bool:
 
 
 def has_call_figures(trace: Trace) -> bool:
-    """Return whether operators of a rank may have FLOPs and bytes: from shapes, or stated ones."""
+    """Return whether operators of a rank may have FLOPs and bytes: from shapes, or in the file."""
     return getattr(trace.source, "states_work", False) or has_shapes(trace)
 
 
@@ -442,7 +442,7 @@ def _call_frame(times: CallTimes, device: UsedDevice) -> pd.DataFrame:
 
 
 def _longest_work(trace: Trace, calls: CountedCalls) -> Rows:
-    """Return the longest device work of each call that has some; of equals, the first."""
+    """Return the longest device work of each call that has any; if several are equal, the first."""
     linked = calls.call_of_work >= 0
     work, call = calls.work[linked], calls.call_of_work[linked]
     order = np.lexsort((-work, trace.table.dur_ns[work], call))
@@ -452,7 +452,7 @@ def _longest_work(trace: Trace, calls: CountedCalls) -> Rows:
 
 
 def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:
-    """Return the call of each kernel, counted operator, and operator that calls only that one."""
+    """Return the call of each kernel, counted operator, and operator that calls only the latter."""
     tree, places = operator_tree(trace), np.append(position, -1)
     call_of_event = np.full(len(trace), -1, dtype=np.int64)
     if len(tree.rows):

@@ -1,7 +1,7 @@
 """The arguments of one call of an operator, as ``record_shapes=True`` writes them.
 
 A file has one entry per argument of the operator's schema: ``Input Dims``, ``Input type``,
-``Input Strides`` and ``Concrete Inputs``, the last as texts. Dims ``[]`` stand for None, a number
+``Input Strides`` and ``Concrete Inputs``, the last as strings. Dims ``[]`` stand for None, a number
 or a tensor without dimensions, so such arguments count no bytes. A list of tensors nests one
 level. For example, ``aten::addmm`` with a bias of 10 elements::
 
@@ -113,7 +113,7 @@ NO_CONTEXT: Final = CallContext()
 
 
 class CallError(Exception):
-    """A figure of a call is unknown; the text is the reason."""
+    """A figure of a call is unknown; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ class OperatorCall:
         return not LISTS.isdisjoint(name for name in self.types if isinstance(name, str))
 
     def value(self, index: int) -> str:
-        """Return the text of a concrete argument, empty for None and tensors."""
+        """Return a concrete argument as a string, empty for None and tensors."""
         if not self.values:
             raise CallError(NO_VALUES)
         value = self.values[index] if index < len(self.values) else ""
@@ -290,7 +290,7 @@ class OperatorCall:
             return default
 
     def numbers(self, index: int, count: int | None = None) -> list[int]:
-        """Return a list of integers; a single value stands for `count` equal ones."""
+        """Return a list of integers; a single value stands for `count` equal integers."""
         try:
             values = json.loads(self.value(index) or "[]")
         except ValueError:
@@ -305,7 +305,7 @@ class OperatorCall:
         return values
 
     def mask(self, index: int) -> list[bool]:
-        """Return an output mask, ``"[True, True, False]"``."""
+        """Return an output mask, such as ``"[True, True, False]"``."""
         return [word == "True" for word in re.findall(r"True|False", self.value(index))]
 
     def output_type(self, index: int, default: str) -> str:

@@ -43,8 +43,8 @@ _GIB: Final = 1 << 30
 #: Tolerance for the size of memory: drivers reserve some, so a device shows less than its nominal
 #: size.
 _MEMORY_TOLERANCE: Final = 0.08
-#: Minimum share of its row's units that a whole device has; one with fewer is a partition (MIG,
-#: CPX).
+#: Minimum share of its row's units that a whole device has; a device with fewer is a partition
+#: (MIG, CPX).
 _WHOLE_DEVICE: Final = 0.9
 _MAX_DIGITS: Final = 19  # numbers of fewer digits fit 64 bits
 _NAN: Final = float("nan")
@@ -346,7 +346,7 @@ def device_properties(trace: Trace, device_id: int) -> dict[str, Any]:
 
 
 def whole_number(value: object) -> int:
-    """Return a number that a file states; -1 if it is none, negative or too large."""
+    """Return a number that a file states; -1 if it is not a number, negative or too large."""
     return value if type(value) is int and 0 <= value < 1 << 62 else -1
 
 
@@ -384,7 +384,7 @@ def match_device(
     sized = [row for row in named if row.has_memory(device.memory_bytes)]
     scaled = 1.0
     if named:
-        # A name may be that of two devices, as AMD Instinct MI250X/MI250.
+        # Two devices may share a name, such as AMD Instinct MI250X/MI250.
         row = max(sized or named, key=lambda row: row.units == device.units)
         matched_by = "name" if sized else "name only"
         if 0 < device.units < _WHOLE_DEVICE * row.units:
@@ -399,7 +399,7 @@ def match_device(
 
 
 def devices_of_user(peaks: Peaks | None = None) -> tuple[Device, ...]:
-    """Return the user's devices, for another process: that of ``peaks=``, else the added ones."""
+    """Return the user's devices, for another process: that of ``peaks=``, or the added ones."""
     if peaks is None:
         return tuple(_added)
     if isinstance(peaks, str):

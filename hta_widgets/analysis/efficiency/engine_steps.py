@@ -1,7 +1,7 @@
 """The steps that an inference engine annotates: phase, requests and tokens, and what is in them.
 
 For example, vLLM's ``execute_context_2(6144)_generation_3(3)`` is a step of 2 requests whose
-prompts have 6144 tokens, and 3 that generate a token each. A text may also have sums over requests
+prompts have 6144 tokens, and 3 that generate a token each. A name may also have sums over requests
 of new tokens (``sq``), visible tokens (``sk``), squares and products. New tokens see only half of
 their own square, so the pairs of query and key are ``sqsk - (sqsq - sq) / 2``.
 
@@ -64,7 +64,7 @@ class StepName:
 
 @lru_cache(maxsize=1 << 14)
 def parse_step_name(name: str) -> StepName | None:
-    """Return what the name of an annotation states, None if it names another thing.
+    """Return what the name of an annotation states, None if it is not that of a step.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def _vllm_step(texts: Mapping[str, str | None]) -> StepName:
     for part in "cg":
         tokens[part] = numbers.get(f"{part}_tokens", numbers.get(f"{part}_sq", -1))
         square = numbers.get(f"{part}_square", numbers.get(f"{part}_sqsq", -1))
-        # Older texts have no visible tokens: all tokens of a prompt are new.
+        # Older names have no visible tokens: all tokens of a prompt are new.
         product = numbers.get(f"{part}_sqsk", square)
         if numbers[part]:
             is_known = square >= 0

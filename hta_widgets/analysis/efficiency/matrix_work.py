@@ -50,7 +50,7 @@ _FLOAT4: Final = "c10::Float4_e2m1fn_x2"
 _ASSUMED_TYPES: Final = "the types of tensors in a list are not in the file"
 EVERY_MATRIX: Final = "assumes that each matrix among the arguments is a weight"
 _EVERY_GRADIENT: Final = "the file does not state which gradients are computed"
-_NO_STATES: Final = "without the bytes between time steps"
+_NO_STATES: Final = "bytes moved between time steps are not counted"
 _EVERY_EXPERT: Final = "assumes that tokens reach as many experts as they can"
 _FROM_GRIDS: Final = "from the grids of kernels, with the padding of tiles"
 
@@ -127,7 +127,7 @@ def _addmm(call: OperatorCall) -> Work:
 
 
 def _scaled_product(call: OperatorCall) -> Work:
-    """Return the work of a product with scales, after the bias and the type until PyTorch 2.4."""
+    """Return the work of a product with scales, which followed bias and type until PyTorch 2.4."""
     if not call.type_of(0):  # an element may pack two values
         raise CallError(UNKNOWN_TYPE)
     is_old = call.type_of(3) in {"", "Scalar"}  # else the second scale
@@ -268,7 +268,8 @@ def _te_product(call: OperatorCall) -> Work:
 def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool = False) -> Work:
     """Return the work of a layer without operators below, by the matrices among its arguments.
 
-    Each row of the input is multiplied by all weights; in a grouped layer, by one of equal shape.
+    Each row of the input is multiplied by all weights; in a grouped layer, by one of several
+    weights of equal shape.
     """
     matrices = [tensor for tensor in call.tensors() if len(tensor.dims) > 1]
     if len(matrices) < 2:
@@ -400,7 +401,7 @@ def _launched_experts(call: OperatorCall) -> Work:
     experts_per_token = -(-min_pairs // tokens)
     pairs = tokens * experts_per_token
     if not min_pairs or pairs > max_pairs or pairs + tokens <= max_pairs:
-        raise CallError("the grids of kernels fit no number of experts per token, or several")
+        raise CallError("the kernels' grids do not determine the number of experts per token")
     is_gated = any("glu" in name.lower() for name, _ in call.context.kernels)
     inner = up.columns // 2 if is_gated else up.columns
     bits = hidden * (up.columns * up.bits + inner * down.bits)

@@ -128,13 +128,13 @@ def operator_efficiency(
 ) -> pd.DataFrame:
     """Return FLOPs, minimum bytes and the distance from the device's limits, by operator signature.
 
-    Each piece of work counts once: of nested operators, the outermost convolution or attention,
-    the innermost matrix product, else the innermost operator that launched the work. Work that no
-    operator launched, such as replays of graphs, has a row for each kernel. FLOPs and minimum bytes
-    follow from the arguments that the profiler wrote with ``record_shapes=True``; what does not
-    follow is NaN, with a reason.
+    Each piece of work counts once. Of nested operators, it counts for the outermost convolution or
+    attention; if there is none, for the innermost matrix product; otherwise for the innermost
+    operator that launched it. Work that no operator launched, such as replays of graphs, has a row
+    for each kernel. FLOPs and minimum bytes follow from the arguments that the profiler wrote with
+    ``record_shapes=True``; what does not follow is NaN, with a reason.
 
-    A multiply-add is 2 FLOPs. Those of matrix products, convolutions and attention are exact; those
+    A multiply-add is 2 FLOPs. FLOPs of matrix products, convolutions and attention are exact; FLOPs
     of other operators are nominal (``flops_kind="vector"``) and give coordinates of a roofline
     only. Minimum bytes count each input and each output once, so no real kernel moves fewer, unless
     its data are in a cache.
@@ -180,9 +180,9 @@ def operator_efficiency(
         - ``device, peak_tflop_per_s, peak_source, peak_certainty``
 
         ``.attrs``: ``device_ns``, all device work; ``covered_ns``, that below rows with figures;
-        ``unknown_ns`` of kernels without; ``known_share`` of the kernels' time below operators
-        whose matrix FLOPs are known, or none by nature; ``launched_nothing``, matrix operators
-        that did not compute; ``thresholds`` of the verdicts.
+        ``unknown_ns`` of kernels without figures; ``known_share`` of the kernels' time below
+        operators whose matrix FLOPs are known, or that do no matrix work; ``launched_nothing``,
+        matrix operators that did not compute; ``thresholds`` of the verdicts.
 
     Notes
     -----
@@ -448,7 +448,7 @@ def _base_frame(results: Sequence[RankEfficiency]) -> pd.DataFrame:
 
 
 def _has_known_matrix_flops(frame: pd.DataFrame) -> pd.Series:
-    """Return which rows have matrix FLOPs that are known, or none by nature."""
+    """Return which rows have known matrix FLOPs, or no matrix work."""
     return (frame["flops_kind"] == "vector") | (
         (frame["flops_kind"] == "matrix") & frame["flops"].notna()
     )

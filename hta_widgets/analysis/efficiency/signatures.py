@@ -14,9 +14,9 @@ A call below an autograd node that carries a sequence number of its own is a for
 backward pass: recomputation, if the same signature ran in the forward of the step.
 
 XLA counts the FLOPs and the bytes of its operations when it compiles them, so its calls have the
-args ``flops`` and ``bytes accessed``, which take the place of ours, as do Inductor's counts of its
-kernels. Equal operations with different figures are different signatures. On a device that no call
-on the host launches, such as a TPU, the operations of the device are the calls.
+args ``flops`` and ``bytes accessed``, which replace those of the formulas, as do Inductor's counts
+of its kernels. Equal operations with different figures are different signatures. On a device that
+no call on the host launches, such as a TPU, the operations of the device are the calls.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Signature(NamedTuple):
 
 
 class CallSignature(NamedTuple):
-    """An operator and the texts of its arguments, with their work."""
+    """An operator and its arguments as strings, with their work."""
 
     name: str
     texts: Texts
@@ -91,7 +91,7 @@ class CallSignature(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Signatures:
-    """The distinct signatures of a rank, and the one of each counted call, as `code`.
+    """The distinct signatures of a rank, and the signature of each counted call, as `code`.
 
     `row` is the row of each call in a table, in which signatures that differ only in an engine's
     step share a row.
@@ -109,7 +109,7 @@ class Signatures:
         return self._of_work(name, np.float64)[self.code]
 
     def texts_of_work(self, name: str) -> Array:
-        """Return a text of the work of each call."""
+        """Return a string of the work of each call."""
         return self._of_work(name, object)[self.code]
 
     def _of_work(self, name: str, dtype: type) -> Array:
@@ -117,7 +117,7 @@ class Signatures:
 
     @property
     def has_known_matrix_flops(self) -> Bools:
-        """Whether the matrix FLOPs of each call are known, or none by nature."""
+        """Whether the matrix FLOPs of each call are known, or it does no matrix work."""
         kind, has_flops = self.texts_of_work("kind"), ~np.isnan(self.figures("flops"))
         is_known: Bools = (kind == "vector") | ((kind == "matrix") & has_flops)
         return is_known
@@ -337,7 +337,7 @@ def _gradient_shapes(
 ) -> dict[tuple[int, str], _Dims]:
     """Return the shapes of gradients by the sequence number, and the dims of input and weight.
 
-    `dims_of` returns the dims of a text of `args`.
+    `dims_of` returns the dims of a string of `args`.
     """
     places = np.flatnonzero(_has_name(trace, calls, (_CONVOLUTION_BACKWARD,)))
     parents = trace.table.parent[calls.rows[places]].astype(np.int64)

@@ -90,9 +90,9 @@ def step_efficiency(
     """Return MFU and HFU of each rank's steps, with how much of the work is known.
 
     Only matrix products, convolutions and attention count; of XLA's operations, all FLOPs that the
-    file states. A step is the host's ``ProfilerStep#n``; if hosts run ahead of the devices, it
-    lasts as long as on the device, as in `step_times`. FLOPs belong to the step in which the
-    operator starts.
+    file states. A step is the host's ``ProfilerStep#n``; if hosts run ahead of the devices, its
+    length is that on the device, as in `step_times`. FLOPs belong to the step in which the operator
+    starts.
 
     A forward operator that runs again within the backward pass is recomputation, as in
     activation checkpointing. Selective checkpointing and recomputation by a compiler leave no mark
@@ -128,7 +128,7 @@ def step_efficiency(
         - ``busy_share`` of the step; ``matrix_share`` of the busy time; ``matrix_efficiency``,
           matrix FLOPs over their time and peak
         - ``known_share``: of the kernels' time below operators whose matrix FLOPs are known, or
-          none by nature; ``at_least``: it is below 50 %, so the MFU is a lower bound
+          that do no matrix work; ``at_least``: it is below 50 %, so the MFU is a lower bound
         - ``precision`` with the most FLOPs and its ``peak_tflop_per_s``; ``device, peak_source,
           peak_certainty``
 
@@ -179,7 +179,7 @@ def _notes(results: Sequence[_RankSteps], times: pd.DataFrame) -> list[str]:
     if not len(times):
         notes.append("no steps: each row is the whole time of a rank")
     if times.attrs.get("ahead"):
-        notes.append("hosts run ahead, so steps last as long as on the device")
+        notes.append("hosts run ahead, so the length of a step is that on the device")
     return notes
 
 
@@ -285,7 +285,7 @@ def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool)
 
 
 def _known_shares(part: RankPart, times: CallTimes, steps: Ints, *, has_steps: bool) -> Floats:
-    """Return the known share of each step: of the time of its kernels, by launch."""
+    """Return for each step the share of its kernels' time whose matrix FLOPs are known."""
     is_known = np.append(times.signatures.has_known_matrix_flops, False)
     calls, table = times.signatures.calls, part.table
     start, end = part.clip_rows(calls.work)

@@ -37,7 +37,7 @@ _NAN: Final = float("nan")
 
 
 def _vector(flops: float, size: float, certainty: str = "exact") -> Work:
-    """Return work without matrix products, of some nominal FLOPs and bytes."""
+    """Return work without matrix products, of given nominal FLOPs and bytes."""
     return Work("", float(flops), 0.0, float(size), "vector", certainty)
 
 
@@ -279,7 +279,7 @@ def _unknown_indices(call: OperatorCall) -> Work:
 
 
 def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work:
-    """Return the work of a pooling in two dimensions; one with a dilation also writes indices.
+    """Return the work of a pooling in two dimensions; with a dilation it also writes indices.
 
     If the flag `ceil` is set, the last window may end outside of the input.
     """
@@ -312,8 +312,9 @@ def _resize(call: OperatorCall, *, flops: int) -> Work:
 def _triton(call: OperatorCall) -> Work:
     """Return the bytes of a kernel of Inductor: each pointer once, so a lower bound.
 
-    Where one has indices, each element takes at most one value from another, so that a lookup of 32
-    rows does not count the table. The last numbers among the arguments are the sizes of the loops.
+    If one pointer has indices, each element takes at most one value from another pointer, so that a
+    lookup of 32 rows does not count the table. The last numbers among the arguments are the sizes
+    of the loops.
     """
     tensors = call.tensors()
     has_indices = any(tensor.type in {"int", "long int"} for tensor in tensors)

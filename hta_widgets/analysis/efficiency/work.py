@@ -18,7 +18,7 @@ that have them::
 
 is the product of argument 0 and the transposed argument 2, which also reads the scales 1 and 3 and
 writes argument 4. ``aten::linear`` is a ``fallback`` that calls ``aten::addmm``, a ``gemm``: the
-second has the figure.
+figure belongs to ``aten::addmm``.
 """
 
 from __future__ import annotations

@@ -77,5 +77,7 @@ export function heatmapNote(
 ): string {
   if (selections.length === 0) return noteFor("no_ranks");
   if (!selections.some((selection) => workCount(selection) > 0)) return noteFor("no_device_work");
-  return values.some((value) => value !== 0) ? "" : `nothing is ${metric.replace(/_/g, " ")} here`;
+  return values.some((value) => value !== 0)
+    ? ""
+    : `the selection has no ${metric.replace(/_/g, " ")} time`;
 }

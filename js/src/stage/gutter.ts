@@ -83,7 +83,7 @@ export function rankFact(
 /** `computes +25 %` for `computes 25 % longer`. */
 function abbreviateReason(reason: string): string {
   return reason
-    .replace(/^its device /, "")
+    .replace(/^its device is /, "")
     .replace(/ of (?:a step|its time|their time)/, "")
     .replace(/(\d[\d.]*\s?%) (?:longer|more)/, "+$1")
     .replace(/(\d[\d.]*\s?%) (?:shorter|less)/, "\u2212$1");

@@ -93,7 +93,9 @@ test("texts fit the gutter and keep number and sign", () => {
     "computes 25 % longer",
     "computes +25 %",
   ]);
-  expect(foldReason("its device idles 9.1 % of a step less")![1]).toBe("idles \u22129.1 %");
+  expect(foldReason("its device is idle for 9.1 % less of a step")![1]).toBe(
+    "idle for \u22129.1 %",
+  );
   expect(foldReason("")).toBeNull();
   expect(plain(foldedText({ shown: 9, all: 1024 }))).toBe(
     " 9 of 1 024 ranks shown; similar ranks are folded.",

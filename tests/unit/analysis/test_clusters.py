@@ -53,7 +53,8 @@ def test_one_that_is_slow_stands_out_with_the_cause_first():
     assert clusters.representative.tolist() == [0, 0, 2, 0]
     assert clusters.from_typical[2] == pytest.approx(3)
     assert clusters.why[2] == (
-        "computes 25 % longer; costs the others 12 % of their time more; waits 10 % of a step less"
+        "computes 25 % longer; costs the others 12 % more of their time; "
+        "waits for 10 % less of a step"
     )
 
 
@@ -69,7 +70,7 @@ def test_nobody_stands_out_where_all_differ_or_none_is_typical():
     halves = found(features({}, {}, {"idle_ns": 300.0}, {"idle_ns": 300.0}))
     assert halves.cluster.tolist() == [0, 0, 1, 1]
     assert not halves.is_outlier.any()
-    assert halves.why[2] == "its device idles 20 % of a step longer"
+    assert halves.why[2] == "its device is idle for 20 % more of a step"
 
 
 def test_stages_are_kept_apart():

@@ -127,7 +127,7 @@ def test_ranges_are_told_by_name_where_recording_began_unevenly(tmp_path):
     assert frame.attrs["span_ns"] == (500, 950)
     assert frame["rank"].iloc[-1] == 1
     assert job_critical_path(traces, instance=(0, 1)).attrs["span_ns"] == (100, 950)
-    for wrong, words in ((2, "an instance 2"), ((1, 0), "names no instances")):
+    for wrong, words in ((2, "an instance 2"), ((1, 0), "is not an instance")):
         with pytest.raises(hw.TraceError, match=words):
             job_critical_path(traces, instance=wrong)
 

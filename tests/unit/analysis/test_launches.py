@@ -246,7 +246,7 @@ def test_a_queue_that_stays_just_below_the_limit_is_told(tmp_path):
     # All 1022 wait from the last call at 10,210 to the first start at 50,000.
     columns = ["duration_ns", "peak", "at_peak_ns"]
     assert frame[columns].to_numpy().tolist() == [[0, 1022, 50_000 - 10_210]]
-    for words in ("of rank 0 stream 7", "1,022", "max_queue_length"):
+    for words in ("rank 0, stream 7", "1,022", "max_queue_length"):
         assert words in frame.attrs["note"]
     for limit in (1022, 1050):
         frame = time_blocked_on_full_queue(queues, max_queue_length=limit)

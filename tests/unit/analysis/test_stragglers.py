@@ -637,8 +637,8 @@ def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
     # In steps 1 to 5, rank 2 keeps the two others waiting.
     assert frame.imposed_wait_ns.tolist() == [0, 0, 5 * 2 * 1_500 * US, (2 * 1_600 + 100) * US]
     assert frame.attrs["note"] == (
-        "5 collectives without events of some ranks, which may be later,"
-        " do not count for the verdict"
+        "5 collectives without events of some ranks do not count for the verdict,"
+        " because those ranks may be later"
     )
     result = straggler_report(traces)
     assert (result.stragglers, result.last_ranks) == ([], [])
@@ -734,7 +734,7 @@ def test_collectives_without_waits_do_not_hide_who_is_always_last(tmp_path, late
 
 @pytest.mark.parametrize("rank", [0, 3])
 def test_clocks_that_differ_do_not_hide_who_is_always_last(tmp_path, rank):
-    """One clock is an hour ahead, which is no part of a run of 80 ms."""
+    """One clock is an hour ahead, which does not count as a part of a run of 80 ms."""
     traces = job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer)
     path = Path(traces[rank].path)
     document = json.loads(path.read_text())
@@ -795,7 +795,7 @@ def test_exposed_communication_without_a_match_is_counted_apart(tmp_path):
     frame = analysis.exposed_waits(load(tmp_path, [nccl(10, 20)]))
     columns = ["wait_ns", "exposed_wait_ns", "exposed_communication_ns"]
     assert frame[columns].to_numpy().tolist() == [[-1, -1, 10]]
-    assert "not known" in frame.attrs["note"]
+    assert "waits are unknown" in frame.attrs["note"]
 
 
 @pytest.mark.parametrize(

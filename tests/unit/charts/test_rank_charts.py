@@ -225,7 +225,7 @@ def test_what_differs_is_drawn_below_the_bar():
     figure = charts.rank_clusters(frames.rank_clusters(), width=2000)
     texts = data_of(figure, "full", "text")
     assert texts["row"].tolist() == [1, 2]
-    assert texts["full"][1] == "waits 9 % of a step less"
+    assert texts["full"][1] == "waits for 9 % less of a step"
     assert "$$" not in "".join(texts["text"])
     assert row_names(figure) == ["rank 2", "ranks 0, 1, 3"]
 

@@ -274,7 +274,7 @@ def test_a_few_slow_steps_among_equal_ones_are_said(tmp_path):
         assert hd.findings(back)[1].text.replace("\u202f", " ") == expected.replace(
             "slower", "faster"
         ).replace("+", "−")
-    # Four of nine are no exception, and too few for the test.
+    # Four of nine are not an exception, and too few for the test.
     assert hd.findings(hd.compare(side(), side(1, 3, 6, 9))) == []
 
 

@@ -187,7 +187,7 @@ def test_one_step_a_side_names_differences_that_may_be_chance(tmp_path):
     assert hd.findings(hd.compare(side(300, 1000), side(300, 1000))) == []
     equal = hd.findings(hd.compare(side(300, 1000), side(350, 1000)))
     assert [finding.text.replace("\u202f", " ") for finding in equal[:2]] == [
-        "After takes as long: 1.00 µs a step.",
+        "After takes the same time: 1.00 µs a step.",
         (
             "gemm differs most: 200 ns → 250 ns, +25 %; "
             "one step on each side is too few to tell a change from noise."
@@ -312,7 +312,7 @@ def test_a_host_without_a_device(tmp_path):
     assert times(hd.waterfall(mixed)) == {"compute": (200, 0), "idle": (300, 500)}
     texts = [finding.text.replace("\u202f", " ") for finding in hd.findings(mixed)]
     assert texts[0] == (
-        "The step takes as long, 500 ns a step, but compute shrinks by 200 ns (−100 %) and "
+        "The step takes the same time, 500 ns a step, but compute shrinks by 200 ns (−100 %) and "
         "idle time of the device grows by 200 ns (+67 %)."
     )
 
@@ -396,7 +396,7 @@ def test_steps_of_like_length_that_are_made_up_otherwise(tmp_path):
     less = side(200, 203, 197)
     (text,) = texts(before, less)
     assert text == (
-        "The steps take as long, 1.00 µs a step, but exposed communication shrinks by 100 ns "
+        "The steps take the same time, 1.00 µs a step, but exposed communication shrinks by 100 ns "
         "(−33 %) and idle time of the device grows by 100 ns (+33 %)."
     )
     found = hd.findings(hd.compare(less, before))
@@ -406,7 +406,9 @@ def test_steps_of_like_length_that_are_made_up_otherwise(tmp_path):
     assert texts(before, side(255, 257, 253)) == []
     assert texts(before, side(100, 280, 220)) == []
     # One step gives no estimate of chance: 21 % and 19 % of it.
-    assert texts(side(300), side(90))[0].startswith("The step takes as long, 1.00 µs a step, but ")
+    assert texts(side(300), side(90))[0].startswith(
+        "The step takes the same time, 1.00 µs a step, but "
+    )
     assert texts(side(300), side(110)) == []
     # Steps that differ have a headline and kinds instead.
     longer = hd.findings(hd.compare(before, side(200, 203, 197, length=2000)))

@@ -159,7 +159,7 @@ def test_what_must_be_known_is_said(tmp_path):
     nvidia = one("NVIDIA H100", 8, kernel(30, 40), *stacks)
     diff = hd.compare(nvidia, one("AMD Instinct MI300X", 4))
     assert [tuple(caution) for caution in diff.cautions] == [
-        ("vendor", "different makers of GPUs: NVIDIA → AMD"),
+        ("vendor", "different GPU vendors: NVIDIA → AMD"),
         ("gpu", "different GPUs: NVIDIA H100 → AMD Instinct MI300X"),
         ("world_size", "world size 8 → 4"),
         ("stacks", f"only {diff.before.label} holds Python functions: they are left out"),
@@ -273,7 +273,7 @@ def test_tables_are_those_of_the_formats(tmp_path):
     assert set(result["mpi_routines"]["change"]) == {"same"}
     with pytest.raises(hw.TraceError, match="Kineto traces cannot be compared with MPI profiles"):
         hd.compare(traces, profiles)
-    with pytest.raises(hw.TraceError, match="there is a table 'steps'"):
+    with pytest.raises(hw.TraceError, match="there is already a table 'steps'"):
         hd.add_table("steps", hd.steps)
 
 

@@ -200,7 +200,10 @@ def test_a_host_that_captures_graphs_is_not_slow(tmp_path, end, is_capture):
         small.call(end - 100, end, name="cudaStreamEndCapture"),
         small.call(99_000, 99_100, 2), small.kernel(100_000, 101_000, launch=2),
     ]  # fmt: skip
-    text = "for 77 % of that, the host captures graphs, whose kernels run at their replays."
+    text = (
+        "for 77 % of that, the host captures graphs, whose kernels run only when the graphs are"
+        " replayed."
+    )
     assert (text in said(small.load(tmp_path, work))) == is_capture
 
 
