@@ -265,7 +265,7 @@ def host_activities(trace: Trace) -> tuple[Bools, ...]:
 def _call_masks(trace: Trace, rows: Rows | slice = slice(None)) -> tuple[Bools, Bools]:
     """Return which of some events are operators and other calls, and which Python functions."""
     table = trace.table
-    # In files of 2021, steps have the category of operators; they are no activity.
+    # In files of 2021, steps have the category of operators, but do not count.
     is_step = (step_numbers(table.names.values) >= 0)[table.name[rows]]
     called = (table.stream[rows] < 0) & (table.kind[rows] == KINDS.index("cpu")) & ~is_step
     python = category_mask(trace, "python_function", rows)

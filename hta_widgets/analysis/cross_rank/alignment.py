@@ -26,7 +26,7 @@ _MIN_AGREEING = 3  # agreeing ends needed to rule out chance
 _MAX_DRIFT = 1e-4  # maximum drift between clocks
 _MAX_APART_SHARE = 0.1  # maximum share of pairs in a guess that cannot be of one collective
 _MAX_PAIRS_BY_TIME = 4_000_000  # of events; longer sequences are not aligned by time
-_MAX_FEW_PAIRS = 250_000  # pairs of which all differences are compared at once
+_MAX_FEW_PAIRS = 250_000  # maximum number of pairs to compare all differences at once
 _MAX_PAIRS_BY_SHIFT = 1 << 20  # of all shifts together; above it, a sample chooses the shifts
 _SAMPLE, _FEW_SHIFTS = 64, 8  # pairs of each shift in the first sample; shifts always tried
 _GOLDEN = 0.618033988749895
@@ -189,7 +189,7 @@ def _align_over_gaps(
 ) -> Ints | None:
     """Match events at the difference of ends that most pairs have; None if the shift is as good.
 
-    A file that lacks events in between has two parts, of which a shift fits one. The difference
+    A file that lacks events in between has two parts, and a shift fits only one. The difference
     fits both: at the shift 0, the third pair is wrong, and the event at 30 ms has no partner::
 
         ends in ms    10  20  30  40

@@ -415,7 +415,19 @@ def drift_fit(traces: TraceSet) -> DriftFit:
     time_s = (end - center_ns) / _SECOND_NS
     collective = np.unique(match.collective[used], return_inverse=True)[1].reshape(-1)
     has_slope = ~np.isnan(fit.drift_ppm)
-    rate, level = _lines_from_mean(trace, collective, time_s, end - center_ns, has_slope)
+    # The line of each rank: how much it gains on the mean clock per second, and is ahead at 0.
+    rate, level = np.zeros((2, len(match.traces)))
+    # The lines of ranks that share no group are compared through ranks that do, round by round.
+    for _ in range(_ROUNDS_OF_DRIFT):
+        ahead = rate[trace] * time_s + level[trace]
+        corrected_ns = end - center_ns - ahead
+        mean_ns = np.bincount(collective, corrected_ns) / np.bincount(collective)
+        from_mean_ns = corrected_ns - mean_ns[collective]
+        limit_ns = _OUTLIER * float(np.median(np.abs(from_mean_ns))) + _FLOOR_NS
+        limited_ns = np.clip(from_mean_ns, -limit_ns, limit_ns)
+        rate, level = _lines(trace, time_s, ahead + limited_ns, len(match.traces))
+        # A rank with few collectives has no slope of its own.
+        rate, level = np.where(has_slope, rate, 0.0), np.where(has_slope, level, 0.0)
     # From here on, the clock of the lowest rank of each part is the reference, not the mean clock.
     first = np.unique(fit.part, return_index=True)[1][fit.part]
     gain_of_first = 1 - rate[first] / _SECOND_NS
@@ -429,27 +441,6 @@ def drift_fit(traces: TraceSet) -> DriftFit:
         f" them within {duration(worst_ns)} of each other"
     )
     return DriftFit(rate / _SECOND_NS, level, center_ns, worst_ns, note)
-
-
-def _lines_from_mean(
-    trace: Ints, collective: Ints, time_s: Floats, end_ns: Floats, has_slope: Bools
-) -> tuple[Floats, Floats]:
-    """Return how much each rank's clock gains on the mean clock per second, and is ahead at 0.
-
-    `has_slope` is whether each rank has enough collectives for a slope of its own.
-    """
-    rate, level = np.zeros((2, len(has_slope)))
-    # The lines of ranks that share no group are compared through ranks that do, round by round.
-    for _ in range(_ROUNDS_OF_DRIFT):
-        ahead = rate[trace] * time_s + level[trace]
-        corrected_ns = end_ns - ahead
-        mean_ns = np.bincount(collective, corrected_ns) / np.bincount(collective)
-        from_mean_ns = corrected_ns - mean_ns[collective]
-        limit_ns = _OUTLIER * float(np.median(np.abs(from_mean_ns))) + _FLOOR_NS
-        limited_ns = np.clip(from_mean_ns, -limit_ns, limit_ns)
-        rate, level = _lines(trace, time_s, ahead + limited_ns, len(has_slope))
-        rate, level = np.where(has_slope, rate, 0.0), np.where(has_slope, level, 0.0)
-    return rate, level
 
 
 def _lines(group: Ints, x: Floats, y: Floats, size: int) -> tuple[Floats, Floats]:

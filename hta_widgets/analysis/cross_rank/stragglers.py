@@ -8,7 +8,7 @@
    steps. A rank is a consistent straggler if the others lose at least
    5 % * (1 + 1 / 20 + 12 / (8 * 20**2)) = 5.3 % of their time to it on average, nearly as much in
    the median step, and twice as much as to the typical rank.
-3. Ranks of which too little is known, and hosts that keep pace, are no stragglers (`_verdict`).
+3. Ranks with too little data, and hosts that keep pace, do not count as stragglers (`_verdict`).
 4. The cause is the part of the rank's time that exceeds the others' most (`_causes`).
 
 `straggler_report` adds ranks that are always last without being stragglers.
