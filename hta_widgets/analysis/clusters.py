@@ -118,34 +118,7 @@ def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
     time counts as one step.
     """
     traces = chosen.owner
-    samples, has_common_steps = _samples_of_ranks(chosen, waits)
-    share, kernel_names = _kernel_shares([sample.kernel_ns for sample in samples])
-    work = imposed_waits(traces, chosen.selection, waits.clock)
-    lost = mean_lost_shares(work) if len(work.match) else np.zeros(len(traces))
-    return RankFeatures(
-        np.array([sample.times for sample in samples]).reshape(-1, len(TIMES)),
-        np.array([sample.error for sample in samples]).reshape(-1, len(TIMES)),
-        lost[np.isin(traces.ranks, chosen.ranks)],
-        share,
-        kernel_names,
-        np.array([sample.steps for sample in samples], dtype=np.int64),
-        has_common_steps,
-    )
-
-
-class _RankSample(NamedTuple):
-    """The features of one rank."""
-
-    numbers: Ints  # of all its steps
-    steps: int  # number of steps averaged
-    times: Floats  # by `TIMES`
-    error: Floats  # standard errors of the times
-    kernel_ns: dict[str, float]
-
-
-def _samples_of_ranks(chosen: RankParts, waits: CollectiveWaits) -> tuple[list[_RankSample], bool]:
-    """Return the features of each rank, and whether the ranks have steps in common."""
-    ahead = steps_ahead(chosen.owner)
+    ahead = steps_ahead(traces)
     samples = list(
         map_ranks(
             chosen, _features_of_rank, None, ahead, each=waits.arguments_by_rank(chosen.ranks)
@@ -161,13 +134,34 @@ def _samples_of_ranks(chosen: RankParts, waits: CollectiveWaits) -> tuple[list[_
             for place, sample in enumerate(samples)
             if len(sample.numbers) not in {0, len(common)}
         ]
-        traces = [chosen.traces[place] for place in places]
-        rest = RankParts(traces, chosen.selection, chosen.executor)
+        members = [chosen.traces[place] for place in places]
+        rest = RankParts(members, chosen.selection, chosen.executor)
         arguments = waits.arguments_by_rank(rest.ranks)
         others = map_ranks(rest, _features_of_rank, common, ahead, each=arguments)
         for place, sample in zip(places, others, strict=True):
             samples[place] = sample
-    return samples, bool(len(common))
+    share, kernel_names = _kernel_shares([sample.kernel_ns for sample in samples])
+    work = imposed_waits(traces, chosen.selection, waits.clock)
+    lost = mean_lost_shares(work) if len(work.match) else np.zeros(len(traces))
+    return RankFeatures(
+        np.array([sample.times for sample in samples]).reshape(-1, len(TIMES)),
+        np.array([sample.error for sample in samples]).reshape(-1, len(TIMES)),
+        lost[np.isin(traces.ranks, chosen.ranks)],
+        share,
+        kernel_names,
+        np.array([sample.steps for sample in samples], dtype=np.int64),
+        bool(len(common)),
+    )
+
+
+class _RankSample(NamedTuple):
+    """The features of one rank."""
+
+    numbers: Ints  # of all its steps
+    steps: int  # number of steps averaged
+    times: Floats  # by `TIMES`
+    error: Floats  # standard errors of the times
+    kernel_ns: dict[str, float]
 
 
 def _features_of_rank(

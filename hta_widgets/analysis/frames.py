@@ -64,7 +64,7 @@ def concat_arrays(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
     """Concatenate one array per rank; the result is of `dtype` even without arrays."""
     if not len(arrays):
         return np.empty(0, dtype=dtype)
-    return np.concatenate(arrays).astype(dtype, copy=False)
+    return np.concatenate(arrays, dtype=dtype, casting="unsafe")
 
 
 def int64(names: str) -> dict[str, str]:

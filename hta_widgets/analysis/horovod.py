@@ -52,10 +52,8 @@ def horovod_readiness(
     ----------
     traces : TraceSet
         Timelines of Horovod, as ``HOROVOD_TIMELINE`` writes them.
-    selection : Selection, optional
-        Only tensors with a selected event of a ready rank count.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to these files.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        Only tensors with a selected event of a ready rank count, in the window and these files.
 
     Returns
     -------

@@ -262,21 +262,16 @@ def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints, Ints] | 
         return None
     # Idle time at the ends of an export has no known cause: the work next to it is not in the file.
     beyond = np.zeros((2, len(IDLE_CATEGORIES)), dtype=np.int64)
-    beyond[:, -1] = _outside_work_ns(part)
+    low, high = part.span or (0, 0)
+    start, end = part.without_window.clip_rows(part.without_window.device_work_rows())
+    first, last = int(start.min(initial=high)), int(end.max(initial=low)) if len(end) else high
+    beyond[:, -1] = max(first - low, 0), max(high - last, 0)
     pieces = np.concatenate((gaps.pieces, beyond))
     total = pieces.sum(axis=0)
     unrecorded = np.zeros(len(IDLE_CATEGORIES), dtype=np.int64)
     unrecorded[_UNRECORDED] = total[_UNRECORDED]
     unrecorded[_STREAM_WAIT] = gaps.unrecorded_wait.sum()
     return total, (pieces > 0).sum(axis=0), pieces.max(axis=0, initial=0), unrecorded
-
-
-def _outside_work_ns(part: RankPart) -> tuple[int, int]:
-    """Return the parts of a rank's span before the first selected work and after the last."""
-    low, high = part.span or (0, 0)
-    start, end = part.without_window.clip_rows(part.without_window.device_work_rows())
-    first, last = int(start.min(initial=high)), int(end.max(initial=low)) if len(end) else high
-    return max(first - low, 0), max(high - last, 0)
 
 
 def _longest_gaps(part: RankPart, short_ns: int, top: int | None) -> dict[str, Any] | None:

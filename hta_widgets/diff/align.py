@@ -8,7 +8,7 @@ and 12 ms and take 12 and 20 ms. The first run has a gap from 10 to 12 ms, the s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -265,9 +265,9 @@ def _collectives(diff: Comparison) -> tuple[list[tuple[Ints, Ints]], list[list[s
     )
     pairs = [np.empty((0, 2), np.int64)]
     for step in range(diff.step_count):
-        before_rows = np.flatnonzero(before.step == step)
-        after_rows = np.flatnonzero(after.step == step)
-        a, b = before.name[before_rows], after.name[after_rows]
+        before_rows = np.flatnonzero(before["step"] == step)
+        after_rows = np.flatnonzero(after["step"] == step)
+        a, b = before["name"][before_rows], after["name"][after_rows]
         positions = align_positions(a, b, a.astype(np.uint64), b.astype(np.uint64))
         pairs.append(np.stack([before_rows[positions[:, 0]], after_rows[positions[:, 1]]], axis=1))
     rows_of_sides = np.concatenate(pairs).T
@@ -275,22 +275,13 @@ def _collectives(diff: Comparison) -> tuple[list[tuple[Ints, Ints]], list[list[s
         return None
     names = list(codes)
     sides = list(zip((before, after), rows_of_sides, strict=True))
-    edges = [(collectives.start[rows], collectives.end[rows]) for collectives, rows in sides]
-    codes_of_sides = [collectives.name[rows].tolist() for collectives, rows in sides]
+    edges = [(columns["start"][rows], columns["end"][rows]) for columns, rows in sides]
+    codes_of_sides = [columns["name"][rows].tolist() for columns, rows in sides]
     return edges, [[names[code] for code in side_codes] for side_codes in codes_of_sides]
 
 
-class _RankCollectives(NamedTuple):
-    """The collectives of a rank in order of their starts; names as codes."""
-
-    start: Ints
-    end: Ints
-    step: Ints
-    name: Ints
-
-
-def _collectives_of(side: RunSide, rank: int, codes: dict[str, int]) -> _RankCollectives:
-    """Return the collectives of a rank; new names are added to `codes`."""
+def _collectives_of(side: RunSide, rank: int, codes: dict[str, int]) -> dict[str, Ints]:
+    """Return columns of the collectives of a rank, by start; new names are added to `codes`."""
     part = side.parts[rank]
     match = matching(side.traces)
     number = [trace.rank for trace in match.traces].index(rank)
@@ -301,7 +292,8 @@ def _collectives_of(side: RunSide, rank: int, codes: dict[str, int]) -> _RankCol
     step = step_at(side, rank, start)
     rows, start, step = rows[step >= 0], start[step >= 0], step[step >= 0]
     code = [codes.setdefault(table.names[k], len(codes)) for k in table.name[rows].tolist()]
-    return _RankCollectives(start, start + table.dur_ns[rows], step, np.array(code, dtype=np.int64))
+    name = np.array(code, dtype=np.int64)
+    return {"start": start, "end": start + table.dur_ns[rows], "step": step, "name": name}
 
 
 def _scale(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Ints:

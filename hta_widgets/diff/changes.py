@@ -172,12 +172,8 @@ def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
         positions, until = positions[positions >= 0], until[positions >= 0]
         begin, finish = part.clip_rows(tree.rows[positions])
         device_ns[positions] = finish - np.clip(until, begin, finish)
-    return NodeTimes(
-        np.where(is_operator, length, 0),
-        host_self_ns,
-        device_ns,
-        tree.forest.subtree_sums(device_ns),
-    )
+    below_ns = tree.forest.subtree_sums(device_ns)
+    return NodeTimes(np.where(is_operator, length, 0), host_self_ns, device_ns, below_ns)
 
 
 def _p_values_of_calls(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floats]:
@@ -271,11 +267,10 @@ def changes(diff: Comparison) -> pd.DataFrame:
     0.1 % of a step, and is significant by Welch's test over the steps and, if steps have the same
     numbers on both sides, by Student's t-test of their pairs. The level is 1 % divided by the
     number of tests, or 0.2 % if the difference is 40 % or more. With fewer than three steps on a
-    side, the calls
-    of a path on all ranks are tested in pairs (Student's t-test, same levels), and the difference
-    must be 20 %. With fewer than three pairs of calls the longer time must be four times the other
-    and differ by 5 % of the step. An operator with added, removed or replaced work is listed once,
-    for that.
+    side, the calls of a path on all ranks are tested in pairs (Student's t-test, same levels), and
+    the difference must be 20 %. With fewer than three pairs of calls the longer time must be four
+    times the other and differ by 5 % of the step. An operator with added, removed or replaced
+    work is listed once, for that.
 
     Parameters
     ----------
@@ -358,7 +353,23 @@ def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]
     names = matches.pool.names
     steps_and_ranks = diff.step_count * max(len(matches.ranks), 1)
     min_ns = _MIN_SHARE_OF_STEP * diff.step_ns * steps_and_ranks
-    for (word, measure, code), group in _change_groups(diff, listed).items():
+    groups: dict[tuple[str, str, int], _ChangeGroup] = {}
+    ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), strict=True)
+    for matched, shared, times in ranks:
+        for k, tree in enumerate(matched.trees):
+            for word, measure, nodes in _outermost_changes(matched, k, diff.step_count):
+                path = matched.path[k][nodes]
+                if measure == "kernel":
+                    owner = tree.parent[nodes]
+                    listed.update(shared[k][owner[owner >= 0]].tolist())
+                    # Replaced work is listed under its operator.
+                    path = matches.path_parent[path] if word == "replaced" else path
+                name = matches.path_name[path]
+                for code in np.unique(name).tolist():
+                    has_name = name == code
+                    group = groups.setdefault((word, measure, code), _ChangeGroup(diff.step_count))
+                    group.add(k, tree, nodes[has_name], times[k], path[has_name])
+    for (word, measure, code), group in groups.items():
         has_device_time = any(group.device_ns)
         times_ns = group.device_ns if has_device_time else group.host_ns
         changed_steps = group.counts.any(axis=0).sum()
@@ -382,28 +393,6 @@ def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]
                 how=how_replaced(before, after, before_count, after_count),
             )
         yield change
-
-
-def _change_groups(diff: Comparison, listed: set[int]) -> dict[tuple[str, str, int], _ChangeGroup]:
-    """Return the changed nodes by change, measure and code of their name."""
-    matches = match_ranks(diff)
-    groups: dict[tuple[str, str, int], _ChangeGroup] = {}
-    ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), strict=True)
-    for matched, shared, times in ranks:
-        for k, tree in enumerate(matched.trees):
-            for word, measure, nodes in _outermost_changes(matched, k, diff.step_count):
-                path = matched.path[k][nodes]
-                if measure == "kernel":
-                    owner = tree.parent[nodes]
-                    listed.update(shared[k][owner[owner >= 0]].tolist())
-                    # Replaced work is listed under its operator.
-                    path = matches.path_parent[path] if word == "replaced" else path
-                name = matches.path_name[path]
-                for code in np.unique(name).tolist():
-                    has_name = name == code
-                    group = groups.setdefault((word, measure, code), _ChangeGroup(diff.step_count))
-                    group.add(k, tree, nodes[has_name], times[k], path[has_name])
-    return groups
 
 
 class _ChangeGroup:

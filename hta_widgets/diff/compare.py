@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ from hta_widgets.readers.formats import all_formats
 from hta_widgets.text import consecutive_runs, duration, plural, run_text
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.host_stack import category_mask
-from hta_widgets.trace.intervals import subtract, total_length, union
+from hta_widgets.trace.intervals import clip, subtract, total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -116,7 +116,14 @@ class Comparison:
     @cached_property
     def cautions(self) -> list[Caution]:
         """The facts that limit the comparison, the most important first."""
-        return _cautions(self)
+        return [
+            *_empty_cautions(self),
+            *_condition_cautions(self),
+            *_rank_cautions(self),
+            *(Caution("steps", text) for text in _step_cautions(self)),
+            *_clock_cautions(self),
+            *_content_cautions(self),
+        ]
 
 
 @check_arguments
@@ -296,14 +303,20 @@ def _rank_pairs(
 ) -> tuple[list[tuple[int, int]], bool]:
     """Return the pairs of ranks, and whether times are means over all ranks."""
     if isinstance(ranks, Mapping):
-        _check_ranks("before", ranks.keys(), before)
-        _check_ranks("after", ranks.values(), after)
-        return [(int(a), int(b)) for a, b in ranks.items()], False
+        by_hand = [(int(a), int(b)) for a, b in ranks.items()]
+        for k, (word, side) in enumerate((("before", before), ("after", after))):
+            missing = sorted({pair[k] for pair in by_hand} - set(side))
+            if missing or not by_hand:
+                raise TraceError(
+                    f"no rank {', '.join(map(str, missing))} {word}",
+                    remedy=f"The ranks are {', '.join(map(str, side))}.",
+                )
+        return by_hand, False
     if ranks == "representative":
-        chosen = [
-            _representatives(owner, list(side))
-            for owner, side in zip(owners, (before, after), strict=True)
-        ]
+        chosen = []
+        for owner, side in zip(owners, (before, after), strict=True):
+            clusters = rank_clusters(owner, ranks=list(side)).sort_values("cluster", kind="stable")
+            chosen.append([*dict.fromkeys(clusters["representative"].tolist())] or [*side][:1])
         return list(zip(*chosen, strict=False)), False
     number_of = _stated_numbers(before)
     after_rank = {number: rank for rank, number in _stated_numbers(after).items()}
@@ -322,16 +335,6 @@ def _rank_pairs(
     return common or [(next(iter(before)), next(iter(after)))], means
 
 
-def _check_ranks(side: str, ranks: Collection[int], parts: PartsByRank) -> None:
-    """Raise `TraceError` if a side lacks some of the given ranks, or none is given."""
-    missing = sorted(set(ranks) - set(parts))
-    if missing or not ranks:
-        raise TraceError(
-            f"no rank {', '.join(map(str, missing))} {side}",
-            remedy=f"The ranks are {', '.join(map(str, parts))}.",
-        )
-
-
 def _stated_numbers(parts: PartsByRank) -> dict[int, int]:
     """Return the number by which each rank is paired."""
     # If a set has several MPI jobs, the ranks of later jobs get free numbers. The ranks that files
@@ -341,11 +344,6 @@ def _stated_numbers(parts: PartsByRank) -> dict[int, int]:
         stated = part.trace.stated_rank if is_host_only(part.trace.format) else None
         numbers[rank] = rank if stated is None else stated
     return numbers if len(set(numbers.values())) == len(numbers) else {rank: rank for rank in parts}
-
-
-def _representatives(traces: TraceSet, ranks: list[int]) -> list[int]:
-    clusters = rank_clusters(traces, ranks=ranks).sort_values("cluster", kind="stable")
-    return list(dict.fromkeys(clusters["representative"].tolist())) or ranks[:1]
 
 
 def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -> tuple[str, Ints]:
@@ -382,24 +380,6 @@ def _step_position(side: RunSide, step: int) -> int:
     return int(places[0])
 
 
-def _left_out_text(side: RunSide) -> str:
-    ranks = f"{plural(len(side.left_out), 'rank')} of {side.label}"
-    verb = "is" if len(side.left_out) == 1 else "are"
-    more = ", …" if len(side.left_out) > 4 else ""
-    return f"{ranks} without steps {verb} left out: {', '.join(map(str, side.left_out[:4]))}{more}"
-
-
-def _cautions(diff: Comparison) -> list[Caution]:
-    return [
-        *_empty_cautions(diff),
-        *_condition_cautions(diff),
-        *_rank_cautions(diff),
-        *(Caution("steps", text) for text in _step_cautions(diff)),
-        *_clock_cautions(diff),
-        *_content_cautions(diff),
-    ]
-
-
 def _difference(kind: str, words: str, before_text: str, after_text: str) -> list[Caution]:
     """Return a caution if both sides state a value and the values differ."""
     if not before_text or not after_text or before_text == after_text:
@@ -409,12 +389,11 @@ def _difference(kind: str, words: str, before_text: str, after_text: str) -> lis
 
 def _empty_cautions(diff: Comparison) -> Iterator[Caution]:
     empty = [side.label for side in diff.sides if _is_empty(side)]
-    if len(empty) == 2:
-        text = f"no events in {empty[0]} and {empty[1]}: there is nothing to compare"
-        yield Caution("empty", text)
-    elif empty:
-        text = f"no events in {empty[0]}: all of the other side is without a counterpart"
-        yield Caution("empty", text)
+    rest = "there is nothing to compare"
+    if len(empty) == 1:
+        rest = "all of the other side is without a counterpart"
+    if empty:
+        yield Caution("empty", f"no events in {' and '.join(empty)}: {rest}")
 
 
 def _condition_cautions(diff: Comparison) -> Iterator[Caution]:
@@ -439,7 +418,11 @@ def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
         yield Caution("ranks", text)
     for side in diff.sides:
         if side.left_out:
-            yield Caution("ranks", _left_out_text(side))
+            ranks = f"{plural(len(side.left_out), 'rank')} of {side.label}"
+            verb = "is" if len(side.left_out) == 1 else "are"
+            listed = ", ".join(map(str, side.left_out[:4]))
+            more = ", …" if len(side.left_out) > 4 else ""
+            yield Caution("ranks", f"{ranks} without steps {verb} left out: {listed}{more}")
     numbers_before, numbers_after = (_stated_numbers(side.parts) for side in diff.sides)
     unequal = [(a, b) for a, b in diff.rank_pairs if a != b]
     renamed = [(a, b) for a, b in unequal if numbers_before[a] == numbers_after[b]]
@@ -512,14 +495,12 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
 
 def _pause_ns(side: RunSide) -> int:
     """Return the time between windows of the recording that a side without steps includes."""
-    if side.has_steps:
-        return 0
     pauses_ns = [0]
-    for rank, part in side.parts.items():
-        recorded = np.array(part.trace.recorded_ns, np.int64).reshape(-1, 2)
-        whole = side.windows[rank] - part.trace.shift_ns
-        pauses_ns.append(total_length(subtract(union(*whole.T), union(*recorded.T))))
-    return max(pauses_ns) if any(part.trace.recorded_ns for part in side.parts.values()) else 0
+    for rank, part in side.parts.items() if not side.has_steps else ():
+        pauses = np.array(part.trace.recorded_ns, np.int64).ravel()[1:-1].reshape(-1, 2)
+        low, high = (side.windows[rank][0] - part.trace.shift_ns).tolist()
+        pauses_ns.append(total_length(clip(union(*pauses.T), low, high)))
+    return max(pauses_ns)
 
 
 def _is_empty(side: RunSide) -> bool:

@@ -17,7 +17,6 @@ from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.tables import analyse_sides, join_sides
 from hta_widgets.text import share
-from hta_widgets.trace.arrays import Ints
 
 _KEYS = ("name", "input_shapes")
 _MEASURES = ("count", "device_ns", "mean_ns", "tflop_per_s", "roofline_share")
@@ -56,7 +55,8 @@ def efficiency_diff(diff: Comparison) -> pd.DataFrame:
 
 def _by_shapes(frame: pd.DataFrame, side: RunSide) -> pd.DataFrame:
     """Return means per rank and step, and rates, by operator and shapes."""
-    steps = sum(max(len(np.unique(_steps(side, rank))), 1) for rank in side.table_ranks)
+    steps_of_ranks = (side.traces[rank].table.step for rank in side.table_ranks)
+    steps = sum(max(len(np.unique(step[step >= 0])), 1) for step in steps_of_ranks)
     has_limit = frame["roofline_ns"] >= 0
     operators = frame.assign(
         known_ns=frame["device_ns"].where(frame["tflop_per_s"].notna()),
@@ -72,8 +72,3 @@ def _by_shapes(frame: pd.DataFrame, side: RunSide) -> pd.DataFrame:
         count=groups["count"] / max(steps, 1),
         device_ns=groups["device_ns"] / max(steps, 1),
     ).reset_index()
-
-
-def _steps(side: RunSide, rank: int) -> Ints:
-    step = side.traces[rank].table.step
-    return step[step >= 0].astype(np.int64)

@@ -33,7 +33,7 @@ from hta_widgets.diff.shapes import shape_changes
 from hta_widgets.diff.tables import iter_rows, names
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.readers.formats import all_formats, formats_named, load_references
-from hta_widgets.trace.arrays import Bools, Floats
+from hta_widgets.trace.arrays import Bools
 from hta_widgets.trace.names import kernel_family, short_name
 
 # Shares of a step.
@@ -166,9 +166,11 @@ def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
     else:
         is_reported = any(share >= min_share and p_value < max_p for min_share, max_p in _LIMITS)
     if is_reported:
+        is_large = by_kind["diff_ns"].abs() >= _SMALL_SHARE * longer_ns * diff.step_count
+        kinds = _cause_parts(diff, by_kind[is_large])
         return [
             replace(lengths, parts=_main_causes(diff, lengths, late)),
-            *_changed_kinds(diff, by_kind, longer_ns),
+            *(Finding("kinds", diff_ns=part.diff_ns, parts=kinds) for part in kinds[:1]),
             *_main_name(diff, longer_ns),
             *_spread_over_steps(by_step, lengths),
         ]
@@ -277,13 +279,6 @@ def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> l
     # The topic is that of the kind, not the headline.
     finding = replace(lengths, kind="composition", topic="", parts=parts, details=details)
     return [replace(finding, diff_ns=parts[0].diff_ns)]
-
-
-def _changed_kinds(diff: Comparison, by_kind: pd.DataFrame, longer_ns: float) -> list[Finding]:
-    """Return the kinds of time that grow and shrink, the largest change first."""
-    is_shown = by_kind["diff_ns"].abs() >= _SMALL_SHARE * longer_ns * diff.step_count
-    parts = _cause_parts(diff, by_kind[is_shown])
-    return [Finding("kinds", diff_ns=parts[0].diff_ns, parts=parts)] if parts else []
 
 
 def _main_name(diff: Comparison, longer_ns: float) -> list[Finding]:
@@ -410,22 +405,16 @@ def _change(row: Any, caller: str | None = None) -> Finding:
 
 def _uniform_change_mask(table: pd.DataFrame) -> Bools:
     """Return a mask of the operators that changed by one factor, if most did."""
-    ratio = _log_ratio(table)
-    is_timed = np.isfinite(ratio)
+    before, after = (table[f"{side}_ns"].to_numpy(np.float64) for side in ("before", "after"))
+    is_timed = table["change"].isin(["slower", "faster"]).to_numpy() & (before > 0) & (after > 0)
+    # A logarithm, so that swapped sides only change its sign.
+    ratio = np.log(np.where(is_timed, after, np.nan) / np.where(is_timed, before, np.nan))
     none = np.zeros(len(table), dtype=bool)
     if is_timed.sum() < _MIN_UNIFORM:
         return none
     middle = float(np.median(ratio[is_timed]))
     is_uniform: Bools = is_timed & (np.abs(ratio - middle) <= 0.2 * abs(middle))
     return is_uniform if is_uniform.sum() >= max(_MIN_UNIFORM, is_timed.sum() / 2) else none
-
-
-def _log_ratio(table: pd.DataFrame) -> Floats:
-    """Return the logarithm of the ratio of times; NaN for changes that are not slower or faster."""
-    # A logarithm, so that swapped sides only change its sign.
-    before, after = (table[f"{side}_ns"].to_numpy(np.float64) for side in ("before", "after"))
-    is_timed = table["change"].isin(["slower", "faster"]).to_numpy() & (before > 0) & (after > 0)
-    return np.log(np.where(is_timed, after, np.nan) / np.where(is_timed, before, np.nan))
 
 
 def _distinguishing_callers(table: pd.DataFrame) -> list[str | None]:

@@ -1,7 +1,7 @@
 """Match the events of two runs: which call of one is which call of the other.
 
 Each pair of ranks has two call trees (`hta_widgets.diff.trees`), which are matched from the
-outermost operators down. Calls below two matched operators are aligned in order by name, identical
+outermost operators down. Calls below two matched operators are aligned in order by name, equal
 subtrees first. For
 
     before                        after
@@ -161,20 +161,15 @@ class TreeMatcher:
         self, a_nodes: Ints, b_nodes: Ints, pairs: list[Ints], replaced: list[Ints]
     ) -> None:
         """Align two sequences of siblings; add the pairs, and pairs of replaced work."""
-        a_nodes, b_nodes = (
-            a_nodes[self.partner[0][a_nodes] < 0],
-            b_nodes[self.partner[1][b_nodes] < 0],
-        )
+        a_nodes = a_nodes[self.partner[0][a_nodes] < 0]
+        b_nodes = b_nodes[self.partner[1][b_nodes] < 0]
         if not len(a_nodes) or not len(b_nodes):
             return
         places = self._aligned_nodes(a_nodes, b_nodes)
         pairs.append(np.stack([a_nodes[places[:, 0]], b_nodes[places[:, 1]]], axis=1))
         both = min(len(a_nodes), len(b_nodes)) - len(places)
-        if (
-            both
-            and self.trees[0].kind[a_nodes[0]] == WORK
-            and self.trees[0].parent[a_nodes[0]] >= 0
-        ):
+        tree, first = self.trees[0], a_nodes[0]
+        if both and tree.kind[first] == WORK and tree.parent[first] >= 0:
             left = np.delete(a_nodes, places[:, 0]), np.delete(b_nodes, places[:, 1])
             for k in (0, 1):
                 self.replaced[k][left[k]] = True
@@ -375,7 +370,14 @@ def _root_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
 
 def _shared_track_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
     """Return the numbers of both sides' tracks; tracks that run the same work share a number."""
-    calls_of_sides = [_outermost_calls(tree) for tree in trees]
+    calls_of_sides: list[dict[int, Counter[tuple[int, int]]]] = []
+    for tree in trees:
+        # By track, how many outermost nodes have each name, device work apart.
+        calls_of_sides.append(defaultdict(Counter))
+        keys = np.stack([tree.lane, tree.name, tree.kind == WORK], axis=1)[tree.parent < 0]
+        distinct, counts = np.unique(keys, axis=0, return_counts=True)
+        for (track, name, work), count in zip(distinct.tolist(), counts.tolist(), strict=True):
+            calls_of_sides[-1][track][name, work] = count
     shared = [
         ((before_calls & after_calls).total(), -a - b, a, b)
         for a, before_calls in calls_of_sides[0].items()
@@ -392,16 +394,6 @@ def _shared_track_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]
             if number_of_track[track] < 0:
                 number_of_track[track] = next(next_number)
     return numbers[0], numbers[1]
-
-
-def _outermost_calls(tree: RankTree) -> dict[int, Counter[tuple[int, int]]]:
-    """Return by track how many outermost nodes have each name, device work apart."""
-    keys = np.stack([tree.lane, tree.name, tree.kind == WORK], axis=1)[tree.parent < 0]
-    distinct, counts = np.unique(keys, axis=0, return_counts=True)
-    calls: dict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
-    for (track, name, work), count in zip(distinct.tolist(), counts.tolist(), strict=True):
-        calls[track][name, work] = count
-    return calls
 
 
 @dataclass(eq=False)

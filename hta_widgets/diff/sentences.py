@@ -345,7 +345,13 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
     calls = f"{mean_count(finding.after_count)}{unit}"
     delta = f", {duration_delta(finding.diff_ns)}{unit}" if finding.diff_ns else ""
     if finding.kind in {"slower", "faster"}:
-        text = f"{name} {_time_change_text(finding, diff)}"
+        change_text = f"is {finding.kind} on the {finding.measure}"
+        if any(map(is_host_only, diff.before.formats)):
+            change_text, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
+        elif _includes_waits(finding, diff):
+            change_text = f"takes {longer_or_less(finding)} on the {finding.measure}"
+            change_text += ", waits for other ranks included"
+        text = f"{name} {change_text}: {times_text(finding)}{unit}{relative_text(finding)}"
     elif finding.kind == "replaced":
         counts = f"{mean_count(finding.before_count)} → {calls}"
         change_text = _replacement_text(finding.details)
@@ -365,16 +371,6 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
     else:
         text = f"{name} is gone: {mean_count(finding.before_count)}{unit}{delta}"
     return f"{text}{_paired_ranks_text(diff)}."
-
-
-def _time_change_text(finding: Finding, diff: Comparison) -> str:
-    verb, unit = f"is {finding.kind} on the {finding.measure}", _a_step(diff)
-    if any(map(is_host_only, diff.before.formats)):
-        verb, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
-    elif _includes_waits(finding, diff):
-        verb = f"takes {longer_or_less(finding)} on the {finding.measure}"
-        verb += ", waits for other ranks included"
-    return f"{verb}: {times_text(finding)}{unit}{relative_text(finding)}"
 
 
 def _caller_text(finding: Finding) -> str:

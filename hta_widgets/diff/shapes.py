@@ -13,7 +13,6 @@ sizes of flattened inputs change with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -49,45 +48,36 @@ def shape_changes(diff: Comparison) -> list[Finding]:
         for tree, of_tree in ((before_tree, nodes), (after_tree, partner[nodes]))
     ]
     pairs = [pair for pair in zip(*shapes, strict=True) if all(pair)]
-    changed = [size for pair in pairs if (size := _changed_size(*pair))]
+    changed = np.array([size for pair in pairs if (size := _changed_size(*pair))]).reshape(-1, 4)
     if len(changed) < max(_MIN_CALLS, _MIN_SHARE * len(pairs)):
         return []
-    factor = np.array([size.after / size.before for size in changed])
+    before, after, dimension, dimensions = changed.T
+    factor = after / before
     is_alike = np.isclose(factor, np.median(factor))
-    alike = [size for size, matches in zip(changed, is_alike, strict=True) if matches]
-    if len(alike) < _MIN_ALIKE * len(changed):
+    if is_alike.sum() < _MIN_ALIKE * len(changed):
         return []
-    is_batch = any(size.dimension == 0 and size.dimensions > 2 for size in alike)
-    inner = [size for size in alike if size.dimension > 0]
-    sizes = alike if is_batch or not inner else inner
-    before, after = (float(min(size[place] for size in sizes)) for place in (0, 1))
-    counts = {"changed_calls": len(sizes), "calls": len(pairs)}
-    measure = "shapes" if sizes is alike else "sequences"
-    return [Finding("shapes", measure=measure, before=before, after=after, details=counts)]
+    has_batch = (is_alike & (dimension == 0) & (dimensions > 2)).any()
+    is_counted, measure = is_alike & (dimension > 0), "sequences"
+    if has_batch or not is_counted.any():
+        is_counted, measure = is_alike, "shapes"
+    sizes = float(before[is_counted].min()), float(after[is_counted].min())
+    counts = {"changed_calls": int(is_counted.sum()), "calls": len(pairs)}
+    return [Finding("shapes", measure=measure, before=sizes[0], after=sizes[1], details=counts)]
 
 
-class _Size(NamedTuple):
-    """A dimension of an input that changed, its position, and the number of dimensions."""
+def _changed_size(before: Sequence[int], after: Sequence[int]) -> tuple[int, int, int, int] | None:
+    """Return the first dimension that changed: its two sizes, position, and the number of all.
 
-    before: int
-    after: int
-    dimension: int
-    dimensions: int
-
-
-def _changed_size(before: Sequence[int], after: Sequence[int]) -> _Size | None:
-    """Return the first dimension that changed.
-
-    The last of several dimensions does not count: it is the width of the model, or the rows of a
-    transposed input.
+    An inner one does not count if the last one changed as well: that is the width of the model or
+    of an image, or the rows of a transposed input.
     """
     if len(before) != len(after) or before == after:
         return None
     place = next(place for place, size in enumerate(before) if size != after[place])
-    is_width = 0 < place == len(before) - 1
+    is_width = place > 0 and before[-1] != after[-1]
     if is_width or min(before[place], after[place]) <= 0:
         return None
-    return _Size(before[place], after[place], place, len(before))
+    return before[place], after[place], place, len(before)
 
 
 def _first_shapes(trace: Trace, rows: Rows) -> list[Sequence[int]]:

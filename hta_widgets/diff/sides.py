@@ -205,8 +205,7 @@ def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
     if on_device and len(worked):
         # Copies for later steps may begin early, so a step begins where the previous one is done.
         order = np.argsort(last, kind="stable")
-        numbers = worked[order]
-        first, end = first[order], last[order]
+        numbers, first, end = worked[order], first[order], last[order]
         # The time between two windows of a recording belongs to no step.
         window = np.searchsorted(part.trace.recorded_marks_ns, first)
         is_next = np.diff(window, prepend=-1) == 0

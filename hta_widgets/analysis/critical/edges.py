@@ -349,13 +349,10 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
     rows = rows[has_waited]
     work = _last_awaited_work(nodes, rows, after[has_waited], wait_call_ns[has_waited])
     latency = np.where(work >= 0, table.start_ns[rows] - table.end_ns[work], NO_LIMIT)
-    return np.where(latency < _max_latency(latency[work >= 0]), work, -1), rows
-
-
-def _max_latency(latency: Ints) -> int:
-    """Return the maximum latency of a wait, given the latencies of the file's likely waits."""
-    usual_ns = 2 * int(np.median(latency)) if len(latency) >= _ENOUGH_WAITS else 0
-    return max(_LATENCY_NS, min(usual_ns, _MAX_LATENCY_NS))
+    likely = latency[work >= 0]
+    usual_ns = 2 * int(np.median(likely)) if len(likely) >= _ENOUGH_WAITS else 0
+    max_ns = max(_LATENCY_NS, min(usual_ns, _MAX_LATENCY_NS))
+    return np.where(latency < max_ns, work, -1), rows
 
 
 def _wait_call_times(trace: Trace, rows: Ints, call: Ints) -> Ints:

@@ -189,14 +189,15 @@ def _align_over_gaps(
 ) -> Ints | None:
     """Match events at the difference of ends that most pairs have; None if the shift is as good.
 
-    A file that lacks events in between has two parts, and a shift fits only one of them. The
-    difference fits both: at the shift 0, the third pair is wrong, and the event at 30 ms has no
-    partner::
+    A file that lacks events in between has two parts, and a shift fits only one. The difference
+    fits both: at the shift 0, the third pair is wrong, and the event at 30 ms has no partner::
 
         ends in ms    10  20  30  40
         other ends    10  20  40
     """
-    if min(len(content), len(other_content)) < _MIN_AGREEING:
+    # Equal sequences lack nothing; ends that differ are late, or their clocks were set.
+    is_short = min(len(content), len(other_content)) < _MIN_AGREEING
+    if is_short or np.array_equal(content, other_content):
         return None
     low, high = _overlap(shift, len(content), len(other_content))
     differences = other_end_ns[low - shift : high - shift] - end_ns[low:high]
@@ -208,7 +209,8 @@ def _align_over_gaps(
     in_order = int((np.abs(differences - middle) <= close_ns).sum())
     middles = [middle]
     if in_order < 0.75 * len(differences) and len(end_ns) * len(other_end_ns) <= _MAX_FEW_PAIRS:
-        middles.append(_usual_difference(end_ns, other_end_ns, close_ns))
+        of_pairs = other_end_ns[:, None] - end_ns[None, :]
+        middles.append(_usual_difference(of_pairs.ravel(), close_ns))
     best, best_count = None, in_order + _MIN_AGREEING - 1
     for middle in middles:
         nearest, deviations = _mutual_neighbors(end_ns, other_end_ns, middle)
@@ -217,16 +219,20 @@ def _align_over_gaps(
         # Clocks that drift by more than the time between events have chance neighbors.
         if not is_match.any() or 8 * np.median(deviations[is_match]) > spacing_ns:
             continue
-        count = int((is_match & (deviations <= close_ns)).sum())
-        if count > best_count:
-            is_match &= deviations <= 2 * close_ns
-            best, best_count = np.where(is_match, nearest, MISSING), count
+        rows = np.flatnonzero(is_match & (deviations <= 2 * close_ns))
+        # Where a file lacks events, all that follow are shifted; a single one has a late end.
+        run = np.cumsum(np.diff(nearest[rows] - rows, prepend=0) != 0)
+        in_run = rows[np.bincount(run)[run] >= _MIN_AGREEING]
+        count = int((deviations[in_run] <= close_ns).sum())
+        if count > best_count and (nearest[in_run] != in_run + shift).any():
+            best, best_count = np.full_like(nearest, MISSING), count
+            best[rows] = nearest[rows]
     return best
 
 
-def _usual_difference(end_ns: Ints, other_end_ns: Ints, close_ns: int) -> int:
-    """Return the difference of ends that most pairs share, the smallest of several."""
-    in_order = np.sort((other_end_ns[:, None] - end_ns[None, :]).ravel())
+def _usual_difference(differences: Ints, close_ns: int) -> int:
+    """Return the difference that most pairs share; of several, the one nearest to 0."""
+    in_order = np.sort(differences)
     counts = np.searchsorted(in_order, in_order + close_ns, "right") - np.arange(len(in_order))
     fullest = np.flatnonzero(counts == counts.max())
     start = int(fullest[np.abs(in_order[fullest]).argmin()])
@@ -260,15 +266,9 @@ def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_n
         return matched_positions
     differences = other_end_ns[:, None] - end_ns[None, :]
     equal = other_content[:, None] == content[None, :]
-    in_order = np.sort(differences[equal])
-    if not len(in_order):
+    if not equal.any():
         return matched_positions
-    # Of the windows as long as the tolerance, take the fullest; of several, the one nearest to 0.
-    window_end = np.searchsorted(in_order, in_order + _TOLERANCE_NS, side="right")
-    counts = window_end - np.arange(len(in_order))
-    fullest = np.flatnonzero(counts == counts.max())
-    start = int(fullest[np.abs(in_order[fullest]).argmin()])
-    middle = int(np.median(in_order[start : window_end[start]]))
+    middle = _usual_difference(differences[equal], _TOLERANCE_NS)
     deviations = np.where(equal, np.abs(differences - middle), np.iinfo(np.int64).max)
     # Events match if each is the nearest to the other.
     nearest, nearest_other = deviations.argmin(axis=1), deviations.argmin(axis=0)

@@ -117,6 +117,9 @@ def collectives(
     rows = np.flatnonzero(is_selected)
     size, algorithm, bus = _bandwidths(match, times)
     name_code, names = _entry_names(match)
+    headers = {trace.rank: match.headers[k] for k, trace in enumerate(match.traces)}
+    members = {rank for group in match.groups for rank in group.ranks}
+    nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
     links = [device_link(header) for header in match.headers]
     rates = np.array([link.gb_per_s for link in links], dtype=np.float64)[match.trace]
     return result_frame(
@@ -137,7 +140,7 @@ def collectives(
             "exposed_ns": _exposed_ns(traces, match)[rows],
             "algbw_gb_s": algorithm[rows],
             "busbw_gb_s": bus[rows],
-            "link_share": np.where(_is_on_one_node(match), bus / rates, np.nan)[rows],
+            "link_share": np.where(nodes[match.group] == 1, bus / rates, np.nan)[rows],
             "ranks": match.per_entry(match.sizes())[rows],
             "group_size": match.per_entry(match.expected)[rows],
         },
@@ -161,15 +164,6 @@ def _entry_names(match: Matching) -> tuple[Ints, list[str]]:
         codes = [names.setdefault(text, len(names)) for text in events.names]
         name_code[entries] = np.array(codes, dtype=np.int64)[name_code[entries]]
     return name_code, list(names)
-
-
-def _is_on_one_node(match: Matching) -> Bools:
-    """Return whether the group of each entry is on a single node."""
-    headers = {trace.rank: match.headers[k] for k, trace in enumerate(match.traces)}
-    ranks = {rank for group in match.groups for rank in group.ranks}
-    node_of, _ = node_numbers(headers, ranks | set(headers))
-    is_single: Bools = count_nodes(match.groups, node_of) == 1
-    return is_single[match.group]
 
 
 def _exposed_ns(traces: TraceSet, match: Matching) -> Ints:

@@ -213,7 +213,11 @@ def host_comm_events(trace: Trace) -> CommEvents:
     """
     table, rows = trace.table, host_collectives(trace)
     rows = rows[names_match(trace, rows, _LIBRARY.match)]
-    args = _host_args(trace, rows)
+    args = {k: list(column) for k, column in event_args(trace, rows, COMMUNICATION_KEYS).items()}
+    # Ranges without a group take the args of the operators before them.
+    without_group = np.flatnonzero([name is None for name in args[_GROUP]])
+    _take_args(trace, args, without_group, _records_before(trace, rows)[without_group])
+    _take_shapes(trace, rows, args)
     own_rank = stated_rank(trace)
     listed = list({group.ranks for group in job_header(trace).groups if own_rank in group.ranks})
     places = []
@@ -249,7 +253,12 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     name, names = factorize(labels)
     operation = np.array([_operation(label) for label in names], dtype=np.int64)[name]
     group, groups = _comm_groups(trace, args)
-    size, unsized, dtypes = _message_sizes(args)
+    dtype, dtypes = factorize(["" if value is None else str(value) for value in args["dtype"]])
+    bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
+    has_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
+    elements = np.maximum(to_int64(args["In msg nelems"]), to_int64(args["Out msg nelems"]))
+    is_unsized = (elements >= 0) & (bytes_each < 0) & has_dtype
+    size, unsized = message_bytes(elements, bytes_each), np.where(is_unsized, dtype, -1)
     source, target = _send_recv_ranks(trace, args, labels)
     group_size = np.array([group_name.size for group_name in groups], dtype=np.int64)[group]
     has_peer = (source >= 0) | (group_size == 2)
@@ -279,16 +288,6 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
         unsized=unsized[distinct_of_event],
         dtypes=dtypes,
     )
-
-
-def _message_sizes(args: dict[str, list[Any]]) -> tuple[Ints, Ints, list[str]]:
-    """Return the fields `size_bytes`, `unsized` and `dtypes` of `CommEvents`."""
-    dtype, dtypes = factorize(["" if value is None else str(value) for value in args["dtype"]])
-    bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
-    has_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
-    elements = np.maximum(to_int64(args["In msg nelems"]), to_int64(args["Out msg nelems"]))
-    is_unsized = (elements >= 0) & (bytes_each < 0) & has_dtype
-    return message_bytes(elements, bytes_each), np.where(is_unsized, dtype, -1), dtypes
 
 
 def _records(trace: Trace) -> Rows:
@@ -344,16 +343,6 @@ def _comm_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
         operators = _enclosing_events(trace, trace.launch_of[rows[without_name]], _RECORD)
         _take_args(trace, args, without_name, operators)
         _name_by_ranges(trace, rows, args[_NAME])
-    return args
-
-
-def _host_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
-    """Return args of ranges, taken from the operators before them if they have no group."""
-    stated = event_args(trace, rows, COMMUNICATION_KEYS)
-    args = {key: list(column) for key, column in stated.items()}
-    without_group = np.flatnonzero([name is None for name in args[_GROUP]])
-    _take_args(trace, args, without_group, _records_before(trace, rows)[without_group])
-    _take_shapes(trace, rows, args)
     return args
 
 
@@ -550,20 +539,12 @@ def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[G
     groups = []
     for key in distinct:
         name, text, size, stream = key
-        ranks = _group_ranks(name, text, size, config)
+        ranks, configured = parse_ranks(text), config.get(name, ())
+        # Events have long lists truncated; the header may have the whole list.
+        if len(ranks) != size and (len(configured) == size or not ranks):
+            ranks = configured
         groups.append(GroupName(name, ranks, sys.intern(text), size, stream, descriptions[key]))
     return codes, groups
-
-
-def _group_ranks(
-    name: str, listed: str, size: int, config: dict[str, tuple[int, ...]]
-) -> tuple[int, ...]:
-    ranks = parse_ranks(listed)
-    if len(ranks) == size:
-        return ranks
-    # Events have long lists truncated; the header may have the whole list.
-    configured = config.get(name, ())
-    return configured if len(configured) == size or not ranks else ranks
 
 
 def recorded_shift(trace: Trace) -> int:

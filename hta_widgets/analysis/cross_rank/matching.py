@@ -272,8 +272,8 @@ def _number_windows(windows_of_ranks: Sequence[Ints]) -> list[Ints]:
 def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _Events:
     """Return the events that other ranks share, by collective and rank.
 
-    `events` are from `_events_of_all`. The column ``slot`` distinguishes collectives, which are
-    ordered by first start; ``numbered`` is whether sequence numbers of the files match them.
+    `events` are from `_events_of_all`. The column ``slot`` has a number for each collective, in
+    order of first starts; ``numbered`` is whether sequence numbers of the files match it.
     """
     lane, trace, sequence = events["lane"], events["trace"], events["sequence"]
     lanes = int(lane.max()) + 1

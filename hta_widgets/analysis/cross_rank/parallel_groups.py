@@ -177,13 +177,12 @@ def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
 
 def _chains_of_pairs(pipelines: set[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:
     """Return for each pair of ranks the ranks that pairs connect with it, ascending."""
-    pairs = sorted(ranks for ranks in pipelines if len(ranks) == 2)
-    chains: dict[tuple[int, ...], set[int]] = {}
+    pairs = [ranks for ranks in pipelines if len(ranks) == 2]
+    chain_of: dict[int, set[int]] = {}
     for pair in pairs:
-        touching = [chain for chain in chains.values() if not chain.isdisjoint(pair)]
-        joined = set(pair).union(*touching)
-        chains |= {other: joined for other in [pair, *chains] if not joined.isdisjoint(other)}
-    return {pair: tuple(sorted(chain)) for pair, chain in chains.items()}
+        chain = set(pair).union(*(chain_of.get(rank, ()) for rank in pair))
+        chain_of |= dict.fromkeys(chain, chain)
+    return {pair: tuple(sorted(chain_of[pair[0]])) for pair in pairs}
 
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:

@@ -56,7 +56,7 @@ from hta_widgets.trace.arrays import (
     sum_by_group,
 )
 from hta_widgets.trace.call_args import call_args, decode_arg
-from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.host_stack import names_match, operator_tree
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
@@ -159,7 +159,7 @@ def call_times(part: RankPart, device: UsedDevice) -> CallTimes:
         part.union_of_all_of_kinds("communication"),
     )
     communicates = mask_of_rows(call[has_call & (kind == _COMMUNICATION)], count)
-    is_host_copy = _host_copy_names(part.trace)[table.name[work]]
+    is_host_copy = names_match(part.trace, work, _HOST_COPY.search)
     computes = has_call & is_compute
     kernels = np.bincount(call[has_call], minlength=count)
     runs = kernels > 0 if len(calls.work) else part.is_in_window(table.start_ns[calls.rows])
@@ -176,13 +176,6 @@ def call_times(part: RankPart, device: UsedDevice) -> CallTimes:
         inside=_share_inside(part, device_ns),
         all_work_ns=int(time_ns.sum()),
         all_compute_ns=int(time_ns[is_compute].sum()),
-    )
-
-
-def _host_copy_names(trace: Trace) -> Bools:
-    """Return which names are copies between host and device."""
-    return np.array(
-        [bool(_HOST_COPY.search(name)) for name in trace.table.names.values], dtype=bool
     )
 
 

@@ -20,13 +20,7 @@ import numpy as np
 from hta_widgets.analysis.efficiency.work import role_of
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.trace.arrays import Bools, Ints, Rows, distinct_codes, mask_of_rows
-from hta_widgets.trace.host_stack import (
-    Forest,
-    OperatorTree,
-    name_mask,
-    nearest_ancestor,
-    operator_tree,
-)
+from hta_widgets.trace.host_stack import Forest, name_mask, nearest_ancestor, operator_tree
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
@@ -58,7 +52,9 @@ class CountedCalls:
 def counted_calls(trace: Trace) -> CountedCalls:
     """Return the counted calls of a rank."""
     tree = operator_tree(trace)
-    roles = _roles(trace, tree)
+    used, place = distinct_codes(trace.table.name[tree.rows])
+    role = np.array([role_of(trace.table.names[code]) for code in used.tolist()], dtype=object)
+    roles = {name: (role == name)[place] for name in ("gemm", "outermost", "fallback", "listed")}
     owner, is_matrix = _owners(tree.forest, roles)
     work = device_work_rows(trace)
     innermost = tree.innermost[trace.launch_of[work]]
@@ -73,13 +69,17 @@ def counted_calls(trace: Trace) -> CountedCalls:
         launched_nothing = int(np.count_nonzero(is_matrix_owner & ~launches))
         counted = np.flatnonzero(launches)
     else:
-        counted = _counted_without_device(tree.forest, owner, roles, is_matrix)
+        # Without device work, a rank has no launches to show which operators count.
+        is_listed = roles["listed"] & ~_has_below(tree.forest, roles["listed"])
+        counted = np.flatnonzero((owner == np.arange(len(owner))) & (is_matrix | is_listed))
+    is_node = name_mask(trace, is_autograd_node)[tree.rows]
+    is_backward = nearest_ancestor(tree.forest.parent, is_node)[:-1] >= 0
     call_of_operator = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
     call_of_operator[counted] = np.arange(len(counted))
     return CountedCalls(
         rows=tree.rows[counted],
         is_matrix=is_matrix[counted],
-        is_backward=_below_backward(trace, tree)[counted],
+        is_backward=is_backward[counted],
         work=work,
         call_of_work=call_of_operator[owner_of_work],
         launched_nothing=launched_nothing,
@@ -101,17 +101,11 @@ def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
     )
 
 
-def _roles(trace: Trace, tree: OperatorTree) -> dict[str, Bools]:
-    """Return which operators have each role."""
-    used, place = distinct_codes(trace.table.name[tree.rows])
-    roles = np.array([role_of(trace.table.names[code]) for code in used.tolist()], dtype=object)
-    return {role: (roles == role)[place] for role in ("gemm", "outermost", "fallback", "listed")}
-
-
 def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
     """Return the operator that counts for each operator's device work, and which do matrix work."""
     size = len(forest.parent)
-    outermost = _topmost(forest, roles["outermost"])
+    above = nearest_ancestor(forest.parent, roles["outermost"])[forest.parent]
+    outermost = nearest_ancestor(forest.parent, roles["outermost"] & (above < 0))[:-1]
     below = _has_below(forest, roles["gemm"])
     products = roles["gemm"] & ~below & (outermost < 0)
     primary = roles["gemm"] | roles["outermost"]
@@ -128,31 +122,11 @@ def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
     return owner, is_matrix
 
 
-def _topmost(forest: Forest, stops: Bools) -> Ints:
-    """Return the outermost of `stops` at or above each operator, -1 for none."""
-    above = nearest_ancestor(forest.parent, stops)[forest.parent]
-    return nearest_ancestor(forest.parent, stops & (above < 0))[:-1]
-
-
 def _has_below(forest: Forest, targets: Bools) -> Bools:
     """Return which operators have one of `targets` below them."""
     return forest.subtree_sums(targets.astype(np.int64)) > targets
 
 
-def _counted_without_device(
-    forest: Forest, owner: Ints, roles: dict[str, Bools], is_matrix: Bools
-) -> Rows:
-    """Return the counted operators of a rank without device work, which has no launches."""
-    listed = roles["listed"] & ~_has_below(forest, roles["listed"])
-    return np.flatnonzero((owner == np.arange(len(owner))) & (is_matrix | listed))
-
-
 def is_autograd_node(name: str) -> bool:
     """Return whether an operator is a node of autograd, by its name."""
     return name.startswith(_NODE) or (name.endswith(_BACKWARD_SUFFIXES) and "::" not in name)
-
-
-def _below_backward(trace: Trace, tree: OperatorTree) -> Bools:
-    """Return which operators are at or below a node of autograd."""
-    is_node = name_mask(trace, is_autograd_node)[tree.rows]
-    return nearest_ancestor(tree.forest.parent, is_node)[:-1] >= 0

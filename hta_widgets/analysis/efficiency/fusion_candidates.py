@@ -55,10 +55,8 @@ def fusion_candidates(
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        The kernels; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The kernels, narrowed in time and to ranks; all by default.
 
     Returns
     -------

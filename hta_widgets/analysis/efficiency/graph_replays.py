@@ -42,10 +42,8 @@ def graph_replays(
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        The launches; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The launches, narrowed in time and to ranks; all by default.
 
     Returns
     -------

@@ -24,7 +24,7 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.arrays import Bools, Ints, Rows, positions_of_rows
+from hta_widgets.trace.arrays import Bools, Rows, positions_of_rows
 from hta_widgets.trace.call_args import launch_args
 from hta_widgets.trace.host_stack import name_mask, operator_tree
 from hta_widgets.trace.selection import Selection
@@ -64,10 +64,8 @@ def kernel_details(
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        The kernels; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The kernels, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -121,7 +119,10 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     call = trace.launch_of[rows]
     launches = launch_args(trace, rows)
     in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[call]
-    module_code, classes = _module_classes(trace, call)
+    owners = module_owners(trace)
+    classes = list(dict.fromkeys(owners.class_names))
+    class_of_module = np.array([*map(classes.index, owners.class_names), -1], dtype=np.int64)
+    module = np.maximum(np.append(owners.owner, -1)[call], -1)
     tree = operator_tree(trace)
     innermost = tree.innermost[call]
     operator = np.where(innermost >= 0, table.name[np.append(tree.rows, 0)[innermost]], -1)
@@ -131,7 +132,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
             "launch": launches.code * 2 + in_threads,
             "time_ns": part.durations(rows),
             "operator": operator,
-            "module": module_code,
+            "module": class_of_module[module],
             "is_vector": _is_below_vector_work(trace, rows),
         }
     )
@@ -166,15 +167,6 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
         "module": [classes[code] if code >= 0 else "" for code in main_module[keys]],
         "short": times["mean"].to_numpy() < _SHORT_NS,
     }
-
-
-def _module_classes(trace: Trace, call: Rows) -> tuple[Ints, list[str]]:
-    """Return the code of the module class of each launching call, -1 for none; and the classes."""
-    owners = module_owners(trace)
-    classes = list(dict.fromkeys(owners.class_names))
-    class_of_module = np.array([*map(classes.index, owners.class_names), -1], dtype=np.int64)
-    module = np.append(owners.owner, -1)[call]
-    return class_of_module[np.maximum(module, -1)], classes
 
 
 def _value_with_most_time(events: pd.DataFrame, key: str) -> pd.Series:

@@ -64,6 +64,11 @@ _SCHEMA: Final = {
     **dict.fromkeys(("min_device_ns", "max_device_ns"), "int64"),
     **dict.fromkeys(("source", "events"), "str"),
 }
+_COLUMNS: Final = (
+    "rank", "path", "module", "class_name", "depth", "parent", "instances", "calls", "host_ns",
+    "host_self_ns", *_DEVICE, "device_ns", "device_self_ns", *_FLOPS, "tflop_per_s",
+    "min_device_ns", "max_device_ns", "source", "events",
+)  # fmt: skip
 
 
 @check_arguments
@@ -92,11 +97,9 @@ def modules(
         Levels of the tree; all by default. Deeper modules count for those above.
     fold : bool, default True
         One row for equal modules below the same parent: same class, same modules below.
-    selection : Selection, optional
-        The device work and calls of modules; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. The window cuts times; FLOPs are those of
-        operators that start in it.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The device work and calls of modules, narrowed in time and to ranks; all by default. The
+        window cuts times; FLOPs are those of operators that start in it.
 
     Returns
     -------
@@ -144,7 +147,7 @@ def modules(
         frame = frame[:0]
     is_guess = has_modules and not (frame["source"] == "nn.Module").any()
     return result_frame(
-        {name: frame[name].reset_index(drop=True) for name in _columns()},
+        {name: frame[name].reset_index(drop=True) for name in _COLUMNS},
         matched={"modules": int((frame["source"] != "").sum())},
         note=[
             note_text("no_ranks") if not results else "" if has_modules else _NO_MODULES,
@@ -154,14 +157,6 @@ def modules(
         ],
         device_ns=sum(device_ns for _, device_ns in results) if has_modules else 0,
     )
-
-
-def _columns() -> list[str]:
-    return [
-        "rank", "path", "module", "class_name", "depth", "parent", "instances", "calls", "host_ns",
-        "host_self_ns", *_DEVICE, "device_ns", "device_self_ns", *_FLOPS, "tflop_per_s",
-        "min_device_ns", "max_device_ns", "source", "events",
-    ]  # fmt: skip
 
 
 def _modules_of_rank(part: RankPart, *, fold: bool) -> tuple[list[dict[str, Any]], int]:

@@ -149,11 +149,10 @@ def operator_efficiency(
     peaks : str or mapping, optional
         A device of ``hw.devices.table``, or TFLOP/s by precision and ``memory_gb_s``, instead of
         the device that the file names.
-    selection : Selection, optional
-        The operators to work on; all by default. All work below them counts.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks. The window cuts device work; an operator whose
-        work it cuts counts as the part of a call that is inside.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The operators to work on, narrowed in time and to ranks; all by default. All work below them
+        counts. The window cuts device work; an operator whose work it cuts counts as the part of a
+        call that is inside.
 
     Returns
     -------
@@ -192,8 +191,14 @@ def operator_efficiency(
     chosen = narrow_selection(traces, selection, window, ranks)
     group_by = tuple(dict.fromkeys(group_by))
     results = _efficiency_of_ranks(chosen, group_by, peaks)
-    frame = _base_frame(results)
-    known_ns = int(frame["compute_kernel_ns"][_has_known_matrix_flops(frame)].sum())
+    blocks = [block for result in results for block in result.blocks]
+    frame = pd.DataFrame(stack_blocks(blocks, _SCHEMA))
+    for name, total in _TOTALS.items():
+        frame[total] = frame[name] * frame["inside"]
+    frame = frame.assign(**limits(frame))
+    kind = frame["flops_kind"]
+    has_known_flops = (kind == "vector") | ((kind == "matrix") & frame["flops"].notna())
+    known_ns = int(frame["compute_kernel_ns"][has_known_flops].sum())
     covered = frame["total_flops"].notna() | frame["total_bytes"].notna()
     covered_ns = int(frame["device_ns"][covered].sum())
     if group_by != _SIGNATURE_KEYS:
@@ -311,7 +316,11 @@ def _call_rows(
     signature_set, calls = times.signatures, times.signatures.calls
     place = np.flatnonzero(times.is_counted)
     step = part.table.step[calls.rows] if "step" in keys else np.full(len(calls), -1)
-    phase = _phases(times) if "phase" in keys else np.zeros(len(calls), dtype=np.int64)
+    phase = np.zeros(len(calls), dtype=np.int64)
+    if "phase" in keys:
+        phase[calls.is_backward] = 1
+        phase[signature_set.is_recomputed] = 2
+        phase[signature_set.texts_of_work("category") == "optimizer"] = 3
     flags = times.communicates * 2 + times.is_host_copy
     columns = [signature_set.row, signature_set.is_recomputed, times.precision, step, phase, flags]
     first_places, group = group_by_columns([column[place] for column in columns])
@@ -427,31 +436,6 @@ def _figures_of_calls(times: CallTimes, place: Rows, group: Rows, first: Rows) -
         values[mixed] = sums[mixed] / weight[mixed]
         columns[name] = values
     return columns
-
-
-def _phases(times: CallTimes) -> Ints:
-    signature_set = times.signatures
-    phase = signature_set.calls.is_backward.astype(np.int64)
-    phase[signature_set.is_recomputed] = 2
-    phase[signature_set.texts_of_work("category") == "optimizer"] = 3
-    return phase
-
-
-def _base_frame(results: Sequence[RankEfficiency]) -> pd.DataFrame:
-    """Return the rows of all ranks, with sums over calls and times at the limits."""
-    frame = pd.DataFrame(
-        stack_blocks([block for result in results for block in result.blocks], _SCHEMA)
-    )
-    for name, total in _TOTALS.items():
-        frame[total] = frame[name] * frame["inside"]
-    return frame.assign(**limits(frame))
-
-
-def _has_known_matrix_flops(frame: pd.DataFrame) -> pd.Series:
-    """Return which rows have known matrix FLOPs, or no matrix work."""
-    return (frame["flops_kind"] == "vector") | (
-        (frame["flops_kind"] == "matrix") & frame["flops"].notna()
-    )
 
 
 def _group_rows(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

@@ -76,10 +76,9 @@ def serving_steps(
     Parameters
     ----------
     traces : TraceSet
-    selection : Selection, optional
-        The annotations and device work; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks; device times are cut at the window.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The annotations and device work, narrowed in time and to ranks; all by default. Device
+        times are cut at the window.
 
     Returns
     -------
@@ -112,24 +111,20 @@ def serving_steps(
     parts = rank_parts(traces, selection, window, ranks)
     blocks = list(map_ranks(parts, _steps_of_rank))
     frame = pd.DataFrame(stack_blocks(blocks, _SCHEMA))
-    note = note_text("no_ranks") if not blocks else _NO_STEPS
+    notes = [_NO_STEPS if blocks else note_text("no_ranks")]
+    if len(frame):
+        longest = duration(int(frame["waited_ns"].max()))
+        waited = f"a first step waits {longest} for work launched before recording began: left out"
+        notes = [prelaunched_note(parts), waited if frame["waited_ns"].any() else ""]
     prefills = int(frame.loc[frame["prefill_requests"] > 0, "prefill_requests"].sum())
     decoded = int(frame.loc[frame["decode_tokens"] > 0, "decode_tokens"].sum())
     return result_frame(
         {name: frame[name] for name in _SCHEMA},
         matched={"steps": len(frame)},
-        note=[prelaunched_note(parts), _waited_note(frame)] if len(frame) else note,
+        note=notes,
         tokens_per_s=_rates(frame),
         output_tokens=(decoded, decoded + prefills),
     )
-
-
-def _waited_note(frame: pd.DataFrame) -> str:
-    waited = frame["waited_ns"] > 0
-    if not waited.any():
-        return ""
-    longest = duration(int(frame["waited_ns"].max()))
-    return f"a first step waits {longest} for work launched before recording began: left out"
 
 
 def _rates(frame: pd.DataFrame) -> dict[str, float]:

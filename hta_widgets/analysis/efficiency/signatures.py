@@ -139,6 +139,8 @@ def signatures(trace: Trace) -> Signatures:
     distinct, code = _distinct_signatures(trace, calls, args)
     works = [_work(signature) for signature in distinct]
     within_backward = calls.is_backward & (args.sequence >= 0) & (args.thread == 0)
+    step_and_code = trace.table.step[calls.rows] * (int(code.max(initial=0)) + 1) + code
+    ran_in_forward = np.isin(step_and_code, step_and_code[~calls.is_backward])
     return Signatures(
         calls=calls,
         code=code,
@@ -147,7 +149,7 @@ def signatures(trace: Trace) -> Signatures:
             CallSignature(name, texts, work, work.type_name or _input_type(*texts[:2]))
             for (name, texts, *_), work in zip(distinct, works, strict=True)
         ],
-        is_recomputed=within_backward & _ran_in_forward(trace, calls, code),
+        is_recomputed=within_backward & ran_in_forward,
         is_stopped=_is_stopped(trace, calls, within_backward),
     )
 
@@ -156,7 +158,11 @@ def _distinct_signatures(
     trace: Trace, calls: CountedCalls, args: CallArgs
 ) -> tuple[list[_Signature], Ints]:
     """Return the distinct signatures of calls, and the position of each call's among them."""
-    contexts = _contexts(trace, calls, args)
+    # The contexts of the calls whose arguments do not suffice, by position.
+    outputs = _linked_outputs(trace, calls, args)
+    contexts = {call: CallContext(output=dims) for call, dims in outputs.items()}
+    contexts |= _expert_contexts(trace, calls) | _backward_contexts(trace, calls, args)
+    contexts |= _step_contexts(trace, calls) | _gradient_contexts(trace, calls)
     codes = {NO_CONTEXT: 0}
     context_code = np.zeros(len(calls), np.int64)
     for call, context in contexts.items():
@@ -184,14 +190,6 @@ def _rows_of_table(signature_list: Sequence[_Signature], works: Sequence[Work]) 
         without_step = signature._replace(context=signature.context._replace(step=None))
         rows.append(numbers.setdefault((without_step, work.reason), len(numbers)))
     return np.array(rows, np.int64)
-
-
-def _contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, CallContext]:
-    """Return the contexts of the calls whose arguments do not suffice, by position."""
-    outputs = _linked_outputs(trace, calls, args)
-    contexts = {call: CallContext(output=dims) for call, dims in outputs.items()}
-    contexts |= _expert_contexts(trace, calls) | _backward_contexts(trace, calls, args)
-    return contexts | _step_contexts(trace, calls) | _gradient_contexts(trace, calls)
 
 
 def _gradient_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
@@ -308,7 +306,10 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
             on_track = [
                 dims_of(codes[other]) for other in following if tracks[other] == tracks[call]
             ]
-            output = _matching_output([tuple(of[0]) for of in on_track if of and of[0]], dims)
+            # The first shape with the batch of the input and the channels of the weight.
+            shapes = [tuple(of[0]) for of in on_track if of and len(of[0]) == len(dims[1])]
+            batch_and_channels = dims[0][0], dims[1][0]
+            output = next((shape for shape in shapes if shape[:2] == batch_and_channels), None)
         if output is not None:
             outputs[call] = output
     return outputs
@@ -321,15 +322,6 @@ def _has_name(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Boo
 
 def _is_shape(dims: Sequence[Any]) -> bool:
     return bool(dims) and isinstance(dims[0], list) and len(dims[0]) > 1
-
-
-def _matching_output(shapes: Sequence[tuple[Any, ...]], dims: Sequence[Any]) -> _Dims | None:
-    """Return the first shape with the batch of the input and the channels of the weight."""
-    batch_and_channels = dims[0][0], dims[1][0]
-    for shape in shapes:
-        if len(shape) == len(dims[1]) and shape[:2] == batch_and_channels:
-            return shape
-    return None
 
 
 def _gradient_shapes(
@@ -348,12 +340,6 @@ def _gradient_shapes(
         for code, number in zip(codes, sequence, strict=True)
         if len(dims_of(code)) > 2
     }
-
-
-def _ran_in_forward(trace: Trace, calls: CountedCalls, code: Ints) -> Bools:
-    """Return which calls have their signature in the forward pass of the same step."""
-    key = trace.table.step[calls.rows] * (int(code.max(initial=0)) + 1) + code
-    return np.isin(key, key[~calls.is_backward])
 
 
 def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bools:

@@ -64,6 +64,11 @@ _SCHEMA: Final = {
     **dict.fromkeys(("device", "peak_source", "peak_certainty"), "str"),
     **dict.fromkeys(("at_least", "whole"), "bool"),
 }
+_COLUMNS: Final = (
+    "rank", "step", "start_ns", "step_ns", *_FLOPS, "tflop_per_s", "mfu", "hfu", "known_share",
+    "matrix_device_ns", "busy_ns", "busy_share", "matrix_share", "matrix_efficiency", "precision",
+    "peak_tflop_per_s", "device", "peak_source", "peak_certainty", "at_least",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +114,9 @@ def step_efficiency(
         each operator.
     model_flops : float, optional
         Model FLOPs of a rank's step, instead of the operators'.
-    selection : Selection, optional
-        The operators to work on; all by default.
-    window, ranks : (start_ns, end_ns), iterable of int, optional
-        Narrow the selection in time and to ranks; steps and work are cut at the window. An operator
-        whose work it cuts counts as the part of a call that is inside.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The operators to work on, narrowed in time and to ranks; all by default. The window cuts
+        steps and work; an operator whose work it cuts counts as the part of a call that is inside.
 
     Returns
     -------
@@ -153,21 +156,13 @@ def step_efficiency(
     frame = _add_shares(frame)
     mfu = frame["mfu"][frame.pop("whole")]
     return result_frame(
-        {name: frame[name] for name in _columns()},
+        {name: frame[name] for name in _COLUMNS},
         matched={"steps": len(frame)},
         note=_notes(results, times),
         job_mfu=float(mfu.mean()) if len(mfu) else np.nan,
         ahead=times.attrs.get("ahead", []),
         outside_flops=sum(result.outside_flops for result in results),
     )
-
-
-def _columns() -> list[str]:
-    return [
-        "rank", "step", "start_ns", "step_ns", *_FLOPS, "tflop_per_s", "mfu", "hfu", "known_share",
-        "matrix_device_ns", "busy_ns", "busy_share", "matrix_share", "matrix_efficiency",
-        "precision", "peak_tflop_per_s", "device", "peak_source", "peak_certainty", "at_least",
-    ]  # fmt: skip
 
 
 def _notes(results: Sequence[_RankSteps], times: pd.DataFrame) -> list[str]:

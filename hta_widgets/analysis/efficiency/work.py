@@ -138,19 +138,13 @@ def call_work(call: OperatorCall) -> Work:
     except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
         # Arguments of another version of the schema.
         work = Work(reason=OTHER_ARGUMENTS)
-    if not _fits_columns(work):
+    figures = [work.flops, work.min_bytes, *(work.parameters or {}).values()]
+    if any(not isinstance(figure, str) and figure >= _MAX_FIGURE for figure in figures):
         work = Work(reason=OTHER_ARGUMENTS)
     if isnan(work.min_bytes) and not work.reason:
         work = replace(work, reason=UNKNOWN_TYPE)
     kind = "vector" if listed.role == "listed" else "matrix"
     return replace(work, category=work.category or listed.category, kind=kind)
-
-
-def _fits_columns(work: Work) -> bool:
-    """Return whether all numbers are below `_MAX_FIGURE`, or unknown."""
-    numbers = [work.flops, work.min_bytes]
-    numbers += [size for size in (work.parameters or {}).values() if not isinstance(size, str)]
-    return not any(number >= _MAX_FIGURE for number in numbers)
 
 
 def _backward(call: OperatorCall, forward: str) -> Work:

@@ -672,6 +672,18 @@ def test_events_that_a_file_lacks_in_between_shift_no_others(spacing_ns, lacking
         assert result.tolist() == kept
 
 
+@pytest.mark.parametrize("spacing_ns", [30_000, 60_000])
+@pytest.mark.parametrize("first", [0, 1])
+def test_late_ends_leave_equal_collectives_in_order(spacing_ns, first):
+    """One of ten ends is up to 300 µs late, so it is next to that of a later collective."""
+    rng = np.random.default_rng(0)
+    end_ns, same = spacing_ns * np.arange(1, 241), np.zeros(240, dtype=np.int64)
+    late_ns = np.where(rng.random(240) < 0.1, rng.integers(0, 300_000, 240), 0)
+    other_ns = (end_ns + late_ns)[first:]
+    result = alignment.align_sequences(same, end_ns, same[first:], other_ns, sure=True)
+    assert result.tolist() == list(range(first, 240))
+
+
 def test_clocks_that_drift_leave_equal_collectives_in_order():
     end_ns = np.cumsum(np.random.default_rng(5).integers(50_000, 150_000, 20_000))
     same = np.zeros(20_000, dtype=np.int64)

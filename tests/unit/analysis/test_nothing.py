@@ -2,6 +2,7 @@
 
 from inspect import signature
 
+import numpy as np
 import pytest
 from support import recorded
 from support.flight_dumps import write_hang
@@ -10,6 +11,7 @@ from support.small import event, load
 
 import hta_widgets as hw
 from hta_widgets import analysis
+from hta_widgets.analysis.frames import stack_blocks
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
 
@@ -122,3 +124,10 @@ def test_an_empty_frame_and_its_reason(nothing, jobs, name):
         assert empty.dtypes.astype(str).to_dict() == full.dtypes.astype(str).to_dict()
     if "ranks" in signature(function).parameters:
         assert call(job, ranks=[]).empty
+
+
+def test_times_stay_exact_next_to_a_rank_without_rows():
+    """NumPy makes an array of floats of an empty list."""
+    time_ns = 1_700_000_000_000_000_001
+    blocks = [{"time_ns": np.array([time_ns])}, {"time_ns": np.array([])}]
+    assert stack_blocks(blocks, {"time_ns": "int64"})["time_ns"].tolist() == [time_ns]

@@ -94,6 +94,13 @@ def test_a_larger_batch_of_the_same_sequences(tmp_path):
     assert text == f"Shapes: the first dimension of inputs 8 → 16 {words}"
 
 
+def test_larger_images_are_no_longer_sequences(tmp_path):
+    def side(size):
+        return job(tmp_path, *[[[8, 3, size, size], [64, 3, 7, 7]], [[8, 64, size, size]]] * 2)
+
+    assert shapes_text(hd.compare(side(224), side(448))) == []
+
+
 def test_a_wider_model_is_no_other_batch(tmp_path):
     def side(width):
         return job(tmp_path, *[[[8, 512, width]], [[4096, width]]] * 2)

@@ -287,3 +287,19 @@ def test_sides_are_called_by_what_they_differ_in(tmp_path):
     steps = hd.compare(traces.select("step == 1"), traces.select("step == 2"))
     assert [side.label for side in steps.sides] == ["step 1", "step 2"]
     assert [side.label for side in hd.compare(traces, traces).sides] == ["before", "after"]
+
+
+def test_only_ranks_with_several_windows_have_time_between_them(tmp_path):
+    """Rank 1 has one file, of 1.5 s."""
+    sides = []
+    for name in ("old", "new"):
+        windows_job(tmp_path, name, annotated=False)
+        records = [kernel(0, 1_000_000), kernel(1_400_000_000, 1_500_000_000)]
+        document = {"distributedInfo": {"rank": 1, "world_size": 2}, "traceEvents": records}
+        file = tmp_path / name / "worker1.1700000000000.pt.trace.json"
+        file.write_text(json.dumps(document))
+        sides.append(read(tmp_path / name))
+    texts = [caution.text.replace("\u202f", " ") for caution in hd.compare(*sides).cautions]
+    assert [text.split(" count")[0] for text in texts if "between the windows" in text] == [
+        f"without steps, 999 ms between the windows of {name}" for name in ("old", "new")
+    ]
