@@ -270,6 +270,8 @@ def stragglers_by_step(
         *("rank", "step", "imposed_wait_ns", "lost_ns", "lost_share"),
     )
     style = FigureStyle(title or _TITLES[measure], theme_of(theme), width)
+    if frame.empty:
+        return empty_figure(frame, style)
     is_outside = frame["step"] < 0
     left_out = _LEFT_OUT if is_outside.any() else ""
     frame = frame[~is_outside]

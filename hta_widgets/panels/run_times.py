@@ -156,7 +156,8 @@ def run_times(traces: TraceSet) -> RunTimes:
         exposed_by_rank=by_rank(frame, "exposed_communication_ns"),
         idle_by_rank=by_rank(idle_of_ranks, "idle_ns"),
         unrecorded_ns=int(idle["unrecorded_ns"].sum()),
-        first_wait_ns=sum(map(wait_for_first_work_ns, traces.values())) // max(len(frame), 1),
+        first_wait_ns=sum(map(wait_for_first_work_ns, iter_ranks(traces.values())))
+        // max(len(frame), 1),
     )
 
 
