@@ -619,7 +619,7 @@ class TraceAnalysis:
         instance_id: int | tuple[int, int] | None,
         data_load_events: Sequence[str] | None = None,
     ) -> tuple[CPGraph, bool] | None:
-        """Return the graph of the waits in a range, and whether it has a critical path.
+        """Return the critical-path graph of a range, and whether it has a critical path.
 
         `annotation` is part of the range's name (``""``: the whole rank), `instance_id` its number
         (None: the first) or (first, last), `data_load_events` regular expressions. The result is

@@ -66,8 +66,10 @@ class TimeMap:
         piece, since_start, own_length, common_length = self._pieces(time, self.own_start)
         scaled = _scale(np.clip(since_start, 0, own_length), common_length, own_length, up=False)
         since_end = since_start - own_length
-        after = np.where(since_end >= 0, common_length + since_end, scaled)
-        return self.common_start[piece] + np.where(since_start < 0, since_start, after)
+        offset = np.select(
+            [since_start < 0, since_end >= 0], [since_start, common_length + since_end], scaled
+        )
+        return self.common_start[piece] + offset
 
     def to_own(self, time_ns: npt.ArrayLike) -> Ints:
         """Return times of the common axis as own times; in a gap, the instant before it."""
@@ -76,9 +78,13 @@ class TimeMap:
         scaled = _scale(np.clip(since_start, 0, common_length), own_length, common_length, up=True)
         since_end = since_start - common_length
         is_last = piece == len(self.own_start) - 1
-        after_end = own_length + np.where(is_last, since_end, 0)
-        after = np.where(since_end >= 0, after_end, np.minimum(scaled, own_length))
-        return self.own_start[piece] + np.where(since_start < 0, since_start, after)
+        beyond_end = own_length + np.where(is_last, since_end, 0)
+        offset = np.select(
+            [since_start < 0, since_end >= 0],
+            [since_start, beyond_end],
+            np.minimum(scaled, own_length),
+        )
+        return self.own_start[piece] + offset
 
     def gaps(self) -> tuple[Ints, Ints]:
         """Return start and end of the gaps on the common axis, which only the other run has."""
@@ -172,20 +178,18 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
 
 def _run_maps(edges: list[tuple[Ints, Ints]], base: Base) -> tuple[TimeMap, TimeMap]:
     """Return maps of one piece each: of the whole runs, moved or stretched."""
-    before_ns, after_ns = (int(start[0]) for start, _ in edges)
-    before_length, after_length = (
-        max(int(end[-1]) - first_ns, 1)
-        for (_, end), first_ns in zip(edges, (before_ns, after_ns), strict=True)
-    )
-    longest = max(before_length, after_length)
+    starts_ns = [int(start[0]) for start, _ in edges]
+    ends_ns = [int(end[-1]) for _, end in edges]
+    lengths = [max(end - start, 1) for start, end in zip(starts_ns, ends_ns, strict=True)]
 
-    def piece(first_ns: int, length: int) -> TimeMap:
-        common_ns = first_ns if base == "absolute" else before_ns
-        common_length = longest if base == "scaled" else length
-        ends = first_ns, first_ns + length, common_ns, common_ns + common_length
-        return TimeMap(*(np.array([end]) for end in ends))
+    def map_of_side(side: int) -> TimeMap:
+        start_ns, length = starts_ns[side], lengths[side]
+        common_ns = start_ns if base == "absolute" else starts_ns[0]
+        common_length = max(lengths) if base == "scaled" else length
+        edges_ns = start_ns, start_ns + length, common_ns, common_ns + common_length
+        return TimeMap(*(np.array([edge]) for edge in edges_ns))
 
-    return piece(before_ns, before_length), piece(after_ns, after_length)
+    return map_of_side(0), map_of_side(1)
 
 
 def _step_labels(side: RunSide) -> list[str]:

@@ -249,14 +249,17 @@ def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks
     min_wait_ns = MIN_SHARE * times.run_ns
     wait_ns = sum(wait_of_rank.values())
     is_last = waits.last_rank_mask(ranks[0], ranks[:1])
+    phase, phase_ns, phase_over = _slow_phase(traces, ranks[0], wait_ns / len(waiting))
     return LateRanks(
-        ranks,
-        [rank for rank in waiting if wait_of_rank[rank] >= min_wait_ns] or waiting,
-        wait_ns,
-        int(is_last.sum()),
-        len(is_last),
-        waits.on_hosts,
-        *_slow_phase(traces, ranks[0], wait_ns / len(waiting)),
+        ranks=ranks,
+        waiting=[rank for rank in waiting if wait_of_rank[rank] >= min_wait_ns] or waiting,
+        wait_ns=wait_ns,
+        last=int(is_last.sum()),
+        collectives=len(is_last),
+        on_hosts=waits.on_hosts,
+        phase=phase,
+        phase_ns=phase_ns,
+        phase_over=phase_over,
     )
 
 

@@ -366,7 +366,7 @@ class Ribbon:
     def bins_in_window(
         self, start: int, end: int, bins: int, ranks: Sequence[int] | None = None
     ) -> tuple[dict[str, Any], bytes]:
-        """Answer ``ribbon``: the latest arrival per rank and bin, and the costliest call per bin.
+        """Answer ``ribbon``: the latest arrivals by rank and bin, and the costliest call of each.
 
         The window has `bins` equal bins; `ranks` limits the arrivals to some ranks.
         """

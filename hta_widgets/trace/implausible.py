@@ -153,7 +153,7 @@ def _ends_near(
     _, high = _near_job(start)
     # The end of a pair is another record, whose time was checked before.
     is_near: Bools = (dur <= high - start) | (events["phase"] != 0)
-    text = "durations that end far from all other times; left out"
+    text = "events that end far from all other times; left out"
     _count(columns, events["name"], events["record"], np.flatnonzero(~is_near), text, problems)
     return None if is_near.all() else is_near
 

@@ -22,7 +22,7 @@ from typing import Any
 MARK_KEY = "hta_widgets"
 #: Key of the mark with the worker, GPU or server of a file.
 IDENTITY_KEY = "identity"
-#: Key of the mark under which an export states its window and ranks of the job.
+#: Key of the mark for the part of the job that an export has; see `ExportPart`.
 PART_KEY = "part"
 #: Key of the mark under which a rank of several files states the windows that these recorded.
 WINDOWS_KEY = "windows"

@@ -129,7 +129,7 @@ export async function opened(...given: Parameters<typeof mountDash>): Promise<Da
 
 export async function ready(view: DashView): Promise<void> {
   const kernels = (): HTMLElement[] => view.all("[data-panel=kernels] .hta-name-button");
-  // The first view of a file unpacks its page.
-  await expect.poll(kernels, { timeout: 10_000 }).toHaveLength(12);
+  // The first view of a file unpacks its page, which takes long on a busy machine.
+  await expect.poll(kernels, { timeout: 25_000 }).toHaveLength(12);
   await expect.poll(() => view.text(".hta-said")).toContain("compute");
 }

@@ -129,9 +129,10 @@ def matching(traces: TraceSet) -> Matching:
     """Return the matched communication of the ranks of a set.
 
     The collectives on hosts of a job without communication on devices are matched the same way.
-    Kernels that name no group are grouped by device stream, and by the listed groups that their
-    times allow. They are matched only as far as their ends agree and none ends before another
-    begins. Order and times count within a window of the recording, as a rank may lack one.
+    Kernels that name no group are grouped by device stream. A stream is taken for the largest
+    listed group whose ranks' times fit together. Such kernels are matched only as far as their ends
+    agree and none ends before another begins. Order and times count within a window of the
+    recording, as a rank may lack one.
     """
     # The memoized result does not depend on the clock; its ranks are replaced by those of the set.
     return replace(_match(traces), traces=list(traces.values()), executor=traces.executor)

@@ -186,15 +186,15 @@ def wait_intervals(part: RankPart, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
 def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int, int]:
     """Return the values of the columns of `exposed_waits` after ``rank``."""
     compute = part.union_of_kinds("compute")
-    exposed = total_length(subtract(part.union_of_kinds("communication"), compute))
+    communication_ns = total_length(subtract(part.union_of_kinds("communication"), compute))
     alone = np.intersect1d(part.rows_of_kinds("communication"), waits.unmatched)
-    unmatched = total_length(subtract(union(*part.clip_rows(alone)), compute))
+    unmatched_ns = total_length(subtract(union(*part.clip_rows(alone)), compute))
     if not len(waits.rows):
-        return 0, -1, -1, exposed, unmatched
+        return 0, -1, -1, communication_ns, unmatched_ns
     rows, begin, until = wait_intervals(part, waits)
     waiting = union(begin, until)
-    wait_ns, exposed_ns = total_length(waiting), total_length(subtract(waiting, compute))
-    return len(rows), wait_ns, exposed_ns, exposed, unmatched
+    exposed_wait_ns = total_length(subtract(waiting, compute))
+    return len(rows), total_length(waiting), exposed_wait_ns, communication_ns, unmatched_ns
 
 
 def exposed_waits_for(waits: CollectiveWaits, late: list[int], ranks: list[int]) -> dict[int, int]:

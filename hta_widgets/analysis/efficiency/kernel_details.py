@@ -95,18 +95,15 @@ def kernel_details(
     frame = pd.DataFrame(stack_blocks(list(map_ranks(parts, _details_of_rank)), _SCHEMA))
     frame = frame.sort_values(["rank", "sum_ns"], ascending=[True, False], ignore_index=True)
     time_ns = max(int(frame["sum_ns"].sum()), 1)
-    shares = {
-        value: float(frame.loc[frame["tensor_core"] == value, "sum_ns"].sum() / time_ns)
-        for value in ("yes", "unknown")
-    }
+    time_by_use = frame.groupby("tensor_core")["sum_ns"].sum()
     short = frame[frame["short"]]
-    columns = ["rank", "name", *_TIMES, *(name for name in _SCHEMA if name not in _TIMES)]
+    columns = dict.fromkeys(["rank", "name", *_TIMES, *_SCHEMA])
     return result_frame(
-        {name: frame[name] for name in dict.fromkeys(columns)},
+        {name: frame[name] for name in columns},
         matched=count_by_kind(parts, ("compute",)),
         note="" if len(frame) else note_text("no_kernels_of", kinds="compute"),
-        tensor_core_share=shares["yes"],
-        unknown_tensor_core_share=shares["unknown"],
+        tensor_core_share=float(time_by_use.get("yes", 0) / time_ns),
+        unknown_tensor_core_share=float(time_by_use.get("unknown", 0) / time_ns),
         short_kernels=int(short["count"].sum()),
         short_ns=int(short["sum_ns"].sum()),
     )

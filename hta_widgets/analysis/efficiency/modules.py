@@ -122,7 +122,7 @@ def modules(
 
     Notes
     -----
-    Recomputation by a compiler, and offloading, leave no mark in a trace.
+    A trace does not identify recomputation by a compiler, nor offloading.
 
     Examples
     --------

@@ -100,8 +100,8 @@ def step_efficiency(
     starts.
 
     A forward operator that runs again within the backward pass is recomputation, as in
-    activation checkpointing. Selective checkpointing and recomputation by a compiler leave no mark
-    in a trace, and count as model FLOPs.
+    activation checkpointing. A trace does not identify selective checkpointing or recomputation by
+    a compiler, which count as model FLOPs.
 
     Parameters
     ----------

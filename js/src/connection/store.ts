@@ -301,7 +301,7 @@ export class SharedStateStore {
     this.saveTimer = 0;
     const { view } = this.state;
     this.savedViews = [...this.savedViews, JSON.stringify(view)].slice(-MAX_ECHOES);
-    // An ignored echo has changed the view in the model: write the current view again.
+    // An ignored echo may have changed the view in the model, so the current one is always written.
     this.model?.set("view", view);
     this.model?.save_changes();
   }

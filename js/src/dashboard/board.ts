@@ -74,7 +74,11 @@ export class PanelGrid {
     this.fillTables();
   }
 
-  /** Let the timeline fill its column, above a heatmap of up to half of it or an event's details. */
+  /**
+   * Let the timeline fill its column, above a heatmap or an event's details.
+   *
+   * The heatmap gets at most half of the column.
+   */
   private fillColumn({ panels }: LayoutColumn): void {
     const { timeline } = this.ctx;
     const drawer = timeline.panels.shown.peek();

@@ -327,9 +327,10 @@ function ranksSuffix(before: string, frame: PanelFrame, ranks: readonly number[]
   return `${before}${ranksText(ranks)} ${ranks.length === 1 ? "alone" : "together"}`;
 }
 
+/** Says which rank the last column compares with the others; "" if it compares none. */
 function outlierSuffix(frame: PanelFrame): string {
-  const hasOutliers = frame.columns.odd_rank?.some((rank) => rank !== null) ?? false;
-  if (!hasOutliers) return "";
+  const comparesRanks = frame.columns.odd_rank?.some((rank) => rank !== null) ?? false;
+  if (!comparesRanks) return "";
   const rank = outlierRank(frame);
   const rankText = rank === null ? "the rank farthest from" : `rank ${rank} against`;
   return ` · last column: ${rankText} the median rank`;

@@ -225,15 +225,15 @@ export class RankOverview {
       const before = edges.map(this.interpolate(covered));
       return before.subarray(1).map((time, k) => time - before[k]!);
     };
-    const max = new Float64Array(edges.length - 1);
+    const timeOfMainKind = new Float64Array(edges.length - 1);
     for (const sums of kinds) {
       timesOf(sums).forEach((time, k) => {
-        if (time <= max[k]!) return;
-        max[k] = time;
+        if (time <= timeOfMainKind[k]!) return;
+        timeOfMainKind[k] = time;
         cells.kind[k] = sums.kind;
       });
     }
-    return { ...cells, covered: total === undefined ? max : timesOf(total) };
+    return { ...cells, covered: total === undefined ? timeOfMainKind : timesOf(total) };
   }
 
   private interpolate(sums: Float64Array | null): (time: number) => number {

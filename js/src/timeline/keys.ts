@@ -97,7 +97,7 @@ export function matchKey(press: KeyPress): KeyMatch | null {
   return null;
 }
 
-/** Position of a letter on a Latin keyboard, for layouts that print other letters there. */
+/** The `code` of a letter's key on a US keyboard, for layouts that type other letters with it. */
 function letterCode(key: string | undefined): string | null {
   return key !== undefined && /^[a-z]$/.test(key) ? `Key${key.toUpperCase()}` : null;
 }
@@ -129,8 +129,8 @@ export const HELP: readonly HelpGroup[] = [
   {
     title: "Move",
     lines: [
-      { keys: [["W"], ["S"]], text: "zoom in, out, at the pointer" },
-      { keys: [["A"], ["D"]], text: "pan left, right" },
+      { keys: [["W"], ["S"]], text: "zoom in or out at the pointer" },
+      { keys: [["A"], ["D"]], text: "pan left or right" },
       { keys: [["Shift", "W A S D"]], text: "the same, faster" },
       { keys: [["Ctrl", "wheel"]], text: "zoom at the pointer" },
       { keys: [["Shift", "wheel"]], text: "pan" },

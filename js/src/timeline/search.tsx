@@ -77,13 +77,13 @@ export class SearchController {
     );
   }
 
-  /** Search for a text once the user stops typing. */
+  /** Search for text once the user stops typing. */
   type(text: string): void {
     this.fieldText.value = text;
     this.requestLater();
   }
 
-  /** Search for a text immediately. */
+  /** Search for text immediately. */
   search(text: string): void {
     this.fieldText.value = text;
     this.commit();
