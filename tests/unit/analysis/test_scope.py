@@ -276,7 +276,7 @@ def test_a_text_is_a_query(traces):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"traces": "/runs/job"}, r"a TraceSet, not '/runs/job'\. Give what hw\.load returns"),
+        ({"traces": "/runs/job"}, r"a TraceSet, not '/runs/job'\. Pass what hw\.load returns"),
         ({"selection": 5}, "5 is not a selection"),
         ({"window": "1ms"}, r"not a window.*\(start_ns, end_ns\)"),
         ({"window": ("1ms", "later")}, "'later' is not a time"),

@@ -64,7 +64,7 @@ def test_drift_is_no_change_of_collectives(tmp_path, drift_ppm):
     (caution,) = [caution.text for caution in diff.cautions if caution.kind == "clock"]
     assert "drift by up to" in caution
     assert caution.endswith(
-        "waits, transfers and late ranks are corrected for it, timelines are not"
+        "waits, transfers and late ranks are corrected for it; timelines are not"
     )
 
 
