@@ -194,6 +194,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
         None,
         "operators, Python, runtime and driver calls",
     ),
+    Rule("other", "memory_snapshot", None, "the recorded history of a memory snapshot"),
     Rule("other", None, None, "everything else"),
 )
 

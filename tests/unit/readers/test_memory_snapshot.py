@@ -130,6 +130,15 @@ def test_a_store_has_the_snapshots(traces, tmp_path):
     assert hw.load(tmp_path / "job.store", progress=False)[0].profile == traces[0].profile
 
 
+@pytest.mark.parametrize("settings", [{}, {"PYTORCH_HIP_ALLOC_CONF": "a"}])
+def test_an_export_has_no_device_work(tmp_path, settings):
+    traces = load(write_snapshot(tmp_path / "a.pickle", allocator_settings=settings))
+    hw.export_trace(traces, tmp_path / "a.trace.json.gz")
+    exported = load(tmp_path / "a.trace.json.gz")[0]
+    assert exported.events["kind"].tolist() == traces[0].events["kind"].tolist()
+    assert {track.stream for track in exported.tracks} == {-1}
+
+
 def test_older_snapshots_have_frames_in_the_history_of_blocks(tmp_path):
     owned = block(0, 512) | {"frames": [], "history": [{"real_size": 500, "frames": [MODEL]}]}
     frame = analysis.snapshot_peak(
