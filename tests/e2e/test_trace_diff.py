@@ -174,19 +174,19 @@ def colours_say_what_became_of_events(seen):
     def are_slower_ones_drawn(side):
         return sum(inks(seen, side).get(ink, 0) for ink in SLOWER) > 20
 
-    before = seen.axis(0)
+    before = seen.window(0)
     seen.page.keyboard.press("Escape")
     seen.lane(0).focus()
     seen.root.locator(".hta-part").first.press("z")
     # Both show the whole run; one undo brings both back, whichever of them has the focus.
-    wait_until(seen.page, lambda: seen.axis(0) != before, "the whole is in view")
+    wait_until(seen.page, lambda: seen.window(0) != before, "the whole is in view")
     for side in (0, 1):
         wait_until(seen.page, lambda side=side: are_slower_ones_drawn(side), "slower calls")
     full = windows()
     seen.root.locator(".hta-part").nth(1).press("Control+z")
-    wait_until(seen.page, lambda: seen.axis(0) == before, "undone")
+    wait_until(seen.page, lambda: seen.window(0) == before, "undone")
     seen.root.get_by_role("button", name="Redo").first.click()
-    wait_until(seen.page, lambda: seen.axis(0) != before and windows() == full, "done again")
+    wait_until(seen.page, lambda: seen.window(0) != before and windows() == full, "done again")
     # A picture has the same colours, and the legend.
     seen.root.get_by_role("button", name="Export…").first.click()
     seen.root.get_by_role("button", name="Window of after…").click()
