@@ -17,7 +17,7 @@ __all__ = ["Ended", "end", "run"]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: by itself, or stopped, and why."""
+    """End of a command: by itself, or stopped, and the reason."""
 
     code: int
     stdout: str

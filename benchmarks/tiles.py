@@ -199,7 +199,7 @@ def views(engine: TileEngine, count: int) -> Iterator[dict[str, Any]]:
 def figures_of(
     engine: TileEngine, choose: Callable[[random.Random], list[int]], share: float, count: int
 ) -> dict[str, Any]:
-    """Return figures of new views at random places of which the page has no tiles."""
+    """Return figures of new views at random places for which the page has no tiles."""
     rng = random.Random(1)
     start, end = engine.scene()["range"]
     width = max(int((end - start) * share), PIXELS)

@@ -425,7 +425,7 @@ def _distinguishing_callers(table: pd.DataFrame) -> list[str | None]:
     """
     shown_names = [short_name(name) for name in table["name"]]
     callers = [path.split(" > ") if path else [] for path in table["path"]]
-    # How many changes of each name have each caller.
+    # Number of changes by name and caller.
     changes_below = Counter(
         (name, caller)
         for name, callers_of_row in zip(shown_names, callers, strict=True)

@@ -7,7 +7,7 @@ and the ranks that wait longer. All are means over steps:
 
     rank 1: compute 8 → 10 ms; rank 0: compute 8 → 8.1 ms, waits 0 → 2 ms
 
-Ranks that changed alone (`changed_ranks`) have the same finding without a verdict on who waits. The
+Ranks that changed alone (`changed_ranks`) have the same finding without a verdict on waits. The
 *usual* change is that of the median rank by size of the change. If compute changes by 0.1, 0.2, 2.1
 and 0.1 ms on four ranks, the usual change is 0.1 ms, the *excess* of rank 2 is 2 ms, and the spread
 of the others is 0.1 ms.
@@ -51,7 +51,7 @@ class RankTimes:
 
     @property
     def change_ns(self) -> Floats:
-        """How much each kind of a rank's own time changed in a step, on average: (kinds, ranks)."""
+        """Mean change of each kind of a rank's own time in a step: (kinds, ranks)."""
         mean: Floats = self.own_ns.mean(axis=-1)
         return mean[..., 1] - mean[..., 0]
 

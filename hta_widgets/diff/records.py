@@ -105,7 +105,7 @@ class Finding:
 
     @property
     def statement(self) -> tuple[object, ...]:
-        """What the finding is about, without values: equal for two records of one quantity."""
+        """Subject of the finding, without values: equal for two records of one quantity."""
         return self.kind, self.measure, self.ranks, self.name, self.step
 
 

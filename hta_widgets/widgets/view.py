@@ -1,4 +1,4 @@
-"""What all views of a job share: the state with its history, loading, requests, saved files."""
+"""Shared parts of all views: the state with its history, loading, requests, saved files."""
 
 from __future__ import annotations
 

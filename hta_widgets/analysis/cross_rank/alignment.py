@@ -220,7 +220,7 @@ def _align_over_gaps(
         if not is_match.any() or 8 * np.median(deviations[is_match]) > spacing_ns:
             continue
         rows = np.flatnonzero(is_match & (deviations <= 2 * close_ns))
-        # Where a file lacks events, all that follow are shifted; a single one has a late end.
+        # If a file lacks events, all later ones are shifted; a single shifted event has a late end.
         run = np.cumsum(np.diff(nearest[rows] - rows, prepend=0) != 0)
         in_run = rows[np.bincount(run)[run] >= _MIN_AGREEING]
         count = int((deviations[in_run] <= close_ns).sum())

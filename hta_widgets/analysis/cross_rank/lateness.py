@@ -141,7 +141,7 @@ def _time_before_arrival(
             clock.to_rank(time_ns[entries])
             for time_ns in (since, waits_since, times.arrival_ns, times.last_ns)
         )
-        # How much of an unmatched event is a wait is unknown, so all of its time counts as waiting.
+        # The waiting part of an unmatched event is unknown, so all of its time counts as waiting.
         is_unmatched = ~events.is_single_rank
         is_unmatched[match.place[entries]] = False
         unmatched = events.start_ns[is_unmatched], events.end_ns[is_unmatched]
