@@ -23,7 +23,7 @@ from hta_widgets.analysis.operator_diff import DiffSource, side_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.sides import PartsByRank, RunSide, formats_of, is_host_only, make_sides
 from hta_widgets.errors import TraceError
-from hta_widgets.readers.formats import all_formats
+from hta_widgets.readers.formats import all_formats, formats_named
 from hta_widgets.text import consecutive_runs, duration, plural, run_text
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.host_stack import category_mask
@@ -35,8 +35,8 @@ from hta_widgets.trace.traceset import TraceSet
 #: Ways to pair ranks.
 Pairing = Literal["auto", "number", "representative"] | Mapping[int, int]
 
-#: Kinds of cautions about hardware and the number of ranks.
-CONDITIONS = ("vendor", "gpu", "world_size")
+#: Kinds of cautions about hardware, profiler and the number of ranks.
+CONDITIONS = ("vendor", "gpu", "format", "world_size")
 _VENDORS = (
     ("AMD", ("amd", "radeon", "instinct", "mi2", "mi3")),
     ("NVIDIA", ("nvidia", "tesla", "geforce", "quadro", "rtx")),
@@ -102,6 +102,12 @@ class Comparison:
     def has_totals(self) -> bool:
         """Whether a side has totals only, without events."""
         return self.before.is_totals or self.after.is_totals
+
+    @property
+    def is_of_devices(self) -> bool:
+        """Whether all files of both sides are of device profilers, whose runs compare alike."""
+        formats = formats_named(self.before.formats | self.after.formats)
+        return all("kineto" in (each.name, *each.comparison.compared_with) for each in formats)
 
     @property
     def step_ns(self) -> float:
@@ -222,7 +228,7 @@ def both_have_frames(diff: Comparison) -> bool:
 
 
 def conditions(diff: Comparison) -> str:
-    """Return the differences of GPU, vendor and world size as a sentence, "" if there are none."""
+    """Return the differences of hardware, format and world size as a sentence, "" if none."""
     texts = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
     return f"The runs are not alike: {'; '.join(texts)}." if texts else ""
 

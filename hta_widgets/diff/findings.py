@@ -54,7 +54,7 @@ def findings(diff: Comparison) -> list[Finding]:
 
     1. How much longer a step takes, with the largest cause of `waterfall`, or the ranks that
        explain at least half of it.
-    2. The differences of GPU, vendor and world size.
+    2. The differences of GPU, vendor, format and world size.
     3. Each rank that keeps the others waiting on one side only, by
        `hta_widgets.analysis.stragglers`, even if the other side has no such rank; and the ranks
        that changed differently from the others, at most half of them. The size of the batch, if the
@@ -101,7 +101,7 @@ def findings(diff: Comparison) -> list[Finding]:
             records += [*shape_changes(diff), *_change_findings(diff)]
     for findings_of_format in load_references(comparison.findings for comparison in comparisons):
         records += findings_of_format(diff)
-    if not records and formats == {"kineto"} and diff.step_count == 1:
+    if not records and diff.is_of_devices and diff.step_count == 1:
         records = _largest_untested_differences(diff)
     if not records:
         return cautions(diff, kinds=("empty",))
@@ -235,7 +235,7 @@ def _largest_untested_differences(diff: Comparison) -> list[Finding]:
 
 def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tuple[Finding, ...]:
     """Return the largest cause of a difference of the step times, or the ranks that cause it."""
-    if diff.before.formats != {"kineto"}:
+    if not diff.is_of_devices:
         # Other formats have findings about stages and routines instead.
         return ()
     sign = 1 if lengths.diff_ns > 0 else -1

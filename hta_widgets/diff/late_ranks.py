@@ -22,7 +22,12 @@ import pandas as pd
 
 from hta_widgets.analysis.cross_rank.stragglers import stragglers
 from hta_widgets.analysis.cross_rank.waits import exposed_waits_for
-from hta_widgets.diff.causes import KIND_OF, splits_communication, step_times_by_cause
+from hta_widgets.diff.causes import (
+    KIND_OF,
+    copy_times,
+    splits_communication,
+    step_times_by_cause,
+)
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, time_change
 from hta_widgets.diff.stats import welch_p_value
@@ -36,7 +41,7 @@ _MIN_WAITS_RATIO = 0.25
 _MIN_EXCESS, _MIN_EXCESS_ONE_STEP = 0.02, 0.05  # as a share of the longer of its two times
 _MIN_EXCESS_OF_STEP, _MIN_EXCESS_OF_ONLY_STEP = 0.01, 0.03
 _MIN_EXCESS_OF_SPREAD = 4.0
-_MIN_FOLLOWED = 0.5  # minimum part of an excess of idle time that the others communicate longer
+_MIN_FOLLOWED = 0.5  # minimum change that follows from an excess, as a share of it
 _MIN_ALIKE = 0.5  # minimum excess of a rank, as a share of the largest in the same finding
 _MIN_AS_LATE = 0.75  # the same for ranks that keep others waiting together
 _ALPHA = 0.01
@@ -52,12 +57,12 @@ class RankTimes:
     own_ns: Floats  # (kinds of `_OWN_KINDS`, ranks, sides, steps)
     waits_ns: Floats  # (ranks, sides, steps)
     communication_ns: Floats  # exposed, waits included: (ranks, sides, steps)
+    copies_ns: Floats  # hidden and exposed: (ranks, sides, steps)
 
     @property
     def change_ns(self) -> Floats:
         """Mean change of each kind of a rank's own time in a step: (kinds, ranks)."""
-        mean: Floats = self.own_ns.mean(axis=-1)
-        return mean[..., 1] - mean[..., 0]
+        return _mean_change(self.own_ns)
 
     @property
     def excess_ns(self) -> Floats:
@@ -85,7 +90,7 @@ def late_ranks(diff: Comparison) -> list[Finding]:
     """
     shared = [before for before, after in diff.rank_pairs if before == after]
     single = diff.before.has_steps and diff.step_count == 1
-    if single or diff.before.formats | diff.after.formats != {"kineto"}:
+    if single or not diff.is_of_devices:
         return []
     verdicts: list[pd.DataFrame] = []
     for side in diff.sides:
@@ -139,10 +144,13 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
     spread of the other ranks, and pass Welch's test at 1 %. With two ranks, the shares are 5 % of
     the longer time and 3 % of the step. A single step on each side cannot be tested: the shares are
     the same, at least three ranks are needed, and idle time, which differs between any two steps,
-    does not count. Ranks that changed the same kind of time in one direction are one finding.
+    does not count. Otherwise idle time counts if the exposed communication of the other ranks
+    changed by at least half as much, or there is none; exposed copies count also if the rank copied
+    longer. Ranks whose changes of one kind of time have the same direction, and differ by less than
+    a factor of two, are one finding.
     """
     ranks = [before for before, after in diff.rank_pairs if before == after]
-    if len(ranks) < 2 or diff.before.formats | diff.after.formats != {"kineto"}:
+    if len(ranks) < 2 or not diff.is_of_devices:
         return []
     times = _times_outside_waits(diff, ranks)
     stated = {rank for finding in late_ranks(diff) for rank in finding.ranks}
@@ -181,21 +189,37 @@ def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
     if len(times.ranks) < 2:
         return np.zeros((len(_OWN_KINDS), len(times.ranks)))
     is_alone = _alone_mask(times, diff.step_ns)
-    # A device whose host is ahead waits in collectives instead of idling between them. Idle time
-    # has delayed its rank only if the others then communicated longer.
-    idle = _OWN_KINDS.index("idle")
-    is_alone[idle] &= _others_follow_mask(times, times.excess_ns[idle])
+    # Idle time and exposed copies also change because other ranks did: a device whose host is ahead
+    # waits in collectives instead of idling, and a copy may be hidden behind a wait.
+    idle, memory = (_OWN_KINDS.index(kind) for kind in ("idle", "memory"))
+    others_follow = _others_follow_mask(times)
+    is_alone[idle] &= others_follow[idle]
+    is_alone[memory] &= others_follow[memory] | _copies_follow_mask(times, memory)
     excess_ns: Floats = np.where(is_alone, times.excess_ns, 0.0)
     return excess_ns
 
 
-def _others_follow_mask(times: RankTimes, excess_ns: Floats) -> Bools:
-    """Return a mask of the ranks whose excess changed the communication of most other ranks."""
-    mean_ns: Floats = times.communication_ns.mean(axis=-1)
-    change_ns = mean_ns[:, 1] - mean_ns[:, 0]
+def _others_follow_mask(times: RankTimes) -> Bools:
+    """Return a mask (kinds, ranks) of the excesses that changed the others' communication."""
+    change_ns = _mean_change(times.communication_ns)
     others_ns = np.array([np.median(np.delete(change_ns, k)) for k in range(len(change_ns))])
-    follows: Bools = others_ns * np.sign(excess_ns) >= _MIN_FOLLOWED * np.abs(excess_ns)
-    return follows | ~mean_ns.any()
+    return _follows(others_ns, times.excess_ns) | (not times.communication_ns.any())
+
+
+def _copies_follow_mask(times: RankTimes, memory: int) -> Bools:
+    """Return a mask of the ranks that copied more or less, not only where others could see it."""
+    return _follows(_mean_change(times.copies_ns), times.excess_ns[memory])
+
+
+def _mean_change(times_ns: Floats) -> Floats:
+    """Return by how much the mean over steps differs between the sides."""
+    mean: Floats = times_ns.mean(axis=-1)
+    return mean[..., 1] - mean[..., 0]
+
+
+def _follows(change_ns: Floats, excess_ns: Floats) -> Bools:
+    follows: Bools = change_ns * np.sign(excess_ns) >= _MIN_FOLLOWED * np.abs(excess_ns)
+    return follows
 
 
 def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
@@ -232,9 +256,10 @@ def lone_ranks(diff: Comparison) -> set[int]:
 
 def _times_outside_waits(diff: Comparison, ranks: list[int]) -> RankTimes:
     own_ns = np.zeros((len(_OWN_KINDS), len(ranks), 2, diff.step_count))
-    waits_ns, communication_ns = np.zeros((2, *own_ns.shape[1:]))
+    waits_ns, communication_ns, copies_ns = np.zeros((3, *own_ns.shape[1:]))
     for side, run in enumerate(diff.sides):
         for place, rank in enumerate(ranks):
+            copies_ns[place, side] = copy_times(diff, run, rank)
             for cause, times in step_times_by_cause(diff, run)[rank].items():
                 if KIND_OF[cause] in _OWN_KINDS:
                     own_ns[_OWN_KINDS.index(KIND_OF[cause]), place, side] += times
@@ -242,7 +267,7 @@ def _times_outside_waits(diff: Comparison, ranks: list[int]) -> RankTimes:
                     communication_ns[place, side] += times
                 if cause == "communication_wait":
                     waits_ns[place, side] = times
-    return RankTimes(ranks, own_ns, waits_ns, communication_ns)
+    return RankTimes(ranks, own_ns, waits_ns, communication_ns, copies_ns)
 
 
 def _late_on_both_sides(
