@@ -30,6 +30,7 @@ from hta_widgets.diff.causes import (
 )
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, time_change
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import welch_p_value
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.memo import memoize
@@ -92,11 +93,7 @@ def late_ranks(diff: Comparison) -> list[Finding]:
     single = diff.before.has_steps and diff.step_count == 1
     if single or not diff.is_of_devices:
         return []
-    verdicts: list[pd.DataFrame] = []
-    for side in diff.sides:
-        low, high = side.envelope()
-        window = int(low.min()), int(high.max())
-        verdicts.append(stragglers(side.traces, window=window).set_index("rank"))
+    verdicts = [_verdicts(side) for side in diff.sides]
     times = _times_outside_waits(diff, shared)
     excess_ns = _excess_alone(diff, times)
     results: list[Finding] = []
@@ -109,17 +106,21 @@ def late_ranks(diff: Comparison) -> list[Finding]:
         lost = [float(frame["lost_share"].get(rank, 0.0)) for frame in verdicts]
         if was_late is is_late or abs(lost[1] - lost[0]) < _MIN_LOST_RATIO * max(lost):
             continue
-        # Late ranks cost the time of others, so they come before the ranks that only changed.
-        weight = 1 + max(lost)
         if rank in shared:
-            finding = _late_on_both_sides(times, excess_ns, rank, appears=is_late, weight=weight)
-            results.append(finding)
+            finding = _late_on_both_sides(times, excess_ns, rank, appears=is_late)
         else:
-            verdict, steps = verdicts[is_late], diff.step_count
-            results.append(_late_on_one_side(verdict, rank, steps, appears=is_late, weight=weight))
+            finding = _late_on_one_side(verdicts[is_late], rank, diff.step_count, appears=is_late)
+        # Late ranks cost the time of others, so they come before the ranks that only changed.
+        results.append(replace(finding, weight=1 + max(lost)))
     min_excess_ns = _MIN_EXCESS_OF_STEP * diff.step_ns
     results = [finding for finding in results if not _is_as_late(finding, times, min_excess_ns)]
     return sorted(results, key=lambda finding: -finding.weight)
+
+
+def _verdicts(side: RunSide) -> pd.DataFrame:
+    """Return what `stragglers` says of the compared steps of a side, indexed by rank."""
+    low, high = side.envelope()
+    return stragglers(side.traces, window=(int(low.min()), int(high.max()))).set_index("rank")
 
 
 def _is_as_late(finding: Finding, times: RankTimes, min_excess_ns: float) -> bool:
@@ -163,11 +164,10 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
             changed_ns[[rank in stated for rank in ranks]] = 0.0
             while changed_ns.max() > 0:
                 places = np.flatnonzero(changed_ns >= _MIN_ALIKE * changed_ns.max()).tolist()
-                weight = float(changed_ns.max()) / max(diff.step_ns, 1)
                 waiting = _ranks_waiting_for(diff, [ranks[k] for k in places], sign)
-                results.append(
-                    _rank_change(times, places, kind, sign=sign, weight=weight, waiting=waiting)
-                )
+                finding = _rank_change(times, places, kind, sign=sign, waiting=waiting)
+                weight = float(changed_ns.max()) / max(diff.step_ns, 1)
+                results.append(replace(finding, weight=weight))
                 changed_ns[places] = 0.0
     is_only = len(results) == 1 and not stated
     results = [
@@ -271,7 +271,7 @@ def _times_outside_waits(diff: Comparison, ranks: list[int]) -> RankTimes:
 
 
 def _late_on_both_sides(
-    times: RankTimes, excess_alone_ns: Floats, rank: int, *, appears: bool, weight: float
+    times: RankTimes, excess_alone_ns: Floats, rank: int, *, appears: bool
 ) -> Finding:
     """Return the change of a rank that both sides have, compared with the other ranks.
 
@@ -286,12 +286,12 @@ def _late_on_both_sides(
     is_as_late = (ratio >= _MIN_AS_LATE) & (ratio <= 1 / _MIN_AS_LATE)
     is_as_late[place] = True
     places = np.flatnonzero(is_as_late).tolist()
-    finding = _rank_change(times, places, kind, sign=sign, weight=weight, waiting=set(times.ranks))
+    finding = _rank_change(times, places, kind, sign=sign, waiting=set(times.ranks))
     return replace(finding, details={**finding.details, "appears": appears})
 
 
 def _rank_change(
-    times: RankTimes, places: list[int], kind: int, *, sign: int, weight: float, waiting: set[int]
+    times: RankTimes, places: list[int], kind: int, *, sign: int, waiting: set[int]
 ) -> Finding:
     """Return the change of one kind of time of some ranks, compared with the other ranks.
 
@@ -320,14 +320,13 @@ def _rank_change(
         *own_ns[places].mean(axis=0).tolist(),
         ranks=tuple(ranks[k] for k in places),
         measure=measure,
-        weight=weight,
         parts=tuple(parts),
         details={"excess_ns": float(excess_ns[np.abs(excess_ns).argmax()]), "sign": sign},
     )
 
 
 def _late_on_one_side(
-    verdict: pd.DataFrame, rank: int, step_count: int, *, appears: bool, weight: float
+    verdict: pd.DataFrame, rank: int, step_count: int, *, appears: bool
 ) -> Finding:
     """Return what a rank that one side lacks costs each of the others on the side that has it.
 
@@ -339,7 +338,6 @@ def _late_on_one_side(
         diff_ns=cost_ns if appears else -cost_ns,
         ranks=(rank,),
         measure="communication_wait",
-        weight=weight,
         details={
             "appears": appears,
             "sign": 1 if appears else -1,
