@@ -54,7 +54,7 @@ def findings(diff: Comparison) -> list[Finding]:
 
     1. How much longer a step takes, with the largest cause of `waterfall`, or the ranks that
        explain at least half of it.
-    2. The differences of GPU, vendor, format and world size.
+    2. The differences of GPU, vendor and world size.
     3. Each rank that keeps the others waiting on one side only, by
        `hta_widgets.analysis.stragglers`, even if the other side has no such rank; and the ranks
        that changed differently from the others, at most half of them. The size of the batch, if the
