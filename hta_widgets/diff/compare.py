@@ -105,7 +105,7 @@ class Comparison:
 
     @property
     def is_of_devices(self) -> bool:
-        """Whether all files of both sides are of device profilers, whose runs compare alike."""
+        """Whether device profilers, such as PyTorch's or Nsight, wrote all files of both sides."""
         formats = formats_named(self.before.formats | self.after.formats)
         return all("kineto" in (each.name, *each.comparison.compared_with) for each in formats)
 

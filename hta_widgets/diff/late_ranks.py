@@ -10,7 +10,7 @@ and the ranks that wait longer. All are means over steps:
 Ranks that changed alone (`changed_ranks`) have the same finding without a verdict on waits. The
 *usual* change is that of the median rank by size of the change. If compute changes by 0.1, 0.2, 2.1
 and 0.1 ms on four ranks, the usual change is 0.1 ms, the *excess* of rank 2 is 2 ms, and the spread
-of the others is 0.1 ms.
+of the others is 0.1 ms. An excess of idle time counts only if the other ranks then waited longer.
 """
 
 from __future__ import annotations
@@ -193,8 +193,9 @@ def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
     # waits in collectives instead of idling, and a copy may be hidden behind a wait.
     idle, memory = (_OWN_KINDS.index(kind) for kind in ("idle", "memory"))
     others_follow = _others_follow_mask(times)
+    copies_follow = _follows(_mean_change(times.copies_ns), times.excess_ns[memory])
     is_alone[idle] &= others_follow[idle]
-    is_alone[memory] &= others_follow[memory] | _copies_follow_mask(times, memory)
+    is_alone[memory] &= others_follow[memory] | copies_follow
     excess_ns: Floats = np.where(is_alone, times.excess_ns, 0.0)
     return excess_ns
 
@@ -206,11 +207,6 @@ def _others_follow_mask(times: RankTimes) -> Bools:
     return _follows(others_ns, times.excess_ns) | (not times.communication_ns.any())
 
 
-def _copies_follow_mask(times: RankTimes, memory: int) -> Bools:
-    """Return a mask of the ranks that copied more or less, not only where others could see it."""
-    return _follows(_mean_change(times.copies_ns), times.excess_ns[memory])
-
-
 def _mean_change(times_ns: Floats) -> Floats:
     """Return by how much the mean over steps differs between the sides."""
     mean: Floats = times_ns.mean(axis=-1)
@@ -218,6 +214,7 @@ def _mean_change(times_ns: Floats) -> Floats:
 
 
 def _follows(change_ns: Floats, excess_ns: Floats) -> Bools:
+    """Return where a change has the direction of the excess, and at least a part of its size."""
     follows: Bools = change_ns * np.sign(excess_ns) >= _MIN_FOLLOWED * np.abs(excess_ns)
     return follows
 
