@@ -118,7 +118,7 @@ def late_ranks(diff: Comparison) -> list[Finding]:
 
 
 def _verdicts(side: RunSide) -> pd.DataFrame:
-    """Return what `stragglers` says of the compared steps of a side, indexed by rank."""
+    """Return `stragglers` of the compared steps of a side, indexed by rank."""
     low, high = side.envelope()
     return stragglers(side.traces, window=(int(low.min()), int(high.max()))).set_index("rank")
 

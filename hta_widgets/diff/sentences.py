@@ -328,7 +328,7 @@ def _pace_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _paired_ranks_text(diff: Comparison) -> str:
-    """Return which ranks a change of calls is a mean of, unless all ranks changed alike."""
+    """Return the ranks over which a change of calls is a mean, if ranks changed differently."""
     if not diff.by_rank_means:
         return " (mean over ranks)" if late_ranks(diff) or changed_ranks(diff) else ""
     return f" ({'mean over ' if len(diff.rank_pairs) > 1 else ''}{paired_ranks(diff)})"
@@ -383,7 +383,7 @@ def _replaced_work_text(finding: Finding, diff: Comparison, name: str) -> str:
 
 
 def _call_counts_text(finding: Finding, diff: Comparison) -> str:
-    """Return a clause about calls of which some were added or removed."""
+    """Return a clause about an operator that only lost or gained some of its calls."""
     before, after = finding.details["totals"]
     changed = max(finding.before_count, finding.after_count)
     # Calls that are gone in one place may be new in another.
