@@ -32,6 +32,7 @@ from hta_widgets.analysis.host_activity import (
     longest_memory_call,
     pinned_memory_calls,
     python_pauses,
+    stalling_event,
     stream_wait_calls,
     waiting_calls,
 )
@@ -390,6 +391,10 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
         selection = Selection(start_ns, start_ns + dur_ns, (rank,))
         if cause == gap["idle_category"] == "host_nothing":
             within = range_around(traces[rank], start_ns, dur_ns)
+    # Causes that name calls of their own need no further name.
+    stall = None
+    if not within and cause in {"host_wait", "host_operator", "host_python", "host_nothing"}:
+        stall = stalling_event([traces[rank] for rank in times.ranks], _HALF * times.idle_ns)
     yield HeadlineFinding(
         "idle",
         times.idle_ns / times.all_ns,
@@ -401,7 +406,8 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "within": within,
             "captured_ns": idle_while_capturing_ns(traces, times),
             "has_waits": cause != "blocked" or _has_waits(traces, times),
-            "launches": host_bound_rate(traces, times),
+            "launches": None if stall else host_bound_rate(traces, times),
+            "stall": stall,
             **(_memory_call_facts(traces, times) if cause == "host_allocation" else {}),
             **(_loading_facts(traces, times, cause_ns) if cause == "launch_call" else {}),
             "is_paused": cause == "host_python" and 2 * _idle_pauses_ns(traces, times) > cause_ns,

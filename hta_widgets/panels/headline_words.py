@@ -18,6 +18,7 @@ from hta_widgets.facts import facts
 from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, LaunchRate, RunTimes
 from hta_widgets.panels.savings import Saving, short_operator
 from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
+from hta_widgets.trace.names import short_name
 
 #: Maximum number of sentences after the headline, without those that are always present.
 MAX_SENTENCES = 2
@@ -32,6 +33,8 @@ _UNEVEN_STAGES = 0.05
 _EARLIER_WORK = "work that is not in the files"
 _CAPTURING = "the host captures graphs, whose kernels run only when the graphs are replayed"
 _HOST_WAIT = "the host has not launched the next work yet"
+#: Maximum length of a host event's name that is not shortened.
+_MAX_HOST_NAME = 80
 #: A string, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not
 #: shown in red, because other ranks do not wait for it.
 Piece = str | dict[str, Any]
@@ -192,6 +195,11 @@ def _pipeline_text(
     return [f"{text}."]
 
 
+def _host_name(name: str) -> str:
+    """Return the name of a host event, with the file of a Python function unless it is long."""
+    return name if len(name) <= _MAX_HOST_NAME else short_name(name)
+
+
 def _idle_text(
     times: RunTimes,
     *,
@@ -206,19 +214,25 @@ def _idle_text(
     longest_call: tuple[str, int] | None = None,
     loading: tuple[int, int] | None = None,
     is_paused: bool = False,
+    stall: tuple[str, int] | None = None,
 ) -> list[Piece]:
     """State the largest cause of idle time.
 
     `freed_by` is the call that frees memory without a cache, and `pinned_by` the call for pinned
     memory, each with its number. `longest_call` takes more time than all other calls for memory.
     `loading` has the number and the time of launches that load code. `is_paused` is whether the
-    host mostly sleeps or waits in Python.
+    host mostly sleeps or waits in Python. `stall` is the host event that explains the idle time,
+    with its idle time.
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
         meaning = f"{_HOST_WAIT}; most of the longest gap is within the range {within}"
     if is_paused:
         meaning = "the host sleeps in Python or waits for another thread there"
+    if stall:
+        name, cause_ns = stall[0], min(stall[1], times.idle_ns)
+        meaning = _HOST_WAIT if cause == "host_nothing" else meaning
+        meaning += f", within {_host_name(name)}"
     if not has_waits:
         meaning += ", as they contain no calls that wait"
     if pinned_by:

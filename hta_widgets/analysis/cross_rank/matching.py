@@ -221,7 +221,10 @@ def _events_of_all(
     """
     contents: dict[Hashable, int] = {}
     blocks = []
-    window_numbers = _number_windows([rank.windows_ns for rank in ranks])
+    window_numbers = _number_windows(
+        [rank.windows_ns for rank in ranks],
+        [_first_steps(trace, rank) for trace, rank in zip(traces, ranks, strict=True)],
+    )
     for number, (trace, rank) in enumerate(zip(traces, ranks, strict=True)):
         events_of_rank = rank.events
         start_ns = events_of_rank.start_ns + recorded_shift(trace)
@@ -247,12 +250,22 @@ def _events_of_all(
     return table | {"lane": _number_combinations(first_trace[lane], lane)}
 
 
-def _number_windows(windows_of_ranks: Sequence[Ints]) -> list[Ints]:
+def _first_steps(trace: Trace, rank: _RankCommunication) -> Ints:
+    """Return the first step of each window of a rank, -1 without steps."""
+    start_ns = rank.events.start_ns + recorded_shift(trace)
+    window = np.searchsorted(rank.windows_ns[1:, 0], start_ns, side="right")
+    first = np.full(len(rank.windows_ns), np.iinfo(np.int64).max)
+    has_step = rank.steps >= 0
+    np.minimum.at(first, window[has_step], rank.steps[has_step])
+    return np.where(first == np.iinfo(np.int64).max, -1, first)
+
+
+def _number_windows(windows_of_ranks: Sequence[Ints], steps_of_ranks: Sequence[Ints]) -> list[Ints]:
     """Return for each rank the numbers that its windows have in the job.
 
-    Windows that overlap on the recorded clocks are one window of the job. If all ranks have equally
-    many windows and few overlap, the clocks differ, and the n-th windows of all ranks are one
-    window.
+    Windows that overlap on the recorded clocks are one window of the job. If few overlap, the
+    clocks differ, and each rank's windows are compared with those of the rank that has the most.
+    `steps_of_ranks` has the first step of each window, -1 if unknown.
     """
     counts = [len(windows) for windows in windows_of_ranks]
     in_order = [np.arange(count) for count in counts]
@@ -265,9 +278,44 @@ def _number_windows(windows_of_ranks: Sequence[Ints]) -> list[Ints]:
     ranks_of_window = np.bincount(np.concatenate(by_time))
     overlapping = int(ranks_of_window[ranks_of_window > 1].sum())
     is_apart = all((np.diff(numbers) > 0).all() for numbers in by_time)
-    if len(set(counts)) == 1 and not (is_apart and 2 * overlapping >= sum(counts)):
-        return in_order
-    return by_time
+    longest = int(np.argmax(counts))
+    # The rank with the most windows may have some that no other rank has.
+    shared = sum(min(count, sorted(counts)[-2]) for count in counts)
+    if is_apart and 2 * overlapping >= shared:
+        return by_time
+    numbers, next_number = list(in_order), max(counts)
+    for rank, (windows, steps) in enumerate(zip(windows_of_ranks, steps_of_ranks, strict=True)):
+        if rank != longest:
+            partners = _pair_windows(
+                windows_of_ranks[longest], windows, steps_of_ranks[longest], steps
+            )
+            is_alone = partners < 0
+            partners[is_alone] = next_number + np.arange(is_alone.sum())
+            next_number += int(is_alone.sum())
+            numbers[rank] = partners
+    return numbers
+
+
+def _pair_windows(windows: Ints, other_windows: Ints, steps: Ints, other_steps: Ints) -> Ints:
+    """Return for each of the other windows the one that it overlaps, -1 for none.
+
+    The clocks differ by the time at which most windows overlap. Overlaps count twice as much as
+    first steps that agree, since a rank that lacks windows may count its steps anew.
+    """
+    best_score, best_partners = (-1, 0), np.full(len(other_windows), -1)
+    for offset in (other_windows[:, :1] - windows[:, 0]).ravel().tolist():
+        start, end = (other_windows - offset).T
+        place = np.clip(np.searchsorted(windows[:, 0], start, "right") - 1, 0, None)
+        low, high = np.maximum(start, windows[place, 0]), np.minimum(end, windows[place, 1])
+        shorter = np.minimum(end - start, windows[place, 1] - windows[place, 0])
+        overlaps = (2 * (high - low) >= shorter) & (np.diff(place, prepend=-1) > 0)
+        is_known = overlaps & (steps[place] >= 0) & (other_steps >= 0)
+        is_equal = steps[place] == other_steps
+        agreeing = int((is_known & is_equal).sum()) - int((is_known & ~is_equal).sum())
+        score = 2 * int(overlaps.sum()) + agreeing, -abs(offset)
+        if score > best_score:
+            best_score, best_partners = score, np.where(overlaps, place, -1)
+    return best_partners
 
 
 def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _Events:

@@ -38,6 +38,7 @@ from hta_widgets.analysis.cross_rank.imposed_waits import (
 from hta_widgets.analysis.cross_rank.lateness import PARTS, has_longer_pauses
 from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
 from hta_widgets.analysis.frames import result_frame
+from hta_widgets.analysis.host_activity import is_pause, stalling_event
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import on_hosts_note
 from hta_widgets.analysis.scope import Window, device_work_rows, narrow_selection
@@ -86,6 +87,8 @@ _HOST_WORK = "host work"
 _PAUSED = "idle host"
 #: The cause of a rank whose device idles while no call of its host is in the file.
 _NOT_RECORDED = "host not recorded"
+#: Begins the cause of a rank whose host is in one kind of event while its device idles.
+_INSIDE = "host inside "
 _CAUSE_TEXTS = {
     _CAUSES["host"]: ", as its host launches late",
     _PAUSED: ", after pauses in which its host slept or was inside no recorded call",
@@ -152,8 +155,9 @@ def stragglers(
         ``lost_ns`` (int64), the imposed waits without compute, less the inherited share;
         ``lost_share`` (float64), the share of their time that the others lose, over all steps;
         ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
-        ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"idle host"``
-        if the host sleeps or is mostly inside no recorded call while the device idles, ``"host
+        ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"host inside
+        NAME"`` if the host is within events of one name meanwhile, such as ``torch.save``, ``"idle
+        host"`` if the host sleeps or is mostly inside no recorded call meanwhile, ``"host
         work"`` if no rank has a device, ``"host not recorded"`` if the device idles and the file
         has no call that launches its work, ``"data loading"``, ``"memory copies"``, ``"waiting
         elsewhere"`` or ``""``); ``late_compute_ns, late_waiting_ns, late_data_loading_ns,
@@ -380,8 +384,21 @@ def _causes(
             late = np.flatnonzero(work.is_charged & (match.trace == place))
             if has_longer_pauses(match, work.times, place, late, excess_ns / 2):
                 cause = _PAUSED
+            cause = _stall_cause(match.traces, place, excess_ns / 2) or cause
         causes.append(cause)
     return causes
+
+
+def _stall_cause(traces: Sequence[Trace], place: int, min_idle_ns: float) -> str:
+    """Return the cause of a rank that idles during one kind of host event; "" for none.
+
+    Operators launch work, and a host that is within these is slow rather than stalled.
+    """
+    peers = [*traces[:place], *traces[place + 1 :]]
+    stall = stalling_event([traces[place]], min_idle_ns, peers)
+    if stall is None or is_pause(stall[0]) or stall[0].startswith("aten::"):
+        return ""
+    return f"{_INSIDE}{stall[0]}"
 
 
 class _Contents(NamedTuple):
@@ -549,4 +566,6 @@ def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:
 
 def cause_text(cause: str) -> str:
     """Return how a sentence about a late rank ends: ``, after slower kernels``; "" if unknown."""
+    if cause.startswith(_INSIDE):
+        return f", while its {cause.replace(_INSIDE, 'host was inside ', 1)}"
     return _CAUSE_TEXTS.get(cause, f", after {cause}" if cause else "")
