@@ -270,6 +270,9 @@ def _verdict(
     lost_shares, exposed_shares = step_shares(work, complete=True)
     step_ns = work.step_ns()
     pattern = _patterns(lost_shares, step_ns)
+    if not work.stated_steps:
+        # An estimated step may be a part of one, and a rank is rarely as late to all of its parts.
+        pattern[(pattern != "") & _always_costs(lost_shares)] = "consistent"
     is_likely = _patterns(lost_shares, step_ns, sure=False) != ""
     is_inherited = ~is_likely & (_patterns(exposed_shares, step_ns, sure=False) != "")
     # The last loaded rank may have waited for a rank whose file is missing.
@@ -285,6 +288,13 @@ def _verdict(
     cost_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
     cause[places] = _causes(work, excess, places, cost_ns)
     return pattern, cause
+
+
+def _always_costs(shares: Floats) -> Bools:
+    """Return which ranks cost the others a little in nearly all steps; `shares` is by step."""
+    costs = np.where(np.isnan(shares), 0, shares) >= _MIN_WAIT_SHARE
+    is_always: Bools = costs.sum(axis=0) >= _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
+    return is_always
 
 
 def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
