@@ -32,7 +32,7 @@ from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, m
 from hta_widgets.analysis.cross_rank.nodes import count_nodes, device_link, node_numbers
 from hta_widgets.analysis.frames import categorical, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.notes import on_hosts_note
+from hta_widgets.analysis.notes import ambiguous_note, on_hosts_note
 from hta_widgets.analysis.scope import Window, narrow_selection
 from hta_widgets.arguments import check_arguments
 from hta_widgets.trace.arrays import Bools, Floats, Ints
@@ -320,4 +320,4 @@ def _matching_notes(
             for entries, events in zip(match.of_trace, match.events, strict=True)
         )
     )
-    return [*parts, on_hosts_note(match.on_hosts)]
+    return [*parts, ambiguous_note(match.ambiguous), on_hosts_note(match.on_hosts)]

@@ -29,7 +29,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.alignment import MISSING, RankSequence, align_to_longest
+from hta_widgets.analysis.cross_rank.alignment import (
+    MISSING,
+    RankSequence,
+    align_to_longest,
+    is_ambiguous,
+)
 from hta_widgets.analysis.cross_rank.comm_events import (
     CommEvents,
     JobHeader,
@@ -60,7 +65,7 @@ _Events = dict[str, Array]
 #: More than the collectives of a window.
 _WINDOW_SLOTS = 1 << 40
 #: The columns of `_entries_with_partners` that `_match` reads.
-_COLUMNS = ("trace", "place", "lane", "group", "source", "slot", "numbered")
+_COLUMNS = ("trace", "place", "lane", "group", "source", "slot", "numbered", "ambiguous")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +87,7 @@ class Matching:
     expected: Ints  # how many ranks take part, -1 if unknown
     groups: list[ProcessGroup]
     matched_by: dict[str, int]
+    ambiguous: int  # collectives whose events may belong to the next or the previous ones
     missing_ranks: int
     #: by rank, whether the file of another rank of its groups is missing
     incomplete: list[bool]
@@ -147,7 +153,9 @@ def _match(trace_set: TraceSet) -> Matching:
     entries: _Events = dict.fromkeys(_COLUMNS, np.empty(0, np.int64))
     if sum(len(events_of_rank.rows) > 0 for events_of_rank in events) > 1:
         entries = _entries_with_partners(_events_of_all(traces, ranks, keys), groups)
-    trace, place, lane, group, source, slot, is_numbered = (entries[name] for name in _COLUMNS)
+    trace, place, lane, group, source, slot, is_numbered, ambiguous = (
+        entries[name] for name in _COLUMNS
+    )
     starts = np.flatnonzero(np.diff(slot, prepend=-1))
     by_number = int(is_numbered[starts].sum())
     group_size = np.array([process_group.size for process_group in groups], dtype=np.int64)
@@ -165,6 +173,9 @@ def _match(trace_set: TraceSet) -> Matching:
         expected=np.where(is_pair, 2, group_size[group[starts]]),
         groups=groups,
         matched_by={"sequence_number": by_number, "order_and_time": len(starts) - by_number},
+        ambiguous=int(np.logical_or.reduceat(ambiguous.astype(bool), starts).sum())
+        if len(starts)
+        else 0,
         missing_ranks=missing_ranks(traces, groups, headers),
         incomplete=missing_peers_mask(traces, groups, keys),
         headers=headers,
@@ -322,7 +333,8 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
     """Return the events that other ranks share, by collective and rank.
 
     `events` are from `_events_of_all`. The column ``slot`` has a number for each collective, in
-    order of first starts; ``numbered`` is whether sequence numbers of the files match it.
+    order of first starts; ``numbered`` is whether sequence numbers of the files match it, and
+    ``ambiguous`` whether times would also match it with the next or the previous one.
     """
     lane, trace, sequence = events["lane"], events["trace"], events["sequence"]
     lanes = int(lane.max()) + 1
@@ -330,13 +342,14 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
     np.minimum.at(min_sequence, lane, sequence)
     is_numbered = min_sequence >= 0
     rows_of_lanes = positions_by_code(lane, lanes)
+    ambiguous = np.zeros(len(lane), dtype=bool)
     for number in np.flatnonzero(~is_numbered).tolist():
         rows_of_lane = rows_of_lanes[number]
         is_sure = groups[events["group"][rows_of_lane[0]]].named
         window = events["window"][rows_of_lane]
         for of_window in np.unique(window).tolist():
             rows = rows_of_lane[window == of_window]
-            slots = _assign_by_order(
+            slots, ambiguous[rows] = _assign_by_order(
                 {name: column[rows] for name, column in events.items()}, sure=is_sure
             )
             sequence[rows] = np.where(slots == MISSING, MISSING, slots + of_window * _WINDOW_SLOTS)
@@ -350,12 +363,15 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
     has_partner = (np.bincount(slot)[slot] >= 2) & (sequence != MISSING)
     order = np.lexsort((trace, slot, first_ns[slot]))
     order = order[has_partner[order]]
-    columns = events | {"slot": slot, "numbered": is_numbered[lane]}
+    columns = events | {"slot": slot, "numbered": is_numbered[lane], "ambiguous": ambiguous}
     return {name: column[order] for name, column in columns.items()}
 
 
-def _assign_by_order(of_lane: _Events, *, sure: bool) -> Ints:
-    """Return the slots of a lane's events: positions in the sequence of the rank with the most."""
+def _assign_by_order(of_lane: _Events, *, sure: bool) -> tuple[Ints, Bools]:
+    """Return the slots of a lane's events: positions in the sequence of the rank with the most.
+
+    The second array is whether another position would fit as well.
+    """
     # Events are in the order of traces.
     edges = np.flatnonzero(np.diff(of_lane["trace"], prepend=-1, append=-1))
     ranks = [
@@ -363,14 +379,15 @@ def _assign_by_order(of_lane: _Events, *, sure: bool) -> Ints:
         for low, high in pairwise(edges.tolist())
     ]
     longest = max(ranks, key=lambda sequence: len(sequence.end))
-    return np.concatenate(
-        [
-            np.arange(len(sequence.end))
-            if sequence is longest
-            else align_to_longest(longest, sequence, sure=sure)
-            for sequence in ranks
-        ]
-    )
+    slots, ambiguous = [], []
+    for sequence in ranks:
+        if sequence is longest:
+            place = np.arange(len(sequence.end))
+        else:
+            place = align_to_longest(longest, sequence, sure=sure)
+        slots.append(place)
+        ambiguous.append(np.full(len(place), is_ambiguous(longest, sequence, place)))
+    return np.concatenate(slots), np.concatenate(ambiguous)
 
 
 def _number_combinations(*columns: Array) -> Ints:

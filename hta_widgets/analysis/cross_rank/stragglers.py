@@ -40,7 +40,7 @@ from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.analysis.host_activity import is_pause, stalling_event
 from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.notes import on_hosts_note
+from hta_widgets.analysis.notes import ambiguous_note, on_hosts_note
 from hta_widgets.analysis.scope import Window, device_work_rows, narrow_selection
 from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import all_formats, load_references
@@ -454,7 +454,7 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
     if not work.is_counted.any():
         none = "no collective that is on two ranks is in the selection or window"
         return [f"{none}, so no late rank can be named", on_hosts]
-    parts = [on_hosts]
+    parts = [on_hosts, ambiguous_note(work.match.ambiguous)]
     if work.match.missing_ranks:
         parts.append(
             f"files of {plural(work.match.missing_ranks, 'rank')} are missing; these ranks may be"
