@@ -249,7 +249,7 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
         # The first levels are the smallest, so they are written last.
         for activity, (start, end) in reversed(levels):
             interval = np.searchsorted(start, edges, "right") - 1
-            is_within = (interval >= 0) & (edges < np.append(end, edges[:1])[interval])
+            is_within = (interval >= 0) & (edges < end[interval])
             codes[is_within] = activity + 1
         changes = np.flatnonzero(np.diff(codes, prepend=0))
         activities[thread] = edges[changes], codes[changes]

@@ -104,8 +104,8 @@ def diff_ops(
     before_ns, after_ns = times_ns
     diff_count, diff_ns = after_count - before_count, after_ns - before_ns
     change = np.select([before_count == 0, after_count == 0, diff_count != 0], [0, 1, 2], 3)
-    order = sorted(range(len(names)), key=names.__getitem__)
-    order.sort(key=(-np.abs(diff_ns)).__getitem__)
+    size_ns = np.abs(diff_ns).tolist()
+    order = sorted(range(len(names)), key=lambda row: (-size_ns[row], names[row]))
     rows = np.array(order, dtype=np.intp)
     return result_frame(
         {
