@@ -61,7 +61,7 @@ _LEVELS: tuple[tuple[int, bool], ...] = (
 )
 #: Maximum wait while the device runs nothing; a longer one is for work that is not in the file.
 LONG_WAIT_NS = 1_000_000
-#: Calls in which a host thread waits for its device: those without a copy of their own, and all.
+#: Calls in which a host thread waits for its device; `_WAITING_CALLS` also has those that copy.
 SYNCHRONIZING = re.compile(r"synchroni[sz]e|^ur(QueueFinish|EventWait)", re.IGNORECASE)
 _WAITING_CALLS = re.compile(
     rf"{SYNCHRONIZING.pattern}|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE
@@ -366,9 +366,7 @@ def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
 @memoize
 def union_of_waits(trace: Trace) -> Intervals:
     """Return the times in which any host thread waits for its device."""
-    calls = np.flatnonzero(waiting_calls(trace))
-    start = trace.table.start_ns[calls]
-    return union(start, start + trace.table.dur_ns[calls])
+    return _thread_times(trace, np.flatnonzero(waiting_calls(trace))).union()
 
 
 @memoize

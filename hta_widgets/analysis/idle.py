@@ -568,8 +568,8 @@ def idle_time_breakdown(
         - ``idle_category`` (categorical): ``host_wait, kernel_wait, other``
         - ``idle_ns`` (int64)
         - ``idle_share`` (float): of the stream's idle time, 0..1; NaN without idle time
-        - ``gaps`` (int64): pairs of successive kernels in the category, those without a gap
-          between them included
+        - ``gaps`` (int64): pairs of successive kernels in the category, including pairs without a
+          gap between them
 
     Notes
     -----

@@ -204,10 +204,9 @@ def _filter_steps(parts: list[RankPart], steps: Iterable[int] | int | None) -> l
             f"no step {', '.join(map(str, missing))}",
             remedy=f"The steps are {listed}." if listed else "No event lies in a ProfilerStep.",
         )
-    rows_of_parts = [part.rows[np.isin(part.table.step[part.rows], numbers)] for part in parts]
     return [
-        RankPart(part.trace, rows, part.low, part.high)
-        for part, rows in zip(parts, rows_of_parts, strict=True)
+        replace(part, rows=part.rows[np.isin(part.table.step[part.rows], numbers)])
+        for part in parts
     ]
 
 

@@ -305,16 +305,13 @@ def _is_in_order_by_series(rank: CheckedRank, values: Array) -> bool:
     return bool(np.all((values[1:] >= values[:-1]) | (series[1:] != series[:-1])))
 
 
-def _has_rows_of_comm(rank: CheckedRank, values: Array) -> bool:
-    return len(values) == len(rank.numbers("comm.record"))
+def _has_length_of(name: str) -> Callable[[CheckedRank, Array], bool]:
+    """Return a check that a column is as long as another one."""
+    return lambda rank, values: len(values) == len(rank.numbers(name))
 
 
 def _has_all_records(rank: CheckedRank, values: Array) -> bool:
     return len(values) > 0 and values[0] == 0 and values[-1] == rank.size("records")
-
-
-def _has_all_blocks(rank: CheckedRank, values: Array) -> bool:
-    return len(values) == len(rank.numbers("records.first"))
 
 
 #: Binary logarithm of zstd's maximum expansion: 128 KiB of one byte take a block of 4 bytes.
@@ -337,9 +334,9 @@ _CHECKS: dict[str, Callable[[CheckedRank, Array], bool]] = {
     "events.parent": _has_earlier_parents,
     "events.ends": _has_events_and_records,
     "counters.time_ns": _is_in_order_by_series,
-    **dict.fromkeys((f"comm.{key}" for key in COMMUNICATION_KEYS), _has_rows_of_comm),
+    **dict.fromkeys((f"comm.{key}" for key in COMMUNICATION_KEYS), _has_length_of("comm.record")),
     "records.first": _has_all_records,
-    "records.end": _has_all_blocks,
+    "records.end": _has_length_of("records.first"),
     "records.raw_bytes": _can_expand,
     "records.checksum": _has_all_checksums,
 }

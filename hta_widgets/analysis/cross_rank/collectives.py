@@ -117,7 +117,7 @@ def collectives(
     rows = np.flatnonzero(is_selected)
     size, algorithm, bus = _bandwidths(match, times)
     name_code, names = _entry_names(match)
-    headers = {trace.rank: match.headers[k] for k, trace in enumerate(match.traces)}
+    headers = dict(zip((trace.rank for trace in match.traces), match.headers, strict=True))
     members = {rank for group in match.groups for rank in group.ranks}
     nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
     links = [device_link(header) for header in match.headers]
