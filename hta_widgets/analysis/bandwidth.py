@@ -179,9 +179,7 @@ def memory_bandwidth(
     other than 0 without copies, unknown rates count as 0, and a copy of 0 µs lasts 1 µs.
     """
     chosen = rank_parts(traces, selection, window, ranks)
-    schema = {
-        "rank": "int64", "copy_kind": "category", "time_ns": "int64", "gb_per_s": "float64",
-    }  # fmt: skip
+    schema = {"rank": "int64", "copy_kind": "category", "time_ns": "int64", "gb_per_s": "float64"}
     return _bandwidth_frame(chosen, _rate_columns, schema)
 
 

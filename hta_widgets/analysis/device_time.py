@@ -81,10 +81,9 @@ def temporal_breakdown(
     on all streams, and is cut at the window's edges; times of adjacent windows add up. Every
     instant of the span counts once: as computing if any compute kernel runs, else as non-compute
     if anything communicates or copies, else as idle. Hence, to the nanosecond,
-    ``idle_ns + compute_ns + non_compute_ns == span_ns`` and
-    ``exposed_communication_ns + exposed_memory_ns == non_compute_ns``.
-    Synchronisation rows on a stream are waits, not work. Only selected events count: in a
-    selection of communication, all of it is exposed.
+    ``idle_ns + compute_ns + non_compute_ns == span_ns`` and ``exposed_communication_ns +
+    exposed_memory_ns == non_compute_ns``. Synchronisation rows on a stream are waits, not work.
+    Only selected events count: in a selection of communication, all of it is exposed.
 
     Parameters
     ----------

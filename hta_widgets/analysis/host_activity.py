@@ -190,9 +190,8 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     start = np.maximum(waits.start[wait], gap_start[gap])
     end = np.minimum(waits.end[wait], gap_end[gap])
     track, is_counted = waits.track[wait], end - start > LONG_WAIT_NS
-    if is_counted.any():
-        launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
-        is_counted &= launching[track]
+    launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
+    is_counted &= launching[track]
     return _ThreadTimes(track[is_counted], start[is_counted], end[is_counted])
 
 

@@ -232,11 +232,7 @@ def device_idle_gaps(
     """
     chosen = rank_parts(traces, selection, window, ranks)
     working = map_working_ranks(chosen, _longest_gaps, consecutive_kernel_delay_ns, top)
-    schema = {
-        **int64("rank start_ns dur_ns next_id"),
-        "next_name": "category",
-        "launch_id": "int64",
-    }
+    schema = int64("rank start_ns dur_ns next_id") | {"next_name": "category", "launch_id": "int64"}
     schema |= dict.fromkeys((f"{name}_ns" for name in IDLE_CATEGORIES), "int64")
     column = stack_blocks(list(working.values()), schema)
     if top is not None:

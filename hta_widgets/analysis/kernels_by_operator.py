@@ -71,8 +71,7 @@ def operator_kernels(
     traces : TraceSet
     operator_name : str, optional
         String in the operators' names, as in `frequent_kernel_sequences`; by default all operators
-        count. With a name, every matching host event counts, including ranges named by the
-        program.
+        count. With a name, every matching host event counts, including ranges of the program.
     exact : bool, default False
         Match the whole name.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional

@@ -129,9 +129,7 @@ def operators_with_communication(
     order = {"rank": True, "device_total_ns": False, "cpu_total_ns": False}
     order |= dict.fromkeys(keys, True)
     frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
-    counts = Counter[str]()
-    for _, counts_of_rank in results:
-        counts.update(counts_of_rank)
+    counts = sum((Counter(counts_of_rank) for _, counts_of_rank in results), Counter[str]())
     if len(frame):
         outside_ns = counts["unlinked_ns"] + counts["outside_operators_ns"]
         outside = outside_operators_note(outside_ns, counts["device_ns"])
@@ -180,14 +178,10 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     is_outermost = ~window.forest.is_nested_in_group(selected, group)
     first_ns = part.table.start_ns[rows]
     is_counted = overlaps_window(first_ns, first_ns + part.table.dur_ns[rows], part.low, part.high)
-    measures = {
-        "count": is_counted.astype(np.int64),
-        "cpu_total_ns": times["cpu_total_ns"][selected] * is_outermost,
-        "cpu_self_ns": times["cpu_self_ns"][selected],
-        "device_total_ns": times["device_total_ns"][selected] * is_outermost,
-        "device_self_ns": times["device_self_ns"][selected],
-        _COMMUNICATION_NS: times[_COMMUNICATION_NS][selected] * is_outermost,
-    }
+    measures = {name: values[selected] for name, values in times.items()}
+    measures["count"] = is_counted.astype(np.int64)
+    for name in ("cpu_total_ns", "device_total_ns", _COMMUNICATION_NS):
+        measures[name] *= is_outermost  # recursion counts once
     by_group = pd.DataFrame(measures).groupby(group).sum()
     is_shown = ((by_group["count"] > 0) | (by_group["device_total_ns"] > 0)).to_numpy()
     first = np.unique(group, return_index=True)[1][is_shown]

@@ -200,12 +200,10 @@ def _step_rows(trace: Trace) -> Rows:
 
 
 def _steps_of_rank(part: RankPart, waits: RankWaits) -> dict[str, Any]:
+    """Return the columns of `step_times` for a rank, without those that compare ranks."""
     numbers, start, end = host_steps(part)
     trace = part.trace
-    code = np.empty(0, dtype=np.int64)
-    if len(numbers):
-        code = positions_in(numbers, trace.table.step)
-    times = device_times(part, code, len(numbers), waits)
+    times = device_times(part, positions_in(numbers, trace.table.step), len(numbers), waits)
     has_work = times["device_start_ns"] >= 0
     times["device_start_ns"] = np.where(has_work, times["device_start_ns"] + trace.shift_ns, -1)
     return {

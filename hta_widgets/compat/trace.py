@@ -585,10 +585,7 @@ def _original(name: str) -> str:
     """Return the original of a copy that HTA wrote, by its name; else ``""``."""
     if _COUNTERS in name:
         return name.replace(_COUNTERS, ".json")
-    for prefix in _OVERLAYS:
-        if name.startswith(prefix):
-            return name.removeprefix(prefix)
-    return ""
+    return next((name.removeprefix(prefix) for prefix in _OVERLAYS if name.startswith(prefix)), "")
 
 
 def _rank_in(path: str) -> int | None:

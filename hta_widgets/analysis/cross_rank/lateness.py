@@ -197,9 +197,7 @@ def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
     table = trace.table
     end = table.start_ns + table.dur_ns
     busy = device_work_rows(trace)
-    recording = Intervals.empty()
-    if len(table):
-        recording = union(table.start_ns[:1], end.max(keepdims=True))
+    recording = union([table.first_ns], [table.last_ns])
     idle = subtract(recording, union(table.start_ns[busy], end[busy]))
     loads = name_mask(trace, is_data_loading_name)
     loading = intersect(idle, union(table.start_ns[loads], end[loads]))

@@ -160,9 +160,8 @@ def stragglers(
         late_host_ns, late_copies_ns`` (int64), by how much each took longer than on the others,
         over the collectives at which the rank is last.
 
-        Ranks with inherited lateness are not stragglers and have the cause ``"waiting
-        elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
-        `collectives`.
+        Ranks with inherited lateness are not stragglers and have the cause ``"waiting elsewhere"``.
+        ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in `collectives`.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner

@@ -110,16 +110,12 @@ def traffic(
     headers = dict(zip((trace.rank for trace in match.traces), match.headers, strict=True))
     members = {rank for group in groups for rank in group.ranks}
     node_of, nodes_from = node_numbers(headers, members | set(headers), gpus_per_node)
-    number_of = {trace.rank: number for number, trace in enumerate(match.traces)}
-    chosen = [number_of[rank] for rank in parts.ranks]
+    groups_of = [[groups[number] for number in numbers_of_rank] for numbers_of_rank in numbers]
+    columns = match.traces, match.events, groups_of, match.headers
     arguments = [
-        (
-            match.events[number],
-            [groups[code] for code in numbers[number]],
-            node_of,
-            device_link(match.headers[number]),
-        )
-        for number in chosen
+        (events, groups_of_rank, node_of, device_link(header))
+        for trace, events, groups_of_rank, header in zip(*columns, strict=True)
+        if trace.rank in parts.ranks
     ]
     # pandas 2 warns if it concatenates empty frames.
     blocks = [block for block in map_ranks(parts, _traffic_of_rank, each=arguments) if len(block)]
