@@ -192,7 +192,8 @@ def device_idle_breakdown(
     return draw_analysis("idle", frame, options, width, theme, title, clusters)
 
 
-_MEASURES = ("count", "sum_ns", "min_ns", "max_ns")
+#: How the measures of a kernel are combined over the ranks.
+_AGGREGATIONS = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max"}
 
 
 @check_arguments
@@ -229,15 +230,15 @@ def kernel_breakdown(
     --------
     >>> charts.kernel_breakdown(analysis.kernel_breakdown(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("kernel_breakdown", frame, options, "rank", "kind", "name", *_MEASURES)
+    columns = ("rank", "kind", "name", *_AGGREGATIONS)
+    frame = analysis_frame("kernel_breakdown", frame, options, *columns)
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
     if frame.empty:
         return empty_figure(frame, style)
     ranks = frame["rank"].nunique()
-    grouped = frame.groupby(["kind", "name"], observed=True)
-    sums = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max"}
-    data, names = top_rows(grouped.agg(sums).reset_index(), "sum_ns", top, "kernel", short_name)
+    by_name = frame.groupby(["kind", "name"], observed=True).agg(_AGGREGATIONS).reset_index()
+    data, names = top_rows(by_name, "sum_ns", top, "kernel", short_name)
     data = spread_over_ranks(frame, data, ["kind", "name"])
     data["mean_ns"] = data["sum_ns"] / data["count"]
     data["per_rank_ns"] = data["sum_ns"] / ranks
@@ -309,7 +310,7 @@ def kernel_duration_by_rank(
     Otherwise there is one row per kernel, with a dot for each rank's mean against the median
     rank's. The scale ends at the farthest dot of kernels other than communication, but at 10 % at
     least and at 100 % at most; ranks beyond it are arrow heads at its ends. The farthest dot of
-    such a kernel is dark if it differs from the median by 5 %, and by 1 % of a rank's kernel time.
+    these kernels is dark if it differs from the median by 5 %, and by 1 % of a rank's kernel time.
 
     Parameters
     ----------
@@ -367,12 +368,10 @@ def _draw_mean_durations(
         data = data.loc[order[:top]].reset_index(drop=True)
         full_names = [str(kernel) for kernel in data["name"]]
         names = disambiguate([short_name(kernel) for kernel in full_names], full_names)
-        left = len(order) - top
-        summary = (
-            f"the {count(top)} with the most time; {plural(left, 'other')} not drawn"
-            if left > 0
-            else ""
-        )
+        summary = ""
+        if len(order) > top:
+            others = plural(len(order) - top, "other")
+            summary = f"the {count(top)} with the most time; {others} not drawn"
     else:
         names = [f"rank {rank}" for rank in data["rank"]]
         summary = extremes_text(names, data["mean_ns"], duration)
