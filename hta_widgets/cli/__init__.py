@@ -222,7 +222,7 @@ def _add_summary(commands: Any) -> None:
     command = commands.add_parser("summary", help="the main findings, and a line for each rank")
     command.description = (
         "Print the main findings of a job, how each rank spends its time, which ranks the others "
-        "wait for, and what had to be repaired."
+        "wait for, and what had to be repaired in the files."
     )
     _add_input(command)
     command.add_argument("--json", action="store_true", help="print it as JSON, times in ns")

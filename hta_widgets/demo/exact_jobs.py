@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from hta_widgets.arguments import check_arguments
 from hta_widgets.demo.device_tasks import gemm
@@ -369,21 +370,31 @@ _ENGINE_STEPS: Final = (
 _LAYERS = 2
 
 
-def _layer_nodes(layer: int) -> list[tuple[str, str, str, int, int]]:
-    """Return module, operator and kernel of a layer's nodes, with the stream and length in ns."""
-    block, linear = f"Block_{layer}", "Linear"
+class _GraphNode(NamedTuple):
+    """A kernel of the graph; `module` is the path of the module that captured it."""
+
+    module: str
+    operator: str
+    kernel: str
+    stream: int
+    length_ns: int
+
+
+def _layer_nodes(layer: int) -> list[_GraphNode]:
+    """Return the nodes of a layer, in the order in which they are captured and run."""
+    block, product = f"Block_{layer}", ("aten::mm", "Cijk_BBS_MT64x64_MI16")
     return [
-        (block, "aten::rms_norm", "rms_norm_kernel", _COMPUTE, 2_000),
-        (f"{block}.{linear}_{2 * layer}", "aten::mm", "Cijk_BBS_MT64x64_MI16", _COMPUTE, 6_000),
-        (f"{block}.{linear}_{2 * layer + 1}", "aten::mm", "Cijk_BBS_MT64x64_MI16", _SIDE, 5_000),
-        (block, "aten::add", "add_kernel", _COMPUTE, 1_000),
+        _GraphNode(block, "aten::rms_norm", "rms_norm_kernel", _COMPUTE, 2_000),
+        _GraphNode(f"{block}.Linear_{2 * layer}", *product, _COMPUTE, 6_000),
+        _GraphNode(f"{block}.Linear_{2 * layer + 1}", *product, _SIDE, 5_000),
+        _GraphNode(block, "aten::add", "add_kernel", _COMPUTE, 1_000),
     ]
 
 
 def _write_graph(folder: Path) -> dict[str, Any]:
     """Write the server's replay and capture, and return the truth about them."""
     nodes = [node for layer in range(_LAYERS) for node in _layer_nodes(layer)]
-    _write_capture(folder / "capture")
+    _write_capture(folder / "capture", nodes)
     recorder = Recorder(prefix="hip")
     flops, replays = 0, []
     for step, (name, _, tokens, count) in enumerate(_ENGINE_STEPS):
@@ -392,11 +403,13 @@ def _write_graph(folder: Path) -> dict[str, Any]:
         with recorder.range(name, "user_annotation"):
             if count:
                 call = recorder.call("GraphLaunch")
-                for module, operator, kernel, stream, size in nodes:
-                    recorder.kernel(call, kernel, start, start + size, stream)
-                    replays.append({"step": step, "module": module, "operator": operator})
-                    flops += 2 * _BATCH * _WIDTH * _WIDTH * (operator == "aten::mm")
-                    start += size
+                for node in nodes:
+                    end = start + node.length_ns
+                    recorder.kernel(call, node.kernel, start, end, node.stream)
+                    replay = {"step": step, "module": node.module, "operator": node.operator}
+                    replays.append(replay)
+                    flops += 2 * _BATCH * _WIDTH * _WIDTH * (node.operator == "aten::mm")
+                    start = end
             else:
                 for _ in range(2 * _LAYERS):
                     flops += recorder.multiply(tokens, _WIDTH, _WIDTH, start, start + 20_000)
@@ -417,28 +430,23 @@ def _server_header() -> dict[str, Any]:
     }
 
 
-def _write_capture(folder: Path) -> None:
+def _write_capture(folder: Path, nodes: Iterable[_GraphNode]) -> None:
     recorder = Recorder(prefix="hip")
     recorder.call("StreamBeginCapture")
     with recorder.range(f"capture_{_BATCH}_FULL", "user_annotation"):
-        for layer in range(_LAYERS):
-            with recorder.range(f"nn.Module: Block_{layer}", "python_function"):
-                for module, operator, kernel, _, _ in _layer_nodes(layer):
-                    _capture_node(recorder, module, operator, kernel)
+        for block, nodes_of_block in groupby(nodes, lambda node: node.module.partition(".")[0]):
+            with recorder.range(f"nn.Module: {block}", "python_function"):
+                for node in nodes_of_block:
+                    _capture_node(recorder, node)
         recorder.call("LaunchKernel", kernel="empty_grid_kernel")  # launches nothing
     recorder.call("StreamEndCapture")
     recorder.write(folder, 0, **_server_header())
 
 
-def _capture_node(recorder: Recorder, module: str, operator: str, kernel: str) -> None:
-    rows = [_BATCH, _WIDTH]
-    if operator != "aten::mm":
-        with recorder.range(operator, **_matrices(rows, rows)):
-            recorder.call("LaunchKernel", kernel=kernel)
-        return
-    name = module.rsplit(".", maxsplit=1)[-1]
-    with (
-        recorder.range(f"nn.Module: {name}", "python_function"),
-        recorder.range(operator, **_matrices(rows, [_WIDTH, _WIDTH])),
-    ):
-        recorder.call("LaunchKernel", kernel=kernel)
+def _capture_node(recorder: Recorder, node: _GraphNode) -> None:
+    """Record the call of a node's operator; a linear layer is a module of its own in the block."""
+    linear, rows = node.module.partition(".")[2], [_BATCH, _WIDTH]
+    module = recorder.range(f"nn.Module: {linear}", "python_function") if linear else nullcontext()
+    inputs = _matrices(rows, [_WIDTH, _WIDTH] if linear else rows)
+    with module, recorder.range(node.operator, **inputs):
+        recorder.call("LaunchKernel", kernel=node.kernel)

@@ -188,7 +188,7 @@ class Operators:
     def remember(self, name: str, op: int, backward: Callable[[], int]) -> None:
         """Put a node on the tape; its position there is autograd's sequence number."""
         if self.is_again:
-            # The threads count on their own, so numbers occur twice.
+            # The recomputing thread has sequence numbers of its own, so numbers occur twice.
             self.again += 1
         else:
             self.tape.append(Node(name, op, backward, self.program.owner[0]))
@@ -207,7 +207,7 @@ class Operators:
             p.leaf("aten::as_strided", 500)
 
     def embedding(self) -> None:
-        """Look the tokens up."""
+        """Look up the embeddings of the tokens."""
         p, m = self.program, self.model
         work = replace(elementwise(CAST, m.rows * m.width * 4), name=_LOOK_UP)
         shapes = _inputs(
@@ -440,7 +440,7 @@ _ADAM = "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>"
 
 
 def training_step(model: Model) -> tuple[Program, int]:
-    """Build the program of one step."""
+    """Return the program of one step, and the number of nodes of autograd in it."""
     program = Program(thread=MAIN)
     operators = Operators(program, model)
     # Weights, gradients and the optimizer's state stay from step to step.
@@ -538,7 +538,7 @@ def _checkpoint(operators: Operators, number: int) -> None:
 
 
 def _loss(program: Program, model: Model) -> None:
-    # Captured in a graph: one launch, several kernels.
+    # The loss is a captured CUDA graph: one launch runs several kernels.
     rows, logits_bytes = model.rows, model.rows * model.words * 4
     works = [
         elementwise(CAST, logits_bytes * 3 // 2),
@@ -611,7 +611,7 @@ def _read_loss(program: Program) -> None:
 
 
 def _pinner(model: Model) -> Program:
-    # Pins the next batch while this one trains.
+    """Return the calls of the thread that pins the next batch while this one trains."""
     program = Program(thread=PINNER)
     for _ in range(2):
         with (

@@ -44,7 +44,7 @@ _NOTES: Final[dict[str, str]] = {
     "source line": "no Python functions: with_stack=True records them",
 }
 _SOURCE_LINE: Final = re.compile(r"\.py\(\d+\)")
-#: Labels of the owners that are not modules.
+#: Labels of work that belongs to no module, by the number of its owner.
 _LAYER_NAMES: Final = {-1: "", -2: "(backward, unattributed)", -3: "(optimizer)"}
 
 

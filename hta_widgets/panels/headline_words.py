@@ -21,7 +21,7 @@ from hta_widgets.text import consecutive_runs, count, duration, plural, rate, ru
 
 #: Maximum number of sentences after the headline, without those that are always present.
 MAX_SENTENCES = 2
-#: The share of waits for late ranks in all exposed waits is stated only below this value.
+#: The share of exposed waits that is for late ranks is stated only below this value.
 _MAX_STATED_WAITS = 0.9
 #: In a healthy job, the share of hidden communication is stated only from this value upwards.
 _MIN_HIDDEN_COMMUNICATION = 0.5
@@ -91,19 +91,29 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
     elif others:
         late_pieces += [f" and {len(others)} others"]
     if late.on_hosts:
-        wait_ns = late.wait_ns / len(late.waiting)
-        mean = "on average " if len(late.waiting) > 1 else ""
-        wait = f"{mean}{duration(wait_ns)} on the host, {share(wait_ns / times.run_ns)} of the run"
-        often = f"at {count(late.last)} of {plural(late.collectives, 'collective')}"
-        often = often if late.last else "together with others"
-        last = "" if times.ranks else f", which {'arrive' if others else 'arrives'} last {often}"
-        return [f"{subject} {wait}, for ", *late_pieces, f"{last}."]
+        last = "" if times.ranks else f", which {_arrival_text(late)}"
+        return [f"{subject} {_host_wait_text(times, late)}, for ", *late_pieces, f"{last}."]
     cost = f": {_exposed_waiting_text(times)}, {duration(times.exposed_wait_ns / len(times.ranks))}"
     cost += " a rank" if len(times.ranks) > 1 else ""
     wait_share = late.wait_ns / max(times.exposed_wait_ns, 1)
     if wait_share < _MAX_STATED_WAITS:
         cost += f"; {share(wait_share)} of that is for {'them' if others else f'rank {first}'}"
     return [f"{subject} for ", *late_pieces, f"{cost}."]
+
+
+def _host_wait_text(times: RunTimes, late: LateRanks) -> str:
+    """Return how long each rank waits for late ranks on the host."""
+    wait_ns = late.wait_ns / len(late.waiting)
+    mean = "on average " if len(late.waiting) > 1 else ""
+    return f"{mean}{duration(wait_ns)} on the host, {share(wait_ns / times.run_ns)} of the run"
+
+
+def _arrival_text(late: LateRanks) -> str:
+    """Return how often the late ranks arrive last."""
+    verb = "arrives" if len(late.ranks) == 1 else "arrive"
+    if not late.last:
+        return f"{verb} last together with others"
+    return f"{verb} last at {count(late.last)} of {plural(late.collectives, 'collective')}"
 
 
 def _exposed_waiting_text(times: RunTimes) -> str:
@@ -197,22 +207,43 @@ def _idle_text(
     *,
     cause: str,
     cause_ns: int,
-    within: str,
     captured_ns: int,
-    has_waits: bool,
     launches: LaunchRate | None,
+    **details: Any,
+) -> list[Piece]:
+    """State the idle time and its largest cause, by its name and the details of its meaning."""
+    meaning = _idle_meaning(cause, **details)
+    if 2 * captured_ns > times.idle_ns:
+        cause_ns, launches, meaning = captured_ns, None, _CAPTURING
+    text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
+    total = "that"
+    if launches:
+        on_each = " a rank" if len(times.ranks) > 1 else ""
+        bound = "launch-bound" if launches.is_launch_bound else "host-bound"
+        text += f", {bound}: {count(launches.launches)} launches{on_each} of"
+        text += f" {duration(launches.work_ns)}, one every {duration(launches.interval_ns)}"
+        total = "the idle time"
+    return [f"{text}; for {share(cause_ns / times.idle_ns)} of {total}, {meaning}."]
+
+
+def _idle_meaning(
+    cause: str,
+    *,
+    within: str,
+    has_waits: bool,
     freed_by: tuple[str, int] | None = None,
     pinned_by: tuple[str, int] | None = None,
     longest_call: tuple[str, int] | None = None,
     loading: tuple[int, int] | None = None,
     is_paused: bool = False,
-) -> list[Piece]:
-    """State the largest cause of idle time.
+) -> str:
+    """Return what a cause of idle time means, in words.
 
-    `freed_by` is the call that frees memory without a cache, and `pinned_by` the call for pinned
-    memory, each with its number. `longest_call` takes more time than all other calls for memory.
-    `loading` has the number and the time of launches that load code. `is_paused` is whether the
-    host mostly sleeps or waits in Python.
+    `within` is the range with most of the longest gap, or "". `freed_by` is the call that frees
+    memory without a cache, and `pinned_by` the call for pinned memory, each with the number of its
+    calls. `longest_call` is the call that takes most of the time of calls for memory, with its ns.
+    `loading` has the number and the ns of launches that load code. `is_paused` is whether the host
+    mostly sleeps or waits in Python.
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
@@ -237,17 +268,7 @@ def _idle_text(
         calls, dur_ns = loading
         meaning += f", most of it in first launches of {plural(calls, 'kernel')}"
         meaning += f" ({duration(dur_ns)}), which probably load or compile code"
-    if 2 * captured_ns > times.idle_ns:
-        cause_ns, launches, meaning = captured_ns, None, _CAPTURING
-    text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
-    total = "that"
-    if launches:
-        on_each = " a rank" if len(times.ranks) > 1 else ""
-        bound = "launch-bound" if launches.is_launch_bound else "host-bound"
-        text += f", {bound}: {count(launches.launches)} launches{on_each} of"
-        text += f" {duration(launches.work_ns)}, one every {duration(launches.interval_ns)}"
-        total = "the idle time"
-    return [f"{text}; for {share(cause_ns / times.idle_ns)} of {total}, {meaning}."]
+    return meaning
 
 
 def _kernel_text(

@@ -50,8 +50,8 @@ _MIN_EXCESS = 0.02
 _MIN_EXPLAINED = 0.1
 #: Minimum number of launches per rank in a host-bound job.
 _MIN_LAUNCHES = 20
-#: Maximum mean work of a launch in a launch-bound job. Eager PyTorch needs less time for a launch,
-#: so a device with longer work waits only for a host that is slower than usual.
+#: Maximum mean device time of a launch in a launch-bound job. Eager PyTorch issues a launch in less
+#: time, so a device with longer work waits only for a host that is slower than usual.
 _MAX_LAUNCH_WORK_NS = 20_000
 #: Maximum length of a gap that the rate of launches causes.
 _MAX_LAUNCH_GAP_NS = 1_000_000
@@ -212,7 +212,7 @@ def host_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
 
 
 def idle_while_capturing_ns(traces: TraceSet, times: RunTimes) -> int:
-    """Return the idle time of devices while their hosts capture graphs, which runs no kernels."""
+    """Return the ns in which devices idle while their hosts capture graphs: no kernels run then."""
     captured_ns = 0
     for trace in iter_ranks([traces[rank] for rank in times.ranks]):
         captures = capture_times(trace)

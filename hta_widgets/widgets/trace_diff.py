@@ -73,15 +73,13 @@ class SideTimeline(Timeline):
 
 
 def whole_selections(before: Any, after: Any, clock: Clock | None) -> list[Selection]:
-    """Return both sides as selections of their whole sets, with the same kind of clock."""
-    sides = [
-        _selection_of_everything(load_if_needed(side, "TraceDiff")) for side in (before, after)
-    ]
+    """Return both sides as selections of sets that are on the same kind of clock."""
+    sides = [_as_selection(load_if_needed(side, "TraceDiff")) for side in (before, after)]
     owners = with_same_clock(clock, *(side.owner for side in sides))
     return [rebind_selection(side, owner) for side, owner in zip(sides, owners, strict=True)]
 
 
-def _selection_of_everything(source: DiffSource) -> Selection:
+def _as_selection(source: DiffSource) -> Selection:
     if isinstance(source, Selection):
         return source.owner.select(source)
     traces = TraceSet([source], like=TraceSet([])) if isinstance(source, Trace) else source

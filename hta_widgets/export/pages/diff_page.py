@@ -1,7 +1,7 @@
 """Save a comparison as one page: its frames, the pairs of events, and both timelines.
 
 The frames of the whole comparison and the pairs are always included. Frames of single steps and of
-single pairs of ranks get a share of the remaining bytes, the timelines what is left.
+single pairs of ranks get a share of the remaining bytes, and the timelines get the rest.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _frame_names(answers: DiffAnswers) -> list[str]:
 
 
 class FrameBlocks:
-    """Blocks of frames with names such as ``step-3``, in the order of `frames` as far as they fit.
+    """The blocks of the first of `frames`, as many as fit, with names such as ``step-3``.
 
     `numbers` has the numbers of the blocks in ascending order. `words` describes what the page
     leaves out, and is empty if it leaves out nothing. `about` has entries for the page's document.

@@ -88,7 +88,7 @@ def overview(
     all_lanes: bool,
     exposed_wait: CumulativeCoverage | None = None,
 ) -> PagePart:
-    """Return the overview of a rank."""
+    """Return the part with an overview of a rank in at most `max_cells` cells."""
     rank = index.rank
     types = EventTypes(index, names)
     lanes = list(_lanes(index, all_lanes=all_lanes))

@@ -371,7 +371,7 @@ _WIDTH, _HEIGHT = 900, 360
 
 @dataclass(frozen=True)
 class Fallback:
-    """The title, sentences and pictures of a view; each picture is left out if it is too large."""
+    """The title, the sentences and the pictures of a view, as text and as HTML."""
 
     title: str
     sentences: Sequence[str] = ()

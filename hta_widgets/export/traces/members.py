@@ -362,7 +362,7 @@ _ARROW = (b'"s"', b'"t"', b'"f"')
 
 
 class RecordClipper:
-    """Cuts the records that cross an edge of a rank's window.
+    """Cuts records at the edges of a rank's window.
 
     ``args["hta_clipped"]`` of a cut event keeps the recorded ``ts`` and ``dur``.
     """
