@@ -48,15 +48,6 @@ _SOURCE_LINE: Final = re.compile(r"\.py\(\d+\)")
 _LAYER_NAMES: Final = {-1: "", -2: "(backward, unattributed)", -3: "(optimizer)"}
 
 
-def grouped_panels() -> dict[str, tuple[str, Grouping]]:
-    """Return the table and the grouping of each grouped frame, by id."""
-    return {
-        f"{panel if by == 'shape' else 'work'} by {by}": (panel, by)
-        for panel, entry in facts("panels").items()
-        for by in entry.get("by", ())
-    }
-
-
 def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
     """Return the GPU time of all ranks by the kernels or operators of `panel` and `by`."""
     blocks = [_work_of_rank(trace, panel, by) for trace in traces.values()]
@@ -176,8 +167,10 @@ _LABELS: Final[dict[str, Any]] = {
     "module": _module_labels,
     "source line": _source_labels,
 }
-#: Frames of the whole job, by id.
+#: The function that makes each frame, by id. Tables by module or source line are the same for
+#: kernels and operators, so they share the ids ``work by module`` and ``work by source line``.
 GROUPED_FRAMES: Final = {
-    name: partial(grouped_time, panel=panel, by=by)
-    for name, (panel, by) in grouped_panels().items()
+    f"{panel if by == 'shape' else 'work'} by {by}": partial(grouped_time, panel=panel, by=by)
+    for panel, entry in facts("panels").items()
+    for by in entry.get("by", ())
 }

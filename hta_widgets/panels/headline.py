@@ -7,9 +7,6 @@ Functions here return findings with their numbers, `_arrange` sorts and shortens
     waiting 0.04: the headline, because it is at least a tenth of the largest one
     late_rank: how often rank 5 is last, and in which phase it is slow
     idle 0.2: the second sentence; exposed_communication is below 2 %
-
-Without late ranks, the largest loss of time is the headline. In a healthy job, idle devices and
-exposed communication are further sentences, but never the headline.
 """
 
 from __future__ import annotations
@@ -23,18 +20,10 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis import host_activity
 from hta_widgets.analysis.cross_rank.collectives import largest_exposed_operation
 from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
 from hta_widgets.analysis.horovod import NEGOTIATION
-from hta_widgets.analysis.host_activity import (
-    free_calls,
-    loading_launches,
-    longest_memory_call,
-    pinned_memory_calls,
-    python_pauses,
-    stream_wait_calls,
-    waiting_calls,
-)
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece
@@ -99,33 +88,21 @@ _PLACES = {kind: place for place, kinds in enumerate((*_ORDER, _LAST)) for kind 
 
 @dataclass(frozen=True)
 class HeadlineFinding:
-    """One cause of lost time, as a sentence with a button that selects it.
+    """One cause of lost time, as a sentence with a button that selects it."""
 
-    Attributes
-    ----------
-    kind : str
-        ``waiting``, ``pipeline``, ``exposed_communication``, ``idle``, ``kernel``, ``saving`` or
-        ``step``; for hosts without devices ``host_communication`` or ``operator``. Other kinds have
-        a sentence only, and no `label`.
-    text : str
-        The sentence.
-    share : float
-        The part of the run that it costs, over all ranks, from 0 to 1.
-    label : str
-        The text of the button that selects it.
-    selection : Selection
-        What the button selects.
-    parts : list
-        The sentence as strings and ranks; pages show each rank as a link.
-    facts : mapping of str
-        The numbers for the sentence, before `parts` are written.
-    """
-
+    #: ``waiting``, ``pipeline``, ``exposed_communication``, ``idle``, ``kernel``, ``saving`` or
+    #: ``step``; for hosts without devices ``host_communication`` or ``operator``. Other kinds have
+    #: a sentence only, and no `label`.
     kind: str
+    #: The part of the run that it costs, over all ranks, from 0 to 1.
     share: float = 0.0
+    #: The sentence as strings and ranks; pages show each rank as a link.
     parts: list[Piece] = field(default_factory=list)
+    #: The text of the button.
     label: str = ""
+    #: What the button selects.
     selection: Selection = field(default_factory=Selection)
+    #: The numbers for the sentence, before `parts` are written.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -457,11 +434,11 @@ def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFin
 def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
     """Return the calls for memory that the sentence on idle devices names."""
     ranks = [traces[rank] for rank in times.ranks]
-    pinned_by = _most_frequent_name(ranks, pinned_memory_calls)
-    freed_by = _most_frequent_name(ranks, free_calls)
+    pinned_by = _most_frequent_name(ranks, host_activity.pinned_memory_calls)
+    freed_by = _most_frequent_name(ranks, host_activity.free_calls)
     if freed_by and not pinned_by:
         return {"freed_by": freed_by}
-    rows = ((trace.table, longest_memory_call(trace)) for trace in ranks)
+    rows = ((trace.table, host_activity.longest_memory_call(trace)) for trace in ranks)
     longest_calls = (
         (table.names[int(table.name[row])], int(table.dur_ns[row]))
         for table, row in rows
@@ -483,23 +460,25 @@ def _most_frequent_name(
 def _idle_pauses_ns(traces: TraceSet, times: RunTimes) -> int:
     """Return the ns in which devices idle while hosts sleep in Python or wait for a thread."""
     parts = rank_parts(traces, ranks=times.ranks)
-    idle = ((part.trace, Intervals(*part.device_gaps())) for part in parts)
-    return sum(total_length(intersect(gaps, python_pauses(trace))) for trace, gaps in idle)
+    idle = ((host_activity.python_pauses(part.trace), part.device_gaps()) for part in parts)
+    return sum(total_length(intersect(Intervals(*gaps), pauses)) for pauses, gaps in idle)
 
 
 def _has_waits(traces: TraceSet, times: RunTimes) -> bool:
     """Return whether the files have calls in which a host or a stream waits."""
     return any(
-        waiting_calls(traces[rank]).any() or len(stream_wait_calls(traces[rank]))
-        for rank in times.ranks
+        host_activity.waiting_calls(trace).any() or len(host_activity.stream_wait_calls(trace))
+        for trace in (traces[rank] for rank in times.ranks)
     )
 
 
 def _loading_facts(traces: TraceSet, times: RunTimes, cause_ns: int) -> dict[str, Any]:
     """Return the number and time of launches that load code, if they are most of the cause."""
-    calls = [(traces[rank].table, loading_launches(traces[rank])) for rank in times.ranks]
-    dur_ns = sum(int(table.dur_ns[rows].sum()) for table, rows in calls)
-    launches = sum(len(rows) for _, rows in calls)
+    launches, dur_ns = 0, 0
+    for rank in times.ranks:
+        rows = host_activity.loading_launches(traces[rank])
+        launches += len(rows)
+        dur_ns += int(traces[rank].table.dur_ns[rows].sum())
     return {"loading": (launches, dur_ns)} if dur_ns > cause_ns / 2 else {}
 
 

@@ -125,16 +125,12 @@ def _exposed_waiting_text(times: RunTimes) -> str:
 def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Piece]:
     """State how often the first late rank is last, and its slow phase or the delay's cause."""
     often = f" at {count(late.last)} of {plural(late.collectives, 'collective')}"
-    pieces: list[Piece] = [
-        rank_piece(late.ranks[0], begins=True),
-        f" arrives last{often if late.last else ', together with others'}",
-    ]
+    arrival = f" arrives last{often if late.last else ', together with others'}"
+    reason = cause_text(cause)
     if late.phase:
         excess = _longer_by(late.phase_over, "the median rank")
-        pieces += [f"; its {late.phase} takes {duration(late.phase_ns)}, {excess}"]
-    else:
-        pieces += [cause_text(cause)]
-    return [*pieces, "."]
+        reason = f"; its {late.phase} takes {duration(late.phase_ns)}, {excess}"
+    return [rank_piece(late.ranks[0], begins=True), arrival, reason, "."]
 
 
 def _last_rank_text(times: RunTimes, *, last: LastRank, report: StragglerReport) -> list[Piece]:
@@ -302,8 +298,7 @@ def _step_text(_times: RunTimes, *, step: int, dur_ns: float, excess: float) -> 
 
 
 def _around_work_text(times: RunTimes, *, around: float) -> list[Piece]:
-    several = len(times.ranks) > 1
-    owner, mean = ("Each rank's", " on average") if several else ("The", "")
+    owner, mean = ("Each rank's", " on average") if len(times.ranks) > 1 else ("The", "")
     span_ns = times.all_ns / len(times.ranks)
     span = f"{owner} {times.device} span is {duration(span_ns)}{mean}"
     run = f"{share(around)} of the run of {duration(times.run_ns)}"
@@ -374,10 +369,8 @@ def _last_ready_text(
 ) -> list[Piece]:
     """State how often a rank of Horovod is ready last; it need not be a rank of the trace set."""
     often = f"Rank {rank} is ready last for {count(last)} of {plural(negotiations, 'tensor')}"
-    waits = (
-        f"the others wait for it during {duration(blocked_ns)}, {share(blocked_share)} of the run"
-    )
-    return [f"{often}; {waits}."]
+    wait = f"the others wait for it during {duration(blocked_ns)}"
+    return [f"{often}; {wait}, {share(blocked_share)} of the run."]
 
 
 def _async_only_text(
