@@ -33,6 +33,7 @@ ExactJob = Literal["pipeline", "moe", "graph"]
 _HOST, _COMPUTE, _SIDE, _MESSAGES = 4000, 7, 9, 20  # threads and streams
 _CALL_NS = 1_000
 _BF16_BYTES = 2
+_SEND_RECV: Final = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 _A100: Final = {
     "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_097_971_712, "computeMajor": 8,
     "computeMinor": 0, "warpSize": 32, "numSms": 108,
@@ -305,9 +306,8 @@ def _pipeline_messages(
         name = "send" if sender == stage else "recv"
         peers = {"Src Rank": sender, "Dst Rank": receiver}
         args = _group_args(name, _STAGES, _TOKENS * _WIDTH, **peers)
-        kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
         stream = _MESSAGES + 2 * (sender > receiver) + (sender == stage)
-        recorder.launch(kernel, start, start + _MESSAGE_NS, stream, **args)
+        recorder.launch(_SEND_RECV, start, start + _MESSAGE_NS, stream, **args)
 
 
 #: Rows of tokens that each rank sends to each; the hidden size is their width.
@@ -327,10 +327,9 @@ def _write_experts(folder: Path) -> dict[str, Any]:
             # The last rank's list is cut; the receivers' lists are whole.
             cut = rank == ranks - 1
             _exchange(recorder, list(_ROWS[rank]), received[rank], 100_000, cut=cut)
-            flops.append(
-                recorder.multiply(tokens, _INNER, _HIDDEN, 200_000, 220_000)
-                + recorder.multiply(tokens, _HIDDEN, _INNER, 220_000, 240_000)
-            )
+            widening = recorder.multiply(tokens, _INNER, _HIDDEN, 200_000, 220_000)
+            narrowing = recorder.multiply(tokens, _HIDDEN, _INNER, 220_000, 240_000)
+            flops.append(widening + narrowing)
             _exchange(recorder, received[rank], list(_ROWS[rank]), 300_000)
             recorder.now_ns = 500_000
         recorder.write(folder, rank, **_header(rank, ranks, "mesh_ep"))
@@ -355,8 +354,7 @@ def _exchange(
         "In split size": f"[{sent[0]}, ...]" if cut else str(sent),
         "Out split size": str(received),
     }
-    kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
-    recorder.launch(kernel, start_ns, start_ns + 40_000, _MESSAGES, **args)
+    recorder.launch(_SEND_RECV, start_ns, start_ns + 40_000, _MESSAGES, **args)
 
 
 _BATCH, _PROMPT = 4, 96
@@ -406,8 +404,7 @@ def _write_graph(folder: Path) -> dict[str, Any]:
                 for node in nodes:
                     end = start + node.length_ns
                     recorder.kernel(call, node.kernel, start, end, node.stream)
-                    replay = {"step": step, "module": node.module, "operator": node.operator}
-                    replays.append(replay)
+                    replays.append({"step": step, "module": node.module, "operator": node.operator})
                     flops += 2 * _BATCH * _WIDTH * _WIDTH * (node.operator == "aten::mm")
                     start = end
             else:

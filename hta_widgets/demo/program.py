@@ -236,10 +236,9 @@ class Program:
 
     def launch(self, work: DeviceTask, stream: int = COMPUTE, cost_ns: float = 4_300) -> None:
         """Launch one piece of work."""
-        call = {"gpu_memcpy": "cudaMemcpyAsync", "gpu_memset": "cudaMemsetAsync"}.get(
-            work.category, "cudaLaunchKernel"
-        )
-        self._enqueue("launch", work, stream, self._call(call, cost_ns))
+        copying = {"gpu_memcpy": "cudaMemcpyAsync", "gpu_memset": "cudaMemsetAsync"}
+        call = self._call(copying.get(work.category, "cudaLaunchKernel"), cost_ns)
+        self._enqueue("launch", work, stream, call)
 
     def launch_graph(self, works: Sequence[DeviceTask]) -> None:
         """Launch a captured graph: one call, one correlation, many kernels."""

@@ -44,17 +44,13 @@ ChangeName = Literal["slow_operator", "fused_kernel", "moved_collective", "extra
 TRUTH: dict[ChangeName, dict[str, Any]] = {
     "slow_operator": {"change": "slower", "name": "aten::gelu", "factor": 2.0},
     "fused_kernel": {
-        "change": "replaced",
-        "name": "aten::native_layer_norm_backward",
-        "kernels": [2, 1],
+        "change": "replaced", "name": "aten::native_layer_norm_backward", "kernels": [2, 1],
     },
     "moved_collective": {"change": "moved", "name": "c10d::allreduce_"},
     "extra_copy": {
-        "change": "added",
-        "name": "aten::contiguous",
-        "kernel": "Memcpy DtoD (Device -> Device)",
+        "change": "added", "name": "aten::contiguous", "kernel": "Memcpy DtoD (Device -> Device)",
     },
-}
+}  # fmt: skip
 #: Names of all changes.
 CHANGES = tuple(TRUTH)
 JobKind = Literal["training", "data_loading", "launch_bound", "memory_bound"]
@@ -73,11 +69,9 @@ ExchangeDirection = Literal["gather", "scatter"]
 _EXCHANGES: dict[ExchangeDirection, tuple[str, str, str]] = {
     "gather": ("_allgather_base", "nccl:_all_gather_base", "AllGather_RING_LL"),
     "scatter": (
-        "_reduce_scatter_base",
-        "nccl:_reduce_scatter_base",
-        "ReduceScatter_Sum_bf16_RING_LL",
+        "_reduce_scatter_base", "nccl:_reduce_scatter_base", "ReduceScatter_Sum_bf16_RING_LL",
     ),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +204,11 @@ class Operators:
         """Look up the embeddings of the tokens."""
         p, m = self.program, self.model
         work = replace(elementwise(CAST, m.rows * m.width * 4), name=_LOOK_UP)
-        shapes = _inputs(
-            [m.words, m.width], [m.batch, m.tokens], "-1", "False", "False", a1="long int"
-        )
+        weight, tokens = [m.words, m.width], [m.batch, m.tokens]
+        shapes = _inputs(weight, tokens, "-1", "False", "False", a1="long int")
         with p.op("aten::embedding", details=shapes) as op:
             self.remember("EmbeddingBackward0", op, self._embedding_backward)
-            shapes = _inputs([m.words, m.width], "0", [m.rows], a2="long int")
+            shapes = _inputs(weight, "0", [m.rows], a2="long int")
             with p.op("aten::index_select", before=3_100, details=shapes):
                 p.allocate(m.activation_bytes)
                 p.launch(work)

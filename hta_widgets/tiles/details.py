@@ -264,9 +264,8 @@ def _forward_rows(trace: Trace, backward_rows: Sequence[int]) -> list[int]:
     """Return the operators of the forward pass that lead to some operators of the backward pass."""
     flows = trace.flow_table
     code = flows.kinds.index("fwdbwd") if "fwdbwd" in flows.kinds else -1
-    rows: list[int] = flows.source[
-        (flows.kind == code) & np.isin(flows.target, backward_rows)
-    ].tolist()
+    leads_there = (flows.kind == code) & np.isin(flows.target, backward_rows)
+    rows: list[int] = flows.source[leads_there].tolist()
     return rows
 
 

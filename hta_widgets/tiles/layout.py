@@ -499,16 +499,15 @@ def _time_range(trace: Trace) -> tuple[int, int]:
 def _count_events(table: EventTable) -> tuple[_TrackCounts, Rows]:
     """Count the events of each track, and find the rows of steps on the host."""
     flags = np.zeros(len(table.names), np.uint8)
-    nccl = False
     for code, name in enumerate(table.names.values):
         if name.startswith("ProfilerStep") and _STEP_NAME.match(name):
             flags[code] = _STEP
         elif name.startswith(_AUTOGRAD_NAME):
             flags[code] = _AUTOGRAD
-        nccl = nccl or name.startswith("nccl")
     shape = (len(table.tracks), 8, 4)
     calls_mpi = MPI_CATEGORY in table.categories.values
-    library = "MPI" if calls_mpi and not nccl else "communication"
+    calls_nccl = any(name.startswith("nccl") for name in table.names.values)
+    library = "MPI" if calls_mpi and not calls_nccl else "communication"
     if not len(table):
         return _TrackCounts(table.tracks, np.zeros(shape, np.int64), library), np.empty(0, np.intp)
     flag = flags[table.name]

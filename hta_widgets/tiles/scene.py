@@ -306,9 +306,7 @@ def _track_scene(row: TrackRow) -> dict[str, Any]:
     return track
 
 
-_COMPUTE, _COMMUNICATION, _MEMORY = (
-    KINDS.index(kind) for kind in ("compute", "communication", "memory")
-)
+_WORK_KINDS = tuple(map(KINDS.index, ("compute", "communication", "memory")))
 #: Maximum number of edges that are measured together.
 _MAX_EDGES = 1 << 16
 
@@ -399,7 +397,7 @@ def device_range(index: RankIndex) -> tuple[int, int]:
     In an export, the work stated for the whole job also counts, clipped to the export's window.
     """
     table, rows = index.rank.table, index.device_rows
-    rows = rows[np.isin(table.kind[rows], (_COMPUTE, _COMMUNICATION, _MEMORY))]
+    rows = rows[np.isin(table.kind[rows], _WORK_KINDS)]
     shift, trace = index.rank.shift_ns, index.rank.trace
     start = table.start_ns[rows] + shift
     edges = [start.min(), (start + table.dur_ns[rows]).max()] if len(rows) else []
@@ -417,7 +415,7 @@ def _covers_of_rank(index: RankIndex) -> tuple[Intervals, ...]:
         start = table.start_ns[rows_of_kind]
         return union(start, start + table.dur_ns[rows_of_kind])
 
-    compute, communication, memory = map(union_of_kind, (_COMPUTE, _COMMUNICATION, _MEMORY))
+    compute, communication, memory = map(union_of_kind, _WORK_KINDS)
     exposed = subtract(communication, compute)
     memory_alone = subtract(subtract(memory, compute), communication)
     return compute, communication, memory, exposed, memory_alone
@@ -440,9 +438,9 @@ def stats_reply(
     """Answer ``stats``: times of a window by rank, and shares for `ranks` (default: all ranks)."""
     check_window(start, end)
     blocks = list(device.times_between(np.array((start, end), np.int64)))
-    nothing = np.empty(0, np.int64)
+    nothing = np.empty((0, 1), np.int64)
     times = {
-        name: np.concatenate([nothing, *(parts[name][:, 0] for parts in blocks)]) for name in _PARTS
+        name: np.concatenate([nothing, *(parts[name] for parts in blocks)])[:, 0] for name in _PARTS
     }
     span = _clipped_length(start, end, device.first, device.last) - times["between_windows"]
     parts_of_span = ("compute", "exposed", "memory_alone", "unrecorded")

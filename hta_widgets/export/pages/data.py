@@ -138,7 +138,7 @@ def _args_of(record: bytes) -> bytes:
     except msgspec.DecodeError:
         # The record is not strict JSON: write the same values as JSON.
         pairs = args_of_record(record)
-        inner = ",".join(f"{_quote(key)}:{_quote(text)}" for key, text in pairs)
+        inner = ",".join(f"{json.dumps(key)}:{json.dumps(text)}" for key, text in pairs)
         return f"{{{inner}}}".encode("ascii") if pairs else b""
     return b"" if text in (b"null", b"{}") else text
 
@@ -148,10 +148,6 @@ class _Record(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Record).decode
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=True)
 
 
 def _batches(texts: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:

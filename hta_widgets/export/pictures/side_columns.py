@@ -234,7 +234,7 @@ class SideColumnPainter(Painter):
         top, height, text_px = (y + 3, 11, 14) if row.height >= 36 else (y + 4, 8, 12)
         if is_low:
             top = y + round((row.height - height) / 2)
-        self._draw_parts(stats, wait_ns, top, height)
+        self._draw_bar(stats, wait_ns, top, height)
         if is_low:
             return
         left, baseline = area.right + _PAD, top + height + text_px
@@ -248,9 +248,7 @@ class SideColumnPainter(Painter):
         else:
             self._draw_shares(row, stats, wait_ns, baseline)
 
-    def _draw_parts(
-        self, stats: Mapping[str, Any], wait_ns: int, top: float, height: float
-    ) -> None:
+    def _draw_bar(self, stats: Mapping[str, Any], wait_ns: int, top: float, height: float) -> None:
         """Draw a bar whose parts are the kinds of device time of a rank."""
         theme, drawing, span_ns = self.theme, self.drawing, stats["span"]
         left, width = self.area.right + _PAD, self.area.margin - 2 * _PAD
