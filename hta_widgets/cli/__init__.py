@@ -333,8 +333,7 @@ def _add_export(commands: Any) -> None:
     )
     flags = {
         "--clip": "cut events at the edges of the window instead of writing them whole",
-        "--no-parents": "leave out events that enclose a selected one and are not selected "
-        "themselves",
+        "--no-parents": "leave out enclosing events that are not selected themselves",
         "--counters": "also write counters, including counters of queues and copies",
         "--scrub": "leave out host names, users, environment and paths",
         "--fitted-clock": "move each rank's times by its clock's offset, as fitted from "

@@ -411,9 +411,8 @@ class Dashboard(LinkedView):
 
     def _on_table(self, request: operations.TableRequest) -> Answer:
         panel = self._panel_id(request.panel)
-        if not self.panel_engine.has_frame(
-            panel, self._shown_selection, deadline_after(request.within_ms)
-        ):
+        deadline = deadline_after(request.within_ms)
+        if not self.panel_engine.has_frame(panel, self._shown_selection, deadline):
             return dict(PENDING), None
         return {}, table_bytes(self._panel_frames[panel], request.format)
 

@@ -221,9 +221,8 @@ class TraceDiff(anywidget.AnyWidget):
         self.comparison: Comparison = diff.compare(
             *self.sources, ranks=ranks or "auto", steps=steps, labels=labels
         )
-        self._answers = DiffAnswers(
-            self.comparison, lambda: swap_sides(self.comparison, self.sources)
-        )
+        make_swapped = partial(swap_sides, self.comparison, self.sources)
+        self._answers = DiffAnswers(self.comparison, make_swapped)
         self.left, self.right = (
             SideTimeline(
                 side.traces.subset(ranks=side.ranks),
@@ -245,9 +244,8 @@ class TraceDiff(anywidget.AnyWidget):
             _about=self._answers.about(),
             _scenes=[self.left.scene, self.right.scene],
         )
-        for source, timeline, side in zip(
-            self.sources, self.sides, self.comparison.sides, strict=True
-        ):
+        sides = zip(self.sources, self.sides, self.comparison.sides, strict=True)
+        for source, timeline, side in sides:
             window = first_window(side, source, timeline.whole)
             if window is not None:
                 timeline.state.view = window
@@ -278,9 +276,8 @@ class TraceDiff(anywidget.AnyWidget):
     def _check_frame_name(self, name: str) -> str:
         names = (*_FRAME_NAMES, *self._answers.tables)
         if name not in names:
-            raise UnknownNameError(
-                f"no frame {name!r}", remedy=f"The frames are {', '.join(names)}."
-            )
+            remedy = f"The frames are {', '.join(names)}."
+            raise UnknownNameError(f"no frame {name!r}", remedy=remedy)
         return name
 
     def _frame(self, name: str) -> pd.DataFrame:
@@ -468,17 +465,15 @@ class TraceDiff(anywidget.AnyWidget):
 
     @cached_property
     def _offline(self) -> OfflineData:
-        return OfflineData(
-            partial(comparison_content, self._answers, self._drawn_sides(), {"_about": self._about})
-        )
+        traits = {"_about": self._about}
+        return OfflineData(partial(comparison_content, self._answers, self._drawn_sides(), traits))
 
     @t.validate("pair")
     def _validate_pair(self, proposal: Any) -> Any:
         pair, count = proposal["value"], len(self.comparison.rank_pairs)
         if pair is not None and not 0 <= pair < count:
-            raise TraceError(
-                f"no pair of ranks {pair}", remedy=f"Pairs are numbered 0 to {count - 1}."
-            )
+            remedy = f"Pairs are numbered 0 to {count - 1}."
+            raise TraceError(f"no pair of ranks {pair}", remedy=remedy)
         return pair
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
