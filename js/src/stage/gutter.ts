@@ -303,7 +303,7 @@ class LaneNames {
   }
 }
 
-/** Draw the longest name that fits, or truncate a single one. Returns the width used. */
+/** Draw the longest name that fits, or else truncate the shortest. Return the width used. */
 function fitRankName(
   pen: CanvasPen,
   names: readonly string[],
