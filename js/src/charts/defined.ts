@@ -177,7 +177,7 @@ function legendOf(marks: readonly MarkDefinition[], theme: Theme): [MarkStyle, s
   );
 }
 
-/** Sort the items of `data` in place, as the definition says; returns the order, or null. */
+/** Sort the columns of `data` as the definition says. Return the order; null if it has none. */
 function sortItems(
   { order: code }: Definition,
   scope: EvaluationScope,
@@ -332,19 +332,16 @@ export function buildScope(
   if (rows.length === 0) return scope;
   if (groups.size > 0) foldItems(scope, definition.fold!, groups);
   else if (definition.fold !== undefined) {
+    const ranks = scope.get("rank") as Float64Array;
     addMemberColumns(
       scope,
-      Array.from(scope.get("rank") as Float64Array, (rank) => [rank]),
+      Array.from(ranks, (rank) => [rank]),
     );
   }
   const items = (scope.get(definition.needs[0]!) as ColumnData).length;
   const groupColumns = definition.group?.map((name) => toColumn(scope.get(name)!, items));
-  scope.set(
-    "row",
-    groupColumns === undefined
-      ? Float64Array.from(new Float64Array(items).keys())
-      : combineCodes(groupColumns),
-  );
+  const eachItem = (): Float64Array => Float64Array.from(allRows(items));
+  scope.set("row", groupColumns === undefined ? eachItem() : combineCodes(groupColumns));
   for (const [name, code] of Object.entries(definition.let ?? {}))
     scope.set(name, evaluate(code, scope));
   return scope.set("names", fillTemplate(definition.rows.name, scope));
@@ -392,7 +389,7 @@ function markEnds(mark: MarkDefinition): readonly [Code, Code] {
   return mark.shape === "dot" ? [mark.at, mark.at] : [mark.left, mark.right];
 }
 
-/** Adds the columns that a mark names; returns the texts in its bars. */
+/** Add the columns that a mark names to `data`; return a function for the texts in its bars. */
 function addMarkColumns(
   mark: MarkDefinition,
   scope: EvaluationScope,

@@ -108,7 +108,7 @@ function foldColumn(column: ColumnData, rule: string, aggregate: FoldAggregate):
   return aggregate(column instanceof Float64Array ? rule : "first", column);
 }
 
-/** Sort the items of a scope by a column, which is returned sorted too. */
+/** Sort the named columns of a scope by `by`; return `by` sorted. */
 function sortScope(scope: EvaluationScope, names: readonly string[], by: Float64Array) {
   const order = sortedOrder([by]);
   for (const name of names) scope.set(name, takeRows(scope.get(name) as ColumnData, order));

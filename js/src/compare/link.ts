@@ -45,13 +45,13 @@ export class TimelineLink {
     (move) => this.changeBoth(move),
   );
   private leadingSide: Side = 0;
-  /** Set while the link itself writes; change events are ignored then. */
+  /** Whether the link itself writes, so that changes are ignored. */
   private isQuiet = false;
   private hovering = "";
   private alignment: Alignment | null = null;
   /** Times of the selected pair of events, before and after; both starts are aligned. */
   private anchor: BySide<number> | null = null;
-  /** The change that the partner follows once the alignment arrives: the last one of several. */
+  /** The last change of each kind, which the partner follows once the alignment is loaded. */
   private readonly deferred = new Map<"view" | "selection", () => void>();
   private readonly newestPick: LatestRequest;
   private readonly newestMark: LatestRequest;
@@ -305,11 +305,11 @@ export class TimelineLink {
     statusText.value = `Marked on both timelines: ${namesText}.`;
   }
 
-  /** Mark events; `what` is the noun for one event. */
+  /** Mark events; `noun` is the word for one of them. */
   markEvents(
     requested: Promise<{ reply: PairEvents }>,
     name: string,
-    eventsText: string,
+    noun: string,
     swapChoice: () => void,
   ): void {
     const { ctx } = this;
@@ -320,7 +320,7 @@ export class TimelineLink {
         this.mark([{ ids: [...firstIds] }, { ids: [...secondIds] }], swapChoice);
         const [before, after] = ctx
           .inOrder([firstIds, secondIds])
-          .map(({ length }) => plural(length, eventsText));
+          .map(({ length }) => plural(length, noun));
         ctx.statusText.value = `Marked: ${name}, ${before} before and ${after} after.`;
       },
       (error) => ctx.fail(error),
@@ -448,8 +448,8 @@ export class TimelineLink {
     const { rank, id, node } = reply;
     const partner = id < 0 ? null : await this.fetchBrief(otherSide(side), rank, id);
     const counterpart = partner ?? (await this.stepOf(side, event));
-    let status = reply.status ?? (counterpart === null ? null : "same");
-    if (ctx.swapped.value && status !== null) status = OPPOSITE[status] ?? status;
+    const ownStatus = reply.status ?? (counterpart === null ? null : "same");
+    const status = ctx.swapped.value ? (OPPOSITE[ownStatus ?? ""] ?? ownStatus) : ownStatus;
     const events = ctx.inOrder(side === 0 ? [event, counterpart] : [counterpart, event]);
     return { partner, pair: { events, status }, node };
   }

@@ -374,24 +374,23 @@ export function sortTotals<T extends Sums>(
   label: (row: T) => string,
 ): T[] {
   const sign = order.descending ? -1 : 1;
-  return [...rows].sort((a, b) => {
-    const { column } = order;
-    const comparison =
-      column === "name"
-        ? label(a).localeCompare(label(b))
-        : column === BY_WORK
-          ? kindPriority(b.kind) - kindPriority(a.kind) || a.sum - b.sum
-          : a[column] - b[column];
-    // Equal rows keep one order at every click.
-    return sign * comparison || label(a).localeCompare(label(b));
-  });
+  const { column } = order;
+  const compareLabels = (a: T, b: T): number => label(a).localeCompare(label(b));
+  const compare = (a: T, b: T): number => {
+    if (column === "name") return compareLabels(a, b);
+    if (column === BY_WORK) return kindPriority(b.kind) - kindPriority(a.kind) || a.sum - b.sum;
+    return a[column] - b[column];
+  };
+  // Equal rows keep one order at every click.
+  return [...rows].sort((a, b) => sign * compare(a, b) || compareLabels(a, b));
 }
 
 const DEVICE_KINDS: readonly Kind[] = ["compute", "communication", "memory"];
 const ENCLOSING_KINDS: readonly Kind[] = ["annotation", "other"];
 
 function kindPriority(kind: Kind): number {
-  return DEVICE_KINDS.includes(kind) ? 0 : ENCLOSING_KINDS.includes(kind) ? 2 : 1;
+  if (DEVICE_KINDS.includes(kind)) return 0;
+  return ENCLOSING_KINDS.includes(kind) ? 2 : 1;
 }
 
 /**
