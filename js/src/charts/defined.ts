@@ -1,7 +1,4 @@
-/**
- * Contents of charts from their definitions, which Python's `charts/defined.py` reads for Bokeh
- * figures.
- */
+/** Contents of charts from their definitions, which `charts/defined.py` reads for Bokeh figures. */
 
 import { noteFor } from "../facts/notes";
 import { getOrMake } from "../protocol/maps";
@@ -467,6 +464,44 @@ function buildEndTexts(
   }));
 }
 
+/** The keys and the window that an item's mark selects; null if marks select none. */
+interface MarkSelections {
+  keysOf: ((item: number) => SelectionKey[]) | null;
+  windowOf: ((item: number) => [number, number]) | null;
+}
+
+function markSelections(
+  { keys, window }: { keys?: string; window?: readonly [string, string] },
+  scope: EvaluationScope,
+  count: number,
+): MarkSelections {
+  const keyColumn = keys === undefined ? null : toColumn(evaluate(keys, scope), count);
+  const ends = window?.map((code) => toNumbers(evaluate(code, scope)));
+  return {
+    keysOf: keyColumn && ((item) => [keyColumn[item]!].flat() as SelectionKey[]),
+    windowOf: ends ? (item) => [ends[0]![item]!, ends[1]![item]!] : null,
+  };
+}
+
+/** Whether an item's mark is chosen; null if all are. */
+function markFilter(
+  { keysOf, windowOf }: MarkSelections,
+  selects: Definition["rows"]["selects"],
+  selected: ChartSelection,
+): ((item: number) => boolean) | null {
+  const keys: readonly SelectionKey[] | null =
+    keysOf === null || selects === "window" ? null : selected[selects];
+  const window = windowOf && selected.window;
+  if (keys === null && window === null) return null;
+  const chosenKeys = keys && new Set(keys);
+  return (item) => {
+    const [low, high] = windowOf?.(item) ?? [0, 0];
+    const isWithin = window === null || (low < window[1] && high > window[0]);
+    if (!isWithin) return false;
+    return chosenKeys === null || keysOf!(item).every((key) => chosenKeys.has(key));
+  };
+}
+
 /** Tooltips and selections of marks, where they differ from those of the row. */
 function markInteraction(
   definition: Definition,
@@ -478,40 +513,15 @@ function markInteraction(
     ?.filter((mark) => mark.shape !== "line")
     .find(({ tooltip }) => tooltip !== undefined);
   if (mark?.tooltip === undefined) return {};
-  const { selects } = definition.rows;
   const row = data.row as Float64Array;
   /** The item of the scope at each place of `data`, which is sorted. */
   const items = order ?? allRows(row.length);
   const [from, to] = markEnds(mark).map((end) => data[end]) as [Float64Array, Float64Array];
   const tooltipOf = tooltipFiller(mark.tooltip, scope);
-  const { keys: keysCode, window: windowCodes } = mark.selects ?? {};
-  const keysOf =
-    keysCode === undefined
-      ? null
-      : Array.from(
-          toColumn(evaluate(keysCode, scope), row.length),
-          (keys) => [keys].flat() as SelectionKey[],
-        );
-  const [start, end] = (windowCodes ?? []).map((code) => toNumbers(evaluate(code, scope)));
-  const windowOf = (item: number): [number, number] | null =>
-    start === undefined || end === undefined ? null : [start[item]!, end[item]!];
-  const chosenMarks = (selected: ChartSelection): number[] | null => {
-    const keys: readonly SelectionKey[] | null =
-      keysOf === null || selects === "window" ? null : selected[selects];
-    const window = start === undefined ? null : selected.window;
-    if (keys === null && window === null) return null;
-    const chosenKeys = keys === null ? null : new Set(keys);
-    const isChosen = (item: number): boolean => {
-      const [low, high] = windowOf(item) ?? [0, 0];
-      const isWithin = window === null || (low < window[1] && high > window[0]);
-      return (
-        isWithin && (chosenKeys === null || keysOf![item]!.every((key) => chosenKeys.has(key)))
-      );
-    };
-    return Array.from(items.keys()).filter((place) => isChosen(items[place]!));
-  };
+  const selections = markSelections(mark.selects ?? {}, scope, row.length);
+  const { keysOf, windowOf } = selections;
   return {
-    windows: windowCodes !== undefined,
+    windows: windowOf !== null,
     hitTest: (x, y, reachX, reachY) => {
       let [nearest, minDistance] = [-1, 1];
       from.forEach((left, place) => {
@@ -524,19 +534,22 @@ function markInteraction(
       });
       const item = items[nearest];
       if (item === undefined) return null;
-      return { tooltip: tooltipOf(item), keys: keysOf?.[item] ?? null, window: windowOf(item) };
+      const [keys, window] = [keysOf?.(item) ?? null, windowOf?.(item) ?? null];
+      return { tooltip: tooltipOf(item), keys, window };
     },
-    keysWithin:
-      keysOf === null
-        ? undefined
-        : (x0, x1, y0, y1) => {
-            const touched = Array.from(items).filter(
-              (_, place) =>
-                from[place]! >= x0 && from[place]! <= x1 && row[place]! >= y0 && row[place]! <= y1,
-            );
-            const keys = [...new Set(touched.flatMap((item) => keysOf[item]!))];
-            return keys.every((key) => typeof key === "number") ? keys.sort((a, b) => a - b) : keys;
-          },
-    selectedMarks: mark.selects && chosenMarks,
+    keysWithin: keysOf
+      ? (x0, x1, y0, y1) => {
+          const isWithin = (x: number, y: number) => x >= x0 && x <= x1 && y >= y0 && y <= y1;
+          const touched = items.filter((_, place) => isWithin(from[place]!, row[place]!));
+          const keys = [...new Set(Array.from(touched, keysOf).flat())];
+          return keys.every((key) => typeof key === "number") ? keys.sort((a, b) => a - b) : keys;
+        }
+      : undefined,
+    selectedMarks:
+      mark.selects &&
+      ((selected) => {
+        const isChosen = markFilter(selections, definition.rows.selects, selected);
+        return isChosen && Array.from(items.keys()).filter((place) => isChosen(items[place]!));
+      }),
   };
 }

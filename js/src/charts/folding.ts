@@ -1,6 +1,4 @@
-/**
- * Similar ranks folded into one row or mark of a chart: their mean, and the spread of one measure.
- */
+/** Similar ranks folded into one row or mark: their mean, and the spread of one measure. */
 
 import type { PanelFrame } from "../protocol/source";
 import { formatCount, rankRuns } from "../ui/formats";
@@ -22,10 +20,7 @@ import {
   unknownValue,
 } from "./language";
 
-/**
- * Rules for folding similar ranks: numbers without a rule are averaged; of strings, the first is
- * used.
- */
+/** Rules for folding similar ranks. Without a rule: the average of numbers, the first string. */
 export interface FoldRule {
   /** Columns in addition to the rank: items that differ in them are not combined. */
   each?: readonly string[];

@@ -98,10 +98,7 @@ const numberColumn = (
   cell: (row) => text(row(by)),
 });
 
-/**
- * A column of strings. Empty strings are shown as a dash, and `late` cells in the colour of late
- * ranks.
- */
+/** A column of strings. Empty strings are dashes; `late` cells have the colour of late ranks. */
 const textColumn = (
   column: string,
   title: string,

@@ -100,10 +100,7 @@ export function deviceSpan(selection: RankSelection): [start: number, end: numbe
   return start < end || workCount(selection) > 0 ? [start, end] : null;
 }
 
-/**
- * The times between windows of the recording: from the last chosen work of one to the first of
- * the next.
- */
+/** The times from the last chosen work in a window of the recording to the first in the next. */
 export function unrecordedTimes(
   selection: RankSelection,
 ): readonly (readonly [start: number, end: number])[] {

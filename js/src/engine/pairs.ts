@@ -18,10 +18,7 @@ import type { ColumnSpec, PageDocument } from "./document";
 import { download } from "./export";
 import { type LocalSource, PageSource } from "./source";
 
-type PairsHeader = ClassCounts & {
-  columns: Record<string, ColumnSpec>;
-  statuses: string[];
-};
+type PairsHeader = ClassCounts & { columns: Record<string, ColumnSpec>; statuses: string[] };
 
 /** The events of one run, by row; -1 for none. */
 interface RunEvents {

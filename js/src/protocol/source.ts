@@ -37,10 +37,7 @@ export interface SceneTrack {
   stream: number;
   lane0: number;
   lanes: number;
-  /**
-   * Number of lanes for nested events; the lanes after them are for events that overlap without
-   * nesting.
-   */
+  /** Number of lanes for nested events; the lanes after them are for other overlapping events. */
   nested: number;
   events: number;
   /** True if the track has communication kernels only. */
@@ -98,12 +95,7 @@ export interface Scene {
   /** First start and last end of all ranks; for an export, its window. */
   range: [number, number];
   /** Description of the original job, recorded in the files of an export. */
-  part?: {
-    job_ranks: number;
-    all_time: boolean;
-    all_events: boolean;
-    cut_events: number;
-  } | null;
+  part?: { job_ranks: number; all_time: boolean; all_events: boolean; cut_events: number } | null;
   /** Set if times are on the clock that is fitted from the collectives of the ranks. */
   clock?: "fitted";
   kinds: Kind[];

@@ -36,10 +36,7 @@ import { loadFullPicture, stageSvg, type FullPicture } from "./svg";
 import { type DataPart, StageData } from "./tile_loader";
 import { isLaneEmpty } from "./tile_store";
 
-/**
- * Time without a change of the view before empty lanes shrink, so that they do not shrink during a
- * gesture.
- */
+/** Time without a change of the view before empty lanes shrink, so that gestures shrink none. */
 const IDLE_AFTER_MS = 250;
 
 /**

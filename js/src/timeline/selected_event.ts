@@ -248,10 +248,7 @@ export class EventSelection {
     this.setSelection({ ...selection, query });
   }
 
-  /**
-   * Step to the next or previous event of the lane. Call `fail` if there is no event to step to or
-   * from.
-   */
+  /** Step to a neighbouring event of the lane. Call `fail` without one, or without a selection. */
   step(direction: 1 | -1, fail: (hasEvent: boolean) => void): void {
     const { requests, source } = this.ctx;
     requests.run(() => {
