@@ -75,46 +75,54 @@ export class TimelineLink {
   }
 
   private watch(side: Side): void {
-    const { states, signal } = this.ctx.options;
+    const { signal } = this.ctx.options;
     const app = this.apps[side];
-    const model = states[side];
-    const listen = (key: string, listener: () => void): void =>
-      listenTo(model, `change:${key}`, listener, signal);
-    const unlessQuiet = (key: string, listener: () => void): void =>
-      listen(key, () => {
-        if (!this.isQuiet) listener();
-      });
     onSignal(app.hover.hovered, (slice) => void this.onHover(side, slice), signal);
     app.onView(() => {
       if (!this.isQuiet && this.leadingSide === side) this.followView(side);
     });
-    unlessQuiet("view", () => {
+    this.onChange(side, "view", () => {
       this.leadingSide = side;
       this.alignPartner();
     });
-    unlessQuiet("selection", () => this.whenAligned("selection", () => this.followSelection(side)));
-    unlessQuiet("selected_event", () => this.onPick(side));
-    unlessQuiet("pinned", () => this.followPins(side));
+    this.onChange(side, "selection", () =>
+      this.whenAligned("selection", () => this.followSelection(side)),
+    );
+    this.onChange(side, "selected_event", () => this.onPick(side));
+    this.onChange(side, "pinned", () => this.followPins(side));
     for (const key of FOLLOWED_KEYS) {
-      unlessQuiet(key, () => {
+      this.onChange(side, key, () => {
         if (this.ctx.coupled.value)
           this.writePartner(otherSide(side), { [key]: app.ctx.shared.state[key] });
       });
     }
     this.followOpened(side);
-    onSignal(
-      app.panels.shown,
-      (shown) => {
-        if (shown === null && this.ctx.coupled.value) this.apps[otherSide(side)].panels.close();
-      },
-      signal,
-    );
-    let last = readHistory(model.get("_history"));
-    listen("_history", () => {
-      const now = readHistory(model.get("_history"));
+    const onPanel = (shown: unknown): void => {
+      if (shown === null && this.ctx.coupled.value) this.apps[otherSide(side)].panels.close();
+    };
+    onSignal(app.panels.shown, onPanel, signal);
+    this.recordHistory(side);
+  }
+
+  /** Call a listener when a key of the side's state changes, unless the link itself writes it. */
+  private onChange(side: Side, key: string, listener: () => void): void {
+    const { states, signal } = this.ctx.options;
+    const unlessQuiet = (): void => {
+      if (!this.isQuiet) listener();
+    };
+    listenTo(states[side], `change:${key}`, unlessQuiet, signal);
+  }
+
+  private recordHistory(side: Side): void {
+    const { states, signal } = this.ctx.options;
+    const read = () => readHistory(states[side].get("_history"));
+    let last = read();
+    const record = (): void => {
+      const now = read();
       this.history.recordChange(side, last, now);
       last = now;
-    });
+    };
+    listenTo(states[side], "change:_history", record, signal);
   }
 
   /** Pin the partners of pinned ranks and tracks. */
