@@ -42,6 +42,7 @@ from hta_widgets.analysis.efficiency.calls import (
 )
 
 _HIDDEN_WINDOW: Final = "if the attention has a sliding window, the arguments do not state it"
+_HIDDEN_MASK: Final = "all pairs count; the arguments do not state which ones the mask leaves"
 _HIDDEN_LAYOUT: Final = "all pairs count; the longer dimension is assumed to be the sequence"
 _HIDDEN_WINDOWS: Final = "layers with a sliding window compute less"
 
@@ -89,9 +90,9 @@ class AttentionArguments:
     `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes.
     `lengths` are tensors with the lengths of sequences, the first their sums over queries, and
     `longest` the place of the longest query, before that of the longest key. `saved` is the flag
-    that asks for logsumexp, True if it is always written. `local` is a window that these formulas
-    do not count. `bottom_right`: the last query sees all keys. `is_bound`: the arguments may lack a
-    window.
+    that asks for logsumexp, True if it is always written. `flag` is any flag that other versions
+    lack. `local` is a window that these formulas do not count. `bottom_right`: the last query sees
+    all keys. `is_bound`: the arguments may lack a window.
     """
 
     causal: int
@@ -101,6 +102,7 @@ class AttentionArguments:
     lengths: Sequence[int] = ()
     longest: int = -1
     saved: bool | int = True
+    flag: int | None = None
     local: int | None = None
     backward: bool = False
     heads_last: bool = False
@@ -109,9 +111,10 @@ class AttentionArguments:
 
     def fits(self, call: OperatorCall) -> bool:
         """Return whether a call has these arguments, by its flags and its kind of mask."""
-        has_flag = isinstance(self.saved, bool) or call.value(self.saved) in {"False", "True"}
+        flags = [self.flag, None if isinstance(self.saved, bool) else self.saved]
+        has_flags = all(call.value(at) in {"False", "True"} for at in flags if at is not None)
         is_local = self.local is not None and call.number(self.local) > 0
-        return has_flag and call.value(self.causal) in _MASKS and not is_local
+        return has_flags and call.value(self.causal) in _MASKS and not is_local
 
 
 def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) -> Work:
@@ -255,6 +258,30 @@ def unmasked_attention_work(
     )
     parameters = {"query_length": q[axis], "key_length": k[axis]}
     return replace(work, certainty="upper bound", reason=_HIDDEN_LAYOUT, parameters=parameters)
+
+
+def flex_attention_work(call: OperatorCall, *, backward: bool = False) -> Work:
+    """Return an upper bound of the work of FlexAttention, also in Inductor's kernels.
+
+    The first arguments are query, key and value of (batch, heads, sequence, element). The mask is
+    a function of the program; the arguments have only the tables of its blocks.
+    """
+    q, k, v = (call.shape(place, 4) for place in range(3))
+    if q[3] != k[3] or k[:3] != v[:3] or k[0] not in {1, q[0]} or q[1] % k[1]:
+        raise CallError(OTHER_ARGUMENTS)
+    rows = prod(q[:3])
+    work = _figures(call, 0, rows * k[2] * q[3], rows * k[2] * v[3], rows * v[3], backward=backward)
+    parameters = {
+        "batch": q[0], "heads": q[1], "kv_heads": k[1], "query_length": q[2], "key_length": k[2],
+        "head_size": q[3],
+    }  # fmt: skip
+    return replace(
+        work,
+        min_bytes=work.min_bytes + 4 * rows,  # logsumexp
+        certainty="upper bound",
+        reason=_HIDDEN_MASK,
+        parameters=parameters,
+    )
 
 
 def _figures(

@@ -46,6 +46,7 @@ OTHER_ARGUMENTS: Final = "arguments of an unknown version"
 UNKNOWN_TYPE: Final = "unlisted type"
 SPARSE: Final = "a sparse tensor, whose number of elements is not in the file"
 
+_ONEDNN: Final = re.compile("mkldnn|onednn")
 #: Parts of the names of types that only some files write.
 _OPTIONAL_IN_TYPES: Final = re.compile(r"torch\.|c10::|at::|_t$|[\s<>]")
 #: Other names of types, in lower case without `_OPTIONAL_IN_TYPES`.
@@ -65,8 +66,10 @@ _TYPE_NAMES: Final = {
 #: ``dtype`` arguments are codes of ScalarType.
 _TYPE_OF_CODE: Final = {
     0: "unsigned char", 1: "signed char", 2: "short int", 3: "int", 4: "long int",
-    5: "c10::Half", 6: "float", 7: "double", 11: "bool", 15: "c10::BFloat16",
-    23: "c10::Float8_e5m2", 24: "c10::Float8_e4m3fn",
+    5: "c10::Half", 6: "float", 7: "double", 8: "c10::complex<c10::Half>",
+    9: "c10::complex<float>", 10: "c10::complex<double>", 11: "bool", 15: "c10::BFloat16",
+    23: "c10::Float8_e5m2", 24: "c10::Float8_e4m3fn", 25: "c10::Float8_e5m2fnuz",
+    26: "c10::Float8_e4m3fnuz", 44: "c10::Float8_e8m0fnu", 45: "c10::Float4_e2m1fn_x2",
 }  # fmt: skip
 LISTS: Final = frozenset({"TensorList", "GenericList"})
 _ASSUMED_IN_LISTS: Final = "float"
@@ -231,9 +234,9 @@ class OperatorCall:
         if not _is_shape(dims):
             raise CallError(NO_SHAPES)
         strides = self.strides[index] if index < len(self.strides) else None
-        # Sparse tensors have dims but no strides; so have the dense ones of MKL-DNN.
+        # Sparse tensors have dims but no strides; so have the dense ones of oneDNN (MKL-DNN).
         is_without_strides = any(self.strides) and strides == []
-        if dims and is_without_strides and "mkldnn" not in self.name:
+        if dims and is_without_strides and not _ONEDNN.search(self.name):
             raise CallError(SPARSE)
         stated_strides = tuple(strides) if isinstance(strides, list) else None
         return Tensor(tuple(dims), self.type_of(index), stated_strides)

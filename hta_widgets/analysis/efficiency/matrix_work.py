@@ -28,10 +28,12 @@ from typing import Any, Final, NamedTuple
 
 from hta_widgets.analysis.efficiency.attention_work import (
     attention_work,
+    flex_attention_work,
     paged_attention_work,
     unmasked_attention_work,
 )
 from hta_widgets.analysis.efficiency.calls import (
+    FLOATS,
     NO_VALUES,
     OTHER_ARGUMENTS,
     UNKNOWN_TYPE,
@@ -210,18 +212,25 @@ def _grouped_product(
 
 
 def _packed_product(
-    call: OperatorCall, reads: tuple[int, ...], *, columns: int, dim: int | None = None
+    call: OperatorCall,
+    reads: tuple[int, ...],
+    *,
+    left: int = 0,
+    columns: int,
+    dim: int | None = None,
 ) -> Work:
     """Return the work of a product with packed weights.
 
     The number of columns is dimension `dim` of the argument `columns`, such as scales, or else the
-    value of that argument.
+    first number in that argument.
     """
-    *rows, k = call.shape(0)
-    n = int(call.number(columns)) if dim is None else call.shape(columns)[dim]
-    m, type_name = prod(rows), call.type_of(0)
-    size = call.size_bytes(0, *reads) + elements_bytes(m * n, type_name)
-    return _gemm_work(call, (1, m, n, k), size)
+    *rows, k = call.shape(left)
+    n = (call.numbers(columns) or [0])[0] if dim is None else call.shape(columns)[dim]
+    if not n:
+        raise CallError(OTHER_ARGUMENTS)
+    m, type_name = prod(rows), call.type_of(left)
+    size = call.size_bytes(left, *reads) + elements_bytes(m * n, type_name)
+    return _gemm_work(call, (1, m, n, k), size, type_name)
 
 
 def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
@@ -236,7 +245,8 @@ def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
     if not n:
         raise CallError(OTHER_ARGUMENTS if call.values else NO_VALUES)
     places = [place for place in range(1, len(call.dims)) if call.is_present(place)]
-    type_name = call.type_of(0)
+    # Products of 8-bit integers are written as half.
+    type_name = call.type_of(0) if call.type_of(0) in FLOATS else "c10::Half"
     if not has_experts:
         # The last tensor is a workspace, and one of the output's shape is the output.
         read = [place for place in places[:-1] if call.shape(place) != (m, n)]
@@ -538,6 +548,7 @@ MATRIX_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "convolution_backward": _convolution_backward,
     "cudnn_convolution_backward": _cudnn_convolution_backward,
     "attention": attention_work,
+    "flex_attention": flex_attention_work,
     "unmasked_attention": unmasked_attention_work,
     "paged_attention": paged_attention_work,
     "experts": _experts,

@@ -196,16 +196,18 @@ def _row_norm(
     """Return the work of a norm of rows: of the last dimensions, or of `groups` of channels.
 
     `flops` per element are without and with one of the `weights`. A norm without a bias writes one
-    statistic of each row, else two.
+    statistic of each row, else two, in the type of the weight. That of a CUDA kernel may be wider,
+    and the arguments do not state the device.
     """
-    elements, size = prod(call.shape(0)), item_bytes(call.type_of(0))
+    elements = prod(call.shape(0))
     if groups:
         rows = int(prod(map(call.number, groups)))
     else:
         rows = elements // max(prod(call.numbers(1)), 1)
-    is_weighted = any(map(call.is_present, weights))
-    written = (elements + len(weights) * rows) * size
-    return _vector(flops[is_weighted] * elements, call.size_bytes(0, *weights) + written)
+    present = [place for place in weights if call.is_present(place)]
+    size = call.size_bytes(0, *weights) + elements_bytes(elements, call.type_of(0))
+    size += elements_bytes(len(weights) * rows, call.type_of(present[0] if present else 0))
+    return _vector(flops[bool(present)] * elements, size)
 
 
 def _batch_norm(call: OperatorCall) -> Work:
@@ -273,9 +275,10 @@ def _gather(call: OperatorCall) -> Work:
     return _vector(0, size, "estimate")
 
 
-def _unknown_indices(call: OperatorCall) -> Work:
+def _unknown(call: OperatorCall, *, reason: str, flops: float = _NAN) -> Work:
+    """Return the work of an operator whose arguments do not determine its bytes."""
     _ = call.shape(0)
-    return Work("", 0.0, 0.0, _NAN, "vector", "unknown", DATA_DEPENDENT)
+    return Work(flops=float(flops), model_flops=float(flops), reason=reason)
 
 
 def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work:
@@ -348,7 +351,7 @@ VECTOR_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "embedding_bag": _embedding_bag,
     "embedding_backward": _embedding_backward,
     "gather": _gather,
-    "unknown_indices": _unknown_indices,
+    "unknown": _unknown,
     "pool": _pool,
     "resize": _resize,
     "triton": _triton,
