@@ -30,12 +30,14 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls
 from hta_widgets.analysis.efficiency.devices import (
     PRECISIONS,
     Device,
     UsedDevice,
     devices_of_user,
+    unknown_device_note,
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_names import call_precision, kernel_units
@@ -44,6 +46,7 @@ from hta_widgets.analysis.scope import RankPart, rank_part
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import rank_list
 from hta_widgets.trace.arrays import (
     Array,
     Bools,
@@ -353,6 +356,15 @@ class CallEfficiency:
         counts = {name: int(row[name]) for name in ("row", "kernels", "device_ns")}
         rates = {name: _none_if_nan(float(np.float32(row[name]))) for name in CALL_RATES}
         return {**counts, **rates, **self.signatures[int(row["signature"])]}
+
+
+def notes_of_ranks(ranks: Sequence[tuple[UsedDevice, bool]]) -> list[str]:
+    """Return what is unknown of devices, and of those whose operators have no shapes (False)."""
+    without = [device.rank for device, has_shapes_of_inputs in ranks if not has_shapes_of_inputs]
+    if len(without) == len(ranks):
+        return [NO_SHAPES_NOTE]
+    lack = f"no operator of {rank_list(without)} has the shapes of its inputs" if without else ""
+    return [unknown_device_note([device for device, _ in ranks]), lack]
 
 
 def has_shapes(trace: Trace) -> bool:

@@ -38,6 +38,7 @@ NO_DIMENSIONS: Final = "tensors without dimensions"
 NO_SHAPES_NOTE: Final = (
     "no operator has the shapes of its inputs: record them with record_shapes=True"
 )
+NOT_NUMBERS: Final = "sizes that are not whole numbers"
 NO_VALUES: Final = "no concrete inputs"
 UNLISTED: Final = "unlisted operator"
 DATA_DEPENDENT: Final = "data-dependent"
@@ -220,8 +221,10 @@ class OperatorCall:
     context: CallContext = NO_CONTEXT
 
     def is_present(self, index: int) -> bool:
-        """Return whether argument `index` is a tensor with dims."""
-        return index < len(self.dims) and _is_shape(self.dims[index]) and bool(self.dims[index])
+        """Return whether argument `index` is a tensor with dims, which may not be numbers."""
+        dims = self.dims[index] if index < len(self.dims) else None
+        is_list_of_tensors = isinstance(dims, list) and any(isinstance(of, list) for of in dims)
+        return bool(dims) and not is_list_of_tensors
 
     def type_of(self, index: int) -> str:
         """Return the type of an argument, empty for None."""
@@ -230,9 +233,9 @@ class OperatorCall:
 
     def tensor(self, index: int) -> Tensor:
         """Return a tensor argument, without dims for numbers and None."""
-        dims = self.dims[index] if index < len(self.dims) else []
+        dims = (self.dims[index] if index < len(self.dims) else None) or []
         if not _is_shape(dims):
-            raise CallError(NO_SHAPES)
+            raise CallError(NOT_NUMBERS)
         strides = self.strides[index] if index < len(self.strides) else None
         # Sparse tensors have dims but no strides; so have the dense ones of oneDNN (MKL-DNN).
         is_without_strides = any(self.strides) and strides == []
@@ -263,9 +266,10 @@ class OperatorCall:
         dims = self.dims[index] if index < len(self.dims) else []
         if self.type_of(index) not in LISTS:
             return [self.tensor(index)]
-        if not isinstance(dims, list) or not dims or not all(map(_is_shape, dims)):
-            # The profiler writes a list of more than 30 entries as an empty list.
+        if not dims:  # the profiler writes a list of more than 30 entries as an empty list
             raise CallError(CUT_LIST)
+        if not isinstance(dims, list) or not all(map(_is_shape, dims)):
+            raise CallError(NOT_NUMBERS)
         return [Tensor(tuple(shape), _ASSUMED_IN_LISTS) for shape in dims]
 
     @property
@@ -281,16 +285,19 @@ class OperatorCall:
         return value if isinstance(value, str) else json.dumps(value)
 
     def flag(self, index: int, *, default: bool = False) -> bool:
-        """Return an argument that is True or False."""
+        """Return an argument that is True or False, `default` for None."""
         text = self.value(index)
-        return text == "True" if text in {"True", "False"} else default
+        if text not in {"True", "False", ""}:
+            raise CallError(NO_VALUES)
+        return text == "True" if text else default
 
     def number(self, index: int, default: float = 0) -> float:
-        """Return a number."""
+        """Return a number, `default` for None."""
+        text = self.value(index)
         try:
-            return float(self.value(index))
+            return float(text) if text else default
         except ValueError:
-            return default
+            raise CallError(NO_VALUES) from None
 
     def numbers(self, index: int, count: int | None = None) -> list[int]:
         """Return a list of integers; a single value stands for `count` equal integers."""
@@ -309,7 +316,10 @@ class OperatorCall:
 
     def mask(self, index: int) -> list[bool]:
         """Return an output mask, such as ``"[True, True, False]"``."""
-        return [word == "True" for word in re.findall(r"True|False", self.value(index))]
+        words = self.value(index).removeprefix("[").removesuffix("]").split(", ")
+        if not {"True", "False"} >= set(words):
+            raise CallError(NO_VALUES)
+        return [word == "True" for word in words]
 
     def output_type(self, index: int, default: str) -> str:
         """Return the type that a ``dtype`` argument asks for, else `default`; empty if unknown."""

@@ -25,6 +25,7 @@ from hta_widgets.analysis.efficiency.call_efficiency import (
     add_rates,
     call_times,
     limits,
+    notes_of_ranks,
     verdicts,
 )
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
@@ -33,7 +34,6 @@ from hta_widgets.analysis.efficiency.devices import (
     Peaks,
     UsedDevice,
     devices_of_user,
-    unknown_device_note,
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
@@ -267,10 +267,8 @@ def _notes(results: Sequence[RankEfficiency], known_ns: int, compute_ns: int) ->
         return ["no operator launched device work"]
     if not any(len(block["count"]) for result in results for block in result.blocks):
         return [note_text("no_operators_selected")]
-    if not any(result.has_shapes for result in results):
-        return [NO_SHAPES_NOTE]
-    notes = [unknown_device_note([result.device for result in results])]
-    if known_ns < compute_ns / 2:
+    notes = notes_of_ranks([(result.device, result.has_shapes) for result in results])
+    if known_ns < compute_ns / 2 and notes != [NO_SHAPES_NOTE]:
         part = share_text(known_ns / compute_ns)
         notes.append(f"matrix FLOPs are known for {part} of the kernels' time")
     return notes

@@ -19,7 +19,13 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.call_efficiency import PRECISION_NAMES, CallTimes, call_times
+from hta_widgets.analysis.efficiency.call_efficiency import (
+    PRECISION_NAMES,
+    THRESHOLDS,
+    CallTimes,
+    call_times,
+    notes_of_ranks,
+)
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.devices import (
     Device,
@@ -27,7 +33,6 @@ from hta_widgets.analysis.efficiency.devices import (
     Precision,
     UsedDevice,
     devices_of_user,
-    unknown_device_note,
     used_device,
 )
 from hta_widgets.analysis.frames import result_frame, stack_blocks
@@ -38,6 +43,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.intervals import total_length
 from hta_widgets.trace.selection import Selection
@@ -158,19 +164,26 @@ def step_efficiency(
     return result_frame(
         {name: frame[name] for name in _COLUMNS},
         matched={"steps": len(frame)},
-        note=_notes(results, times),
+        note=_notes(results, times, frame),
         job_mfu=float(mfu.mean()) if len(mfu) else np.nan,
         ahead=times.attrs.get("ahead", []),
         outside_flops=sum(result.outside_flops for result in results),
     )
 
 
-def _notes(results: Sequence[_RankSteps], times: pd.DataFrame) -> list[str]:
+def _notes(results: Sequence[_RankSteps], times: pd.DataFrame, frame: pd.DataFrame) -> list[str]:
     if not results:
         return [note_text("no_ranks")]
-    if not any(result.has_shapes for result in results):
-        return [NO_SHAPES_NOTE]
-    notes = [unknown_device_note([result.device for result in results])]
+    notes = notes_of_ranks([(result.device, result.has_shapes) for result in results])
+    if notes == [NO_SHAPES_NOTE]:
+        return notes
+    shares = frame[["mfu", "hfu", "matrix_efficiency"]]
+    above = int((shares > THRESHOLDS["above_peak_share"]).any(axis=1).sum())
+    if above:
+        notes.append(
+            f"FLOPs of {plural(above, 'row')} exceed the peak: the peak or a time is wrong, "
+            "or kernels compute less than the definition"
+        )
     if not len(times):
         notes.append("no steps: each row is the whole time of a rank")
     if times.attrs.get("ahead"):

@@ -122,14 +122,6 @@ def _foreach(call: OperatorCall) -> Work:
     )
 
 
-def _reduced_shape(shape: tuple[int, ...], places: list[int], *, keep: bool) -> tuple[int, ...]:
-    """Return the shape after reducing some dimensions; all of them without places."""
-    reduced_dims = {place % len(shape) for place in places} or set(range(len(shape)))
-    if keep:
-        return tuple(1 if index in reduced_dims else size for index, size in enumerate(shape))
-    return tuple(size for index, size in enumerate(shape) if index not in reduced_dims)
-
-
 def _reduction(
     call: OperatorCall,
     flops: int,
@@ -141,9 +133,9 @@ def _reduction(
 ) -> Work:
     """Return the work of a reduction.
 
-    Argument `index` has the dimensions, and the next one is ``keepdim``. `indices` are written
-    instead of the values (``only``), after them (``too``), or not. The result is of type `to` as in
-    `pointwise_work`.
+    Argument `index` has the dimensions, all of them if it is empty; another argument follows it.
+    `indices` are written instead of the values (``only``), after them (``too``), or not. The result
+    is of type `to` as in `pointwise_work`.
     """
     shape = call.shape(0)
     type_name = call.tensor(0).type
@@ -154,8 +146,8 @@ def _reduction(
         # The output is unknown, but smaller than the input.
         return _vector(flops * prod(shape), call.size_bytes(0), "estimate")
     places = call.numbers(index) if has_dims else []
-    keep = call.flag(index + 1) if has_dims else False
-    out = prod(_reduced_shape(shape, places, keep=keep))
+    reduced = {place % len(shape) for place in places} or set(range(len(shape)))
+    out = prod(size for place, size in enumerate(shape) if place not in reduced)
     if to and type_name not in FLOATS:
         type_name = to
     if dtype is not None and has_dims:

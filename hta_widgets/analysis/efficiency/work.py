@@ -32,6 +32,7 @@ from typing import Final, Literal, NamedTuple
 from hta_widgets.analysis.efficiency.calls import (
     NO_SHAPES,
     OTHER_ARGUMENTS,
+    REAL_TYPES,
     UNKNOWN_TYPE,
     UNLISTED,
     CallError,
@@ -144,6 +145,11 @@ def call_work(call: OperatorCall) -> Work:
     if isnan(work.min_bytes) and not work.reason:
         work = replace(work, reason=UNKNOWN_TYPE)
     kind = "vector" if listed.role == "listed" else "matrix"
+    if kind == "matrix" and not REAL_TYPES.keys().isdisjoint(
+        map(call.type_of, range(len(call.types)))
+    ):
+        # A complex multiply-add is four real multiplications and four additions.
+        work = replace(work, flops=4 * work.flops, model_flops=4 * work.model_flops)
     return replace(work, category=work.category or listed.category, kind=kind)
 
 
