@@ -41,8 +41,7 @@ from hta_widgets.analysis.efficiency.calls import (
     matrix_work,
 )
 
-_HIDDEN_WINDOW: Final = "if the attention has a sliding window, the arguments do not state it"
-_HIDDEN_MASK: Final = "all pairs count; the arguments do not state which ones the mask leaves"
+_HIDDEN_MASK: Final = "if a mask or a window leaves fewer pairs, the arguments do not state it"
 _HIDDEN_LAYOUT: Final = "all pairs count; the longer dimension is assumed to be the sequence"
 _HIDDEN_WINDOWS: Final = "layers with a sliding window compute less"
 
@@ -92,10 +91,10 @@ class AttentionArguments:
     `longest` the place of the longest query, before that of the longest key. `saved` is the flag
     that asks for logsumexp, True if it is always written. `flag` is any flag that other versions
     lack. `local` is a window that these formulas do not count. `bottom_right`: the last query sees
-    all keys. `is_bound`: the arguments may lack a window.
+    all keys. `is_bound`: the arguments may lack a mask or a window.
     """
 
-    causal: int
+    causal: int | None = None
     query: int = 0
     mask: int | None = None
     window: int | None = None
@@ -114,7 +113,11 @@ class AttentionArguments:
         flags = [self.flag, None if isinstance(self.saved, bool) else self.saved]
         has_flags = all(call.value(at) in {"False", "True"} for at in flags if at is not None)
         is_local = self.local is not None and call.number(self.local) > 0
-        return has_flags and call.value(self.causal) in _MASKS and not is_local
+        return has_flags and self.mask_of(call) in _MASKS and not is_local
+
+    def mask_of(self, call: OperatorCall) -> str:
+        """Return the argument that states the mask; without one, all pairs count."""
+        return "False" if self.causal is None else call.value(self.causal)
 
 
 def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) -> Work:
@@ -131,6 +134,8 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     is_packed = any(map(call.is_present, places.lengths))
     heads_axis = -2 if is_packed or places.heads_last else -3
     heads, kv_heads = q[heads_axis], k[heads_axis]
+    if q[-1] != k[-1] or heads % kv_heads:
+        raise CallError(OTHER_ARGUMENTS)
     if is_packed:
         (batch, queries, keys), pairs_of_head = _packed_pairs(call, places)
     else:
@@ -171,7 +176,7 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
         figures[0],
         min_bytes=figures[0].min_bytes + call.size_bytes(*masks) + 4 * rows * is_saved,
         certainty="upper bound" if is_upper_bound else "exact",
-        reason=_HIDDEN_WINDOW if places.is_bound else "",
+        reason=_HIDDEN_MASK if places.is_bound else "",
         parameters=parameters,
     )
 
@@ -181,7 +186,7 @@ def _pairs_function(call: OperatorCall, places: AttentionArguments) -> Callable[
     left = right = -1
     if places.window is not None:
         left, right = (int(call.number(places.window + number, -1)) for number in range(2))
-    is_causal, bottom_right = _MASKS[call.value(places.causal)]
+    is_causal, bottom_right = _MASKS[places.mask_of(call)]
     return partial(
         attention_pairs,
         left=left,
@@ -258,30 +263,6 @@ def unmasked_attention_work(
     )
     parameters = {"query_length": q[axis], "key_length": k[axis]}
     return replace(work, certainty="upper bound", reason=_HIDDEN_LAYOUT, parameters=parameters)
-
-
-def flex_attention_work(call: OperatorCall, *, backward: bool = False) -> Work:
-    """Return an upper bound of the work of FlexAttention, also in Inductor's kernels.
-
-    The first arguments are query, key and value of (batch, heads, sequence, element). The mask is
-    a function of the program; the arguments have only the tables of its blocks.
-    """
-    q, k, v = (call.shape(place, 4) for place in range(3))
-    if q[3] != k[3] or k[:3] != v[:3] or k[0] not in {1, q[0]} or q[1] % k[1]:
-        raise CallError(OTHER_ARGUMENTS)
-    rows = prod(q[:3])
-    work = _figures(call, 0, rows * k[2] * q[3], rows * k[2] * v[3], rows * v[3], backward=backward)
-    parameters = {
-        "batch": q[0], "heads": q[1], "kv_heads": k[1], "query_length": q[2], "key_length": k[2],
-        "head_size": q[3],
-    }  # fmt: skip
-    return replace(
-        work,
-        min_bytes=work.min_bytes + 4 * rows,  # logsumexp
-        certainty="upper bound",
-        reason=_HIDDEN_MASK,
-        parameters=parameters,
-    )
 
 
 def _figures(

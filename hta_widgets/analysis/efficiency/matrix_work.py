@@ -28,7 +28,6 @@ from typing import Any, Final, NamedTuple
 
 from hta_widgets.analysis.efficiency.attention_work import (
     attention_work,
-    flex_attention_work,
     paged_attention_work,
     unmasked_attention_work,
 )
@@ -548,7 +547,6 @@ MATRIX_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "convolution_backward": _convolution_backward,
     "cudnn_convolution_backward": _cudnn_convolution_backward,
     "attention": attention_work,
-    "flex_attention": flex_attention_work,
     "unmasked_attention": unmasked_attention_work,
     "paged_attention": paged_attention_work,
     "experts": _experts,
