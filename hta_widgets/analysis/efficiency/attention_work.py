@@ -36,8 +36,8 @@ from hta_widgets.analysis.efficiency.calls import (
     CallError,
     OperatorCall,
     Work,
-    elements_bytes,
-    is_float8,
+    bits_of_small_float,
+    item_bytes,
     matrix_work,
 )
 
@@ -273,13 +273,15 @@ def _figures(
     Argument `query` is followed by key and value. The output has `out_elements`.
     """
     inputs, type_name = range(query, query + 3), call.type_of(query)
-    out_bytes = elements_bytes(out_elements, "c10::BFloat16" if is_float8(type_name) else type_name)
+    out_bytes = out_elements * item_bytes(
+        "c10::BFloat16" if bits_of_small_float(type_name) else type_name
+    )
     size = call.size_bytes(*inputs) + out_bytes
     if not backward:
         return matrix_work(2 * (scores + outputs), size)
     # The scores are computed again; output and gradient are read, three gradients are written.
     size += out_bytes
-    size += sum(elements_bytes(prod(call.shape(place)), type_name) for place in inputs)
+    size += sum(prod(call.shape(place)) * item_bytes(type_name) for place in inputs)
     return matrix_work(6 * scores + 4 * outputs, size, model_flops=4 * scores + 4 * outputs)
 
 
@@ -300,9 +302,9 @@ def paged_attention_work(call: OperatorCall, query: int, key: int, value: int) -
     if key_width != width or heads % kv_heads:
         raise CallError(OTHER_ARGUMENTS)
     visible = step.visible_tokens * kv_heads
-    size = elements_bytes(visible * key_width, call.type_of(key))
-    size += elements_bytes(visible * value_width, call.type_of(value)) + call.size_bytes(query)
-    size += elements_bytes(tokens * heads * value_width, call.type_of(query))
+    size = visible * key_width * item_bytes(call.type_of(key))
+    size += visible * value_width * item_bytes(call.type_of(value)) + call.size_bytes(query)
+    size += tokens * heads * value_width * item_bytes(call.type_of(query))
     parameters: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads, "head_size": width}
     flops = int(2 * heads * step.attention_pairs * (width + value_width))
     return matrix_work(flops, size, certainty="upper bound", reason=_HIDDEN_WINDOWS, **parameters)

@@ -160,26 +160,17 @@ def standard_type(name: str) -> str:
     return _TYPE_NAMES.get(_OPTIONAL_IN_TYPES.sub("", name.lower()), name)
 
 
-def is_float8(type_name: str) -> bool:
-    """Return whether a type is a float of 8 bits."""
-    return re.fullmatch(r"float8_\w+", _OPTIONAL_IN_TYPES.sub("", type_name.lower())) is not None
-
-
-def is_float4_pair(type_name: str) -> bool:
-    """Return whether an element of a type packs two floats of 4 bits."""
+def bits_of_small_float(type_name: str) -> int:
+    """Return 8 for a float of 8 bits, 4 for a pair of 4 bits each, 0 for other types."""
     name = _OPTIONAL_IN_TYPES.sub("", type_name.lower())
-    return re.fullmatch(r"float4_\w+_x2", name) is not None
+    match = re.fullmatch(r"float(?:8_\w+|4_\w+_x2)", name)
+    return int(name[5]) if match else 0
 
 
 def item_bytes(type_name: str) -> float:
     """Return the bytes of an element of a type, NaN if they are unknown."""
     size = bytes_of(type_name)
     return float("nan") if size < 0 else size
-
-
-def elements_bytes(elements: int, type_name: str) -> float:
-    """Return the bytes of some elements of a type."""
-    return elements * item_bytes(type_name)
 
 
 def promote(types: Sequence[str], numbers: Sequence[str] = ()) -> str:

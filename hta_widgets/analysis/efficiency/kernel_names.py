@@ -14,7 +14,7 @@ import re
 from functools import cache
 from typing import Final, NamedTuple
 
-from hta_widgets.analysis.efficiency.calls import is_float4_pair, is_float8
+from hta_widgets.analysis.efficiency.calls import bits_of_small_float
 from hta_widgets.facts import facts
 
 #: Maximum number of characters of a name that are searched: templates may have thousands.
@@ -110,8 +110,8 @@ def call_precision(units: KernelUnits, type_name: str, capability: str, *, is_am
         return units.precision
     if type_name in _OF_TYPE:
         return _OF_TYPE[type_name]
-    if is_float8(type_name) or is_float4_pair(type_name):
-        return "fp8" if is_float8(type_name) else "fp4"
+    if bits := bits_of_small_float(type_name):
+        return f"fp{bits}"
     if type_name != "float":
         return ""
     uses_matrix = units.tensor_core == "yes"

@@ -18,6 +18,7 @@ from typing import Final
 from hta_widgets.analysis.efficiency.calls import (
     DATA_DEPENDENT,
     FLOATS,
+    LISTS,
     NO_DIMENSIONS,
     NO_SHAPES,
     OTHER_ARGUMENTS,
@@ -28,7 +29,6 @@ from hta_widgets.analysis.efficiency.calls import (
     Tensor,
     Work,
     broadcast,
-    elements_bytes,
     item_bytes,
     promote,
 )
@@ -99,23 +99,15 @@ def _rule(
         for index in makes
         for tensor in call.items(index)
     ]
-    size += sum(elements_bytes(output.elements, output.type) for output in outputs)
+    size += sum(output.elements * item_bytes(output.type) for output in outputs)
     work = _vector(flops_per_element * elements, size, "estimate" if call.has_lists else certainty)
     return replace(work, result=(outputs or call.items(counted))[0])
 
 
 def _foreach(call: OperatorCall) -> Work:
-    lists = tuple(
-        index
-        for index in range(len(call.dims))
-        if call.type_of(index) in {"TensorList", "GenericList"}
-    )
+    lists = tuple(place for place in range(len(call.dims)) if call.type_of(place) in LISTS)
     if not lists:
         raise CallError(NO_SHAPES)
-    if call.name == "aten::_foreach_norm":
-        tensors = call.items(0)
-        elements = sum(tensor.elements for tensor in tensors)
-        return _vector(2 * elements, call.size_bytes(0), "estimate")
     in_place = call.name.endswith("_")
     return _rule(
         call, flops_per_element=1, reads=lists, writes=lists[:in_place], makes=lists[in_place:1]
@@ -197,8 +189,8 @@ def _row_norm(
     else:
         rows = elements // max(prod(call.numbers(1)), 1)
     present = [place for place in weights if call.is_present(place)]
-    size = call.size_bytes(0, *weights) + elements_bytes(elements, call.type_of(0))
-    size += elements_bytes(len(weights) * rows, call.type_of(present[0] if present else 0))
+    size = call.size_bytes(0, *weights) + elements * item_bytes(call.type_of(0))
+    size += len(weights) * rows * item_bytes(call.type_of(present[0] if present else 0))
     return _vector(flops[bool(present)] * elements, size)
 
 
