@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -80,9 +80,6 @@ THRESHOLDS: Final = {
     "above_peak_share": 1.02,
     "target_roofline_share": 0.7,
 }
-#: Columns that verdicts follow from.
-_MEASURES: Final = ("device_ns", "kernels", "is_limited", "compute_ns", "memory_ns", "limit_ns")
-
 _MAX_NS: Final = float(1 << 62)
 
 #: Work without matrices runs on ordinary units, in FP32 also for smaller types.
@@ -274,35 +271,24 @@ def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Codes]:
     return call[is_last_of_call], name[is_last_of_call]
 
 
-def limits(columns: pd.DataFrame | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the times at the peak rate and at the memory bandwidth, and the longer, as columns."""
+def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with the times at the peak rate and at the bandwidth, and the longer."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        compute_ns = columns["total_flops"] / columns["peak_tflop_per_s"] / 1e3
-        memory_ns = columns["total_bytes"] / columns["memory_gb_s"]
-    return {
-        "compute_ns": compute_ns,
-        "memory_ns": memory_ns,
-        "limit_ns": np.fmax(compute_ns, memory_ns),
-    }
+        compute_ns = frame["total_flops"] / frame["peak_tflop_per_s"] / 1e3
+        memory_ns = frame["total_bytes"] / frame["memory_gb_s"]
+    limit_ns = np.fmax(compute_ns, memory_ns)
+    return frame.assign(compute_ns=compute_ns, memory_ns=memory_ns, limit_ns=limit_ns)
 
 
 def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame that has limits with rates, shares of peaks and verdicts."""
-    time = frame["device_ns"].where(frame["device_ns"] > 0).astype("float64")
-    return frame.assign(
-        mean_ns=frame["device_ns"] / frame["count"].clip(lower=1),
-        intensity=frame["total_flops"] / frame["total_bytes"].where(frame["total_bytes"] > 0),
-        tflop_per_s=frame["total_flops"] / time / 1e3,
-        gb_per_s=frame["total_bytes"] / time,
-        **verdicts({name: frame[name].to_numpy() for name in _MEASURES}),
-    )
-
-
-def verdicts(columns: Mapping[str, Any]) -> dict[str, Array]:
-    """Return shares of peaks and verdicts as columns, from columns that have limits."""
-    device_ns, kernels, is_limited, compute_ns, memory_ns, limit_ns = (
-        columns[name] for name in _MEASURES
-    )
+    device_ns, kernels, is_limited, compute_ns, memory_ns, limit_ns, flops, size = (
+        frame[name].to_numpy()
+        for name in (
+            "device_ns", "kernels", "is_limited", "compute_ns", "memory_ns", "limit_ns",
+            "total_flops", "total_bytes",
+        )
+    )  # fmt: skip
     time = np.where(device_ns > 0, device_ns, np.nan)
     compute_share = compute_ns / time
     memory_share = np.where(is_limited, memory_ns / time, np.nan)
@@ -313,17 +299,21 @@ def verdicts(columns: Mapping[str, Any]) -> dict[str, Array]:
         shares < THRESHOLDS["overhead_share"]
     )
     is_compute = np.fmax(compute_ns, 0) >= np.fmax(memory_ns, 0)
-    return {
-        "compute_share": compute_share,
-        "memory_share": memory_share,
-        "roofline_share": np.where(is_limited, limit_ns / time, np.nan),
-        "roofline_ns": _round_ns(np.where(is_known, limit_ns, -1)),
-        "saving_ns": _round_ns(np.where(is_known, saving_ns, -1)),
-        "bound": np.select(
+    return frame.assign(
+        mean_ns=device_ns / np.maximum(frame["count"], 1),
+        intensity=flops / np.where(size > 0, size, np.nan),
+        tflop_per_s=flops / time / 1e3,
+        gb_per_s=size / time,
+        compute_share=compute_share,
+        memory_share=memory_share,
+        roofline_share=np.where(is_limited, limit_ns / time, np.nan),
+        roofline_ns=_round_ns(np.where(is_known, limit_ns, -1)),
+        saving_ns=_round_ns(np.where(is_known, saving_ns, -1)),
+        bound=np.select(
             [~is_known, is_short, is_compute], ["unknown", "overhead", "compute"], "memory"
         ),
-        "above_peak": shares > THRESHOLDS["above_peak_share"],
-    }
+        above_peak=shares > THRESHOLDS["above_peak_share"],
+    )
 
 
 def _round_ns(time_ns: Floats) -> Ints:
@@ -442,7 +432,7 @@ def _call_frame(times: CallTimes, device: UsedDevice) -> pd.DataFrame:
             "reason": times.reasons,
         }
     )
-    frame = add_rates(frame.assign(**limits(frame)))
+    frame = add_rates(add_limits(frame))
     return frame.astype(dict.fromkeys(CALL_RATES, np.float32))
 
 
