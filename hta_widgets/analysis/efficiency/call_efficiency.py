@@ -197,9 +197,6 @@ def unions_of_calls(
     call: Ints, start: Ints, end: Ints, count: int, communication: Intervals
 ) -> tuple[Ints, Ints]:
     """Return the time that each call's work covers, and its part during communication."""
-    covered = np.zeros(count, dtype=np.int64)
-    if not len(call):
-        return covered, covered.copy()
     first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, dtype=np.int64)
     np.minimum.at(first, call, start)
     np.maximum.at(last, call, end)
@@ -239,20 +236,13 @@ def _precisions(
     matrix_call, kernel_name = _main_kernels(trace, work[is_of_matrix], call[is_of_matrix])
     signature = signature_set.code[matrix_call]
     first, pair = group_by_columns([kernel_name, signature])
-    codes = [
-        PRECISION_NAMES.index(
-            call_precision(
-                kernel_units(trace.table.names[name_code]),
-                distinct[signature_code].input_type,
-                device.compute_capability,
-                is_amd=device.is_amd,
-            )
-        )
-        for name_code, signature_code in zip(
-            kernel_name[first].tolist(), signature[first].tolist(), strict=True
-        )
+    pairs = zip(kernel_name[first].tolist(), signature[first].tolist(), strict=True)
+    names = [
+        call_precision(kernel_units(trace.table.names[name]), distinct[code].input_type, device)
+        for name, code in pairs
     ]
-    precision[matrix_call] = np.array(codes, dtype=np.int64)[pair]
+    codes = np.array([PRECISION_NAMES.index(name) for name in names], np.int64)
+    precision[matrix_call] = codes[pair]
     return precision
 
 
@@ -265,10 +255,15 @@ def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Codes]:
     used, position = np.unique(name, return_inverse=True)
     scores = [_matrix_score(trace.table.names[code]) for code in used.tolist()]
     score = np.array(scores, dtype=np.int64)[position]
-    order = np.lexsort((trace.table.dur_ns[work], score, call))
-    call, name = call[order], name[order]
-    is_last_of_call = np.append(call[1:] != call[:-1], True)[: len(call)]
-    return call[is_last_of_call], name[is_last_of_call]
+    main = _largest_of_calls(call, trace.table.dur_ns[work], score)
+    return call[main], name[main]
+
+
+def _largest_of_calls(call: Ints, *keys: Ints) -> Rows:
+    """Return the position of the entry of each call with the largest keys, the last key first."""
+    order = np.lexsort((*keys, call))
+    is_last = np.append(np.diff(call[order]) != 0, True)[: len(order)]
+    return order[is_last]
 
 
 def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
@@ -394,9 +389,12 @@ def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | 
     groups = frame.groupby(list(_SHARED), sort=False, dropna=False)
     shared = frame.loc[~frame.duplicated(_SHARED), list(_SHARED)].to_dict("records")
     columns = ["row", "device_ns", "kernels", *CALL_RATES]
-    longest = _longest_work(trace, calls)
+    linked = calls.call_of_work >= 0
+    work = calls.work[linked]
+    # If several pieces of work are equally long, the first.
+    longest = _largest_of_calls(calls.call_of_work[linked], -work, trace.table.dur_ns[work])
     return CallEfficiency(
-        frame[columns].assign(longest=longest, signature=groups.ngroup()),
+        frame[columns].assign(longest=work[longest], signature=groups.ngroup()),
         [
             {**{str(name): _none_if_nan(value) for name, value in row.items()}, **device.columns}
             for row in shared
@@ -434,16 +432,6 @@ def _call_frame(times: CallTimes, device: UsedDevice) -> pd.DataFrame:
     )
     frame = add_rates(add_limits(frame))
     return frame.astype(dict.fromkeys(CALL_RATES, np.float32))
-
-
-def _longest_work(trace: Trace, calls: CountedCalls) -> Rows:
-    """Return the longest device work of each call that has any; if several are equal, the first."""
-    linked = calls.call_of_work >= 0
-    work, call = calls.work[linked], calls.call_of_work[linked]
-    order = np.lexsort((-work, trace.table.dur_ns[work], call))
-    is_last = np.append(call[order][1:] != call[order][:-1], True)
-    longest: Rows = work[order][is_last]
-    return longest
 
 
 def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:

@@ -21,13 +21,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Any, Final, NamedTuple
-
-import numpy as np
 
 from hta_widgets.analysis.cross_rank.comm_events import bytes_of
 from hta_widgets.analysis.efficiency.engine_steps import StepName
@@ -186,14 +184,6 @@ def promote(types: Sequence[str], numbers: Sequence[str] = ()) -> str:
         name = "float"
     category = max((_RANKS[number][0] for number in numbers if number in _RANKS), default=0)
     return name if category <= _RANKS[name][0] else _DEFAULT_TYPES[category]
-
-
-def broadcast(shapes: Iterable[Sequence[int]]) -> tuple[int, ...]:
-    """Return the shape that operands are expanded to."""
-    try:
-        return np.broadcast_shapes(*map(tuple, shapes))
-    except ValueError:
-        raise CallError(OTHER_ARGUMENTS) from None
 
 
 def _is_shape(dims: Any) -> bool:

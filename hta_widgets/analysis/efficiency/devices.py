@@ -125,6 +125,11 @@ class UsedDevice:
         return (row.link, row.link_gb_s) if row.link_gb_s > 0 else ("PCIe", row.pcie_gb_s)
 
     @property
+    def major(self) -> int:
+        """Major number of the compute capability, -1 if unknown."""
+        return int(self.compute_capability.partition(".")[0] or -1)
+
+    @property
     def is_amd(self) -> bool:
         """Whether its warps have AMD's width."""
         return self.warp_size == 64

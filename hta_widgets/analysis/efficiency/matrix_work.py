@@ -26,6 +26,8 @@ from dataclasses import replace
 from math import prod
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from hta_widgets.analysis.efficiency.attention_work import (
     attention_work,
     paged_attention_work,
@@ -41,7 +43,6 @@ from hta_widgets.analysis.efficiency.calls import (
     Tensor,
     Work,
     bits_of_small_float,
-    broadcast,
     item_bytes,
     matrix_work,
 )
@@ -105,7 +106,7 @@ def _product(
     if columns[-2] != k:
         raise CallError(OTHER_ARGUMENTS)
     n = columns[-1]
-    batch = prod(broadcast([batches, columns[:-2]]))
+    batch = prod(np.broadcast_shapes(tuple(batches), columns[:-2]))
     size = call.size_bytes(left, right, *reads)
     if added is not None and not (call.values and call.number(beta, 1) == 0):
         size += call.size_bytes(added)

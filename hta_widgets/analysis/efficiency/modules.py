@@ -30,14 +30,8 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.arrays import (
-    Floats,
-    Ints,
-    mask_of_rows,
-    positions_of_rows,
-    sum_by_group,
-)
-from hta_widgets.trace.host_stack import Forest, children_coverage, forest_of
+from hta_widgets.trace.arrays import Ints, mask_of_rows, positions_of_rows, sum_by_group
+from hta_widgets.trace.host_stack import children_coverage, forest_of
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -123,10 +117,6 @@ def modules(
     Notes
     -----
     A trace does not identify recomputation by a compiler, nor offloading.
-
-    Examples
-    --------
-    >>> tree = modules(traces, depth=2)  # doctest: +SKIP
     """
     parts = rank_parts(traces, selection, window, ranks, captured=True)
     results = list(map_ranks(parts, partial(_modules_of_rank, fold=fold)))
@@ -171,8 +161,9 @@ def _rank_rows(part: RankPart, *, fold: bool) -> tuple[list[dict[str, Any]], int
     device, others, device_ns = _device_columns(part, owners)
     columns["device_self_ns"] = sum(device.values())
     columns |= {name: forest.subtree_sums(values) for name, values in device.items()}
+    known = 1.0 if signatures(part.trace).has_shapes else np.nan
     flops = _flops_columns(part, owners)
-    columns |= {name: _subtree_flops(forest, values) for name, values in flops.items()}
+    columns |= {name: forest.subtree_sums(values) * known for name, values in flops.items()}
     total_ns = sum(columns[name] for name in _DEVICE)
     is_shown = (columns["calls"] > 0) | (total_ns > 0)
     group = _fold(owners) if fold else np.arange(len(owners.names))
@@ -226,9 +217,7 @@ def _device_columns(
     owner = np.append(owners.owner, OUTSIDE)[launch]
     phase = np.append(owners.phase, FORWARD)[launch]
     calls = signatures(part.trace)
-    call = np.append(calls.calls.call_of_work, -1)[
-        positions_of_rows(calls.calls.work, len(part.table))[work]
-    ]
+    call = calls.calls.of_work(work, len(part.table))
     phase = np.where(np.append(calls.is_recomputed, False)[call], RECOMPUTE, phase)
     size = len(owners.names)
     by_phase = {}
@@ -242,28 +231,20 @@ def _device_columns(
     return by_phase, others, int(time_ns.sum())
 
 
-def _flops_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Floats]:
-    """Return matrix FLOPs by phase and module, NaN if the rank has no shapes."""
+def _flops_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
+    """Return the known matrix FLOPs by phase and module."""
     calls, size = signatures(part.trace), len(owners.names)
     rows = calls.calls.rows
     flops = np.where(calls.texts_of_work("kind") == "matrix", calls.figures("flops"), 0)
     is_chosen = part.contains(rows) & part.is_in_window(part.table.start_ns[rows])
     is_chosen &= ~calls.is_stopped & ~np.isnan(flops) & (owners.owner[rows] >= 0)
     phase = np.where(calls.is_recomputed, RECOMPUTE, owners.phase[rows])
-    columns: dict[str, Floats] = {}
+    columns = {}
     for code, name in _PHASES.items():
         chosen = is_chosen & (phase == code)
-        sums: Floats = np.bincount(
-            owners.owner[rows[chosen]], flops[chosen], minlength=size
-        ).astype(np.float64)
-        columns[f"{name}_flops"] = sums if calls.has_shapes else np.full(size, np.nan)
+        sums = np.bincount(owners.owner[rows[chosen]], flops[chosen], minlength=size)
+        columns[f"{name}_flops"] = sums.astype(np.int64)
     return columns
-
-
-def _subtree_flops(forest: Forest, flops: Floats) -> Floats:
-    if np.isnan(flops).any():
-        return flops
-    return forest.subtree_sums(flops.astype(np.int64)).astype(np.float64)
 
 
 def _fold(owners: ModuleOwners) -> Ints:

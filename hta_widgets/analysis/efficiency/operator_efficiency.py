@@ -44,7 +44,7 @@ from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import share as share_text
 from hta_widgets.trace.arrays import Ints, Rows, group_by_columns, group_statistics, sum_by_group
-from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.host_stack import names_match, operator_tree
 from hta_widgets.trace.intervals import CumulativeCoverage
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -96,6 +96,7 @@ _UNKNOWN: Final = {
     "inside": 1.0,
 }
 _COMPUTE, _COMMUNICATION = KINDS.index("compute"), KINDS.index("communication")
+#: Why work belongs to no operator; without a launch, with one, of a graph.
 _REASONS: Final = (
     "no launching call in the file",
     "launched outside of operators",
@@ -362,7 +363,10 @@ def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dic
     coverage = part.union_of_all_of_kinds("communication")
     during = CumulativeCoverage(coverage.start, coverage.end)
     communicates = table.kind[work] == _COMMUNICATION
-    reason = np.where(communicates, _REASONS.index("communication"), _reasons(part, work))
+    launch = part.trace.launch_of[work]
+    is_graph = names_match(part.trace, launch, _GRAPH_LAUNCH.search)
+    reason = np.where(launch < 0, 0, 1 + is_graph)
+    reason[communicates] = _REASONS.index("communication")
     step = table.step[work] if "step" in keys else np.full(len(work), -1)
     first, group = group_by_columns([table.name[work], reason, step])
     names = [table.names[code] for code in table.name[work[first]].tolist()]
@@ -387,14 +391,6 @@ def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dic
             overlapped_ns=np.where(communicates, 0, during(end) - during(start)),
         ),
     }
-
-
-def _reasons(part: RankPart, work: Rows) -> Ints:
-    """Return the position in `_REASONS` of why each piece of work has no operator."""
-    names = part.table.names.values
-    is_graph = np.array([*(bool(_GRAPH_LAUNCH.search(text)) for text in names), False])
-    launch = part.trace.launch_of[work]
-    return np.where(launch < 0, 0, 1 + is_graph[part.table.name[launch]])
 
 
 def _figures_of_calls(times: CallTimes, place: Rows, group: Rows, first: Rows) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from dataclasses import replace
 from math import isnan, prod
 from typing import Final
 
+import numpy as np
+
 from hta_widgets.analysis.efficiency.calls import (
     DATA_DEPENDENT,
     FLOATS,
@@ -28,7 +30,6 @@ from hta_widgets.analysis.efficiency.calls import (
     OperatorCall,
     Tensor,
     Work,
-    broadcast,
     item_bytes,
     promote,
 )
@@ -51,7 +52,7 @@ def pointwise_work(call: OperatorCall, operands: int, *, to: str = "", flops: in
     tensors = [call.tensor(index) for index in places if call.is_present(index)]
     if not tensors:
         raise CallError(NO_DIMENSIONS)
-    shape = broadcast([tensor.dims for tensor in tensors])
+    shape = np.broadcast_shapes(*(tensor.dims for tensor in tensors))
     inputs = sum(tensor.size_bytes for tensor in tensors)
     if call.name.endswith("_"):
         if not call.is_present(0):
