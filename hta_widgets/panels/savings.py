@@ -61,11 +61,13 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
     rows = rows[rows["certainty"].isin(CERTAIN) & (rows["saving_ns"] > 0)]
     if rows.empty:
         return None
-    sums = rows.groupby(["name", "bound"])[["saving_ns", "roofline_ns", "device_ns"]].sum()
-    name, bound = sums["saving_ns"].idxmax()
-    saving_ns, roofline_ns, device_ns = sums.loc[(name, bound)].tolist()
+    groups = rows.groupby(["name", "bound"], as_index=False)
+    sums = groups[["saving_ns", "roofline_ns", "device_ns"]].sum()
+    top = sums.nlargest(1, "saving_ns").iloc[0]
     steps = sorted_unique(trace.table.step[trace.table.step >= 0])
-    return Saving(rank, name, bound, roofline_ns / device_ns, saving_ns, len(steps))
+    roofline_share = float(top["roofline_ns"] / top["device_ns"])
+    name, bound, saving_ns = top["name"], top["bound"], int(top["saving_ns"])
+    return Saving(rank, name, bound, roofline_share, saving_ns, len(steps))
 
 
 def operator_savings(traces: TraceSet) -> pd.DataFrame:

@@ -89,8 +89,8 @@ class AttentionArguments:
     `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes.
     `lengths` are tensors with the lengths of sequences, the first their sums over queries, and
     `longest` the place of the longest query, before that of the longest key. `saved` is the flag
-    that asks for logsumexp, True if it is always written. `flag` is any flag that other versions
-    lack. `local` is a window that these formulas do not count. `bottom_right`: the last query sees
+    that asks for logsumexp, True if it is always written. `flag` is a flag that only this version
+    has. `local` is a window that these formulas do not count. `bottom_right`: the last query sees
     all keys. `is_bound`: the arguments may lack a mask or a window.
     """
 
@@ -153,16 +153,10 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
         "head_size": q[-1],
     }
     rows = prod(q[:-1])  # a row for each query and head
+    products = [(heads * pairs * q[-1], heads * pairs * v[-1]) for pairs in pairs_of_head]
     figures = [
-        _figures(
-            call,
-            places.query,
-            heads * pairs * q[-1],
-            heads * pairs * v[-1],
-            rows * v[-1],
-            backward=places.backward,
-        )
-        for pairs in pairs_of_head
+        _figures(call, places.query, *counts, rows * v[-1], backward=places.backward)
+        for counts in products
     ]
     masks = [] if places.mask is None else [places.mask]
     is_upper_bound = any(map(call.is_present, masks)) or places.is_bound

@@ -246,7 +246,7 @@ def _precisions(
     return precision
 
 
-def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Codes]:
+def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Array]:
     """Return the calls with work, and the name of the kernel of each that does the matrix work.
 
     It is the longest of those that look most like matrix work.
@@ -260,10 +260,10 @@ def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Codes]:
 
 
 def _largest_of_calls(call: Ints, *keys: Ints) -> Rows:
-    """Return the position of the entry of each call with the largest keys, the last key first."""
+    """Return the position of the largest entry of each call, by the last of `keys` first."""
     order = np.lexsort((*keys, call))
-    is_last = np.append(np.diff(call[order]) != 0, True)[: len(order)]
-    return order[is_last]
+    largest: Rows = order[np.append(np.diff(call[order]) != 0, True)[: len(order)]]
+    return largest
 
 
 def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
@@ -344,7 +344,10 @@ class CallEfficiency:
 
 
 def notes_of_ranks(ranks: Sequence[tuple[UsedDevice, bool]]) -> list[str]:
-    """Return what is unknown of devices, and of those whose operators have no shapes (False)."""
+    """Return notes on unknown devices and missing shapes.
+
+    `ranks` are the devices of ranks, and whether their operators have shapes.
+    """
     without = [device.rank for device, has_shapes_of_inputs in ranks if not has_shapes_of_inputs]
     if len(without) == len(ranks):
         return [NO_SHAPES_NOTE]

@@ -202,7 +202,7 @@ class OperatorCall:
     context: CallContext = NO_CONTEXT
 
     def is_present(self, index: int) -> bool:
-        """Return whether argument `index` is a tensor with dims, which may not be numbers."""
+        """Return whether argument `index` is a tensor with dims; they may be symbols."""
         dims = self.dims[index] if index < len(self.dims) else None
         is_list_of_tensors = isinstance(dims, list) and any(isinstance(of, list) for of in dims)
         return bool(dims) and not is_list_of_tensors

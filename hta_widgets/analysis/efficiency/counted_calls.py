@@ -49,7 +49,7 @@ class CountedCalls:
     is_backward: Bools
     work: Rows
     call_of_work: Ints
-    launched_nothing: int
+    launched_nothing: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -108,7 +108,6 @@ def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
         is_backward=never,
         work=work,
         call_of_work=np.where(encloses, -1, np.cumsum(~encloses) - 1),
-        launched_nothing=0,
     )
 
 

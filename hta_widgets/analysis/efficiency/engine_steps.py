@@ -99,8 +99,12 @@ def _step(engine: str, phase: str, numbers: Mapping[str, int]) -> StepName:
             product = numbers.get(f"{part}_sqsk", square)
             pairs += product - (square - tokens) / 2 if square >= 0 else float("nan")
             visible += numbers.get(f"{part}_sk", tokens)
-    requests_and_tokens = (numbers.get(name, -1) for name in ("c", "g", "c_sq", "g_sq"))
-    return StepName(engine, phase, *requests_and_tokens, -1, pairs, visible)
+    prefills, decodes, prefill_tokens, decode_tokens = (
+        numbers.get(name, -1) for name in ("c", "g", "c_sq", "g_sq")
+    )
+    return StepName(
+        engine, phase, prefills, decodes, prefill_tokens, decode_tokens, -1, pairs, visible
+    )
 
 
 def _vllm_step(texts: Mapping[str, str | None]) -> StepName:

@@ -92,7 +92,7 @@ def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> dict[str, A
     signature_set = signatures(part.trace)
     works = [signature.work for signature in signature_set.distinct]
     results = [work.result if work.category == "elementwise" else None for work in works]
-    # Larger results are of damaged shapes.
+    # Larger results come from damaged shapes.
     results = [of if of and of.size_bytes < _MAX_BYTES else None for of in results]
     shapes = [result.dims if result else () for result in results]
     count: Counter[tuple[int, ...]] = Counter()

@@ -125,7 +125,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
             "time_ns": part.durations(rows),
             "operator": operator,
             "module": class_of_module[module],
-            # Of an operator that has no matrix work.
+            # Whether the kernel's operator does no matrix work.
             "is_vector": np.append(signature_set.texts_of_work("kind") == "vector", False)[
                 signature_set.calls.of_work(rows, len(trace))
             ],

@@ -39,6 +39,7 @@ _NO_MODULES: Final = (
     "no module, annotation or repeated layer: record stacks with with_stack=True, or name layers "
     "with torch.profiler.record_function"
 )
+_GUESSES: Final = "no nn.Module in the file: layers are annotations and repeated operators"
 _PHASES: Final = {FORWARD: "forward", BACKWARD: "backward", RECOMPUTE: "recompute"}
 _DEVICE: Final = tuple(f"{phase}_device_ns" for phase in _PHASES.values())
 _FLOPS: Final = tuple(f"{phase}_flops" for phase in _PHASES.values())
@@ -49,20 +50,18 @@ _OTHERS: Final = {
     OPTIMIZER: "(optimizer)",
 }
 _SUMS: Final = ("calls", "host_ns", "host_self_ns", *_DEVICE, "device_self_ns", *_FLOPS)
-_SCHEMA: Final = {
-    "rank": "int64",
-    **dict.fromkeys(("path", "module", "class_name"), "str"),
-    **dict.fromkeys(("depth", "parent", "instances"), "int64"),
-    **dict.fromkeys(_SUMS[:-3], "int64"),
-    **dict.fromkeys(_FLOPS, "float64"),
-    **dict.fromkeys(("min_device_ns", "max_device_ns"), "int64"),
-    **dict.fromkeys(("source", "events"), "str"),
-}
 _COLUMNS: Final = (
     "rank", "path", "module", "class_name", "depth", "parent", "instances", "calls", "host_ns",
     "host_self_ns", *_DEVICE, "device_ns", "device_self_ns", *_FLOPS, "tflop_per_s",
     "min_device_ns", "max_device_ns", "source", "events",
 )  # fmt: skip
+_TEXTS: Final = ("path", "module", "class_name", "source", "events")
+#: Types of columns; `modules` itself adds those of all phases.
+_SCHEMA: Final = {
+    **{name: "int64" for name in _COLUMNS if name not in {"device_ns", "tflop_per_s"}},
+    **dict.fromkeys(_TEXTS, "str"),
+    **dict.fromkeys(_FLOPS, "float64"),
+}
 
 
 @check_arguments
@@ -135,16 +134,14 @@ def modules(
     has_modules = bool((frame["source"] != "").any())
     if not has_modules:
         frame = frame[:0]
-    is_guess = has_modules and not (frame["source"] == "nn.Module").any()
+    notes = [note_text("no_ranks") if not results else _NO_MODULES]
+    if has_modules:
+        has_class = (frame["source"] == "nn.Module").any()
+        notes = ["" if has_class else _GUESSES]
     return result_frame(
         {name: frame[name].reset_index(drop=True) for name in _COLUMNS},
         matched={"modules": int((frame["source"] != "").sum())},
-        note=[
-            note_text("no_ranks") if not results else "" if has_modules else _NO_MODULES,
-            "no nn.Module in the file: layers are annotations and repeated operators"
-            if is_guess
-            else "",
-        ],
+        note=notes,
         device_ns=sum(device_ns for _, device_ns in results) if has_modules else 0,
     )
 

@@ -181,8 +181,8 @@ def _row_norm(
     """Return the work of a norm of rows: of the last dimensions, or of `groups` of channels.
 
     `flops` per element are without and with one of the `weights`. A norm without a bias writes one
-    statistic of each row, else two, in the type of the weight. That of a CUDA kernel may be wider,
-    and the arguments do not state the device.
+    statistic of each row, else two, in the type of the weight. CUDA kernels always write float, but
+    the arguments do not state the device.
     """
     elements = prod(call.shape(0))
     if groups:
