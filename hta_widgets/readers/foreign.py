@@ -51,6 +51,8 @@ _DATABASES_REMEDY = (
     f" {_RECORD_INSTEAD}"
 )
 _DATABASE = "SQLite format 3\0"
+#: Bytes that text does not have.
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _PERFETTO = ForeignFormat(
     "a Perfetto protobuf trace",
     "Export it as Chrome JSON (traceconv json), and load that.",
@@ -162,26 +164,17 @@ def describe_unknown(start: FileStart) -> str:
     """Describe contents whose format is not recognized."""
     if not start.without_bom:
         return "blank text"
-    if start.without_bom[:1] == b"\x0a" or _is_perfetto(start.text):
+    if _is_perfetto(start.text):
         return _PERFETTO.name
     return "a binary file of unknown format" if b"\0" in start.text else "text that is not JSON"
 
 
 def _is_perfetto(start: bytes) -> bool:
     """Return whether bytes begin a Perfetto trace: packets, each in length-delimited field 1."""
-    position = 0
-    for _ in range(3):
-        if position + 2 > len(start) or start[position] != 0x0A:
-            return False
-        length, shift, position = 0, 0, position + 1
-        while position < len(start) and shift < 35:
-            byte = start[position]
-            length |= (byte & 0x7F) << shift
-            shift += 7
-            position += 1
-            if not byte & 0x80:
-                break
-        position += length
-        if position >= len(start):
-            return True
-    return True
+    first_packet = re.match(rb"\x0a([\x80-\xff]{0,4}[\x00-\x7f])", start)
+    if first_packet is None or _CONTROL.search(start) is None:
+        return False
+    digits = enumerate(first_packet[1])  # of base 128, the lowest first
+    length = sum((digit & 0x7F) << 7 * place for place, digit in digits)
+    next_packet = start[first_packet.end() + length :]
+    return next_packet[:1] in (b"", b"\x0a")

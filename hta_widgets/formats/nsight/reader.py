@@ -25,6 +25,7 @@ from hta_widgets.formats.event_rows import (
     RowPlace,
     Series,
     build_traces,
+    device_properties,
     distinct_rows,
     ranks_of,
     select_rows,
@@ -33,7 +34,7 @@ from hta_widgets.formats.nsight.call_args import ArgsOfCalls, capture_args, wait
 from hta_widgets.formats.nsight.collectives import communication_args, rank_in_communicators
 from hta_widgets.formats.nsight.counters import allocated_memory, device_metrics, network_metrics
 from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, NvtxRanges, read_ranges
-from hta_widgets.formats.nsight.recording import read_recording
+from hta_widgets.formats.nsight.recording import Recording
 from hta_widgets.formats.nsight.tables import (
     CALLS,
     DEVICE_TABLES,
@@ -101,7 +102,7 @@ class _ExportReader:
 
     def __init__(self, database: Database, rows: EventRows) -> None:
         self._database, self._rows = database, rows
-        self._recording = read_recording(database)
+        self._recording = Recording(database)
         self._network = network_metrics(database)
         self._metrics = device_metrics(database)
         #: machines and numbers of the devices of ranks
@@ -257,11 +258,14 @@ class _ExportReader:
         if device >= 0:
             memory = allocated_memory(self._database, process, device)
             series = [*self._metrics_of(process, gpu.number), *memory, *series]
+        properties = device_properties(
+            gpu.number, name=gpu.name, numSms=gpu.sms, totalGlobalMem=gpu.memory_bytes
+        )
         return RankFacts(
             epoch_ns=recording.epoch_ns or 0,
             host=recording.host(process),
             rank=self._stated_rank(process, device),
-            device_properties=gpu.properties() if device >= 0 else {},
+            device_properties=properties if device >= 0 else {},
             further_metadata={"Nsight Systems": recording.version} if recording.version else {},
             series=series,
             label=gpu.label,
@@ -303,6 +307,11 @@ class _ExportReader:
         detail = "the export does not state when the recording began"
         self._rows.note("clock", int(recording.epoch_ns is None), detail)
         self._rows.note("part", int(recording.is_cut), "the file was cut from a longer export")
+        detail = (
+            "devices of processes that have the same id on several machines; the export does not"
+            " state which GPUs these are"
+        )
+        self._rows.note("part", recording.unclear_devices, detail)
         for process, text in recording.diagnostics:
             if process is None or process in self._callers:
                 self._rows.note("part", 1, f"Nsight Systems reports: {text[:300]}")
