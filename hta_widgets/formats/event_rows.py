@@ -78,6 +78,14 @@ def rank_of_variables(variables: Mapping[str, object]) -> int | None:
     return next(filter(is_rank, ranks), None)
 
 
+def parse_json(text: Any) -> Any:
+    """Return the value of JSON; None for anything else."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, TypeError, UnicodeError):
+        return None
+
+
 def device_properties(number: int, **stated: Any) -> dict[str, Any]:
     """Return the properties of a device under PyTorch's keys, without those that are unknown."""
     known = {key: value for key, value in stated.items() if value not in (None, "")}

@@ -239,11 +239,10 @@ class _AscendTables:
         columns = self._database.integers(
             "MSTX_EVENTS", "startNs endNs globalTid message connectionId"
         )
-        none = np.full(len(columns["rowid"]), -1)
-        self._add_calls(columns | {"name": columns["message"]}, "user_annotation", none)
+        self._add_calls(columns | {"name": columns["message"]}, "user_annotation", -1)
 
     def _add_calls(
-        self, columns: dict[str, Ints], category: str | Ints, correlation: Ints, args: Any = 0
+        self, columns: dict[str, Ints], category: str | Ints, correlation: int | Ints, args: Any = 0
     ) -> None:
         self._rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"], category=category,

@@ -13,18 +13,20 @@ The rank is the number at the end of the file's name: PyTorch's dumps do not sta
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-import msgspec
-
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
+from hta_widgets.formats.event_rows import (
+    EventRows,
+    RankFacts,
+    build_rank,
+    parse_json,
+    timed_columns,
+)
 from hta_widgets.formats.stack_frames import (
     DumpFrame,
     as_integer,
@@ -114,10 +116,9 @@ def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
 
 def _complete_entries(text: bytes) -> Any:
     """Return truncated JSON without its last, incomplete entry; None if no entry is complete."""
-    for end in list(re.finditer(rb"\}\s*,\s*\{", text))[-2:][::-1]:
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):
-            return msgspec.json.decode(text[: end.start() + 1] + b"]}")
-    return None
+    last_ends = list(re.finditer(rb"\}\s*,\s*\{", text))[-2:][::-1]
+    values = (parse_json(text[: end.start() + 1] + b"]}") for end in last_ends)
+    return next((value for value in values if value is not None), None)
 
 
 def _rank_and_job(path: str) -> tuple[int | None, str]:
@@ -319,10 +320,8 @@ def _mapping(value: Any) -> dict[str, Any]:
 def _ranks(config: Mapping[str, Any]) -> list[int]:
     """Return the ranks of a group, which dumps write as the string ``[0, 1]``."""
     ranks = config.get("ranks")
-    if isinstance(ranks, str):
-        with contextlib.suppress(ValueError, RecursionError):
-            ranks = json.loads(ranks)
-    return sorted({rank for rank in as_list(ranks) if is_rank(rank)})
+    listed = parse_json(ranks) if isinstance(ranks, str) else ranks
+    return sorted({rank for rank in as_list(listed) if is_rank(rank)})
 
 
 def _sizes(sizes: Any) -> str:

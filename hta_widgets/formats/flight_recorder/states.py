@@ -497,13 +497,9 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
 
 def _cell(value: Any) -> Any:
     """Return ranks, and calls by rank, as text."""
-    if isinstance(value, tuple):
-        return ranks_text(value)
-    return _calls_text(value) if isinstance(value, dict) else value
-
-
-def _calls_text(call_of_rank: dict[int, str]) -> str:
-    return "; ".join(f"rank {rank}: {text}" for rank, text in call_of_rank.items())
+    if isinstance(value, dict):
+        return "; ".join(f"rank {rank}: {text}" for rank, text in value.items())
+    return ranks_text(value) if isinstance(value, tuple) else value
 
 
 def note_without_hang(traces: TraceSet) -> str:

@@ -17,10 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from hta_widgets.formats.event_rows import EventRows, distinct_rows, select_rows
+from hta_widgets.formats.event_rows import EventRows, distinct_rows, parse_json, select_rows
 from hta_widgets.formats.nsight.tables import (
     ID_MASK,
     Columns,
@@ -52,7 +51,6 @@ _OPERATOR_ARGS = {
     "Input Dims": re.compile(r", sizes = (\[.*?\])(?:, input_op_ids = |$)", re.DOTALL),
 }
 _STEP_RANGE = "ProfilerStep#"
-_decode_json = msgspec.json.decode
 
 
 @dataclass(slots=True)
@@ -70,10 +68,6 @@ class NvtxRanges:
     def select(self, rows: Bools | Ints) -> NvtxRanges:
         """Return some of the ranges, by a mask or by positions."""
         return NvtxRanges(select_rows(self.columns, rows), self.domains, self.payloads)
-
-    def of_phase(self, phase: str) -> NvtxRanges:
-        """Return the ranges that nest, the marks, or the ranges that need not nest."""
-        return self.select(self.columns["phase"] == ord(phase))
 
 
 def domain_names(database: Database) -> dict[tuple[int, int], str]:
@@ -159,9 +153,8 @@ def _operator(text: str) -> tuple[str, dict[str, Any]]:
     for key, pattern in _OPERATOR_ARGS.items():
         value = pattern.search(text, match.start())
         if value is not None:
-            args[key] = value[1]
-            with suppress(msgspec.DecodeError, RecursionError):
-                args[key] = _decode_json(value[1])
+            decoded = parse_json(value[1])
+            args[key] = value[1] if decoded is None else decoded
     return text[: match.start()], args
 
 
@@ -201,9 +194,7 @@ def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int
 
 def _decode_json_payload(text: object) -> dict[str, int]:
     """Return the fields of a payload in JSON that are integers, also in quotes."""
-    fields: object = None
-    with suppress(msgspec.DecodeError, RecursionError):
-        fields = _decode_json(text) if isinstance(text, str) else None
+    fields = parse_json(text)
     pairs = fields.items() if isinstance(fields, dict) else ()
     return {name: int(value) for name, value in pairs if re.fullmatch(r"-?\d{1,20}", str(value))}
 

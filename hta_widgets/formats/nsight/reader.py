@@ -127,8 +127,9 @@ class _ExportReader:
             self._add(columns)
         for table in HOST_TABLES:
             self._callers.update(np.unique(self._tables[table]["process"]).tolist())
+        phases = self._ranges.columns["phase"]
         for phase in "Xib":
-            self._add(self._ranges.of_phase(phase).columns, phase=phase)
+            self._add(self._ranges.select(phases == ord(phase)).columns, phase=phase)
         self._tables.clear()
         add_steps(self._rows, steps, "NVTX ranges")
         self._devices_of.update(process for process, _ in ranks_of(self._rows.columns()))

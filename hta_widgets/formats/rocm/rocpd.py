@@ -13,7 +13,6 @@ thread, agent and stream.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -27,6 +26,7 @@ from hta_widgets.formats.event_rows import (
     RankFacts,
     distinct_rows,
     map_distinct,
+    parse_json,
     rank_of_variables,
     values_by_id,
 )
@@ -245,10 +245,7 @@ def _is_index(value: object) -> bool:
 
 
 def _json(text: object) -> dict[str, Any]:
-    try:
-        value = json.loads(text) if isinstance(text, str) else {}
-    except (ValueError, RecursionError):
-        return {}
+    value = parse_json(text)
     return value if isinstance(value, dict) else {}
 
 
