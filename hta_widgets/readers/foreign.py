@@ -31,7 +31,7 @@ class ForeignFormat:
 
     name: str  # as in "is an Nsight Systems report"
     remedy: str
-    begins: str  # regular expression
+    begins: str = r"(?!)"  # regular expression, by default of no text
     holds: tuple[bytes, ...] = ()
     endings: tuple[str, ...] = ()
 
@@ -43,7 +43,6 @@ class ForeignFormat:
         return has_all and re.match(self.begins.encode("latin-1"), start, re.DOTALL) is not None
 
 
-_OBJECT, _NEVER = r"\{", r"(?!)"
 _NSIGHT_REMEDY = "Export it: nsys export --type sqlite --include-blobs true FILE"
 _DATABASES_REMEDY = (
     "The databases that can be read are exports of Nsight Systems (nsys export --type sqlite),"
@@ -53,10 +52,10 @@ _DATABASES_REMEDY = (
 _DATABASE = "SQLite format 3\0"
 #: Bytes that text does not have.
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+#: Recognized by `_is_perfetto`.
 _PERFETTO = ForeignFormat(
     "a Perfetto protobuf trace",
     "Export it as Chrome JSON (traceconv json), and load that.",
-    _NEVER,  # see `_is_perfetto`
 )
 
 FOREIGN_FORMATS = (
@@ -70,13 +69,11 @@ FOREIGN_FORMATS = (
         "raw data of Nsight Systems",
         "Open it once with nsys-ui, or convert it with QdstrmImporter, and export the report:"
         " nsys export --type sqlite --include-blobs true FILE",
-        _NEVER,
         endings=(".qdstrm",),
     ),
     ForeignFormat(
         "an Nsight Compute report",
         "It describes single kernels and has no time line. Open it with ncu-ui.",
-        _NEVER,
         endings=(".ncu-rep",),
     ),
     ForeignFormat(
@@ -100,13 +97,13 @@ FOREIGN_FORMATS = (
     ForeignFormat(
         "an execution trace (Chakra)",
         "It has no durations. Load the profiler's trace of the same run.",
-        _OBJECT,
+        r"\{",
         holds=(b'"schema"', b'"nodes"'),
     ),
     ForeignFormat(
         "a speedscope profile",
         "Write Chrome trace-event JSON instead, as with py-spy record --format chrometrace.",
-        _OBJECT,
+        r"\{",
         holds=(b"speedscope.app/file-format-schema",),
     ),
     ForeignFormat("a tar archive", _UNPACK, r"[\x00-\xff]{257}ustar"),
