@@ -8,7 +8,7 @@ count::
     COMPUTE_TASK_INFO  globalTaskId 7, name → "Conv2D1"
     PYTORCH_API        "aten::conv2d", connectionId → CONNECTION_IDS → 936
 
-A collective that the processor of the device expands has tasks that schedule it, too.
+If the device's own processor expands a collective, the collective also has scheduling tasks.
 """
 
 from __future__ import annotations

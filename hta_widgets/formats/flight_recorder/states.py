@@ -127,21 +127,28 @@ class Hang:
         what = f"{short_operation(self.operation)}{number} of {self.group}"
         wait = _subject(self.waiting, "wait") + (f" in {self.where}" if self.where else "")
         if self.kind == "mismatch":
-            differing = next(iter(self.differing.values()))
-            first_ranks = [rank for rank, call in self.differing.items() if call == differing]
-            usual = sorted({*self.ranks} - {*self.differing, *self.absent, *self.without_dump})
-            waits = f"; {wait}" if self.waiting else ""
-            return _capitalize(
-                f"{_subject(first_ranks, 'call')} {differing} as collective #{self.sequence} of"
-                f" {self.group}, but {_subject(usual, 'call')} {self.usual}{waits}."
-            )
+            return _capitalize(self._mismatch_text(f"; {wait}" if self.waiting else ""))
         if self.kind == "absent":
-            rank = self.absent[0]
-            last = "its last" if len(self.absent) == 1 else f"the last of rank {rank}"
-            did_not = "call the other side of" if self.is_p2p else "enqueue"
             waits = f", for which {wait}" if self.waiting else ""
-            did = f"{_subject(self.absent)} did not {did_not} {what}"
-            return _capitalize(f"{did}{waits}; {last} was {self.last[rank]}.")
+            return _capitalize(self._absence_text(what + waits))
+        return self._unfinished_text(what, wait)
+
+    def _mismatch_text(self, waits: str) -> str:
+        differing = next(iter(self.differing.values()))
+        first_ranks = [rank for rank, call in self.differing.items() if call == differing]
+        usual = sorted({*self.ranks} - {*self.differing, *self.absent, *self.without_dump})
+        return (
+            f"{_subject(first_ranks, 'call')} {differing} as collective #{self.sequence} of"
+            f" {self.group}, but {_subject(usual, 'call')} {self.usual}{waits}."
+        )
+
+    def _absence_text(self, what: str) -> str:
+        rank = self.absent[0]
+        last = "its last" if len(self.absent) == 1 else f"the last of rank {rank}"
+        did_not = "call the other side of" if self.is_p2p else "enqueue"
+        return f"{_subject(self.absent)} did not {did_not} {what}; {last} was {self.last[rank]}."
+
+    def _unfinished_text(self, what: str, wait: str) -> str:
         unfinished = f"{what} is unfinished: {wait}"
         if self.kind == "no dump":
             return f"{unfinished}, and no dump of {_subject(self.without_dump)} is loaded."

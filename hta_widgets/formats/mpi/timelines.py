@@ -477,25 +477,26 @@ def _columns(records: Array, rank: int, *, has_io: bool) -> RankColumns:
     named = _naming(rank, has_io=has_io)
     events = len(records)
     rows = events + len(named)
-    routines, codes = np.unique(records["routine"], return_inverse=True)
-    names = StringPool(ROUTINES[routine] for routine in routines.tolist())
-    start = _nanoseconds(records["begin_s"])
-    untimed = np.full(len(named), -1, np.int64)
+    routines, routine = np.unique(records["routine"], return_inverse=True)
+    names = StringPool(ROUTINES[number] for number in routines.tolist())
+    naming_names = [names.add(str(record["name"])) for record in named]
+    is_file_call = records["routine"] >= IO_FROM
+    start_ns = _nanoseconds(records["begin_s"])
     zeros = np.zeros(rows, np.int32)
     timed = np.arange(rows) < events
+
+    def column(values: Array, naming_values: Any, dtype: Any = np.int32) -> Array:
+        return np.append(values, np.broadcast_to(naming_values, len(named))).astype(dtype)
+
     return RankColumns(
         phase=np.where(timed, ord("X"), ord("M")).astype(np.uint8),
-        start_ns=np.concatenate([start, untimed]),
-        dur_ns=np.concatenate([_nanoseconds(records["end_s"]) - start, untimed]),
+        start_ns=column(start_ns, -1, np.int64),
+        dur_ns=column(_nanoseconds(records["end_s"]) - start_ns, -1, np.int64),
         timed=timed,
-        name=np.concatenate(
-            [codes.reshape(-1), [names.add(str(record["name"])) for record in named]]
-        ).astype(np.int32),
-        category=np.append(records["routine"] >= IO_FROM, [False] * len(named)).astype(np.int32),
+        name=column(routine, naming_names),
+        category=column(is_file_call, 0),
         pid=zeros,
-        tid=np.append(
-            records["routine"] >= IO_FROM, [naming["tid"] == 1 for naming in named]
-        ).astype(np.int32),
+        tid=column(is_file_call, [record["tid"] for record in named]),
         stream=zeros - 1,
         correlation=np.full(rows, -1, np.int64),
         flow=zeros - 1,

@@ -197,17 +197,11 @@ class _ExportReader:
 
     def _add_communication_args(self) -> None:
         """Add the args of NCCL's kernels."""
-        kernels, calls, ranges = self._tables[KERNELS], self._tables[CALLS], self._ranges
-        codes = [
-            code for code, name in enumerate(self._rows.name.values) if _NCCL_NAME.search(name)
-        ]
-        is_nccl = np.isin(kernels["name"], codes)
-        nccl_domains = [
-            code
-            for code, name in enumerate(ranges.domains)
-            if name.upper() == "NCCL" or name.startswith("domain ")  # a domain without a name
-        ]
-        nccl_ranges = ranges.select(np.isin(ranges.columns["domain"], nccl_domains))
+        kernels, calls = self._tables[KERNELS], self._tables[CALLS]
+        names = self._rows.name.values
+        nccl_names = [code for code, name in enumerate(names) if _NCCL_NAME.search(name)]
+        is_nccl = np.isin(kernels["name"], nccl_names)
+        nccl_ranges = self._nccl_ranges()
         for process in np.unique(kernels["process"][is_nccl]).tolist():
             rows = np.flatnonzero(is_nccl & (kernels["process"] == process))
             args = communication_args(
@@ -221,7 +215,17 @@ class _ExportReader:
             "the export lacks NCCL's sizes and communicators;"
             " nsys export --type sqlite --include-blobs true writes them"
         )
-        self._rows.note("part", int(len(ranges.payloads) == 1 and bool(codes)), detail)
+        has_payloads = len(nccl_ranges.payloads) > 1  # the first one stands for none
+        self._rows.note("part", int(bool(nccl_names) and not has_payloads), detail)
+
+    def _nccl_ranges(self) -> NvtxRanges:
+        """Return the ranges in NCCL's domain, or in domains without a recorded name."""
+        domains = [
+            code
+            for code, name in enumerate(self._ranges.domains)
+            if name.upper() == "NCCL" or name.startswith("domain ")
+        ]
+        return self._ranges.select(np.isin(self._ranges.columns["domain"], domains))
 
     def _add_args_of_calls(self) -> None:
         """Add what calls wait for, and the kernels of the graph nodes that calls captured."""

@@ -28,7 +28,7 @@ _MASK = (1 << 64) - 1
 _MAX_SHIFT = 63
 #: The largest byte that ends a number.
 _LAST_BYTE = 127
-#: Distinct statistics of a plane that are kept decoded.
+#: Maximum number of decoded statistics that a plane keeps.
 _MAX_KEPT = 1 << 16
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
