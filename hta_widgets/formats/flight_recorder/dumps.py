@@ -81,6 +81,8 @@ class FlightDump:
     enqueued: dict[str, int] = field(default_factory=dict)
     entries: list[EnqueuedCollective] = field(default_factory=list)
     stacks: list[list[DumpFrame]] = field(default_factory=list)
+    #: whether the file ends early, so that later entries are missing
+    is_cut: bool = False
 
 
 def is_dump(start: FileStart) -> bool:
@@ -107,7 +109,8 @@ def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     rank, job = _rank_and_job(path)
     if rank is None and is_rank(value.get("rank")):
         rank = value["rank"]
-    dump = _DumpReader(value, -1 if rank is None else rank).read(rows)
+    is_cut = any(problem.kind == "truncated" for problem in rows.problems)
+    dump = _DumpReader(value, -1 if rank is None else rank, is_cut=is_cut).read(rows)
     _add_collectives(rows, dump)
     facts = RankFacts(rank=rank)
     trace = build_rank(rows, timed_columns(rows), FORMAT, facts, job=job, profile=dump)
@@ -133,7 +136,7 @@ def _rank_and_job(path: str) -> tuple[int | None, str]:
 class _DumpReader:
     """Reads the entries of a dump."""
 
-    def __init__(self, value: Mapping[str, Any], rank: int) -> None:
+    def __init__(self, value: Mapping[str, Any], rank: int, *, is_cut: bool) -> None:
         config = {name: _mapping(entry) for name, entry in _mapping(value.get("pg_config")).items()}
         self._status = {
             key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()
@@ -153,6 +156,7 @@ class _DumpReader:
             str(value.get("version") or ""),
             {name: shorten_paths(str(entry.get("desc") or "")) for name, entry in config.items()},
             {name: ranks for name, entry in config.items() if (ranks := _ranks(entry))},
+            is_cut=is_cut,
         )
 
     def read(self, rows: EventRows) -> FlightDump:
