@@ -323,6 +323,12 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
     return tables
 
 
+def panel_tables(traces: TraceSet, panels: Iterable[Panel]) -> dict[str, Any]:
+    """Return the frames of panels of the whole job by panel, as JSON."""
+    frames = {panel.id: panel.frame for panel in panels if panel.frame is not None}
+    return {name: frame_to_json(frame(traces, Selection(), None)) for name, frame in frames.items()}
+
+
 def small_frame_to_json(frame: pd.DataFrame) -> Any:
     """Return a frame as JSON; None if it has more than `MAX_ROWS` rows."""
     return frame_to_json(frame) if len(frame) <= MAX_ROWS else None
