@@ -57,6 +57,7 @@ test("a chart's brush marks all at once, asks once, and hides the other ranks of
   expect(view.text(".hta-sel-chip")).toBe("rank 1");
   view.source.release();
   await expect.poll(() => view.text(".hta-sel-words")).toContain("2 130 events");
+  await expect.poll(() => rows(view).length).toBe(1);
   // Panels that become visible only then send their request later; none sends it twice.
   expect(view.questions().every(({ ranks }) => ranks?.join() === "1")).toBe(true);
   const asked = askedPanels(view, ({ ranks }) => ranks !== null).filter((id) => id !== "summary");
