@@ -206,6 +206,8 @@ def empty_panels(formats: Collection[str], scene: Mapping[str, Any]) -> dict[str
         missing["no GPU work"] = list(_DEVICE)
     elif "comm" not in roles:
         missing["no communication kernels"] = ["overlap"]
+    if "cpu" not in roles:
+        missing["no CPU events"] = ["operators"]
     if not scene["steps"]:
         missing["no ProfilerStep"] = ["steps"]
     if len(scene["ranks"]) == 1 and "heatmap" not in missing.get("no GPU work", ()):

@@ -76,10 +76,15 @@ export class DashSelection {
     return this.selection.value === null && this.shared.state.selected_event === null;
   }
 
+  /** What is selected: everything without a selection. */
+  get chosen(): SelectionJson {
+    return { ...FULL_SELECTION, ...this.selection.value };
+  }
+
   /** The selection that limits the figures, as the scope defines it. */
   get effective(): SelectionJson {
     const scope = this.scope.value;
-    if (scope === "selection") return { ...FULL_SELECTION, ...this.selection.value };
+    if (scope === "selection") return this.chosen;
     if (scope === "job") return FULL_SELECTION;
     const [start, end] = this.ctx.view;
     return { ...FULL_SELECTION, start_ns: Math.floor(start), end_ns: Math.ceil(end) };

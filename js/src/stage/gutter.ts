@@ -62,6 +62,7 @@ export function rankFact(
 ): RowFact {
   if (rank.truncated !== null)
     return { texts: [`ends at ${formatTime(rank.range[1])}`, "ends early"], tone: "warn" };
+  if (rank.tracks.length === 0) return { texts: ["no events"], tone: "plain" };
   if (!hasDevice(rank)) return { texts: [rank.host ?? "CPU only"], tone: "plain" };
   const late = lateFact(rank, lateness);
   if (late !== null) return late;

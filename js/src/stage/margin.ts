@@ -50,9 +50,8 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
     theme.ink3,
   );
   if (geometry.stripRows < 2) return;
-  const part = hasWaits(frame) ? "waiting" : "comm";
-  let keys = [`exposed ${part} · idle`, `${part} · idle`];
-  if (device === "MPI") keys = [`${part} · other`];
+  let keys = hasWaits(frame) ? ["exposed waiting · idle", "waiting · idle"] : ["exposed · idle"];
+  if (device === "MPI") keys = [hasWaits(frame) ? "waiting · other" : "in MPI · other"];
   if (!ranks.some(({ summary }) => summary.some(({ role }) => role === "comm"))) keys = ["idle"];
   pen.drawFirstFit(keys, x + PAD, y + SIZE.steps, availableWidth, FONT.label, theme.ink3);
 }
@@ -166,7 +165,8 @@ function drawNumbers(
   } else if (isLateRank(frame, rank)) {
     pen.drawText("causes the wait", left, baseline, FONT.labelStrong, theme.late);
   } else {
-    const [name, ns] = hasWaits(frame) ? ["waiting", wait] : ["comm", exposed];
+    const exposedName = isMpi(rank) ? "in MPI" : "exposed";
+    const [name, ns] = hasWaits(frame) ? ["waiting", wait] : [exposedName, exposed];
     const share = ns > 0 ? formatShare(ns / span) : "";
     const text = share && `${name} ${share}`;
     // The heading does not name unrecorded time.
