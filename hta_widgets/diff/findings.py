@@ -398,6 +398,7 @@ def _outlying_mask(gaps: Ints, min_distance_ns: float) -> Bools:
         return is_outlying
     if len(gaps) >= _MIN_STEPS_OF_SHIFT:
         half = len(gaps) // 2
+        # The first steps compared with the rest, then the last ones.
         for usual, ordered in ((gaps[half:], slice(None)), (gaps[:-half], slice(None, None, -1))):
             is_outlying = far_from(usual)
             count = int(is_outlying.sum())
