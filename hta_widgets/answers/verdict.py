@@ -194,7 +194,7 @@ def _samples_function(metric: str) -> tuple[Callable[[Comparison, RunSide], Floa
 
 def _step_samples(diff: Comparison, side: RunSide) -> Floats:
     """Return the length of each step, the mean over ranks; empty for runs without steps."""
-    lengths = kind_times(diff, side).sum(axis=1).astype(np.float64)
+    lengths: Floats = kind_times(diff, side).sum(axis=1).astype(np.float64)
     return lengths if side.has_steps else lengths[:0]
 
 
