@@ -43,8 +43,7 @@ from hta_widgets.trace.trace import Trace
 #: A time earlier than any end.
 _NEVER = np.iinfo(np.int64).min
 _SYNC = KINDS.index("sync")
-#: Args of recorded waits for a CUDA event: its stream, and the correlation of the call that
-#: recorded it.
+#: Args of recorded waits for a CUDA event: its stream, and the correlation of its recording call.
 _STREAM_OF_EVENT, _RECORD_OF_EVENT = "wait_on_stream", "wait_on_cuda_event_record_corr_id"
 #: The arg that names the stream that a call makes wait, in files without events of waits.
 _WAITING_STREAM = "waiting stream"
@@ -83,8 +82,7 @@ def add_device_work(
     """
     # A kernel can start once it is launched, the kernel before it on its stream has ended, and the
     # work that its stream waits for has ended. The last of these three delays the kernel, so only
-    # the time after it counts: from the start of the launching call, or from the end of the kernel
-    # before.
+    # the time after it counts: since the launching call started, or since the kernel before ended.
     table, rows = nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
     end_ns = table.end_ns
