@@ -88,15 +88,7 @@ def add_device_work(
     end_ns = table.end_ns
     previous = _previous_on_stream(nodes, rules)
     previous_end = np.where(previous >= 0, end_ns[previous], _NEVER)
-
-    awaited, waiting = kernel_waits
-    is_analysed = nodes.of_end[awaited] >= 0
-    awaited, waiting = awaited[is_analysed], waiting[is_analysed]
-    edges.add(nodes.of_end[awaited], nodes.of_start[waiting], SYNC, waiting, counts=False)
-    last_awaited_end = np.full(len(nodes.trace), _NEVER, dtype=np.int64)
-    np.maximum.at(last_awaited_end, waiting, end_ns[awaited])
-    awaited_end = last_awaited_end[rows]
-
+    awaited_end = _add_kernel_waits(edges, nodes, kernel_waits)
     call = nodes.trace.launch_of[rows]
     has_call = call >= 0
     launched_ns = np.where(has_call, table.start_ns[call], _NEVER)
@@ -131,6 +123,17 @@ def add_device_work(
         limit_ns=NO_LIMIT if rules.as_hta else KERNEL_GAP_NS,
     )
     return launches
+
+
+def _add_kernel_waits(edges: EdgeList, nodes: Nodes, kernel_waits: tuple[Ints, Ints]) -> Ints:
+    """Add edges from awaited work; return the last end of the work each device row waited for."""
+    awaited, waiting = kernel_waits
+    is_analysed = nodes.of_end[awaited] >= 0
+    awaited, waiting = awaited[is_analysed], waiting[is_analysed]
+    edges.add(nodes.of_end[awaited], nodes.of_start[waiting], SYNC, waiting, counts=False)
+    last_end = np.full(len(nodes.trace), _NEVER, dtype=np.int64)
+    np.maximum.at(last_end, waiting, nodes.trace.table.end_ns[awaited])
+    return last_end[nodes.device]
 
 
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
