@@ -19,7 +19,7 @@ from hta_widgets import taxonomy
 
 
 class ComputationCancelled(BaseException):
-    """Raised to end a computation whose result is no longer needed."""
+    """Raised to end a computation whose result is not needed any more."""
 
 
 #: Whether the running work is cancelled; set by `hta_widgets.live.background`.
