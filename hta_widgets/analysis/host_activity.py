@@ -329,7 +329,7 @@ def stalling_event(
 
     Events of its name, such as ``torch.save``, cover more than `min_idle_ns` of the devices' idle
     time but hardly any of their busy time, unlike those of a host that only launches too slowly.
-    Their idle time on the median of `peers` does not count. None if there are no such events.
+    Their idle time on the median of `peers` does not count. None without such events.
     """
     idle_ns, busy_ns, depth = Counter[str](), Counter[str](), Counter[str]()
     for trace in iter_ranks(traces):
