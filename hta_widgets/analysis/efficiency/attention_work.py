@@ -136,14 +136,8 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     heads, kv_heads = q[heads_axis], k[heads_axis]
     if q[-1] != k[-1] or heads % kv_heads:
         raise CallError(OTHER_ARGUMENTS)
-    if is_packed:
-        (batch, queries, keys), pairs_of_head = _packed_pairs(call, places)
-    else:
-        if any(len(shape) != 4 for shape in (q, k, v)):
-            raise CallError(OTHER_ARGUMENTS)
-        sequence_axis = 1 if places.heads_last else 2
-        batch, queries, keys = q[0], q[sequence_axis], k[sequence_axis]
-        pairs_of_head = [batch * _pairs_function(call, places)(queries, keys)]
+    pairs_of = _packed_pairs if is_packed else _batch_pairs
+    (batch, queries, keys), pairs_of_head = pairs_of(call, places)
     parameters = {
         "batch": batch,
         "heads": heads,
@@ -187,6 +181,16 @@ def _pairs_function(call: OperatorCall, places: AttentionArguments) -> Callable[
         right=0 if is_causal else right,
         bottom_right=bottom_right or places.bottom_right,
     )
+
+
+def _batch_pairs(
+    call: OperatorCall, places: AttentionArguments
+) -> tuple[tuple[int, int, int], list[int]]:
+    """Return number and lengths of sequences in a batch, and the pairs of a head."""
+    q, k, _ = (call.shape(places.query + number, 4) for number in range(3))
+    sequence_axis = 1 if places.heads_last else 2
+    batch, queries, keys = q[0], q[sequence_axis], k[sequence_axis]
+    return (batch, queries, keys), [batch * _pairs_function(call, places)(queries, keys)]
 
 
 def _packed_pairs(

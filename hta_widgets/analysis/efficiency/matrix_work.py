@@ -224,9 +224,10 @@ def _packed_product(
     first number in that argument.
     """
     *rows, k = call.shape(left)
-    n = (call.numbers(columns) or [0])[0] if dim is None else call.shape(columns)[dim]
-    if not n:
+    numbers = call.numbers(columns) if dim is None else [call.shape(columns)[dim]]
+    if not numbers or not numbers[0]:
         raise CallError(OTHER_ARGUMENTS)
+    n = numbers[0]
     m, type_name = prod(rows), call.type_of(left)
     size = call.size_bytes(left, *reads) + m * n * item_bytes(type_name)
     return _gemm_work(call, (1, m, n, k), size, type_name)

@@ -146,9 +146,10 @@ def _reduction(
     if dtype is not None and has_dims:
         type_name = call.output_type(dtype, type_name)
     type_name = "bool" if to == "bool" else type_name
-    size = 0 if indices == "only" else item_bytes(type_name)
-    size += item_bytes("long int") if indices == "only" or (indices and has_dims) else 0
-    return _vector(flops * prod(shape), call.size_bytes(0) + out * size)
+    value_bytes = 0 if indices == "only" else item_bytes(type_name)
+    has_indices = indices == "only" or (indices == "too" and has_dims)
+    index_bytes = item_bytes("long int") if has_indices else 0
+    return _vector(flops * prod(shape), call.size_bytes(0) + out * (value_bytes + index_bytes))
 
 
 def _top(call: OperatorCall) -> Work:

@@ -24,6 +24,7 @@ figure belongs to ``aten::addmm``.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from math import isnan
@@ -127,25 +128,29 @@ def call_work(call: OperatorCall) -> Work:
     listed = _find(call.name)
     if listed is None:
         return Work(category_of(call.name), reason=UNLISTED)
-    try:
-        work = listed.work(call) if call.dims else Work(reason=NO_SHAPES)
-    except CallError as error:
-        work = Work(reason=str(error))
-    except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
-        # Arguments of another version of the schema.
-        work = Work(reason=OTHER_ARGUMENTS)
-    figures = [work.flops, work.min_bytes, *(work.parameters or {}).values()]
-    if any(not isinstance(figure, str) and figure >= _MAX_FIGURE for figure in figures):
-        work = Work(reason=OTHER_ARGUMENTS)
-    if isnan(work.min_bytes) and not work.reason:
-        work = replace(work, reason=UNKNOWN_TYPE)
+    work = _work_by_formula(listed.work, call) if call.dims else Work(reason=NO_SHAPES)
     kind = "vector" if listed.role == "listed" else "matrix"
-    if kind == "matrix" and not REAL_TYPES.keys().isdisjoint(
-        map(call.type_of, range(len(call.types)))
-    ):
+    types = {call.type_of(place) for place in range(len(call.types))}
+    if kind == "matrix" and types & REAL_TYPES.keys():
         # A complex multiply-add is four real multiplications and four additions.
         work = replace(work, flops=4 * work.flops, model_flops=4 * work.model_flops)
     return replace(work, category=work.category or listed.category, kind=kind)
+
+
+def _work_by_formula(formula: Callable[[OperatorCall], Work], call: OperatorCall) -> Work:
+    """Return the result of a formula, or why it gives none."""
+    try:
+        work = formula(call)
+    except CallError as error:
+        return Work(reason=str(error))
+    except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
+        # Arguments of another version of the schema.
+        return Work(reason=OTHER_ARGUMENTS)
+    figures = [work.flops, work.min_bytes, *(work.parameters or {}).values()]
+    if any(not isinstance(figure, str) and figure >= _MAX_FIGURE for figure in figures):
+        return Work(reason=OTHER_ARGUMENTS)
+    has_reason = work.reason or not isnan(work.min_bytes)
+    return work if has_reason else replace(work, reason=UNKNOWN_TYPE)
 
 
 def _backward(call: OperatorCall, forward: str) -> Work:
