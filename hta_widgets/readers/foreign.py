@@ -63,7 +63,6 @@ _PERFETTO = ForeignFormat(
 JSON_LINES = ForeignFormat(
     "JSON lines, one object a line",
     "If these are trace events, join them into one list: jq -s . FILE > trace.json",
-    _NEVER,
 )
 FOREIGN_FORMATS = (
     JSON_LINES,
