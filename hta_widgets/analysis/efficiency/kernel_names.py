@@ -91,12 +91,7 @@ def kernel_category(name: str) -> str:
     return match_name("kernel_categories", name[:_MAX_SEARCHED].lower(), "other")
 
 
-_OF_TYPE: Final = {
-    "c10::BFloat16": "bf16",
-    "c10::Half": "fp16",
-    "double": "fp64",
-    "signed char": "int8",
-}
+_OF_TYPE: Final = {row["name"]: row["precision"] for row in facts("types") if "precision" in row}
 
 
 def call_precision(units: KernelUnits, type_name: str, device: UsedDevice) -> str:

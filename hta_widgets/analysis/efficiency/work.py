@@ -31,13 +31,10 @@ from math import isnan
 from typing import Final, Literal, NamedTuple
 
 from hta_widgets.analysis.efficiency.calls import (
-    NO_SHAPES,
-    OTHER_ARGUMENTS,
     REAL_TYPES,
-    UNKNOWN_TYPE,
-    UNLISTED,
     CallError,
     OperatorCall,
+    Reason,
     Work,
 )
 from hta_widgets.analysis.efficiency.kernel_names import match_name
@@ -127,8 +124,8 @@ def call_work(call: OperatorCall) -> Work:
     """Return the FLOPs and minimum bytes of a call; unknown ones are NaN, with a reason."""
     listed = _find(call.name)
     if listed is None:
-        return Work(category_of(call.name), reason=UNLISTED)
-    work = _work_by_formula(listed.work, call) if call.dims else Work(reason=NO_SHAPES)
+        return Work(category_of(call.name), reason=Reason.UNLISTED)
+    work = _work_by_formula(listed.work, call) if call.dims else Work(reason=Reason.NO_SHAPES)
     kind = "vector" if listed.role == "listed" else "matrix"
     types = {call.type_of(place) for place in range(len(call.types))}
     if kind == "matrix" and types & REAL_TYPES.keys():
@@ -145,12 +142,12 @@ def _work_by_formula(formula: Callable[[OperatorCall], Work], call: OperatorCall
         return Work(reason=str(error))
     except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
         # Arguments of another version of the schema.
-        return Work(reason=OTHER_ARGUMENTS)
+        return Work(reason=Reason.OTHER_ARGUMENTS)
     figures = [work.flops, work.min_bytes, *(work.parameters or {}).values()]
     if any(not isinstance(figure, str) and figure >= _MAX_FIGURE for figure in figures):
-        return Work(reason=OTHER_ARGUMENTS)
+        return Work(reason=Reason.OTHER_ARGUMENTS)
     has_reason = work.reason or not isnan(work.min_bytes)
-    return work if has_reason else replace(work, reason=UNKNOWN_TYPE)
+    return work if has_reason else replace(work, reason=Reason.UNKNOWN_TYPE)
 
 
 def _backward(call: OperatorCall, forward: str) -> Work:
