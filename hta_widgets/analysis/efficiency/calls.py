@@ -40,8 +40,8 @@ _OPTIONAL_IN_TYPES: Final = re.compile(r"torch\.|c10::|at::|_t$|[\s<>]")
 #: Types of elements by category, the lowest of each first: their names in lower case without
 #: `_OPTIONAL_IN_TYPES`, and their codes in ``dtype`` arguments.
 _TYPES: Final = facts("types")
-_TYPE_NAMES: Final = {name: row["name"] for row in _TYPES for name in row["names"]}
-_TYPE_OF_CODE: Final = {row["code"]: row["name"] for row in _TYPES}
+_TYPE_NAMES: Final[dict[str, str]] = {name: row["name"] for row in _TYPES for name in row["names"]}
+_TYPE_OF_CODE: Final[dict[int, str]] = {row["code"]: row["name"] for row in _TYPES}
 LISTS: Final = frozenset({"TensorList", "GenericList"})
 _ASSUMED_IN_LISTS: Final = "float"
 #: Categories whose operands are promoted, and the type of numbers of each.
@@ -53,9 +53,9 @@ _RANKS: Final = {
     if row["category"] in _CATEGORIES
 }
 #: Types of floating-point and complex numbers.
-FLOATS: Final = {row["name"] for row in _TYPES if row["category"] in {"float", "complex"}}
+FLOATS: Final[set[str]] = {row["name"] for row in _TYPES if row["category"] in {"float", "complex"}}
 #: Types of the parts of complex numbers.
-REAL_TYPES: Final = {row["name"]: row["parts"] for row in _TYPES if "parts" in row}
+REAL_TYPES: Final[dict[str, str]] = {row["name"]: row["parts"] for row in _TYPES if "parts" in row}
 
 
 #: Name and grid of kernels; an empty grid if it is unknown.

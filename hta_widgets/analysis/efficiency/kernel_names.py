@@ -91,7 +91,9 @@ def kernel_category(name: str) -> str:
     return match_name("kernel_categories", name[:_MAX_SEARCHED].lower(), "other")
 
 
-_OF_TYPE: Final = {row["name"]: row["precision"] for row in facts("types") if "precision" in row}
+_OF_TYPE: Final[dict[str, str]] = {
+    row["name"]: row["precision"] for row in facts("types") if "precision" in row
+}
 
 
 def call_precision(units: KernelUnits, type_name: str, device: UsedDevice) -> str:
