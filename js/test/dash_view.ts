@@ -19,7 +19,7 @@ import { freshState, LooseModel } from "./model";
 import { openPage, recordedPage } from "./recorded";
 import { Watched } from "./watched";
 
-/** A chart's double: it records what it shows, and can be made to brush. */
+/** A fake chart: it records what it shows, and tests can make it brush. */
 export class FakeChart implements ChartPanel {
   static all: FakeChart[] = [];
   readonly el = document.createElement("div");
@@ -120,7 +120,7 @@ export function mountDash(
   };
 }
 
-/** A dashboard that has its first figures. */
+/** A dashboard that shows its first figures. */
 export async function opened(...given: Parameters<typeof mountDash>): Promise<DashView> {
   const view = mountDash(...given);
   await ready(view);
@@ -129,7 +129,7 @@ export async function opened(...given: Parameters<typeof mountDash>): Promise<Da
 
 export async function ready(view: DashView): Promise<void> {
   const kernels = (): HTMLElement[] => view.all("[data-panel=kernels] .hta-name-button");
-  // The first view of a file unpacks its page, which takes long on a busy machine.
+  // The first view of a file decompresses its page, which takes long on a busy machine.
   await expect.poll(kernels, { timeout: 25_000 }).toHaveLength(12);
   await expect.poll(() => view.text(".hta-said")).toContain("compute");
 }
