@@ -105,6 +105,27 @@ function pushArrivals(requests: readonly RequestRow[], files: FilesOfRanks): Pus
   });
 }
 
+/** Names of nodes in the rows of a job: of their workers, where `byteps_clock` is certain of these. */
+function nodeNames(tables: ColumnTables): (row: { job: string; node: number }) => string {
+  const clocks = rowsOf(tables.byteps_clock) as readonly ClockRow[];
+  const workers = new Map(
+    clocks
+      .filter(({ alternatives }) => alternatives === 0)
+      .map(({ job, node, worker }) => [`${job ?? ""} ${node}`, worker]),
+  );
+  return ({ job, node }) => {
+    const worker = workers.get(`${job} ${node}`);
+    return worker === undefined ? nodeLabel(node) : `worker ${worker} (node ${node})`;
+  };
+}
+
+interface ClockRow {
+  job: string | null;
+  node: number;
+  worker: number;
+  alternatives: number;
+}
+
 function nodeLabel(node: number): string {
   return node < 8 ? `node ${node}` : `node ${node} (ps rank ${Math.floor((node - 8) / 2)})`;
 }
@@ -129,9 +150,10 @@ export function stragglersFrame(tables: ColumnTables, selection: SelectionJson):
   const lags: readonly PushLag[] = byServers
     ? pushArrivals(requestsOf(tables, files, selection), files)
     : workerPulls(tables, selection);
+  const nameOf = nodeNames(tables);
   const rows = groupBy(lags, ({ job, iteration }) => `${iteration} ${job}`)
     .flatMap(lagsOfNodes)
-    .map((row) => ({ ...row, label: byServers ? nodeLabel(row.node) : `worker ${row.node}` }));
+    .map((row) => ({ ...row, label: byServers ? nameOf(row) : `worker ${row.node}` }));
   rows.sort(
     (a, b) => compareCodePoints(a.job, b.job) || a.node - b.node || a.iteration - b.iteration,
   );
