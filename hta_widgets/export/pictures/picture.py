@@ -183,9 +183,8 @@ class _Picture(Painter):
         if (area.start, area.end) == (low, high):
             name = whole_name(self.scene)
             return f"{ranks}, {events}, {name}, {duration(high - low)}"
-        return (
-            f"{ranks}, {area.start / 1e6:.3f}–{area.end / 1e6:.3f}\u202fms ({duration(area.span)})"
-        )
+        window = f"{area.start / 1e6:.3f}–{area.end / 1e6:.3f}\u202fms"
+        return f"{ranks}, {window} ({duration(area.span)})"
 
     def _draw_title(self) -> None:
         words, width = self._totals_text(), self.area.width
@@ -251,10 +250,8 @@ class _Picture(Painter):
         if any(totals["wait"] > 0 for totals in lateness.values()):
             index = kinds.index("communication") + 1 if "communication" in kinds else 0
             late_color = theme.late if self.figures.late else theme.ink3
-            keys[index:index] = [
-                ("wait", self.colors.wait_pattern, theme.wait_line),
-                ("late", late_color, ""),
-            ]
+            wait_key = "wait", self.colors.wait_pattern, theme.wait_line
+            keys[index:index] = [wait_key, ("late", late_color, "")]
         return keys
 
     def _draw_lanes(self, first: float, ribbon: Answered | None) -> Sequence[Label]:
@@ -383,7 +380,7 @@ _WIDTH, _HEIGHT = 900, 360
 
 @dataclass(frozen=True)
 class Fallback:
-    """The title, sentences and pictures of a view; each picture is left out if it is too large."""
+    """The title, the sentences and the pictures of a view, as text and as HTML."""
 
     title: str
     sentences: Sequence[str] = ()

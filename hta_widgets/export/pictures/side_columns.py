@@ -57,7 +57,7 @@ def _device_of(ranks: Iterable[Mapping[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class _RankFact:
-    """The most important fact about a rank, as text and in shorter forms of it."""
+    """The most important fact about a rank, in words; the first text is the longest."""
 
     texts: tuple[str, ...]
     style: Literal["plain", "warn", "late"] = "plain"
@@ -234,11 +234,28 @@ class SideColumnPainter(Painter):
         if stats is None or all(part["role"] == "cpu" for part in row.rank["summary"]):
             return
         span_ns, wait_ns = stats["span"], self.figures.exposed_wait(number)
-        left, width = area.right + _PAD, area.margin - 2 * _PAD
         is_low = row.height < 24
         top, height, text_px = (y + 3, 11, 14) if row.height >= 36 else (y + 4, 8, 12)
         if is_low:
             top = y + round((row.height - height) / 2)
+        self._draw_bar(stats, wait_ns, top, height)
+        if is_low:
+            return
+        left, baseline = area.right + _PAD, top + height + text_px
+        if span_ns <= 0:
+            label = f"no {_device_of([row.rank])} work" if stats["data"] > 0 else "no data"
+            drawing.text(left, baseline, label, theme.ink3)
+        elif row.rank["truncated"] is not None:
+            drawing.text(left, baseline, "file cut off", _WARNING_INK)
+        elif late:
+            drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
+        else:
+            self._draw_shares(row, stats, wait_ns, baseline)
+
+    def _draw_bar(self, stats: Mapping[str, Any], wait_ns: int, top: float, height: float) -> None:
+        """Draw a bar whose parts are the kinds of device time of a rank."""
+        theme, drawing, span_ns = self.theme, self.drawing, stats["span"]
+        left, width = self.area.right + _PAD, self.area.margin - 2 * _PAD
         x: float = left
         for ns, color in (
             (stats["compute"], theme.kind["compute"]),
@@ -253,18 +270,6 @@ class SideColumnPainter(Painter):
                 drawing.frame(x, top, right - x, height, theme.wait_line)
             x = right
         drawing.frame(left, top, width, height, theme.idle_line)
-        baseline = top + height + text_px
-        if is_low:
-            return
-        if span_ns <= 0:
-            label = f"no {_device_of([row.rank])} work" if stats["data"] > 0 else "no data"
-            drawing.text(left, baseline, label, theme.ink3)
-        elif row.rank["truncated"] is not None:
-            drawing.text(left, baseline, "file cut off", _WARNING_INK)
-        elif late:
-            drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
-        else:
-            self._draw_shares(row, stats, wait_ns, baseline)
 
     def _draw_shares(
         self, row: Row, stats: Mapping[str, Any], wait_ns: int, baseline: float

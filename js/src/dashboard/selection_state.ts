@@ -121,9 +121,9 @@ export class DashSelection {
     this.ctx.bringIntoView("timeline");
   }
 
-  /** `from`: the panel that chose the ranks; `more`: changes in the same entry of the history. */
-  select(selection: SelectionJson | null, from = "", more: Partial<SharedState> = {}): void {
-    const ranks_from = (selection?.ranks ?? null) === null ? "" : from;
+  /** Select. `ranksFrom`: the panel that chose the ranks; `more`: other changes of this step. */
+  select(selection: SelectionJson | null, ranksFrom = "", more: Partial<SharedState> = {}): void {
+    const ranks_from = (selection?.ranks ?? null) === null ? "" : ranksFrom;
     const patch: Partial<SharedState> = selection === null ? { selected_event: null } : {};
     if (selection === null && this.scope.value === "job") patch.scope = "selection";
     this.commit({ ...patch, ...more, selection, ranks_from });

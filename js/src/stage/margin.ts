@@ -71,7 +71,8 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   const isCompact = row.height < 24;
   const isTall = row.height >= 36;
   const barHeight = isTall ? 11 : 8;
-  const offset = isCompact ? Math.round((row.height - barHeight) / 2) : isTall ? 3 : 4;
+  const inset = isTall ? 3 : 4;
+  const offset = isCompact ? Math.round((row.height - barHeight) / 2) : inset;
   const [left, top] = [x + PAD, y + offset];
   drawTimeBar(pen, frame, times, { left, top, width: geometry.margin - 2 * PAD, barHeight });
   // Numbers of an earlier view would be wrong; a pale bar is a hint at most.
