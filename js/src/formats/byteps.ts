@@ -105,28 +105,14 @@ function pushArrivals(requests: readonly RequestRow[], files: FilesOfRanks): Pus
   });
 }
 
-/** Names of nodes in the rows of a job: of their workers, where `byteps_clock` is certain of these. */
-function nodeNames(tables: ColumnTables): (row: { job: string; node: number }) => string {
-  const clocks = rowsOf(tables.byteps_clock) as readonly ClockRow[];
-  const workers = new Map(
-    clocks
-      .filter(({ alternatives }) => alternatives === 0)
-      .map(({ job, node, worker }) => [`${job ?? ""} ${node}`, worker]),
+type ClockRow = Record<"node" | "worker" | "alternatives", number> & { job: string | null };
+
+/** The name of a node: of its worker, where `byteps_clock` leaves only one possible. */
+function nodeName(tables: ColumnTables, job: string, node: number): string {
+  const clock = (rowsOf(tables.byteps_clock) as readonly ClockRow[]).find(
+    (row) => row.node === node && (row.job ?? "") === job && row.alternatives === 0,
   );
-  return ({ job, node }) => {
-    const worker = workers.get(`${job} ${node}`);
-    return worker === undefined ? nodeLabel(node) : `worker ${worker} (node ${node})`;
-  };
-}
-
-interface ClockRow {
-  job: string | null;
-  node: number;
-  worker: number;
-  alternatives: number;
-}
-
-function nodeLabel(node: number): string {
+  if (clock !== undefined) return `worker ${clock.worker} (node ${node})`;
   return node < 8 ? `node ${node}` : `node ${node} (ps rank ${Math.floor((node - 8) / 2)})`;
 }
 
@@ -150,10 +136,11 @@ export function stragglersFrame(tables: ColumnTables, selection: SelectionJson):
   const lags: readonly PushLag[] = byServers
     ? pushArrivals(requestsOf(tables, files, selection), files)
     : workerPulls(tables, selection);
-  const nameOf = nodeNames(tables);
+  const nameOf = (job: string, node: number): string =>
+    byServers ? nodeName(tables, job, node) : `worker ${node}`;
   const rows = groupBy(lags, ({ job, iteration }) => `${iteration} ${job}`)
     .flatMap(lagsOfNodes)
-    .map((row) => ({ ...row, label: byServers ? nameOf(row) : `worker ${row.node}` }));
+    .map((row) => ({ ...row, label: nameOf(row.job, row.node) }));
   rows.sort(
     (a, b) => compareCodePoints(a.job, b.job) || a.node - b.node || a.iteration - b.iteration,
   );
