@@ -82,7 +82,7 @@ _WAITING_CALLS = re.compile(
 #: `_BLOCKING_NS` wait.
 _ASYNC_COPIES = re.compile(r"(cuda|cu|hip|musa)Memcpy\w*Async\w*", re.IGNORECASE)
 _BLOCKING_NS = 1_000_000
-#: Calls that make a stream wait for work of another one.
+#: Calls that make a stream wait for work of another stream.
 _STREAM_WAITS = re.compile(
     r"(cuda|hip|cu|musa|mu|aclrt)StreamWait(Event|Value)\w*|urEnqueueEventsWait\w*", re.IGNORECASE
 )
@@ -415,7 +415,7 @@ def follows_stream_wait(trace: Trace) -> Bools:
 
 
 def stream_wait_calls(trace: Trace) -> Rows:
-    """Return the calls that make a stream wait for work of another one, by start."""
+    """Return the calls that make a stream wait for work of another stream, by start."""
     return np.flatnonzero(name_mask(trace, _STREAM_WAITS.fullmatch))
 
 

@@ -129,8 +129,10 @@ def test_devices_by_what_files_say():
     rows = pd.read_csv(FOLDER / "devices.csv", keep_default_na=False)
     for row in rows.itertuples():
         major, _, minor = row.compute_capability.partition(".")
-        texts = {"numSms": row.num_sms, "totalGlobalMem": row.total_global_mem,
-                 "warpSize": row.warp_size, "computeMajor": major, "computeMinor": minor}  # fmt: skip
+        texts = {
+            "numSms": row.num_sms, "totalGlobalMem": row.total_global_mem,
+            "warpSize": row.warp_size, "computeMajor": major, "computeMinor": minor,
+        }  # fmt: skip
         numbers = {key: int(text) for key, text in texts.items() if text}
         matched = device_of_entry({"name": row.name, **numbers})
         name = matched.row.device if matched.row else ""
