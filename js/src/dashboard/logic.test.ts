@@ -9,7 +9,13 @@ import {
   togglePick,
   withoutDimension,
 } from "../protocol/selection";
-import type { Requests, Scene, SelectionJson, Source } from "../protocol/source";
+import {
+  RequestError,
+  type Requests,
+  type Scene,
+  type SelectionJson,
+  type Source,
+} from "../protocol/source";
 import { choiceWithPanel, computeLayout, findIdlePanels, leftOutText } from "./layout";
 import { PanelData, makePanelRequester } from "./panel_data";
 import { toCsv } from "../ui/table";
@@ -274,6 +280,27 @@ describe("questions", () => {
     data.retry();
     expect(calls).toHaveLength(2);
   });
+
+  test("a panel that is refused leaves the others their numbers", async () => {
+    data.requestPanels(["overlap", "kernels"], FULL_SELECTION);
+    await calls[0]!.fail(new Error("no panel of this name"));
+    expect(calls[1]!.panels).toEqual(["overlap"]);
+    await calls[1]!.fail(new Error("no panel of this name"));
+    await calls[2]!.answer(1);
+    expect(stateOf("overlap").error?.message).toBe("no panel of this name");
+    expect(stateOf("kernels")).toMatchObject({ isStale: false, frame: frame(1), error: null });
+    expect(calls).toHaveLength(3);
+  });
+
+  test.each(["connection_lost", "interrupted"] as const)(
+    "panels are not requested one by one after the error %s",
+    async (code) => {
+      data.requestPanels(["overlap", "kernels"], FULL_SELECTION);
+      await calls[0]!.fail(new RequestError({ code, message: "no reply" }));
+      expect(stateOf("kernels").error?.message).toBe("no reply");
+      expect(calls).toHaveLength(1);
+    },
+  );
 });
 
 test("a table as CSV keeps what its cells hold", () => {

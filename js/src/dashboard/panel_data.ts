@@ -10,6 +10,7 @@ import { withoutOwnDimensions } from "../facts/panels";
 import { getOrMake } from "../protocol/maps";
 import {
   asError,
+  hasErrorCode,
   isAbort,
   type PanelFrame,
   type Requests,
@@ -157,26 +158,56 @@ export class PanelData<Request> {
   }
 }
 
-/** The numbers of a selection, without the part of it that the panel itself writes. */
+/** Whether an error is an answer to the request, not the end of its connection. */
+function isRefusal(error: unknown): boolean {
+  if (isAbort(error) || hasErrorCode(error, "interrupted")) return false;
+  return !hasErrorCode(error, "connection_lost");
+}
+
+/**
+ * The numbers of a selection, without the part of it that the panel itself writes. If a request for
+ * several panels is refused, each panel is requested alone: the error of one concerns no other.
+ */
 export function makePanelRequester(
   source: Source,
   signal: AbortSignal,
 ): PanelRequester<SelectionJson> {
+  type Answers = Map<string, PanelFrame | Error>;
+  const ask = async (panels: readonly string[], selection: SelectionJson): Promise<Answers> => {
+    const requested = { panels, selection, within_ms: REPLY_BUDGET_MS };
+    const { reply } = await source.ask("panels", requested, signal);
+    const answer = (id: string): PanelFrame | Error => {
+      const frame = reply.panels[id];
+      if (frame === undefined) return new Error("No answer for this panel.");
+      const { tracks, query, ids } = withoutOwnDimensions(id, selection);
+      const filtered = tracks !== null || query !== null || ids !== null ? 1 : 0;
+      return { ...frame, attrs: { ...frame.attrs, filtered } };
+    };
+    const answered = panels.filter((id) => reply.left?.includes(id) !== true);
+    return new Map(answered.map((id) => [id, answer(id)]));
+  };
+  const askEach = async (panels: readonly string[], selection: SelectionJson): Promise<Answers> => {
+    const answers: Answers = new Map();
+    for (const id of panels) {
+      try {
+        for (const entry of await ask([id], selection)) answers.set(...entry);
+      } catch (error) {
+        if (!isRefusal(error)) throw error;
+        answers.set(id, asError(error));
+      }
+    }
+    return answers;
+  };
   return {
     partOf: withoutOwnDimensions,
     maxKeptFrames: 12,
     ask: async (panels, selection) => {
-      const requested = { panels, selection, within_ms: REPLY_BUDGET_MS };
-      const { reply } = await source.ask("panels", requested, signal);
-      const answer = (id: string): PanelFrame | Error => {
-        const frame = reply.panels[id];
-        if (frame === undefined) return new Error("No answer for this panel.");
-        const { tracks, query, ids } = withoutOwnDimensions(id, selection);
-        const filtered = tracks !== null || query !== null || ids !== null ? 1 : 0;
-        return { ...frame, attrs: { ...frame.attrs, filtered } };
-      };
-      const answered = panels.filter((id) => reply.left?.includes(id) !== true);
-      return new Map(answered.map((id) => [id, answer(id)]));
+      try {
+        return await ask(panels, selection);
+      } catch (error) {
+        if (panels.length === 1 || !isRefusal(error)) throw error;
+        return askEach(panels, selection);
+      }
     },
   };
 }
