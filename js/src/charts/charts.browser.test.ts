@@ -162,18 +162,18 @@ describe("charts", () => {
   test("marks that are not selected are faint", async () => {
     const frame = frameOf("overlap");
     const { panel } = await mount("overlap", { chosen: { ranks: [1] } });
-    const colour = async (name: string): Promise<number[]> => {
+    const color = async (name: string): Promise<number[]> => {
       const { y } = await rowAt(panel, name);
       const { x } = await rowAt(panel, "0\u202fms");
       const { data } = await pixels(panel, Math.round(x) + 6, Math.round(y) + 2, 1, 1);
       return [...data.slice(0, 3)];
     };
     // Orange at a quarter of its strength: behind compute.
-    expect(await colour("rank 1")).toEqual([247, 216, 195]);
-    expect((await colour("rank 3"))[2]!).toBeGreaterThan(220);
+    expect(await color("rank 1")).toEqual([247, 216, 195]);
+    expect((await color("rank 3"))[2]!).toBeGreaterThan(220);
     panel.show(frame, NOTHING);
     await painted();
-    expect(await colour("rank 3")).toEqual([247, 216, 195]);
+    expect(await color("rank 3")).toEqual([247, 216, 195]);
   });
 
   test("a rectangle of the heatmap is a window and its ranks", async () => {

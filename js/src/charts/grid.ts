@@ -6,7 +6,7 @@ import { type Metric, METRICS } from "../facts/panels";
 import { fillDeviceWord } from "../protocol/scene";
 import type { Brush, ChartSelection, PanelFrame } from "../protocol/source";
 import { formatAxis, formatDuration, formatShare } from "../ui/formats";
-import { fitNames, labelledRows, frameNote, joinSentences, niceStep, textWidth } from "../ui/text";
+import { fitNames, labeledRows, frameNote, joinSentences, niceStep, textWidth } from "../ui/text";
 import { interpolateStops, SIZE, type Theme } from "../ui/theme";
 import {
   type ChartBox,
@@ -464,9 +464,9 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   const height = Math.ceil(bottom + 22);
   const plan: HeatmapPlan = { width, height, left, plotWidth, top, rowPitch, textLayer, bars };
   const interval = computeLabelInterval(rowPitch);
-  const labelled = labelledRows(rows, interval, content.lateRows, content.factRows);
-  addRowNames(plan, content, labelled, theme);
-  if (right > 0) addRowTotals(plan, content, labelled, right, theme);
+  const labeled = labeledRows(rows, interval, content.lateRows, content.factRows);
+  addRowNames(plan, content, labeled, theme);
+  if (right > 0) addRowTotals(plan, content, labeled, right, theme);
   drawTimeAxis(textLayer, content, { left, width, plotWidth, bottom }, theme);
   return plan;
 }
@@ -478,12 +478,12 @@ const rowMiddle = ({ top, rowPitch }: HeatmapPlan, row: number): number =>
 function addRowNames(
   plan: HeatmapPlan,
   content: HeatmapContent,
-  labelled: ReadonlySet<number>,
+  labeled: ReadonlySet<number>,
   theme: Theme,
 ): void {
   const { left, plotWidth, top, rowPitch, textLayer } = plan;
   fitNames(content.names, left - 16).forEach((name, row) => {
-    if (labelled.has(row)) {
+    if (labeled.has(row)) {
       const { color, bold } = rowLabelStyle(content, row, theme);
       textLayer.text(left - 8, rowMiddle(plan, row), name, color, { align: "right", bold });
     }
@@ -497,7 +497,7 @@ function addRowNames(
 function addRowTotals(
   plan: HeatmapPlan,
   content: HeatmapContent,
-  labelled: ReadonlySet<number>,
+  labeled: ReadonlySet<number>,
   marginPx: number,
   theme: Theme,
 ): void {
@@ -515,7 +515,7 @@ function addRowTotals(
   barPx.forEach((px, row) => {
     const middle = rowMiddle(plan, row);
     if (px > 0) plan.bars.push([barX, middle - halfHeight, barX + px, middle + halfHeight]);
-    if (!labelled.has(row)) return;
+    if (!labeled.has(row)) return;
     const nearBars = barPx.slice(Math.max(0, row - overlappedRows), row + overlappedRows + 1);
     const { color, bold } = rowLabelStyle(content, row, theme);
     textLayer.text(barX + Math.max(...nearBars) + 5, middle, texts[row]!, color, { bold });

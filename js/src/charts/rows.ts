@@ -1,7 +1,7 @@
 /** Lay out and draw charts that have one row per rank, name or step. */
 
 import type { Brush, ChartSelection } from "../protocol/source";
-import { fitNames, labelledRows, shortenMiddle, textWidth } from "../ui/text";
+import { fitNames, labeledRows, shortenMiddle, textWidth } from "../ui/text";
 import type { Theme } from "../ui/theme";
 import {
   type ChartBox,
@@ -261,7 +261,7 @@ interface RowsPlan extends ChartHead {
   /** Share of a row's height that its bar takes. */
   fillShare: number;
   /** Rows with a name and texts. */
-  labelledRows: ReadonlySet<number>;
+  labeledRows: ReadonlySet<number>;
   /** Position of a value. */
   x(value: number): number;
   /** Middle of a row. */
@@ -317,7 +317,7 @@ function planRows(content: RowsContent, width: number, theme: Theme): RowsPlan {
     top,
     rowPitch,
     fillShare: rowPitch < 8 ? 1 : 0.8,
-    labelledRows: labelledRows(rows, interval, content.lateRows, content.factRows),
+    labeledRows: labeledRows(rows, interval, content.lateRows, content.factRows),
     x: (value) => namesWidth + ((value - xStart) / span) * plotWidth,
     rowMiddle: (row) => top + (row + 0.5) * rowPitch,
   };
@@ -349,7 +349,7 @@ function addRowNames(plan: RowsPlan): void {
   const maxWidth = plan.namesWidth - 8;
   const names = fitNames(content.names, maxWidth);
   names.forEach((name, row) => {
-    if (!plan.labelledRows.has(row)) return;
+    if (!plan.labeledRows.has(row)) return;
     const second = plan.rowPitch >= 30 ? content.secondLines?.[row] : undefined;
     const y = plan.rowMiddle(row) - (second === undefined ? 0 : 7);
     const style = rowLabelStyle(content, row, theme);
@@ -436,7 +436,7 @@ function addSideColumns(
     const column = columns[index]!;
     plan.textLayer.text(right, headY, column.head, theme.ink3, { align: "right" });
     column.texts.forEach((text, row) => {
-      if (!plan.labelledRows.has(row)) return;
+      if (!plan.labeledRows.has(row)) return;
       const marked = { lateRows: column.lateRows, factRows: column.boldRows };
       const { color, bold } = rowLabelStyle(marked, row, theme);
       plan.textLayer.text(right, plan.rowMiddle(row), text, color, { align: "right", bold });

@@ -33,7 +33,7 @@ import {
   titleOf,
 } from "./tables";
 
-import { ColourLegend } from "./legend";
+import { ColorLegend } from "./legend";
 
 function drawn(node: ComponentChild): HTMLElement {
   const el = document.createElement("div");
@@ -121,8 +121,8 @@ describe("classes of events", () => {
 
   test("the legend names the classes that occur, and states while they are unknown", () => {
     const look = { swapped: false, theme: "light", again: null, choose: () => undefined } as const;
-    const textOf = (colour: "change" | "kind", known: typeof counts | null): string =>
-      drawn(h(ColourLegend, { ...look, colour, counts: known })).textContent ?? "";
+    const textOf = (color: "change" | "kind", known: typeof counts | null): string =>
+      drawn(h(ColorLegend, { ...look, color, counts: known })).textContent ?? "";
     expect(textOf("change", null)).toContain("matching calls");
     expect(textOf("change", counts)).toContain("slower10");
     expect(textOf("change", counts)).not.toContain("moved");

@@ -7,7 +7,7 @@ import { contextOf, frame, slots, strip as runs } from "../../test/two_runs";
 import { PairSource } from "../engine/pairs";
 import type { PanelFrame } from "../protocol/source";
 import { alignedSegments, makeAlignment, partnerView, toCommon, toOwnTime } from "./align";
-import { countsText, deltaColour, namesBesideSides, shortLabels, swapSides } from "./frames";
+import { countsText, deltaColor, namesBesideSides, shortLabels, swapSides } from "./frames";
 import { THEMES } from "../ui/theme";
 import { pairText } from "./partner";
 import { placeTiles } from "./operator_tree";
@@ -198,8 +198,8 @@ test("texts and colours of differences", () => {
   const texts = counts.map(([before, after]) => plain(countsText(before, after)));
   expect(texts).toEqual(["18 → 4 645", "new 218", "gone 6", "3"]);
   const { delta } = THEMES.light;
-  const colours = [0.019, Infinity, -0.5].map((share) => deltaColour(share, "light"));
-  expect(colours).toEqual([delta[3], delta[6], delta[1]]);
+  const colors = [0.019, Infinity, -0.5].map((share) => deltaColor(share, "light"));
+  expect(colors).toEqual([delta[3], delta[6], delta[1]]);
 });
 
 test.each([

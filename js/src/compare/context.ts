@@ -24,7 +24,7 @@ import {
   swapSides,
 } from "./frames";
 
-export type Colour = "change" | "kind" | "name";
+export type Color = "change" | "kind" | "name";
 
 export interface DiffOptions {
   scenes: BySide<Scene>;
@@ -60,7 +60,7 @@ export class DiffContext {
   readonly base: ReadonlySignal<AlignmentBase>;
   /** The pair of ranks for figures and timelines; null for all. */
   readonly pair: ReadonlySignal<number | null>;
-  readonly colour: ReadonlySignal<Colour>;
+  readonly color: ReadonlySignal<Color>;
   readonly theme = signal<ThemeName>("light");
   /** Text of the status line; null for the default hint. */
   readonly statusText = signal<string | null>(null);
@@ -87,7 +87,7 @@ export class DiffContext {
     this.coupled = trait("coupled", (on) => on === true);
     this.base = trait("align", (base) => (base ?? "steps") as AlignmentBase);
     this.pair = trait("pair", (value) => (typeof value === "number" ? value : null));
-    this.colour = trait("color", (value) => (value ?? "change") as Colour);
+    this.color = trait("color", (value) => (value ?? "change") as Color);
   }
 
   /** Write one of the widget's own traits. */

@@ -7,7 +7,7 @@ import { DiffCharts } from "./charts";
 import type { DiffFacts } from "./frames";
 import type { TimelineLink } from "./link";
 import { Headline } from "./pane";
-import { ColourLegend } from "./legend";
+import { ColorLegend } from "./legend";
 
 const totals = { before_ns: 5e6, after_ns: 6e6 };
 const nothing = frame({}, totals);
@@ -90,9 +90,9 @@ test("a failed request for the parts of a kind is stated below the kinds", async
 
 test("the legend does not wait for unmatched calls", () => {
   const el = document.createElement("div");
-  const look = { colour: "change", swapped: false, theme: "light", counts: null } as const;
+  const look = { color: "change", swapped: false, theme: "light", counts: null } as const;
   const show = (again: (() => void) | null): void =>
-    render(h(ColourLegend, { ...look, again, choose: vi.fn() }), el);
+    render(h(ColorLegend, { ...look, again, choose: vi.fn() }), el);
   show(null);
   expect(el.textContent).toContain("matching calls …");
   const again = vi.fn();

@@ -210,19 +210,19 @@ const EQUAL_SHARE = 0.02;
 const STEP_SHARES = [0, 0.4, 0.85];
 
 /** The colour of a change as a share of before. */
-export function deltaColour(share: number, theme: ThemeName): string {
+export function deltaColor(share: number, theme: ThemeName): string {
   const size = Math.abs(share);
   const step = size <= EQUAL_SHARE ? 0 : STEP_SHARES.filter((min) => size >= min).length;
   return THEMES[theme].delta[share > 0 ? 3 + step : 3 - step]!;
 }
 
 /** Colour of changes that may be chance. */
-export function neutralColour(theme: ThemeName): string {
-  return classStyle("same", theme).colour;
+export function neutralColor(theme: ThemeName): string {
+  return classStyle("same", theme).color;
 }
 
 /** The middle step of a scale, for bars, which show the size by their length. */
-export function barColour(diff: number, theme: ThemeName): string {
+export function barColor(diff: number, theme: ThemeName): string {
   return THEMES[theme].delta[diff > 0 ? 5 : 1]!;
 }
 

@@ -10,27 +10,27 @@ import {
 import type { ThemeName } from "../protocol/source";
 import { Button, ChoiceButtons } from "../ui/controls";
 import { formatCount } from "../ui/formats";
-import type { Colour } from "./context";
+import type { Color } from "./context";
 
-const COLOUR_MODES: readonly (readonly [id: Colour, text: string, about: string])[] = [
+const COLOR_MODES: readonly (readonly [id: Color, text: string, about: string])[] = [
   ["change", "change", "By the change of each event"],
   ["kind", "kind", "By kind: compute, communication, copies, host"],
   ["name", "name", "By kind, each name in a shade of its own"],
 ];
 
-interface ColourLegendProps {
-  colour: Colour;
+interface ColorLegendProps {
+  color: Color;
   swapped: boolean;
   theme: ThemeName;
   /** Number of events of each class, before and after; null until known. */
   counts: readonly (readonly number[])[] | null;
   /** Retries matching after a failure; null while matching runs. */
   again: (() => void) | null;
-  choose(colour: Colour): void;
+  choose(color: Color): void;
 }
 
-export function ColourLegend(props: ColourLegendProps) {
-  const { colour, swapped, theme, counts, again: retry, choose } = props;
+export function ColorLegend(props: ColorLegendProps) {
+  const { color, swapped, theme, counts, again: retry, choose } = props;
   // Only changed events have counts; the others are unchanged, changed by chance or not compared.
   const present = GROUPS.map((group) => ({
     group,
@@ -39,22 +39,22 @@ export function ColourLegend(props: ColourLegendProps) {
   }));
   const matchingNote = retry === null ? "matching calls …" : "calls could not be matched";
   return (
-    <div class="hta-diff-colours">
+    <div class="hta-diff-colors">
       <span class="hta-note">Colour by</span>
       <ChoiceButtons
         name="Colour by"
-        data="colour"
-        options={COLOUR_MODES}
-        chosen={colour}
+        data="color"
+        options={COLOR_MODES}
+        chosen={color}
         choose={choose}
       />
       <div class="hta-diff-keys">
-        {colour === "change" && (
+        {color === "change" && (
           <>
             {present
               .filter(({ count }) => count !== 0)
               .map(({ group, count, isChange }) => (
-                <ColourKey
+                <ColorKey
                   key={group.name}
                   group={group}
                   count={isChange ? count : null}
@@ -74,7 +74,7 @@ export function ColourLegend(props: ColourLegendProps) {
   );
 }
 
-function ColourKey(props: { group: ClassGroup; count: number | null; theme: ThemeName }) {
+function ColorKey(props: { group: ClassGroup; count: number | null; theme: ThemeName }) {
   const { group, count, theme } = props;
   const text = count === null ? "" : ` ${formatCount(count)} events on both sides.`;
   return (

@@ -12,7 +12,7 @@ import { THEMES } from "../ui/theme";
 import type { DiffContext } from "./context";
 import {
   countsText,
-  deltaColour,
+  deltaColor,
   deltaText,
   numberAt,
   type FrameRow,
@@ -77,11 +77,11 @@ export function placeTiles(frame: PanelFrame, top: number, width: number): Icicl
 
 /** Style of tiles without a partner: hatched at the start only, so that text stays readable. */
 function unpairedStyle(background: string, theme: ThemeName): Record<string, string> {
-  const { colour } = classStyle("only_here", theme);
+  const { color } = classStyle("only_here", theme);
   return {
     background:
       `linear-gradient(90deg, transparent ${HATCH_PX}px, ${background} 0), ` +
-      `repeating-linear-gradient(135deg, ${colour} 0 2px, ${background} 2px 5px)`,
+      `repeating-linear-gradient(135deg, ${color} 0 2px, ${background} 2px 5px)`,
     paddingLeft: `${HATCH_PX + 4}px`,
   };
 }
@@ -153,8 +153,8 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     return (
       <span class="hta-diff-scale" role="img" aria-label="green is faster, magenta slower">
         faster −85 %
-        {THEMES[theme].delta.map((colour) => (
-          <i style={{ background: colour }} />
+        {THEMES[theme].delta.map((color) => (
+          <i style={{ background: color }} />
         ))}
         +85 % slower
         <b class="hta-diff-swatch" style={classCss(classStyle("only_here", theme))} />
@@ -196,7 +196,7 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     const state = before === 0 ? "new" : goneOrShare;
     const counts = countsText(numberAt(row, "before_count"), numberAt(row, "after_count"));
     const theme = this.ctx.theme.value;
-    const background = deltaColour(isUnpaired ? 0 : share, theme);
+    const background = deltaColor(isUnpaired ? 0 : share, theme);
     const { top, node: markedNode } = this.ctx.choice.value;
     return (
       <button

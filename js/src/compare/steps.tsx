@@ -10,9 +10,9 @@ import { THEMES } from "../ui/theme";
 import type { DiffContext } from "./context";
 import {
   type BySide,
-  deltaColour,
+  deltaColor,
   deltaText,
-  neutralColour,
+  neutralColor,
   namesBesideSides,
   numberAt,
   type FrameRow,
@@ -122,16 +122,16 @@ export class Strip extends DiffPanel<StripData> {
         aria-label={`${label}, ${deltaText(diff)}${this.noPairText(slot)}`}
         aria-pressed={slot === this.chosenSlot}
         aria-disabled={this.has(slot) ? undefined : true}
-        style={{ background: this.colourOf(stepSlot) }}
+        style={{ background: this.colorOf(stepSlot) }}
         onClick={() => this.toggle(slot)}
       />
     );
   }
 
   /** The colour of a step's change; neutral if the steps changed within the noise. */
-  private colourOf({ share }: StepSlot): string {
+  private colorOf({ share }: StepSlot): string {
     const theme = this.ctx.theme.value;
-    return this.shown.value?.isChange === true ? deltaColour(share, theme) : neutralColour(theme);
+    return this.shown.value?.isChange === true ? deltaColor(share, theme) : neutralColor(theme);
   }
 
   private has(slot: number): boolean {
@@ -181,7 +181,7 @@ export class Strip extends DiffPanel<StripData> {
         </text>
         <rect x={0} y={top} width={width} height={BAND_HEIGHT} fill={theme.lane} />
         {Math.abs(lengthsPx[0] - lengthsPx[1]) >= 0.5 && (
-          <polygon points={points.join(" ")} fill={this.colourOf(slot)} />
+          <polygon points={points.join(" ")} fill={this.colorOf(slot)} />
         )}
         {SIDES.map((side) => {
           const y = LABELS_HEIGHT + side * runPitch(runHeight) + runHeight / 2;
@@ -226,17 +226,17 @@ function Legend(props: {
 }) {
   const { lanes, slots, isChange, theme } = props;
   const kinds = THEMES[theme].kind;
-  const keys: [name: string, colour: string][] = lanes.map(({ name, kind }) => [name, kinds[kind]]);
-  if (!isChange) keys.push(["change that may be chance", neutralColour(theme)]);
+  const keys: [name: string, color: string][] = lanes.map(({ name, kind }) => [name, kinds[kind]]);
+  if (!isChange) keys.push(["change that may be chance", neutralColor(theme)]);
   else {
-    if (slots.some(({ diff }) => diff < 0)) keys.push(["faster", deltaColour(-0.5, theme)]);
-    if (slots.some(({ diff }) => diff > 0)) keys.push(["slower", deltaColour(0.5, theme)]);
+    if (slots.some(({ diff }) => diff < 0)) keys.push(["faster", deltaColor(-0.5, theme)]);
+    if (slots.some(({ diff }) => diff > 0)) keys.push(["slower", deltaColor(0.5, theme)]);
   }
   return (
     <p class="hta-diff-legend">
-      {keys.map(([name, colour]) => (
+      {keys.map(([name, color]) => (
         <span key={name}>
-          <i class="hta-diff-swatch" style={{ background: colour }} />
+          <i class="hta-diff-swatch" style={{ background: color }} />
           {name}
         </span>
       ))}
@@ -301,11 +301,11 @@ function ChangeMark(props: { slot: StepSlot; narrow: boolean; top: number; theme
   const lineWidths = lines.map((line, index) => line.length * (index === 0 ? 7.4 : 6.6));
   const textWidth = Math.max(...lineWidths);
   // The band is grey up to the shorter run's end, and narrow in its first third after that.
-  const greyWidth = Math.min(...lengthsPx) + Math.abs(lengthsPx[0] - lengthsPx[1]) / 3;
+  const grayWidth = Math.min(...lengthsPx) + Math.abs(lengthsPx[0] - lengthsPx[1]) / 3;
   const y = top + BAND_HEIGHT / 2 - (lines.length - 1) * 9 + 4;
   return (
     <>
-      {greyWidth < textWidth + 10 && (
+      {grayWidth < textWidth + 10 && (
         <rect
           x={4}
           y={y - 14}

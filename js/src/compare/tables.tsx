@@ -16,11 +16,11 @@ import { Link } from "../ui/controls";
 import { frameNote } from "../ui/text";
 import { type TableColumn, FilterField, NameButton, Table } from "../ui/table";
 import {
-  barColour,
+  barColor,
   type BySide,
   countsText,
   deltaText,
-  neutralColour,
+  neutralColor,
   numberAt,
   type FrameRow,
   rowsOf,
@@ -53,10 +53,10 @@ function membersOf(row: FrameRow): string[] {
  * Changes that may be chance are neutral.
  */
 function barStyle(row: FrameRow, theme: ThemeName): Record<string, string> {
-  if (row.is_change !== true) return { background: neutralColour(theme) };
+  if (row.is_change !== true) return { background: neutralColor(theme) };
   const changeClass = changeClassOfName(row);
   if (changeClass !== null) return classCss(classStyle(changeClass, theme));
-  return { background: barColour(numberAt(row, "diff_ns"), theme) };
+  return { background: barColor(numberAt(row, "diff_ns"), theme) };
 }
 
 /** The class of a name that one side lacks; null for others. */

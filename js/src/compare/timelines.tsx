@@ -12,7 +12,7 @@ import { h, renderInto } from "../ui/dom";
 import { onSignal } from "../ui/react";
 import type { DiffContext } from "./context";
 import { type BySide, otherSide, namesBesideSides, type Side, SIDES } from "./frames";
-import { ColourLegend } from "./legend";
+import { ColorLegend } from "./legend";
 import { TimelineLink } from "./link";
 import { PairLine } from "./partner";
 
@@ -52,15 +52,15 @@ export class TimelinePair {
     const pair = h("div", { class: "hta-diff-lanes" }, ...this.places);
     this.el = h("section", { class: "hta-diff-timelines", "aria-label": "Timelines" }, head, pair);
     for (const side of SIDES) this.link.trackLeader(this.places[side], side);
-    for (const side of SIDES) this.followColour(side);
+    for (const side of SIDES) this.followColor(side);
     onSignal(
       () => [ctx.swapped.value, ctx.coupled.value],
       () => this.showOrder(),
       abortSignal,
     );
     onSignal(
-      () => [ctx.colour.value, ctx.swapped.value, this.counts.value, this.parts.value],
-      () => this.showColour(),
+      () => [ctx.color.value, ctx.swapped.value, this.counts.value, this.parts.value],
+      () => this.showColor(),
       abortSignal,
     );
     onSignal(ctx.theme, (theme) => this.apps.forEach((app) => app.setTheme(theme)), abortSignal);
@@ -107,13 +107,13 @@ export class TimelinePair {
     );
     const Head = () => (
       <>
-        <ColourLegend
-          colour={ctx.colour.value}
+        <ColorLegend
+          color={ctx.color.value}
           swapped={ctx.swapped.value}
           theme={ctx.theme.value}
           counts={counts.value}
           again={matchAgain.value}
-          choose={(colour) => ctx.saveTrait("color", colour)}
+          choose={(color) => ctx.saveTrait("color", color)}
         />
         <PairLine ctx={ctx} />
       </>
@@ -163,25 +163,25 @@ export class TimelinePair {
     ctx.selectedPair.value = null;
   }
 
-  private showColour(): void {
-    const { colour, swapped } = this.ctx;
-    const byChange = colour.value === "change";
+  private showColor(): void {
+    const { color, swapped } = this.ctx;
+    const byChange = color.value === "change";
     this.el.classList.toggle("hta-diff-by-change", byChange);
     const classes = byChange ? eventClassPalette(swapped.value) : null;
     for (const side of SIDES) {
       const { stage, shared } = this.apps[side].ctx;
       stage.setClasses(classes, this.counts.value !== null, this.parts.value?.[side] ?? null);
-      if (colour.value !== "change" && shared.state.color !== colour.value) {
-        this.link.writePartner(side, { color: colour.value });
+      if (color.value !== "change" && shared.state.color !== color.value) {
+        this.link.writePartner(side, { color: color.value });
       }
     }
   }
 
   /** Take over the colours that a key of a timeline chose. */
-  private followColour(side: Side): void {
+  private followColor(side: Side): void {
     const { states, signal: abortSignal } = this.ctx.options;
     const take = (): void => {
-      const selected = this.ctx.colour.value;
+      const selected = this.ctx.color.value;
       const { color } = this.apps[side].ctx.shared.state;
       if (color === "bound" || selected === color || (selected === "change" && color === "kind"))
         return;

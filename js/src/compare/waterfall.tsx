@@ -11,9 +11,9 @@ import { formatDuration } from "../ui/formats";
 import { THEMES } from "../ui/theme";
 import type { DiffContext } from "./context";
 import {
-  barColour,
+  barColor,
   deltaText,
-  neutralColour,
+  neutralColor,
   numberAt,
   type FrameRow,
   rowsOf,
@@ -236,7 +236,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
                   title={`${this.kindNames[kind] ?? ""} ${formatDuration(ns)}`}
                   style={{
                     width: percentCss(Math.max(ns, 0) / maxTotal),
-                    background: this.kindColour(kind),
+                    background: this.kindColor(kind),
                   }}
                 />
               );
@@ -247,7 +247,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
     );
   }
 
-  private kindColour(kind: string): string {
+  private kindColor(kind: string): string {
     const theme = THEMES[this.ctx.theme.value];
     return kind === "idle" ? theme.idle : (theme.kind[kind as "compute"] ?? theme.idle);
   }
@@ -267,7 +267,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
             onClick={() => this.set(isOpen ? null : kind, this.level.value)}
           >
             <span class="hta-diff-arrow">{isOpen ? "▾" : "▸"}</span>
-            <i class="hta-diff-swatch" style={{ background: this.kindColour(kind) }} />
+            <i class="hta-diff-swatch" style={{ background: this.kindColor(kind) }} />
             {label}
           </button>
         ) : (
@@ -287,7 +287,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
             style={{
               left: place(Math.min(from, to)),
               width: percentCss(Math.abs(diff) / (high - low)),
-              background: isChange ? barColour(diff, theme) : neutralColour(theme),
+              background: isChange ? barColor(diff, theme) : neutralColor(theme),
               opacity: depth === 0 ? "1" : "0.72",
             }}
           />

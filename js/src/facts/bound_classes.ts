@@ -24,7 +24,7 @@ export const BOUND_GROUPS = data.groups as readonly {
  */
 export function boundStyle(name: BoundClass, theme: ThemeName): ClassStyle {
   const hatched = data.hatched.includes(name);
-  return { colour: data[theme][name], hatched, faint: name === "no_figure" };
+  return { color: data[theme][name], hatched, faint: name === "no_figure" };
 }
 
 export const BOUND_PALETTE: ClassPalette = {

@@ -32,7 +32,7 @@ export function classCountsOf(all: ClassCounts, pair: unknown): ClassCounts["cou
  * colours differ by CIEDE2000 10.7 in the light theme and 7.1 in the dark one, for deuteranopes and
  * protanopes too (Machado 2009); events without a partner also have a shape.
  */
-const COLOURS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>> = data;
+const COLORS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>> = data;
 
 const HATCHED: ReadonlySet<string> = new Set(data.hatched);
 
@@ -56,7 +56,7 @@ function displayedClass(name: EventClass, swapped: boolean): EventClass {
 
 export function classStyle(name: EventClass, theme: ThemeName): ClassStyle {
   const faint = name === "not_compared";
-  return { colour: COLOURS[theme][name], hatched: HATCHED.has(name), faint };
+  return { color: COLORS[theme][name], hatched: HATCHED.has(name), faint };
 }
 
 /** The class of a row of changes, by its change and its times before and after. */
@@ -70,11 +70,11 @@ export function classOfChange(change: string, before: number, after: number): Ev
 }
 
 /** CSS style of a class. */
-export function classCss({ colour, hatched, faint }: ClassStyle): Record<string, string> {
-  if (!hatched) return { background: colour, opacity: faint === true ? "0.45" : "1" };
+export function classCss({ color, hatched, faint }: ClassStyle): Record<string, string> {
+  if (!hatched) return { background: color, opacity: faint === true ? "0.45" : "1" };
   return {
-    background: `repeating-linear-gradient(135deg, ${colour} 0 2px, transparent 2px 5px)`,
-    "box-shadow": `inset 2px 0 ${colour}`,
+    background: `repeating-linear-gradient(135deg, ${color} 0 2px, transparent 2px 5px)`,
+    "box-shadow": `inset 2px 0 ${color}`,
   };
 }
 

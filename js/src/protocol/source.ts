@@ -425,7 +425,7 @@ export interface ChartPanel {
 }
 
 export interface ClassStyle {
-  colour: string;
+  color: string;
   /** Drawn as diagonal lines of the colour over a pale ground. */
   hatched: boolean;
   /** Whether it is paler than the other classes. */

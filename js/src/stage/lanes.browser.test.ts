@@ -232,8 +232,8 @@ describe("changed calls among many unchanged calls", () => {
         starts.map((start) => event(start, 1000)),
         { view, job: view, classes: starts.map((start) => (isChanged(start) ? slower : same)) },
       );
-      const colour = pack(rgb(eventClassPalette(false).styles("light")[slower]!.colour));
-      const seen = Array.from({ length: 200 }, (_, x) => drawn.at(x, 15) === colour);
+      const color = pack(rgb(eventClassPalette(false).styles("light")[slower]!.color));
+      const seen = Array.from({ length: 200 }, (_, x) => drawn.at(x, 15) === color);
       for (const start of starts.filter(isChanged)) {
         const x = Math.floor(start / 8000);
         expect(seen.slice(Math.max(0, x - 1), x + 2)).toContain(true);

@@ -103,7 +103,7 @@ function buildRamp(stops: readonly string[]): Uint32Array {
 /** Style of a kind or a class of events. */
 interface EventStyle {
   /** Colours and the text on them, by shade. */
-  colours: readonly Rgb[];
+  colors: readonly Rgb[];
   texts: readonly string[];
   /** Strength of columns in lanes of each form. */
   columns: Readonly<Record<"solid" | "pale" | "bar", number>>;
@@ -124,8 +124,8 @@ function buildColumns(
   alpha: number,
 ): Readonly<Record<BandForm, ColorRamp>> {
   const rampOf = (form: keyof EventStyle["columns"], ground: Rgb): ColorRamp => {
-    const ramps = styles.map(({ colours, columns }) => {
-      const full = mix(colours[0]!, ground, columns[form] * alpha);
+    const ramps = styles.map(({ colors, columns }) => {
+      const full = mix(colors[0]!, ground, columns[form] * alpha);
       return Array.from({ length: STEPS + 1 }, (_, step) => pack(mix(full, ground, step / STEPS)));
     });
     return Uint32Array.from(ramps.flat());
@@ -162,9 +162,9 @@ function buildPaints(
     columns: buildColumns(styles, lane, bg, 1),
     pendingColumns: buildColumns(styles, lane, bg, PENDING),
     /** Rectangles: entry `kind · 3 + shade`. */
-    solid: Uint32Array.from(styles.flatMap(({ colours }) => colours.map(pack))),
+    solid: Uint32Array.from(styles.flatMap(({ colors }) => colors.map(pack))),
     tint: Uint32Array.from(
-      styles.flatMap(({ colours, tint }) => colours.map((colour) => pack(mix(colour, bg, tint)))),
+      styles.flatMap(({ colors, tint }) => colors.map((color) => pack(mix(color, bg, tint)))),
     ),
     /** Text on a solid rectangle: entry `kind · 3 + shade`. */
     textOn: styles.flatMap(({ texts }) => texts),
@@ -177,8 +177,8 @@ function buildPaints(
     edgePx: Float32Array.from(styles, ({ edgePx }) => edgePx),
     /** By class: drawn as lines over a pale ground, and that ground. */
     hatched: Uint8Array.from(styles, ({ hatched }) => (hatched ? 1 : 0)),
-    hatchedGround: Uint32Array.from(styles, ({ colours }) =>
-      pack(mix(colours[0]!, bg, HATCH_GROUND)),
+    hatchedGround: Uint32Array.from(styles, ({ colors }) =>
+      pack(mix(colors[0]!, bg, HATCH_GROUND)),
     ),
     counterFill: packColor(theme.ink2, 0.2, lane),
     counterRange: packColor(theme.ink2, 0.4, lane),
@@ -206,7 +206,7 @@ export function kindPaints(
     const [, ...others] = shades.map((shade) => readableOn(shade, ["#ffffff", darkText(theme)]));
     const isDimmed = dimmed.has(kind);
     return {
-      colours: isDimmed ? shades.map((shade) => mix(shade, rgb(theme.lane), DIMMED)) : shades,
+      colors: isDimmed ? shades.map((shade) => mix(shade, rgb(theme.lane), DIMMED)) : shades,
       texts: isDimmed ? shades.map(() => theme.ink2) : [theme.onKind[kind], ...others],
       columns: { solid: isPale ? PALE_COLUMN : 1, pale: PALE_COLUMN, bar: BAR_ALPHA },
       tint: kind === "annotation" ? theme.annotationTint : theme.cpuTint,
@@ -228,12 +228,12 @@ const FAINT_SHARE = 0.45;
 
 /** Paints whose entries are classes of events instead of kinds. */
 export function classPaints(theme: Theme, classes: ClassPalette): StagePaints {
-  const styles = classes.styles(theme.name).map(({ colour, faint, hatched }): EventStyle => {
-    const full = faint === true ? mix(rgb(colour), rgb(theme.lane), FAINT_SHARE) : rgb(colour);
+  const styles = classes.styles(theme.name).map(({ color, faint, hatched }): EventStyle => {
+    const full = faint === true ? mix(rgb(color), rgb(theme.lane), FAINT_SHARE) : rgb(color);
     const background = hatched ? mix(full, rgb(theme.bg), HATCH_GROUND) : full;
     const text = readableOn(background, ["#ffffff", darkText(theme)]);
     return {
-      colours: Array<Rgb>(SHADES).fill(full),
+      colors: Array<Rgb>(SHADES).fill(full),
       texts: Array<string>(SHADES).fill(text),
       columns: { solid: 1, pale: PALE_CLASS_COLUMN, bar: 1 },
       tint: CLASS_TINT,
@@ -252,18 +252,18 @@ export function classSharesAt(
   { start, end, shares }: ClassShares,
   styles: readonly ClassStyle[],
   theme: Theme,
-): (time: number) => [colour: number, share: number][] {
+): (time: number) => [color: number, share: number][] {
   const lane = rgb(theme.lane);
   const layers = shares.map(([code, share]) => {
     const style = styles[code];
-    const full = rgb(style?.colour ?? theme.lane);
-    return { share, colour: pack(style?.faint === true ? mix(full, lane, FAINT_SHARE) : full) };
+    const full = rgb(style?.color ?? theme.lane);
+    return { share, color: pack(style?.faint === true ? mix(full, lane, FAINT_SHARE) : full) };
   });
   const count = shares[0]?.[1].length ?? 0;
   return (time) => {
     if (time < start || time > end) return [];
     const part = Math.floor(((time - start) / Math.max(end - start, 1)) * count);
     const nearest = Math.min(part, count - 1);
-    return layers.map(({ colour, share }) => [colour, share[nearest] ?? 0]);
+    return layers.map(({ color, share }) => [color, share[nearest] ?? 0]);
   };
 }

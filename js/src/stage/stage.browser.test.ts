@@ -44,7 +44,7 @@ async function rested(): Promise<void> {
   );
 }
 
-const colour = (hex: string) => {
+const color = (hex: string) => {
   const { r, g, b } = rgb(hex);
   return [r, g, b, 255];
 };
@@ -68,10 +68,10 @@ describe("drawing", () => {
     // Next to the middle, which a grid line may cover.
     const x = stage.xOf(event.start + event.dur / 2) - 4;
     const y = laneTop(LATE, "comm") + 1;
-    expect(pixel(0, x, y)).toEqual(colour(THEMES.light.kind.communication));
+    expect(pixel(0, x, y)).toEqual(color(THEMES.light.kind.communication));
     stage.setTheme("dark");
     await drawn(frames.length);
-    expect(pixel(0, x, y)).toEqual(colour(THEMES.dark.kind.communication));
+    expect(pixel(0, x, y)).toEqual(color(THEMES.dark.kind.communication));
   });
 
   test("while it is not visible, it neither requests nor draws, and it updates afterwards", async () => {
@@ -122,7 +122,7 @@ describe("drawing", () => {
     // The veil has an alpha of 168; letters are opaque, in the colour of texts.
     const letters = over.filter(([, , , alpha]) => alpha! > 240);
     expect(letters.length).toBeGreaterThan(20);
-    const [r, g, b] = colour(THEMES[theme].ink2) as [number, number, number];
+    const [r, g, b] = color(THEMES[theme].ink2) as [number, number, number];
     const near = letters.filter((p) => Math.hypot(p[0]! - r, p[1]! - g, p[2]! - b) < 60);
     expect(near.length).toBeGreaterThan(letters.length / 2);
   });
@@ -290,7 +290,7 @@ test("calls of the host have one grey at every zoom, and hues only when coloured
   const calls = Array.from({ length: track.lanes }, (_, depth) => eventsOf(track.lane0 + depth));
   const call = calls.flat().find(({ kind, dur }) => kind === "cpu" && dur > 1e5)!;
   stage.setRows({ open: new Set([0]), pinned: [], filter: "" });
-  const edges = THEMES.light.hostHues.map((hex) => colour(hex).join());
+  const edges = THEMES.light.hostHues.map((hex) => color(hex).join());
   const hasHue = () => {
     stage.reveal(call.lane);
     const row = stage.rows().find((row) => row.rank === 0 && row.track?.key === track.key)!;

@@ -26,7 +26,7 @@ async function collective(call = CALL): Promise<Collective> {
 }
 
 const ops = () => source.asked.map(({ op }) => op);
-const colour = ({ r, g, b }: { r: number; g: number; b: number }) => [r, g, b].join();
+const color = ({ r, g, b }: { r: number; g: number; b: number }) => [r, g, b].join();
 const rowOf = (rank: number) => stage.rows().find((row) => row.rank === rank)!;
 
 /** Whether one of the pixels of a row at this time has a colour. */
@@ -54,7 +54,7 @@ describe("waits", () => {
     const { wait } = (await collective()).ranks[0]!;
     const { start, dur } = eventOf(0);
     stage.setView([start - 5e5, start + dur + 5e5]);
-    const hatch = colour(rgb(THEMES.light.waitFill));
+    const hatch = color(rgb(THEMES.light.waitFill));
     await expect.poll(() => seen(0, start + wait / 2, hatch)).toBe(true);
     expect(seen(0, start + wait + 1e5, hatch)).toBe(false);
   });
@@ -75,7 +75,7 @@ describe("waits", () => {
   test("waits in totals are those of the window of the figures", async () => {
     mount();
     const { top } = rowOf(0);
-    const hatch = colour(rgb(THEMES.light.waitFill));
+    const hatch = color(rgb(THEMES.light.waitFill));
     const isHatched = () =>
       Array.from({ length: 100 }, (_, dx) => pixel(995 + dx, top + 8)).includes(hatch);
     await expect.poll(isHatched).toBe(true);
@@ -118,8 +118,8 @@ describe("waits", () => {
 
 test("the row of the rank that comes last is tinted, and a dotted line leads to its kernel", async () => {
   mount();
-  const ground = colour(mix(rgb(THEMES.light.late), rgb(THEMES.light.bg), 0.07));
-  const line = colour(rgb(THEMES.light.late));
+  const ground = color(mix(rgb(THEMES.light.late), rgb(THEMES.light.bg), 0.07));
+  const line = color(rgb(THEMES.light.late));
   const { late } = await collective();
   const { start, dur } = eventOf(LATE);
   await expect.poll(() => seen(LATE, 2e5, ground)).toBe(true);
@@ -157,10 +157,10 @@ describe("the ribbon", () => {
       const { waiting } = THEMES[theme];
       const at = (rank: number, time: number): string =>
         pixel(stage.xOf(time) + 0.5, ribbonOf(rank, time)[0]! + 2);
-      await expect.poll(() => at(LATE, start)).toBe(colour(rgb(waiting.at(-1)!)));
+      await expect.poll(() => at(LATE, start)).toBe(color(rgb(waiting.at(-1)!)));
       // The first of all to arrive.
       const first = calls[latest]!.ranks.find(({ arrival }) => arrival === 0)!;
-      expect(at(first.rank, eventOf(first.rank, latest).start)).toBe(colour(rgb(waiting[0]!)));
+      expect(at(first.rank, eventOf(first.rank, latest).start)).toBe(color(rgb(waiting[0]!)));
     },
   );
 

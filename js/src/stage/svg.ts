@@ -158,9 +158,9 @@ class SvgContext {
     for (let column = 0; column < across; column += 1) {
       let from = 0;
       for (let row = 1; row <= down; row += 1) {
-        const colour = px[from * across + column]!;
-        if (row < down && px[row * across + column] === colour) continue;
-        const fill = paintAttribute("fill", pixelToCss(colour), this.globalAlpha);
+        const color = px[from * across + column]!;
+        if (row < down && px[row * across + column] === color) continue;
+        const fill = paintAttribute("fill", pixelToCss(color), this.globalAlpha);
         const left = x + column * dx;
         this.sheet.addBox(left, y + from * dy, left + dx, y + row * dy, fill);
         from = row;
@@ -270,11 +270,11 @@ function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
 function classKeys(pen: CanvasPen, { classes, theme }: StageFrame): LegendKey[] {
   const entries = classes?.legend(theme.name) ?? [];
   return entries.map(({ name, styles }) => {
-    const swatches = styles.map(({ colour, hatched, faint }): Swatch => {
-      const fill = faint === true ? interpolateStops([theme.lane, colour], FAINT_OPACITY) : colour;
+    const swatches = styles.map(({ color, hatched, faint }): Swatch => {
+      const fill = faint === true ? interpolateStops([theme.lane, color], FAINT_OPACITY) : color;
       return (left, top) =>
         hatched
-          ? pen.hatchedRect(left, top, LEGEND_PX, LEGEND_PX, theme.bg, colour)
+          ? pen.hatchedRect(left, top, LEGEND_PX, LEGEND_PX, theme.bg, color)
           : pen.fillRect(left, top, LEGEND_PX, LEGEND_PX, fill);
     });
     return [name, ...swatches];
@@ -302,9 +302,9 @@ function waitKeys(pen: CanvasPen, { theme, stats, lateness }: StageFrame): Legen
   const span = stats === null ? 0 : sum(stats.stats.span);
   const drawHatch: Swatch = (left, top) =>
     pen.hatchedRect(left, top, LEGEND_PX, LEGEND_PX, theme.waitFill, theme.waitLine);
-  const colour = lateness.late.size > 0 ? theme.late : theme.ink3;
+  const color = lateness.late.size > 0 ? theme.late : theme.ink3;
   const drawDots: Swatch = (left, top) => {
-    for (let dot = 0; dot < LEGEND_PX; dot += 4) pen.fillRect(left + dot, top + 4, 2, 2, colour);
+    for (let dot = 0; dot < LEGEND_PX; dot += 4) pen.fillRect(left + dot, top + 4, 2, 2, color);
   };
   return [
     [span > 0 ? `waiting ${formatShare(waited / span)}` : "waiting", drawHatch],
@@ -362,8 +362,8 @@ class SvgRaster implements LaneRaster {
     this.bottom = Math.max(this.top, Math.min(bottom, this.height));
   }
 
-  fillRect(x0: number, y0: number, x1: number, y1: number, colour: number): void {
-    this.box(x0, y0, x1, y1, this.fill(colour));
+  fillRect(x0: number, y0: number, x1: number, y1: number, color: number): void {
+    this.box(x0, y0, x1, y1, this.fill(color));
   }
 
   fillColumn(
@@ -406,8 +406,8 @@ class SvgRaster implements LaneRaster {
     );
   }
 
-  private fill(colour: number): string {
-    return getOrMake(this.fills, colour, () => `fill="${pixelToCss(colour)}"`);
+  private fill(color: number): string {
+    return getOrMake(this.fills, color, () => `fill="${pixelToCss(color)}"`);
   }
 }
 
@@ -460,10 +460,10 @@ export function escapeXml(text: string): string {
 
 /** Attributes of a fill or a stroke: six digits and an opacity, which every SVG reader knows. */
 export function paintAttribute(name: "fill" | "stroke", css: string, alpha: number): string {
-  const [, colour = css, alphaHex = "ff"] = /^(#[0-9a-f]{6})([0-9a-f]{2})$/i.exec(css) ?? [];
+  const [, color = css, alphaHex = "ff"] = /^(#[0-9a-f]{6})([0-9a-f]{2})$/i.exec(css) ?? [];
   const opacity = (Number.parseInt(alphaHex, 16) / 255) * alpha;
   const more = opacity >= 0.999 ? "" : ` ${name}-opacity="${formatNumber(opacity)}"`;
-  return `${name}="${colour}"${more}`;
+  return `${name}="${color}"${more}`;
 }
 
 export class SvgSheet {

@@ -52,7 +52,7 @@ export function TimelineToolbar({ app, title, narrow }: TimelineToolbarProps) {
         showKey
         press={() => commands.run("zoom-selection")}
       />
-      <ColourButton app={app} />
+      <ColorButton app={app} />
       <FoldButton app={app} />
       <FilterButton app={app} />
       <Button
@@ -97,7 +97,7 @@ function UndoRedoButtons({ app: { ctx, commands } }: AppProps) {
   return <UndoRedoPair {...ctx.shared.steps} undo={undo} redo={redo} />;
 }
 
-function ColourButton({ app: { ctx, commands } }: AppProps) {
+function ColorButton({ app: { ctx, commands } }: AppProps) {
   const color = ctx.color.value;
   const { without_bounds: reason = "" } = ctx.scene;
   return (

@@ -44,8 +44,8 @@ describe("the state", () => {
     view.state.set("view", [10_000_000, 20_000_000]);
     await expect.poll(() => view.text(".hta-said")).toContain("10.0–20.0 ms (10.0 ms)");
     view.state.set("color", "name");
-    const colour = view.by("button", "Colour by kind");
-    await expect.poll(() => colour.getAttribute("aria-pressed")).toBe("true");
+    const color = view.by("button", "Colour by kind");
+    await expect.poll(() => color.getAttribute("aria-pressed")).toBe("true");
     view.state.set("search", "AllReduce_Sum");
     await expect.poll(() => view.text(".hta-count")).toBe("36");
     expect((view.find(".hta-search input") as HTMLInputElement).value).toBe("AllReduce_Sum");

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { labelledRows, TextFitter } from "./text";
+import { labeledRows, TextFitter } from "./text";
 
 /** Every character is 6 wide. */
 const fitter = () => new TextFitter((text) => 6 * Array.from(text).length);
@@ -37,12 +37,12 @@ test("measures each character once", () => {
 });
 
 test("all rows have words if there is space", () => {
-  expect([...labelledRows(3, 1, new Set([1]))].sort()).toEqual([0, 1, 2]);
+  expect([...labeledRows(3, 1, new Set([1]))].sort()).toEqual([0, 1, 2]);
 });
 
 test("words of close rows never touch, and late rows take precedence", () => {
-  const named = [...labelledRows(32, 8, new Set([3, 4, 20]))].sort((a, b) => a - b);
+  const named = [...labeledRows(32, 8, new Set([3, 4, 20]))].sort((a, b) => a - b);
   expect(named).toEqual([3, 20]);
-  expect([...labelledRows(32, 8)]).toEqual([0, 8, 16, 24]);
-  expect([...labelledRows(32, 16, new Set([3]), new Set([4, 25]))]).toEqual([3, 25]);
+  expect([...labeledRows(32, 8)]).toEqual([0, 8, 16, 24]);
+  expect([...labeledRows(32, 16, new Set([3]), new Set([4, 25]))]).toEqual([3, 25]);
 });

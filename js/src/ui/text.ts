@@ -146,7 +146,7 @@ function differingWords(names: readonly string[]): string[] {
  * The rows with labels, if rows are closer together than lines of text: the rows in `first`, then
  * every `every`th row, without those too close to a row with a label.
  */
-export function labelledRows(
+export function labeledRows(
   rows: number,
   every: number,
   ...first: readonly (ReadonlySet<number> | undefined)[]

@@ -83,8 +83,8 @@ export function applyTheme(root: HTMLElement, name: ThemeName): void {
   for (const [key, value] of Object.entries(tokens[name])) {
     if (typeof value === "string") root.style.setProperty(`--hta-${toKebabCase(key)}`, value);
   }
-  for (const [kind, colour] of Object.entries(theme.kind)) {
-    root.style.setProperty(`--hta-kind-${kind}`, colour);
+  for (const [kind, color] of Object.entries(theme.kind)) {
+    root.style.setProperty(`--hta-kind-${kind}`, color);
   }
 }
 
