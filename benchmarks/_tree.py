@@ -50,7 +50,7 @@ class Watcher(threading.Thread):
         while not self._over.is_set():
             start = time.perf_counter()
             self.peak_mb = max(self.peak_mb, tree_pss_mb(self.root))
-            # Looking takes time itself, more with many processes: never more than a tenth.
+            # Reading the memory of many processes takes long: at most a tenth of the time.
             self._over.wait(max(_PAUSE_S, 9 * (time.perf_counter() - start)))
 
     def stop(self) -> float:

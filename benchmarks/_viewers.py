@@ -1,4 +1,4 @@
-"""Other people's viewers, opened in our browser: Perfetto's UI, and catapult as TensorBoard has it.
+"""Viewers of other projects in the tests' browser: Perfetto's UI, and TensorBoard's catapult.
 
 Each is a page served from a folder on loopback, and takes a file through a file input.
 """

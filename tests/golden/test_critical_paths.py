@@ -1,4 +1,4 @@
-"""Critical paths of real traces: what holds for every path."""
+"""Critical paths of real traces: properties of every path."""
 
 import functools
 

@@ -59,7 +59,7 @@ def rows():
 
 
 def tells(row, what):
-    """Whether a row of the document holds a number, to four digits, or a word."""
+    """Return whether a row of the document contains a number, to four digits, or a word."""
     if what is None:
         return "none" in row
     if isinstance(what, str):

@@ -1,4 +1,4 @@
-"""Launches, queues and memory bandwidth against HTA's own, on every trace it returned them for.
+"""Launches, queues and memory bandwidth compared with HTA's, for every trace that has HTA's.
 
 HTA knows some launches by name: ours are compared on these, over times that are rounded as HTA
 rounds them; what we count beyond stands in tables here. `test_hta_facade` has all other numbers.

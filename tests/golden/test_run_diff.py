@@ -63,7 +63,7 @@ RECORDINGS = golden.GOLDEN / "efficiency/recorded"
 
 
 def moved(document, what):
-    """A recording of the same program with its code elsewhere, in place."""
+    """Change a recording, in place, to one of the same program with its code at other lines."""
     for event in document["traceEvents"]:
         name = event["name"]
         if event.get("cat") != "python_function":

@@ -82,7 +82,7 @@ class Pair:
 
 @pytest.fixture
 def paired(tmp_path, saved):
-    """`paired(seed, …)` writes a random job, and gives the kernel's and a page's engine for it."""
+    """`paired(seed, …)` writes a random job, and returns the kernel's and a page's engine."""
 
     def make(seed, **options):
         kernel = load(write_job(tmp_path, seed, **options))

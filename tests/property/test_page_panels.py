@@ -180,7 +180,7 @@ def test_a_demo_job_with_phases(tmp_path, paired):
 
 
 def test_a_reopened_window(tmp_path, paired):
-    """Its figures cover the window only, whatever reaches beyond it, also if nothing runs."""
+    """Its figures cover only the window, even if events cross its edges or none is in it."""
     write_demo(tmp_path / "job", ranks=3, steps=2)
     full = load(tmp_path / "job")
     for start, end in ((12_000_000, 25_000_000), (0, 9_000_000), (36_000_000, 37_000_000)):

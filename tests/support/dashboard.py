@@ -139,7 +139,7 @@ class Dash:
         return pd.read_csv(io.BytesIO(self.saved(name, "Save as CSV")))
 
     def saved(self, name: str, text: str) -> bytes:
-        """Choose an entry of a panel's menu; gives the file that it saves."""
+        """Choose an entry of a panel's menu, and return the file that it saves."""
         self.panel(name).get_by_role("button", name=re.compile("save, copy, hide")).click()
         with self.page.expect_download() as started:
             self.root.locator(".hta-menu-item").get_by_text(text, exact=True).click()
@@ -151,7 +151,7 @@ class Dash:
         self.root.locator(".hta-menu-item").get_by_text(text, exact=True).click()
 
     def copied_link(self) -> str:
-        """Choose `Copy link`; gives the clipboard's text."""
+        """Choose `Copy link`, and return the clipboard's text."""
         read = "navigator.clipboard.readText()"
         self.page.evaluate("navigator.clipboard.writeText('')")
         self.share("Copy link")

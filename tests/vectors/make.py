@@ -1,4 +1,4 @@
-"""Computes what the test vectors expect of both languages, by brute force.
+"""Compute the expected results of the test vectors of both languages, by brute force.
 
 Each file in this folder holds cases: their inputs and the results. Plain integers and loops,
 straight from docs/protocol.md and without the package, compute the results again from the inputs:

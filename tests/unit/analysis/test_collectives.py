@@ -389,7 +389,7 @@ def test_a_generic_kernel_is_called_as_the_range_around_it(tmp_path):
 
 
 def test_sends_meet_their_receives(tmp_path):
-    """PyTorch states the other side only; each pair and direction has an order of its own."""
+    """PyTorch states only the other side; each pair and direction is counted separately."""
 
     def side(start, end, name, other):
         key = "Dst Rank" if name == "send" else "Src Rank"

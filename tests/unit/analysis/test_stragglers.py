@@ -257,7 +257,7 @@ def test_what_the_others_do_while_they_wait_is_not_extra_work(tmp_path):
 
 
 def test_who_waited_elsewhere_is_not_to_blame(tmp_path):
-    """Rank 1 is slow, rank 0 waits for it in their pair, and comes last to all by a hair."""
+    """Rank 1 is slow; rank 0 waits for it in their pair, and is the last of all four by 5 µs."""
     events = [[] for _ in range(4)]
     for step in range(5):
         start = step * STEP

@@ -30,7 +30,7 @@ def names(document, phases="XMiCbesfBE"):
 
 @pytest.fixture
 def small(trace_file, load):
-    """Two host events, one in the other, a kernel behind, and all that hangs on them."""
+    """Two nested host events, a kernel after them, and records that refer to them."""
     path = trace_file(
         [
             {"name": "process_name", "ph": "M", **HOST, "ts": 0, "args": {"name": "python"}},

@@ -156,7 +156,7 @@ def test_communication_without_partners_is_not_data_transfer(tmp_path):
 
 
 def names(count: int, length: int, *, start: int = 1000):
-    """Kernels of different names, one right behind the other."""
+    """Return kernels of different names, one directly after the other."""
     return [
         small.kernel(start + k * length, start + (k + 1) * length, name=f"kernel_{k}")
         for k in range(count)

@@ -187,7 +187,7 @@ def test_what_others_may_be_saving_stays(traces, tmp_path):
 
 
 def test_a_save_that_others_overtake_replaces_theirs(traces, tmp_path, monkeypatch):
-    """The place is free when it is looked at, and taken when the store is to be put there."""
+    """The place is free when it is checked, and taken when the store is renamed to it."""
     path = tmp_path / "a.store"
     other = Path(traces.subset(ranks=[0]).save(tmp_path / "other.store"))
     original = Path.rename
