@@ -19,10 +19,13 @@ calls) and from 0 to 25 ns (operators), operators count for 15 ns.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, device_work_rows, rank_part
 from hta_widgets.facts import facts
@@ -33,13 +36,22 @@ from hta_widgets.trace.arrays import (
     Ints,
     Rows,
     concatenate_ranges,
+    distinct_codes,
     mask_of_rows,
     occurring_codes,
 )
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask, names_match
-from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, subtract, union, unite
-from hta_widgets.trace.memo import memoize
+from hta_widgets.trace.intervals import (
+    CumulativeCoverage,
+    Intervals,
+    intersect,
+    subtract,
+    total_length,
+    union,
+    unite,
+)
+from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.selection import Selection, trace_index
 from hta_widgets.trace.trace import Trace
 
@@ -61,7 +73,7 @@ _LEVELS: tuple[tuple[int, bool], ...] = (
 )
 #: Maximum wait while the device runs nothing; a longer one is for work that is not in the file.
 LONG_WAIT_NS = 1_000_000
-#: Calls in which a host thread waits for its device: those without a copy of their own, and all.
+#: Calls in which a host thread waits for its device; `_WAITING_CALLS` also has those that copy.
 SYNCHRONIZING = re.compile(r"synchroni[sz]e|^ur(QueueFinish|EventWait)", re.IGNORECASE)
 _WAITING_CALLS = re.compile(
     rf"{SYNCHRONIZING.pattern}|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE
@@ -88,12 +100,17 @@ _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
 #: Calls that free memory, but not that of the host.
 _FREES = re.compile(r"(?!.*host).*free", re.IGNORECASE)
 #: Python's functions in which a thread sleeps or waits for another one.
-_PAUSES = re.compile(r"<built-in (function|method) (sleep|acquire|select|poll|wait)\b")
+_PAUSES = re.compile(r"<(built-in (function|method)|method) '?(sleep|acquire|select|poll|wait)\b")
 _LAUNCHES = re.compile(r"(cuda|cu|hip|musa)(Ext|Module|Graph)?Launch(?!HostFunc)\w*", re.IGNORECASE)
 #: Maximum share of launches without work in the file, if the threads launch on one device only.
 _MAX_UNLINKED = 0.05
 #: Minimum number of calls that free memory in a program without a caching allocator.
 _MANY_FREES = 10
+#: Maximum share of the busy time within stalling events.
+_MAX_STALLED_BUSY = 0.1
+#: Minimum time of the innermost stalling event, relative to the longest around it.
+_MIN_INNERMOST = 0.8
+_ADDRESS = re.compile(r" object at 0x[0-9a-fA-F]+")
 
 
 class _ThreadTimes(NamedTuple):
@@ -190,9 +207,8 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     start = np.maximum(waits.start[wait], gap_start[gap])
     end = np.minimum(waits.end[wait], gap_end[gap])
     track, is_counted = waits.track[wait], end - start > LONG_WAIT_NS
-    if is_counted.any():
-        launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
-        is_counted &= launching[track]
+    launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
+    is_counted &= launching[track]
     return _ThreadTimes(track[is_counted], start[is_counted], end[is_counted])
 
 
@@ -249,7 +265,7 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
         # The first levels are the smallest, so they are written last.
         for activity, (start, end) in reversed(levels):
             interval = np.searchsorted(start, edges, "right") - 1
-            is_within = (interval >= 0) & (edges < np.append(end, edges[:1])[interval])
+            is_within = (interval >= 0) & (edges < end[interval])
             codes[is_within] = activity + 1
         changes = np.flatnonzero(np.diff(codes, prepend=0))
         activities[thread] = edges[changes], codes[changes]
@@ -284,7 +300,7 @@ def time_in_calls(trace: Trace) -> Intervals:
 
     Python functions count as well, except during `python_pauses`.
     """
-    rows = _rows_of_launching_threads(trace)
+    rows = rows_of_launching_threads(trace)
     in_calls, in_python = (rows[mask] for mask in _call_masks(trace, rows))
     call_times = _thread_times(trace, in_calls).union()
     if not len(in_python):
@@ -295,14 +311,91 @@ def time_in_calls(trace: Trace) -> Intervals:
 
 def python_pauses(trace: Trace) -> Intervals:
     """Return when a thread that launches work sleeps in Python or waits for another thread."""
-    rows = _rows_of_launching_threads(trace)
+    rows = rows_of_launching_threads(trace)
     return _thread_times(trace, rows[names_match(trace, rows, _PAUSES.match)]).union()
 
 
-def _rows_of_launching_threads(trace: Trace) -> Rows:
+def rows_of_launching_threads(trace: Trace) -> Rows:
+    """Return the events of the host threads that launch work."""
     table = trace.table
     is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
     return np.flatnonzero(is_launching[table.track])
+
+
+def stalling_event(
+    traces: Sequence[Trace], min_idle_ns: float, peers: Sequence[Trace] = ()
+) -> tuple[str, int] | None:
+    """Return the name of the innermost host event that explains idle time, and this time.
+
+    Events of its name, such as ``torch.save``, cover more than `min_idle_ns` of the devices' idle
+    time but hardly any of their busy time, unlike those of a host that only launches too slowly.
+    Their idle time on the median of `peers` does not count. None if there are no such events.
+    """
+    idle_ns, busy_ns, depth = Counter[str](), Counter[str](), Counter[str]()
+    for trace in iter_ranks(traces):
+        for name, times in _idle_and_busy_times(trace, min_idle_ns / 2 / len(traces)).items():
+            idle_ns[name] += times.idle_ns
+            busy_ns[name] += times.busy_ns
+            depth[name] = max(depth[name], times.depth)
+    max_busy_ns = _MAX_STALLED_BUSY * busy_ns.pop("", 0)
+    stalls = {
+        name: time_ns
+        for name, time_ns in idle_ns.items()
+        if time_ns > min_idle_ns and busy_ns[name] <= max_busy_ns
+    }
+    if stalls and peers:
+        of_peers = [_idle_and_busy_times(peer, min_idle_ns / 2) for peer in iter_ranks(peers)]
+        for name in list(stalls):
+            stalls[name] -= int(
+                np.median([times.get(name, _NO_TIME).idle_ns for times in of_peers])
+            )
+        stalls = {name: time_ns for name, time_ns in stalls.items() if time_ns > min_idle_ns}
+    if not stalls:
+        return None
+    min_ns = _MIN_INNERMOST * max(stalls.values())
+    name = max((name for name in stalls if stalls[name] >= min_ns), key=depth.__getitem__)
+    return name, stalls[name]
+
+
+def is_pause(name: str) -> bool:
+    """Return whether a host event is a function of Python that sleeps or waits for a thread."""
+    return _PAUSES.match(name) is not None
+
+
+class _EventTimes(NamedTuple):
+    """How long a device idles and works during the events of a name, and their largest depth."""
+
+    idle_ns: int
+    busy_ns: int
+    depth: int
+
+
+_NO_TIME = _EventTimes(0, 0, 0)
+
+
+def _idle_and_busy_times(trace: Trace, min_ns: float) -> dict[str, _EventTimes]:
+    """Return how long a device idles and works during host events, by their name.
+
+    Names whose events take less than `min_ns` are left out. The name "" has the busy time in all.
+    """
+    table, work = trace.table, device_work_rows(trace)
+    gaps = Intervals(*rank_part(trace, Selection()).device_gaps())
+    busy = union(table.start_ns[work], table.end_ns[work])
+    rows = rows_of_launching_threads(trace)
+    rows = rows[(step_numbers(table.names.values) < 0)[table.name[rows]]]
+    codes, place = distinct_codes(table.name[rows])
+    # Python adds the address of an object to the names of its methods.
+    texts = [_ADDRESS.sub("", table.names[code]) for code in codes.tolist()]
+    number, names = pd.factorize(np.array(texts, dtype=object))
+    name_of_row = number[place]
+    dur_ns = np.bincount(name_of_row, table.dur_ns[rows], len(names))
+    times_by_name = {"": _EventTimes(0, total_length(busy), 0)}
+    for code in np.flatnonzero(dur_ns >= min_ns).tolist():
+        of_name = rows[name_of_row == code]
+        covered = union(table.start_ns[of_name], table.end_ns[of_name])
+        idle_ns, busy_ns = (total_length(intersect(covered, times)) for times in (gaps, busy))
+        times_by_name[names[code]] = _EventTimes(idle_ns, busy_ns, int(table.depth[of_name].max()))
+    return times_by_name
 
 
 @memoize
@@ -366,9 +459,7 @@ def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
 @memoize
 def union_of_waits(trace: Trace) -> Intervals:
     """Return the times in which any host thread waits for its device."""
-    calls = np.flatnonzero(waiting_calls(trace))
-    start = trace.table.start_ns[calls]
-    return union(start, start + trace.table.dur_ns[calls])
+    return _thread_times(trace, np.flatnonzero(waiting_calls(trace))).union()
 
 
 @memoize

@@ -10,6 +10,7 @@ import numpy as np
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, RankParts, host_collectives
 from hta_widgets.facts import facts, note_text
+from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.trace import Trace
 
@@ -81,3 +82,13 @@ def _prelaunched_time(part: RankPart) -> tuple[int, int, int]:
     rows = part.device_work_rows()
     dur_ns, is_prelaunched = part.durations(rows), part.trace.prelaunched[rows]
     return int(is_prelaunched.sum()), int(dur_ns[is_prelaunched].sum()), int(dur_ns.sum())
+
+
+def ambiguous_note(collectives: int) -> str:
+    """Return the note on collectives that times match with several others; "" without any."""
+    if not collectives:
+        return ""
+    return (
+        f"{plural(collectives, 'collective')} may belong to the next or previous ones of other"
+        " ranks: files lack sequence numbers, and times fit both, so waits are uncertain"
+    )

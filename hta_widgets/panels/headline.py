@@ -372,6 +372,11 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
         selection = Selection(start_ns, start_ns + dur_ns, (rank,))
         if cause == gap["idle_category"] == "host_nothing":
             within = range_around(traces[rank], start_ns, dur_ns)
+    # Causes that name calls of their own need no further name.
+    stall = None
+    if not within and cause in {"host_wait", "host_operator", "host_python", "host_nothing"}:
+        ranks = [traces[rank] for rank in times.ranks]
+        stall = host_activity.stalling_event(ranks, _HALF * times.idle_ns)
     yield HeadlineFinding(
         "idle",
         times.idle_ns / times.all_ns,
@@ -383,7 +388,8 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "within": within,
             "captured_ns": idle_while_capturing_ns(traces, times),
             "has_waits": cause != "blocked" or _has_waits(traces, times),
-            "launches": host_bound_rate(traces, times),
+            "launches": None if stall else host_bound_rate(traces, times),
+            "stall": stall,
             **(_memory_call_facts(traces, times) if cause == "host_allocation" else {}),
             **(_loading_facts(traces, times, cause_ns) if cause == "launch_call" else {}),
             "is_paused": cause == "host_python" and 2 * _idle_pauses_ns(traces, times) > cause_ns,

@@ -18,6 +18,7 @@ from hta_widgets.facts import facts
 from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, LaunchRate, RunTimes
 from hta_widgets.panels.savings import Saving, short_operator
 from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
+from hta_widgets.trace.names import short_name
 
 #: Maximum number of sentences after the headline, without those that are always present.
 MAX_SENTENCES = 2
@@ -32,6 +33,8 @@ _UNEVEN_STAGES = 0.05
 _EARLIER_WORK = "work that is not in the files"
 _CAPTURING = "the host captures graphs, whose kernels run only when the graphs are replayed"
 _HOST_WAIT = "the host has not launched the next work yet"
+#: Maximum length of a host event's name that is not shortened.
+_MAX_HOST_NAME = 80
 #: A string, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not
 #: shown in red, because other ranks do not wait for it.
 Piece = str | dict[str, Any]
@@ -198,6 +201,11 @@ def _pipeline_text(
     return [f"{text}."]
 
 
+def _host_name(name: str) -> str:
+    """Return the name of a host event, with the file of a Python function unless it is long."""
+    return name if len(name) <= _MAX_HOST_NAME else short_name(name)
+
+
 def _idle_text(
     times: RunTimes,
     *,
@@ -205,10 +213,16 @@ def _idle_text(
     cause_ns: int,
     captured_ns: int,
     launches: LaunchRate | None,
+    stall: tuple[str, int] | None = None,
     **details: Any,
 ) -> list[Piece]:
-    """State the idle time and its largest cause, by its name and the details of its meaning."""
-    meaning = _idle_meaning(cause, **details)
+    """State the idle time and its largest cause, by its name and the details of its meaning.
+
+    `stall` is the host event that explains most of the idle time, with the ns that it explains.
+    """
+    meaning = _idle_meaning(cause, stalled_by=stall[0] if stall else "", **details)
+    if stall:
+        cause_ns = min(stall[1], times.idle_ns)
     if 2 * captured_ns > times.idle_ns:
         cause_ns, launches, meaning = captured_ns, None, _CAPTURING
     text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
@@ -232,6 +246,7 @@ def _idle_meaning(
     longest_call: tuple[str, int] | None = None,
     loading: tuple[int, int] | None = None,
     is_paused: bool = False,
+    stalled_by: str = "",
 ) -> str:
     """Return what a cause of idle time means, in words.
 
@@ -239,13 +254,16 @@ def _idle_meaning(
     memory without a cache, and `pinned_by` the call for pinned memory, each with the number of its
     calls. `longest_call` is the call that takes most of the time of calls for memory, with its ns.
     `loading` has the number and the ns of launches that load code. `is_paused` is whether the host
-    mostly sleeps or waits in Python.
+    mostly sleeps or waits in Python. `stalled_by` is the host event that explains the idle time.
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
         meaning = f"{_HOST_WAIT}; most of the longest gap is within the range {within}"
     if is_paused:
         meaning = "the host sleeps in Python or waits for another thread there"
+    if stalled_by:
+        meaning = _HOST_WAIT if cause == "host_nothing" else meaning
+        meaning += f", within {_host_name(stalled_by)}"
     if not has_waits:
         meaning += ", as they contain no calls that wait"
     if pinned_by:

@@ -9,13 +9,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from hta_widgets.readers.foreign import describe_unknown, foreign_format
+from hta_widgets.readers.foreign import (
+    JSON_LINES,
+    describe_unknown,
+    foreign_format,
+    has_json_lines,
+)
 from hta_widgets.readers.formats import FileStart, all_formats, format_named
 from hta_widgets.readers.streams import Stream, decompressed_size, open_stream
 from hta_widgets.taxonomy import HOROVOD_PHASE
 
 _SNIFFED_BYTES = 1 << 14
 _MAX_BYTES_BEFORE_RECORDS = 1 << 20
+#: Maximum number of reads of blanks before the contents, 64 MiB in all.
+_MAX_BLANK_READS = 256
 _KEYS_OF_A_RANK = ("schemaVersion", "deviceProperties", "distributedInfo")
 
 
@@ -40,6 +47,8 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
         return Sniffed()
     format_name = next((format_.name for format_ in all_formats() if start.is_of(format_)), None)
     has_records = b'"ph"' in text or b'"traceEvents"' in text
+    if format_name in {None, "kineto"} and has_json_lines(start.without_bom):
+        return Sniffed(foreign=JSON_LINES.name)
     if format_name is None or (format_name == "kineto" and not has_records):
         other = foreign_format(str(path), start.text if format_name is None else start.without_bom)
         if other is not None:
@@ -58,6 +67,11 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
 def _read_beginning(stream: Stream) -> bytes:
     """Return the first bytes of a file; of a JSON object, everything up to its first records."""
     text = stream.read(_SNIFFED_BYTES)
+    for _ in range(_MAX_BLANK_READS):
+        more = stream.read(_SNIFFED_BYTES << 4) if text.isspace() else b""
+        text = more or text
+        if not more:
+            break
     if text.lstrip()[:1] != b"{" or b'"ph"' in text:
         return text
     while b'"ph"' not in text and len(text) < _MAX_BYTES_BEFORE_RECORDS:

@@ -7,6 +7,7 @@ are the names of its tables, wherever they are in the file.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,14 @@ _PERFETTO = ForeignFormat(
     _NEVER,  # see `_is_perfetto`
 )
 
+#: Recognized by `has_json_lines`, not by its first bytes.
+JSON_LINES = ForeignFormat(
+    "JSON lines, one object a line",
+    "If these are trace events, join them into one list: jq -s . FILE > trace.json",
+    _NEVER,
+)
 FOREIGN_FORMATS = (
+    JSON_LINES,
     ForeignFormat(
         "an Nsight Systems report",
         _NSIGHT_REMEDY,
@@ -150,6 +158,17 @@ def foreign_format(path: str, start: bytes) -> ForeignFormat | None:
         tables = table_names(path, start)
         start = SQLITE_MAGIC + "".join(f"\n{name}\n" for name in tables).encode()
     return next((format_ for format_ in FOREIGN_FORMATS if format_.is_of(path, start)), None)
+
+
+def has_json_lines(start: bytes) -> bool:
+    """Return whether the beginning of a file is an object in a line, and another one after it."""
+    line, _, rest = start.partition(b"\n")
+    if not line.startswith(b"{") or not rest.lstrip().startswith(b"{") or b"traceEvents" in line:
+        return False
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def foreign_remedy(name: str) -> str:

@@ -2,9 +2,9 @@
 
 A database may be damaged or hostile, so only tables are read (a view may never end), each query
 may take a limited number of steps, and SQLite refuses strings beyond `_MAX_TEXT_BYTES`. SQLite
-keeps any value in any column. Whole numbers are read as integers even if they are stored as strings
-or real numbers; rows with any other value in place of an integer are left out, and counted in
-`Database.skipped`. A missing column has only missing values.
+stores any value in any column. Whole numbers are read as integers even if they are stored as
+strings or real numbers; rows with any other value in place of an integer are left out, and counted
+in `Database.skipped`. A missing column has only missing values.
 
 A column is fetched as one string of integers for many rows, which NumPy parses in about a third of
 the time that `fetchall` takes to make Python objects::
@@ -182,6 +182,7 @@ class Database:
         stored = self._select(selected, table, f"{where} order by rowid")
         self._report(_BYTES_PER_ROW * len(stored))
         count = len(kinds)
+        # `map` ends with the shorter of its arguments, `kinds`.
         rows = [(*map(_as_kind, row, kinds), *row[count:]) for row in stored]
         return [row for row in rows if None not in row[:count]]
 
@@ -378,7 +379,7 @@ def _as_integer(value: object, default: int | None) -> int | None:
 
 
 def _parse_numbers(text: str, count: int, dtype: type[np.float64 | np.int64]) -> Array | None:
-    """Return `count` numbers that `text` has, separated by commas; None for any other text."""
+    """Return the numbers in `text`, separated by commas; None unless it has `count` numbers."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)
         try:

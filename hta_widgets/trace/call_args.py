@@ -222,9 +222,9 @@ def launch_args(trace: Trace, rows: Rows) -> LaunchArgs:
     calls = trace.launch_of[rows[missing]]
     from_call = np.flatnonzero((calls >= 0) & np.array([not grid for grid, *_ in texts], bool))
     call_texts = event_arg_texts(trace, calls[from_call], LAUNCH_KEYS)
-    for kernel, launch in zip(from_call.tolist(), call_texts, strict=True):
-        pairs = zip(launch, texts[kernel], strict=True)
-        texts[kernel] = tuple(call_text or kernel_text for call_text, kernel_text in pairs)
+    for place, texts_of_call in zip(from_call.tolist(), call_texts, strict=True):
+        pairs = zip(texts_of_call, texts[place], strict=True)
+        texts[place] = tuple(call_text or kernel_text for call_text, kernel_text in pairs)
     codes = {text: number for number, text in enumerate(stored.texts if stored else ())}
     code = np.append(stored.code if stored else [], -1).astype(np.int64)[position]
     code[missing] = [codes.setdefault(text, len(codes)) for text in texts]

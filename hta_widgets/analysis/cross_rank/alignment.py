@@ -24,11 +24,15 @@ _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each oth
 _CLOSE_NS = 20_000  # most leave within this time; lengths of steps differ by more
 _MIN_AGREEING = 3  # agreeing ends needed to rule out chance
 _MAX_DRIFT = 1e-4  # maximum drift between clocks
+_MAX_DRIFT_APART = 2e-4  # maximum drift of two clocks in opposite directions
 _MAX_APART_SHARE = 0.1  # maximum share of pairs in a guess that cannot be of one collective
 _MAX_PAIRS_BY_TIME = 4_000_000  # of events; longer sequences are not aligned by time
 _MAX_FEW_PAIRS = 250_000  # pairs whose differences are all compared at once
 _MAX_PAIRS_BY_SHIFT = 1 << 20  # of all shifts together; above it, a sample chooses the shifts
 _SAMPLE, _FEW_SHIFTS = 64, 8  # pairs of each shift in the first sample; shifts always tried
+_MIN_RIVAL_SHARE = 0.9  # minimum share of pairs at a shift that may be the right one as well
+_SCATTER_NS = 1_000  # noise of ends
+_CLOCK_NS = 1_000_000  # maximum difference of clocks that NTP sets
 _GOLDEN = 0.618033988749895
 _PRIME, _BASE = (1 << 31) - 1, 1_000_003  # of hashes of contents
 
@@ -63,6 +67,38 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
         return np.full_like(place, MISSING)
     place[rows[is_apart]] = MISSING
     return place
+
+
+def is_ambiguous(longest: RankSequence, sequence: RankSequence, place: Ints) -> bool:
+    """Return whether another shift than that of `place` explains the ends as well.
+
+    Equal collectives at equal intervals look the same one interval later. Only the difference of
+    the clocks tells such shifts apart, and it tells nothing if it is of less than `_CLOCK_NS`.
+    """
+    first, second = len(longest.end), len(sequence.end)
+    shift = place - np.arange(second)
+    if first == second or not second or (shift != shift[0]).any() or shift[0] == MISSING:
+        return False
+    scatter, clock_ns = _fit_of_shift(longest, sequence, int(shift[0]))
+    low, high = _overlap(int(shift[0]), first, second)
+    min_pairs = max(1, int(_MIN_RIVAL_SHARE * (high - low)))
+    rivals = _shifts_of_equal_content(longest.content, sequence.content, min_pairs=min_pairs)
+    nearest = [rivals[rivals < shift[0]][-1:], rivals[rivals > shift[0]][:1]]
+    for rival in np.concatenate(nearest).tolist():
+        rival_scatter, rival_clock_ns = _fit_of_shift(longest, sequence, rival)
+        is_as_near = rival_clock_ns <= max(_CLOCK_NS, 2 * clock_ns)
+        if rival_scatter <= 2 * scatter + _SCATTER_NS and is_as_near:
+            return True
+    return False
+
+
+def _fit_of_shift(longest: RankSequence, sequence: RankSequence, shift: int) -> tuple[float, float]:
+    """Return the scatter of the differences at a shift, and the difference of the clocks."""
+    low, high = _overlap(shift, len(longest.end), len(sequence.end))
+    ends = longest.end[low:high]
+    differences = sequence.end[low - shift : high - shift] - ends
+    scatter = np.median(_deviations(differences, ends))
+    return float(scatter), float(np.abs(np.median(differences)))
 
 
 def align_sequences(
@@ -105,7 +141,7 @@ def _best_shift(
     first, second = len(content), len(other_content)
     if np.array_equal(content, other_content):
         differences = other_end_ns - end_ns
-        deviations = np.abs(differences - np.median(differences))
+        deviations = _deviations(differences, end_ns)
         # If steps have equal lengths, other shifts agree as well, but ranks record the same steps.
         if (deviations <= _CLOSE_NS).sum() >= 0.9 * first:
             return 0, int((deviations <= _TOLERANCE_NS).sum())
@@ -118,7 +154,7 @@ def _best_shift(
         if not np.array_equal(content[low:high], other_content[overlapping]):
             continue
         differences = other_end_ns[overlapping] - end_ns[low:high]
-        cost, deviations = _cost(differences, (high - low) / shorter)
+        cost, deviations = _cost(differences, end_ns[low:high], (high - low) / shorter)
         if cost < lowest_cost:
             lowest_cost, best_shift = float(cost), shift
             agreeing = int((deviations <= _TOLERANCE_NS).sum())
@@ -130,17 +166,32 @@ def _overlap(shift: Any, first: int, second: int) -> tuple[Any, Any]:
     return np.maximum(shift, 0), np.minimum(first, shift + second)
 
 
-def _cost(differences: Ints, share: Any) -> tuple[Any, Floats]:
-    """Return how unlikely a shift is, and the deviations of its differences from their median.
+def _cost(differences: Ints, time_ns: Ints, share: Any) -> tuple[Any, Floats]:
+    """Return how unlikely a shift is, and the deviations of its differences from their usual value.
 
-    `differences` are differences of ends, on the last axis. `share` is the part of the shorter
-    sequence that has partners.
+    `differences` are differences of ends, on the last axis, and `time_ns` the ends on the first
+    clock. `share` is the part of the shorter sequence that has partners.
     """
-    middle = np.median(differences, axis=-1, keepdims=True)
-    deviations = np.abs(differences - middle)
+    deviations = _deviations(differences, time_ns)
     scatter = np.median(deviations, axis=-1) + 1_000.0
-    # The median difference counts little, since clocks may differ by many steps.
-    return scatter / share**2 + 0.003 * np.abs(middle[..., 0]), deviations
+    # The median difference counts little, since clocks may differ by many steps, or by hours.
+    clock_ns = np.abs(np.median(differences, axis=-1))
+    cost = scatter / share**2 + 0.003 * np.minimum(clock_ns, _CLOCK_NS) + 1e-6 * clock_ns
+    return cost, deviations
+
+
+def _deviations(differences: Ints, time_ns: Ints) -> Floats:
+    """Return how far differences are from their median, or from a drift if it explains most."""
+    from_median = np.asarray(differences - np.median(differences, axis=-1, keepdims=True))
+    elapsed = time_ns - time_ns.mean(axis=-1, keepdims=True)
+    moment = np.maximum((elapsed**2).sum(axis=-1, keepdims=True), 1)
+    drift = (elapsed * from_median).sum(axis=-1, keepdims=True) / moment
+    rest = from_median - np.clip(drift, -_MAX_DRIFT_APART, _MAX_DRIFT_APART) * elapsed
+    rest = np.abs(rest - np.median(rest, axis=-1, keepdims=True))
+    deviations = np.abs(from_median)
+    scatter, rest_scatter = (np.median(part, axis=-1, keepdims=True) for part in (deviations, rest))
+    best: Floats = np.where(2 * rest_scatter < scatter, rest, deviations)
+    return best
 
 
 def _shifts_of_equal_content(content: Ints, other_content: Ints, *, min_pairs: int) -> Ints:
@@ -177,7 +228,9 @@ def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
             low, high = _overlap(block, first, second)
             place = low + (parts * (high - low)).astype(np.int64)
             share = (high - low)[:, 0] / shorter
-            costs.append(_cost(other_end_ns[place - block] - end_ns[place], share)[0])
+            costs.append(
+                _cost(other_end_ns[place - block] - end_ns[place], end_ns[place], share)[0]
+            )
         cheapest = np.argsort(np.concatenate(costs), kind="stable")
         shifts = np.sort(shifts[cheapest[: max(len(shifts) // 4, _FEW_SHIFTS)]])
         size *= 4

@@ -32,7 +32,7 @@ from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, m
 from hta_widgets.analysis.cross_rank.nodes import count_nodes, device_link, node_numbers
 from hta_widgets.analysis.frames import categorical, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.notes import on_hosts_note
+from hta_widgets.analysis.notes import ambiguous_note, on_hosts_note
 from hta_widgets.analysis.scope import Window, narrow_selection
 from hta_widgets.arguments import check_arguments
 from hta_widgets.trace.arrays import Bools, Floats, Ints
@@ -117,7 +117,7 @@ def collectives(
     rows = np.flatnonzero(is_selected)
     size, algorithm, bus = _bandwidths(match, times)
     name_code, names = _entry_names(match)
-    headers = {trace.rank: match.headers[k] for k, trace in enumerate(match.traces)}
+    headers = dict(zip((trace.rank for trace in match.traces), match.headers, strict=True))
     members = {rank for group in match.groups for rank in group.ranks}
     nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
     links = [device_link(header) for header in match.headers]
@@ -297,7 +297,6 @@ def _matching_notes(
 ) -> list[str]:
     if not matched["communication"]:
         return ["no communication on a device is selected", on_hosts_note(match.on_hosts)]
-    ranks = len(traces)
     parts = []
     if matched["alone"]:
         parts.append(f"{matched['alone']} events belong to groups of one rank")
@@ -312,12 +311,12 @@ def _matching_notes(
             " those ranks may have arrived after the last one shown"
         )
     if match.missing_ranks:
-        missing = match.missing_ranks
-        parts.append(f"files of {missing} of {missing + ranks} ranks are missing")
+        rank_count = match.missing_ranks + len(traces)
+        parts.append(f"files of {match.missing_ranks} of {rank_count} ranks are missing")
     parts.append(
         unsized_note(
             count_unsized(events, match.place[entries[is_selected[entries]]])
             for entries, events in zip(match.of_trace, match.events, strict=True)
         )
     )
-    return [*parts, on_hosts_note(match.on_hosts)]
+    return [*parts, ambiguous_note(match.ambiguous), on_hosts_note(match.on_hosts)]

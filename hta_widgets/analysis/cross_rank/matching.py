@@ -29,7 +29,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.alignment import MISSING, RankSequence, align_to_longest
+from hta_widgets.analysis.cross_rank.alignment import (
+    MISSING,
+    RankSequence,
+    align_to_longest,
+    is_ambiguous,
+)
 from hta_widgets.analysis.cross_rank.comm_events import (
     CommEvents,
     JobHeader,
@@ -60,7 +65,7 @@ _Events = dict[str, Array]
 #: More than the collectives of a window.
 _WINDOW_SLOTS = 1 << 40
 #: The columns of `_entries_with_partners` that `_match` reads.
-_COLUMNS = ("trace", "place", "lane", "group", "source", "slot", "numbered")
+_COLUMNS = ("trace", "place", "lane", "group", "source", "slot", "numbered", "ambiguous")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +87,7 @@ class Matching:
     expected: Ints  # how many ranks take part, -1 if unknown
     groups: list[ProcessGroup]
     matched_by: dict[str, int]
+    ambiguous: int  # collectives whose events may belong to the next or the previous ones
     missing_ranks: int
     #: by rank, whether the file of another rank of its groups is missing
     incomplete: list[bool]
@@ -129,10 +135,10 @@ def matching(traces: TraceSet) -> Matching:
     """Return the matched communication of the ranks of a set.
 
     The collectives on hosts of a job without communication on devices are matched the same way.
-    Kernels that name no group are grouped by device stream. A stream is taken for the largest
-    listed group whose ranks' times fit together. Such kernels are matched only as far as their ends
-    agree and none ends before another begins. Order and times count within a window of the
-    recording, as a rank may lack one.
+    Kernels that name no group are grouped by device stream. A stream is assumed to serve the
+    largest listed group whose ranks' times fit together. Such kernels are matched only as far as
+    their ends agree and none ends before another begins. Order and times are compared within each
+    window of the recording, as a rank may lack a window.
     """
     # The memoized result does not depend on the clock; its ranks are replaced by those of the set.
     return replace(_match(traces), traces=list(traces.values()), executor=traces.executor)
@@ -147,7 +153,9 @@ def _match(trace_set: TraceSet) -> Matching:
     entries: _Events = dict.fromkeys(_COLUMNS, np.empty(0, np.int64))
     if sum(len(events_of_rank.rows) > 0 for events_of_rank in events) > 1:
         entries = _entries_with_partners(_events_of_all(traces, ranks, keys), groups)
-    trace, place, lane, group, source, slot, is_numbered = (entries[name] for name in _COLUMNS)
+    trace, place, lane, group, source, slot, is_numbered, ambiguous = (
+        entries[name] for name in _COLUMNS
+    )
     starts = np.flatnonzero(np.diff(slot, prepend=-1))
     by_number = int(is_numbered[starts].sum())
     group_size = np.array([process_group.size for process_group in groups], dtype=np.int64)
@@ -165,6 +173,9 @@ def _match(trace_set: TraceSet) -> Matching:
         expected=np.where(is_pair, 2, group_size[group[starts]]),
         groups=groups,
         matched_by={"sequence_number": by_number, "order_and_time": len(starts) - by_number},
+        ambiguous=int(np.logical_or.reduceat(ambiguous.astype(bool), starts).sum())
+        if len(starts)
+        else 0,
         missing_ranks=missing_ranks(traces, groups, headers),
         incomplete=missing_peers_mask(traces, groups, keys),
         headers=headers,
@@ -221,7 +232,10 @@ def _events_of_all(
     """
     contents: dict[Hashable, int] = {}
     blocks = []
-    window_numbers = _number_windows([rank.windows_ns for rank in ranks])
+    window_numbers = _number_windows(
+        [rank.windows_ns for rank in ranks],
+        [_first_steps(trace, rank) for trace, rank in zip(traces, ranks, strict=True)],
+    )
     for number, (trace, rank) in enumerate(zip(traces, ranks, strict=True)):
         events_of_rank = rank.events
         start_ns = events_of_rank.start_ns + recorded_shift(trace)
@@ -247,12 +261,22 @@ def _events_of_all(
     return table | {"lane": _number_combinations(first_trace[lane], lane)}
 
 
-def _number_windows(windows_of_ranks: Sequence[Ints]) -> list[Ints]:
+def _first_steps(trace: Trace, rank: _RankCommunication) -> Ints:
+    """Return the first step of each window of a rank, -1 without steps."""
+    start_ns = rank.events.start_ns + recorded_shift(trace)
+    window = np.searchsorted(rank.windows_ns[1:, 0], start_ns, side="right")
+    first = np.full(len(rank.windows_ns), np.iinfo(np.int64).max)
+    has_step = rank.steps >= 0
+    np.minimum.at(first, window[has_step], rank.steps[has_step])
+    return np.where(first == np.iinfo(np.int64).max, -1, first)
+
+
+def _number_windows(windows_of_ranks: Sequence[Ints], steps_of_ranks: Sequence[Ints]) -> list[Ints]:
     """Return for each rank the numbers that its windows have in the job.
 
-    Windows that overlap on the recorded clocks are one window of the job. If all ranks have equally
-    many windows and few overlap, the clocks differ, and the n-th windows of all ranks are one
-    window.
+    Windows that overlap on the recorded clocks are one window of the job. If few overlap, the
+    clocks differ, and each rank's windows are compared with those of the rank that has the most.
+    `steps_of_ranks` has the first step of each window, -1 if unknown.
     """
     counts = [len(windows) for windows in windows_of_ranks]
     in_order = [np.arange(count) for count in counts]
@@ -265,16 +289,52 @@ def _number_windows(windows_of_ranks: Sequence[Ints]) -> list[Ints]:
     ranks_of_window = np.bincount(np.concatenate(by_time))
     overlapping = int(ranks_of_window[ranks_of_window > 1].sum())
     is_apart = all((np.diff(numbers) > 0).all() for numbers in by_time)
-    if len(set(counts)) == 1 and not (is_apart and 2 * overlapping >= sum(counts)):
-        return in_order
-    return by_time
+    longest = int(np.argmax(counts))
+    # The rank with the most windows may have some that no other rank has.
+    shared = sum(min(count, sorted(counts)[-2]) for count in counts)
+    if is_apart and 2 * overlapping >= shared:
+        return by_time
+    numbers, next_number = list(in_order), max(counts)
+    for rank, (windows, steps) in enumerate(zip(windows_of_ranks, steps_of_ranks, strict=True)):
+        if rank != longest:
+            partners = _pair_windows(
+                windows_of_ranks[longest], windows, steps_of_ranks[longest], steps
+            )
+            is_alone = partners < 0
+            partners[is_alone] = next_number + np.arange(is_alone.sum())
+            next_number += int(is_alone.sum())
+            numbers[rank] = partners
+    return numbers
+
+
+def _pair_windows(windows: Ints, other_windows: Ints, steps: Ints, other_steps: Ints) -> Ints:
+    """Return for each of the other windows the one that it overlaps, -1 for none.
+
+    The clocks differ by the time at which most windows overlap. Overlaps count twice as much as
+    first steps that agree, since a rank that lacks windows may count its steps anew.
+    """
+    best_score, best_partners = (-1, 0), np.full(len(other_windows), -1)
+    for offset in (other_windows[:, :1] - windows[:, 0]).ravel().tolist():
+        start, end = (other_windows - offset).T
+        place = np.clip(np.searchsorted(windows[:, 0], start, "right") - 1, 0, None)
+        low, high = np.maximum(start, windows[place, 0]), np.minimum(end, windows[place, 1])
+        shorter = np.minimum(end - start, windows[place, 1] - windows[place, 0])
+        overlaps = (2 * (high - low) >= shorter) & (np.diff(place, prepend=-1) > 0)
+        is_known = overlaps & (steps[place] >= 0) & (other_steps >= 0)
+        is_equal = steps[place] == other_steps
+        agreeing = int((is_known & is_equal).sum()) - int((is_known & ~is_equal).sum())
+        score = 2 * int(overlaps.sum()) + agreeing, -abs(offset)
+        if score > best_score:
+            best_score, best_partners = score, np.where(overlaps, place, -1)
+    return best_partners
 
 
 def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _Events:
     """Return the events that other ranks share, by collective and rank.
 
     `events` are from `_events_of_all`. The column ``slot`` has a number for each collective, in
-    order of first starts; ``numbered`` is whether sequence numbers of the files match it.
+    order of first starts; ``numbered`` is whether sequence numbers of the files match it, and
+    ``ambiguous`` whether times would also match it with the next or the previous one.
     """
     lane, trace, sequence = events["lane"], events["trace"], events["sequence"]
     lanes = int(lane.max()) + 1
@@ -282,17 +342,13 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
     np.minimum.at(min_sequence, lane, sequence)
     is_numbered = min_sequence >= 0
     rows_of_lanes = positions_by_code(lane, lanes)
+    ambiguous = np.zeros(len(lane), dtype=bool)
     for number in np.flatnonzero(~is_numbered).tolist():
-        rows_of_lane = rows_of_lanes[number]
-        is_sure = groups[events["group"][rows_of_lane[0]]].named
-        window = events["window"][rows_of_lane]
-        for of_window in np.unique(window).tolist():
-            rows = rows_of_lane[window == of_window]
-            slots = _assign_by_order(
-                {name: column[rows] for name, column in events.items()}, sure=is_sure
-            )
-            sequence[rows] = np.where(slots == MISSING, MISSING, slots + of_window * _WINDOW_SLOTS)
-        events["content"][rows_of_lane] = 0
+        rows = rows_of_lanes[number]
+        of_lane = {name: column[rows] for name, column in events.items()}
+        is_sure = groups[of_lane["group"][0]].named
+        sequence[rows], ambiguous[rows] = _slots_by_order(of_lane, sure=is_sure)
+        events["content"][rows] = 0  # the order has compared the contents
     # Events of a rank that repeat a sequence number belong to different collectives.
     slot = _number_combinations(lane, sequence, events["content"])
     repeat = number_in_group(_number_combinations(slot, trace))
@@ -302,27 +358,46 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
     has_partner = (np.bincount(slot)[slot] >= 2) & (sequence != MISSING)
     order = np.lexsort((trace, slot, first_ns[slot]))
     order = order[has_partner[order]]
-    columns = events | {"slot": slot, "numbered": is_numbered[lane]}
+    columns = events | {"slot": slot, "numbered": is_numbered[lane], "ambiguous": ambiguous}
     return {name: column[order] for name, column in columns.items()}
 
 
-def _assign_by_order(of_lane: _Events, *, sure: bool) -> Ints:
-    """Return the slots of a lane's events: positions in the sequence of the rank with the most."""
+def _slots_by_order(of_lane: _Events, *, sure: bool) -> tuple[Ints, Bools]:
+    """Return the slots of a lane's events, by their order in each window of the recording.
+
+    The second array is whether another position would fit as well.
+    """
+    slots = np.empty(len(of_lane["trace"]), dtype=np.int64)
+    ambiguous = np.zeros(len(slots), dtype=bool)
+    for window in np.unique(of_lane["window"]).tolist():
+        rows = np.flatnonzero(of_lane["window"] == window)
+        of_window = {name: column[rows] for name, column in of_lane.items()}
+        positions, ambiguous[rows] = _positions_in_longest(of_window, sure=sure)
+        slots[rows] = np.where(positions == MISSING, MISSING, positions + window * _WINDOW_SLOTS)
+    return slots, ambiguous
+
+
+def _positions_in_longest(events: _Events, *, sure: bool) -> tuple[Ints, Bools]:
+    """Return the position of each event in the sequence of the rank with the most events.
+
+    The second array is whether another position would fit as well.
+    """
     # Events are in the order of traces.
-    edges = np.flatnonzero(np.diff(of_lane["trace"], prepend=-1, append=-1))
+    edges = np.flatnonzero(np.diff(events["trace"], prepend=-1, append=-1))
     ranks = [
-        RankSequence(*(of_lane[name][low:high] for name in RankSequence._fields))
+        RankSequence(*(events[name][low:high] for name in RankSequence._fields))
         for low, high in pairwise(edges.tolist())
     ]
     longest = max(ranks, key=lambda sequence: len(sequence.end))
-    return np.concatenate(
-        [
-            np.arange(len(sequence.end))
-            if sequence is longest
-            else align_to_longest(longest, sequence, sure=sure)
-            for sequence in ranks
-        ]
-    )
+    positions, ambiguous = [], []
+    for sequence in ranks:
+        if sequence is longest:
+            place = np.arange(len(sequence.end))
+        else:
+            place = align_to_longest(longest, sequence, sure=sure)
+        positions.append(place)
+        ambiguous.append(np.full(len(place), is_ambiguous(longest, sequence, place)))
+    return np.concatenate(positions), np.concatenate(ambiguous)
 
 
 def _number_combinations(*columns: Array) -> Ints:

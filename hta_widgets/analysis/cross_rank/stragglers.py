@@ -38,8 +38,9 @@ from hta_widgets.analysis.cross_rank.imposed_waits import (
 from hta_widgets.analysis.cross_rank.lateness import PARTS, has_longer_pauses
 from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
 from hta_widgets.analysis.frames import result_frame
+from hta_widgets.analysis.host_activity import is_pause, stalling_event
 from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.notes import on_hosts_note
+from hta_widgets.analysis.notes import ambiguous_note, on_hosts_note
 from hta_widgets.analysis.scope import Window, device_work_rows, narrow_selection
 from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import all_formats, load_references
@@ -86,6 +87,8 @@ _HOST_WORK = "host work"
 _PAUSED = "idle host"
 #: The cause of a rank whose device idles while no call of its host is in the file.
 _NOT_RECORDED = "host not recorded"
+#: Begins the cause of a rank whose host is in one kind of event while its device idles.
+_INSIDE = "host inside "
 _CAUSE_TEXTS = {
     _CAUSES["host"]: ", as its host launches late",
     _PAUSED: ", after pauses in which its host slept or was inside no recorded call",
@@ -124,8 +127,8 @@ def stragglers(
     this arrival that exceeds the median of the other ranks most: kernels that are slower or more
     numerous; waits in other collectives, and communication without a partner or on the host (Gloo),
     whose waits are unknown; time in which the device idles while the host loads data; other idle
-    time, due to a slow host; or copies without compute. It is not stated if it is less than a
-    quarter of the time that each of the others loses.
+    time, due to a slow host; or copies without compute. No cause is stated if the excess is less
+    than a quarter of the time that each of the others loses.
 
     The devices of a launch-bound job also idle without a late rank. A rank with a launch-bound host
     is therefore a straggler only if its host falls behind the others by 5 % of a step's time on
@@ -145,24 +148,24 @@ def stragglers(
     -------
     DataFrame
         One row per rank. ``rank`` (int64); ``host`` (str); ``collectives`` (int64), the number of
-        matched ones it takes part in; ``score`` (float64), the share of them at which it is the
-        only last rank; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
+        its matched collectives; ``score`` (float64), the share of these at which it is the only
+        last rank; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
         ``imposed_wait_ns`` (int64), the others' waits in collectives at which it is last, added up
         (if several ranks are last, the lowest is charged); ``wait_ns`` (int64), its own waits;
         ``lost_ns`` (int64), the imposed waits without compute, less the inherited share;
         ``lost_share`` (float64), the share of their time that the others lose, over all steps;
         ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
-        ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"idle host"``
-        if the host sleeps or is mostly inside no recorded call while the device idles, ``"host
+        ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"host inside
+        NAME"`` if the host is within events of one name meanwhile, such as ``torch.save``, ``"idle
+        host"`` if the host sleeps or is mostly inside no recorded call meanwhile, ``"host
         work"`` if no rank has a device, ``"host not recorded"`` if the device idles and the file
         has no call that launches its work, ``"data loading"``, ``"memory copies"``, ``"waiting
         elsewhere"`` or ``""``); ``late_compute_ns, late_waiting_ns, late_data_loading_ns,
         late_host_ns, late_copies_ns`` (int64), by how much each took longer than on the others,
         over the collectives at which the rank is last.
 
-        Ranks with inherited lateness are not stragglers and have the cause ``"waiting
-        elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
-        `collectives`.
+        Ranks with inherited lateness are not stragglers and have the cause ``"waiting elsewhere"``.
+        ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in `collectives`.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner
@@ -266,6 +269,9 @@ def _verdict(
     lost_shares, exposed_shares = step_shares(work, complete=True)
     step_ns = work.step_ns()
     pattern = _patterns(lost_shares, step_ns)
+    if not work.stated_steps:
+        # An estimated step may be a part of one, and a rank is rarely as late to all of its parts.
+        pattern[(pattern != "") & _always_costs(lost_shares)] = "consistent"
     is_likely = _patterns(lost_shares, step_ns, sure=False) != ""
     is_inherited = ~is_likely & (_patterns(exposed_shares, step_ns, sure=False) != "")
     # The last loaded rank may have waited for a rank whose file is missing.
@@ -281,6 +287,13 @@ def _verdict(
     cost_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
     cause[places] = _causes(work, excess, places, cost_ns)
     return pattern, cause
+
+
+def _always_costs(shares: Floats) -> Bools:
+    """Return which ranks cost the others a little in nearly all steps; `shares` is by step."""
+    costs = np.where(np.isnan(shares), 0, shares) >= _MIN_WAIT_SHARE
+    is_always: Bools = costs.sum(axis=0) >= _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
+    return is_always
 
 
 def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
@@ -380,8 +393,21 @@ def _causes(
             late = np.flatnonzero(work.is_charged & (match.trace == place))
             if has_longer_pauses(match, work.times, place, late, excess_ns / 2):
                 cause = _PAUSED
+            cause = _stall_cause(match.traces, place, excess_ns / 2) or cause
         causes.append(cause)
     return causes
+
+
+def _stall_cause(traces: Sequence[Trace], place: int, min_idle_ns: float) -> str:
+    """Return the cause of a rank that idles during one kind of host event; "" for none.
+
+    Operators launch work, and a host that is within these is slow rather than stalled.
+    """
+    peers = [*traces[:place], *traces[place + 1 :]]
+    stall = stalling_event([traces[place]], min_idle_ns, peers)
+    if stall is None or is_pause(stall[0]) or stall[0].startswith("aten::"):
+        return ""
+    return f"{_INSIDE}{stall[0]}"
 
 
 class _Contents(NamedTuple):
@@ -427,7 +453,7 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
     if not work.is_counted.any():
         none = "no collective that is on two ranks is in the selection or window"
         return [f"{none}, so no late rank can be named", on_hosts]
-    parts = [on_hosts]
+    parts = [on_hosts, ambiguous_note(work.match.ambiguous)]
     if work.match.missing_ranks:
         parts.append(
             f"files of {plural(work.match.missing_ranks, 'rank')} are missing; these ranks may be"
@@ -549,4 +575,6 @@ def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:
 
 def cause_text(cause: str) -> str:
     """Return how a sentence about a late rank ends: ``, after slower kernels``; "" if unknown."""
+    if cause.startswith(_INSIDE):
+        return f", while its {cause.replace(_INSIDE, 'host was inside ', 1)}"
     return _CAUSE_TEXTS.get(cause, f", after {cause}" if cause else "")

@@ -26,6 +26,7 @@ from hta_widgets.formats.kineto.growing import (
     LaunchArgColumns,
     SmallArgs,
 )
+from hta_widgets.formats.kineto.lenient import BACKSLASHES_KEPT, with_backslashes_of_path
 from hta_widgets.formats.kineto.records import Args, Record
 from hta_widgets.formats.kineto.times import (
     BAD,
@@ -37,7 +38,7 @@ from hta_widgets.formats.kineto.times import (
     resolution,
 )
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.columns import PARAM_COMMS, RankColumns
+from hta_widgets.trace.columns import PARAM_COMMS, RankColumns, StringPool
 from hta_widgets.trace.problems import NoteCounts, ProblemKind
 from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
 from hta_widgets.trace.tracks import integer_of
@@ -243,7 +244,7 @@ class Columns:
             negative &= dur_state == OK
         if negative.any():
             dur[negative] = 0
-            self._note_repaired(batch, negative & keep, "negative durations, taken as 0")
+            self._note_rows(batch, negative & keep, "negative durations, taken as 0")
         self._note_resolution(start, dur, dur_state, keep & ~is_metadata)
         self._add_args(batch, parts["record"], keep)
         flow = np.full(batch.count, -1, np.int64)
@@ -301,12 +302,13 @@ class Columns:
         self._flush()
         columns = {name: column.filled_part() for name, column in self._columns.items()}
         self._exclude_far(columns)
+        names = self._repair_paths(columns)
         columns["flow"], flow_ids = self._flow_ids.finish(columns["flow"])
         self._columns = {}
         return RankColumns(
             **columns,
             timed=columns["phase"] != _M,
-            names=self._names.pool,
+            names=names,
             categories=self._categories.pool,
             pids=self._pids.pool,
             tids=self._tids.pool,
@@ -334,6 +336,18 @@ class Columns:
         self._scope = {
             int(new_row[row]): scope for row, scope in self._scope.items() if new_row[row] >= 0
         }
+
+    def _repair_paths(self, columns: dict[str, npt.NDArray[Any]]) -> StringPool:
+        """Return the names, with the backslashes of Windows' paths that were read as escapes."""
+        paths = [with_backslashes_of_path(name) for name in self.names]
+        if paths == self.names:
+            return self._names.pool
+        is_changed = [path != name for path, name in zip(paths, self.names, strict=True)]
+        count = int(np.array(is_changed)[columns["name"]].sum())
+        self.notes.add("repaired", BACKSLASHES_KEPT, None, count)
+        pool = StringPool()
+        columns["name"] = np.array([pool.add(path) for path in paths], np.int32)[columns["name"]]
+        return pool
 
     def _keep_small_args(self, batch: _Batch, rows: npt.NDArray[np.intp], numbers: Ints) -> None:
         slice_of = np.searchsorted(batch.first_rows, rows, side="right") - 1
@@ -379,16 +393,21 @@ class Columns:
     def _note_durations(
         self, batch: _Batch, state: npt.NDArray[np.uint8], keep: npt.NDArray[np.bool_]
     ) -> None:
-        for code, reason in (
-            (BAD, "durations that are not numbers, taken as missing"),
-            (TOO_LARGE, "durations beyond 64 bits, taken as missing"),
-        ):
-            self._note_repaired(batch, (state == code) & keep, reason)
+        reason = "durations that are not numbers, taken as missing"
+        self._note_rows(batch, (state == BAD) & keep, reason)
+        reason = "durations beyond 64 bits, taken as missing"
+        self._note_rows(batch, (state == TOO_LARGE) & keep, reason, "overflow")
 
-    def _note_repaired(self, batch: _Batch, where: npt.NDArray[np.bool_], reason: str) -> None:
+    def _note_rows(
+        self,
+        batch: _Batch,
+        where: npt.NDArray[np.bool_],
+        reason: str,
+        kind: ProblemKind = "repaired",
+    ) -> None:
         rows = np.flatnonzero(where)
         if len(rows):
-            self.notes.add("repaired", reason, batch.offset_of(int(rows[0])), len(rows))
+            self.notes.add(kind, reason, batch.offset_of(int(rows[0])), len(rows))
 
 
 def _join_times(parts: Sequence[SliceTimes]) -> Times:

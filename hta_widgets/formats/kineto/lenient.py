@@ -17,6 +17,10 @@ from msgspec import Raw
 from hta_widgets.formats.kineto.records import TEXT_ARGS, Args, Record
 
 _INT64 = 1 << 63
+#: What is noted of records with Windows' paths.
+BACKSLASHES_KEPT = (
+    "records with backslashes that begin no escape; all backslashes of the text are kept"
+)
 
 
 class _Number(str):
@@ -108,6 +112,18 @@ _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
 _BACKSLASHES = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _DRIVE = re.compile(rb'"[A-Za-z]:\\[bfnrtu]')
+#: A path whose backslashes happen to begin escapes, as in ``"torch\\nn\\functional"``.
+_PATH = re.compile(
+    rb'"(?:[A-Za-z]:)?[\w.\-\x80-\xff]*(?:\\[bfnrt][\w.\-\x80-\xff]+)+(?:\(\d+\): [^"\\]*)?"'
+)
+#: What labels of two lines do not have: a drive, a rare control character, or the name of a file.
+_SURE_PATH = re.compile(
+    rb'"[A-Za-z]:\\|\\[bfr]|\.(py|pyx|pyd|c|cc|cpp|cu|cuh|h|hpp|dll|exe|ipynb)(\(\d+\): [^"]*)?"$'
+)
+_CONTROLS = {
+    ord(decoded): f"\\{letter}" for decoded, letter in zip("\b\f\n\r\t", "bfnrt", strict=True)
+}
+_CONTROL = re.compile("[\b\f\n\r\t]")
 _JSON_VALUE = re.compile(
     rb"true|false|null|NaN|-?Infinity|-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*"
 )
@@ -130,7 +146,7 @@ def with_backslashes_escaped(body: bytes) -> bytes:
 
 def _escape_backslashes(text: bytes) -> bytes:
     is_json = all(match[1] for match in _BACKSLASHES.finditer(text))
-    if is_json and not _DRIVE.match(text):
+    if is_json and not _DRIVE.match(text) and not _is_path(text):
         return text
     # Quotes stay escaped, as they would have ended the text otherwise.
     return _ESCAPE.sub(
@@ -138,9 +154,25 @@ def _escape_backslashes(text: bytes) -> bytes:
     )
 
 
-def names_windows_drive(body: bytes) -> bool:
-    r"""Return whether a string in a record begins with a drive and one backslash (``"D:\new"``)."""
-    return _DRIVE.search(body) is not None
+def _is_path(text: bytes) -> bool:
+    return _PATH.fullmatch(text) is not None and _SURE_PATH.search(text) is not None
+
+
+def has_windows_path(body: bytes) -> bool:
+    r"""Return whether a string is a path of Windows with single backslashes (``"D:\new"``)."""
+    if b"\\" not in body:
+        return False
+    return _DRIVE.search(body) is not None or any(
+        _is_path(match[0]) for match in _PATH.finditer(body)
+    )
+
+
+def with_backslashes_of_path(text: str) -> str:
+    r"""Return a decoded string, with backslashes instead of control characters if it is a path."""
+    if _CONTROL.search(text) is None or "\\" in text:
+        return text
+    written = text.translate(_CONTROLS)
+    return written if _is_path(f'"{written}"'.encode("utf-8", "replace")) else text
 
 
 def with_words_quoted(body: bytes) -> bytes:

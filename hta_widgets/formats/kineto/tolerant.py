@@ -16,10 +16,11 @@ import msgspec
 from msgspec import Raw
 
 from hta_widgets.formats.kineto.lenient import (
+    BACKSLASHES_KEPT,
     decode_leniently,
     encodable,
     encode_json,
-    names_windows_drive,
+    has_windows_path,
     record_of,
     with_backslashes_escaped,
     with_words_quoted,
@@ -251,7 +252,7 @@ class _TolerantReader:
         reading.entries += 1
         body = self.text[start:end]
         record: Record | None = None
-        if is_complete and is_utf8(body) and not names_windows_drive(body):
+        if is_complete and is_utf8(body) and not has_windows_path(body):
             try:
                 record = _decode_record(body)
             except (msgspec.DecodeError, RecursionError):
@@ -341,7 +342,7 @@ def is_clean(body: bytes) -> bool:
 
 def repair_json(body: bytes) -> bytes:
     """Return valid JSON unchanged, else repaired."""
-    return body if is_clean(body) and not names_windows_drive(body) else _plain_json(body)
+    return body if is_clean(body) and not has_windows_path(body) else _plain_json(body)
 
 
 def _plain_json(body: bytes) -> bytes:
@@ -359,7 +360,7 @@ def decode_or_none(body: bytes) -> Any:
 _REPAIRS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
     ("records that are not valid JSON", bytes),
     (
-        "records with backslashes that begin no escape; all backslashes of the text are kept",
+        BACKSLASHES_KEPT,
         with_backslashes_escaped,
     ),
     ("records with stray commas or unquoted values; these are kept as texts", with_words_quoted),
@@ -372,7 +373,7 @@ _REPAIRS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
 
 def _decode_repaired(body: bytes) -> tuple[Any, str]:
     """Decode JSON with the first repair that suffices; return the value and what was repaired."""
-    for reason, repair in _REPAIRS[names_windows_drive(body) :]:
+    for reason, repair in _REPAIRS[has_windows_path(body) :]:
         try:
             return decode_leniently(repair(body)), reason
         except _UNREADABLE:

@@ -54,6 +54,9 @@ def find_events(
     text = text or more(0)
     start = len(_BOM) if text.startswith(_BOM) else 0
     start = _BLANKS.match(text, start).end()  # type: ignore[union-attr]
+    while start == len(text) and (block := more(start + 1)):
+        text += block
+        start = _BLANKS.match(text, start).end()  # type: ignore[union-attr]
     opener = text[start : start + 1]
     if opener == b"[":
         return EventsStart(start + 1, enclosed=False, values={}), text

@@ -321,7 +321,7 @@ def test_time_without_numbers_grows_with_the_number_of_collectives(monkeypatch):
     compared = []
     cost = alignment._cost
     monkeypatch.setattr(
-        alignment, "_cost", lambda apart, share: compared.append(apart.size) or cost(apart, share)
+        alignment, "_cost", lambda apart, *rest: compared.append(apart.size) or cost(apart, *rest)
     )
 
     def pairs(count):
@@ -691,6 +691,70 @@ def test_clocks_that_drift_leave_equal_collectives_in_order():
     drifting = end_ns + end_ns // 20_000
     result = alignment.align_sequences(same, end_ns, same, drifting, sure=True)
     assert result.tolist() == list(range(20_000))
+
+
+@pytest.mark.parametrize(
+    ("step_ns", "jitter_ns", "skew_ns"),
+    [
+        (10_000_000, 200_000, 3_000_000_000),
+        (1_000_000, 30_000, -500_000_000),
+        (5_000_000, 20_000, 4_000_000),
+        (100_000_000, 2_000_000, 3_600_000_000_000),
+    ],
+)
+@pytest.mark.parametrize("first", [1, 3])
+def test_uneven_intervals_count_more_than_clocks_that_differ(step_ns, jitter_ns, skew_ns, first):
+    """One file lacks the first of equal collectives; ends differ by up to 10 µs."""
+    rng = np.random.default_rng(first)
+    end_ns = np.cumsum(step_ns + rng.integers(-jitter_ns, jitter_ns, 300))
+    other_ns = end_ns[first:] + skew_ns + rng.integers(-5_000, 5_000, 300 - first)
+    same = np.zeros(300, dtype=np.int64)
+    for sure in (True, False):
+        result = alignment.align_sequences(same, end_ns, same[first:], other_ns, sure=sure)
+        assert result.tolist() == list(range(first, 300))
+
+
+@pytest.mark.parametrize("drift_ppm", [100, -100, 60, 170])
+@pytest.mark.parametrize("named", [True, False])
+def test_equal_collectives_at_equal_intervals_on_drifting_clocks(tmp_path, drift_ppm, named):
+    """All-reduces every 100 µs for 1 s, while the second clock drifts by up to two of them."""
+    ranks = []
+    for rank in range(2):
+        scale = 1 + rank * drift_ppm * 1e-6
+        group = {"Process Group Name": "0", "Process Group Ranks": "[0, 1]"} if named else {}
+        ranks.append(
+            [nccl(round(at * scale), round((at + 50_000) * scale), **group)
+             for at in range(10_000, 1_000_000_000, 100_000)]
+        )  # fmt: skip
+    traces = load(tmp_path, *ranks)
+    rows = collectives(traces)
+    ids = rows.groupby("collective")["id"].agg(["nunique", "count"])
+    assert len(ids) == 10_000
+    assert (ids["nunique"] == 1).all()
+    assert "may belong" not in rows.attrs.get("note", "")
+
+
+@pytest.mark.parametrize("skew_ns", [0, 70_000, 100_000_000])
+@pytest.mark.parametrize(("jitter_ns", "is_ambiguous"), [(0, True), (9_000, False)])
+def test_collectives_that_no_time_tells_apart_are_said_to_be_uncertain(
+    tmp_path, skew_ns, jitter_ns, is_ambiguous
+):
+    """One file lacks the first two of equal all-reduces; only uneven intervals tell which."""
+    rng = np.random.default_rng(2)
+    at = np.arange(300) * 100_000 + rng.integers(-jitter_ns, jitter_ns + 1, 300) + 20_000
+    group = {"Process Group Name": "0", "Process Group Ranks": "[0, 1]"}
+    traces = load(
+        tmp_path,
+        [nccl(start, start + 30_000, **group) for start in at.tolist()],
+        [nccl(start, start + 30_000, **group) for start in (at[2:] + skew_ns).tolist()],
+    )
+    for frame in (collectives(traces), stragglers(traces)):
+        note = frame.attrs.get("note", "")
+        assert ("may belong to the next or previous" in note) == is_ambiguous
+    if not is_ambiguous:
+        rows = collectives(traces)
+        ids = rows.pivot_table(index="collective", columns="rank", values="id")
+        assert set(ids[0] - ids[1]) == {2}
 
 
 def test_a_rank_whose_file_lacks_collectives_is_no_straggler(tmp_path):

@@ -144,6 +144,10 @@ def sleeping(rank, start, delay):
     ]
 
 
+def saving(name, category="python_function"):
+    return lambda _, start, delay: [event(category, name, start * US, (start + delay) * US, pid=10)]
+
+
 def copying(rank, start, delay):
     return [copy(start * US, (start + delay) * US)] if delay else []
 
@@ -158,6 +162,9 @@ def copying(rank, start, delay):
         (launching, "launch-bound host", "late_host_ns"),
         (idling, "idle host", "late_host_ns"),
         (sleeping, "idle host", "late_host_ns"),
+        (saving("<method 'acquire' of '_thread.lock' objects>"), "idle host", "late_host_ns"),
+        (saving("torch::save", "cpu_op"), "host inside torch::save", "late_host_ns"),
+        (saving("gc.collect", "user_annotation"), "host inside gc.collect", "late_host_ns"),
     ],
 )
 def test_causes(tmp_path, before, cause, column):
@@ -167,6 +174,43 @@ def test_causes(tmp_path, before, cause, column):
     assert max(parts, key=lambda name: frame[name][2]) == column
     # The first collective has none before it to compare from.
     assert frame[column][2] == pytest.approx(4 * 1_500 * US, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("late_us", "pattern"),
+    [
+        ([2_000, 60, 60, 60] * 3, "consistent"),
+        ([3_000, 70, 70] * 4, "consistent"),
+        ([5] * 11 + [20_000], "occasional"),
+    ],
+)
+def test_a_rank_that_costs_at_all_collectives_is_no_occasional_straggler(
+    tmp_path, late_us, pattern
+):
+    """Without steps in the files, each collective of 1.3 ms counts as a step."""
+    events = [[] for _ in range(4)]
+    start = 0
+    for number, late in enumerate(late_us):
+        for rank in range(4):
+            begin = start + 1_000 + (late if rank == 1 else 0)
+            end = start + 1_300 + late
+            events[rank] += [
+                kernel(start * US, begin * US),
+                collective(begin * US, end * US, ranks=(0, 1, 2, 3), seq=number),
+            ]
+        start += 1_400 + late
+    frame = stragglers(load(tmp_path, *events))
+    assert frame["score"].tolist() == [0, 1, 0, 0]
+    assert frame["pattern"].tolist() == ["", pattern, "", ""]
+
+
+def test_the_host_event_that_makes_a_rank_late_is_named(tmp_path):
+    """All hosts also idle between steps, so the event has less than half of the idle time."""
+    name = "torch/serialization.py(450): save"
+    traces = job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=saving(name))
+    assert stragglers(traces).cause.tolist() == ["", "", f"host inside {name}", ""]
+    text = str(headline(traces)).replace("\u202f", " ")
+    assert f"Rank 2 arrives last at 5 of 5 collectives, while its host was inside {name}." in text
 
 
 @pytest.mark.parametrize(("slower", "is_straggler"), [(0, False), (100, True)])

@@ -286,6 +286,47 @@ def test_a_host_that_pauses_in_python_does_not_run_it(tmp_path, name, cause):
     assert cause in said(small.load(tmp_path, rank))
 
 
+@pytest.mark.parametrize(
+    ("category", "outer", "inner"),
+    [
+        ("python_function", "torch/serialization.py(450): save", "<built-in method write of File>"),
+        ("python_function", "train.py(9): clean", "<built-in function collect>"),
+        ("cpu_op", "torch::save", "write_record"),
+        ("user_annotation", "checkpoint", "async_save"),
+    ],
+)
+@pytest.mark.parametrize("pieces", [1, 60])
+def test_the_innermost_event_in_which_a_host_stalls_is_named(
+    tmp_path, category, outer, inner, pieces
+):
+    """Kernels of 900 µs follow each other but for 36 ms, with or without small kernels."""
+    us = 1000
+    rank = [small.event("python_function", "train.py(3): main", 0, 100_000 * us, pid=10)]
+    ids = iter(range(1, 1000))
+
+    def launched(at, length):
+        number = next(ids)
+        return [
+            small.event("cpu_op", "aten::mm", at * us, (at + 20) * us, pid=10),
+            small.call((at + 2) * us, (at + 12) * us, number),
+            small.kernel((at + 15) * us, (at + 15 + length) * us, launch=number),
+        ]
+
+    for at in (*range(1_000, 21_000, 1_000), *range(57_000, 77_000, 1_000)):
+        rank += launched(at, 900)
+    rank.append(small.event(category, outer, 21_000 * us, 57_000 * us, pid=10))
+    piece = 36_000 // pieces
+    for number, at in enumerate(range(21_000, 57_000, piece)):
+        name = inner.replace(">", f" object at 0x{number:x}>") if "method" in inner else inner
+        rank.append(small.event(category, name, (at + 30) * us, (at + piece - 30) * us, pid=10))
+        if pieces > 1:
+            rank += launched(at, 5)
+    text = said(small.load(tmp_path, rank))
+    assert "launch-bound" not in text
+    assert "host-bound" not in text
+    assert f"has not launched the next work yet, within {inner}." in text
+
+
 def test_a_range_of_the_host_around_the_longest_gap_is_named(tmp_path):
     """The gap, 10 to 90 µs, is most of the range `save`, and within a step and a longer range."""
 

@@ -1,6 +1,7 @@
 """Files of other programs are named as what they are, with what to do next."""
 
 import io
+import json
 import sqlite3
 import tarfile
 import zipfile
@@ -82,3 +83,30 @@ def test_a_trace_with_such_keys_stays_a_trace(load_one):
     head = {"pg_config": [{"pg_name": "0"}], "entries": "x" * 2000, "nodes": [], "schema": 1}
     trace, _ = load_one([{"ph": "X", "name": "op", "ts": 1, "dur": 2}], distributedInfo=head)
     assert len(trace) == 1
+
+
+@pytest.mark.parametrize("name", ["events.json", "events.jsonl", "log.txt"])
+@pytest.mark.parametrize("separator", ["\n", "\r\n", "\n\n"])
+def test_json_lines_are_named_with_the_next_step(tmp_path, name, separator):
+    records = [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": n, "dur": 1} for n in range(3)]
+    path = tmp_path / name
+    path.write_text(separator.join(map(json.dumps, records)) + separator)
+    with pytest.raises(hw.TraceError, match=r"is JSON lines, one object a line\. .*jq -s"):
+        hw.load(path, cache=False, progress=False)
+    # Two traces in one file, each in a line, are no JSON lines.
+    path.write_text("\n".join([json.dumps({"traceEvents": records})] * 2))
+    assert len(hw.load(path, cache=False, progress=False)[0]) == 6
+
+
+@pytest.mark.parametrize("size", [20_000, 100_000, 3_000_000])
+@pytest.mark.parametrize("blank", [" ", "\n", "\t\r\n "])
+def test_any_number_of_blanks_before_a_trace(tmp_path, size, blank):
+    record = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 5, "dur": 1, "args": {"v": 7}}
+    path = tmp_path / "trace.json"
+    for contents in ({"traceEvents": [record]}, [record]):
+        path.write_text(blank * (size // len(blank)) + json.dumps(contents))
+        trace = hw.load(path, cache=False, progress=False)[0]
+        assert trace.args(0) == {"v": 7}
+    path.write_text(blank * (size // len(blank)))
+    with pytest.raises(hw.TraceError, match=r"is (blank text|empty)"):
+        hw.load(path, cache=False, progress=False)

@@ -5,10 +5,12 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from support import small
 from support.examples import examples
 
 import hta_widgets as hw
 from hta_widgets import TraceError, analysis
+from hta_widgets.panels.headline import headline
 from hta_widgets.trace.record_times import micros
 
 from .conftest import event
@@ -216,3 +218,13 @@ def test_work_is_cut_at_the_first_call_that_waited_for_it(write):
     traces = hw.load(write(records))
     assert busy(traces)["busy_ns"] == 800_000 + 210_000 + 270_000
     assert overflows(traces)["count"].tolist() == [2]
+
+
+@pytest.mark.parametrize("dur", [10**40, 1e30, "1" + "0" * 30, 10**16])
+def test_a_duration_beyond_64_bits_is_an_impossible_time(tmp_path, dur):
+    kernels = [small.kernel(at, at + 800) for at in range(0, 10_000, 1_000)]
+    traces = small.load(tmp_path, [*kernels, small.kernel(20_000, 20_800) | {"dur": dur}])
+    problems = traces.problems.set_index("kind")
+    assert problems.loc["overflow", "count"] == 1
+    assert "durations beyond 64 bits" in problems.loc["overflow", "detail"]
+    assert "1 time in the files cannot be right" in str(headline(traces))

@@ -33,6 +33,33 @@ def test_backslashes_are_those_of_the_file_where_one_cannot_be_an_escape(load_on
     assert "backslashes" in problems["detail"].iloc[0]
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (r'"torch\nn\functional"', r"torch\nn\functional"),
+        (r'"torch\nn\functional.py(12): relu"', r"torch\nn\functional.py(12): relu"),
+        (r'"src\train.py(3): <module>"', r"src\train.py(3): <module>"),
+        (r'"torch\backends"', r"torch\backends"),
+        (r'"E:\new\test"', r"E:\new\test"),
+        (r'"line\nbreak"', "line\nbreak"),
+        (r'"a\tb\n"', "a\tb\n"),
+        (r'"two words\fand more"', "two words\fand more"),
+        (r'"torch\\nn\\functional"', r"torch\nn\functional"),
+    ],
+)
+def test_a_path_whose_backslashes_all_begin_escapes(load_one, tmp_path, written, meant):
+    """The file is valid JSON, so only the text shows that a path is meant."""
+    trace, problems = load_one(named('"ok"', written, r'"torch\\nn\\functional"'))
+    assert trace.events["name"].astype(str).tolist() == ["ok", meant, r"torch\nn\functional"]
+    is_path = "\\" in meant and "\\\\" not in written
+    assert problems["kind"].tolist() == ["repaired"] * is_path
+    if is_path:
+        assert "backslashes" in problems["detail"].iloc[0]
+        hw.export_trace(trace, tmp_path / "copy.json")
+        again = hw.load(tmp_path / "copy.json", cache=False, progress=False)[0]
+        assert again.events["name"].astype(str).tolist() == trace.events["name"].tolist()
+
+
 def test_texts_of_one_record_are_judged_each_by_itself(load_one):
     trace, _ = load_one(named(r'"a\qb"').replace('"python_function"', r'"x\ny"'))
     assert trace.events["name"].astype(str).tolist() == [r"a\qb"]

@@ -260,6 +260,37 @@ def test_windows_on_clocks_that_differ_are_matched_in_order(folder, skew_ns):
     assert frame["is_straggler"].tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize("skew_ns", [3_600_000_000_000, -20_000_000])
+@pytest.mark.parametrize("lacking", [(2, 0), (2, 1), (2, 3)])
+def test_a_rank_that_lacks_a_window_on_a_clock_that_differs(folder, lacking, skew_ns):
+    """Windows begin 1 ms apart and clocks differ by more; the steps tell which window lacks."""
+    files = [
+        (
+            f"worker{rank}.{1700000000000 + number}.pt.trace.json",
+            (
+                job_window(number, slow=1.3 if rank == 1 else 1.0, base=1_000_000 * number),
+                {
+                    "distributedInfo": {"rank": rank, "world_size": 3},
+                    "baseTimeNanoseconds": 10**15 + skew_ns * rank,
+                },
+            ),
+        )
+        for rank in range(3)
+        for number in range(4)
+        if (rank, number) != lacking
+    ]
+    traces = load(folder(*files))
+    rows = analysis.collectives(traces)
+    assert rows.groupby("collective")["rank"].count().value_counts().to_dict() == {3: 24, 2: 8}
+    step_of = {rank: trace.events["step"] for rank, trace in traces.items()}
+    steps = pd.Series(
+        [step_of[rank][row] for rank, row in zip(rows["rank"], rows["id"], strict=True)]
+    )
+    assert set(steps.groupby(rows["collective"].to_numpy()).nunique()) == {1}
+    frame = analysis.stragglers(traces)
+    assert frame["is_straggler"].tolist() == [False, True, False]
+
+
 @pytest.mark.parametrize("lacking", [(2, 1), (2, 3), (0, 1), (3, 0), (1, 2)])
 def test_a_rank_that_lacks_a_window_is_compared_in_the_others(folder, lacking):
     """Rank 1 is slow; one rank has no file of one of four windows."""
