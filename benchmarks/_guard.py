@@ -73,7 +73,7 @@ def _descendants(root: int) -> list[int]:
         try:
             stat = (folder / "stat").read_text()
         except OSError:
-            continue  # ended meanwhile
+            continue  # it has ended
         # The name in brackets may have spaces.
         children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(folder.name))
     result, ahead = [], [root]

@@ -40,7 +40,7 @@ assert len(str(state["_esm"])) > 1000 and "export" in str(state["_esm"]), "no fr
 print("fine")
 """
 
-#: Does what stands in README.md, in order: shell blocks, and Python blocks as one session.
+#: Runs the blocks of README.md in order: shell blocks, and Python blocks as one session.
 READER = """
 import importlib, json, subprocess, sys
 names = {"__name__": "__main__"}

@@ -238,7 +238,7 @@ def test_top_kernels_add_up_and_say_how_many_others_there_are():
     assert data["name"].iloc[-1] == "6 other kernels"
     assert data["per_rank_ns"][0] == (10_000 + 10_001) / 2
     assert (data["least_ns"][0], data["most_ns"][0]) == (10_000, 10_001)
-    # A kernel that a rank does not run is least nothing.
+    # The minimum of a kernel that some rank does not run is 0.
     frame = frames.kernels()
     frame = frame.drop(frame.index[(frame["rank"] == 1) & frame["name"].str.endswith("2")])
     data = data_of(charts.kernel_breakdown(frame), "name", "least_ns").set_index("name")
