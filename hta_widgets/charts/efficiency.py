@@ -156,12 +156,12 @@ def _draw_roofline(frame: pd.DataFrame, style: FigureStyle) -> Figure:
         axis_type="log",
     )
     figure.grid.grid_line_color = theme.rule
-    for roof in roofs.itertuples():
-        peak = roof.peak_tflop_per_s
-        heights = [peak * left / roof.ridge, peak, peak]
-        figure.line([left, roof.ridge, right], heights, line_color=theme.ink2, line_width=1)
+    for roof in roofs.to_dict("records"):
+        peak, ridge = roof["peak_tflop_per_s"], roof["ridge"]
+        heights = [peak * left / ridge, peak, peak]
+        figure.line([left, ridge, right], heights, line_color=theme.ink2, line_width=1)
         figure.text(
-            x=[right], y=[peak], text=[f"{roof.precision} {value(peak)} TFLOP/s"],
+            x=[right], y=[peak], text=[f"{roof['precision']} {value(peak)} TFLOP/s"],
             text_align="right", text_baseline="bottom", text_font_size="10px",
             text_color=theme.ink2,
         )  # fmt: skip

@@ -416,11 +416,12 @@ def _lane_series(
     """Return the lanes with the highest peaks, and a sentence about the omitted ones."""
     by_stream = key == "stream"
     groups = frame.groupby(["rank", key], observed=True)
+    lanes: dict[Any, pd.DataFrame] = dict(list(groups))
     peaks = groups[measure].max().astype(float)
     drawn = _top_lanes(peaks, top)
     has_ranks = len(frame["rank"].unique()) > 1
     series = []
-    for (rank, lane_key), changes in groups:
+    for (rank, lane_key), changes in lanes.items():
         if (rank, lane_key) not in drawn:
             continue
         name = f"stream {lane_key}" if by_stream else str(lane_key)

@@ -147,7 +147,7 @@ def test_causes_of_idle_time_add_up(folder, work, window, delay):
         assert gaps[f"{cause}_ns"].sum() == time
 
 
-#: Of what threads do the first counts: 0 is the call that waits.
+#: Activities of threads; the first that applies counts, and 0 is the waiting call.
 DOES = {
     1: ("cpu_op", "enumerate(DataLoader)"),
     2: ("cpu_op", "aten::mm"),

@@ -18,7 +18,7 @@ from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine, TileEngine
 
-#: Floats, as far as the order of sums may tell.
+#: Floats are equal up to the rounding of sums in different orders.
 agree = partial(page_engine.agree, rel=1e-9)
 
 

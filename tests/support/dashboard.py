@@ -23,7 +23,7 @@ GUTTER, MARGIN = 164, 128
 HEAD = 32 + 4 + 20 + 48 + 2
 COMPUTE = "#1f77c0"
 
-#: Heights of a canvas at which pixels of a colour stand, from its top, in CSS px.
+#: Returns the y at which a canvas has pixels of a colour, from its top, in CSS px.
 _ROWS = """(canvas, color) => {
   const [r, g, b] = [1, 3, 5].map(at => parseInt(color.slice(at, at + 2), 16));
   const { width, height } = canvas;
@@ -96,7 +96,7 @@ class Dash:
 
         wait_until(self.page, is_at_rest, f"bars of compute in {panel}")
         canvas, rows = self.chart(panel), np.array(looks[-1][:-4])
-        # The key of the legend stands above the bars, on lower pixels.
+        # The legend's key has the same colour; it is above the bars, at a smaller y.
         groups = np.split(rows, np.flatnonzero(np.diff(rows) > 2) + 1)
         bars = [group for group in groups if len(group) > 8][-len(self.traces) :]
         assert len(bars) == len(self.traces), f"{len(bars)} bars of {len(self.traces)} ranks"

@@ -112,7 +112,7 @@ def counter_tile_of(lane, level, index, end):
         if a >= end:
             continue
         values = [v for t, v in samples if a <= t < b]
-        # Without a sample at its very start, a cell begins with the value that came before.
+        # Without a sample at its start, a cell begins with the previous value.
         if not any(t == a for t, _v in samples):
             values += [v for t, v in samples if t < a][-1:]
         if values:

@@ -351,7 +351,7 @@ def test_the_rank_that_idles_is_named(tmp_path):
     text = said(small.load(tmp_path, even, single, even, even))
     mean = "GPUs are idle 22 % of each rank's GPU span on average"
     assert f"{mean}, most of it on rank 1 (80 % of its span); for " in text
-    # Of two ranks, none stands out; of three that idle 80 %, none differs.
+    # With two ranks, no rank is named; nor with three that all idle for 80 %.
     text = said(small.load(tmp_path, even, single))
     assert "GPUs are idle 41 % of each rank's GPU span on average; for " in text
     text = said(small.load(tmp_path, single, single, single))

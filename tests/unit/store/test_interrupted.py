@@ -112,7 +112,7 @@ def test_a_killed_save_leaves_the_old_or_nothing_or_the_new(traces, job, tmp_pat
             assert_same(old if result[-1] == "old" else traces, again)
         old.save(folder / "a.store")
         assert_same(old, hw.load(folder / "a.store", progress=False))
-        # And what was left over is gone.
+        # Remains of the interrupted run are removed.
         assert [file.name for file in folder.iterdir()] == ["a.store"]
     before = "nothing" if what == "new" else "old"
     turned = result.index("new")
