@@ -2,9 +2,8 @@
 
 A job is drawn in Chromium without a GPU; wheel and keys zoom and pan it as a user does. First paint
 is the time from the start of the cell that makes the timeline to the first frame with the colours
-of events. For every animation frame, the time of all its callbacks and the interval from the
-previous frame are measured. In the kernel, wall time, processor time and size of every answer are
-measured.
+of events. Measured are, for every animation frame, the time of all its callbacks and the interval
+from the previous frame; and for every answer of the kernel, its wall time, processor time and size.
 """
 
 import argparse
