@@ -206,6 +206,8 @@ def empty_panels(formats: Collection[str], scene: Mapping[str, Any]) -> dict[str
         missing["no GPU work"] = list(_DEVICE)
     elif "comm" not in roles:
         missing["no communication kernels"] = ["overlap"]
+    if "cpu" not in roles:
+        missing["no CPU events"] = ["operators"]
     if not scene["steps"]:
         missing["no ProfilerStep"] = ["steps"]
     if len(scene["ranks"]) == 1 and "heatmap" not in missing.get("no GPU work", ()):
@@ -321,6 +323,12 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
     for tables_of in load_references(format_.views.base_tables for format_ in formats):
         tables |= tables_of(traces)
     return tables
+
+
+def panel_tables(traces: TraceSet, panels: Iterable[Panel]) -> dict[str, Any]:
+    """Return the frames of panels of the whole job by panel, as JSON."""
+    frames = {panel.id: panel.frame for panel in panels if panel.frame is not None}
+    return {name: frame_to_json(frame(traces, Selection(), None)) for name, frame in frames.items()}
 
 
 def small_frame_to_json(frame: pd.DataFrame) -> Any:

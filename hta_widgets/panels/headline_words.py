@@ -213,16 +213,10 @@ def _idle_text(
     cause_ns: int,
     captured_ns: int,
     launches: LaunchRate | None,
-    stall: tuple[str, int] | None = None,
     **details: Any,
 ) -> list[Piece]:
-    """State the idle time and its largest cause, by its name and the details of its meaning.
-
-    `stall` is the host event that explains most of the idle time, with the ns that it explains.
-    """
-    meaning = _idle_meaning(cause, stalled_by=stall[0] if stall else "", **details)
-    if stall:
-        cause_ns = min(stall[1], times.idle_ns)
+    """State the idle time and its largest cause, by its name and the details of its meaning."""
+    meaning = _idle_meaning(cause, **details)
     if 2 * captured_ns > times.idle_ns:
         cause_ns, launches, meaning = captured_ns, None, _CAPTURING
     text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
@@ -254,7 +248,8 @@ def _idle_meaning(
     memory without a cache, and `pinned_by` the call for pinned memory, each with the number of its
     calls. `longest_call` is the call that takes most of the time of calls for memory, with its ns.
     `loading` has the number and the ns of launches that load code. `is_paused` is whether the host
-    mostly sleeps or waits in Python. `stalled_by` is the host event that explains the idle time.
+    mostly sleeps or waits in Python. `stalled_by` is the host event that explains the idle time,
+    or "".
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:

@@ -184,13 +184,14 @@ def decode_arg(text: bytes) -> list[Any]:
     """
     if not text:
         return []
-    value = _decode_json(text)
+    value = decode_json(text)
     if isinstance(value, str) and value:  # some converters write lists as strings, as Ascend does
-        value = _decode_json(value) if value.startswith("[") else _split_arguments(value)
+        value = decode_json(value) if value.startswith("[") else _split_arguments(value)
     return value if isinstance(value, list) else []
 
 
-def _decode_json(text: str | bytes) -> Any:
+def decode_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text, None if it is not valid."""
     # msgspec takes a quarter of the time, but refuses NaN, infinities and lone surrogates.
     for decode in (_decode, json.loads):
         with suppress(ValueError, RecursionError):

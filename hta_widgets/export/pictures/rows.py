@@ -11,7 +11,14 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.export.pictures.drawing import EventClassing, Form, Painter, fit_text, number
+from hta_widgets.export.pictures.drawing import (
+    EventClassing,
+    Form,
+    Label,
+    Painter,
+    fit_text,
+    number,
+)
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.tiles.cells import NO_KIND, Cells, measure_cells
@@ -358,6 +365,7 @@ class LanePainter(Painter):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.by_name = self.by_name and self.classed is None
+        self.labels: list[Label] = []  # names of events that are drawn
         self.edges = self.area.edges
         self.x = self.area.xs(self.edges)
 
@@ -511,7 +519,9 @@ class LanePainter(Painter):
             pale = band.form == "pale" or paint.pale
             label = fit_text(name, x1 - x0 - 8)
             color = self.theme.ink if pale else paint.text
-            self.drawing.text(x0 + (5 if pale else 4), baseline, label, color)
+            x = x0 + (5 if pale else 4)
+            self.drawing.text(x, baseline, label, color)
+            self.labels.append((x, baseline, label))
 
     def _overlay_slices(self, index: RankIndex, lane_number: int) -> tuple[_Slices, Floats]:
         """Return the long waits or late arrivals of a lane, and the share of short ones by cell."""

@@ -164,6 +164,8 @@ class SideColumnPainter(Painter):
         if rank["truncated"] is not None:
             end_text = f"{rank['range'][1] / 1e6:.3f}\u202fms"
             return _RankFact((f"ends at {end_text}", "ends early"), "warn")
+        if not rank["tracks"]:
+            return _RankFact(("no events",))
         if all(row["role"] == "cpu" for row in rank["summary"]):
             return _RankFact((rank["host"] or "CPU only",))
         if (lateness_fact := self._lateness_fact(number)) is not None:
@@ -208,12 +210,14 @@ class SideColumnPainter(Painter):
         label = f"{'MPI' if all_mpi else _device_of(row.rank for row in rows)} time in view"
         self.drawing.text(x, y + 11, fit_text(label, max_width), self.theme.ink3)
         if lines > 1:
-            part = "comm" if self.figures.lateness is None else "waiting"
-            names = [f"exposed {part} · idle", f"{part} · idle"]
+            has_waits = self.figures.lateness is not None
+            names = (
+                ["exposed waiting · idle", "waiting · idle"] if has_waits else ["exposed · idle"]
+            )
             if "comm" not in roles:
                 names = ["idle"]
             elif all_mpi:
-                names = [f"{part} · other"]
+                names = ["waiting · other" if has_waits else "in MPI · other"]
             self.drawing.text(x, y + 27, first_text_that_fits(names, max_width), self.theme.ink3)
 
     def draw_totals(self, row: Row, y: float) -> None:
@@ -273,7 +277,8 @@ class SideColumnPainter(Painter):
         """Draw the shares of waiting, or of communication, and of idle or unrecorded time."""
         span_ns = stats["span"]
         has_lateness = self.figures.lateness is not None
-        word, exposed_ns = ("waiting", wait_ns) if has_lateness else ("comm", stats["exposed"])
+        exposed = ("in MPI" if _is_mpi(row.rank) else "exposed", stats["exposed"])
+        word, exposed_ns = ("waiting", wait_ns) if has_lateness else exposed
         exposed_share = share(exposed_ns / span_ns) if exposed_ns > 0 else ""
         label = f"{word} {exposed_share}" if exposed_share else ""
         is_idle = stats["idle"] >= stats["unrecorded"]
