@@ -393,8 +393,9 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
 
 def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: object) -> pd.DataFrame:
     """Return a panel's frame with the attrs ``matched`` and ``note`` of its analysis."""
-    panel_frame.attrs = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
-    panel_frame.attrs |= attrs
+    inherited = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
+    panel_frame.attrs.clear()
+    panel_frame.attrs.update(inherited | attrs)
     return panel_frame
 
 
