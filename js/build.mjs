@@ -1,4 +1,4 @@
-// Bundles every js/src/entries/NAME.ts into hta_widgets/static/NAME.js, an ES module that anywidget
+// Bundle every js/src/entries/NAME.ts into hta_widgets/static/NAME.js, an ES module that anywidget
 // imports unchanged, and entries/NAME.css into static/NAME.css. `import text from "../x.css?raw"`
 // imports a file as a string, as in Vite.
 // js/lab becomes JupyterLab's extension in share/jupyter/labextensions; the wheel installs it there.

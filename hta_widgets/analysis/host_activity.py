@@ -82,7 +82,7 @@ _WAITING_CALLS = re.compile(
 #: `_BLOCKING_NS` wait.
 _ASYNC_COPIES = re.compile(r"(cuda|cu|hip|musa)Memcpy\w*Async\w*", re.IGNORECASE)
 _BLOCKING_NS = 1_000_000
-#: Calls that make a stream wait for work of another one.
+#: Calls that make a stream wait for work of another stream.
 _STREAM_WAITS = re.compile(
     r"(cuda|hip|cu|musa|mu|aclrt)StreamWait(Event|Value)\w*|urEnqueueEventsWait\w*", re.IGNORECASE
 )
@@ -329,7 +329,7 @@ def stalling_event(
 
     Events of its name, such as ``torch.save``, cover more than `min_idle_ns` of the devices' idle
     time but hardly any of their busy time, unlike those of a host that only launches too slowly.
-    Their idle time on the median of `peers` does not count. None if there are no such events.
+    Their idle time on the median of `peers` does not count. None without such events.
     """
     idle_ns, busy_ns, depth = Counter[str](), Counter[str](), Counter[str]()
     for trace in iter_ranks(traces):
@@ -415,7 +415,7 @@ def follows_stream_wait(trace: Trace) -> Bools:
 
 
 def stream_wait_calls(trace: Trace) -> Rows:
-    """Return the calls that make a stream wait for work of another one, by start."""
+    """Return the calls that make a stream wait for work of another stream, by start."""
     return np.flatnonzero(name_mask(trace, _STREAM_WAITS.fullmatch))
 
 

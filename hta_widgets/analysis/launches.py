@@ -175,23 +175,10 @@ def launch_outliers(
         call_ns > runtime_cutoff_ns,
         stats["launch_delay_ns"] > launch_delay_cutoff_ns,
     )
-    stacked = pd.concat([stats[mask].assign(outlier=code) for code, mask in enumerate(masks)])
-    outliers = stacked.groupby(["rank", "outlier", "kernel"], observed=True).agg(
-        count=("kernel_id", "size"),
-        cpu_sum_ns=("cpu_dur_ns", "sum"),
-        gpu_sum_ns=("gpu_dur_ns", "sum"),
-        launch_delay_sum_ns=("launch_delay_ns", "sum"),
-    )
-    launches = stats.groupby(["rank", "kernel"], observed=True).size().rename("launches")
-    outliers = outliers.reset_index().merge(launches.reset_index())
-    outliers = outliers.sort_values(
-        ["rank", "outlier", "count", "kernel"],
-        ascending=[True, True, False, True],
-        ignore_index=True,
-    )
+    outliers = _outliers_by_kernel(stats, masks)
     columns = ("count", "launches", "share", "cpu_sum_ns", "gpu_sum_ns", "launch_delay_sum_ns")
-    outliers["share"] = outliers["count"] / outliers["launches"]
-    frame = result_frame(
+    nothing_stands_out = len(stats) and not len(outliers)
+    return result_frame(
         {
             "rank": outliers["rank"],
             "outlier": categorical(outliers["outlier"].to_numpy(), _OUTLIERS),
@@ -202,12 +189,25 @@ def launch_outliers(
             **events.attrs["matched"],
             **{name: int(mask.sum()) for name, mask in zip(_OUTLIERS, masks, strict=True)},
         },
-        note=events.attrs.get("note", ""),
+        note="no launch stands out" if nothing_stands_out else events.attrs.get("note", ""),
         unlaunched=events.attrs["unlaunched"],
     )
-    if not len(frame) and len(stats):
-        frame.attrs["note"] = "no launch stands out"
-    return frame
+
+
+def _outliers_by_kernel(stats: pd.DataFrame, masks: Sequence[pd.Series[bool]]) -> pd.DataFrame:
+    """Return counts and times of the launches in each mask, by rank, mask and kernel."""
+    stacked = pd.concat([stats[mask].assign(outlier=code) for code, mask in enumerate(masks)])
+    outliers = stacked.groupby(["rank", "outlier", "kernel"], observed=True).agg(
+        count=("kernel_id", "size"),
+        cpu_sum_ns=("cpu_dur_ns", "sum"),
+        gpu_sum_ns=("gpu_dur_ns", "sum"),
+        launch_delay_sum_ns=("launch_delay_ns", "sum"),
+    )
+    launches = stats.groupby(["rank", "kernel"], observed=True).size().rename("launches")
+    outliers = outliers.reset_index().merge(launches.reset_index())
+    outliers["share"] = outliers["count"] / outliers["launches"]
+    by = ["rank", "outlier", "count", "kernel"]
+    return outliers.sort_values(by, ascending=[True, True, False, True], ignore_index=True)
 
 
 def _first_event_of_calls(events: pd.DataFrame) -> pd.DataFrame:

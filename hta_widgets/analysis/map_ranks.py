@@ -70,7 +70,7 @@ def map_ranks(
 def map_working_ranks(
     chosen: RankParts, function: Callable[..., T | None], *args: Any
 ) -> dict[int, T]:
-    """Return the results of ``function(part, *args)`` by rank, without those that are None."""
+    """Return by rank the results of ``function(part, *args)`` that are not None."""
     results = zip(chosen.ranks, map_ranks(chosen, function, *args), strict=True)
     return {rank: result for rank, result in results if result is not None}
 

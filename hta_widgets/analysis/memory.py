@@ -222,9 +222,8 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
     same time.
     """
     value = _decode_file(path)
-    if _has_sums(value):
-        return _timeline_of_sums(value, path)
-    return _timeline_of_events(value, path)
+    timeline = _timeline_of_sums if _has_sums(value) else _timeline_of_events
+    return timeline(value, path)
 
 
 def _decode_file(path: str | Path) -> Any:

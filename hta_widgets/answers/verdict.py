@@ -144,7 +144,8 @@ def _missing_text(metric: str) -> str:
 
 def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:
     """Return why the runs cannot be compared; empty if they can."""
-    differences = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
+    kinds = {*CONDITIONS, "format"}  # profilers slow a run down to different degrees
+    differences = [caution.text for caution in diff.cautions if caution.kind in kinds]
     if differences:
         return f"the runs differ: {'; '.join(differences)}"
     if not diff.before.has_steps:
@@ -178,7 +179,7 @@ def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None
 def _samples_function(metric: str) -> tuple[Callable[[Comparison, RunSide], Floats], str]:
     """Return the function of a metric's values in the steps of a side, and the metric's unit."""
     if metric == "step":
-        return lambda diff, side: kind_times(diff, side).sum(axis=1).astype(np.float64), "ns"
+        return _step_samples, "ns"
     if metric in {"exposed_comm", "idle"}:
         kind = STEP_KINDS.index("communication" if metric == "exposed_comm" else "idle")
         return lambda diff, side: kind_times(diff, side)[:, kind].astype(np.float64), "ns"
@@ -189,6 +190,12 @@ def _samples_function(metric: str) -> tuple[Callable[[Comparison, RunSide], Floa
         require_pattern(pattern, repr(metric))
         return lambda _, side: _kernel_samples(side, pattern), "ns"
     raise TraceError(f"unknown metric {metric!r}", remedy=f"The metrics are {', '.join(METRICS)}.")
+
+
+def _step_samples(diff: Comparison, side: RunSide) -> Floats:
+    """Return the length of each step, the mean over ranks; empty for runs without steps."""
+    lengths: Floats = kind_times(diff, side).sum(axis=1).astype(np.float64)
+    return lengths if side.has_steps else lengths[:0]
 
 
 def _mfu_samples(_: Comparison, side: RunSide) -> Floats:

@@ -379,7 +379,7 @@ class Timeline:
     def plot(self, title: str, save_path: str | None = None) -> TraceTimeline | None:
         """Show the timeline, save it as a page on request, and return it; `title` is ignored.
 
-        The result is None without events, or if the trace is gone.
+        The result is None without events, or if the trace no longer exists.
         """
         trace = owner_of(self.symbol_table)
         if trace is None or self.timeline_events.empty:

@@ -358,10 +358,11 @@ def steps(diff: Comparison) -> pd.DataFrame:
     DataFrame
         One row per pair of steps, in order: ``slot`` (int64), from 0; ``before_step, after_step``
         (int64), their numbers, -1 without steps; int64 ``before_ns, after_ns, diff_ns``, lengths of
-        the steps (`RunSide.windows`), each cut at the start of the next step; they are means over
-        the ranks, rounded so that the kinds add up; ``change_share`` (float64), the difference
-        divided by the length before; and int64 ``compute_diff_ns, communication_diff_ns,
-        memory_diff_ns, idle_diff_ns, cpu_diff_ns``, which add up to ``diff_ns``: see `waterfall`.
+        the steps (`RunSide.windows`), each cut at the start of the next step and without the time
+        between windows of a recording; they are means over the ranks, rounded so that the kinds add
+        up; ``change_share`` (float64), the difference divided by the length before; and int64
+        ``compute_diff_ns, communication_diff_ns, memory_diff_ns, idle_diff_ns, cpu_diff_ns``, which
+        add up to ``diff_ns``: see `waterfall`.
 
         ``.attrs``: ``p_value`` of Welch's test; if at least three steps have the same numbers on
         both sides, twice the smaller of this p-value and that of Student's t-test of the pairs;

@@ -169,6 +169,13 @@ def _clip_to_windows(start: Ints, end: Ints, windows: Ints) -> tuple[Rows, Rows,
     return piece, window, np.maximum(start[piece], low), np.minimum(end[piece], high)
 
 
+def copy_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
+    """Return the time of each step in which copies run, whether hidden or exposed."""
+    part = side.parts[rank]
+    copies = union(*part.clip_rows(_work_by_kind(diff, part, "memory")))
+    return _time_per_step(copies, side.windows[rank] - part.trace.shift_ns)
+
+
 def _is_matched(diff: Comparison, side: RunSide) -> bool:
     exposed = unmatched = 0
     for rank, part in side.parts.items():

@@ -23,7 +23,7 @@ from hta_widgets.analysis.operator_diff import DiffSource, side_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.sides import PartsByRank, RunSide, formats_of, is_host_only, make_sides
 from hta_widgets.errors import TraceError
-from hta_widgets.readers.formats import all_formats
+from hta_widgets.readers.formats import all_formats, formats_named
 from hta_widgets.text import consecutive_runs, duration, plural, run_text
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.host_stack import category_mask
@@ -104,6 +104,12 @@ class Comparison:
         return self.before.is_totals or self.after.is_totals
 
     @property
+    def is_of_devices(self) -> bool:
+        """Whether device profilers, such as PyTorch's or Nsight, wrote all files of both sides."""
+        formats = formats_named(self.before.formats | self.after.formats)
+        return all("kineto" in (each.name, *each.comparison.compared_with) for each in formats)
+
+    @property
     def step_ns(self) -> float:
         """The mean length of a step on the side with the longer steps."""
         return max(side.step_ns for side in self.sides)
@@ -176,44 +182,54 @@ def compare(
         If a side has no ranks, a rank or step does not exist, or the formats of the sides cannot be
         compared.
     """
-    chosen = (
-        {part.rank: part for part in side_parts(before)},
-        {part.rank: part for part in side_parts(after)},
-    )
-    for word, parts in zip(("before", "after"), chosen, strict=True):
-        if not parts:
-            raise TraceError(f"no ranks {word}", remedy="Give traces, or a selection of some.")
+    chosen = _selected_parts("before", before), _selected_parts("after", after)
     owners = _trace_set_of(before), _trace_set_of(after)
-    with_events, tabled = _ranks_by_format(*chosen)
+    compared, tabled = _ranks_by_format(*chosen)
     if isinstance(ranks, Mapping):
         # A mapping may also pair servers, which only tables compare otherwise.
-        with_events, tabled = chosen, ({}, {})
-    pairs, by_rank_means = _rank_pairs(ranks, *with_events, owners)
-    compared = with_events
+        compared, tabled = chosen, ({}, {})
+    pairs, by_rank_means = _rank_pairs(ranks, *compared, owners)
     if not by_rank_means:
+        before_ranks, after_ranks = zip(*pairs, strict=True)
         compared = (
-            {rank: with_events[0][rank] for rank, _ in pairs},
-            {rank: with_events[1][rank] for _, rank in pairs},
+            {rank: compared[0][rank] for rank in before_ranks},
+            {rank: compared[1][rank] for rank in after_ranks},
         )
     names = labels or _labels(*compared)
     sides = make_sides(list(zip(names, owners, compared, strict=True)))
+    sides = [replace(side, tabled=parts) for side, parts in zip(sides, tabled, strict=True)]
     # Sides may leave out ranks without steps.
     pairs = [(a, b) for a, b in pairs if a in sides[0].parts and b in sides[1].parts]
     pairs = pairs or [(sides[0].ranks[0], sides[1].ranks[0])]
-    sides = [replace(side, tabled=parts) for side, parts in zip(sides, tabled, strict=True)]
     matched_by, places = _step_pairs(sides[0], sides[1], steps)
-    steps_alone = [
-        np.delete(side.steps, places[:, k]) if side.has_steps else np.empty(0, np.int64)
-        for k, side in enumerate(sides)
-    ]
+    steps_alone = [_steps_without(side, places[:, k]) for k, side in enumerate(sides)]
     sides = [side.of_steps(places[:, k]) for k, side in enumerate(sides)]
-    is_unnamed = labels is None and names == ("before", "after")
-    # A side that is compared as a whole has the single step -1.
-    if is_unnamed and len(places) == 1 and sides[0].steps[0] != sides[1].steps[0]:
-        sides = [replace(side, label=f"step {side.steps[0]}") for side in sides]
+    if labels is None and names == ("before", "after"):
+        sides = _labelled_by_step(sides)
     return Comparison(
         sides[0], sides[1], pairs, by_rank_means, steps_alone[0], steps_alone[1], matched_by
     )
+
+
+def _selected_parts(word: str, source: DiffSource) -> PartsByRank:
+    parts = {part.rank: part for part in side_parts(source)}
+    if not parts:
+        raise TraceError(f"no ranks {word}", remedy="Give traces, or a selection of some.")
+    return parts
+
+
+def _steps_without(side: RunSide, places: Ints) -> Ints:
+    """Return the numbers of a side's steps without those at `places`."""
+    return np.delete(side.steps, places) if side.has_steps else np.empty(0, np.int64)
+
+
+def _labelled_by_step(sides: list[RunSide]) -> list[RunSide]:
+    """Return the sides with labels such as ``step 3`` if each has one step, of different number."""
+    # A side that is compared as a whole has the single step -1.
+    before, after = (side.steps for side in sides)
+    if len(before) != 1 or before[0] == after[0]:
+        return sides
+    return [replace(side, label=f"step {side.steps[0]}") for side in sides]
 
 
 def both_have_frames(diff: Comparison) -> bool:
@@ -303,25 +319,16 @@ def _rank_pairs(
 ) -> tuple[list[tuple[int, int]], bool]:
     """Return the pairs of ranks, and whether times are means over all ranks."""
     if isinstance(ranks, Mapping):
-        by_hand = [(int(a), int(b)) for a, b in ranks.items()]
-        for k, (word, side) in enumerate((("before", before), ("after", after))):
-            missing = sorted({pair[k] for pair in by_hand} - set(side))
-            if missing or not by_hand:
-                raise TraceError(
-                    f"no rank {', '.join(map(str, missing))} {word}",
-                    remedy=f"The ranks are {', '.join(map(str, side))}.",
-                )
-        return by_hand, False
+        return _pairs_by_hand(ranks, before, after), False
     if ranks == "representative":
-        chosen = []
-        for owner, side in zip(owners, (before, after), strict=True):
-            clusters = rank_clusters(owner, ranks=list(side)).sort_values("cluster", kind="stable")
-            chosen.append([*dict.fromkeys(clusters["representative"].tolist())] or [*side][:1])
+        sides = zip(owners, (before, after), strict=True)
+        chosen = [_representatives(owner, [*parts]) for owner, parts in sides]
         return list(zip(*chosen, strict=False)), False
     number_of = _stated_numbers(before)
     after_rank = {number: rank for rank, number in _stated_numbers(after).items()}
-    shared = [rank for rank, number in number_of.items() if number in after_rank]
-    common = [(rank, after_rank[number_of[rank]]) for rank in shared]
+    common = [
+        (rank, after_rank[number]) for rank, number in number_of.items() if number in after_rank
+    ]
     if ranks == "number":
         if not common:
             raise TraceError(
@@ -333,6 +340,26 @@ def _rank_pairs(
         return list(zip(before, after, strict=True)), False
     means = len(common) < max(len(before), len(after))
     return common or [(next(iter(before)), next(iter(after)))], means
+
+
+def _pairs_by_hand(
+    ranks: Mapping[int, int], before: PartsByRank, after: PartsByRank
+) -> list[tuple[int, int]]:
+    pairs = [(int(a), int(b)) for a, b in ranks.items()]
+    for k, (word, side) in enumerate((("before", before), ("after", after))):
+        missing = sorted({pair[k] for pair in pairs} - set(side))
+        if missing or not pairs:
+            raise TraceError(
+                f"no rank {', '.join(map(str, missing))} {word}",
+                remedy=f"The ranks are {', '.join(map(str, side))}.",
+            )
+    return pairs
+
+
+def _representatives(traces: TraceSet, ranks: list[int]) -> list[int]:
+    """Return the representatives of the clusters of ranks, of the largest cluster first."""
+    clusters = rank_clusters(traces, ranks=ranks).sort_values("cluster", kind="stable")
+    return [*dict.fromkeys(clusters["representative"].tolist())] or ranks[:1]
 
 
 def _stated_numbers(parts: PartsByRank) -> dict[int, int]:
@@ -406,16 +433,8 @@ def _condition_cautions(diff: Comparison) -> Iterator[Caution]:
 
 
 def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
-    before, after = diff.sides
     if diff.by_rank_means:
-        counts = len(before.ranks), len(after.ranks)
-        ranks = f"{plural(counts[0], 'rank')} against {counts[1]}"
-        if counts[0] == counts[1]:
-            ranks = f"{len(diff.rank_pairs)} of {plural(counts[0], 'rank')} are on both sides"
-        text = f"{ranks}: times are means over all ranks of each side"
-        if any(len(part.rows) for side in diff.sides for part in side.parts.values()):
-            text += f", and calls are matched on {paired_ranks(diff)}"
-        yield Caution("ranks", text)
+        yield _means_caution(diff)
     for side in diff.sides:
         if side.left_out:
             ranks = f"{plural(len(side.left_out), 'rank')} of {side.label}"
@@ -433,6 +452,18 @@ def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
     if renamed:
         reason = "the same ranks under other numbers, because files of a run state the same rank"
         yield Caution("rank", f"{reason}: {_format_pairs(renamed)}")
+
+
+def _means_caution(diff: Comparison) -> Caution:
+    """Return which ranks times are means over, as the sides have different ranks."""
+    before_count, after_count = (len(side.ranks) for side in diff.sides)
+    ranks = f"{plural(before_count, 'rank')} against {after_count}"
+    if before_count == after_count:
+        ranks = f"{len(diff.rank_pairs)} of {plural(before_count, 'rank')} are on both sides"
+    text = f"{ranks}: times are means over all ranks of each side"
+    if any(len(part.rows) for side in diff.sides for part in side.parts.values()):
+        text += f", and calls are matched on {paired_ranks(diff)}"
+    return Caution("ranks", text)
 
 
 def _clock_cautions(diff: Comparison) -> Iterator[Caution]:

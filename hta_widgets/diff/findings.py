@@ -101,7 +101,7 @@ def findings(diff: Comparison) -> list[Finding]:
             records += [*shape_changes(diff), *_change_findings(diff)]
     for findings_of_format in load_references(comparison.findings for comparison in comparisons):
         records += findings_of_format(diff)
-    if not records and formats == {"kineto"} and diff.step_count == 1:
+    if not records and diff.is_of_devices and diff.step_count == 1:
         records = _largest_untested_differences(diff)
     if not records:
         return cautions(diff, kinds=("empty",))
@@ -235,7 +235,7 @@ def _largest_untested_differences(diff: Comparison) -> list[Finding]:
 
 def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tuple[Finding, ...]:
     """Return the largest cause of a difference of the step times, or the ranks that cause it."""
-    if diff.before.formats != {"kineto"}:
+    if not diff.is_of_devices:
         # Other formats have findings about stages and routines instead.
         return ()
     sign = 1 if lengths.diff_ns > 0 else -1
@@ -398,6 +398,7 @@ def _outlying_mask(gaps: Ints, min_distance_ns: float) -> Bools:
         return is_outlying
     if len(gaps) >= _MIN_STEPS_OF_SHIFT:
         half = len(gaps) // 2
+        # The first steps compared with the rest, then the last ones.
         for usual, ordered in ((gaps[half:], slice(None)), (gaps[:-half], slice(None, None, -1))):
             is_outlying = far_from(usual)
             count = int(is_outlying.sum())

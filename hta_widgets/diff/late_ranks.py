@@ -10,7 +10,7 @@ and the ranks that wait longer. All are means over steps:
 Ranks that changed alone (`changed_ranks`) have the same finding without a verdict on waits. The
 *usual* change is that of the median rank by size of the change. If compute changes by 0.1, 0.2, 2.1
 and 0.1 ms on four ranks, the usual change is 0.1 ms, the *excess* of rank 2 is 2 ms, and the spread
-of the others is 0.1 ms.
+of the others is 0.1 ms. An excess of idle time counts only if the other ranks then waited longer.
 """
 
 from __future__ import annotations
@@ -22,9 +22,15 @@ import pandas as pd
 
 from hta_widgets.analysis.cross_rank.stragglers import stragglers
 from hta_widgets.analysis.cross_rank.waits import exposed_waits_for
-from hta_widgets.diff.causes import KIND_OF, splits_communication, step_times_by_cause
+from hta_widgets.diff.causes import (
+    KIND_OF,
+    copy_times,
+    splits_communication,
+    step_times_by_cause,
+)
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, time_change
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import welch_p_value
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.memo import memoize
@@ -36,7 +42,7 @@ _MIN_WAITS_RATIO = 0.25
 _MIN_EXCESS, _MIN_EXCESS_ONE_STEP = 0.02, 0.05  # as a share of the longer of its two times
 _MIN_EXCESS_OF_STEP, _MIN_EXCESS_OF_ONLY_STEP = 0.01, 0.03
 _MIN_EXCESS_OF_SPREAD = 4.0
-_MIN_FOLLOWED = 0.5  # minimum part of an excess of idle time that the others communicate longer
+_MIN_FOLLOWED = 0.5  # minimum change that follows from an excess, as a share of it
 _MIN_ALIKE = 0.5  # minimum excess of a rank, as a share of the largest in the same finding
 _MIN_AS_LATE = 0.75  # the same for ranks that keep others waiting together
 _ALPHA = 0.01
@@ -52,12 +58,12 @@ class RankTimes:
     own_ns: Floats  # (kinds of `_OWN_KINDS`, ranks, sides, steps)
     waits_ns: Floats  # (ranks, sides, steps)
     communication_ns: Floats  # exposed, waits included: (ranks, sides, steps)
+    copies_ns: Floats  # hidden and exposed: (ranks, sides, steps)
 
     @property
     def change_ns(self) -> Floats:
         """Mean change of each kind of a rank's own time in a step: (kinds, ranks)."""
-        mean: Floats = self.own_ns.mean(axis=-1)
-        return mean[..., 1] - mean[..., 0]
+        return _mean_change(self.own_ns)
 
     @property
     def excess_ns(self) -> Floats:
@@ -85,13 +91,9 @@ def late_ranks(diff: Comparison) -> list[Finding]:
     """
     shared = [before for before, after in diff.rank_pairs if before == after]
     single = diff.before.has_steps and diff.step_count == 1
-    if single or diff.before.formats | diff.after.formats != {"kineto"}:
+    if single or not diff.is_of_devices:
         return []
-    verdicts: list[pd.DataFrame] = []
-    for side in diff.sides:
-        low, high = side.envelope()
-        window = int(low.min()), int(high.max())
-        verdicts.append(stragglers(side.traces, window=window).set_index("rank"))
+    verdicts = [_verdicts(side) for side in diff.sides]
     times = _times_outside_waits(diff, shared)
     excess_ns = _excess_alone(diff, times)
     results: list[Finding] = []
@@ -104,17 +106,21 @@ def late_ranks(diff: Comparison) -> list[Finding]:
         lost = [float(frame["lost_share"].get(rank, 0.0)) for frame in verdicts]
         if was_late is is_late or abs(lost[1] - lost[0]) < _MIN_LOST_RATIO * max(lost):
             continue
-        # Late ranks cost the time of others, so they come before the ranks that only changed.
-        weight = 1 + max(lost)
         if rank in shared:
-            finding = _late_on_both_sides(times, excess_ns, rank, appears=is_late, weight=weight)
-            results.append(finding)
+            finding = _late_on_both_sides(times, excess_ns, rank, appears=is_late)
         else:
-            verdict, steps = verdicts[is_late], diff.step_count
-            results.append(_late_on_one_side(verdict, rank, steps, appears=is_late, weight=weight))
+            finding = _late_on_one_side(verdicts[is_late], rank, diff.step_count, appears=is_late)
+        # Late ranks cost the time of others, so they come before the ranks that only changed.
+        results.append(replace(finding, weight=1 + max(lost)))
     min_excess_ns = _MIN_EXCESS_OF_STEP * diff.step_ns
     results = [finding for finding in results if not _is_as_late(finding, times, min_excess_ns)]
     return sorted(results, key=lambda finding: -finding.weight)
+
+
+def _verdicts(side: RunSide) -> pd.DataFrame:
+    """Return `stragglers` of the compared steps of a side, indexed by rank."""
+    low, high = side.envelope()
+    return stragglers(side.traces, window=(int(low.min()), int(high.max()))).set_index("rank")
 
 
 def _is_as_late(finding: Finding, times: RankTimes, min_excess_ns: float) -> bool:
@@ -139,10 +145,13 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
     spread of the other ranks, and pass Welch's test at 1 %. With two ranks, the shares are 5 % of
     the longer time and 3 % of the step. A single step on each side cannot be tested: the shares are
     the same, at least three ranks are needed, and idle time, which differs between any two steps,
-    does not count. Ranks that changed the same kind of time in one direction are one finding.
+    does not count. Otherwise idle time counts if the exposed communication of the other ranks
+    changed by at least half as much, or there is none; exposed copies count also if the rank copied
+    longer. Ranks whose changes of one kind of time have the same direction, and differ by less than
+    a factor of two, are one finding.
     """
     ranks = [before for before, after in diff.rank_pairs if before == after]
-    if len(ranks) < 2 or diff.before.formats | diff.after.formats != {"kineto"}:
+    if len(ranks) < 2 or not diff.is_of_devices:
         return []
     times = _times_outside_waits(diff, ranks)
     stated = {rank for finding in late_ranks(diff) for rank in finding.ranks}
@@ -155,11 +164,10 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
             changed_ns[[rank in stated for rank in ranks]] = 0.0
             while changed_ns.max() > 0:
                 places = np.flatnonzero(changed_ns >= _MIN_ALIKE * changed_ns.max()).tolist()
-                weight = float(changed_ns.max()) / max(diff.step_ns, 1)
                 waiting = _ranks_waiting_for(diff, [ranks[k] for k in places], sign)
-                results.append(
-                    _rank_change(times, places, kind, sign=sign, weight=weight, waiting=waiting)
-                )
+                finding = _rank_change(times, places, kind, sign=sign, waiting=waiting)
+                weight = float(changed_ns.max()) / max(diff.step_ns, 1)
+                results.append(replace(finding, weight=weight))
                 changed_ns[places] = 0.0
     is_only = len(results) == 1 and not stated
     results = [
@@ -181,21 +189,34 @@ def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
     if len(times.ranks) < 2:
         return np.zeros((len(_OWN_KINDS), len(times.ranks)))
     is_alone = _alone_mask(times, diff.step_ns)
-    # A device whose host is ahead waits in collectives instead of idling between them. Idle time
-    # has delayed its rank only if the others then communicated longer.
-    idle = _OWN_KINDS.index("idle")
-    is_alone[idle] &= _others_follow_mask(times, times.excess_ns[idle])
+    # Idle time and exposed copies also change because other ranks did: a device whose host is ahead
+    # waits in collectives instead of idling, and a copy may be hidden behind a wait.
+    idle, memory = (_OWN_KINDS.index(kind) for kind in ("idle", "memory"))
+    others_follow = _others_follow_mask(times)
+    copies_follow = _follows(_mean_change(times.copies_ns), times.excess_ns[memory])
+    is_alone[idle] &= others_follow[idle]
+    is_alone[memory] &= others_follow[memory] | copies_follow
     excess_ns: Floats = np.where(is_alone, times.excess_ns, 0.0)
     return excess_ns
 
 
-def _others_follow_mask(times: RankTimes, excess_ns: Floats) -> Bools:
-    """Return a mask of the ranks whose excess changed the communication of most other ranks."""
-    mean_ns: Floats = times.communication_ns.mean(axis=-1)
-    change_ns = mean_ns[:, 1] - mean_ns[:, 0]
+def _others_follow_mask(times: RankTimes) -> Bools:
+    """Return a mask (kinds, ranks) of the excesses that changed the others' communication."""
+    change_ns = _mean_change(times.communication_ns)
     others_ns = np.array([np.median(np.delete(change_ns, k)) for k in range(len(change_ns))])
-    follows: Bools = others_ns * np.sign(excess_ns) >= _MIN_FOLLOWED * np.abs(excess_ns)
-    return follows | ~mean_ns.any()
+    return _follows(others_ns, times.excess_ns) | (not times.communication_ns.any())
+
+
+def _mean_change(times_ns: Floats) -> Floats:
+    """Return by how much the mean over steps differs between the sides."""
+    mean: Floats = times_ns.mean(axis=-1)
+    return mean[..., 1] - mean[..., 0]
+
+
+def _follows(change_ns: Floats, excess_ns: Floats) -> Bools:
+    """Return where a change has the direction of the excess, and at least a part of its size."""
+    follows: Bools = change_ns * np.sign(excess_ns) >= _MIN_FOLLOWED * np.abs(excess_ns)
+    return follows
 
 
 def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
@@ -232,9 +253,10 @@ def lone_ranks(diff: Comparison) -> set[int]:
 
 def _times_outside_waits(diff: Comparison, ranks: list[int]) -> RankTimes:
     own_ns = np.zeros((len(_OWN_KINDS), len(ranks), 2, diff.step_count))
-    waits_ns, communication_ns = np.zeros((2, *own_ns.shape[1:]))
+    waits_ns, communication_ns, copies_ns = np.zeros((3, *own_ns.shape[1:]))
     for side, run in enumerate(diff.sides):
         for place, rank in enumerate(ranks):
+            copies_ns[place, side] = copy_times(diff, run, rank)
             for cause, times in step_times_by_cause(diff, run)[rank].items():
                 if KIND_OF[cause] in _OWN_KINDS:
                     own_ns[_OWN_KINDS.index(KIND_OF[cause]), place, side] += times
@@ -242,11 +264,11 @@ def _times_outside_waits(diff: Comparison, ranks: list[int]) -> RankTimes:
                     communication_ns[place, side] += times
                 if cause == "communication_wait":
                     waits_ns[place, side] = times
-    return RankTimes(ranks, own_ns, waits_ns, communication_ns)
+    return RankTimes(ranks, own_ns, waits_ns, communication_ns, copies_ns)
 
 
 def _late_on_both_sides(
-    times: RankTimes, excess_alone_ns: Floats, rank: int, *, appears: bool, weight: float
+    times: RankTimes, excess_alone_ns: Floats, rank: int, *, appears: bool
 ) -> Finding:
     """Return the change of a rank that both sides have, compared with the other ranks.
 
@@ -261,12 +283,12 @@ def _late_on_both_sides(
     is_as_late = (ratio >= _MIN_AS_LATE) & (ratio <= 1 / _MIN_AS_LATE)
     is_as_late[place] = True
     places = np.flatnonzero(is_as_late).tolist()
-    finding = _rank_change(times, places, kind, sign=sign, weight=weight, waiting=set(times.ranks))
+    finding = _rank_change(times, places, kind, sign=sign, waiting=set(times.ranks))
     return replace(finding, details={**finding.details, "appears": appears})
 
 
 def _rank_change(
-    times: RankTimes, places: list[int], kind: int, *, sign: int, weight: float, waiting: set[int]
+    times: RankTimes, places: list[int], kind: int, *, sign: int, waiting: set[int]
 ) -> Finding:
     """Return the change of one kind of time of some ranks, compared with the other ranks.
 
@@ -295,14 +317,13 @@ def _rank_change(
         *own_ns[places].mean(axis=0).tolist(),
         ranks=tuple(ranks[k] for k in places),
         measure=measure,
-        weight=weight,
         parts=tuple(parts),
         details={"excess_ns": float(excess_ns[np.abs(excess_ns).argmax()]), "sign": sign},
     )
 
 
 def _late_on_one_side(
-    verdict: pd.DataFrame, rank: int, step_count: int, *, appears: bool, weight: float
+    verdict: pd.DataFrame, rank: int, step_count: int, *, appears: bool
 ) -> Finding:
     """Return what a rank that one side lacks costs each of the others on the side that has it.
 
@@ -314,7 +335,6 @@ def _late_on_one_side(
         diff_ns=cost_ns if appears else -cost_ns,
         ranks=(rank,),
         measure="communication_wait",
-        weight=weight,
         details={
             "appears": appears,
             "sign": 1 if appears else -1,

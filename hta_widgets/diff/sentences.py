@@ -21,7 +21,7 @@ from hta_widgets.diff.align import may_be_chance
 from hta_widgets.diff.causes import splits_communication
 from hta_widgets.diff.changes import libraries
 from hta_widgets.diff.compare import Comparison, conditions, paired_ranks
-from hta_widgets.diff.late_ranks import lone_ranks
+from hta_widgets.diff.late_ranks import changed_ranks, late_ranks, lone_ranks
 from hta_widgets.diff.records import Finding, topic_of
 from hta_widgets.diff.sides import is_host_only
 from hta_widgets.readers.formats import formats_named, load_references
@@ -328,9 +328,9 @@ def _pace_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _paired_ranks_text(diff: Comparison) -> str:
-    """Return the ranks whose calls are matched, if other times are of all ranks."""
+    """Return the ranks over which a change of calls is a mean, if ranks changed differently."""
     if not diff.by_rank_means:
-        return ""
+        return " (mean over ranks)" if late_ranks(diff) or changed_ranks(diff) else ""
     return f" ({'mean over ' if len(diff.rank_pairs) > 1 else ''}{paired_ranks(diff)})"
 
 
@@ -345,38 +345,61 @@ def _includes_waits(finding: Finding, diff: Comparison) -> bool:
 
 
 def _change_text(finding: Finding, diff: Comparison) -> str:
-    name = f"{short_name(finding.name)}{_caller_text(finding)}"
     unit = _a_step(diff)
-    totals = finding.details["totals"]
-    calls = f"{mean_count(finding.after_count)}{unit}"
-    delta = f", {duration_delta(finding.diff_ns)}{unit}" if finding.diff_ns else ""
+    name = f"{short_name(finding.name)}{_caller_text(finding)}"
     if finding.kind in {"slower", "faster"}:
-        change_text = f"is {finding.kind} on the {finding.measure}"
-        if any(map(is_host_only, diff.before.formats)):
-            change_text, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
-        elif _includes_waits(finding, diff):
-            change_text = f"takes {longer_or_less(finding)} on the {finding.measure}"
-            change_text += ", waits for other ranks included"
-        text = f"{name} {change_text}: {times_text(finding)}{unit}{relative_text(finding)}"
+        text = _time_change_text(finding, diff, name)
     elif finding.kind == "replaced":
-        counts = f"{mean_count(finding.before_count)} → {calls}"
-        change_text = _replacement_text(finding.details)
-        text = f"Kernels of {name} were replaced{change_text}: {counts}, "
-        text += f"{_work_text(finding)}{delta}"
+        text = _replaced_work_text(finding, diff, name)
     elif finding.kind == "moved":
-        text = f"{name} moved to another place ({calls})"
-    elif min(totals) > 0:
-        fewer_or_more = "more" if finding.kind == "added" else "fewer"
-        changed = mean_count(max(finding.before_count, finding.after_count))
-        text = (
-            f"{short_name(finding.name)}: {' → '.join(map(mean_count, totals))}{unit}, "
-            f"{changed} {fewer_or_more}{_caller_text(finding)}{delta}"
-        )
-    elif finding.kind == "added":
-        text = f"{name} is new: {calls}{delta}"
+        text = f"{name} moved to another place ({mean_count(finding.after_count)}{unit})"
+    elif min(finding.details["totals"]) > 0:
+        text = _call_counts_text(finding, diff)
     else:
-        text = f"{name} is gone: {mean_count(finding.before_count)}{unit}{delta}"
+        word, calls = "gone", finding.before_count
+        if finding.kind == "added":
+            word, calls = "new", finding.after_count
+        text = f"{name} is {word}: {mean_count(calls)}{unit}{_delta_text(finding, diff)}"
     return f"{text}{_paired_ranks_text(diff)}."
+
+
+def _time_change_text(finding: Finding, diff: Comparison, name: str) -> str:
+    unit = _a_step(diff)
+    verb = f"is {finding.kind} on the {finding.measure}"
+    if any(map(is_host_only, diff.before.formats)):
+        verb, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
+    elif _includes_waits(finding, diff):
+        verb = f"takes {longer_or_less(finding)} on the {finding.measure}"
+        verb += ", waits for other ranks included"
+    return f"{name} {verb}: {times_text(finding)}{unit}{relative_text(finding)}"
+
+
+def _replaced_work_text(finding: Finding, diff: Comparison, name: str) -> str:
+    counts = f"{mean_count(finding.before_count)} → {mean_count(finding.after_count)}"
+    return (
+        f"Kernels of {name} were replaced{_replacement_text(finding.details)}: "
+        f"{counts}{_a_step(diff)}, {_work_text(finding)}{_delta_text(finding, diff)}"
+    )
+
+
+def _call_counts_text(finding: Finding, diff: Comparison) -> str:
+    """Return a clause about an operator that only lost or gained some of its calls."""
+    before, after = finding.details["totals"]
+    changed = max(finding.before_count, finding.after_count)
+    # Calls that are gone in one place may be new in another.
+    is_total = math.isclose(changed, abs(after - before))
+    if finding.kind == "added":
+        word = "more" if is_total else "new"
+    else:
+        word = "fewer" if is_total else "gone"
+    return (
+        f"{short_name(finding.name)}: {mean_count(before)} → {mean_count(after)}{_a_step(diff)}, "
+        f"{mean_count(changed)} {word}{_caller_text(finding)}{_delta_text(finding, diff)}"
+    )
+
+
+def _delta_text(finding: Finding, diff: Comparison) -> str:
+    return f", {duration_delta(finding.diff_ns)}{_a_step(diff)}" if finding.diff_ns else ""
 
 
 def _caller_text(finding: Finding) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.cross_rank.comm_events import comm_events
+from hta_widgets.analysis.efficiency.engine_steps import parse_step_name
 from hta_widgets.analysis.scope import RankPart, device_work_rows
 from hta_widgets.diff.sequences import Hashes
 from hta_widgets.diff.sides import RunSide, step_at
@@ -55,14 +56,18 @@ _MIX_CONSTANTS = tuple(
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
 _LINE = re.compile(r"(?:.*[/\\])?([^/\\]+)\(\d+\): (.+)", re.DOTALL)
 _MODULE = re.compile(r"(nn\.Module: .+)_\d+", re.DOTALL)
+_ENGINE_STEPS = ("execute_", "step[", "prefill[", "decode[")
 
 
 def comparable_name(name: str, *, frame: bool) -> str:
     """Return a name without the parts that differ between two runs of the same program.
 
     Addresses are replaced. A Python function keeps its name and the name of its file, without
-    folder and line; an ``nn.Module`` keeps its class, without its number.
+    folder and line; an ``nn.Module`` keeps its class, without its number. A step of an inference
+    engine keeps its phase, without its requests and tokens: ``decode step``.
     """
+    if phase := _phase_of_step(name):
+        return f"{phase} step"
     text = _ADDRESS.sub("0x…", name) if "0x" in name else name
     if not frame:
         return text
@@ -70,6 +75,12 @@ def comparable_name(name: str, *, frame: bool) -> str:
         return f"{match[1]}: {match[2]}"
     match = _MODULE.fullmatch(text)
     return match[1] if match else text
+
+
+def _phase_of_step(name: str) -> str:
+    """Return the phase of an inference engine's step; "" for other names."""
+    step = parse_step_name(name) if name.startswith(_ENGINE_STEPS) else None
+    return step.phase if step is not None else ""
 
 
 #: Patterns of what NVIDIA's demangler writes differently from the demanglers of GNU and LLVM, and

@@ -143,17 +143,17 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
     report_foreign(foreign, problems)
     if readable:
         return readable
-    if unreadable is not None:
-        raise unreadable
+    raise unreadable or _no_trace_error(source, len(files), _list_foreign(foreign, problems))
+
+
+def _no_trace_error(source: object, files: int, reasons: str) -> TraceError:
     path = str(source) if isinstance(source, (str, os.PathLike)) else None
     if files:
-        message = f"none of its {len(files):,} files is a trace: {_list_foreign(foreign, problems)}"
-        raise TraceError(message, path=path, remedy=SUPPORTED_FORMATS_TEXT)
-    raise TraceError(
-        "no files given" if path is None else "holds no files",
-        path=path,
-        remedy="Load a trace file, a directory of them, or a glob pattern.",
-    )
+        message = f"none of its {files:,} files is a trace: {reasons}"
+        return TraceError(message, path=path, remedy=SUPPORTED_FORMATS_TEXT)
+    message = "no files given" if path is None else "holds no files"
+    remedy = "Load a trace file, a directory of them, or a glob pattern."
+    return TraceError(message, path=path, remedy=remedy)
 
 
 def _drop_copies(files: list[FoundFile], problems: Problems) -> list[FoundFile]:

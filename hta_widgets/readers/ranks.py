@@ -28,7 +28,7 @@ _RANK = re.compile(r"(?i)(?<![a-z])rank[-_ =:]{0,2}\[?(\d+)\]?")
 _WORKER = re.compile(r"(?i)(?<![a-z])worker[-_ ]?(\d+)")
 #: -TP-0-DP-1-PP-0-EP-0, dp0_tp1 …: a coordinate per kind of parallelism
 _DIMENSIONS = re.compile(r"(?i)(?<![a-z])(dp|pp|tp|ep|cp|sp)[-_ =:]{0,2}(\d+)(?!\d)")
-#: In this order, coordinates are sorted.
+#: Coordinates are sorted in this order.
 _ORDER = ("pp", "dp", "cp", "sp", "ep", "tp")
 
 LAST_RANK = (1 << 31) - 1

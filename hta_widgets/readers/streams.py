@@ -28,9 +28,9 @@ _LOOK_BACK = 1 << 20
 
 
 def separators_before(text: bytes, low: int, high: int) -> Iterator[int]:
-    """Yield a few positions of commas that seem to separate records, in descending order.
+    """Yield the positions of a few commas that seem to separate records, the last first.
 
-    Commas before an object that begins with a key of trace records precede all other commas.
+    Commas before an object whose first key is one of trace records come before all others.
     """
     possible: list[int] = []
     likely = 0

@@ -329,7 +329,7 @@ def _clip_negative_durations(dur: Ints, problems: Problems) -> Ints:
 
 
 #: Columns of `RankColumns` with an entry per record, and their types in the event table; None for
-#: columns that the event table lacks or gets otherwise.
+#: columns that the event table lacks or gets from elsewhere.
 _BY_ROW: dict[str, type[np.generic] | None] = {
     "phase": None,
     "start_ns": np.int64,

@@ -1,8 +1,8 @@
 """Arguments of operators' calls, encoded as a dictionary of their distinct combinations.
 
-A job calls few operators with few shapes, very often. Readers therefore encode the arguments while
-they decode a file. For example, 96 layers call ``aten::addmm`` with the same shapes in 5 steps: 480
-codes, one JSON text. If a source has no dictionary, the arguments are read from the records.
+A job calls the same few operators with the same few shapes very often. Readers therefore encode the
+arguments while they decode a file. For example, 96 layers call ``aten::addmm`` with the same shapes
+in 5 steps: 480 codes, one JSON text. If a source has no dictionary, records are read instead.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class CallArgs:
     def of_columns(
         cls, column: Callable[[str], Any], texts: Sequence[Sequence[str]], records: int
     ) -> CallArgs:
-        """Return the arguments with the columns of `to_columns`, for a file of `records` records.
+        """Return the arguments from columns of `to_columns`, for a file of `records` records.
 
         Raises `ValueError` if they do not fit it.
         """

@@ -240,8 +240,7 @@ class FlowEndpointFinder:
                 continue
             events = events_by_track[event_bounds[number] : event_bounds[number + 1]]
             start_ns = table.start_ns[events]
-            # The last event that starts by the record's time; for "next", the first event at or
-            # after it.
+            # The last event to start by the record's time; for "next", the first at or after it.
             position = np.searchsorted(start_ns, time[flows], side="right") - 1
             is_next = is_to_next[flows]
             position[is_next] = np.searchsorted(start_ns, time[flows[is_next]], side="left")

@@ -121,7 +121,7 @@ class Forest:
     def preorder(self) -> Ints:
         """Position of each event in depth-first order."""
         sizes = self.subtree_size[self.children]
-        # Sizes of the subtrees before each event in `children`, its earlier siblings among them.
+        # The sum of the sizes of the subtrees before each event in `children`.
         size_before = np.empty(len(self.parent), dtype=np.int64)
         size_before[self.children] = np.cumsum(sizes) - sizes
         position = size_before.copy()

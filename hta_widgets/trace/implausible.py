@@ -5,7 +5,7 @@ A device stream works in order. Here the copy states 3 s, though the kernels aft
     stream 7   [copy ..................................................
                      [kernel] [kernel] [kernel] [kernel]
 
-So the copy ended before the first kernel began, and its duration is cut there. Neighbors may
+So the copy ended before the first kernel began, and its duration is cut there. Neighbours may
 overlap if they end in order: with programmatic dependent launch, a kernel begins before the
 previous one ends.
 
@@ -41,15 +41,15 @@ from hta_widgets.trace.problems import Problems
 _HOUR_NS = 3_600_000_000_000
 #: Times are near the job if they are within an hour, or within this many times the job's length.
 _NEAR_LENGTHS = 1000
-#: Maximum share of the job's distinct times in groups of far times that are left out; groups
-#: farther away than any pause of a job are always left out.
+#: A group of far times is left out if it has at most this share of the job's distinct times.
+#: Groups farther away than any pause of a job are always left out.
 _SMALL_SHARE = 0.01
 _LONGEST_PAUSE_NS = 30 * 24 * _HOUR_NS
 #: Minimum number of distinct times that show where the job is.
 _MIN_TIMES = 3
 _EVERYTHING = -(1 << 62), 1 << 62
 
-#: Maximum time by which neighbors may end in the wrong order.
+#: Maximum time by which neighbours may end in the wrong order.
 _JITTER_NS = 10_000
 #: Maximum overlap of a kernel with its dependent launch.
 _MAX_OVERLAP_NS = 1_000_000

@@ -15,7 +15,7 @@ _LAST = np.iinfo(np.int64).max
 
 
 class Intervals(NamedTuple):
-    """Disjoint pieces ``[start, end)`` in ascending order; no piece is empty, none touch."""
+    """Pieces ``[start, end)`` in ascending order; no piece is empty, and no two touch."""
 
     start: Ints
     end: Ints
@@ -63,7 +63,7 @@ def total_length(pieces: Intervals) -> int:
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     """Return the intersection of two unions of intervals."""
-    # Each piece of `a` meets the pieces of `b` from `first` to before `after`.
+    # Each piece of `a` meets the pieces `first` to `after - 1` of `b`.
     first = np.searchsorted(b.end, a.start, side="right")
     after = np.searchsorted(b.start, a.end, side="left")
     count = np.maximum(after - first, 0)

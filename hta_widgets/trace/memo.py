@@ -19,7 +19,7 @@ from hta_widgets import taxonomy
 
 
 class ComputationCancelled(BaseException):
-    """Raised in a computation whose result nothing needs any more."""
+    """Raised to end a computation whose result is not needed any more."""
 
 
 #: Whether the running work is cancelled; set by `hta_widgets.live.background`.
@@ -158,7 +158,7 @@ def memo(owner: MemoOwner, key: Hashable, make: Callable[[], T]) -> T:
         result = owner.memo.setdefault(key, _Result())
     if result.version != taxonomy.version():
         with result.lock:
-            # Read first: rules added during the computation may not be in the result.
+            # Read before `make`: its result may lack rules that are added while it runs.
             version = taxonomy.version()
             if result.version != version:
                 result.value = make()

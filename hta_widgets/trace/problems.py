@@ -1,4 +1,4 @@
-"""Problems of loaded files, such as skipped records; and frames with a short display."""
+"""Problems of loaded files, such as skipped records; and frames that display few columns."""
 
 from __future__ import annotations
 

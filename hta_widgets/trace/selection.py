@@ -36,8 +36,7 @@ from hta_widgets.trace.trace import (
 if TYPE_CHECKING:
     from hta_widgets.trace.traceset import TraceSet
 
-#: Function that writes a selection to a trace file. The package sets it, because `export` is above
-#: this module.
+#: Writes a selection to a trace file; set by the package, because `export` is above this module.
 exporter: Callable[..., Any] | None = None
 _FIELDS = ("start_ns", "end_ns", "ranks", "tracks", "query", "ids", "launches")
 #: Number of events per block of `OverlapIndex`, which has the latest end of each block.

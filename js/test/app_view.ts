@@ -1,4 +1,4 @@
-/** A whole view in a real browser on the recorded job, and hands to use it; for tests. */
+/** A whole view of the recorded job in a real browser, and simulated input; for tests. */
 
 import { expect } from "vitest";
 import { type Locator, page } from "vitest/browser";
@@ -19,7 +19,7 @@ export interface View extends ViewQueries {
   scene: Scene;
   app: TimelineApp;
   end: AbortController;
-  /** By role and accessible name, or a part of it. */
+  /** The element with a role and accessible name, or a part of the name. */
   by(role: Parameters<Locator["getByRole"]>[0], name: string): HTMLElement;
   press(key: string, more?: KeyboardEventInit): KeyboardEvent;
 }
@@ -112,7 +112,7 @@ export async function ready(view: View): Promise<void> {
   await expect.poll(() => view.text(".hta-said")).toContain("compute");
 }
 
-/** A view that has its first figures. */
+/** A view that shows its first figures. */
 export async function opened(...given: Parameters<typeof mount>): Promise<View> {
   const view = mount(...given);
   await ready(view);

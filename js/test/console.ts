@@ -1,4 +1,4 @@
-/** What the page logs as an error fails the test, unless the test expects it and clears the mock. */
+/** A logged error fails the test, unless the test expects it and clears the mock. */
 
 import { afterEach, beforeEach, expect, type MockInstance, vi } from "vitest";
 

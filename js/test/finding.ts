@@ -6,7 +6,7 @@ import { plain } from "./plain";
 export interface ViewQueries {
   find(selector: string): HTMLElement;
   all(selector: string): HTMLElement[];
-  /** The text of the first one, "" if there is none. */
+  /** The text of the first match, "" if there is none. */
   text(selector: string): string;
 }
 
@@ -29,7 +29,7 @@ afterEach(() => {
   document.body.replaceChildren();
 });
 
-/** A box of this width; `end` aborts after the test. */
+/** A box with this width; `end` aborts after the test. */
 export function placed(
   width: number,
   place: ParentNode = document.body,

@@ -1,4 +1,4 @@
-/** Lanes of given events as the page's engine answers for them; for tests. */
+/** Lanes of given events, as the page's engine returns them; for tests. */
 
 import { Collectives } from "../src/engine/collectives";
 import { ColumnReader, NameTable } from "../src/engine/columns";
@@ -21,7 +21,7 @@ const NAMES = new NameTable({
   short_of: [0],
 } as unknown as PageDocument);
 
-/** Columns of plain doubles, as no writer writes them. */
+/** Columns of given values, without encoding. */
 function plainColumns(values: Record<string, number[]>): ColumnReader {
   class Plain extends ColumnReader {
     override has = (name: string): boolean => name in values;
@@ -62,7 +62,7 @@ export function workOf(rank: RankTrace): RankAnalysis {
   return new RankAnalysis(rank, matched);
 }
 
-/** A lane of events as the stage holds it for a view, or with tiles of another level. */
+/** A lane of events as the stage keeps it for a view, or with tiles of another level. */
 export async function shownLane(
   events: readonly Given[],
   {
@@ -96,7 +96,7 @@ export async function shownLane(
   return shown;
 }
 
-/** The place of a lane in its job: all of the job's time unless a test says otherwise. */
+/** The place of a lane in its job; the view is the whole job by default. */
 export function placeOf(
   { view, width, job = view }: { view: Span; width: number; job?: Span },
   more: Partial<LanePlacement> & { y1: number },

@@ -1,7 +1,4 @@
-/**
- * The real anywidget runtime on the real ipywidgets manager, in a browser without Jupyter: what a
- * module must live with, at the price of a unit test.
- */
+/** The real anywidget runtime on the real ipywidgets manager, in a browser without Jupyter. */
 
 import * as base from "@jupyter-widgets/base";
 import { ManagerBase } from "@jupyter-widgets/base-manager";
@@ -32,7 +29,7 @@ type LoggedMessage =
   | { method: "custom"; content: Record<string, unknown> }
   | { method: "update"; state: Record<string, unknown> };
 
-/** A double of the kernel's end of the wire. */
+/** A fake of the kernel's end of the connection. */
 class LoopComm {
   readonly target_name = "jupyter.widget";
   private onMessage: ((message: unknown) => void) | undefined;
@@ -55,7 +52,7 @@ class LoopComm {
   }
   send(data: unknown, callbacks?: base.ICallbacks) {
     this.log(data as LoggedMessage);
-    // The kernel reports idle after each message; without it the model holds back the next one.
+    // The kernel reports idle after each message; without it the model delays the next message.
     queueMicrotask(() =>
       callbacks?.iopub?.status?.({ content: { execution_state: "idle" } } as never),
     );
@@ -74,7 +71,7 @@ export interface Live {
   receive(content: unknown, buffers?: DataView[]): void;
 }
 
-/** A page with widgets; `sent` and `saved` collect what they tell the kernel. */
+/** A page with widgets; `sent` and `saved` collect their messages to the kernel. */
 export class WidgetPage extends ManagerBase {
   /** Custom messages. */
   readonly sent: { content: Record<string, unknown> }[] = [];

@@ -1,4 +1,4 @@
-/** A busy machine may be late; a broken test fails all the same. */
+/** More time for `waitFor`, because a busy machine may be slow. */
 
 import { vi } from "vitest";
 

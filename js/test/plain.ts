@@ -1,3 +1,3 @@
-/** Thin and narrow no-break spaces as plain ones, so that expected texts can be read; for tests. */
+/** A text with plain instead of narrow no-break spaces, for legible expectations; for tests. */
 export const plain = (text: string | null | undefined): string =>
   (text ?? "").replaceAll("\u202f", " ");

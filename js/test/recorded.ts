@@ -1,4 +1,4 @@
-/** A small job as a saved page holds it, for tests; `make recorded` writes it. */
+/** A small job as in a saved page, for tests; `make recorded` writes it. */
 
 import { type Blocks, readBlock } from "../src/engine/columns";
 import type { PageDocument } from "../src/engine/document";
@@ -23,7 +23,7 @@ export function openPage(page: PageDocument = recordedPage()): PageSource {
   return new PageSource(page, blocks, () => undefined);
 }
 
-/** A scene with copies of the first rank and two of its threads, on two hosts in turn. */
+/** A scene with copies of the first rank and two of its threads, alternating between two hosts. */
 export function sceneOf(ranks: number): Scene {
   const { lanes, ranks: recordedRanks, ...scene } = recordedScene();
   const of = recordedRanks[0]!;
@@ -42,7 +42,7 @@ export function sceneOf(ranks: number): Scene {
   };
 }
 
-/** All its ranks are unpacked. */
+/** A job whose ranks are all decompressed. */
 export const recordedJob = new PageJob(recordedPage(), blocks);
 const ranks = (await recordedJob.loadRanks()) as RankTrace[];
 

@@ -10,7 +10,7 @@ export interface StageView {
   box: HTMLElement;
   stage: Stage;
   source: Watched;
-  /** Red, green, blue and alpha of a canvas: 0 has the lanes, 1 what is over them. */
+  /** Red, green, blue and alpha of a pixel; canvas 0 has the lanes, canvas 1 the overlay. */
   pixel(canvas: 0 | 1, x: number, y: number): number[];
 }
 

@@ -8,7 +8,7 @@ export type { Given };
 export interface TileVector {
   lane: number;
   index: number;
-  /** Those that are not empty. */
+  /** The cells that are not empty. */
   cells: Record<string, number>[];
   slices: number[];
 }

@@ -1,4 +1,4 @@
-/** Two runs of two steps each, as the kernel sends them to a page. */
+/** Two runs of two steps each, as the kernel sends them to a page; for tests. */
 
 import { DiffContext, type DiffOptions } from "../src/compare/context";
 import type { DiffFacts } from "../src/compare/frames";
@@ -51,7 +51,7 @@ export const ABOUT: DiffFacts = {
   tables: [],
 };
 
-/** Answers with frames and records the requests; together it has only the frames in `several`. */
+/** Returns frames and records requests; a request for several frames returns `several`. */
 export class FrameSource implements Source {
   readonly status = "live";
   readonly asked: string[] = [];
@@ -71,7 +71,7 @@ export class FrameSource implements Source {
   }
 }
 
-/** State of a comparison whose frames come from `source`. */
+/** The context of a comparison whose frames come from `source`. */
 export function contextOf(
   about: Partial<DiffFacts> = {},
   source: Source = new FrameSource(() => undefined),

@@ -18,7 +18,7 @@ export class Watched implements Source {
   readonly broken = new Map<string, string>();
   /** Replies by operation, instead of the source's. */
   readonly replies = new Map<string, (request: never) => Record<string, unknown>>();
-  /** An array holds all replies back until `release` is called. */
+  /** If an array, all replies wait until `release` is called. */
   held: (() => void)[] | null = null;
 
   constructor(private readonly inner: Source = openPage()) {}

@@ -43,8 +43,7 @@ from hta_widgets.trace.trace import Trace
 #: A time earlier than any end.
 _NEVER = np.iinfo(np.int64).min
 _SYNC = KINDS.index("sync")
-#: Args of recorded waits for a CUDA event: its stream, and the correlation of the call that
-#: recorded it.
+#: Args of recorded waits for a CUDA event: its stream, and the correlation of its recording call.
 _STREAM_OF_EVENT, _RECORD_OF_EVENT = "wait_on_stream", "wait_on_cuda_event_record_corr_id"
 #: The arg that names the stream that a call makes wait, in files without events of waits.
 _WAITING_STREAM = "waiting stream"
@@ -83,22 +82,13 @@ def add_device_work(
     """
     # A kernel can start once it is launched, the kernel before it on its stream has ended, and the
     # work that its stream waits for has ended. The last of these three delays the kernel, so only
-    # the time after it counts: from the start of the launching call, or from the end of the kernel
-    # before.
+    # the time after it counts: since the launching call started, or since the kernel before ended.
     table, rows = nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
     end_ns = table.end_ns
     previous = _previous_on_stream(nodes, rules)
     previous_end = np.where(previous >= 0, end_ns[previous], _NEVER)
-
-    awaited, waiting = kernel_waits
-    is_analysed = nodes.of_end[awaited] >= 0
-    awaited, waiting = awaited[is_analysed], waiting[is_analysed]
-    edges.add(nodes.of_end[awaited], nodes.of_start[waiting], SYNC, waiting, counts=False)
-    last_awaited_end = np.full(len(nodes.trace), _NEVER, dtype=np.int64)
-    np.maximum.at(last_awaited_end, waiting, end_ns[awaited])
-    awaited_end = last_awaited_end[rows]
-
+    awaited_end = _add_kernel_waits(edges, nodes, kernel_waits)
     call = nodes.trace.launch_of[rows]
     has_call = call >= 0
     launched_ns = np.where(has_call, table.start_ns[call], _NEVER)
@@ -133,6 +123,17 @@ def add_device_work(
         limit_ns=NO_LIMIT if rules.as_hta else KERNEL_GAP_NS,
     )
     return launches
+
+
+def _add_kernel_waits(edges: EdgeList, nodes: Nodes, kernel_waits: tuple[Ints, Ints]) -> Ints:
+    """Add edges from awaited work; return the last end of the work each device row waited for."""
+    awaited, waiting = kernel_waits
+    is_analysed = nodes.of_end[awaited] >= 0
+    awaited, waiting = awaited[is_analysed], waiting[is_analysed]
+    edges.add(nodes.of_end[awaited], nodes.of_start[waiting], SYNC, waiting, counts=False)
+    last_end = np.full(len(nodes.trace), _NEVER, dtype=np.int64)
+    np.maximum.at(last_end, waiting, nodes.trace.table.end_ns[awaited])
+    return last_end[nodes.device]
 
 
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:

@@ -240,13 +240,13 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
     trace = traces[rank]
     table, tracks = trace.table, trace.tracks
     segments = np.empty((5, 0), dtype=np.int64) if path is None else path_segments(path)
-    start, dur, event, kind, bound = segments
+    start, dur, event, edge_type, bound = segments
     first, last = (0, 0) if path is None else path.span_ns
     has_event = event >= 0
     row = np.where(has_event, event, 0)
     names = [*table.names.values, ""]
     name = np.where(has_event, table.name[row], len(names) - 1)
-    of_kind = np.where(has_event, table.kind[row].astype(np.int16), -1)
+    kind = np.where(has_event, table.kind[row].astype(np.int16), -1)
     track = np.where(has_event, table.track[row], len(tracks)).astype(np.int64)
     name, used_names = drop_unused_texts(name, names)
     notes = [note] if path is None else [note, _host_note(path, start, start + dur, bound)]
@@ -258,8 +258,8 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
             "id": event,
             "name": _categorical_of(name, used_names),
             "bound_by": categorical(bound, BOUNDS),
-            "kind": categorical(of_kind, KINDS),
-            "type": categorical(kind, EDGE_TYPES),
+            "kind": categorical(kind, KINDS),
+            "type": categorical(edge_type, EDGE_TYPES),
             "stream": np.where(has_event, table.stream[row], -1).astype(np.int64),
             "tid": np.array([*(t.tid for t in tracks), ""], dtype=object)[track],
             "track": _categorical_of(track, [*(t.key for t in tracks), ""]),

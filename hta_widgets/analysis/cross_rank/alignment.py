@@ -266,10 +266,10 @@ def _align_over_gaps(
         middles.append(_usual_difference(of_pairs.ravel(), close_ns))
     best, best_count = None, in_order + _MIN_AGREEING - 1
     for middle in middles:
-        nearest, deviations = _mutual_neighbors(end_ns, other_end_ns, middle)
+        nearest, deviations = _mutual_neighbours(end_ns, other_end_ns, middle)
         is_match = nearest != MISSING
         is_match[is_match] = content[nearest[is_match]] == other_content[is_match]
-        # Clocks that drift by more than the time between events have chance neighbors.
+        # Clocks that drift by more than the time between events have chance neighbours.
         if not is_match.any() or 8 * np.median(deviations[is_match]) > spacing_ns:
             continue
         rows = np.flatnonzero(is_match & (deviations <= 2 * close_ns))
@@ -292,10 +292,10 @@ def _usual_difference(differences: Ints, close_ns: int) -> int:
     return int(np.median(in_order[start : start + counts[start]]))
 
 
-def _mutual_neighbors(end_ns: Ints, other_end_ns: Ints, middle: int) -> tuple[Ints, Ints]:
+def _mutual_neighbours(end_ns: Ints, other_end_ns: Ints, middle: int) -> tuple[Ints, Ints]:
     """Return the positions of events that are the nearest to each other, and how far they are.
 
-    `middle` is the difference of the clocks; events without such a neighbor have `MISSING`.
+    `middle` is the difference of the clocks; events without such a neighbour have `MISSING`.
     """
     order, other_order = np.argsort(end_ns), np.argsort(other_end_ns)
     nearest = order[_nearest(end_ns[order], other_end_ns - middle)]

@@ -176,8 +176,7 @@ def _sums_of_pairs(exchanges: list[_Exchange]) -> tuple[pd.DataFrame, int]:
     sums = table.groupby([*pair, "source"], sort=False).agg(
         count=("bytes", "size"), bytes=("bytes", "sum"), is_equal=("is_equal", "all")
     )
-    # The side with more calls is used, since lists of the other side are cut; of equal sides, the
-    # sender's.
+    # The side with more calls is used, since lists of the other side are cut; else the sender's.
     sums = sums.reset_index().sort_values(["count", "source"], ascending=[False, False])
     # In `both`, each pair has a row of either side; the two rows are duplicates if the sides agree.
     both = sums[sums.duplicated([*pair, "count"], keep=False)]

@@ -128,8 +128,7 @@ def _time_before_arrival(
     spent = {part: np.zeros(len(match)) for part in PARTS}
     exposed = np.zeros(len(match), dtype=np.int64)
     # Parts count from one arrival to the next, since ranks also work while a collective runs. Waits
-    # count from the last arrival only, since the last rank may do later what the others do during
-    # their wait.
+    # count from the last arrival only: the last rank may do later what the others do while waiting.
     has_previous = before >= 0
     since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
     last_before = np.minimum(times.last_ns[before], times.arrival_ns)

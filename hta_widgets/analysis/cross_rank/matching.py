@@ -311,7 +311,7 @@ def _pair_windows(windows: Ints, other_windows: Ints, steps: Ints, other_steps: 
     """Return for each of the other windows the one that it overlaps, -1 for none.
 
     The clocks differ by the time at which most windows overlap. Overlaps count twice as much as
-    first steps that agree, since a rank that lacks windows may count its steps anew.
+    first steps that agree, since a rank that lacks windows may count its steps from 0.
     """
     best_score, best_partners = (-1, 0), np.full(len(other_windows), -1)
     for offset in (other_windows[:, :1] - windows[:, 0]).ravel().tolist():

@@ -31,10 +31,9 @@ from math import isnan, prod
 from typing import Any, Final
 
 from hta_widgets.analysis.efficiency.calls import (
-    DATA_DEPENDENT,
-    OTHER_ARGUMENTS,
     CallError,
     OperatorCall,
+    Reason,
     Work,
     bits_of_small_float,
     item_bytes,
@@ -60,8 +59,9 @@ def attention_pairs(
     36
     """
     shift = keys - queries if bottom_right else 0
+    hidden_before = 0 if left < 0 else _triangle(queries, keys, shift - left - 1)
     ends = queries * keys if right < 0 else _triangle(queries, keys, shift + right)
-    return ends - (0 if left < 0 else _triangle(queries, keys, shift - left - 1))
+    return ends - hidden_before
 
 
 def _triangle(queries: int, keys: int, shift: int) -> int:
@@ -129,21 +129,15 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     candidates = (AttentionArguments(**version) for version in versions)
     places = next((version for version in candidates if version.fits(call)), None)
     if places is None:
-        raise CallError(OTHER_ARGUMENTS)
+        raise CallError(Reason.OTHER_ARGUMENTS)
     q, k, v = (call.shape(places.query + number) for number in range(3))
     is_packed = any(map(call.is_present, places.lengths))
     heads_axis = -2 if is_packed or places.heads_last else -3
     heads, kv_heads = q[heads_axis], k[heads_axis]
     if q[-1] != k[-1] or heads % kv_heads:
-        raise CallError(OTHER_ARGUMENTS)
-    if is_packed:
-        (batch, queries, keys), pairs_of_head = _packed_pairs(call, places)
-    else:
-        if any(len(shape) != 4 for shape in (q, k, v)):
-            raise CallError(OTHER_ARGUMENTS)
-        sequence_axis = 1 if places.heads_last else 2
-        batch, queries, keys = q[0], q[sequence_axis], k[sequence_axis]
-        pairs_of_head = [batch * _pairs_function(call, places)(queries, keys)]
+        raise CallError(Reason.OTHER_ARGUMENTS)
+    pairs_of = _packed_pairs if is_packed else _batch_pairs
+    (batch, queries, keys), pairs_of_head = pairs_of(call, places)
     parameters = {
         "batch": batch,
         "heads": heads,
@@ -164,7 +158,7 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
         if not is_upper_bound:
             bounds = [int(work.flops) for work in figures]
             parameters |= dict(zip(("min_flops", "max_flops"), bounds, strict=True))
-        return Work(reason=DATA_DEPENDENT, parameters=parameters)
+        return Work(reason=Reason.DATA_DEPENDENT, parameters=parameters)
     is_saved = places.saved if isinstance(places.saved, bool) else call.flag(places.saved)
     return replace(
         figures[0],
@@ -189,6 +183,16 @@ def _pairs_function(call: OperatorCall, places: AttentionArguments) -> Callable[
     )
 
 
+def _batch_pairs(
+    call: OperatorCall, places: AttentionArguments
+) -> tuple[tuple[int, int, int], list[int]]:
+    """Return number and lengths of sequences in a batch, and the pairs of a head."""
+    q, k, _ = (call.shape(places.query + number, 4) for number in range(3))
+    sequence_axis = 1 if places.heads_last else 2
+    batch, queries, keys = q[0], q[sequence_axis], k[sequence_axis]
+    return (batch, queries, keys), [batch * _pairs_function(call, places)(queries, keys)]
+
+
 def _packed_pairs(
     call: OperatorCall, places: AttentionArguments
 ) -> tuple[tuple[int, int, int], list[int]]:
@@ -201,14 +205,14 @@ def _packed_pairs(
     pairs_of = _pairs_function(call, places)
     shapes = [call.shape(places.query + number) for number in range(2)]
     if any(len(shape) != 3 and (len(shape) != 4 or shape[0] != 1) for shape in shapes):
-        raise CallError(DATA_DEPENDENT)
+        raise CallError(Reason.DATA_DEPENDENT)
     if [*filter(call.is_present, places.lengths)] != [places.lengths[0]]:  # pages, or used lengths
-        raise CallError(DATA_DEPENDENT)
+        raise CallError(Reason.DATA_DEPENDENT)
     tokens, cached = shapes[0][-3], shapes[1][-3]
     sequences = call.shape(places.lengths[0])[0] - 1
     queries, keys = (int(call.number(places.longest + number, -1)) for number in range(2))
     if not (0 < tokens <= sequences * queries and 0 < cached <= sequences * keys):
-        raise CallError(DATA_DEPENDENT)
+        raise CallError(Reason.DATA_DEPENDENT)
     if (tokens, cached) == (sequences * queries, sequences * keys):
         pairs = [sequences * pairs_of(queries, keys)]
     elif queries == 1 and tokens == sequences and pairs_of(1, keys) == keys:
@@ -224,7 +228,7 @@ def _packed_pairs(
             for lengths in (even, uneven)
         ]
     else:
-        raise CallError(DATA_DEPENDENT)
+        raise CallError(Reason.DATA_DEPENDENT)
     return (sequences, queries, keys), pairs
 
 
@@ -240,7 +244,7 @@ def unmasked_attention_work(
     q, k, v = (call.shape(place) for place in range(3))
     has_rope = rope is not None and call.is_present(rope)
     if {len(q), len(k), len(v)} not in ({3}, {4}) or has_rope:
-        raise CallError(OTHER_ARGUMENTS)
+        raise CallError(Reason.OTHER_ARGUMENTS)
     axes = (0, 1) if len(k) == 3 else (1, 2)
     generates = [axis for axis in axes if q[axis] == 1 < k[axis]]
     axis = generates[0] if generates else max(axes, key=k.__getitem__)
@@ -250,7 +254,7 @@ def unmasked_attention_work(
     )
     # A list of numbers has the lengths of packed sequences, or of those in padded batches.
     if has_pages or q[batch] != k[batch] or ("ScalarList" in call.types and not generates):
-        raise CallError(DATA_DEPENDENT)
+        raise CallError(Reason.DATA_DEPENDENT)
     out_elements = prod(q) * v[-1] // k[-1]
     work = _figures(
         call, 0, prod(q) * k[axis], out_elements * k[axis], out_elements, backward=backward
@@ -286,7 +290,7 @@ def paged_attention_work(call: OperatorCall, query: int, key: int, value: int) -
     """
     step = call.context.step
     if step is None:
-        raise CallError(DATA_DEPENDENT)
+        raise CallError(Reason.DATA_DEPENDENT)
     if isnan(step.attention_pairs) or step.visible_tokens < 0:
         raise CallError("the engine's step does not state the sums of lengths")
     tokens, heads, width = call.shape(query, 3)
@@ -294,7 +298,7 @@ def paged_attention_work(call: OperatorCall, query: int, key: int, value: int) -
     if step.tokens > tokens:
         raise CallError("the engine's step has more tokens than the call")
     if key_width != width or heads % kv_heads:
-        raise CallError(OTHER_ARGUMENTS)
+        raise CallError(Reason.OTHER_ARGUMENTS)
     visible = step.visible_tokens * kv_heads
     size = visible * key_width * item_bytes(call.type_of(key))
     size += visible * value_width * item_bytes(call.type_of(value)) + call.size_bytes(query)

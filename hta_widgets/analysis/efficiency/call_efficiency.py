@@ -209,9 +209,9 @@ def unions_of_calls(
     pieces = union(start + moved, end + moved)
     owner = np.searchsorted(offset, pieces.start, side="right") - 1
     covered = sum_by_group(owner, pieces.end - pieces.start, count)
+    to_place = first[owner] - offset[owner]  # where the pieces were before they were moved
     coverage = CumulativeCoverage(communication.start, communication.end)
-    back = first[owner] - offset[owner]
-    during = coverage(pieces.end + back) - coverage(pieces.start + back)
+    during = coverage(pieces.end + to_place) - coverage(pieces.start + to_place)
     return covered, sum_by_group(owner, during, count)
 
 
@@ -445,9 +445,10 @@ def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:
         number = np.full(len(trace), -1, dtype=np.int64)
         number[calls.rows] = position
         call = number[tree.rows]
-        below = tree.forest.subtree_sums((call >= 0).astype(np.int64))
-        only = tree.forest.subtree_sums(np.maximum(call, 0))
-        call_of_event[tree.rows] = np.where(below == 1, only, -1)
+        calls_below = tree.forest.subtree_sums((call >= 0).astype(np.int64))
+        # If there is one call, the sum of the positions is its position.
+        only_call = tree.forest.subtree_sums(np.maximum(call, 0))
+        call_of_event[tree.rows] = np.where(calls_below == 1, only_call, -1)
     call_of_event[calls.rows] = position
     call_of_event[calls.work] = places[calls.call_of_work]
     return call_of_event

@@ -29,66 +29,33 @@ from typing import Any, Final, NamedTuple
 
 from hta_widgets.analysis.cross_rank.comm_events import bytes_of
 from hta_widgets.analysis.efficiency.engine_steps import StepName
+from hta_widgets.facts import facts
 
-#: Reasons for unknown figures.
-NO_SHAPES: Final = "no shapes"
-NO_DIMENSIONS: Final = "tensors without dimensions"
 NO_SHAPES_NOTE: Final = (
     "no operator has the shapes of its inputs: record them with record_shapes=True"
 )
-NOT_NUMBERS: Final = "sizes that are not whole numbers"
-NO_VALUES: Final = "no concrete inputs"
-UNLISTED: Final = "unlisted operator"
-DATA_DEPENDENT: Final = "data-dependent"
-CUT_LIST: Final = "cut list"
-OTHER_ARGUMENTS: Final = "arguments of an unknown version"
-UNKNOWN_TYPE: Final = "unlisted type"
-SPARSE: Final = "a sparse tensor, whose number of elements is not in the file"
-
 _ONEDNN: Final = re.compile("mkldnn|onednn")
 #: Parts of the names of types that only some files write.
 _OPTIONAL_IN_TYPES: Final = re.compile(r"torch\.|c10::|at::|_t$|[\s<>]")
-#: Other names of types, in lower case without `_OPTIONAL_IN_TYPES`.
-_TYPE_NAMES: Final = {
-    other_name: name
-    for name, other_names in {
-        "bool": "bool boolean", "unsigned char": "uint8 byte unsignedchar",
-        "signed char": "int8 char signedchar", "short int": "int16 short shortint",
-        "int": "int32 int", "long int": "int64 long longint longlong longlongint",
-        "c10::Half": "float16 half", "c10::BFloat16": "bfloat16", "float": "float32 float",
-        "double": "float64 double", "c10::complex<c10::Half>": "complex32 complexhalf chalf",
-        "c10::complex<float>": "complex64 complexfloat cfloat",
-        "c10::complex<double>": "complex128 complexdouble cdouble",
-    }.items()
-    for other_name in other_names.split()
-}  # fmt: skip
-#: ``dtype`` arguments are codes of ScalarType.
-_TYPE_OF_CODE: Final = {
-    0: "unsigned char", 1: "signed char", 2: "short int", 3: "int", 4: "long int",
-    5: "c10::Half", 6: "float", 7: "double", 8: "c10::complex<c10::Half>",
-    9: "c10::complex<float>", 10: "c10::complex<double>", 11: "bool", 15: "c10::BFloat16",
-    23: "c10::Float8_e5m2", 24: "c10::Float8_e4m3fn", 25: "c10::Float8_e5m2fnuz",
-    26: "c10::Float8_e4m3fnuz", 44: "c10::Float8_e8m0fnu", 45: "c10::Float4_e2m1fn_x2",
-}  # fmt: skip
+#: Types of elements by category, the lowest of each first: their names in lower case without
+#: `_OPTIONAL_IN_TYPES`, and their codes in ``dtype`` arguments.
+_TYPES: Final = facts("types")
+_TYPE_NAMES: Final[dict[str, str]] = {name: row["name"] for row in _TYPES for name in row["names"]}
+_TYPE_OF_CODE: Final[dict[int, str]] = {row["code"]: row["name"] for row in _TYPES}
 LISTS: Final = frozenset({"TensorList", "GenericList"})
 _ASSUMED_IN_LISTS: Final = "float"
-#: Types by category, the lowest of each first, for the promotion of operands.
-_CATEGORIES: Final = (
-    ("bool",),
-    ("unsigned char", "signed char", "short int", "int", "long int"),
-    ("c10::Half", "c10::BFloat16", "float", "double"),
-    ("c10::complex<c10::Half>", "c10::complex<float>", "c10::complex<double>"),
-)
-#: Types of floating-point and complex numbers.
-FLOATS: Final = frozenset(_CATEGORIES[2] + _CATEGORIES[3])
-#: Types of the parts of complex numbers.
-REAL_TYPES: Final = dict(zip(_CATEGORIES[3], ("c10::Half", "float", "double"), strict=True))
-_RANKS: Final = {
-    name: (category, place)
-    for category, names in enumerate(_CATEGORIES)
-    for place, name in enumerate(names)
-}
+#: Categories whose operands are promoted, and the type of numbers of each.
+_CATEGORIES: Final = ("bool", "integer", "float", "complex")
 _DEFAULT_TYPES: Final = ("bool", "long int", "float", "c10::complex<float>")
+_RANKS: Final = {
+    row["name"]: (_CATEGORIES.index(row["category"]), place)
+    for place, row in enumerate(_TYPES)
+    if row["category"] in _CATEGORIES
+}
+#: Types of floating-point and complex numbers.
+FLOATS: Final[set[str]] = {row["name"] for row in _TYPES if row["category"] in {"float", "complex"}}
+#: Types of the parts of complex numbers.
+REAL_TYPES: Final[dict[str, str]] = {row["name"]: row["parts"] for row in _TYPES if "parts" in row}
 
 
 #: Name and grid of kernels; an empty grid if it is unknown.
@@ -112,6 +79,21 @@ class CallContext(NamedTuple):
 
 
 NO_CONTEXT: Final = CallContext()
+
+
+class Reason:
+    """Why a figure is unknown."""
+
+    NO_SHAPES: Final = "no shapes"
+    NO_DIMENSIONS: Final = "tensors without dimensions"
+    NOT_NUMBERS: Final = "sizes that are not whole numbers"
+    NO_VALUES: Final = "no concrete inputs"
+    UNLISTED: Final = "unlisted operator"
+    DATA_DEPENDENT: Final = "data-dependent"
+    CUT_LIST: Final = "cut list"
+    OTHER_ARGUMENTS: Final = "arguments of an unknown version"
+    UNKNOWN_TYPE: Final = "unlisted type"
+    SPARSE: Final = "a sparse tensor, whose number of elements is not in the file"
 
 
 class CallError(Exception):
@@ -216,12 +198,12 @@ class OperatorCall:
         """Return a tensor argument, without dims for numbers and None."""
         dims = (self.dims[index] if index < len(self.dims) else None) or []
         if not _is_shape(dims):
-            raise CallError(NOT_NUMBERS)
+            raise CallError(Reason.NOT_NUMBERS)
         strides = self.strides[index] if index < len(self.strides) else None
         # Sparse tensors have dims but no strides; so have the dense ones of oneDNN (MKL-DNN).
         is_without_strides = any(self.strides) and strides == []
         if dims and is_without_strides and not _ONEDNN.search(self.name):
-            raise CallError(SPARSE)
+            raise CallError(Reason.SPARSE)
         stated_strides = tuple(strides) if isinstance(strides, list) else None
         return Tensor(tuple(dims), self.type_of(index), stated_strides)
 
@@ -229,9 +211,9 @@ class OperatorCall:
         """Return the dims of an argument that must be a tensor, of `rank` dimensions."""
         dims = self.tensor(index).dims
         if not dims:
-            raise CallError(NO_SHAPES)
+            raise CallError(Reason.NO_SHAPES)
         if rank is not None and len(dims) != rank:
-            raise CallError(OTHER_ARGUMENTS)
+            raise CallError(Reason.OTHER_ARGUMENTS)
         return dims
 
     def tensors(self) -> list[Tensor]:
@@ -248,9 +230,9 @@ class OperatorCall:
         if self.type_of(index) not in LISTS:
             return [self.tensor(index)]
         if not dims:  # the profiler writes a list of more than 30 entries as an empty list
-            raise CallError(CUT_LIST)
+            raise CallError(Reason.CUT_LIST)
         if not isinstance(dims, list) or not all(map(_is_shape, dims)):
-            raise CallError(NOT_NUMBERS)
+            raise CallError(Reason.NOT_NUMBERS)
         return [Tensor(tuple(shape), _ASSUMED_IN_LISTS) for shape in dims]
 
     @property
@@ -261,7 +243,7 @@ class OperatorCall:
     def value(self, index: int) -> str:
         """Return a concrete argument as a string, empty for None and tensors."""
         if not self.values:
-            raise CallError(NO_VALUES)
+            raise CallError(Reason.NO_VALUES)
         value = self.values[index] if index < len(self.values) else ""
         return value if isinstance(value, str) else json.dumps(value)
 
@@ -269,7 +251,7 @@ class OperatorCall:
         """Return an argument that is True or False, `default` for None."""
         text = self.value(index)
         if text not in {"True", "False", ""}:
-            raise CallError(NO_VALUES)
+            raise CallError(Reason.NO_VALUES)
         return text == "True" if text else default
 
     def number(self, index: int, default: float = 0) -> float:
@@ -278,28 +260,28 @@ class OperatorCall:
         try:
             return float(text) if text else default
         except ValueError:
-            raise CallError(NO_VALUES) from None
+            raise CallError(Reason.NO_VALUES) from None
 
     def numbers(self, index: int, count: int | None = None) -> list[int]:
         """Return a list of integers; a single value stands for `count` equal integers."""
         try:
             values = json.loads(self.value(index) or "[]")
         except ValueError:
-            raise CallError(NO_VALUES) from None
+            raise CallError(Reason.NO_VALUES) from None
         values = values if isinstance(values, list) else [values]
         if not all(type(value) is int for value in values):
-            raise CallError(NO_VALUES)
+            raise CallError(Reason.NO_VALUES)
         if count is not None and len(values) == 1:
             values = values * count
         if count is not None and len(values) != count:
-            raise CallError(CUT_LIST if not values else NO_VALUES)
+            raise CallError(Reason.CUT_LIST if not values else Reason.NO_VALUES)
         return values
 
     def mask(self, index: int) -> list[bool]:
         """Return an output mask, such as ``"[True, True, False]"``."""
         words = self.value(index).removeprefix("[").removesuffix("]").split(", ")
         if not {"True", "False"} >= set(words):
-            raise CallError(NO_VALUES)
+            raise CallError(Reason.NO_VALUES)
         return [word == "True" for word in words]
 
     def output_type(self, index: int, default: str) -> str:

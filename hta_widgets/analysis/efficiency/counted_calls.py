@@ -113,23 +113,21 @@ def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
 
 def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
     """Return the operator that counts for each operator's device work, and which do matrix work."""
-    size = len(forest.parent)
-    above = nearest_ancestor(forest.parent, roles["outermost"])[forest.parent]
-    outermost = nearest_ancestor(forest.parent, roles["outermost"] & (above < 0))[:-1]
-    below = _has_below(forest, roles["gemm"])
-    products = roles["gemm"] & ~below & (outermost < 0)
-    primary = roles["gemm"] | roles["outermost"]
-    above = nearest_ancestor(forest.parent, primary)[:-1]
-    wrappers = roles["fallback"] & (above < 0) & ~_has_below(forest, primary)
-    wrappers &= ~_has_below(forest, wrappers)
-    listed = roles["listed"]
-    owner = np.arange(size)
-    for stops in (listed, wrappers, products):
-        nearest = nearest_ancestor(forest.parent, stops)[:-1]
+    parent, owner = forest.parent, np.arange(len(forest.parent))
+    # Convolutions and attention below no other.
+    is_below = nearest_ancestor(parent, roles["outermost"])[parent] >= 0
+    is_top = roles["outermost"] & ~is_below
+    top = nearest_ancestor(parent, is_top)[:-1]
+    is_product = roles["gemm"] & ~_has_below(forest, roles["gemm"]) & (top < 0)
+    is_primary = roles["gemm"] | roles["outermost"]
+    has_primary_above = nearest_ancestor(parent, is_primary)[:-1] >= 0
+    is_wrapper = roles["fallback"] & ~has_primary_above & ~_has_below(forest, is_primary)
+    is_wrapper &= ~_has_below(forest, is_wrapper)
+    # The last of these that an operator is below owns its work.
+    for stops in (roles["listed"], is_wrapper, is_product, is_top):
+        nearest = nearest_ancestor(parent, stops)[:-1]
         owner = np.where(nearest >= 0, nearest, owner)
-    owner = np.where(outermost >= 0, outermost, owner)
-    is_matrix = products | wrappers | (roles["outermost"] & (outermost == np.arange(size)))
-    return owner, is_matrix
+    return owner, is_product | is_wrapper | is_top
 
 
 def _has_below(forest: Forest, targets: Bools) -> Bools:

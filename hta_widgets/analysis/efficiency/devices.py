@@ -359,38 +359,41 @@ def device_of_entry(
     entry: Mapping[str, Any], user_devices: Sequence[Device] | None = None
 ) -> UsedDevice:
     """Return the device that an entry of ``deviceProperties`` describes, with its row."""
+    device = _stated_device(entry)
+    for row in _added if user_devices is None else user_devices:
+        is_named = row.pattern is None or match_pattern(row.pattern, [device.name])[0]
+        if is_named and all(entry.get(key) == value for key, value in row.properties.items()):
+            return replace(device, matched_by="user", row=row)
+    named = _rows_of_name(device.name)
+    if named:
+        sized = [row for row in named if row.has_memory(device.memory_bytes)]
+        # Two devices may share a name, such as AMD Instinct MI250X/MI250.
+        row = max(sized or named, key=lambda row: row.units == device.units)
+        is_part = 0 < device.units < _WHOLE_DEVICE * row.units
+        scaled = device.units / row.units if is_part else 1.0
+        matched_by = "name" if sized else "name only"
+        return replace(device, matched_by=matched_by, row=row, scaled=scaled)
+    shape = (device.compute_capability, device.units, device.warp_size)
+    for row in _built_in():
+        is_same = shape == (row.compute_capability, row.units, row.warp_size)
+        if is_same and row.has_memory(device.memory_bytes):
+            return replace(device, matched_by="properties", row=row)
+    return device
+
+
+def _stated_device(entry: Mapping[str, Any]) -> UsedDevice:
     name = entry.get("name")
     major, minor, units, memory_bytes, warp_size = (
         whole_number(entry.get(key))
         for key in ("computeMajor", "computeMinor", "numSms", "totalGlobalMem", "warpSize")
     )
-    device = UsedDevice(
+    return UsedDevice(
         name=name if isinstance(name, str) else "",
         units=units,
         memory_bytes=memory_bytes,
         compute_capability=f"{major}.{minor}" if major >= 0 else "",
         warp_size=warp_size,
     )
-    for row in _added if user_devices is None else user_devices:
-        is_named = row.pattern is None or match_pattern(row.pattern, [device.name])[0]
-        if is_named and all(entry.get(key) == value for key, value in row.properties.items()):
-            return replace(device, matched_by="user", row=row)
-    named = _rows_of_name(device.name)
-    sized = [row for row in named if row.has_memory(device.memory_bytes)]
-    scaled = 1.0
-    if named:
-        # Two devices may share a name, such as AMD Instinct MI250X/MI250.
-        row = max(sized or named, key=lambda row: row.units == device.units)
-        matched_by = "name" if sized else "name only"
-        if 0 < device.units < _WHOLE_DEVICE * row.units:
-            scaled = device.units / row.units
-        return replace(device, matched_by=matched_by, row=row, scaled=scaled)
-    for row in _built_in():
-        shape = (row.compute_capability, row.units, row.warp_size)
-        is_same = shape == (device.compute_capability, device.units, device.warp_size)
-        if is_same and row.has_memory(device.memory_bytes):
-            return replace(device, matched_by="properties", row=row)
-    return device
 
 
 def devices_of_user(peaks: Peaks | None = None) -> tuple[Device, ...]:

@@ -4,9 +4,6 @@ For example, vLLM's ``execute_context_2(6144)_generation_3(3)`` is a step of 2 r
 prompts have 6144 tokens, and 3 that generate a token each. A name may also have sums over requests
 of new tokens (``sq``), visible tokens (``sk``), squares and products. New tokens see only half of
 their own square, so the pairs of query and key are ``sqsk - (sqsq - sq) / 2``.
-
-Only the outermost of nested annotations counts: SGLang's ``step[DECODE bs=32]`` is inside an
-``execute_…`` of the same tokens.
 """
 
 from __future__ import annotations

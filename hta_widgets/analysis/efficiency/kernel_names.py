@@ -91,11 +91,8 @@ def kernel_category(name: str) -> str:
     return match_name("kernel_categories", name[:_MAX_SEARCHED].lower(), "other")
 
 
-_OF_TYPE: Final = {
-    "c10::BFloat16": "bf16",
-    "c10::Half": "fp16",
-    "double": "fp64",
-    "signed char": "int8",
+_OF_TYPE: Final[dict[str, str]] = {
+    row["name"]: row["precision"] for row in facts("types") if "precision" in row
 }
 
 

@@ -35,11 +35,9 @@ from hta_widgets.analysis.efficiency.attention_work import (
 )
 from hta_widgets.analysis.efficiency.calls import (
     FLOATS,
-    NO_VALUES,
-    OTHER_ARGUMENTS,
-    UNKNOWN_TYPE,
     CallError,
     OperatorCall,
+    Reason,
     Tensor,
     Work,
     bits_of_small_float,
@@ -104,7 +102,7 @@ def _product(
         columns = columns if len(columns) > 1 else (*columns, 1)
     *batches, m, k = rows
     if columns[-2] != k:
-        raise CallError(OTHER_ARGUMENTS)
+        raise CallError(Reason.OTHER_ARGUMENTS)
     n = columns[-1]
     batch = prod(np.broadcast_shapes(tuple(batches), columns[:-2]))
     size = call.size_bytes(left, right, *reads)
@@ -130,7 +128,7 @@ def _addmm(call: OperatorCall) -> Work:
 def _scaled_product(call: OperatorCall) -> Work:
     """Return the work of a product with scales, which followed bias and type until PyTorch 2.4."""
     if not call.type_of(0):  # an element may pack two values
-        raise CallError(UNKNOWN_TYPE)
+        raise CallError(Reason.UNKNOWN_TYPE)
     is_old = call.type_of(3) in {"", "Scalar"}  # else the second scale
     return _product(call, reads=(2, 4, 5) if is_old else (2, 3, 4), out_type=3 if is_old else 6)
 
@@ -197,7 +195,7 @@ def _grouped_product(
     # Elements of the output: two matrices share K, so each group writes an output of its own.
     outputs = {(2, 3): m * n, (2, 2): groups * m * n, (3, 3): batch * m * n, (3, 2): m * n}
     if ranks not in outputs or b[-2] != k:
-        raise CallError(OTHER_ARGUMENTS)
+        raise CallError(Reason.OTHER_ARGUMENTS)
     type_name = call.type_of(left)
     if out is not None:
         type_name = call.type_of(out)
@@ -224,9 +222,10 @@ def _packed_product(
     first number in that argument.
     """
     *rows, k = call.shape(left)
-    n = (call.numbers(columns) or [0])[0] if dim is None else call.shape(columns)[dim]
-    if not n:
-        raise CallError(OTHER_ARGUMENTS)
+    numbers = call.numbers(columns) if dim is None else [call.shape(columns)[dim]]
+    if not numbers or not numbers[0]:
+        raise CallError(Reason.OTHER_ARGUMENTS)
+    n = numbers[0]
     m, type_name = prod(rows), call.type_of(left)
     size = call.size_bytes(left, *reads) + m * n * item_bytes(type_name)
     return _gemm_work(call, (1, m, n, k), size, type_name)
@@ -242,7 +241,7 @@ def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
     triples = zip(numbers, numbers[1:], numbers[2:], strict=False)
     n = next((n for rows, n, depth in triples if (rows, depth) == (m, k) and n > 0), 0)
     if not n:
-        raise CallError(OTHER_ARGUMENTS if call.values else NO_VALUES)
+        raise CallError(Reason.OTHER_ARGUMENTS if call.values else Reason.NO_VALUES)
     places = [place for place in range(1, len(call.dims)) if call.is_present(place)]
     # Products of 8-bit integers are written as half.
     type_name = call.type_of(0) if call.type_of(0) in FLOATS else "c10::Half"
@@ -282,14 +281,14 @@ def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool =
     """
     matrices = [tensor for tensor in call.tensors() if len(tensor.dims) > 1]
     if len(matrices) < 2:
-        raise CallError(OTHER_ARGUMENTS)
+        raise CallError(Reason.OTHER_ARGUMENTS)
     x = matrices.pop(int(weight_first))
     weights = [tensor for tensor in matrices if len(tensor.dims) == 2]
     m, k = prod(x.dims[:-1]), x.dims[-1]
     if not weights or weights[0].dims[1] != k:
-        raise CallError(OTHER_ARGUMENTS)
+        raise CallError(Reason.OTHER_ARGUMENTS)
     if is_grouped and len({weight.dims for weight in weights}) > 1:
-        raise CallError(OTHER_ARGUMENTS)
+        raise CallError(Reason.OTHER_ARGUMENTS)
     weights = weights[:1] if is_grouped else weights
     width = weights[-1].dims[0]
     size = sum(tensor.size_bytes for tensor in call.tensors()) + m * width * item_bytes(x.type)
@@ -337,7 +336,7 @@ def _experts(call: OperatorCall, x: int, up: int, down: int, chosen: int) -> Wor
     rows = tokens * ids[1]
     hidden = call.shape(x)[-1]
     if wide[2] not in {hidden, hidden // 2}:
-        raise CallError(OTHER_ARGUMENTS)
+        raise CallError(Reason.OTHER_ARGUMENTS)
     inner = narrow[2] if wide[2] == hidden else narrow[2] * 2  # 4-bit weights are packed in pairs
     used = min(rows, wide[0]) / wide[0]
     weights = int((call.tensor(up).size_bytes + call.tensor(down).size_bytes) * used)
@@ -386,11 +385,11 @@ def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _
             blocks, remainder = grid[1], 0
         bits = _WEIGHT_BITS.get(sizes["weight"].lower())
         if bits is None or remainder:
-            raise CallError(OTHER_ARGUMENTS)
+            raise CallError(Reason.OTHER_ARGUMENTS)
         products.append(_ExpertProduct(blocks, columns * width, int(sizes["pairs"]), bits))
     down, up = products
     if down.columns < hidden or down.blocks != up.blocks or down.tile != up.tile:
-        raise CallError(OTHER_ARGUMENTS)
+        raise CallError(Reason.OTHER_ARGUMENTS)
     return up, down
 
 
@@ -437,7 +436,7 @@ def _convolution(
     x, w = call.shape(0), call.shape(1)
     x = (1, *x) if len(x) == len(w) - 1 else x
     if len(x) != len(w) or len(w) < 3:
-        raise CallError(OTHER_ARGUMENTS)
+        raise CallError(Reason.OTHER_ARGUMENTS)
     group_count, strides = max(x[1] // max(w[1], 1), 1), []
     if call.values:
         transposed = call.flag(6) if transposed is None else transposed
@@ -460,7 +459,7 @@ def _convolution(
     elif call.context.output is not None and len(call.context.output) == len(w):
         out, transposed = call.context.output, False
     else:
-        raise CallError(NO_VALUES)
+        raise CallError(Reason.NO_VALUES)
     flops = 2 * prod(w[1:]) * prod(x if transposed else out)
     size = call.size_bytes(0, 1, *([] if bias is None else [bias]))
     size += prod(out) * item_bytes(call.type_of(0))
@@ -520,7 +519,7 @@ def _convolution_backward(call: OperatorCall) -> Work:
         return replace(work, certainty="upper bound", reason=_EVERY_GRADIENT)
     mask = call.mask(10)
     if len(mask) != 3:
-        raise CallError(NO_VALUES)
+        raise CallError(Reason.NO_VALUES)
     groups = int(call.number(9, 1))
     return _gradients(call, (1, 2, 0), mask, groups=groups, transposed=call.flag(7))
 

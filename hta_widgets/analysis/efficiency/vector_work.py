@@ -18,16 +18,12 @@ from typing import Final
 import numpy as np
 
 from hta_widgets.analysis.efficiency.calls import (
-    DATA_DEPENDENT,
     FLOATS,
     LISTS,
-    NO_DIMENSIONS,
-    NO_SHAPES,
-    OTHER_ARGUMENTS,
     REAL_TYPES,
-    UNKNOWN_TYPE,
     CallError,
     OperatorCall,
+    Reason,
     Tensor,
     Work,
     item_bytes,
@@ -51,12 +47,12 @@ def pointwise_work(call: OperatorCall, operands: int, *, to: str = "", flops: in
     places = range(min(operands, len(call.dims)))
     tensors = [call.tensor(index) for index in places if call.is_present(index)]
     if not tensors:
-        raise CallError(NO_DIMENSIONS)
+        raise CallError(Reason.NO_DIMENSIONS)
     shape = np.broadcast_shapes(*(tensor.dims for tensor in tensors))
     inputs = sum(tensor.size_bytes for tensor in tensors)
     if call.name.endswith("_"):
         if not call.is_present(0):
-            raise CallError(NO_DIMENSIONS)
+            raise CallError(Reason.NO_DIMENSIONS)
         result = call.tensor(0)
     else:
         numbers = [call.type_of(index) for index in places if not call.is_present(index)]
@@ -108,7 +104,7 @@ def _rule(
 def _foreach(call: OperatorCall) -> Work:
     lists = tuple(place for place in range(len(call.dims)) if call.type_of(place) in LISTS)
     if not lists:
-        raise CallError(NO_SHAPES)
+        raise CallError(Reason.NO_SHAPES)
     in_place = call.name.endswith("_")
     return _rule(
         call, flops_per_element=1, reads=lists, writes=lists[:in_place], makes=lists[in_place:1]
@@ -146,9 +142,10 @@ def _reduction(
     if dtype is not None and has_dims:
         type_name = call.output_type(dtype, type_name)
     type_name = "bool" if to == "bool" else type_name
-    size = 0 if indices == "only" else item_bytes(type_name)
-    size += item_bytes("long int") if indices == "only" or (indices and has_dims) else 0
-    return _vector(flops * prod(shape), call.size_bytes(0) + out * size)
+    value_bytes = 0 if indices == "only" else item_bytes(type_name)
+    has_indices = indices == "only" or (indices == "too" and has_dims)
+    index_bytes = item_bytes("long int") if has_indices else 0
+    return _vector(flops * prod(shape), call.size_bytes(0) + out * (value_bytes + index_bytes))
 
 
 def _top(call: OperatorCall) -> Work:
@@ -290,7 +287,7 @@ def _resize(call: OperatorCall, *, flops: int) -> Work:
     """Return the work of an operator whose output has the last dimensions of argument 1."""
     sizes = call.numbers(1)
     if not sizes:
-        raise CallError(OTHER_ARGUMENTS)
+        raise CallError(Reason.OTHER_ARGUMENTS)
     x = call.shape(0)
     out = prod(x[: len(x) - len(sizes)]) * prod(sizes)
     elements = prod(x) if flops else 0
@@ -310,13 +307,13 @@ def _triton(call: OperatorCall) -> Work:
         loops = 1 if call.name.startswith("triton_poi_") else 2
         numbers = [int(text) for text in call.values if str(text).isdecimal()][-loops:]
         if len(numbers) < loops:
-            raise CallError(DATA_DEPENDENT)
+            raise CallError(Reason.DATA_DEPENDENT)
         sizes = [min(t.stored, prod(numbers)) * item_bytes(t.type) for t in tensors]
     else:
         sizes = [tensor.size_bytes for tensor in tensors]
     size = float(sum(sizes))
     if not size > 0:
-        raise CallError(UNKNOWN_TYPE if isnan(size) else NO_SHAPES)
+        raise CallError(Reason.UNKNOWN_TYPE if isnan(size) else Reason.NO_SHAPES)
     return Work("", _NAN, 0.0, size, "vector", "estimate", "each pointer counts once")
 
 

@@ -24,19 +24,17 @@ figure belongs to ``aten::addmm``.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from math import isnan
 from typing import Final, Literal, NamedTuple
 
 from hta_widgets.analysis.efficiency.calls import (
-    NO_SHAPES,
-    OTHER_ARGUMENTS,
     REAL_TYPES,
-    UNKNOWN_TYPE,
-    UNLISTED,
     CallError,
     OperatorCall,
+    Reason,
     Work,
 )
 from hta_widgets.analysis.efficiency.kernel_names import match_name
@@ -126,26 +124,30 @@ def call_work(call: OperatorCall) -> Work:
     """Return the FLOPs and minimum bytes of a call; unknown ones are NaN, with a reason."""
     listed = _find(call.name)
     if listed is None:
-        return Work(category_of(call.name), reason=UNLISTED)
-    try:
-        work = listed.work(call) if call.dims else Work(reason=NO_SHAPES)
-    except CallError as error:
-        work = Work(reason=str(error))
-    except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
-        # Arguments of another version of the schema.
-        work = Work(reason=OTHER_ARGUMENTS)
-    figures = [work.flops, work.min_bytes, *(work.parameters or {}).values()]
-    if any(not isinstance(figure, str) and figure >= _MAX_FIGURE for figure in figures):
-        work = Work(reason=OTHER_ARGUMENTS)
-    if isnan(work.min_bytes) and not work.reason:
-        work = replace(work, reason=UNKNOWN_TYPE)
+        return Work(category_of(call.name), reason=Reason.UNLISTED)
+    work = _work_by_formula(listed.work, call) if call.dims else Work(reason=Reason.NO_SHAPES)
     kind = "vector" if listed.role == "listed" else "matrix"
-    if kind == "matrix" and not REAL_TYPES.keys().isdisjoint(
-        map(call.type_of, range(len(call.types)))
-    ):
+    types = {call.type_of(place) for place in range(len(call.types))}
+    if kind == "matrix" and types & REAL_TYPES.keys():
         # A complex multiply-add is four real multiplications and four additions.
         work = replace(work, flops=4 * work.flops, model_flops=4 * work.model_flops)
     return replace(work, category=work.category or listed.category, kind=kind)
+
+
+def _work_by_formula(formula: Callable[[OperatorCall], Work], call: OperatorCall) -> Work:
+    """Return the result of a formula, or why it gives none."""
+    try:
+        work = formula(call)
+    except CallError as error:
+        return Work(reason=str(error))
+    except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
+        # Arguments of another version of the schema.
+        return Work(reason=Reason.OTHER_ARGUMENTS)
+    figures = [work.flops, work.min_bytes, *(work.parameters or {}).values()]
+    if any(not isinstance(figure, str) and figure >= _MAX_FIGURE for figure in figures):
+        return Work(reason=Reason.OTHER_ARGUMENTS)
+    has_reason = work.reason or not isnan(work.min_bytes)
+    return work if has_reason else replace(work, reason=Reason.UNKNOWN_TYPE)
 
 
 def _backward(call: OperatorCall, forward: str) -> Work:

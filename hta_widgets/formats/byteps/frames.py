@@ -142,6 +142,17 @@ def _arrivals_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
     return _analysis_function(name, "byteps-server")(traces, selection)
 
 
+def _iterations_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
+    """Sum the arrivals by iteration, with nodes named by their workers where these are certain."""
+    iterations = by_iteration(_arrivals_frame(traces, selection))
+    clock = analysis.byteps_clock(traces)
+    certain = clock[clock["alternatives"] == 0].drop_duplicates(["job", "node"])
+    for job, node, worker in zip(certain["job"], certain["node"], certain["worker"], strict=True):
+        is_node = (iterations["node"] == node) & (iterations["job"] == (job or ""))
+        iterations.loc[is_node, "label"] = f"worker {worker} (node {node})"
+    return iterations
+
+
 def _all_columns(frame: pd.DataFrame) -> pd.DataFrame:
     return take_columns(frame, [str(name) for name in frame])
 
@@ -189,10 +200,9 @@ def _requests_frame(traces: TraceSet, selection: Selection, _top: int | None) ->
 
 #: In the order of the list from which users choose.
 PANELS = (
-    _panel(
+    catalogue_panel(
         "byteps_stragglers",
-        "byteps-server",
-        by_iteration,
+        frame=_iterations_frame,
         base_frame=_arrivals_frame,
         fits=lambda formats, workers: "byteps-server" in formats or workers > 1,
     ),

@@ -274,13 +274,11 @@ def _add_collectives(rows: EventRows, dump: FlightDump) -> None:
     """Add the collectives of a dump, on a track per group."""
     entries = [entry for entry in dump.entries if entry.created_ns >= 0]
     tracks: dict[str, int] = {}
-    places = [
-        rows.place(
-            *("0", str(tracks.setdefault(entry.group, len(tracks))), "enqueued collectives"),
-            f"group {group_name(entry.group, dump.descriptions.get(entry.group, ''))}",
-        )
-        for entry in entries
-    ]
+    places = []
+    for entry in entries:
+        track = str(tracks.setdefault(entry.group, len(tracks)))
+        label = f"group {group_name(entry.group, dump.descriptions.get(entry.group, ''))}"
+        places.append(rows.place("0", track, "enqueued collectives", label))
     names = [
         entry.operation if entry.is_finished else f"{entry.operation} (unfinished)"
         for entry in entries

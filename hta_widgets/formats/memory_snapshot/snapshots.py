@@ -398,18 +398,16 @@ def _size(value: Any) -> int:
 def _add_annotations(rows: EventRows, snapshot: MemorySnapshot, entries: Any) -> None:
     """Add the ranges that the program named."""
     stages = {"START": ord("B"), "END": ord("E")}
-    ends = [
-        (
-            *(
-                as_integer(entry.get("time_us"), _MAX_US) * 1000,
-                rows.name.add(str(entry.get("name"))),
-            ),
-            _place(rows, snapshot, max(as_integer(entry.get("device")), 0), "1", "annotations"),
-            stages[entry["stage"]],
-        )
-        for entry in as_list(entries)
-        if isinstance(entry, dict) and str(entry.get("stage")) in stages
-    ]
+    stated = [entry for entry in as_list(entries) if isinstance(entry, dict)]
+    ends = []
+    for entry in stated:
+        time_us = as_integer(entry.get("time_us"), _MAX_US)
+        stage = stages.get(str(entry.get("stage")))
+        if time_us >= 0 and stage is not None:
+            device = max(as_integer(entry.get("device")), 0)
+            place = _place(rows, snapshot, device, "1", "annotations")
+            ends.append((time_us * 1000, rows.name.add(str(entry.get("name"))), place, stage))
+    rows.note("skipped", len(stated) - len(ends), "annotations without a time or a stage")
     if ends:
         time_ns, name, place, phase = np.array(ends, np.int64).T
         rows.add(

@@ -113,9 +113,10 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     }  # fmt: skip
     columns = stack_blocks(blocks, schema)
     count = len(columns["rank"])
-    reason = "the snapshots have no history: _record_memory_history() was off"
-    has_memory = bool(snapshot_memories(traces, ranks))
-    note = "" if count else reason if has_memory else _note_without_memory(traces, ranks)
+    note = _note_without_memory(traces, ranks)
+    if snapshot_memories(traces, ranks):
+        note = "the snapshots have no history: _record_memory_history() was off"
+    note = "" if count else note
     return result_frame(columns, matched={"events": count}, note=note)
 
 

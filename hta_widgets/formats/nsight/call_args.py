@@ -33,7 +33,7 @@ import numpy as np
 
 from hta_widgets.formats.event_rows import distinct_rows
 from hta_widgets.formats.nsight.tables import ID_BITS, Columns, processes_of
-from hta_widgets.readers.sqlite import Database
+from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.trace.arrays import Ints, first_positions
 from hta_widgets.trace.columns import StringPool
 
@@ -111,26 +111,31 @@ def capture_args(
     node_of_kernel = _captured_nodes(nodes, kernels["graph_node"])
     is_captured = node_of_kernel >= 0
     is_captured &= processes_of(nodes["globalTid"])[node_of_kernel] == kernels["process"]
-    kernels_of_thread = defaultdict(list)
     pairs, _ = distinct_rows(node_of_kernel[is_captured], kernels["name"][is_captured])
-    for node, name in pairs:
-        kernels_of_thread[int(nodes["globalTid"][node])].append((node, name))
-    args = {}
+    captured = np.array([node for node, _ in pairs], np.int64)
+    call_of_pair = _calls_at(calls, nodes["globalTid"][captured], nodes["start"][captured])
+    node_ids = nodes["graphNodeId"][captured].tolist()
+    return {
+        call: {"kernel": names[name], "graph node id": node_id}
+        for (_, name), call, node_id in zip(pairs, call_of_pair.tolist(), node_ids, strict=True)
+        if call >= 0
+    }
+
+
+def _calls_at(calls: Columns, threads: Ints, times_ns: Ints) -> Ints:
+    """Return the call that each thread was in at a time; -1 for none."""
     global_tid = (calls["process"] << ID_BITS) | calls["thread"]
-    for thread, captured in kernels_of_thread.items():
+    result = np.full(len(threads), -1)
+    for thread in np.unique(threads).tolist():
+        rows = np.flatnonzero(threads == thread)
         thread_calls = np.flatnonzero(global_tid == thread)
         thread_calls = thread_calls[np.argsort(calls["start_ns"][thread_calls], kind="stable")]
-        captured_ns = nodes["start"][[node for node, _ in captured]]
-        starts_ns = calls["start_ns"][thread_calls]
-        last_begun = np.searchsorted(starts_ns, captured_ns, side="right") - 1
-        for (node, name), time_ns, position in zip(
-            captured, captured_ns.tolist(), last_begun.tolist(), strict=True
-        ):
-            call = int(thread_calls[position]) if position >= 0 else -1
-            if call >= 0 and calls["end_ns"][call] >= time_ns:
-                node_id = int(nodes["graphNodeId"][node])
-                args[call] = {"kernel": names[name], "graph node id": node_id}
-    return args
+        starts_ns, ends_ns = (calls[name][thread_calls] for name in ("start_ns", "end_ns"))
+        # Number of calls that have begun; the last of them is the call, unless it has ended.
+        begun = np.searchsorted(starts_ns, times_ns[rows], side="right")
+        is_inside = np.append(NO_TIME, ends_ns)[begun] >= times_ns[rows]
+        result[rows] = np.where(is_inside, np.append(-1, thread_calls)[begun], -1)
+    return result
 
 
 def _captured_nodes(nodes: Columns, node_ids: Ints) -> Ints:

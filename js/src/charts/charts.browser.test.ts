@@ -220,6 +220,18 @@ describe("charts", () => {
     expect(panel.el.querySelectorAll(".hta-chart-canvas").length).toBe(1);
   });
 
+  test("pairs of kinds have their whole names in a column of charts", async () => {
+    const { panel } = await mount("kernel_types", { width: 364 });
+    const columns = {
+      kernel_type: ["COMMUNICATION overlapping MEMORY"],
+      sum_ns: [10],
+      share: [1],
+    };
+    panel.show({ rows: 1, columns, attrs: {} }, NOTHING);
+    await painted();
+    expect((await rowAt(panel, "communication + memory")).x).toBeGreaterThan(0);
+  });
+
   test("nothing is drawn beyond the chart's width, and the table has the frame's numbers", async () => {
     const { panel } = await mount("overlap", { width: 300 });
     expect(panel.el.scrollWidth).toBeLessThanOrEqual(300);

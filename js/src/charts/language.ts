@@ -284,7 +284,7 @@ interface RowGroups {
   members: GroupRows;
 }
 
-/** Rows by the number of their group, in their order. */
+/** Rows by group; `keys` are numbers of groups. Within a group, rows keep their order. */
 function groupRows(keys: Float64Array, rows: Int32Array): RowGroups {
   let groups = 0;
   for (let row = 0; row < keys.length; row += 1) groups = Math.max(groups, keys[row]! + 1);
@@ -376,10 +376,7 @@ function applyNumbers(apply: NumberFunction, values: readonly ScopeValue[]): Sco
 const isText = (value: ScopeValue): boolean =>
   typeof value === "string" || (Array.isArray(value) && typeof value[0] === "string");
 
-/**
- * Evaluate a comparison (`==`, `<` …), or `and` or `or` of two values. Strings can only be compared
- * by `==` and `!=`.
- */
+/** Evaluate `and`, `or` or a comparison of two values. Strings only support `==` and `!=`. */
 function evaluateComparison(sign: string, values: readonly ScopeValue[]): ScopeValue {
   if (values.some(isText)) return mapCells((a, b) => (a === b) === (sign === "=="), values);
   const results = applyNumbers(COMPARISONS[sign]!, values);

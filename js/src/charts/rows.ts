@@ -330,7 +330,7 @@ function planRows(content: RowsContent, width: number, theme: Theme): RowsPlan {
 function gutterWidth(content: RowsContent, width: number): number {
   const texts = [...content.names, ...(content.secondLines ?? []), content.head];
   const maxWidth = texts.reduce((widest, name) => Math.max(widest, textWidth(name, "bold")), 0);
-  return Math.ceil(Math.min(maxWidth + 10, Math.max(72, width * 0.42)));
+  return Math.ceil(Math.min(maxWidth + 10, Math.max(72, width * 0.46)));
 }
 
 function columnWidth(column: SideColumn): number {

@@ -54,7 +54,7 @@ test("runs as a whole are not in the link, a window after the end of the shorter
   expect(opened.states[1].get("view")).toEqual([end - 50, end + 90]);
 });
 
-test("parts that these runs lack are left out; a notebook has no link", () => {
+test("parts that these runs lack are ignored; a notebook has no link", () => {
   const opened = comparison({ _address: address("before=view%3D5_1&pair=9&align=up") }).options;
   applyComparisonAddress(opened);
   expect(opened.states[0].get("view")).toBeNull();

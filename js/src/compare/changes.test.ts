@@ -48,7 +48,7 @@ const counts = [
 ];
 
 describe("classes of events", () => {
-  test("swap with the comparison, and nothing else does", () => {
+  test("swap with the comparison, and nothing else is swapped", () => {
     const look = (name: (typeof CLASSES)[number], isSwapped: boolean) =>
       eventClassPalette(isSwapped).styles("light")[CLASSES.indexOf(name)];
     expect(look("slower_3", true)).toEqual(classStyle("faster_3", "light"));
@@ -101,7 +101,7 @@ describe("classes of events", () => {
     ]);
   });
 
-  test("take their share of the busy time, in the order of the legend", () => {
+  test("have their shares of the busy time, in the order of the legend", () => {
     const overview = frame(
       { before_0: [0, 30, 100], before_3: [0, 10, 0], after_0: [1, 1, 1] },
       { before_start_ns: 100, before_end_ns: 400 },
@@ -119,7 +119,7 @@ describe("classes of events", () => {
     expect(at(99)).toEqual([]);
   });
 
-  test("the legend names the fates that occur, and says while they are unknown", () => {
+  test("the legend names the classes that occur, and states while they are unknown", () => {
     const look = { swapped: false, theme: "light", again: null, choose: () => undefined } as const;
     const textOf = (colour: "change" | "kind", known: typeof counts | null): string =>
       drawn(h(ColourLegend, { ...look, colour, counts: known })).textContent ?? "";
@@ -307,7 +307,7 @@ describe("one history of two timelines", () => {
     expect(walked).toEqual(["both", "redo 0", "redo 1"]);
   });
 
-  test("an act of another page is one step, however late its second side arrives", () => {
+  test("a change by another page is one step, however late its second side arrives", () => {
     const { pairHistory, walked, grows } = pair();
     grows(0, 0, "elsewhere");
     grows(1, 0, "elsewhere");
@@ -315,7 +315,7 @@ describe("one history of two timelines", () => {
     expect(walked).toEqual(["both", "undo 0", "undo 1"]);
   });
 
-  test("follows what Python undoes on one side, and forgets what is gone", () => {
+  test("follows what Python undoes on one side, and forgets dropped steps", () => {
     const { pairHistory, walked, grows } = pair();
     grows(0);
     grows(1);
@@ -339,7 +339,7 @@ describe("tables of other formats", () => {
   const drawnTable = (name: string, rows: ReturnType<typeof frame>) =>
     drawn(h(PlainTable, { name, frame: rows }));
 
-  test("put before, after and the change of a measure under one head", () => {
+  test("before, after and the change of a measure have one heading", () => {
     const heads = (columns: string) =>
       measuresOf(columns.split(" "))
         .map(({ name, sides, diff }) => `${name}${sides ? " sides" : ""}${diff ? " diff" : ""}`)
@@ -368,7 +368,7 @@ describe("tables of other formats", () => {
     expect(plain(cellText(column, value, isDiff))).toBe(text);
   });
 
-  test("heads have no units", () => {
+  test("headings have no units", () => {
     expect(["ns", "mean_us", "bytes"].map(titleOf)).toEqual(["time", "mean", "bytes"]);
   });
 
@@ -378,7 +378,7 @@ describe("tables of other formats", () => {
     expect(cells).toEqual(["a", "1.00 s", "2.00 s", "+1.00 s"]);
   });
 
-  test("show some rows first, and all when asked", async () => {
+  test("show some rows first, and all on request", async () => {
     const names = Array.from({ length: 20 }, (_, row) => `r${row}`);
     const table = drawnTable("mpi_times", frame({ routine: names }, { rows: 25 }));
     expect(table.querySelectorAll("tbody tr")).toHaveLength(12);

@@ -158,9 +158,7 @@ export class DiffCharts {
     return { labels, slots, lanes, totals, isChange, ranksText: this.ranksText() };
   }
 
-  /**
-   * Frame of the chosen pair of ranks; of all ranks if a page without a kernel has only that frame.
-   */
+  /** Frame of the chosen pair of ranks; of all ranks if a page without a kernel has only that. */
   private async framedOfPair(name: string): Promise<FrameOfRanks> {
     const { ctx } = this;
     const pair = ctx.pair.value;

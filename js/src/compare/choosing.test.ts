@@ -70,7 +70,7 @@ test("undo and redo of a chosen step and name", async () => {
   await vi.waitFor(() => expect(pressed("names")).toEqual(["copy"]));
 });
 
-test("a late reply does not replace the parts that were requested after it", async () => {
+test("a late reply does not replace parts that were requested later", async () => {
   const replies = new Map<string, (parts: PanelFrame) => void>();
   const ask = (level: string): Promise<PanelFrame> =>
     new Promise((resolve) => replies.set(level, resolve));

@@ -57,18 +57,18 @@ describe("slots", () => {
     expect(bandPoints(second!, 70)[3]).toEqual([120, 70]);
   });
 
-  test("a single segment takes all the room; absent ones are not drawn", () => {
+  test("a single segment fills the width; absent segments are not drawn", () => {
     expect(placeSlots(slots, [1, 9], 300)).toMatchObject([{ slot: 1, x: 0, width: 300 }]);
     expect(placeSlots(frame({ slot: [] }), [], 300)).toEqual([]);
     expect(medianSlot(slots)).toBe(0);
   });
 });
 
-describe("the way from one run to the other", () => {
+describe("the mapping between the runs", () => {
   const segments = alignedSegments(segmentFrame);
   const line = makeAlignment("steps", segmentFrame, [[0, 500], [900, 1300]]); // prettier-ignore
 
-  test("goes there and back, and stops at a gap", () => {
+  test("is invertible, and stops at a gap", () => {
     expect(toCommon(segments[0], 150)).toBe(150);
     expect(toCommon(segments[0], 210)).toBe(260);
     expect(toOwnTime(segments[0], 260)).toBe(210);
@@ -76,13 +76,13 @@ describe("the way from one run to the other", () => {
     expect(toOwnTime(segments[1], 240)).toBe(1140);
   });
 
-  test("a window within a step is as long there, and moved as its step", () => {
+  test("a window within a step keeps its length and moves with its step", () => {
     expect(partnerView(line, 0, [110, 150])).toEqual([1010, 1050]);
     expect(partnerView(line, 0, [210, 250])).toEqual([1160, 1200]);
     expect(partnerView(line, 1, [1160, 1200])).toEqual([210, 250]);
   });
 
-  test("as a whole, both runs are as wide per ms, and begin with the first step", () => {
+  test("with aligned runs, both are equally wide per ms and begin with the first step", () => {
     // Steps begin at 100 before and at 1000 after; before, there is as much in front of them.
     expect(line.wholes).toEqual([[0, 500], [900, 1400]]); // prettier-ignore
     expect(partnerView(line, 0, [0, 500])).toEqual([900, 1400]);
@@ -90,7 +90,7 @@ describe("the way from one run to the other", () => {
     expect(longer.wholes).toEqual([[0, 700], [900, 1600]]); // prettier-ignore
   });
 
-  test("absolute times stay; scaled runs fill the width together", () => {
+  test("absolute times stay; scaled runs have the same width", () => {
     const same = frame({
       side: ["before", "after"],
       own_start_ns: [100, 1000],
@@ -106,7 +106,7 @@ describe("the way from one run to the other", () => {
     expect(scaled.wholes).toEqual([[0, 500], [900, 1300]]); // prettier-ignore
   });
 
-  test("a selected pair starts in line", () => {
+  test("both events of a selected pair start at the same position", () => {
     expect(partnerView(line, 0, [110, 150], [120, 1100])).toEqual([1090, 1130]);
     expect(partnerView(line, 1, [1090, 1130], [120, 1100])).toEqual([110, 150]);
   });
@@ -118,11 +118,11 @@ describe("the waterfall", () => {
     { before_ns: 100, after_ns: 120 },
   );
 
-  test("goes from before to after without a gap", () => {
+  test("leads from before to after without a gap", () => {
     expect(waterfallBars(kinds)).toMatchObject([{ from: 100, to: 130 }, { from: 130, to: 120 }]); // prettier-ignore
   });
 
-  test("the parts of a kind add up to it, those that are not shown included", () => {
+  test("the parts of a kind add up to it, including hidden parts", () => {
     const many = Array.from({ length: 12 }, (_, at) => at);
     const parts = frame({
       kind: [...many.map(() => "compute"), "idle"],
@@ -179,7 +179,7 @@ test("a swap turns before into after and slower into faster; a second one restor
   });
 });
 
-test("the tree: children within their parent, the largest first, too small ones left out", () => {
+test("the tree: children within their parent, largest first, without those that are too small", () => {
   const tree = frame({
     node: [0, 1, 2, 5],
     parent: [-1, 0, 0, -1],
@@ -193,7 +193,7 @@ test("the tree: children within their parent, the largest first, too small ones 
   expect(placeTiles(tree, -1, 6).map(({ node }) => node)).toEqual([0, 5]);
 });
 
-test("words and colours of differences", () => {
+test("texts and colours of differences", () => {
   const counts = [[18, 4645], [0, 218], [6, 0], [3, 3]] as const; // prettier-ignore
   const texts = counts.map(([before, after]) => plain(countsText(before, after)));
   expect(texts).toEqual(["18 → 4 645", "new 218", "gone 6", "3"]);
@@ -300,7 +300,7 @@ describe("names", () => {
     el.remove();
   });
 
-  test("are text, never markup; a click gives the full names, another one takes them back", () => {
+  test("are text, never markup; a click shows the full names, another one hides them", () => {
     const { el, told, rows } = shown();
     expect(el.querySelector("img")).toBeNull();
     expect(el.textContent).toContain(hostile);
@@ -339,7 +339,7 @@ describe("a saved page that holds some of many steps", () => {
     await expect(source.ask("frame", { name: "waterfall:cause:13" })).rejects.toThrow("not hold");
   });
 
-  test("names them, and lets no other be chosen", async () => {
+  test("names them and disables the others", async () => {
     const chosen: (number | null)[] = [];
     const ctx = contextOf({ held_steps: [1], held_words: "1 of 2." });
     const strip = new Strip(ctx, (slot) => chosen.push(slot));
@@ -377,7 +377,7 @@ test.each([
   expect(words().filter((word) => word === "faster" || word === "slower")).toEqual(expected);
 });
 
-test("without findings, the total comes first, even one that may be chance", () => {
+test("without findings, the total comes first, even if it may be chance", () => {
   const [total, verdict] = noFindingTexts([1_000_000, 1_200_000]);
   expect(total).toMatch(/^After takes 200\sµs longer a step: .* → .*20\s%; that may be chance\.$/u);
   expect(verdict).toBe("Nothing changed beyond the noise.");
@@ -399,7 +399,7 @@ test.each([
   expect(el.querySelector("em")!.className).toBe(cls);
 });
 
-test("what the runs ran on differently is the second line", () => {
+test("differences between the machines are the second line", () => {
   const told = (rows: [string, string][]): PanelFrame =>
     frame({ kind: rows.map(([kind]) => kind), text: rows.map(([, text]) => text) });
   const lines = (frame: PanelFrame, totals: [number, number] | null = null): unknown[] => {

@@ -53,7 +53,7 @@ export const NO_CHOICE: DiffChoice = { step: null, change: null, name: null, nod
 export class DiffContext {
   readonly about: DiffFacts;
   readonly frames: FrameCache;
-  /** Before and after, as the sources of their timelines. */
+  /** The sources of the timelines before and after. */
   readonly sources: BySide<Source>;
   readonly swapped: ReadonlySignal<boolean>;
   readonly coupled: ReadonlySignal<boolean>;

@@ -64,7 +64,7 @@ test("one frame that fails leaves the others drawn, and is requested again alone
   expect(textOf("strip")).not.toContain("could not be drawn");
 });
 
-test("if every request fails, every place states it", async () => {
+test("if all requests fail, each place states it", async () => {
   const { headline, lacks, load, textOf } = await mounted([
     ..."waterfall:kind steps names changes findings icicle".split(" "),
   ]);
@@ -88,7 +88,7 @@ test("a failed request for the parts of a kind is stated below the kinds", async
   await vi.waitFor(() => expect(textOf("waterfall")).not.toContain("could not be drawn"));
 });
 
-test("the legend does not wait for calls that could not be matched", () => {
+test("the legend does not wait for unmatched calls", () => {
   const el = document.createElement("div");
   const look = { colour: "change", swapped: false, theme: "light", counts: null } as const;
   const show = (again: (() => void) | null): void =>
@@ -114,7 +114,7 @@ test("titles state the ranks of matched calls, if one side has more ranks", asyn
   expect(textOf("changes")).toContain("What changed, mean of 2 pairs of ranks");
 });
 
-test("operators without time are hidden at any width, as a hidden panel has none", async () => {
+test("operators without time are hidden, as if the panel had none", async () => {
   const { icicle } = (await mounted()).charts;
   for (const width of [0, 800, 0]) {
     icicle.width.value = width;

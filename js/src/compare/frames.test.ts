@@ -14,7 +14,7 @@ function shown(several: Record<string, PanelFrame> | null, single: Record<string
   return { source, frames: new FrameCache(source, new AbortController().signal) };
 }
 
-test("several come in one answer, known frames are not requested again", async () => {
+test("one answer has several frames, known frames are not requested again", async () => {
   const { source, frames } = shown({ steps: oneRow, names: twoRows }, { icicle: oneRow });
   await frames.get("icicle");
   frames.fetchFrames(["steps", "icicle", "names"]);
@@ -39,7 +39,7 @@ test("if several cannot be requested together, each is", async () => {
   expect(await frames.get("steps")).toEqual(oneRow);
 });
 
-test("a saved page gives several as well, as far as it holds them", async () => {
+test("a saved page returns several as well, if it has them", async () => {
   const none = (): Promise<never> => Promise.reject(new Error("nothing more"));
   const source = new PairSource({ steps: oneRow, names: twoRows }, null, none, [null, null], none);
   const { reply } = await source.ask("frames", { names: ["steps", "changes", "names:3"] });

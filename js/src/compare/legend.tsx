@@ -31,8 +31,7 @@ interface ColourLegendProps {
 
 export function ColourLegend(props: ColourLegendProps) {
   const { colour, swapped, theme, counts, again: retry, choose } = props;
-  // Only events of changes have counts: the others are unchanged, changed by chance, or not
-  // compared.
+  // Only changed events have counts; the others are unchanged, changed by chance or not compared.
   const present = GROUPS.map((group) => ({
     group,
     count: countEventsInGroup(group, counts, swapped),

@@ -72,7 +72,7 @@ async function settled(): Promise<void> {
   );
 }
 
-test("data that the kernel sends in chunks gives the replies of a page", async () => {
+test("chunks of data from the kernel give the same replies as a page", async () => {
   offline.start();
   expect(page.value).toBeNull();
   await settled();

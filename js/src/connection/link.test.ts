@@ -99,12 +99,12 @@ test.each(MADE_UP)("%s restores nothing", (text, rejected) => {
   expect(decode(text)).toEqual({ state: INITIAL_STATE, panels: null, rejected });
 });
 
-test("a job with shapes takes the colour by what limits the work", () => {
+test("a job with shapes accepts the colours by what limits the work", () => {
   const scene = { ...SCENE, without_bounds: "" };
   expect(decodeState("color=bound", scene, OFFERED).state).toEqual(state({ color: "bound" }));
 });
 
-test("a view is cut to the job, and ranks of a range that the job lacks are passed over", () => {
+test("a view is limited to the job, and missing ranks of a range are ignored", () => {
   expect(decode("view=-999_500&ranks=3-8").state).toMatchObject({
     view: [-50, 500],
     selection: { ranks: [3, 7] },
@@ -116,7 +116,7 @@ test("an address has a route and a state", () => {
   expect(splitFragment("")).toEqual(["#", ""]);
 });
 
-test("a link holds the window that is in view; a selection that is too large has none", () => {
+test("a link has the visible window; a selection that is too large has no link", () => {
   const address = { base: "file:///r.html#", state: "", isPage: true, panels: OFFERED, reach: "" };
   const model = new LooseModel({ _address: address, panels: OFFERED });
   expect(linkOf(model, INITIAL_STATE, SCENE)).toBe("file:///r.html#?view=-50_1000");
@@ -125,7 +125,7 @@ test("a link holds the window that is in view; a selection that is too large has
   expect(linkOf(new LooseModel({}), INITIAL_STATE, SCENE)).toBeNull();
 });
 
-test("an opened address replaces the state of the models, and says what it could not", () => {
+test("an opened address replaces the state of the models, and states what is invalid", () => {
   const address = { base: "", state: "ranks=7&panels=breakdown.no", isPage: true, panels: OFFERED };
   const model = new LooseModel({ _address: address, panels: OFFERED, _about: { panels: OFFERED } });
   const shared = freshState();

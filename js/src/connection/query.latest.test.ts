@@ -73,7 +73,7 @@ test("keeps sending while the view moves", () => {
   expect(source.asked.length).toBeGreaterThanOrEqual(1);
 });
 
-test("one question at a time; the newest follows", async () => {
+test("one request at a time; the newest follows", async () => {
   ask({ start: 1 });
   latest.ask({ start: 2 } as never);
   ask({ start: 3 });
@@ -103,7 +103,7 @@ test("a failure keeps the last reply, and the next request is sent", async () =>
   expect(source.asked[2]!.request).toEqual({ start: 3 });
 });
 
-test("cleared, it forgets the answer and ignores one that is on its way", async () => {
+test("after clear(), it forgets the answer and ignores a pending one", async () => {
   ask({ start: 1 });
   await answer(1);
   ask({ start: 2 });

@@ -6,7 +6,7 @@ import { type History, INITIAL_STATE, pushHistory, readHistory, redoStep, undoSt
 const state = (search: string): SharedState => ({ ...INITIAL_STATE, search });
 const empty: History = { past: [], future: [] };
 
-test("undo and redo walk the same states in both directions", () => {
+test("undo and redo traverse the same states in both directions", () => {
   let history = pushHistory(pushHistory(empty, state("a")), state("b"));
   let now = state("c");
   const seen: string[] = [];
@@ -20,13 +20,13 @@ test("undo and redo walk the same states in both directions", () => {
   expect(redoStep(history, now)).toBeNull();
 });
 
-test("a new entry discards what had been undone", () => {
+test("a new entry discards undone entries", () => {
   const step = undoStep(pushHistory(empty, state("a")), state("b"));
   expect(step?.history.future).toHaveLength(1);
   expect(pushHistory(step!.history, step!.state).future).toEqual([]);
 });
 
-test("the oldest entries go when there are too many", () => {
+test("the oldest entries are dropped if there are too many", () => {
   let history = empty;
   for (let i = 0; i < LIMITS.history_entries + 5; i += 1)
     history = pushHistory(history, state(String(i)));

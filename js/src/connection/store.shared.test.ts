@@ -25,7 +25,7 @@ const historyOf = () => model.get("_history") as History;
 const past = (): number => historyOf().past.length;
 
 describe("writing", () => {
-  test("a moving view is set at once and saved seldom, its end at once", () => {
+  test("a moving view is set immediately and saved rarely, its end immediately", () => {
     for (let at = 0; at < 10; at += 1) {
       shared.set({ view: [at, at + 100] }, true);
       vi.advanceTimersByTime(16);
@@ -55,7 +55,7 @@ describe("writing", () => {
     expect([model.get("view"), model.get("search")]).toEqual([[5, 20], "gemm"]);
   });
 
-  test("own changes are not reported back, changes of others are", () => {
+  test("its own changes are not reported, changes of others are", () => {
     shared.set({ search: "gemm" });
     expect(heard).toEqual([]);
     model.set("search", "nccl");
@@ -71,7 +71,7 @@ describe("writing", () => {
     expect(heard).toEqual([["search"]]);
   });
 
-  test("a late echo does not throw a moving view back", () => {
+  test("a late echo does not reset a moving view", () => {
     shared.set({ view: [0, 100] }, true);
     shared.endGesture();
     shared.set({ view: [10, 110] }, true);
@@ -85,7 +85,7 @@ describe("writing", () => {
     expect(shared.state.view).toEqual([5, 105]);
   });
 
-  test("a linked view follows without history, and no late echo throws it back", () => {
+  test("a linked view follows without history, and no late echo resets it", () => {
     shared.applyLinked({ view: [0, 100] });
     vi.advanceTimersByTime(SAVE_MS);
     shared.applyLinked({ view: [10, 110] });
@@ -97,7 +97,7 @@ describe("writing", () => {
     expect(past()).toBe(0);
   });
 
-  test("odd values of a host become values of ours", () => {
+  test("unusual values of a host are converted", () => {
     model.set("selection", {});
     expect(shared.state.selection).toBeNull();
     model.set("selection", { start_ns: 5, end_ns: 9 });
@@ -136,7 +136,7 @@ describe("history", () => {
     expect(heard.flat()).toContain("view");
   });
 
-  test("a change from Python is not pushed a second time", () => {
+  test("a change from Python is not recorded a second time", () => {
     model.set("_history", { past: [{ ...shared.state }], future: [] });
     model.set("view", [5, 50]);
     vi.advanceTimersByTime(COMMIT_MS * 2);
@@ -173,7 +173,7 @@ describe("linking", () => {
     expect(model.get("color")).toBe("kind");
   });
 
-  test("two views of one state see each other and push once", () => {
+  test("two views of one state follow each other and record once", () => {
     const second = new SharedStateStore(end.signal);
     second.attach(model);
     const searched: unknown[] = [];

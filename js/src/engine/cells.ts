@@ -62,10 +62,7 @@ export class IndexedLane {
     this.kindOfPoint = pointKinds(starts, durs, kinds);
   }
 
-  /**
-   * Contents of the cells between neighbouring edges. A cell has the kind with the most time, weighted
-   * by `weightOf`.
-   */
+  /** Contents of the cells between edges, each with its main kind, weighted by `weightOf`. */
   measure(edges: Float64Array, weightOf: (kind: number) => number = () => 1): Cells {
     const total = this.spans.measure(edges);
     const { covered, count } = total;

@@ -109,14 +109,14 @@ describe("the part of one cover beyond another", () => {
     return remaining;
   };
 
-  test("nothing removed, all removed, cut in pieces", () => {
+  test("nothing removed, everything removed, split into pieces", () => {
     expect(left([[0, 10]], [])).toEqual([[0, 10, 0]]);
     expect(left([], [[0, 10]])).toEqual([]);
     expect(left([[3, 5]], [[0, 10]])).toEqual([]);
     expect(left([[0, 30]], [[5, 10], [10, 12], [20, 40]])).toEqual([[0, 5, 0], [12, 20, 0]]); // prettier-ignore
   });
 
-  test("one piece may be cut by several, touching ends remove nothing", () => {
+  test("several intervals may split one piece, touching ends remove nothing", () => {
     expect(left([[0, 10], [12, 20], [25, 30]], [[8, 27]])).toEqual([[0, 8, 0], [27, 30, 2]]); // prettier-ignore
     expect(left([[0, 10]], [[10, 20]])).toEqual([[0, 10, 0]]);
     expect(left([[10, 20]], [[0, 10]])).toEqual([[10, 20, 0]]);

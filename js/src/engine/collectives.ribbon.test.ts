@@ -63,7 +63,7 @@ describe.each(cases)("$name", ({ ranks, reply: wanted, windows }) => {
   });
 });
 
-test("windows and bins that make no sense are refused", () => {
+test("invalid windows and bins are rejected", () => {
   const ribbon = new RibbonIndex([], []);
   const asked = (start: number, end: number, bins: number) =>
     ribbon.ribbonReply({ start, end, bins });

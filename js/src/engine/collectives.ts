@@ -22,9 +22,7 @@ import { IntervalUnion, IntervalSet } from "./spans";
 /** The block that holds the entries. */
 const BLOCK_NAME = "collectives";
 
-/**
- * A lane of waits or delays; `slice` returns the fields that tiles send for the wait or delay at a position.
- */
+/** A lane of waits or delays; `slice` returns the fields of a wait or delay for tiles. */
 interface OverlayLane {
   index: IndexedLane;
   slice(position: number): TileSlice;

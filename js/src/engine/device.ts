@@ -284,9 +284,7 @@ export function waitsByName(selection: RankSelection): Map<number, number> {
   });
 }
 
-/**
- * Note about the share of the chosen device work launched before recording began, worded as in Python.
- */
+/** Note about the share of selected device work launched before recording, worded as in Python. */
 export function prelaunchedNote(selections: readonly RankSelection[]): string {
   const early = selections.map(prelaunchedWork);
   const count = sum(early.map(([events]) => events));

@@ -128,7 +128,7 @@ test("times of adjacent windows add up to the time of both", () => {
   }
 });
 
-test("times of each set of kinds, and of no more", () => {
+test("times of each set of kinds, and of no other kinds", () => {
   const { counts, times } = deviceTimesOf(part(rankOf(EVENTS), -Infinity, Infinity));
   expect(counts).toEqual([3, 2, 3]);
   expect([...times]).toEqual([0, 5 + 10, 10, 5, 7, 0, 3]);
@@ -156,7 +156,7 @@ describe("queues", () => {
     expect(queueFigures(part(rank, low, high, [0, 1, 2, 3]))).toEqual(queues);
   });
 
-  test("of chosen work alone", () => {
+  test("of selected work only", () => {
     expect(queueFigures(part(rank, -Infinity, Infinity, [1, 3]))).toEqual([
       { stream: 7, count: 2, max: 1, mean: 1, span: 5, launched: 1 },
     ]);

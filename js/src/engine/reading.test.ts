@@ -31,7 +31,7 @@ describe("columns", () => {
     ]);
   });
 
-  test("a column that is cut off raises an error that names it", () => {
+  test("a truncated column raises an error that names it", () => {
     const columns = new ColumnReader(new Uint8Array(2), { a: [0, 3, 1, 0] });
     expect(() => columns.f64("a")).toThrow('The column "a" of this page is cut off');
   });
@@ -50,7 +50,7 @@ describe("blocks", () => {
     await expect(readBlock({ text: () => text.slice(0, 24) }, "x")).rejects.toThrow("is damaged");
   });
 
-  test("base64 without the browser's own reader", () => {
+  test("base64 without the browser's decoder", () => {
     expect(Array.from(fromBase64("AP+A"))).toEqual([0, 255, 128]);
   });
 });
@@ -78,7 +78,7 @@ describe("JSON as text", () => {
   });
 
   test.each(["", "{", '{"a"}', "[1,]", '"a', "1 2", "{'a':1}", "[".repeat(2000)])(
-    "is none: %s",
+    "is not JSON: %s",
     (source) => expect(() => readJson(source)).toThrow("The text of the arguments"),
   );
 });

@@ -122,4 +122,4 @@ describe("search texts", () => {
   });
 });
 
-test("there are figures to compare with", () => expect(cases.length).toBeGreaterThan(8));
+test("there are expected figures", () => expect(cases.length).toBeGreaterThan(8));

@@ -80,7 +80,7 @@ test("exports are default only, the state has no view", () => {
   expect(state).toEqual({});
 });
 
-test("it asks the kernel, draws, and sends gestures in one save", async () => {
+test("it requests data, draws, and saves a gesture once", async () => {
   const opened = await notebook();
   const { page } = opened;
   const { el } = await drawn(opened);
@@ -100,7 +100,7 @@ test("it asks the kernel, draws, and sends gestures in one save", async () => {
     .toBe(true);
 });
 
-test("two views of one model move together, and end alone", async () => {
+test("two views of one model move together, and end separately", async () => {
   const opened = await notebook();
   const first = await opened.widget.show();
   const second = await drawn(opened);
@@ -126,7 +126,7 @@ test("another state, height and scene take effect in the open view", async () =>
   await expect.poll(() => el.querySelector(".hta-title")?.textContent).toBe("another job");
 });
 
-test("a scene of another version is refused in words, in the widget", async () => {
+test("the widget states that it cannot show a scene of another version", async () => {
   const { widget } = await notebook({ _scene: { version: 99 } });
   const { el } = await widget.show();
   await expect.poll(() => el.textContent).toContain("the scene has version 99");

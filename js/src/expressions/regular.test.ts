@@ -3,7 +3,7 @@ import { seededRandom } from "../../test/random";
 import { matchNames } from "./evaluate";
 import { LinearRegExp } from "./regular";
 
-test("random patterns match what JavaScript's own expressions match", () => {
+test("random patterns match the same texts as JavaScript's expressions", () => {
   const draw = seededRandom(7);
   const pick = (from: readonly string[]): string => from[draw(from.length)]!;
   const pattern = (depth: number): string => {
@@ -28,14 +28,14 @@ test("random patterns match what JavaScript's own expressions match", () => {
   expect(matched).toBeLessThan(14_000);
 });
 
-test("a pattern that would backtrack for ever is answered", () => {
+test("a pattern that would backtrack endlessly has a result", () => {
   const names = Array.from({ length: 200 }, (_, at) => "a".repeat(5000) + (at % 2 ? "!" : ""));
   const { matching, error } = matchNames("/(a+)+$/", names);
   expect(error).toBeNull();
   expect(matching.reduce((sum, flag) => sum + flag)).toBe(100);
 });
 
-test("a pattern with too much work is given up", () => {
+test("a pattern that needs too much work is aborted", () => {
   const draw = seededRandom(3);
   const letters = () => Array.from({ length: 200 }, () => "ab"[draw(2)]).join("");
   const names = Array.from({ length: 2000 }, letters);

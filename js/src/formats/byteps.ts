@@ -105,7 +105,14 @@ function pushArrivals(requests: readonly RequestRow[], files: FilesOfRanks): Pus
   });
 }
 
-function nodeLabel(node: number): string {
+type ClockRow = Record<"node" | "worker" | "alternatives", number> & { job: string | null };
+
+/** The name of a node: of its worker, where `byteps_clock` leaves only one possible. */
+function nodeName(tables: ColumnTables, job: string, node: number): string {
+  const clock = (rowsOf(tables.byteps_clock) as readonly ClockRow[]).find(
+    (row) => row.node === node && (row.job ?? "") === job && row.alternatives === 0,
+  );
+  if (clock !== undefined) return `worker ${clock.worker} (node ${node})`;
   return node < 8 ? `node ${node}` : `node ${node} (ps rank ${Math.floor((node - 8) / 2)})`;
 }
 
@@ -129,9 +136,11 @@ export function stragglersFrame(tables: ColumnTables, selection: SelectionJson):
   const lags: readonly PushLag[] = byServers
     ? pushArrivals(requestsOf(tables, files, selection), files)
     : workerPulls(tables, selection);
+  const nameOf = (job: string, node: number): string =>
+    byServers ? nodeName(tables, job, node) : `worker ${node}`;
   const rows = groupBy(lags, ({ job, iteration }) => `${iteration} ${job}`)
     .flatMap(lagsOfNodes)
-    .map((row) => ({ ...row, label: byServers ? nodeLabel(row.node) : `worker ${row.node}` }));
+    .map((row) => ({ ...row, label: nameOf(row.job, row.node) }));
   rows.sort(
     (a, b) => compareCodePoints(a.job, b.job) || a.node - b.node || a.iteration - b.iteration,
   );

@@ -31,7 +31,7 @@ const numbers = (values: ArrayLike<number>) =>
 describe.each(vectors)("$name", ({ reply, buffer, columns }) => {
   const bytes = bytesOf(buffer);
 
-  test.each([0, 1, 4, 8])("columns, with the bytes %d further on in their buffer", (shift) => {
+  test.each([0, 1, 4, 8])("columns at offset %d of their buffer", (shift) => {
     const source = shift === 0 ? bytes : shifted(bytes, shift);
     for (const [name, expected] of Object.entries(columns)) {
       const [dtype] = reply.columns[name]!;
@@ -61,7 +61,7 @@ test.each(vectors.filter(({ plain }) => plain !== undefined))("$name, equal cont
   expect(tilesOf(vector)).toEqual(tilesOf(named(vector.plain!)));
 });
 
-describe("invalid replies are refused", () => {
+describe("invalid replies are rejected", () => {
   test.each([
     ["b", "u16", 8, ProtocolError],
     ["a", "u32", 8, "is u16, not u32"],
@@ -73,7 +73,7 @@ describe("invalid replies are refused", () => {
     expect(() => readColumn(reply, buffer, name, dtype)).toThrow(reason);
   });
 
-  test("columns that do not agree", () => {
+  test("columns of different lengths", () => {
     const vector = named("events across tiles");
     const columns = { ...vector.reply.columns, tile_lane: ["u32", 0, 6] as Spec };
     expect(() => tilesOf({ ...vector, reply: { ...vector.reply, columns } })).toThrow(
@@ -82,7 +82,7 @@ describe("invalid replies are refused", () => {
   });
 });
 
-test("a minimap without device events has the CPU's time", () => {
+test("a minimap without device events shows the CPU's time", () => {
   const buffer = Float32Array.from([0.5, 1]).buffer;
   const reply = { start: 0, end: 10, bins: 2, columns: { cpu: ["f32", 0, 2] } };
   const minimap = decodeMinimap({ reply, buffer });

@@ -70,6 +70,6 @@ test("only on-time marks look like the lane, and the latest of the job has full 
   expect(delayStrength(5, 0)).toBe(0);
 });
 
-test("columns of different lengths are refused", () => {
+test("columns of different lengths are rejected", () => {
   expect(() => decodeRibbon(packReply({}, {}), { start: 0, end: 1, bins: 1 })).toThrow("column");
 });

@@ -43,19 +43,19 @@ describe("windows", () => {
     expect(windowSelection([10, 10], rows)).toMatchObject({ start_ns: 10, end_ns: 11 });
   });
 
-  test("open ends are the job's", () => {
+  test("open ends are those of the job", () => {
     expect(selectionSpan(null, scene)).toBeNull();
     expect(selectionSpan({ ...FULL_SELECTION, query: "x" }, scene)).toBeNull();
     expect(selectionSpan({ ...FULL_SELECTION, start_ns: 5 }, scene)).toEqual([5, scene.range[1]]);
   });
 
-  test("room around an event of no length is not empty", () => {
+  test("the window around an event of no length is not empty", () => {
     const [start, end] = padSpan(1000, 0);
     expect(end - start).toBeGreaterThan(100);
     expect(start).toBeLessThan(1000);
   });
 
-  test("nearly the same is one in a hundred", () => {
+  test("windows are nearly equal if they differ by at most a hundredth", () => {
     expect(areSpansNearlyEqual([0, 1000], [5, 1005])).toBe(true);
     expect(areSpansNearlyEqual([0, 1000], [0, 1100])).toBe(false);
   });
@@ -69,7 +69,7 @@ describe("sets of events", () => {
     ]);
   });
 
-  test("a second click removes an event, the last one clears", () => {
+  test("a second click removes an event; removing the last one clears the set", () => {
     const two = toggleEvent(null, [0, 1], brief(0, 2));
     const one = toggleEvent(two, null, brief(0, 1));
     expect(one?.ids).toEqual([[0, 2]]);
@@ -98,7 +98,7 @@ describe("lanes", () => {
     }
   });
 
-  test("lanes beyond the scene are nowhere", () => {
+  test("lanes outside the scene belong to no rank", () => {
     expect(index.locate(-1)).toBeNull();
     expect(index.locate(scene.lanes)).toBeNull();
   });

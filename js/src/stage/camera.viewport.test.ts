@@ -39,17 +39,17 @@ test("a zoom keeps the time under the pointer in place", () => {
   expect((150 - view[0]) / width(view)).toBeCloseTo(0.25);
 });
 
-describe("on the way", () => {
+describe("during an animation", () => {
   const from: Span = [0, 1e9];
   const to: Span = [4e8, 4.001e8];
 
-  test("begins and ends exactly, and a pan is straight", () => {
+  test("begins and ends exactly, and a pan is linear", () => {
     expect(interpolateSpans(from, to, 0)).toBe(from);
     expect(interpolateSpans(from, to, 1)).toBe(to);
     expect(interpolateSpans([0, 100], [1000, 1100], 0.5)).toEqual([500, 600]);
   });
 
-  test("spans shrink by equal factors", () => {
+  test("lengths shrink by equal factors", () => {
     const spans = [0, 0.25, 0.5, 0.75, 1].map((share) => width(interpolateSpans(from, to, share)));
     const factors = spans.slice(1).map((span, i) => span / spans[i]!);
     for (const factor of factors) expect(factor).toBeCloseTo(factors[0]!, 4);
@@ -63,7 +63,7 @@ describe("on the way", () => {
     }
   });
 
-  test("the curve rises from 0 to 1 and is fast first", () => {
+  test("the curve rises from 0 to 1, fast at first", () => {
     const curve = Array.from({ length: 21 }, (_, i) => easeProgress(i / 20));
     expect([curve[0], curve[20]]).toEqual([0, 1]);
     expect(curve).toEqual([...curve].sort((a, b) => a - b));
@@ -79,7 +79,7 @@ describe("the camera", () => {
     expect(camera.step(5)).toBe(false);
   });
 
-  test("arrives exactly at the requested view", () => {
+  test("ends exactly at the requested view", () => {
     const camera = new Camera(JOB);
     camera.animateTo([1e8, 2e8], 120, 1000);
     expect(camera.view).toEqual(JOB);
@@ -91,7 +91,7 @@ describe("the camera", () => {
     expect(camera.isMoving).toBe(false);
   });
 
-  test("steps of a zoom add up while it moves", () => {
+  test("steps of a zoom add up during the animation", () => {
     const camera = new Camera(JOB);
     for (let i = 0; i < 3; i += 1) camera.zoom(2, 5e8, 120, i * 10);
     expect(width(camera.target)).toBeCloseTo(1e9 / 8, 0);

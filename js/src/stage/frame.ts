@@ -20,9 +20,7 @@ export interface StageFrame {
   scene: Scene;
   job: Span;
   view: Span;
-  /**
-   * Rulers of two paired stages: first the ruler of the stage behind. A single stage has one ruler.
-   */
+  /** Rulers: of two paired stages, first that of the stage behind. A single stage has one. */
   rulers: readonly Ruler[];
   layout: RowLayout;
   visible: VisibleLanes;

@@ -330,10 +330,7 @@ function maxAbs(start: number, end: number): number {
   return Math.max(Math.abs(start), Math.abs(end));
 }
 
-/**
- * Ticks at round times: nine at most, fewer if labels would touch. `widthOf` measures a label
- * in the unit of `width`.
- */
+/** Ticks at round times: at most nine, fewer if labels would touch, which `widthOf` measures. */
 export function timeTicks(
   start: number,
   end: number,

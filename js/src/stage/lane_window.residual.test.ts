@@ -18,7 +18,7 @@ function union(events: readonly Given[], from: number, to: number): number {
 const overlaps = ([start, dur]: Given, from: number, to: number) =>
   dur === 0 ? start >= from && start < to : start < to && start + dur > from;
 
-test.each(cases)("$name: cells less their slices equal the time of short events", (example) => {
+test.each(cases)("$name: cells minus their slices equal the time of short events", (example) => {
   const width = 2 ** example.level;
   for (const tile of example.tiles) {
     const { events, slices } = example.lanes.find(({ lane }) => lane === tile.lane)!;

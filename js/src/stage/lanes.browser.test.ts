@@ -85,7 +85,7 @@ describe("height is the exact share of busy time", () => {
     for (const ink of inks) expect(Math.abs(ink / height - share)).toBeLessThan(0.035);
   });
 
-  test("a 5 % busy lane of 16 px is 1 px high, not more", async () => {
+  test("a lane of 16 px that is 5 % busy is 1 px high", async () => {
     const drawn = await draw(field(5, 100));
     for (let x = 1; x < 199; x += 1) {
       expect(drawn.at(x, 15)).toBe(COMPUTE);
@@ -122,7 +122,7 @@ describe("every event stays visible", () => {
 });
 
 describe("rectangles", () => {
-  test("are exactly as wide as their rounded pixels, less the gap", async () => {
+  test("are exactly as wide as their rounded pixels minus the gap", async () => {
     // 5 000 ns per pixel.
     const drawn = await draw([event(50_000, 60_000)]);
     expect(drawn.columns()).toEqual(Array.from({ length: 11 }, (_, i) => 10 + i));
@@ -144,20 +144,20 @@ describe("rectangles", () => {
     }
   });
 
-  test("narrower than 3 px have no gap, back to back ones of 3 px and more are parted", async () => {
+  test("have no gap below 3 px; wider adjacent ones have one", async () => {
     const narrow = await draw([event(50_000, 10_000), event(60_000, 10_000)]);
     expect(narrow.columns()).toEqual([10, 11, 12, 13]);
     const wide = await draw([event(50_000, 20_000), event(70_000, 20_000)]);
     expect(wide.columns()).toEqual([10, 11, 12, 14, 15, 16]);
   });
 
-  test("below 2 px are columns of their share", async () => {
+  test("below 2 px are columns as high as their share", async () => {
     const drawn = await draw([event(50_000, 7500)], { height: 40 });
     const ink = drawn.columns().reduce((sum, x) => sum + drawn.ink(x), 0);
     expect(ink / 40).toBeCloseTo(1.5, 1);
   });
 
-  test("leave the adjacent short events as they are", async () => {
+  test("do not change adjacent short events", async () => {
     const short = Array.from({ length: 20 }, (_, i) => event(30_000 + i * 500, 250));
     const drawn = await draw([...short, event(40_000, 50_000)], { height: 40 });
     const ink = [4, 5, 6, 7].reduce((sum, x) => sum + drawn.ink(x) / 40, 0);
@@ -191,7 +191,7 @@ describe("unknown time", () => {
     expect(drawn.at(90, 8)).toBe(LANE);
   });
 
-  test("outside of the job's data there is no hatch", async () => {
+  test("outside the job's data there is no hatch", async () => {
     const drawn = await draw([], { view: [500_000, 1_500_000], job: [0, 1e6] });
     expect(drawn.at(50, 8)).toBe(LANE);
     expect(drawn.at(150, 8)).toBe(pack(rgb(theme.bg)));
@@ -211,30 +211,33 @@ describe("unknown time", () => {
   });
 });
 
-test("a kind that is switched off is pale but there", async () => {
+test("a kind that is switched off is pale but drawn", async () => {
   const drawn = await draw(field(50, 100), { dimmed: new Set<Kind>(["compute"]) });
   expect(drawn.at(100, 15)).not.toBe(LANE);
   expect(drawn.at(100, 15)).not.toBe(COMPUTE);
   expect(coverage(drawn.at(100, 15))).toBeLessThan(0.4);
 });
 
-describe("changed calls among many unchanged ones", () => {
+describe("changed calls among many unchanged calls", () => {
   const [same, slower] = [CLASSES.indexOf("same"), CLASSES.indexOf("slower_3")];
   const view: [number, number] = [0, 1_600_000];
 
   // 8 000 ns per pixel, two cells of 4 096 ns: either may be drawn.
-  test.each([0, 1000, 2000, 3000, 4000, 5000, 6000, 7000])("each is seen, %d ns on", async (at) => {
-    const starts = Array.from({ length: 1600 }, (_, i) => i * 1000);
-    const isChanged = (start: number) => (start - at) % 100_000 === 0;
-    const drawn = await draw(
-      starts.map((start) => event(start, 1000)),
-      { view, job: view, classes: starts.map((start) => (isChanged(start) ? slower : same)) },
-    );
-    const colour = pack(rgb(eventClassPalette(false).styles("light")[slower]!.colour));
-    const seen = Array.from({ length: 200 }, (_, x) => drawn.at(x, 15) === colour);
-    for (const start of starts.filter(isChanged)) {
-      const x = Math.floor(start / 8000);
-      expect(seen.slice(Math.max(0, x - 1), x + 2)).toContain(true);
-    }
-  });
+  test.each([0, 1000, 2000, 3000, 4000, 5000, 6000, 7000])(
+    "each is visible, %d ns later",
+    async (at) => {
+      const starts = Array.from({ length: 1600 }, (_, i) => i * 1000);
+      const isChanged = (start: number) => (start - at) % 100_000 === 0;
+      const drawn = await draw(
+        starts.map((start) => event(start, 1000)),
+        { view, job: view, classes: starts.map((start) => (isChanged(start) ? slower : same)) },
+      );
+      const colour = pack(rgb(eventClassPalette(false).styles("light")[slower]!.colour));
+      const seen = Array.from({ length: 200 }, (_, x) => drawn.at(x, 15) === colour);
+      for (const start of starts.filter(isChanged)) {
+        const x = Math.floor(start / 8000);
+        expect(seen.slice(Math.max(0, x - 1), x + 2)).toContain(true);
+      }
+    },
+  );
 });

@@ -45,7 +45,7 @@ describe("waiting", () => {
     return pixels((painter) => painter.drawWaits(place(dpr), lane));
   };
 
-  test("is a hatch with a border, from the arrival to the last one's", async () => {
+  test("is a hatch with a border, from the arrival to the last arrival", async () => {
     const { at, used } = await draw([piece(100_000, 250_000)]);
     expect(used()).toEqual(between(20, 70));
     for (const x of [20, 69]) expect(at(x, 10)).toBe(paints.waitLine);
@@ -63,7 +63,7 @@ describe("waiting", () => {
     expect([20, 21].map((x) => at(x, 10))).toEqual([paints.waitLine, paints.waitLine]);
   });
 
-  test("too short for a rectangle it is as high as its share of the time", async () => {
+  test("if too short for a rectangle, it is as high as its share of the time", async () => {
     const short = between(0, 400).map((i) => piece(100_000 + i * 500, 250));
     const { column, used } = await draw(short);
     // Cells do not end where pixels do: one more is touched at most.
@@ -83,7 +83,7 @@ describe("waiting", () => {
   });
 });
 
-describe("coming late", () => {
+describe("arriving late", () => {
   const draw = async (events: Given[], named = true) => {
     const lane = await windowOf(events);
     return pixels((painter) => painter.drawLate(place(), lane, named));
@@ -100,19 +100,19 @@ describe("coming late", () => {
   });
 
   test.each([105_000, 110_000, 115_000])(
-    "is dotted where another delay begins meanwhile, at %d ns",
+    "is dotted if another delay begins meanwhile, at %d ns",
     async (start) => {
       const { used } = await draw([piece(100_000, 250_000), piece(start, 300_000)]);
       expect(used()).toEqual(between(20, start / 5000 + 60).filter((x) => x % 4 < 2));
     },
   );
 
-  test("is seen wherever it begins, however narrow", async () => {
+  test("is visible wherever it begins, however narrow", async () => {
     for (const start of [100_000, 105_000, 110_000, 115_000])
       expect((await draw([piece(start, 15_000)])).used()).toHaveLength(2);
   });
 
-  test("is one dot where it is narrow, and never as high as the share of its time", async () => {
+  test("is one dot if narrow, and never as high as its share of the time", async () => {
     expect((await draw([piece(100_000, 15_000)])).used()).toEqual([20, 21]);
     const { column, used } = await draw([piece(100_000, 4_000)]);
     // Cells do not end where pixels do: one more is touched at each side.

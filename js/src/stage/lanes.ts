@@ -295,9 +295,7 @@ export class LanePainter {
     }
   }
 
-  /**
-   * Call `draw` for each pixel with the share covered by events too short for a rectangle, if not 0.
-   */
+  /** Call `draw` for each pixel that events too short for a rectangle cover, with their share. */
   private forEachColumn(
     place: LanePlacement,
     lane: LaneWindow,

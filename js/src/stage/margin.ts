@@ -144,10 +144,7 @@ function drawTimeBar(
   pen.ctx.globalAlpha = 1;
 }
 
-/**
- * Draw the shares of waiting or communication and of idle time below the bar, or the reason that they are
- * missing.
- */
+/** Draw shares of waiting or communication and of idle time, or why they are missing. */
 function drawNumbers(
   pen: CanvasPen,
   frame: StageFrame,

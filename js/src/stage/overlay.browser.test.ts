@@ -127,7 +127,7 @@ test.each([
   },
 );
 
-test("an event that is entirely out of sight has no outline", () => {
+test("an event that is not visible has no outline", () => {
   const selected = brief(1, threadOf(1), 5e7, 2e7, "cpu");
   expect(draw({ selected }, { filter: "^rank 2$" }).box().right).toBe(-1);
   expect(draw({ selected }, { open: new Set([2]) }).box().right).toBe(-1);
@@ -143,12 +143,12 @@ test("an arrow points from the launch to the head of the kernel", () => {
   expect(bottom).toBeGreaterThan(drawn.sight.findLane(to.lane)!.top);
 });
 
-test("ends that are near are joined by a curve that bows out to the left", () => {
+test("a curve to the left joins near ends", () => {
   const drawn = draw({ flows: launched(1e8, 1e5, 1, 1.005e8).flows }, OPEN);
   expect(drawn.box().left).toBeLessThan(drawn.x(1e8) - 12);
 });
 
-test("an arrow to a folded rank ends at its lane, to one out of sight there is none", () => {
+test("an arrow to a folded rank ends at its lane; a rank that is not visible has none", () => {
   const { flows } = launched(5e7, 1e6, 0, 1.2e8);
   const drawn = draw({ flows }, OPEN);
   const spot = drawn.sight.findLane(scene.ranks[0]!.summary[0]!.lane)!;
@@ -174,7 +174,7 @@ describe("hits of a search", () => {
     return { ...drawn, px, top: Math.round(y), otherY: drawn.sight.findLane(other)!.y + 3 };
   }
 
-  test("keep their colours over their whole length, and all else is dimmed", () => {
+  test("keep their colours over their whole length, and everything else is dimmed", () => {
     const { px, otherY } = hits([
       [100, 140],
       [400, 401],
@@ -184,7 +184,7 @@ describe("hits of a search", () => {
     expect(px(120, otherY)).toEqual(VEIL);
   });
 
-  test("have outlines of 1 px, which near hits share", () => {
+  test("have outlines of 1 px, which adjacent hits share", () => {
     const { px, top } = hits([
       [100, 101],
       [103, 104],
@@ -234,7 +234,7 @@ test("a ruler shows its length, a note stays within the lanes", () => {
   expect(drawn.box().left).toBeGreaterThanOrEqual(drawn.geometry.lanesX);
 });
 
-describe("the last one's arrival at the selected collective", () => {
+describe("the last arrival at the selected collective", () => {
   const late = solid(theme.ink2);
 
   test("is a dashed line over all ranks, with a flag that names the rank", () => {
@@ -255,13 +255,13 @@ describe("the last one's arrival at the selected collective", () => {
     expect(drawn.box().top).toBeGreaterThanOrEqual(geometry.stripTop);
   });
 
-  test("the flag keeps within the lanes", () => {
+  test("the flag stays within the lanes", () => {
     const { box, geometry } = draw({ collective: { time: VIEW[1] - 1, rank: 12 } });
     expect(box().right).toBeLessThanOrEqual(geometry.lanesX + geometry.lanesWidth);
     expect(box().left).toBeLessThan(geometry.lanesX + geometry.lanesWidth - 60);
   });
 
-  test.each([-1e7, 2.1e8])("at %d, out of view, it is not drawn", (time) => {
+  test.each([-1e7, 2.1e8])("outside the view, at %d, it is not drawn", (time) => {
     expect(draw({ collective: { time, rank: 3 } }).box().right).toBe(-1);
   });
 });

@@ -5,7 +5,7 @@ import { contrast, fnv1a32, mix, pack, kindPaints, rgb, shadeIndex } from "./pai
 
 const KINDS: Kind[] = ["compute", "communication", "memory", "sync", "cpu", "annotation", "other"];
 
-test("FNV-1a's published values", () => {
+test("published values of FNV-1a", () => {
   expect(fnv1a32("")).toBe(0x811c9dc5);
   expect(fnv1a32("a")).toBe(0xe40c292c);
   expect(fnv1a32("foobar")).toBe(0xbf9cf968);
@@ -43,7 +43,7 @@ describe.each(["light", "dark"] as const)("%s theme", (name) => {
     }
   });
 
-  test("a dimmed kind is paler, others are as before", () => {
+  test("a dimmed kind is paler, others are unchanged", () => {
     const all = kindPaints(theme, KINDS, new Set());
     const dimmed = kindPaints(theme, KINDS, new Set<Kind>(["compute"]));
     expect(dimmed.solid[0]).not.toBe(all.solid[0]);

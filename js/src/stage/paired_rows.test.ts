@@ -16,7 +16,7 @@ function drawnNames(behind: RowLayout, front: RowLayout): string[] {
   return rows.map((row) => row.pairName ?? row.name);
 }
 
-test("ranks after lie below those before; what has no partner has the side in its name", () => {
+test("ranks after are below those before; rows without a partner name their side", () => {
   const [behind, front] = [layout(2), layout(3)];
   // Rank 0 with rank 1, rank 1 with rank 2.
   interleaveRows(behind, front, { words, partners: new Map([[0, 1], [1, 2]]) }); // prettier-ignore
@@ -26,7 +26,7 @@ test("ranks after lie below those before; what has no partner has the side in it
   expect([behind.height, front.height]).toEqual([5 * 44, 5 * 44]);
 });
 
-test("tracks of opened partners are paired too, and no row overlaps another", () => {
+test("tracks of opened partners are paired as well, and no rows overlap", () => {
   const open = new Set([0]);
   const [behind, front] = [layout(2, { open }), layout(2, { open })];
   interleaveRows(behind, front, { words, partners: new Map([[0, 0], [1, 1]]) }); // prettier-ignore

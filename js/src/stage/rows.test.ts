@@ -21,7 +21,7 @@ function openedWith(change: (track: SceneTrack) => Partial<SceneTrack>): readonl
 }
 
 describe("folded ranks", () => {
-  test("are 44 high if there is no room: GPU 16, NCCL 12, two threads of 3", () => {
+  test("are 44 high if space is short: GPU 16, NCCL 12, two threads of 3", () => {
     const { rows } = layoutRows(sceneOf(8), state(), 0);
     expect(rows.map(({ height }) => height)).toEqual(Array(8).fill(44));
     expect(naturalHeight(sceneOf(8), state())).toBe(8 * 44);
@@ -129,13 +129,13 @@ describe("opened ranks", () => {
     expect(of("stream 7").bands()[0]!.height).toBe(21);
   });
 
-  test("spill lanes are numbered", () => {
+  test("additional lanes are numbered", () => {
     const rows = openedWith(({ label }) => (label === "stream 7" ? { lanes: 3, nested: 1 } : {}));
     const row = rows.find(({ track }) => track?.label === "stream 7")!;
     expect(row.bands().map(({ label }) => label)).toEqual(["GPU  stream 7", "+1", "+2"]);
   });
 
-  test("tracks without events are left out", () => {
+  test("tracks without events are omitted", () => {
     const rows = openedWith(({ role }) => ({ events: role === "stream" ? 1 : 0 }));
     expect(rows.map(({ track }) => track?.role)).toEqual([undefined, ...Array(3).fill("stream")]);
   });
@@ -164,7 +164,7 @@ describe("pinned rows", () => {
     }
   });
 
-  test("scroll like the rest where they would fill the stage", () => {
+  test("scroll like the others if they would fill the stage", () => {
     const pinned = Array.from({ length: 30 }, (_, rank) => String(rank));
     expect(layoutRows(sceneOf(64), state({ pinned }), 300).stickyCount).toBe(0);
   });
@@ -215,7 +215,7 @@ describe("scrolling", () => {
     expect(leaving.y).toBe(90 - (head.height - 10));
   });
 
-  test("each lane is in sight once", () => {
+  test("each lane is visible once", () => {
     for (let scroll = 0; scroll < open.height; scroll += 7) {
       const sight = new VisibleLanes(placeRows(open, scroll, 90, 200));
       const lanes = sight.lanes.map(({ band }) => band.lane);
@@ -234,7 +234,7 @@ describe("scrolling", () => {
     expect(clampScroll(open, 1e6, 50)).toBe(0);
   });
 
-  test("brings a lane into sight, and returns whether a row shows it", () => {
+  test("scrolls a lane into view, and returns whether a row shows it", () => {
     const track = open.rows.find(({ track: sceneTrack }) => sceneTrack?.label === "stream 20")!;
     const lane = track.track!.lane0;
     const scroll = scrollToReveal(open, 200, 0, lane)!;
@@ -270,13 +270,13 @@ describe("the ribbon of late arrivals", () => {
     return { row, ribbon: row.ribbon(), heights: parts.map(({ height }) => height) };
   }
 
-  test("it is between communication and threads if rows have room", () => {
+  test("it is between communication and threads if rows have space", () => {
     expect(stack(8, 50).heights).toEqual([16, 12, 5, 3, 3]);
     expect(stack(8, 61).heights).toEqual([24, 15, 5, 3, 3]);
     expect(stack(8, 61).row.height).toBe(61);
   });
 
-  test("there is none without room, without collectives, or next to an opened rank", () => {
+  test("there is none without space, without collectives, or next to an opened rank", () => {
     expect(stack(8, 49).ribbon).toBeNull();
     expect(stack(8, 80, false).ribbon).toBeNull();
     expect(stack(8, 80, true, 0).ribbon).toBeNull();

@@ -107,7 +107,7 @@ function isFoldedAway(rank: SceneRank, state: RowState, isFound: boolean): boole
   return state.onlyRanks?.has(representative) !== false;
 }
 
-/** Whether a choice of ranks excludes this rank, which is not pinned. */
+/** Whether a rank is hidden because only other ranks are shown, and it is not pinned. */
 function isLeftOut(rank: SceneRank, state: RowState): boolean {
   return state.onlyRanks?.has(rank.rank) === false && !state.pinned.includes(rankKey(rank));
 }

@@ -21,11 +21,11 @@ const thinLanes = ({ layout }: RowsView): number =>
 const blank = ({ layout }: RowsView, height: number): number =>
   stageGeometry(sceneOf(1), 1200, height, 1).rowsHeight - layout.height;
 
-test("empty lanes keep their height where all rows fit", () => {
+test("empty lanes keep their height if all rows fit", () => {
   expect(thinLanes(rowsIn(900))).toBe(0);
 });
 
-test("only as many empty lanes are thin as let all rows fit, and none above one of full height", () => {
+test("only as many empty lanes are thin as necessary, and none above one of full height", () => {
   const height = 900 - blank(rowsIn(900), 900) - 50;
   const view = rowsIn(height);
   // A lane of a thread is 17 px high, a thin one 3 px: four make space for 50 px.
@@ -38,7 +38,7 @@ test("only as many empty lanes are thin as let all rows fit, and none above one 
   expect(isThin.indexOf(true)).toBe(isThin.length - 4);
 });
 
-test("all empty lanes are thin where the rows scroll even so, and none if the user keeps them", () => {
+test("all empty lanes are thin if the rows scroll nevertheless, and none if the user keeps them", () => {
   const lanes = sceneOf(1).ranks[0]!.tracks.filter(({ role }) => role === "thread");
   const count = lanes.reduce((sum, track) => sum + track.lanes, 0);
   expect(thinLanes(rowsIn(150))).toBe(count);

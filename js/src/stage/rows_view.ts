@@ -59,9 +59,7 @@ export class RowsView {
     pairing?.other.scrollAlong(this.scroll);
   }
 
-  /**
-   * The layout with the fewest thin lanes with which all rows fit; the lowest empty lanes are thin.
-   */
+  /** The layout in which all rows fit with the fewest thin lanes, the lowest empty ones. */
   private fittingLayout(): RowLayout {
     const { state, geometry } = this;
     const lanes = state.keepEmptyLanes === true ? [] : [...this.emptyLanes].sort((a, b) => a - b);

@@ -74,7 +74,7 @@ describe("drawing", () => {
     expect(pixel(0, x, y)).toEqual(colour(THEMES.dark.kind.communication));
   });
 
-  test("out of sight it neither requests nor draws, and catches up later", async () => {
+  test("while it is not visible, it neither requests nor draws, and it updates afterwards", async () => {
     await mounted();
     await rested();
     box.style.top = "3000px";
@@ -104,7 +104,7 @@ describe("drawing", () => {
     expect(pixel(1, stage.xOf(event.start + event.dur / 2), y)[3]).toBeGreaterThan(100);
   });
 
-  test.each(["light", "dark"] as const)("names on dimmed bars can be read, %s", async (theme) => {
+  test.each(["light", "dark"] as const)("names on dimmed bars are legible, %s", async (theme) => {
     await mounted();
     stage.setTheme(theme);
     const event = nccl.events.find(({ dur }) => dur > 1e6)!;
@@ -137,7 +137,7 @@ describe("drawing", () => {
     expect(stats.lanes).toBeGreaterThan(8);
   });
 
-  test("follows the width of its container: margin, gutter, nothing cut", async () => {
+  test("follows the width of its container: margin, gutter, nothing truncated", async () => {
     await mounted();
     expect(stage.xOf(stage.view()[0])).toBe(164);
     expect(stage.xOf(stage.view()[1])).toBe(1100 - 128);
@@ -161,7 +161,7 @@ describe("the view", () => {
     expect(heard.slice(1, -1).every(([, , done]) => !done)).toBe(true);
   });
 
-  test("its arrival is reported even if the last frame was just before the end", async () => {
+  test("its end is reported even if the last frame was just before it", async () => {
     mount();
     await rested();
     const heard: boolean[] = [];
@@ -218,7 +218,7 @@ describe("the hit under the pointer", () => {
     }
   });
 
-  test("each region, and none outside", async () => {
+  test("every region, and nothing outside", async () => {
     await mounted();
     const regions = (...places: [number, number][]) =>
       places.map(([x, y]) => stage.hitTest(x, y).region).join();
@@ -242,7 +242,7 @@ describe("the hit under the pointer", () => {
 });
 
 describe("rows", () => {
-  test("a lane of an opened rank can be brought into sight", async () => {
+  test("a lane of an opened rank can be scrolled into view", async () => {
     await mounted(1100, 300);
     const lane = scene.ranks[1]!.tracks.find(({ communication }) => communication)!.lane0;
     expect(stage.reveal(lane)).toBe(false);
@@ -267,7 +267,7 @@ describe("rows", () => {
   });
 });
 
-test("hits are requested for the lanes in sight and outlined", async () => {
+test("hits are requested for the visible lanes and outlined", async () => {
   await mounted();
   stage.setOverlay({ search: "AllReduce_Sum" });
   await vi.waitFor(() => expect(source.asked.some(({ op }) => op === "marks")).toBe(true));
@@ -284,7 +284,7 @@ test("hits are requested for the lanes in sight and outlined", async () => {
   await vi.waitFor(() => expect(near()).toBe(true));
 });
 
-test("calls of the host have one grey at every zoom, and hues only by name", async () => {
+test("calls of the host have one grey at every zoom, and hues only when coloured by name", async () => {
   await mounted();
   const track = scene.ranks[0]!.tracks.find(({ role }) => role === "thread")!;
   const calls = Array.from({ length: track.lanes }, (_, depth) => eventsOf(track.lane0 + depth));
@@ -320,7 +320,7 @@ test("another scene replaces the first", async () => {
   expect(stage.view()).toEqual(other.range);
 });
 
-test("while the kernel is busy, figures of another view are not shown as this one's", async () => {
+test("while the kernel is busy, figures of another view are not shown", async () => {
   await mounted();
   await vi.waitFor(() => expect(source.asked.some(({ op }) => op === "stats")).toBe(true));
   const hasInk = () => {

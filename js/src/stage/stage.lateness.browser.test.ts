@@ -59,7 +59,7 @@ describe("waits", () => {
     expect(seen(0, start + wait + 1e5, hatch)).toBe(false);
   });
 
-  test("a late rank's lanes are named as those of the others", async () => {
+  test("a late rank's lanes have the same names as the others'", async () => {
     mount();
     const texts = async (): Promise<string[]> => {
       const svg = await stage.toSvg({ title: "t", summary: "", headline: "" });
@@ -87,7 +87,7 @@ describe("waits", () => {
     expect(isHatched()).toBe(true);
   });
 
-  test("a hit on a collective returns its waiting part", async () => {
+  test("a hit on a collective has its waiting part", async () => {
     mount();
     const { ranks } = await collective();
     const hit = (rank: number) => {
@@ -146,7 +146,7 @@ describe("the ribbon", () => {
   }
 
   test.each(["light", "dark"] as const)(
-    "the latest arrival has the end of the ramp, one on time the lane's colour, %s",
+    "the latest arrival has the last colour, one on time the lane's colour, %s",
     async (theme) => {
       mount({ theme });
       const calls = await Promise.all(Array.from({ length: 12 }, (_, call) => collective(call)));
@@ -164,7 +164,7 @@ describe("the ribbon", () => {
     },
   );
 
-  test("is requested with one bin per pixel, for ranks in sight", async () => {
+  test("is requested with one bin per pixel, for visible ranks", async () => {
     mount();
     const asked = () => source.asked.filter(({ op }) => op === "ribbon").at(-1)?.request;
     await expect.poll(asked).toMatchObject({ bins: 1100 - 164 - 128, ranks: [0, 1, 2] });
@@ -185,7 +185,7 @@ describe("the ribbon", () => {
     expect(steps.step?.name).toContain("Step");
   });
 
-  test("is in saved pages too", async () => {
+  test("works in saved pages", async () => {
     mount();
     await expect.poll(() => ribbonOf(LATE, eventOf(LATE).start)).toHaveLength(5);
     source.become("none");

@@ -301,10 +301,7 @@ export class Stage {
     this.frameListeners.push(listener);
   }
 
-  /**
-   * The view as an SVG picture in the light theme: all rows, hidden ones included, with texts and a
-   * scale around them.
-   */
+  /** The view as an SVG picture in the light theme: all rows, with texts and a scale around. */
   async toSvg(caption: SvgCaption): Promise<string> {
     const picture = await loadFullPicture(this.source, this.frame(), this.data.store.classed);
     return stageSvg(this.frame(THEMES.light, picture), caption);

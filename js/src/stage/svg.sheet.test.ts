@@ -15,7 +15,7 @@ describe("shapes are merged if the picture stays the same", () => {
     expect(paths(sheet)).toEqual([`<path d="M0 8V4H2V6H3V8z" ${RED}/>`]);
   });
 
-  test("a colour continues past others elsewhere", () => {
+  test("a colour continues across other colours elsewhere", () => {
     const sheet = new SvgSheet();
     for (let x = 0; x < 8; x += 2) {
       sheet.addBox(x, 0, x + 1, 8, RED);
@@ -33,7 +33,7 @@ describe("shapes are merged if the picture stays the same", () => {
   });
 });
 
-test("colours are as every reader knows them", () => {
+test("colours are in a form that all viewers know", () => {
   expect(paintAttribute("fill", "#0b57b01f", 1)).toBe('fill="#0b57b0" fill-opacity="0.12"');
   expect(paintAttribute("stroke", interpolateStops(["#0102ff", "#000000"], 0), 1)).toBe(
     'stroke="#0102ff"',

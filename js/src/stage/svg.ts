@@ -249,47 +249,67 @@ function drawTitle(
   pen.drawTruncated(summary, 24 + width, y, maxWidth - width - 12, FONT.label, theme.ink2);
 }
 
+/** Draws a swatch of a legend. */
+type Swatch = (left: number, top: number) => void;
+type LegendKey = readonly [text: string, ...swatches: Swatch[]];
+
 /** Draw the keys of the legend that fit into one line. */
 function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
-  const { geometry, theme, stats, lateness } = frame;
-  const span = stats === null ? 0 : sum(stats.stats.span);
-  const waited = lateness === null ? 0 : sum(lateness.lateness.exposed_wait);
-  const top = y - LEGEND_PX + 1;
+  const { geometry, theme } = frame;
   let x = geometry.lanesX;
-  const key = (text: string, ...swatches: ((left: number) => void)[]): void => {
+  for (const [text, ...swatches] of [...classKeys(pen, frame), ...kindKeys(pen, frame)]) {
     const textX = x + swatches.length * (LEGEND_PX + 2) + 2;
     const end = textX + pen.textWidth(text, FONT.label);
-    if (end > geometry.width - 12) return;
-    swatches.forEach((draw, index) => draw(x + index * (LEGEND_PX + 2)));
+    if (end > geometry.width - 12) continue;
+    swatches.forEach((draw, index) => draw(x + index * (LEGEND_PX + 2), y - LEGEND_PX + 1));
     pen.drawText(text, textX, y, FONT.label, theme.ink2);
     x = end + 14;
-  };
-  const keys = frame.classes?.legend(theme.name) ?? null;
-  for (const { name, styles } of keys ?? []) {
-    const swatches = styles.map(({ colour, hatched, faint }) => (left: number) => {
-      const fill = faint === true ? interpolateStops([theme.lane, colour], FAINT_OPACITY) : colour;
-      if (hatched) pen.hatchedRect(left, top, LEGEND_PX, LEGEND_PX, theme.bg, colour);
-      else pen.fillRect(left, top, LEGEND_PX, LEGEND_PX, fill);
-    });
-    key(name, ...swatches);
   }
+}
+
+function classKeys(pen: CanvasPen, { classes, theme }: StageFrame): LegendKey[] {
+  const entries = classes?.legend(theme.name) ?? [];
+  return entries.map(({ name, styles }) => {
+    const swatches = styles.map(({ colour, hatched, faint }): Swatch => {
+      const fill = faint === true ? interpolateStops([theme.lane, colour], FAINT_OPACITY) : colour;
+      return (left, top) =>
+        hatched
+          ? pen.hatchedRect(left, top, LEGEND_PX, LEGEND_PX, theme.bg, colour)
+          : pen.fillRect(left, top, LEGEND_PX, LEGEND_PX, fill);
+    });
+    return [name, ...swatches];
+  });
+}
+
+function kindKeys(pen: CanvasPen, frame: StageFrame): LegendKey[] {
+  const { classes, geometry, theme, stats } = frame;
   // With classes, the legend of kinds belongs to the totals on the right.
-  const kinds = visibleKinds(frame).filter((kind) => keys === null || OF_DEVICE.has(kind));
-  for (const kind of geometry.margin > 0 || keys === null ? kinds : []) {
+  if (classes !== null && geometry.margin === 0) return [];
+  const kinds = visibleKinds(frame).filter((kind) => classes === null || OF_DEVICE.has(kind));
+  return kinds.flatMap((kind) => {
     const label = kind === "cpu" ? "CPU" : kind;
     const share = stats?.stats.kinds[kind];
-    key(share === undefined ? label : `${label} ${formatShare(share)}`, (left) =>
-      pen.fillRect(left, top, LEGEND_PX, LEGEND_PX, theme.kind[kind]),
-    );
-    if (kind !== "communication" || waited <= 0) continue;
-    key(span > 0 ? `waiting ${formatShare(waited / span)}` : "waiting", (left) =>
-      pen.hatchedRect(left, top, LEGEND_PX, LEGEND_PX, theme.waitFill, theme.waitLine),
-    );
-    key("late", (left) => {
-      const colour = lateness !== null && lateness.late.size > 0 ? theme.late : theme.ink3;
-      for (let dot = 0; dot < LEGEND_PX; dot += 4) pen.fillRect(left + dot, top + 4, 2, 2, colour);
-    });
-  }
+    const draw: Swatch = (left, top) =>
+      pen.fillRect(left, top, LEGEND_PX, LEGEND_PX, theme.kind[kind]);
+    const key: LegendKey = [share === undefined ? label : `${label} ${formatShare(share)}`, draw];
+    return kind === "communication" ? [key, ...waitKeys(pen, frame)] : [key];
+  });
+}
+
+function waitKeys(pen: CanvasPen, { theme, stats, lateness }: StageFrame): LegendKey[] {
+  const waited = lateness === null ? 0 : sum(lateness.lateness.exposed_wait);
+  if (lateness === null || waited <= 0) return [];
+  const span = stats === null ? 0 : sum(stats.stats.span);
+  const drawHatch: Swatch = (left, top) =>
+    pen.hatchedRect(left, top, LEGEND_PX, LEGEND_PX, theme.waitFill, theme.waitLine);
+  const colour = lateness.late.size > 0 ? theme.late : theme.ink3;
+  const drawDots: Swatch = (left, top) => {
+    for (let dot = 0; dot < LEGEND_PX; dot += 4) pen.fillRect(left + dot, top + 4, 2, 2, colour);
+  };
+  return [
+    [span > 0 ? `waiting ${formatShare(waited / span)}` : "waiting", drawHatch],
+    ["late", drawDots],
+  ];
 }
 
 /** Kinds that visible rows may have, device kinds first. */

@@ -63,7 +63,7 @@ test("requests the visible tiles immediately, and reports when they are there", 
   expect(told).toBe(1);
 });
 
-test("while one request is pending no other is sent; then the newest view's", async () => {
+test("while a request is pending, no other is sent; then the newest view's is", async () => {
   source.held = [];
   show(sight(0, 5e7));
   show(sight(0, 1e6));
@@ -90,7 +90,7 @@ test("requests the parts that a reply left out, and does not treat them as empty
   expect(told).toBe(2);
 });
 
-test("unpacks compressed replies", async () => {
+test("decompresses replies", async () => {
   vi.useRealTimers();
   const askPlain = source.ask.bind(source);
   vi.spyOn(source, "ask").mockImplementationOnce(async (op, request) => {
@@ -110,7 +110,7 @@ test("unpacks compressed replies", async () => {
   expect(store.sizeBytes).toBeGreaterThan(1000);
 });
 
-test("prefetches only when the view is still, not from a busy kernel, and then stops", async () => {
+test("prefetches only while the view rests, not from a busy kernel, and then stops", async () => {
   await shown(2e7, 1e7);
   expect(source.asked).toHaveLength(1);
   source.become("busy");

@@ -55,7 +55,7 @@ type Slices = NonNullable<Given["slices"]>;
 const part = (lanes: number[], first: number, last: number) => ({ lanes, first, last });
 
 describe("the store", () => {
-  test("requested parts that the reply lacks are empty", () => {
+  test("requested parts that are missing from the reply are empty", () => {
     const store = new TileStore(4);
     store.add([part([1, 2], 0, 3)], reply(5, [{ lane: 1, index: 1 }]));
     expect(store.get(1, 5, 1)).not.toBe(EMPTY_TILE);

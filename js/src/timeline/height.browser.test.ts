@@ -5,7 +5,7 @@ import { opened, type View } from "../../test/app_view";
 
 const heightOf = (view: View) => Math.round(view.stage.getBoundingClientRect().height);
 
-test("keys move the lower edge, and no room is left blank below the rows", async () => {
+test("keys move the lower edge, and no space below the rows is blank", async () => {
   const view = await opened();
   // Three folded ranks need less than the 400 px that are requested.
   const all = heightOf(view);

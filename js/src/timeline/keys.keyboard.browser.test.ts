@@ -21,7 +21,7 @@ describe("keys", () => {
     expect(view.root.dataset.lmSuppressShortcuts).toBe("true");
   });
 
-  test("in a page of ours keys work without a click, in a notebook they do not", async () => {
+  test("in a saved page keys work without a click, in a notebook they do not", async () => {
     const press = (key: string, code: string, type = "keydown", target = document.body) =>
       target.dispatchEvent(new KeyboardEvent(type, { key, code, bubbles: true, cancelable: true }));
     const notebook = mount();
@@ -141,7 +141,7 @@ describe("keys", () => {
     await expect.poll(() => viewOf(view)).toEqual([10_000_000, 30_000_000]);
   });
 
-  test("keys that are faster than replies act one after the other", async () => {
+  test("keys that are faster than replies act in order", async () => {
     const view = await opened();
     view.root.focus();
     pick(view, "cudaLaunchKernel");
@@ -169,7 +169,7 @@ describe("keys", () => {
     await expect.poll(event).toBe(seen[1]);
   });
 
-  test("keys act on a view that is still on its way", async () => {
+  test("keys act on a view that still moves", async () => {
     const view = await opened();
     view.root.focus();
     pick(view, "AllReduce");
@@ -184,7 +184,7 @@ describe("keys", () => {
     expect(nav.view()).toEqual(view.scene.range);
   });
 
-  test("each Enter in the search field goes one hit on, however fast", async () => {
+  test("each Enter in the search field moves one hit on, however fast", async () => {
     const view = await opened();
     view.press("/");
     const input = view.find(".hta-search input") as HTMLInputElement;
@@ -194,7 +194,7 @@ describe("keys", () => {
     await expect.poll(() => view.text(".hta-search .hta-count")).toMatch(/^3 of /);
   });
 
-  test("a key that is held stops when the focus goes", async () => {
+  test("a held key stops when the focus is lost", async () => {
     const view = await opened();
     view.root.focus();
     view.press("w");

@@ -61,7 +61,7 @@ describe("the binding table", () => {
     expect(matchKey(press("w"))?.fast).toBe(false);
   });
 
-  test("keys of the host and the browser are left alone", () => {
+  test("keys of the host and the browser have no binding", () => {
     for (const key of ["p", "b", "s", "c", "v", "f", "w", "d", "r", "t", "l"]) {
       expect(command(key, { ctrlKey: true })).toBeNull();
       expect(command(key, { metaKey: true })).toBeNull();

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { opened, pick, pointer, tap } from "../../test/app_view";
 import { eventsOf, LATE } from "../../test/recorded";
 
-test("the line names the rank that others wait for, the legend explains the hatch", async () => {
+test("the status line names the rank that others wait for, the legend explains the hatch", async () => {
   const view = await opened();
   await expect
     .poll(() => view.text(".hta-said"))

@@ -20,7 +20,7 @@ const turn = (more: Partial<WheelTurn>): WheelTurn => ({
 });
 
 describe("the wheel", () => {
-  test("with Ctrl it zooms, away from the user is in", () => {
+  test("with Ctrl it zooms; away from the user zooms in", () => {
     const near = wheelAction(turn({ deltaY: 100, ctrlKey: true }));
     const far = wheelAction(turn({ deltaY: -100, metaKey: true }));
     if (near.type !== "zoom" || far.type !== "zoom") throw new Error("no zoom");
@@ -28,7 +28,7 @@ describe("the wheel", () => {
     expect(far.factor * near.factor).toBeCloseTo(1);
   });
 
-  test("one violent turn does not lose the place", () => {
+  test("one fast turn keeps the place in view", () => {
     const far = wheelAction(turn({ deltaY: -100_000, ctrlKey: true }));
     if (far.type !== "zoom") throw new Error("no zoom");
     expect(far.factor).toBeLessThan(2.1);
@@ -39,7 +39,7 @@ describe("the wheel", () => {
     expect(wheelAction(turn({ deltaX: 40, shiftKey: true }))).toEqual({ type: "pan", pixels: 40 });
   });
 
-  test("sideways it pans, plain it is for rows or the page", () => {
+  test("sideways it pans; a plain turn scrolls rows or the page", () => {
     expect(wheelAction(turn({ deltaX: 30, deltaY: 5 }))).toEqual({ type: "pan", pixels: 30 });
     expect(wheelAction(turn({ deltaY: 3, deltaMode: 1 }))).toEqual({ type: "rows", pixels: 48 });
   });
@@ -79,7 +79,7 @@ test("the nearest event edge within reach wins", () => {
   expect(nearestEdge(130, [], 10)).toBeNull();
 });
 
-test("an edge is taken hold of from near, and a narrow window by its nearer side", () => {
+test("an edge can be grabbed nearby, and a narrow window at its nearer side", () => {
   expect(edgeAt(103, 100, 200)).toBe("start");
   expect(edgeAt(197, 100, 200)).toBe("end");
   expect(edgeAt(150, 100, 200)).toBeNull();

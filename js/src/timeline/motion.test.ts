@@ -42,7 +42,7 @@ function started(calm = false): Run {
 
 const key = { axis: "zoom", direction: 1, fast: false } as const;
 
-test("a tap moves one step, softly, and then rests once", () => {
+test("a tap moves one step smoothly and reports the end once", () => {
   const { motion, sums, rests, play } = started();
   motion.press("KeyW", key, 0);
   play(32);
@@ -55,7 +55,7 @@ test("a tap moves one step, softly, and then rests once", () => {
   expect(motion.active).toBe(false);
 });
 
-test("holding goes on and gets faster, whatever the keyboard repeats", () => {
+test("a held key keeps moving and accelerates, regardless of key repeat", () => {
   const { motion, sums, play } = started();
   motion.press("KeyD", { ...key, axis: "pan" }, 0);
   const moved: number[] = [];
@@ -69,7 +69,7 @@ test("holding goes on and gets faster, whatever the keyboard repeats", () => {
   expect(moved[2]).toBeGreaterThan(moved[1]!);
 });
 
-test("the way does not depend on the frame rate", () => {
+test("the distance does not depend on the frame rate", () => {
   const ways = [8, 33].map((dt) => {
     const run = started();
     run.motion.press("KeyA", { axis: "pan", direction: -1, fast: false }, 0);
@@ -82,7 +82,7 @@ test("the way does not depend on the frame rate", () => {
   expect(Math.abs(ways[0]! / ways[1]! - 1)).toBeLessThan(0.06);
 });
 
-test("Shift goes further, opposite keys cancel", () => {
+test("Shift moves further, opposite keys cancel out", () => {
   const fast = started();
   fast.motion.press("KeyW", { ...key, fast: true }, 0);
   fast.motion.release("KeyW");
@@ -104,7 +104,7 @@ test("without motion a tap jumps in one frame", () => {
   expect(sums.zoom).toBeCloseTo(PRESS_STEPS.zoom);
 });
 
-test("letting all keys go ends the movement", () => {
+test("releasing all keys ends the movement", () => {
   const { motion, rests, play } = started();
   motion.press("KeyW", key, 0);
   motion.press("KeyD", { ...key, axis: "pan" }, 0);
@@ -114,7 +114,7 @@ test("letting all keys go ends the movement", () => {
   expect(rests).toHaveLength(1);
 });
 
-test("speed starts at one and is bounded, softness is a share", () => {
+test("the speed starts at one and is limited, the smoothing is a share", () => {
   expect(speedUp(0)).toBe(1);
   expect(speedUp(1e6)).toBe(speedUp(1e5));
   expect(softShare(0)).toBe(0);

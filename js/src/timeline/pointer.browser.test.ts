@@ -44,7 +44,7 @@ test("the wheel pans with Shift", async () => {
 });
 
 describe("the pointer", () => {
-  test("a drag on the axis zooms, a Shift-drag pans, Escape calls a drag off", async () => {
+  test("a drag on the axis zooms, a Shift-drag pans, Escape cancels a drag", async () => {
     const view = await opened();
     drag(view, [400, 45], [600, 45]);
     await expect.poll(() => viewOf(view) !== null && length(viewOf(view))).toBeLessThan(15e6);
@@ -60,7 +60,7 @@ describe("the pointer", () => {
     expect(view.state.get("selection")).toBeNull();
   });
 
-  test("a click on a rank's name opens it, a click on nothing clears", async () => {
+  test("a click on a rank's name opens it, a click on empty space clears the selection", async () => {
     const view = await opened();
     const rows = (): number => view.root.querySelectorAll('[role="grid"] [role="row"]').length;
     await expect.poll(rows).toBe(3);
@@ -99,7 +99,7 @@ describe("the pointer", () => {
     await expect.poll(() => length(viewOf(view)) / brief.dur).toBeCloseTo(1.4, 1);
   });
 
-  test("the tooltip names what is under the pointer, and leaves with it or on a scroll", async () => {
+  test("the tooltip names what is under the pointer, and disappears with it or on a scroll", async () => {
     const view = await opened();
     pointer(view, "pointermove", 30, 110);
     await expect.poll(() => shown(view)).toBe(true);
@@ -119,7 +119,7 @@ describe("the pointer", () => {
     await expect.poll(() => shown(view)).toBe(false);
   });
 
-  test("over cells the tooltip counts, a click takes the longest, a double-click goes in", async () => {
+  test("over cells the tooltip counts, a click selects the longest, a double-click zooms", async () => {
     const view = await opened();
     let x = 180;
     const y = 121;
@@ -140,7 +140,7 @@ describe("the pointer", () => {
       .toBeCloseTo(1 / 8, 2);
   });
 
-  test("the tooltip goes while the view moves and comes back when it rests", async () => {
+  test("the tooltip disappears while the view moves and reappears afterwards", async () => {
     const view = await opened();
     pointer(view, "pointermove", 400, 45);
     await expect.poll(() => shown(view)).toBe(true);
@@ -188,7 +188,7 @@ describe("the pointer", () => {
     expect(selected(view).start_ns).toBeGreaterThan(brief.start);
   });
 
-  test("the overview moves, widens and sets the view", async () => {
+  test("the overview pans, resizes and sets the view", async () => {
     const view = await opened();
     const jobLength = length(view.scene.range);
     const across = (from: number, to: number): void =>
@@ -241,7 +241,7 @@ describe("the pointer", () => {
   });
 });
 
-test("the first plain turn of the wheel hints at the zoom, buttons zoom at the middle", async () => {
+test("the first plain turn of the wheel shows the zoom hint, buttons zoom at the middle", async () => {
   const view = await opened();
   const hint = view.find(".hta-wheel-hint");
   const turn = (init: WheelEventInit) =>

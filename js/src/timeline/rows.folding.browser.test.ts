@@ -51,7 +51,7 @@ test("the badge unfolds the ranks of a row, and folds them again", async () => {
   expect(view.source.asked.filter(({ op }) => op === "clusters")).toHaveLength(1);
 });
 
-test("Shift U unfolds the row under the pointer, or asks to point at one", async () => {
+test("Shift U unfolds the row under the pointer, or asks the user to point at one", async () => {
   const view = await folded();
   view.press("U", { shiftKey: true });
   await expect.poll(() => said(view)).toContain("Point at a row of several ranks");
@@ -61,7 +61,7 @@ test("Shift U unfolds the row under the pointer, or asks to point at one", async
   await expect.poll(() => rows(view)).toHaveLength(3);
 });
 
-test("an event of a folded rank brings its rank out for as long as it is selected", async () => {
+test("a selected event of a folded rank shows its rank while it is selected", async () => {
   const view = await folded();
   view.state.set("search", "AllReduce_Sum");
   await expect.poll(() => view.text(".hta-count")).toBe("36");

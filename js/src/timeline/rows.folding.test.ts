@@ -26,7 +26,7 @@ function rowsOf(
 }
 const ranksOf = (rows: ReturnType<typeof rowsOf>) => rows.map(({ rank }) => rank.rank);
 
-test("representatives and outliers alone have rows, in the order of ranks", () => {
+test("only representatives and outliers have rows, in the order of ranks", () => {
   const rows = rowsOf(rankGroupsOf(CLUSTERS, none, none));
   expect(ranksOf(rows)).toEqual([2, 5]);
   expect(rows[0]!.name).toBe("ranks 0–4, 6, 7");
@@ -42,13 +42,13 @@ test("a group of scattered ranks is counted instead of listed", () => {
   expect(layoutRows(sceneOf(9), state, 400).rows[0]!.name).toBe("5 ranks like 0");
 });
 
-test("an unfolded group has all its rows where they belong, and a way back", () => {
+test("an unfolded group has all its rows in place, and can be folded again", () => {
   const rows = rowsOf(rankGroupsOf(CLUSTERS, new Set([2]), none));
   expect(ranksOf(rows)).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
   expect(rows[2]).toMatchObject({ name: scene.ranks[2]!.label, badge: "fold", memberRanks: [2] });
 });
 
-test("a rank that must be seen has a row, and is not counted twice", () => {
+test("a rank that must be visible has a row, and is not counted twice", () => {
   const rows = rowsOf(rankGroupsOf(CLUSTERS, none, new Set([6])));
   expect(ranksOf(rows)).toEqual([2, 5, 6]);
   expect(rows[0]!.memberRanks).toEqual([0, 1, 2, 3, 4, 7]);

@@ -24,7 +24,7 @@ import { problemLines } from "./panels/problems";
 import { filterError, pinName } from "./rows";
 
 describe("marks", () => {
-  test("an unkept mark replaces the one before, a kept one stays", () => {
+  test("an unkept mark replaces the previous one, a kept one stays", () => {
     let marks = addTimeMark([], [10, 20], false);
     marks = addTimeMark(marks, [30, 40], false);
     expect(marks).toEqual([{ start: 30, end: 40, kept: false }]);
@@ -33,12 +33,12 @@ describe("marks", () => {
     expect(marks.map((note) => note.start)).toEqual([50, 70]);
   });
 
-  test("keeping the stretch that is marked makes one mark of it", () => {
+  test("keeping the marked window makes one mark of it", () => {
     const marks = addTimeMark(addTimeMark([], [10, 20], false), [10, 20], true);
     expect(marks).toEqual([{ start: 10, end: 20, kept: true }]);
   });
 
-  test("the nearest goes first", () => {
+  test("the nearest mark is removed first", () => {
     const marks = [
       { start: 0, end: 10, kept: true },
       { start: 100, end: 110, kept: true },
@@ -63,7 +63,7 @@ describe("totals", () => {
   });
   const rows = [row("b", 2, 10), row("a", 5, 10), row("c", 1, 30)];
 
-  test("numbers sort largest first, a second click turns, ties keep one order", () => {
+  test("numbers sort largest first, a second click reverses, ties have a stable order", () => {
     const order = (by: ReturnType<typeof nextOrder>): string =>
       sortTotals(rows, by, ({ name }) => name)
         .map(({ name }) => name)
@@ -73,7 +73,7 @@ describe("totals", () => {
     expect([start, turned, nextOrder(turned, "name")].map(order)).toEqual(["cab", "abc", "abc"]);
   });
 
-  test("a selection is summarised by kinds of the device, by nested kinds only without them", () => {
+  test("kinds of the device summarize a selection, nested kinds only without them", () => {
     const shown = (sums: Partial<Record<NameSums["kind"], number>>) => {
       const kinds = Object.entries(sums).map(([kind, sum]) => ({ ...row(kind, 1, sum), kind }));
       const totals = { events: 3, kinds: kinds as NameSums[], names: [], names_total: 0 };
@@ -102,7 +102,7 @@ describe("problems", () => {
     ]);
   });
 
-  test("details that differ in names alone are one line, and thousands are grouped", () => {
+  test("details that differ only in names are one line, and thousands are grouped", () => {
     const problem = (kind: string, detail: string, rank: number | null) => ({
       ...{ kind, count: 1, detail, rank, file: null },
     });
@@ -122,7 +122,7 @@ describe("problems", () => {
 });
 
 describe("histograms", () => {
-  test("a duration lies in its bin, bins are equally wide whatever their edges", () => {
+  test("a duration lies in its bin, and all bins are equally wide", () => {
     const edges = [1, 10, 100];
     expect(positionInBins(edges, 1)).toBe(0);
     expect(positionInBins(edges, 5.5)).toBeCloseTo(0.25);
@@ -131,7 +131,7 @@ describe("histograms", () => {
     expect(positionInBins([5, 5], 5)).toBe(0.5);
   });
 
-  test("the words compare with the median", () => {
+  test("the text compares with the median", () => {
     const figures = { count: 15, sum: 1, mean: 1, median: 100, min: 50, max: 200 };
     const same = { ...figures, edges: [], counts: [], scale: "linear" } as const;
     const sentence = (dur: number): string => plain(histogramText(same, dur));
@@ -211,7 +211,7 @@ describe("one source for all", () => {
     return { inner, asked, fail };
   }
 
-  test("shares of one window are asked once, an abort of one caller does not affect the others", async () => {
+  test("shares of one window are requested once, an abort of one caller does not affect the others", async () => {
     const { inner, asked } = source();
     const observed = new ObservedSource(inner);
     const gone = new AbortController();
@@ -253,7 +253,7 @@ describe("one source for all", () => {
     expect(asked).toHaveLength(2);
   });
 
-  test("windows are asked in whole nanoseconds", () => {
+  test("windows are requested in whole nanoseconds", () => {
     expect(wholeNsWindow([0.4, 10.2])).toEqual({ start: 0, end: 11 });
     expect(wholeNsWindow([5, 5])).toEqual({ start: 5, end: 6 });
   });
@@ -309,7 +309,7 @@ describe("names and values", () => {
     expect(legendKinds({ ...gloo, host_kinds, ranks: [] })).toEqual(host_kinds);
   });
 
-  test("an invalid scene is refused with a message", () => {
+  test("an invalid scene is rejected with a message", () => {
     expect(() => readScene(null)).toThrow("no scene");
     expect(() => readScene({ version: 2 })).toThrow("version 2");
   });

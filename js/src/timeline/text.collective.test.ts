@@ -37,13 +37,13 @@ const together: Collective = {
 };
 
 describe("one collective", () => {
-  test("who came last, where one did", () => {
+  test("names the last rank, if there is one", () => {
     expect(lastRankOf(call)?.id).toBe(12);
     expect(lastRankOf(together)).toBeNull();
     expect(lastRankOf({ ...call, last_rank: 9 })).toBeNull();
   });
 
-  test("in words", () => {
+  test("as text", () => {
     expect(text(countText(call))).toBe("Collective 13 of 2 100");
     expect(text(waitsText(call))).toBe("2 ranks waited 4.00–5.00 ms, transfer 1.25 ms");
     expect(text(waitsText(together))).toBe("no rank waited, transfer 1.25 ms");
@@ -58,7 +58,7 @@ describe("the status line of an event", () => {
   const sentence = (rank: number, collective: Collective | null) =>
     text(eventText(event(rank), "stream 40", [0, 1e7], collective));
 
-  test("names the share of waiting and the rank waited for, or the delay of the last one", () => {
+  test("names the share of waiting and the rank waited for, or the delay of the last rank", () => {
     expect(sentence(0, call)).toBe(
       "Collective 13 of 2 100, AllReduce on rank 0, stream 40: 6.20 ms, " +
         "including 5.00 ms waiting for rank 2.",
@@ -140,7 +140,7 @@ describe("the panel of a collective", () => {
     return { el, go, rows, parts };
   };
 
-  test("each rank has its wait and its transfer on one scale, the last one the time it was late", () => {
+  test("each rank has its wait and transfer on one scale, the last rank its delay", () => {
     const { el, rows, parts } = made(call);
     // The last end is 6.3 ms after the first arrival.
     expect(parts(rows[0]!)).toEqual([["wait", 0, 79], ["transfer", 79, 19]]); // prettier-ignore
@@ -154,7 +154,7 @@ describe("the panel of a collective", () => {
     expect(marked("hta-late")).toEqual([false, false, true]);
   });
 
-  test("no rank is last if several came together", () => {
+  test("no rank is last if several arrive together", () => {
     const { rows } = made(together);
     expect(rows.some((row) => row.classList.contains("hta-late"))).toBe(false);
     expect(rows[2]!.textContent).toContain("no wait");

@@ -33,7 +33,7 @@ describe("Python text", () => {
     expect(evaluated(AWKWARD.map(pythonString))).toEqual(AWKWARD);
   });
 
-  test("strings are one line and keep what can be read", () => {
+  test("strings are one line and keep readable characters", () => {
     expect(pythonString("GPU 0 · stream 7")).toBe('"GPU 0 · stream 7"');
     for (const text of AWKWARD) expect(pythonString(text)).not.toMatch(/[\n\r\u2028\u202e]/);
   });

@@ -54,7 +54,7 @@ function stats(more: Partial<Stats> = {}): Stats {
   };
 }
 
-describe("the view in words", () => {
+describe("the view as text", () => {
   test("the whole job or export, with its shares", () => {
     expect(wholly({ ...scene, range: [0, 824e6] })).toBe(
       "Whole job, 824 ms. GPUs compute 17 %, communicate 10 % (5.0 % exposed) " +
@@ -94,7 +94,7 @@ describe("the view in words", () => {
     );
   });
 
-  test("a device that probably runs unrecorded work does not idle then", () => {
+  test("a device that probably runs unrecorded work is not idle", () => {
     const singleRank: Scene = { ...scene, ranks: scene.ranks.slice(0, 1) };
     const [idle, unrecorded] = [
       [10, 0, 0],
@@ -106,7 +106,7 @@ describe("the view in words", () => {
     );
   });
 
-  test("devices are called what their files call them", () => {
+  test("devices have the names of their files", () => {
     const mtia = ranksWith(() => ({ device: "MTIA" }));
     expect(wholly(mtia)).toContain("MTIAs compute");
   });
@@ -153,7 +153,7 @@ describe("spans", () => {
 });
 
 describe("selections", () => {
-  test("ranks read as ranges", () => {
+  test("ranks are written as ranges", () => {
     expect(rangesText([0, 1, 2, 3, 5])).toBe("0–3, 5");
     expect(rangesText([7, 6])).toBe("6, 7");
     expect(rangesText([0, 2, 4, 6, 8, 10])).toBe("0, 2, …, 10 (6)");
@@ -171,7 +171,7 @@ describe("selections", () => {
     );
   });
 
-  test("windows, events and queries have different heads", () => {
+  test("windows, events and queries have different headings", () => {
     const window = { ...FULL_SELECTION, start_ns: 163e6, end_ns: 350e6 };
     expect(text(selectionHead(window, scene))).toBe("Selection 163–350 ms (187 ms)");
     const ids: [number, number][] = [1, 2].map((id) => [0, id]);

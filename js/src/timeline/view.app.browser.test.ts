@@ -9,8 +9,8 @@ import { Watched } from "../../test/watched";
 import { FULL_SELECTION } from "../protocol/selection";
 import { TimelineApp } from "./view";
 
-describe("what is said", () => {
-  test("the view in words, the job in the toolbar, the truth on the badge, all asked once", async () => {
+describe("the status line", () => {
+  test("view, job and data quality are shown, and each is requested once", async () => {
     const view = await opened();
     expect(view.text(".hta-said")).toMatch(/^Whole job, [\d.]+ ms\. .*GPUs compute \d+ %/);
     expect(view.text(".hta-name")).toContain("demo-job3 ranks · ");
@@ -21,7 +21,7 @@ describe("what is said", () => {
 });
 
 describe("the state", () => {
-  test("W zooms in at the middle and writes the state, one undo reverts it", async () => {
+  test("W zooms in at the middle and writes the state; one undo reverts it", async () => {
     const view = await opened();
     view.root.focus();
     view.press("w");
@@ -53,7 +53,7 @@ describe("the state", () => {
     expect(view.state.get("view")).toEqual([10_000_000, 20_000_000]);
   });
 
-  test("C also colours by what limits the work, where the job has shapes", async () => {
+  test("C also colours by what limits the work, if the job has shapes", async () => {
     const view = await opened();
     view.root.focus();
     const asksForClasses = () => view.source.asked.some(({ request }) => "classed" in request);
@@ -73,7 +73,7 @@ describe("the state", () => {
     await expect.poll(() => view.text(".hta-legend")).not.toContain("memory-bound");
   });
 
-  test("a key pressed before the view moves to the window that Python set still counts", async () => {
+  test("a key that is pressed before the view moves to Python's window still counts", async () => {
     const view = await opened();
     view.root.focus();
     view.state.set("view", [10_000_000, 30_000_000]);
@@ -84,7 +84,7 @@ describe("the state", () => {
 });
 
 describe("failures", () => {
-  test("a failed request is stated in the place of its answer", async () => {
+  test("a failed request is stated in place of its answer", async () => {
     const view = await opened((_, source) =>
       source.broken.set("event", "byte 12: gzip stream is cut off"),
     );
@@ -204,7 +204,7 @@ test("no name in a trace becomes markup", async () => {
 });
 
 describe("hosts", () => {
-  test("a shadow root holds it as well", async () => {
+  test("works in a shadow root", async () => {
     const host = document.body.appendChild(document.createElement("div"));
     const shadow = host.attachShadow({ mode: "open" });
     const view = await opened(() => {}, shadow);
@@ -217,7 +217,7 @@ describe("hosts", () => {
     expect(view.state.get("color")).toBe("name");
   });
 
-  test("a name gives way only after the facts beside it", async () => {
+  test("a name is shortened only after the facts beside it", async () => {
     const view = mount();
     const title = view.find(".hta-title");
     const facts = view.find(".hta-facts");
@@ -232,7 +232,7 @@ describe("hosts", () => {
     }
   });
 
-  test("nothing is cut at 700 px", async () => {
+  test("nothing is truncated at 700 px", async () => {
     const view = mount();
     view.root.parentElement!.style.width = "700px";
     await expect.poll(() => view.root.classList.contains("hta-narrow")).toBe(true);
@@ -296,7 +296,7 @@ describe("hosts", () => {
   });
 });
 
-test("a hundred mounts leave nothing behind", async () => {
+test("a hundred mounts leave no listeners or elements behind", async () => {
   const kept = new Map<unknown, AbortSignal | null>();
   const outside = (target: unknown): boolean =>
     [window, document, document.body].includes(target as never) || target instanceof MediaQueryList;

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import "../entries/widgets.css";
 import { CutName } from "./controls";
 
-test("the end of a name keeps its width while the beginning is cut", () => {
+test("the end of a name keeps its width while the beginning is truncated", () => {
   const root = document.createElement("div");
   root.className = "hta-root";
   root.style.font = "12px sans-serif";

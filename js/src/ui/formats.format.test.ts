@@ -44,7 +44,7 @@ describe("durations keep three significant digits", () => {
     expect(plain(formatDuration(ns))).toBe(expected);
   });
 
-  test("the unit is parted by a thin space", () => {
+  test("a thin space separates the unit", () => {
     expect(formatDuration(1_210_000)).toBe("1.21\u202fms");
   });
 });
@@ -54,20 +54,20 @@ test("p values keep two significant digits", () => {
   expect([1, 0.999, 0.0601, 0.00432, 0.00009].map(formatPValue)).toEqual(texts);
 });
 
-test("deltas carry their sign, zero too", () => {
+test("deltas have a sign, also zero", () => {
   const durations = [24_800_000, -3000, 0].map((ns) => plain(formatDurationDelta(ns)));
   expect(durations).toEqual(["+24.8 ms", "−3.00 µs", "±0 ns"]);
   const shares = [0.6, -0.028, 0, 0.0002].map((share) => plain(formatShareDelta(share)));
   expect(shares).toEqual(["+60 %", "−2.8 %", "±0 %", "±0 %"]);
 });
 
-test("times keep their microseconds", () => {
+test("times have microseconds", () => {
   const times = [451_975_000, 451_000_000, 3_451_975_400, 0].map((ns) => plain(formatTime(ns)));
   expect(times).toEqual(["451.975 ms", "451.000 ms", "3.451 975 s", "0.000 ms"]);
   expect(plain(formatExact(451_975_123))).toBe("451 975 123 ns");
 });
 
-describe("the axis has the decimals that its step needs", () => {
+describe("the axis has as many decimals as its step needs", () => {
   test.each([
     [0, 200e6, "0 ms"],
     [200e6, 200e6, "200 ms"],

@@ -36,11 +36,11 @@ test("measures each character once", () => {
   expect(calls).toBe(4);
 });
 
-test("rows with room all have words", () => {
+test("all rows have words if there is space", () => {
   expect([...labelledRows(3, 1, new Set([1]))].sort()).toEqual([0, 1, 2]);
 });
 
-test("words of rows that are close never touch, and late ones come first", () => {
+test("words of close rows never touch, and late rows take precedence", () => {
   const named = [...labelledRows(32, 8, new Set([3, 4, 20]))].sort((a, b) => a - b);
   expect(named).toEqual([3, 20]);
   expect([...labelledRows(32, 8)]).toEqual([0, 8, 16, 24]);

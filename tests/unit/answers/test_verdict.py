@@ -15,17 +15,17 @@ from hta_widgets.answers.verdict import judge, parse_limit
 from hta_widgets.errors import TraceError
 
 
-def write_run(folder, lengths_us, *, busy=0.5, gpu="A100", kernel="gemm"):
+def write_run(folder, lengths_us, *, busy=0.5, gpu="A100", kernel="gemm", step="ProfilerStep"):
     """Write a run with a kernel in each step, which takes the share `busy` of it."""
     folder.mkdir(parents=True)
     events, start = [], 0
-    for step, length_us in enumerate(lengths_us):
+    for number, length_us in enumerate(lengths_us):
         end = start + round(length_us * 1000)
         events += [
-            small.event("user_annotation", f"ProfilerStep#{step}", start, end, pid=10),
-            small.call(start + 1_000, start + 2_000, launch=step + 1),
+            small.event("user_annotation", f"{step}#{number}", start, end, pid=10),
+            small.call(start + 1_000, start + 2_000, launch=number + 1),
             small.kernel(start + 3_000, start + 3_000 + round(length_us * 1000 * busy),
-                         launch=step + 1, name=kernel),
+                         launch=number + 1, name=kernel),
         ]  # fmt: skip
         start = end
     document = {"traceEvents": events, "deviceProperties": [{"id": 0, "name": gpu}]}
@@ -64,6 +64,19 @@ def test_another_gpu_cannot_be_judged(tmp_path):
     verdict = verdict_of(tmp_path, [1200] * 5, gpu="H100")
     assert verdict.outcome == "cannot tell"
     assert "A100" in verdict.reason
+
+
+def test_runs_without_steps_have_no_step_time(tmp_path):
+    runs = (
+        write_run(tmp_path / name, [length * factor for length in BEFORE], step="phase")
+        for name, factor in (("a", 1.0), ("b", 1.5))
+    )
+    both = diff.compare(*map(small.read, runs))
+    verdict = judge(both, 0.05)
+    assert (verdict.exit_code, verdict.steps, verdict.before) == (3, 0, None)
+    assert verdict.text == "Cannot tell: step time; the runs have no steps to compare."
+    # Five kernels of half a step, from 3 µs after the start of the first.
+    assert judge(both, 0.05, "kernel:gemm").before == pytest.approx(2_500_000)
 
 
 def test_metrics_are_judged_by_themselves(tmp_path):

@@ -212,6 +212,33 @@ def test_a_host_that_is_ahead_is_not_a_change_of_its_rank(tmp_path, ahead):
     assert [(finding.ranks, finding.measure) for finding in named] == [((ahead,), "idle")]
 
 
+@pytest.mark.parametrize("copied", [60_000, 120_000])
+def test_a_copy_that_is_no_longer_hidden_is_not_a_change_of_its_rank(tmp_path, copied):
+    """Each rank copies the same; on rank 1 it was hidden behind its kernel, in part or whole."""
+
+    def job(hidden):
+        ranks = []
+        for rank in range(4):
+            records = []
+            for number in range(6):
+                now = number * STEP_NS
+                start = now + 1_000 if rank == 1 and hidden else now + 700_000
+                if rank != 1:
+                    start = now + 650_000
+                records += [
+                    event("user_annotation", f"ProfilerStep#{number}", now, now + STEP_NS),
+                    call(now + 10, now + 20, launch=number + 1),
+                    kernel(now + 1000, now + 601_000 + number, launch=number + 1),
+                    collective(now + 610_000, now + 640_000, ranks=(0, 1, 2, 3)),
+                    copy(start, start + copied, stream=9),
+                ]
+            ranks.append(records)
+        return load(tmp_path, *ranks)
+
+    diff = hd.compare(job(hidden=True), job(hidden=False))
+    assert [finding.ranks for finding in hd.findings(diff) if finding.ranks] == []
+
+
 @pytest.mark.parametrize(("steps", "first", "last"), [(8, 4, 7), (9, 0, 3), (7, 4, 6)])
 def test_steps_that_changed_together_are_named_with_their_rank(tmp_path, steps, first, last):
     """From one step on, or up to one, rank 2 takes half as long again."""

@@ -1,6 +1,7 @@
 """The page's sums over its tables equal the analyses of the same ranks and window."""
 
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -128,6 +129,19 @@ def test_keys_go_to_the_page_as_text(tmp_path):
     keys = [text for text, _, _ in base_tables(traces)["requests"]["attrs"]["keys"]]
     assert all(isinstance(key, str) for key in keys)
     assert max(int(key) for key in keys) > 2**63
+
+
+def test_nodes_are_named_by_their_workers_if_these_are_certain(tmp_path):
+    write_byteps_job(tmp_path / "job", workers=2, local_ranks=1, servers=2, steps=3)
+
+    def names():
+        traces = hw.load(tmp_path / "job", cache=False, progress=False)
+        return set(hw.Dashboard(traces).panel_frame("byteps_stragglers")["label"])
+
+    assert names() == {"worker 0 (node 9)", "worker 1 (node 11)"}
+    for folder in list((tmp_path / "job").glob("worker*")):
+        shutil.rmtree(folder)
+    assert names() == {"node 9 (ps rank 0)", "node 11 (ps rank 1)"}
 
 
 def test_panels_go_by_the_formats():

@@ -271,3 +271,21 @@ def test_blocks_that_are_no_list_are_none(tmp_path, blocks):
     ring = events(("alloc", 10, 20, "model"))
     path = write_snapshot(tmp_path / "a.pickle", device_traces=[ring], segments=[held])
     assert snapshot_segments(hw.load(path, cache=False, progress=False)).used_bytes.tolist() == [20]
+
+
+@pytest.mark.parametrize("time_us", [None, "soon", -5, 1 << 63])
+def test_annotations_without_a_time_are_skipped_and_counted(tmp_path, time_us):
+    ends = [("START", "fwd", T0 + 5), ("END", "fwd", T0 + 25), ("START", "bwd", time_us)]
+    annotations = [
+        {"stage": stage, "device": 0, "name": name, "time_us": time}
+        for stage, name, time in (*ends, ("PAUSE", "bwd", T0 + 30))
+    ]
+    zero_ns = load(write_snapshot(tmp_path / "plain.pickle"))[0].zero_ns
+    traces = load(write_snapshot(tmp_path / "named.pickle", external_annotations=annotations))
+    named = traces[0].events.query("category == 'user_annotation'")
+    assert named[["name", "dur_ns"]].values.tolist() == [["fwd", 20_000]]
+    assert traces[0].zero_ns == zero_ns == T0 * 1000
+    skipped = traces.problems.query("kind == 'skipped'")
+    assert skipped[["detail", "count"]].values.tolist() == [
+        ["annotations without a time or a stage", 2]
+    ]

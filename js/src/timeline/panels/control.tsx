@@ -151,7 +151,14 @@ export class PanelControl {
     ctx.stage.onView(() => picking.active && announceLater());
     onSignal(gapSelection.gap, (gap) => show("gap", gap !== null), abortSignal);
     if (ctx.isLinkedPanel) return;
-    const requestLater = debounce(TOTALS_MS, abortSignal, () => this.askTotals());
+    this.followTotals();
+    onSignal(picking.selectionSignal, (window) => show("area", window !== null), abortSignal);
+  }
+
+  /** Request totals of the selected window, and describe them in the status line. */
+  private followTotals(): void {
+    const { ctx, picking, status } = this.app;
+    const requestLater = debounce(TOTALS_MS, ctx.signal, () => this.askTotals());
     onSignal(
       () => [picking.selectionSignal.value, ctx.scene],
       () => {
@@ -159,16 +166,15 @@ export class PanelControl {
         this.totalsSignal.value = UNKNOWN_TOTALS;
         if (picking.window !== null) requestLater();
       },
-      abortSignal,
+      ctx.signal,
     );
-    onSignal(picking.selectionSignal, (window) => show("area", window !== null), abortSignal);
     onSignal(
       () => {
         const { value: window } = picking.selectionSignal;
         return window && selectionText(window, ctx.scene, this.totalsSignal.value.totals);
       },
       (text) => status.setMessage("area", text),
-      abortSignal,
+      ctx.signal,
     );
   }
 
