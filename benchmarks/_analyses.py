@@ -1,4 +1,4 @@
-"""Time every analysis of HTA's interface, ours or HTA's; prints the fields of a Run.
+"""Time every analysis of HTA's interface, ours or HTA's, and print the fields of a `Run`.
 
     python _analyses.py MODULE FILES.json REPEAT OUT_FOLDER
 
@@ -26,7 +26,7 @@ WRITES = {"generate_trace_with_counters", "get_aten_op_kernels_and_delay"}
 
 
 def calls(ranks: list[int], folder: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Name, method and arguments of each analysis, as HTA's notebooks ask for them."""
+    """Return name, method and arguments of each analysis, as HTA's notebooks call it."""
     first = ranks[0]
     steps = {"rank": first, "annotation": "ProfilerStep", "instance_id": 1}
     return [
@@ -59,7 +59,7 @@ def calls(ranks: list[int], folder: str) -> list[tuple[str, str, dict[str, Any]]
 
 
 def forget(analysis: object) -> None:
-    """Drop what this package keeps between calls, so that every call is like the first."""
+    """Clear the caches of this package, so that every call computes its result."""
     for traces in {id(value): value for value in vars(analysis).values()}.values():
         if isinstance(traces, dict) or not hasattr(traces, "values"):
             continue

@@ -79,7 +79,7 @@ def ours_again(path: Path, *, events: bool) -> Run:
 
 
 def hta(path: Path) -> Run:
-    """HTA's load alone."""
+    """Time only HTA's loading."""
     if not HTA.exists():
         raise Missing("HTA is not installed (`make interop`)")
     work = f"analysis = TraceAnalysis(trace_files={{0: {str(path)!r}}})"
@@ -134,7 +134,7 @@ def together(paths: Sequence[Path]) -> Path:
 
 
 def rows_of_file(path: Path, store: Path) -> dict[str, Callable[[], Run]]:
-    """Every way to read one file, on one core."""
+    """Return every way to read one file, on one core."""
     return {
         OURS: lambda: ours(path),
         CACHE: lambda: ours_again(path, events=False),

@@ -1,4 +1,4 @@
-"""The page's part of `brush.py`: a saved page in headless Chromium answers, without a kernel."""
+"""Measure how fast a saved page answers in headless Chromium, without a kernel; for `brush.py`."""
 
 import statistics
 import sys
@@ -89,7 +89,7 @@ def in_page(
             longest += result["longest"]
         apart: dict[str, list[float]] = {panel: [] for panel in (*panels, "heatmap")}
         for _, selection in brushes:
-            # Another window than before, since answers are cached.
+            # A new window each time, since answers are cached.
             other = {**selection}
             if "start_ns" in other:
                 other["start_ns"] += 1

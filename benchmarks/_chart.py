@@ -34,7 +34,7 @@ FONT = "system-ui, 'DejaVu Sans', sans-serif"
 
 @dataclass(frozen=True)
 class Bar:
-    """Time of another tool: as a ratio to ours and in words, or the reason for having none."""
+    """Time of another tool, as a ratio to ours and in words, or the reason why it is missing."""
 
     label: str
     ratio: float | None
@@ -48,7 +48,7 @@ class Group:
 
 
 def groups(results: "Results") -> list[Group]:
-    """Return the measurements in the page's order, without groups that have no figure."""
+    """Return the measurements in the order of the page, without groups that have none."""
     result = [
         _file(results, "small", "Load 35 MB"),
         _file(results, "large", "Load 311 MB"),
@@ -138,7 +138,7 @@ def _moves(results: "Results", size: str, title: str) -> Group:
 
 
 def svg(shown: list[Group]) -> str:
-    """Bars from ours to theirs on a logarithmic axis."""
+    """Draw bars from our time to that of other tools, on a logarithmic axis."""
     ratios = [bar.ratio for group in shown for bar in group.bars if bar.ratio]
     low = min([-1, *(math.floor(math.log10(ratio)) for ratio in ratios)])
     high = max([2, *(math.ceil(math.log10(ratio)) for ratio in ratios)])

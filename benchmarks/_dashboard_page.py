@@ -18,7 +18,7 @@ import hta_widgets as hw
 
 __all__ = ["paint_text", "saved_dashboard"]
 
-#: Notes in each frame since the navigation began which parts have appeared.
+#: Records, in each frame after the start of the navigation, which parts have appeared.
 _WATCH = """
 window.seen = {};
 const parts = {

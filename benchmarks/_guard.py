@@ -17,7 +17,7 @@ __all__ = ["Ended", "end", "run"]
 
 @dataclass(frozen=True)
 class Ended:
-    """End of a command: by itself, or stopped, and the reason."""
+    """How a command ended: by itself or stopped, and why."""
 
     code: int
     stdout: str
@@ -29,8 +29,8 @@ class Ended:
 def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: float) -> Ended:
     """Run a command; end it and all that it started if they exceed a limit.
 
-    Memory is looked at, not limited for each process: browsers reserve far more than they use, and
-    a pool of workers shares what there is.
+    The memory is measured, because a limit for each process does not work: browsers reserve far
+    more memory than they use, and the workers of a pool share the limit.
     """
     peak_mb, stopped = 0.0, ""
     with tempfile.TemporaryFile("w+") as into, tempfile.TemporaryFile("w+") as out, \
@@ -50,7 +50,7 @@ def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: 
             if stopped:
                 end(process)
                 break
-            # Reading the memory takes time itself: at most a tenth.
+            # Reading the memory takes at most a tenth of the time.
             time.sleep(max(0.05, 9 * (time.perf_counter() - look)))
         out.seek(0)
         err.seek(0)
@@ -73,7 +73,7 @@ def _descendants(root: int) -> list[int]:
         try:
             stat = (folder / "stat").read_text()
         except OSError:
-            continue  # ended meanwhile
+            continue  # it has ended
         # The name in brackets may have spaces.
         children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(folder.name))
     result, ahead = [], [root]

@@ -29,7 +29,7 @@ FAILED = 3
 
 
 class Missing(Exception):  # noqa: N818 - not an error: a reason to leave something out
-    """Something to compare with is not installed, or a file is not here."""
+    """Raised if a tool for the comparison is not installed, or a file is missing."""
 
 
 class Failed(Exception):  # noqa: N818 - a finding
@@ -64,7 +64,7 @@ class Row:
 
     @property
     def seconds(self) -> float:
-        # The minimum, because other work on the machine can only add time.
+        # Other work on the machine can only add time, so the minimum is taken.
         return min(run.seconds for run in self.runs)
 
     @property
@@ -161,7 +161,7 @@ def measure(cases: Mapping[str, tuple[Callable[[], Run], int]]) -> list[Row]:
 
 
 def _tell(what: str) -> None:
-    """Show progress in one line of a terminal; a log file gets nothing."""
+    """Show progress in one line of a terminal, but not in a log file."""
     if sys.stderr.isatty():
         print(f"\r{what:<78}", end="\r", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""A job made up in memory: two busy host threads, compute and communication streams per rank."""
+"""A job in memory: each rank has two busy host threads, a compute and a communication stream."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def rank_of(number: int, events: int, names: StringPool) -> Trace:
         zero_ns=int(columns["start"][0]),
         _table=table_,
     )
-    # The taxonomy does not know the made-up names, so the kinds are set here.
+    # No rule of the taxonomy matches these names, so their kinds are set here.
     trace._rules_version = _rules_version()  # noqa: SLF001
     return trace
 

@@ -1,4 +1,4 @@
-"""Time a viewer, from opening a file to loaded, and the memory of its page. Prints JSON.
+"""Measure the time in which a viewer loads a file, and the memory of its page; print JSON.
 
     python _open.py perfetto|catapult FILE
 
@@ -35,7 +35,7 @@ def page_processes() -> list[int]:
         try:
             stat = (folder / "stat").read_text()
         except OSError:
-            continue  # ended meanwhile
+            continue  # it has ended
         # The name in brackets may have spaces.
         parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
 

@@ -1,4 +1,4 @@
-"""The scripts that `all.py` runs, in order, and those that a quick try leaves out."""
+"""The scripts that `all.py` runs, in order, and those that `--quick` leaves out."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ __all__ = ["PLAN", "Step"]
 
 @dataclass(frozen=True)
 class Step:
-    """A script with its arguments; `quick` is None if a small try leaves it out."""
+    """A script with its arguments; `quick` is None if `--quick` leaves it out."""
 
     name: str
     script: str

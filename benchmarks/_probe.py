@@ -1,4 +1,4 @@
-"""Measure one piece of work in this fresh process: seconds, and memory beyond what it began with.
+"""Measure the time of one piece of work in this process, and the memory that it adds.
 
 Reads `{"setup": code, "work": code, "extra": expression}` from standard input, prints JSON.
 Standard library only, since it runs under interpreters of other environments, too.

@@ -74,7 +74,7 @@ class Results:
         )
 
     def big_seconds(self, name: str) -> float | None:
-        """Seconds of the job of `big.py`; HTA's are those of a part, scaled by events."""
+        """Return the seconds of `big.py`'s job; HTA's are scaled up from a part of the events."""
         if name == HTA_ROW:
             part, events = self.big("HTA, part"), self.big_events()
             text = part.get("said")
@@ -111,7 +111,7 @@ def machine(results: Results) -> str:
 
 
 def loading(results: Results) -> str:
-    """Both files, one core: time and memory of every anchor, or why there is none."""
+    """Report time and memory of every reader of both files on one core, or why there are none."""
     result = results.files.get("load", {})
     sizes = [size for size in ("small", "large") if isinstance(result.get(size), list)]
     if not sizes:
@@ -176,7 +176,7 @@ def job(results: Results) -> str:
 
 
 def analyses(results: Results) -> str:
-    """All calls of HTA's interface, in milliseconds."""
+    """Report all calls of HTA's interface, in milliseconds."""
     result = {
         name: part
         for name, part in results.files.get("analyses", {}).items()
@@ -242,7 +242,7 @@ def printed(name: str) -> Callable[[Results], str]:
         lines = [
             line.rstrip()
             for line in text.splitlines()
-            # The machine stands at the head of the page.
+            # The page begins with the machine.
             if not re.match(r"written to |.* processors, load ", line)
         ]
         shown = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
@@ -253,7 +253,7 @@ def printed(name: str) -> Callable[[Results], str]:
 
 
 def took(results: Results) -> str:
-    """Return the time and the end of each script."""
+    """Return the time of each script, and how it ended."""
     lines = ["| script | took | |", "|---|---:|---|"]
     for step in PLAN:
         result = results.steps.get(step.name)
@@ -306,14 +306,14 @@ def write(results: Results) -> None:
 
 
 def time_text(seconds: float) -> str:
-    """Seconds with three digits, or milliseconds."""
+    """Return seconds with three digits, or milliseconds."""
     if seconds < 0.1:
         return f"{seconds * 1e3:.2g} ms"
     return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
 def round_text(ratio: float) -> str:
-    """Two digits, and no power of ten."""
+    """Return a number with two digits, without a power of ten."""
     return f"{ratio:.2g}" if ratio < 100 else f"{float(f'{ratio:.2g}'):,.0f}"
 
 

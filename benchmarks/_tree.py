@@ -10,7 +10,7 @@ _PAUSE_S = 0.05
 
 
 def tree_pss_mb(root: int) -> float:
-    """Proportional set size of a process and its descendants: shared pages count once in all."""
+    """Return the proportional set size of a process tree; shared pages count once."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -32,7 +32,7 @@ def tree_pss_mb(root: int) -> float:
 def _pss_kb(process: int) -> int:
     try:
         text = Path(f"/proc/{process}/smaps_rollup").read_text()
-    except OSError:  # it ended meanwhile
+    except OSError:  # it has ended
         return 0
     return next((int(line.split()[1]) for line in text.splitlines() if line[:4] == "Pss:"), 0)
 
@@ -50,7 +50,7 @@ class Watcher(threading.Thread):
         while not self._over.is_set():
             start = time.perf_counter()
             self.peak_mb = max(self.peak_mb, tree_pss_mb(self.root))
-            # Looking takes time itself, more with many processes: never more than a tenth.
+            # Reading the memory of many processes takes long: at most a tenth of the time.
             self._over.wait(max(_PAUSE_S, 9 * (time.perf_counter() - start)))
 
     def stop(self) -> float:

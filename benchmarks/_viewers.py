@@ -1,4 +1,4 @@
-"""Other people's viewers, opened in our browser: Perfetto's UI, and catapult as TensorBoard has it.
+"""Viewers of other projects in the tests' browser: Perfetto's UI, and TensorBoard's catapult.
 
 Each is a page served from a folder on loopback, and takes a file through a file input.
 """
@@ -17,7 +17,7 @@ from support import perfetto  # noqa: E402
 
 __all__ = ["CATAPULT", "OPEN_S", "PERFETTO", "VIEWERS", "Viewer"]
 
-#: The longest that a file may take to open.
+#: Maximum time to open a file.
 OPEN_S = 300
 
 _TOOLS = REPO / ".tools"
@@ -33,12 +33,12 @@ class Viewer:
     needs: tuple[Path, ...]
     start: Callable[[Page, str], None]
     open_trace: Callable[[Page, Path], None]
-    #: What the traces are drawn in, for the pointer.
+    #: Selector of the element in which traces are drawn.
     stage: str
 
     @property
     def missing(self) -> str:
-        """Return what has to be installed first, or nothing."""
+        """Return what has to be installed first; "" for nothing."""
         absent = [path for path in self.needs if not path.exists()]
         return f"{self.name} is not installed (`make interop`)" if absent else ""
 
@@ -48,8 +48,8 @@ def _open_in_perfetto(page: Page, path: Path) -> None:
     perfetto.open_trace(page, path)
 
 
-# As the plugin's own page does: it gets text by a message. A file input stands for its server,
-# which sends the text gzipped, too.
+# Passes the text to the viewer in a message, as the plugin's page does. A file input takes the part
+# of the plugin's server, which also sends gzipped text.
 _TAKE_FILES = """
 () => {
   const input = document.createElement("input");
@@ -84,7 +84,7 @@ _LOADED = """() => {
 _TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
-# The page reports to its parent that it is ready; without one it would take that for a trace.
+# Without a parent, the page would get its own message "ready" and take it for a trace.
 _ALONE = """
 window.addEventListener("message", event => {
   if (event.data?.msg === "ready") event.stopImmediatePropagation();
@@ -94,8 +94,8 @@ window.addEventListener("message", event => {
 
 def _start_catapult(page: Page, url: str) -> None:
     page.add_init_script(_ALONE)
-    # The page takes what browsers dropped in 2020, Web Components of the first kind, from an
-    # address on the net.
+    # The page loads a polyfill of Web Components v0, which browsers removed in 2020, from an
+    # address on the internet.
     page.route(
         "**/webcomponents.min.js",
         lambda route: route.fulfill(path=_POLYFILL, content_type="text/javascript"),

@@ -25,7 +25,7 @@ LOG = RESULTS / "all.json"
 
 
 def run(step: Step, *, quick: bool) -> dict[str, Any]:
-    """Run one script; return what it printed, and how it ended."""
+    """Run one script; return its output, and how it ended."""
     script = HERE / f"{step.script}.py"
     arguments = step.quick if quick else step.full
     if not script.exists():

@@ -107,7 +107,7 @@ class Rows:
         self.rows: dict[str, Row] = {}
 
     def wanted(self, name: str) -> bool:
-        """Whether a row was requested."""
+        """Return whether a row was requested."""
         only = self.options.only
         return only is None or any(name.startswith(start) for start in only)
 
@@ -151,7 +151,7 @@ def measure(paths: list[str], rows: Rows, scratch: Path) -> None:
 
 
 def measure_one_file(rows: Rows) -> int:
-    """Measure one large file, which is made at the first time; return its size."""
+    """Measure one large file, which is written if it is missing; return its size."""
     steps = max(1, round(rows.options.one_file_gb * 1e9 / STEP_BYTES))
     if not rows.options.one_file_gb or not (rows.wanted("one file")):
         return 0

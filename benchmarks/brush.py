@@ -70,7 +70,7 @@ def brushes(traces: hw.TraceSet, count: int, seed: int) -> list[tuple[str, dict[
 
 
 def timed(engine: PanelEngine, request: dict[str, Any]) -> float:
-    """Return the processor's milliseconds for one answer, as JSON text."""
+    """Return the processor time of one answer as JSON text, in ms."""
     begin = time.process_time()
     reply, _ = engine.answer(request)
     json.dumps(reply)
@@ -78,10 +78,10 @@ def timed(engine: PanelEngine, request: dict[str, Any]) -> float:
 
 
 def in_pieces(traces: hw.TraceSet, metric: str = "waiting") -> dict[str, dict[str, float]]:
-    """Open the dashboard as a page does, which takes what is there after 30 ms and asks again.
+    """Open the dashboard as a page does, which takes what is ready after 30 ms and requests again.
 
-    Returns by panel how many answers that took, and the processor's milliseconds for the longest
-    of them, for which other messages and cells had to wait, and for all of them.
+    Return by panel the number of answers, the processor time in ms of the longest one, for which
+    other messages and cells had to wait, and of all of them.
     """
     engine = PanelEngine(traces)
     window = {"start": traces.start_ns, "end": traces.end_ns, "bins": BINS}

@@ -103,7 +103,7 @@ def _work(files: list[str], executor: Any) -> dict[str, Any]:
 
 
 def _count_bytes(executor: Any) -> list[int]:
-    """Count the bytes of results, which are sent besides names of files and functions."""
+    """Count the bytes of results; besides them, only names of files and functions are sent."""
     sizes: list[int] = []
     if executor is not None:
         submit = executor.submit

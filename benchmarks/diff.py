@@ -1,11 +1,11 @@
 """Measure how long two real runs take to open side by side, and how smoothly they move.
 
-In a real JupyterLab in Chromium without a GPU: `trace_diff__control` with `trace_diff__test`. The
-cell that loads both runs is timed by the kernel, without a cache; the one that shows them from its
-start until the page has each part, by the page's own clock. Each time is a new kernel and a new
-page; the median of several counts, and that of the ratios to the loads of the same kernel. At last
-the wheel zooms and pans the upper timeline, which the lower one follows; of every animation frame
-the time that callbacks take is measured from outside, around all of them.
+`trace_diff__control` and `trace_diff__test` are compared in a real JupyterLab in Chromium without a
+GPU. The kernel measures the cell that loads both runs, without a cache. The page measures the cell
+that shows them, from its start until each part is drawn. Each repetition has a new kernel and a new
+page; the results are medians of the times, and of their ratios to the loads in the same kernel. At
+the end, the wheel zooms and pans the upper timeline, which the lower one follows, and the time of
+all callbacks of every animation frame is measured.
 """
 
 import argparse
@@ -52,7 +52,7 @@ PARTS = (
 )
 
 
-# Notes when each part appears. Polling from outside would be too coarse: it waits longer from
+# Records when each part appears. Polling from outside would be too coarse: it waits longer from
 # one request to the next.
 RUN_AND_WATCH = """parts => {
   const seen = window.__seen = {};
@@ -70,7 +70,7 @@ RUN_AND_WATCH = """parts => {
 
 
 def show(lab: Lab, page: Page, name: str) -> None:
-    """Load both runs in a notebook of this name, and make the cell ready that shows them."""
+    """Load both runs in a notebook of this name, and prepare the cell that shows them."""
     write_notebook(lab.folder / name, (LOAD.format(paths=repr(tuple(map(str, RUNS)))),))
     run_notebook(lab, page, name, app="lab")
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
@@ -85,7 +85,7 @@ def show(lab: Lab, page: Page, name: str) -> None:
 
 
 def opened(page: Page, kernel: Kernel) -> dict[str, float]:
-    """Return the seconds from the start of the cell until each part is there."""
+    """Return the seconds from the start of the cell until each part is drawn."""
     page.evaluate(RUN_AND_WATCH, PARTS)
     page.wait_for_function("count => Object.keys(__seen).length === count", arg=len(PARTS))
     result = {part: float(page.evaluate("part => __seen[part]", part)) for part, _ in PARTS}
@@ -137,7 +137,7 @@ def medians(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Load both, show them, move them, print the tables."""
+    """Load and show both runs, move their timelines, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5)
     repeat = parser.parse_args().repeat

@@ -1,11 +1,11 @@
 """Count how often a comparison names what changed, and how often it names what did not.
 
-Demo jobs are written in pairs with seeds of their own: every time of the two runs differs, ranks
-included. Of each kind of pair the table says in how many of them exactly the injected changes are
-told, how many changes were missed, and how many names and headlines nothing was done for. Pairs of
-one step a side are those that tell least of the spread. All jobs have Python functions and modules;
-in the second of each pair they stand on other lines, in another folder, under other numbers. And of
-pairs in which one rank is slow on one side only: in how many of them that rank alone is told.
+Demo jobs are written in pairs with different seeds, so all times of the two runs differ. For each
+kind of pair, the table has the number of pairs whose findings are exactly the injected changes, the
+number of missed changes, and the number of findings without a change. Pairs of one step on each
+side show the least of the spread. All jobs have Python functions and modules; in the second job of
+each pair, they are on other lines, in another folder, and have other numbers. For pairs with a slow
+rank on one side, the table has the number of pairs in which exactly that rank is found.
 
     python diff_accuracy.py --first-seed 10000 --pairs 60
     python diff_accuracy.py --pairs 4                      # a quick try
@@ -29,11 +29,11 @@ from hta_widgets import diff
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.training_step import CHANGES, ChangeName
 
-#: Ranks, steps and records per step of the jobs, in turns.
+#: Sizes of the jobs, used in turn: ranks, steps and records per step.
 SHAPES = list(itertools.product((2, 4), range(3, 9), (700, 1600)))
 #: The same of jobs with a slow rank on one side.
 SLOW_SHAPES = list(itertools.product((4, 8), range(3, 9), (700, 1600)))
-_SHOWN = 5  # Mistakes of each kind.
+_SHOWN = 5  # mistakes of each kind
 KINDS: dict[str, tuple[ChangeName, ...]] = {
     "nothing": (),
     **{name: (name,) for name in CHANGES},
@@ -43,7 +43,7 @@ KINDS: dict[str, tuple[ChangeName, ...]] = {
 
 @dataclass
 class Score:
-    """Findings for the pairs of one kind."""
+    """Counts of findings for the pairs of one kind."""
 
     pairs: int = 0
     exact: int = 0

@@ -1,10 +1,9 @@
-"""Measure how soon the timeline is there and how smoothly it moves, in a real JupyterLab.
+"""Measure how soon a timeline appears and how smoothly it moves, in a real JupyterLab.
 
-In Chromium without a GPU, a job is drawn; wheel and keys zoom and pan it as a user's hands would.
-First paint is from the start of the cell that makes the timeline to the first frame with the
-colours of events. Of every animation frame the time that callbacks take is measured from outside,
-around all of them, and the interval to the frame before. In the kernel, the time and size of every
-answer are measured, by the clock on the wall and by the processor.
+A job is drawn in Chromium without a GPU; wheel and keys zoom and pan it as a user does. First paint
+is the time from the start of the cell that makes the timeline to the first frame with the colours
+of events. Measured are, for every animation frame, the time of all its callbacks and the interval
+from the previous frame; and for every answer of the kernel, its wall time, processor time and size.
 """
 
 import argparse
@@ -134,7 +133,7 @@ class Hands:
                 hands.wheel(self.stage, self._at(0.4), delta, keys=["Control"])
 
     def pan(self) -> None:
-        """Zoom in, then scroll sideways and back."""
+        """Zoom in, then scroll horizontally and back."""
         for _ in range(8):
             hands.wheel(self.stage, self._at(0.4), -240, keys=["Control"])
         for delta in (240, -240):

@@ -30,7 +30,7 @@ from support import browser as hands
 from support.editor import ENTRY, Editor, built_extension, code_server
 from support.servers import jupyterlab
 
-#: Nothing is drawn, computed or fetched; panels below the window wait until they are seen.
+#: True if the page is idle; panels below the window do not count.
 REST = """(dash) => {
   return [...dash.querySelectorAll("[aria-busy=true]")]
     .every((panel) => panel.getBoundingClientRect().top >= innerHeight)
@@ -64,17 +64,17 @@ def _is_ours(process: int) -> bool:
 
 
 def is_browser(command: bytes) -> bool:
-    """Whether a process is one of the browser."""
+    """Return whether a process belongs to the browser."""
     return b"chromium" in command.split(b"\0")[0]
 
 
 def is_lab(command: bytes) -> bool:
-    """Whether a process is JupyterLab's server."""
+    """Return whether a process is JupyterLab's server."""
     return b"jupyterlab" in command and not is_browser(command)
 
 
 def is_editor(command: bytes) -> bool:
-    """Whether a process is one of code-server's, and no Python."""
+    """Return whether a process belongs to code-server and is not Python."""
     return b"code-server" in command and b"hta_widgets.host" not in command
 
 
@@ -87,7 +87,7 @@ class Peaks(threading.Thread):
         self.first = self.most = self.now()
 
     def now(self) -> tuple[float, float]:
-        """Return the memory of both."""
+        """Return the memory of the browser and of the server."""
         return mb_of(is_browser), 0 if self.server is None else mb_of(self.server)
 
     def run(self) -> None:
@@ -111,7 +111,7 @@ class Peaks(threading.Thread):
 def timed(
     page: Page, start: Callable[[], object], view: Page | FrameLocator | None = None
 ) -> dict[str, float]:
-    """Open a path; return the seconds to the dashboard, to the first chart, and to rest."""
+    """Open a path; return the seconds to the dashboard, to the first chart, and to an idle page."""
     begun = time.perf_counter()
     start()
 
@@ -189,7 +189,7 @@ def in_code(path: Path) -> dict[str, float]:
 
 
 def in_view(path: Path) -> dict[str, float]:
-    """Open a path with `hta-widgets view`, from the request of the page on."""
+    """Open a path with `hta-widgets view`; times begin with the request of the page."""
     command = [sys.executable, "-m", "hta_widgets", "view", str(path), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout is not None

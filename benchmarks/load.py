@@ -33,7 +33,7 @@ SLOW = {
 
 
 def small() -> Path:
-    """35 MB of JSON, 45 thousand events."""
+    """Return the path of a file of 35 MB of JSON, with 45 thousand events."""
     folder = SHARED / "traces/kineto/resnet50_num_workers_0_a"
     result = sorted(folder.glob("*.json.gz"))
     if not result:
@@ -42,7 +42,7 @@ def small() -> Path:
 
 
 def large() -> Path:
-    """311 MB, 1.62 million records: one real rank, forty times in a row."""
+    """Return the path of a file of 311 MB and 1.62 million records: one real rank forty times."""
     path = DATA / "repeat40/rank-0.json"
     if not path.exists():
         tool = SHARED / "tools/make_multirank.py"
@@ -57,7 +57,7 @@ def large() -> Path:
 
 
 def job() -> list[Path]:
-    """4.3 GB in 64 ranks, ten million events: the demo generator's."""
+    """Return the folder of a demo job of 64 ranks, 4.3 GB of JSON and ten million events."""
     from _job import RANKS, STEPS, demo_job
 
     folder = demo_job(RANKS, STEPS, None, f"demo{RANKS}x{STEPS}")
@@ -76,7 +76,7 @@ def saved(path: Path) -> Path:
 
 
 def stage_table(path: Path) -> str:
-    """Return the parts of the time of this package."""
+    """Return the time of each stage of loading in this package."""
     work = f"traces = hw.load({str(path)!r}, cache=False, progress=False)"
     runs = [
         harness.run_code(OURS_STAGES, work, extra="stages.seconds()", core=anchors.CORE)
@@ -91,7 +91,7 @@ def stage_table(path: Path) -> str:
 
 
 def size_mb(path: Path) -> float:
-    """Return the JSON's size, without compression."""
+    """Return the size of the JSON text without compression."""
     if path.suffix != ".gz":
         return path.stat().st_size / 1e6
     with gzip.open(path) as file:
@@ -132,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=["small", "large", "job"])
     parser.add_argument("--repeat", type=int, default=5, help="runs of each, the best counts")
-    parser.add_argument("--profile", action="store_true", help="show where our time goes")
+    parser.add_argument("--profile", action="store_true", help="show the time of each stage")
     parser.add_argument("--ranks", type=int, help="only the first RANKS of the job")
     parser.add_argument("--limit-gb", type=float, default=8, help="memory for frames of the job")
     parser.add_argument("--timeout-s", type=float, default=290, help="time for a row of the job")

@@ -71,7 +71,7 @@ OPEN_ON_DASK = "traces = hw.load({path!r}, executor=client.get_executor(), progr
 
 @dataclass(frozen=True)
 class Question:
-    """Requests to a set named ``traces``."""
+    """A question, as code that uses a set named ``traces``."""
 
     name: str
     code: str
@@ -103,7 +103,7 @@ QUESTIONS = (
 
 @dataclass(frozen=True)
 class Line:
-    """The seconds of a question, and the peak memory of the process until its end."""
+    """Seconds of a question, and the peak memory of the process up to its end."""
 
     name: str
     seconds: float
@@ -170,7 +170,7 @@ def one_after_the_other(load: str, questions: list[Question], setup: str = SETUP
 
 
 def by_itself(load: str, question: Question, setup: str = SETUP) -> Line:
-    """Ask one question in a process of its own; opening counts."""
+    """Ask one question in a new process; opening is included."""
     run = harness.run_code(setup, f"{load}\n{question.code}", extra="peak_mb()")
     return Line(question.name, run.seconds, run.extra)
 

@@ -33,7 +33,7 @@ _RECORDS = 1200  # of a rank and step: a model of three layers
 
 
 def judge_job(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) -> dict[str, Any]:
-    """Write a job; return its truth and the findings."""
+    """Write a job; return its truth, and the ranks that are marked, judged and named."""
     rng = np.random.default_rng([seed, 9])
     ranks, steps = int(rng.choice(RANKS)), int(rng.choice(allowed))
     rank = int(rng.integers(ranks)) if slow else None
@@ -60,7 +60,7 @@ def judge_job(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) ->
 
 
 def main() -> None:
-    """Count over jobs, and print what was wrong."""
+    """Count wrong results over all jobs, and print them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=200, help="of either kind (200)")
     parser.add_argument("--first-seed", type=int, default=0)

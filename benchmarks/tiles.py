@@ -1,8 +1,8 @@
 """Measure the kernel's work for a timeline: getting ready, new views and other requests.
 
-Asks as the page does: answers that may take 30 ms and 0.8 MB, and again for what is left. Times
-are processor time, and beside it what a clock on the wall says, which other work on the machine
-counts in as well. Prints Markdown tables and writes ``benchmarks/results/tiles.json``.
+Requests are those of the page: an answer may take 30 ms and 0.8 MB, and the rest is requested
+again. Times are processor time and wall time, which includes other work on the machine. The script
+prints Markdown tables and writes ``benchmarks/results/tiles.json``.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def got_ready(options: argparse.Namespace) -> tuple[TraceSet, list[dict[str, Any
 
 @dataclass
 class Spent:
-    """Processor and wall time of answers, and their bytes, together and of the largest."""
+    """Processor time, wall time and bytes of answers: sums, and those of the largest answer."""
 
     cpu_ms: float = 0.0
     wall_ms: float = 0.0
@@ -86,7 +86,7 @@ class Spent:
     slices: int = 0
 
     def on(self, work: Callable[[], Any]) -> Any:
-        """Do work that counts as one answer."""
+        """Measure work as one answer."""
         cpu, wall = time.process_time(), time.perf_counter()
         result = work()
         cpu = (time.process_time() - cpu) * 1e3

@@ -59,7 +59,7 @@ class Mover:
     def _at(self, share: float) -> tuple[float, float]:
         box = self.stage.bounding_box()
         assert box is not None
-        left = 0.2 * box["width"]  # Right of the names.
+        left = 0.2 * box["width"]  # Right of the names of tracks.
         return left + share * (box["width"] - left), 0.45 * box["height"]
 
     def _turn(self, turns: int, delta: float) -> None:
@@ -188,7 +188,7 @@ def catapult(browser: Browser, path: Path) -> Iterator[Mover]:
 
 @contextmanager
 def opened(browser: Browser, viewer: Viewer, path: Path) -> Iterator[Page]:
-    """Return a viewer that opened a file."""
+    """Return a viewer in which a file is open."""
     if viewer.missing:
         raise Missing(viewer.missing)
     with static_files(viewer.folder) as url:

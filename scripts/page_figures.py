@@ -30,9 +30,8 @@ def main(folder: Path) -> None:
     for path in trace_folders(folder):
         sys.stdout.write(f"\n== {path.relative_to(folder)}\n")
         try:
-            lines = [
-                f"{place:<10}{text}\n" for place, text in figures(hw.load(path, progress=False))
-            ]
+            traces = hw.load(path, progress=False)
+            lines = [f"{place:<10}{text}\n" for place, text in figures(traces)]
         except TraceError as error:
             lines = [f"not loaded: {str(error).splitlines()[0]}\n"]
         sys.stdout.writelines(lines)

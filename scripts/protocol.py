@@ -67,10 +67,8 @@ def typescript(kind: Any) -> str:
 
 def fields(kind: type) -> list[msgspec.structs.FieldInfo]:
     """Return the fields of a request, required ones first, without `within_ms`, which all have."""
-    request_fields = [
-        field for field in msgspec.structs.fields(kind) if field.encode_name != "within_ms"
-    ]
-    return sorted(request_fields, key=lambda field: not field.required)
+    ordered = sorted(msgspec.structs.fields(kind), key=lambda field: not field.required)
+    return [field for field in ordered if field.encode_name != "within_ms"]
 
 
 def in_page(field: msgspec.structs.FieldInfo) -> str:

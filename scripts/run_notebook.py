@@ -8,7 +8,7 @@ from nbclient import NotebookClient
 
 
 def run(path: Path, *, folder: Path | None = None, timeout_s: int = 600) -> nbformat.NotebookNode:
-    """Execute all cells; gives the notebook with outputs.
+    """Execute all cells, and return the notebook with outputs.
 
     Parameters
     ----------

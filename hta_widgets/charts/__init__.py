@@ -1,8 +1,4 @@
-"""Bokeh figures: one function per analysis, which takes its frame and returns a figure.
-
-For example, ``charts.operators(analysis.operators(traces))`` draws the operators of a job, as does
-``charts.operators(traces)``.
-"""
+"""Bokeh figures: one function per analysis, which takes its frame and returns a figure."""
 
 from typing import TYPE_CHECKING
 

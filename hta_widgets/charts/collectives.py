@@ -259,6 +259,10 @@ def clock_offsets(
     bokeh.plotting.figure
         One dot per rank at its offset. A pale bar shows the residuals at the ends of collectives on
         the recorded clock, and a line those on the fitted clock. Its source has the frame's rows.
+
+    Examples
+    --------
+    >>> charts.clock_offsets(analysis.clock_offsets(traces))  # doctest: +SKIP
     """
     return draw_analysis("clocks", frame, options, width, theme, title, clusters)
 
@@ -314,6 +318,10 @@ def collectives(
         One row per rank and one cell per collective, in order of time; its source has the frame's
         rows. With more than 400 collectives, each cell shows the longest of several. With more
         than 12 000 cells or 64 ranks, the cells are one image, and the source has one row per rank.
+
+    Examples
+    --------
+    >>> charts.collectives(analysis.collectives(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "collectives",

@@ -60,6 +60,7 @@ from hta_widgets.text import (
     share,
     share_delta,
 )
+from hta_widgets.trace.arrays import Rows
 
 #: For each rank that shares a row, all ranks of this row in ascending order.
 Groups = Mapping[int, Sequence[int]]
@@ -365,19 +366,19 @@ def chart_scope(
     return scope, frame
 
 
-def _prepared_rows(preparation: specs.Preparation, scope: Scope, length: int) -> np.ndarray:
+def _prepared_rows(preparation: specs.Preparation, scope: Scope, length: int) -> Rows:
     """Return the chosen rows in order, after adding the preparation's names to the scope."""
     for name, code in preparation.let.items():
         scope[name] = evaluate(code, scope)
-    rows = np.arange(length)
+    rows: Rows = np.arange(length)
     if preparation.sort:
         keys = [evaluate(code, scope) for code in preparation.sort]
         # `lexsort` sorts by the last key first.
         rows = np.lexsort([CELLS["order"](key) for key in reversed(keys)])
-    if preparation.keep is None:
-        return rows
-    is_kept = np.asarray(evaluate(preparation.keep, scope), bool)
-    return rows[is_kept[rows]]
+    if preparation.keep is not None:
+        is_kept = np.asarray(evaluate(preparation.keep, scope), bool)
+        rows = rows[is_kept[rows]]
+    return rows
 
 
 def idle_cause_text(cause: str) -> str:

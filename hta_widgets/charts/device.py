@@ -55,6 +55,10 @@ def temporal_breakdown(
     -------
     bokeh.plotting.figure
         One bar per rank; its source has the frame's rows.
+
+    Examples
+    --------
+    >>> charts.temporal_breakdown(analysis.temporal_breakdown(traces))  # doctest: +SKIP
     """
     return draw_analysis("breakdown", frame, options, width, theme, title, clusters)
 
@@ -78,6 +82,10 @@ def kernel_type_breakdown(
         The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
+
+    Examples
+    --------
+    >>> charts.kernel_type_breakdown(analysis.kernel_type_breakdown(traces))  # doctest: +SKIP
     """
     frame = analysis_frame("kernel_type_breakdown", frame, options, "kernel_type", "sum_ns")
     if len(frame) and "rank" in frame:
@@ -111,6 +119,10 @@ def comm_comp_overlap(
         The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
+
+    Examples
+    --------
+    >>> charts.comm_comp_overlap(analysis.comm_comp_overlap(traces))  # doctest: +SKIP
     """
     return draw_analysis("overlap", frame, options, width, theme, title, clusters)
 
@@ -142,6 +154,10 @@ def idle_time_breakdown(
     -------
     bokeh.plotting.figure
         One bar per stream; its source has the frame's rows.
+
+    Examples
+    --------
+    >>> charts.idle_time_breakdown(analysis.idle_time_breakdown(traces))  # doctest: +SKIP
     """
     return draw_analysis("idle_streams", frame, options, width, theme, title, clusters)
 
@@ -168,6 +184,10 @@ def device_idle_breakdown(
         The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
+
+    Examples
+    --------
+    >>> charts.device_idle_breakdown(analysis.device_idle_breakdown(traces))  # doctest: +SKIP
     """
     return draw_analysis("idle", frame, options, width, theme, title, clusters)
 
@@ -205,6 +225,10 @@ def kernel_breakdown(
         One bar per kernel; its source has columns ``kind, name, count, sum_ns, mean_ns, min_ns,
         max_ns`` over all ranks, and ``per_rank_ns``, the length of the bar. The lines are from
         ``least_ns`` to ``most_ns``, the smallest and the largest sum of a rank.
+
+    Examples
+    --------
+    >>> charts.kernel_breakdown(analysis.kernel_breakdown(traces))  # doctest: +SKIP
     """
     columns = ("rank", "kind", "name", *_AGGREGATIONS)
     frame = analysis_frame("kernel_breakdown", frame, options, *columns)
@@ -304,6 +328,10 @@ def kernel_duration_by_rank(
         The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
+
+    Examples
+    --------
+    >>> charts.kernel_duration_by_rank(analysis.kernel_duration_by_rank(traces))  # doctest: +SKIP
     """
     frame = analysis_frame("kernel_duration_by_rank", frame, options, *_DURATIONS.needs)
     theme = theme_of(theme)
@@ -405,5 +433,9 @@ def queue_length_summary(
     bokeh.plotting.figure
         One bar per stream. With several ranks, one bar per rank, for its stream with the longest
         mean queue.
+
+    Examples
+    --------
+    >>> charts.queue_length_summary(analysis.queue_length_summary(traces))  # doctest: +SKIP
     """
     return draw_analysis("queue", frame, options, width, theme, title, clusters)

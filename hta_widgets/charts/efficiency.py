@@ -68,6 +68,10 @@ def operator_efficiency(
         One mark per row with FLOPs, bytes and at least 0.01 % of the device time, and one roof per
         device and precision. The area of a mark is its device time. Both scales are logarithmic.
         The marks' source has the frame's columns.
+
+    Examples
+    --------
+    >>> charts.operator_efficiency(analysis.operator_efficiency(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "operator_efficiency", frame, options,
@@ -121,6 +125,10 @@ def modules(
     bokeh.plotting.figure
         One tile per path with at least 0.1 % of the time. Times are means of the ranks, on the
         device, or on the host if the trace has no device work.
+
+    Examples
+    --------
+    >>> charts.modules(analysis.modules(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "modules", frame, options, "rank", "path", "module", "depth", "parent", "instances",
@@ -156,13 +164,12 @@ def _draw_roofline(frame: pd.DataFrame, style: FigureStyle) -> Figure:
         axis_type="log",
     )
     figure.grid.grid_line_color = theme.rule
-    for precision, peak, ridge in zip(
-        roofs["precision"], roofs["peak_tflop_per_s"], roofs["ridge"], strict=True
-    ):
+    for roof in roofs.to_dict("records"):
+        peak, ridge = roof["peak_tflop_per_s"], roof["ridge"]
         heights = [peak * left / ridge, peak, peak]
         figure.line([left, ridge, right], heights, line_color=theme.ink2, line_width=1)
         figure.text(
-            x=[right], y=[peak], text=[f"{precision} {value(peak)} TFLOP/s"],
+            x=[right], y=[peak], text=[f"{roof['precision']} {value(peak)} TFLOP/s"],
             text_align="right", text_baseline="bottom", text_font_size="10px",
             text_color=theme.ink2,
         )  # fmt: skip

@@ -76,6 +76,10 @@ def parallel_groups(
         rank's time and bytes in each group. Its source has the frame's rows. With more than 64
         ranks, a row is a group and ranks go from left to right; above 40 groups, those of a kind
         with less time share a row.
+
+    Examples
+    --------
+    >>> charts.parallel_groups(analysis.parallel_groups(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "parallel_groups",
@@ -360,6 +364,10 @@ def communication_by_group(
     -------
     bokeh.plotting.figure
         One bar per group; its source has the frame's times as means of the ranks in the group.
+
+    Examples
+    --------
+    >>> charts.communication_by_group(analysis.communication_by_group(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "communication_by_group",
@@ -399,6 +407,10 @@ def communication_by_stream(
     -------
     bokeh.plotting.figure
         As from `communication_by_group`, with one bar per stream.
+
+    Examples
+    --------
+    >>> charts.communication_by_stream(analysis.communication_by_stream(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "communication_by_stream",

@@ -340,6 +340,10 @@ def queue_length(
         One lane per stream. Its source has the frame's columns and ``until_ns``, the time of the
         next change. Above 20 000 changes it has the minimum (``queue_length``) and the maximum
         (``most``) of slices of time instead, and the subtitle reports that.
+
+    Examples
+    --------
+    >>> charts.queue_length(analysis.queue_length(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "queue_length", frame, options, "rank", "stream", "time_ns", "queue_length"
@@ -387,6 +391,10 @@ def memory_bandwidth(
     -------
     bokeh.plotting.figure
         As from `queue_length`, with ``gb_per_s`` instead of ``queue_length``.
+
+    Examples
+    --------
+    >>> charts.memory_bandwidth(analysis.memory_bandwidth(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "memory_bandwidth", frame, options, "rank", "copy_kind", "time_ns", "gb_per_s"
@@ -416,11 +424,12 @@ def _lane_series(
     """Return the lanes with the highest peaks, and a sentence about the omitted ones."""
     by_stream = key == "stream"
     groups = frame.groupby(["rank", key], observed=True)
+    lanes: dict[Any, pd.DataFrame] = dict(list(groups))
     peaks = groups[measure].max().astype(float)
     drawn = _top_lanes(peaks, top)
     has_ranks = len(frame["rank"].unique()) > 1
     series = []
-    for (rank, lane_key), changes in groups:
+    for (rank, lane_key), changes in lanes.items():
         if (rank, lane_key) not in drawn:
             continue
         name = f"stream {lane_key}" if by_stream else str(lane_key)
@@ -489,6 +498,10 @@ def memory_timeline(
         Stacked steps. Its source has the frame's columns, and the edges of each category's area.
         Above 20 000 instants it has only the rows with the minimum and the maximum of all memory in
         each slice of time, and the subtitle reports that.
+
+    Examples
+    --------
+    >>> charts.memory_timeline(analysis.memory_timeline(traces, rank=0))  # doctest: +SKIP
     """
     frame = require_frame("memory_timeline", frame, "hta_widgets.analysis.memory_timeline(path)")
     style = FigureStyle(title, theme_of(theme), width)

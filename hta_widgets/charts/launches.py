@@ -62,6 +62,10 @@ def launch_stats(
         Three histograms: launch delays, durations of launch calls, and durations of device events,
         solid for those shorter than their launch call. Sources have columns ``from_ns, to_ns,
         count, solid``.
+
+    Examples
+    --------
+    >>> charts.launch_stats(analysis.launch_stats(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "launch_stats", frame, options, "launch_delay_ns", "cpu_dur_ns", "gpu_dur_ns"

@@ -73,6 +73,10 @@ def critical_path(
         segments, neighbours of one cause are joined, and the subtitle reports that. At each zoom, a
         pixel of the path shows the cause that takes most of it; in the lane of a cause, segments
         shorter than a pixel are one pixel wide.
+
+    Examples
+    --------
+    >>> charts.critical_path(analysis.critical_path(traces, rank=0))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "critical_path", frame, options, "rank", "start_ns", "dur_ns", "id", "name", "bound_by"
@@ -261,6 +265,10 @@ def job_critical_path(
         One lane per rank on the path, and thin lines where the path changes ranks; its source has
         the frame's rows. Ranks beyond the 24 with most of the path share a lane. Above 20 000
         segments, neighbours of one rank and cause are joined, and the subtitle reports that.
+
+    Examples
+    --------
+    >>> charts.job_critical_path(analysis.job_critical_path(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "job_critical_path", frame, options, "rank", "start_ns", "dur_ns", "name", "bound_by"

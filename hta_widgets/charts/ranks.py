@@ -93,6 +93,10 @@ def rank_clusters(
         Outliers on top, then the largest clusters first. Bars are means of a cluster's ranks, per
         step; texts below them are the differences from the most typical ranks. Its source has one
         row per cluster with the frame's columns.
+
+    Examples
+    --------
+    >>> charts.rank_clusters(analysis.rank_clusters(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "rank_clusters",

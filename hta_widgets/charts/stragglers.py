@@ -60,6 +60,10 @@ def stragglers(
     bokeh.plotting.figure
         One bar per rank, the longest imposed wait first; its source has the frame's rows. With more
         than 24 ranks, the first 16 and all stragglers have a row; the others share one.
+
+    Examples
+    --------
+    >>> charts.stragglers(analysis.stragglers(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "stragglers", frame, options, "rank", "score", "late_ns_mean", "imposed_wait_ns"
@@ -261,6 +265,10 @@ def stragglers_by_step(
         The source has the frame's rows. Collectives outside the steps, such as those of the setup,
         are left out. With more than 64 ranks, those that cost most have a row, and the others share
         a row; with more than 300 steps, each cell shows the costliest of several.
+
+    Examples
+    --------
+    >>> charts.stragglers_by_step(analysis.stragglers_by_step(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "stragglers_by_step",

@@ -253,7 +253,7 @@ def _add_table(commands: Any) -> None:
     _add_ranks(command)
     command.add_argument("--query", metavar="QUERY", help="a pandas query over event columns")
     command.add_argument("--sort", default="", metavar="COLUMN", help="sort the rows")
-    command.add_argument("--descending", action="store_true", help="sort them from the largest")
+    command.add_argument("--descending", action="store_true", help="sort them in descending order")
     _add_limit(command)
     command.add_argument(
         "--option",

@@ -394,7 +394,8 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
 def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: object) -> pd.DataFrame:
     """Return a panel's frame with the attrs ``matched`` and ``note`` of its analysis."""
     inherited = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
-    panel_frame.attrs = inherited | attrs
+    panel_frame.attrs.clear()
+    panel_frame.attrs.update(inherited | attrs)
     return panel_frame
 
 

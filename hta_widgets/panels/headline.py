@@ -375,9 +375,8 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
     # Causes that name calls of their own need no further name.
     stall = None
     if not within and cause in {"host_wait", "host_operator", "host_python", "host_nothing"}:
-        stall = host_activity.stalling_event(
-            [traces[rank] for rank in times.ranks], _HALF * times.idle_ns
-        )
+        ranks = [traces[rank] for rank in times.ranks]
+        stall = host_activity.stalling_event(ranks, _HALF * times.idle_ns)
     yield HeadlineFinding(
         "idle",
         times.idle_ns / times.all_ns,
@@ -554,8 +553,8 @@ def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
     step, usual_ns = int(by_step.index[int(by_step.argmax())]), float(by_step.median())
     rows = frame[frame["step"] == step]
     start, end = int(rows["start_ns"].min()), int((rows["start_ns"] + rows["dur_ns"]).max())
-    # With two steps, the median is their mean, and neither of them stands out.
     dur_ns = float(by_step.max())
+    # With two steps, the median is their mean, and neither of them stands out.
     excess = dur_ns / usual_ns - 1 if usual_ns > 0 and step_count > 2 else 0.0
     if excess >= MIN_SHARE:
         yield HeadlineFinding(

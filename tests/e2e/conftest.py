@@ -137,7 +137,7 @@ def kept_notebook(lab, _lab_context):
 
 @pytest.fixture
 def notebook(lab, page):
-    """`notebook(*cells)` runs cells in JupyterLab and gives the page that shows them."""
+    """`notebook(*cells)` runs cells in JupyterLab, and returns the page that shows them."""
     yield _runner(lab, page, "lab")
     lab.end_sessions()
 
@@ -151,7 +151,7 @@ def notebook7(lab, page):
 
 @pytest.fixture
 def kernel(page):
-    """`kernel(code)` prints, `kernel.value(expr)` gives, `kernel.wait_for(expr)` waits."""
+    """`kernel(code)` runs code; `kernel.value(expr)` and `kernel.wait_for(expr)` evaluate."""
     return Kernel(page)
 
 

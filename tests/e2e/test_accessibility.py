@@ -16,7 +16,7 @@ _RULES = """async () => {
 
 @pytest.fixture
 def findings(page, repo):
-    """`findings()` gives what axe-core reports of the page in either theme."""
+    """`findings()` returns what axe-core reports about the page in both themes."""
     script = repo / "node_modules/axe-core/axe.min.js"
     if not script.exists():
         pytest.skip("axe-core is not installed (`make setup` does it)")

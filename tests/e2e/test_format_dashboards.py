@@ -13,7 +13,7 @@ from hta_widgets.demo.mpi import write_mpi_job
 
 @pytest.fixture
 def opened(context, tmp_path, built):
-    """`opened(traces)` gives the dashboard of a page that stands alone."""
+    """`opened(traces)` saves a dashboard, opens the page without a kernel, and returns it."""
 
     def show(traces):
         path = hw.Dashboard(traces).save_html(tmp_path / "report.html")

@@ -465,7 +465,7 @@ def test_a_page_says_who_comes_last(open_page, tmp_path):
     for at in (x - 3, x):
         saved.stage.hover(position={"x": at, "y": LAST_RANKS})
     expect(tip).to_contain_text(f"rank {SLOW} comes last")
-    # Marks below a rank's communication show how much later than the median rank it came.
+    # Marks below a rank's communication show how much later than the median rank it arrived.
     for at in (x - 3, x):
         saved.stage.hover(position={"x": at, "y": saved.nccl(SLOW) + 8 + 1 + 2})
     expect(tip).to_contain_text("2.00\u202fms")

@@ -32,7 +32,7 @@ class Screen:
         self.stage = root.locator(".hta-stage-frame")
 
     def x(self, time_ns: float) -> float:
-        """Pixels from the stage's left where an instant is drawn."""
+        """Return the x at which an instant is drawn, in px from the stage's left."""
         start, end = self.kernel.value("list(tl.view)")
         width = self.stage.bounding_box()["width"]
         assert width >= NARROW, "the test's window is too narrow"

@@ -87,7 +87,7 @@ def moves_together(seen):
     expect(seen.root.locator(".hta-diff-side .hta-said").nth(1)).not_to_have_text(full)
 
     def are_as_long():
-        # A view of a whole step is said by its name: "ProfilerStep#1 in view, 26.6 ms".
+        # The window of a whole step is given by the step's name: "ProfilerStep#1 in view, 26.6 ms".
         texts = [seen.axis(side) for side in (0, 1)]
         lengths = [re.findall(r"(?:\(|in view, )([\d.]+.[mµ]s)", text)[:1] for text in texts]
         return bool(lengths[0]) and lengths[0] == lengths[1]
@@ -164,7 +164,7 @@ def colours_say_what_became_of_events(seen):
         wait_until(
             seen.page, lambda side=side: inks(seen, side).get(SAME, 0) > 500, "calls of equal time"
         )
-    # The operator that is twice as slow launches kernels that are.
+    # The slower operator launches kernels that are twice as long.
     seen.root.locator(".hta-diff-changes .hta-name-row", has_text="aten::gelu").click()
     expect(seen.root.locator(".hta-diff-status")).to_contain_text("Marked: aten::gelu, ")
 
@@ -229,7 +229,7 @@ def lies_rank_by_rank(seen):
     expect(link).to_have_attribute("aria-pressed", "true")
 
 
-#: The panels as they stand on the screen, from the top and from the left, by width.
+#: The order of the panels on the screen, from the top and from the left, by width.
 ORDERS = {
     700: "changes timelines strip waterfall names icicle",
     1100: "changes strip timelines names waterfall icicle",

@@ -306,7 +306,7 @@ def _fields(draw: random.Random, text: bytes) -> bytes:
 
 
 def _top(draw: random.Random, text: bytes) -> bytes:
-    """Add a top-level key, in front of the others or behind them."""
+    """Add a top-level key, as the first or the last one."""
     shape = draw.choice((*SHAPES, "@", "@"))
     while "@" in shape:
         shape = shape.replace("@", draw.choice(("0", "1", *NASTY)), 1)

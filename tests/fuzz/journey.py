@@ -1,4 +1,4 @@
-"""Steps of a user with a set of traces, and what must hold whatever the files contain."""
+"""Steps of a user with a set of traces, and conditions that hold for any content of the files."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _requests(traces: TraceSet, scene: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _is_sound(traces: TraceSet) -> None:
-    """Raise if times do not lie in the set's span."""
+    """Raise an error if a time is outside of the set's span."""
     traces.problems  # noqa: B018 - may fail
     start, end = traces.start_ns, traces.end_ns
     for trace in traces.values():

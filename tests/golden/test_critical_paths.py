@@ -1,4 +1,4 @@
-"""Critical paths of real traces: what holds for every path."""
+"""Critical paths of real traces: properties of every path."""
 
 import functools
 
@@ -52,7 +52,7 @@ def test_no_chain_of_a_stream_is_longer(name):
     returned = np.where(call >= 0, trace.table.end_ns[call] + trace.shift_ns, low)
     longest = 0
     for _, stream in work.assign(returned=returned).groupby("stream"):
-        # Work that was queued when the one before it ended goes on with the chain.
+        # Work that was queued when the previous work ended continues the chain.
         queued = stream["returned"] <= stream["end"].shift()
         longest = max(longest, stream["dur_ns"].groupby((~queued).cumsum()).sum().max())
     assert longest <= frame.attrs["length_ns"] <= high - low

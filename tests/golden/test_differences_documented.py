@@ -58,8 +58,8 @@ def rows():
     return [line for line in text.splitlines() if line.startswith("| ")]
 
 
-def tells(row, what):
-    """Whether a row of the document holds a number, to four digits, or a word."""
+def contains(row, what):
+    """Return whether a row of the document contains a number, to four digits, or a word."""
     if what is None:
         return "none" in row
     if isinstance(what, str):
@@ -77,7 +77,7 @@ def test_the_document_has_a_row_with_both_numbers(difference):
     trace = name.removeprefix("hta_tests__").replace("kineto__", "kineto/")
     about = [row for row in rows() if f"`{trace}`" in row and f"`{file}`" in row]
     assert about, f"no page has a row for {trace} and {file}"
-    assert any(all(tells(row, number) for number in numbers) for row in about), (numbers, about)
+    assert any(all(contains(row, number) for number in numbers) for row in about), (numbers, about)
 
 
 def test_the_document_names_no_trace_that_is_not_there(shared):

@@ -37,7 +37,7 @@ print("RESULT" + json.dumps({"ranks": found, "breakdown": breakdown}))
 
 @pytest.fixture
 def hta(ask_hta):
-    """`hta(directory)` gives what HTA finds in a directory of traces."""
+    """`hta(directory)` returns what HTA finds in a directory of traces."""
     return partial(ask_hta, _SCRIPT)
 
 

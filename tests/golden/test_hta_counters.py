@@ -1,4 +1,4 @@
-"""Launches, queues and memory bandwidth against HTA's own, on every trace it returned them for.
+"""Launches, queues and memory bandwidth compared with HTA's, for every trace that has HTA's.
 
 HTA knows some launches by name: ours are compared on these, over times that are rounded as HTA
 rounds them; what we count beyond stands in tables here. `test_hta_facade` has all other numbers.
@@ -104,7 +104,7 @@ def test_queue_length_time_series(name):
     assert [stream for stream, _ in own_values] == theirs["stream"].tolist()
     # HTA counts from its own first event.
     (shift,) = set(theirs["ts"] * US - [time for _, time in own_values]) or {0}
-    # At one instant HTA's rows are in any order; what all of them make is certain.
+    # At one instant, HTA's rows are in any order; only their sum is certain.
     last = theirs.groupby(["rank", "stream", "ts"])["queue_length"].last()
     frame = analysis.queue_length(seen_by_hta(name), selection=as_hta_knows(name))
     ts = (frame["time_ns"] + shift) / US
@@ -139,7 +139,7 @@ def test_time_blocked_on_a_full_queue(name, limit):
     ours = analysis.time_blocked_on_full_queue(
         seen_by_hta(name), max_queue_length=limit, selection=as_hta_knows(name)
     )
-    # HTA keeps one stream a rank, the last: the others are ours alone.
+    # HTA keeps only the last stream of each rank; ours has the others as well.
     seen = ours[ours["duration_ns"] > 0].groupby("rank").tail(1)
     for own, their, unit in (
         ("rank", "rank", 1),

@@ -12,7 +12,7 @@ from hta_widgets.compat.analyzers.cupti_counter_analysis import (
     CuptiCounterAnalysis,
 )
 
-#: What HTA 0.6.1's frame has too, whose values no kernel has.
+#: Further columns of HTA 0.6.1's frame, without values for any kernel.
 SINCE_0_6 = {
     **{key: [-1] for key in ("python_id", "python_parent_id", "process_rank")},
     **{key: [""] for key in ("collective_name", "msg_dtype")},

@@ -39,7 +39,7 @@ def seen_by_hta(name):
 
 
 def below(found):
-    """The frames of all ranks as one; what their index holds becomes a column."""
+    """Return the frames of all ranks as one frame, with their index as a column."""
     frames = [frame.reset_index().assign(rank=rank) for rank, frame in found.items()]
     return pd.concat(frames, ignore_index=True)
 

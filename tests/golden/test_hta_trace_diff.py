@@ -28,7 +28,7 @@ CALLS = {
         "trace_filter", "trace_filter", {"control_rank": [0, 1], "test_rank": 1}),
 }  # fmt: skip
 
-#: What HTA wrote of each pair; every file of the folder is compared below.
+#: Files that HTA wrote for each pair; every file of the folder is compared below.
 FILES = {
     "info.json",
     *(f"compare.{word}.csv" for word in ("ALL", "ALL.short", "CPU", "GPU")),

@@ -1,4 +1,4 @@
-"""Collectives of traces recorded on a GPU, judged by what the recorded programs did."""
+"""Collectives of traces recorded on a GPU, compared with what the recorded programs did."""
 
 import pandas as pd
 from support.recorded import DATA

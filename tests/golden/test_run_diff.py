@@ -63,14 +63,14 @@ RECORDINGS = golden.GOLDEN / "efficiency/recorded"
 
 
 def moved(document, what):
-    """A recording of the same program with its code elsewhere, in place."""
+    """Change a recording, in place, to one of the same program with its code at other lines."""
     for event in document["traceEvents"]:
         name = event["name"]
         if event.get("cat") != "python_function":
             continue
         if line := re.fullmatch(r"(.+)\((\d+)\): (.+)", name):
             number = int(line[2])
-            # Below each place where something was put in, further down.
+            # Each addition moves the lines below it further down.
             number += (3 + number // 50) * ("lines" in what)
             name = f"{'/opt/app/' * ('folder' in what)}{line[1]}({number}): {line[3]}"
         elif name.startswith("nn.Module: ") and "modules" in what:
@@ -126,7 +126,7 @@ def pair():
 
 @needs_golden
 def test_steps_of_two_real_jobs(pair):
-    # The ranges of the files, µs; nothing of them is ours.
+    # The ranges in the files, in µs, without any code of ours.
     before = [75_473, 76_940, 76_212, 76_727, 78_473, 81_120]
     after = [100_298, 122_149, 166_403, 81_971, 107_230, 166_350]
     result = hd.steps(pair)
@@ -193,7 +193,7 @@ def test_names_of_two_real_jobs(pair):
         low, high = side.windows[part.rank].min(), side.windows[part.rank].max()
         launched = work["step"] >= 0
         unknown = ~launched & work["start_ns"].between(low, high, inclusive="left")
-        # No launch outside of steps: what has no step has no launch in the file.
+        # No launch is outside of steps: events without a step have no launch in the file.
         assert (part.trace.launch_of[work.index[unknown]] < 0).all()
         sums = (
             work[launched | unknown].groupby("name", observed=True)["dur_ns"].agg(["size", "sum"])

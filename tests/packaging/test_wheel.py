@@ -40,7 +40,7 @@ assert len(str(state["_esm"])) > 1000 and "export" in str(state["_esm"]), "no fr
 print("fine")
 """
 
-#: Does what stands in README.md, in order: shell blocks, and Python blocks as one session.
+#: Runs the blocks of README.md in order: shell blocks, and Python blocks as one session.
 READER = """
 import importlib, json, subprocess, sys
 names = {"__name__": "__main__"}
@@ -76,7 +76,7 @@ def built(repo) -> set[str]:
 def dist(repo, built, tmp_path_factory) -> Path:
     """An sdist, and the wheel that is built from that sdist rather than from the checkout."""
     folder = tmp_path_factory.mktemp("dist")
-    # Whatever asks for Node on the way finds none that works.
+    # Every program that needs Node finds one that does not work.
     broken = tmp_path_factory.mktemp("bin")
     for tool in ("node", "npm"):
         (broken / tool).write_text(f"#!/bin/sh\necho 'must not call {tool}' >&2\nexit 1\n")

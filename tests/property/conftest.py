@@ -16,7 +16,7 @@ def bundle(tmp_path_factory, repo):
 
 
 def saving(tmp_path_factory, node, bundle, built):
-    """`saved(engine, **options)` saves a page and gives the engine that stands in it."""
+    """`saved(engine, **options)` saves a page, and returns the engine of that page."""
     folder, numbers, opened = tmp_path_factory.mktemp("pages"), itertools.count(), []
 
     def save(engine, state=NO_STATE, **options):

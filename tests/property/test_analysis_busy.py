@@ -147,7 +147,7 @@ def test_causes_of_idle_time_add_up(folder, work, window, delay):
         assert gaps[f"{cause}_ns"].sum() == time
 
 
-#: Of what threads do the first counts: 0 is the call that waits.
+#: Activities of threads; the first that applies counts, and 0 is the waiting call.
 DOES = {
     1: ("cpu_op", "enumerate(DataLoader)"),
     2: ("cpu_op", "aten::mm"),
@@ -257,7 +257,7 @@ NO_TIMES = {"start_ns", "end_ns", "max_ns", "min_ns", "mean_ns"}
 
 @given(WORK, st.lists(st.integers(0, 90), min_size=3, max_size=3, unique=True), st.booleans())
 def test_times_of_adjacent_windows_add_up(folder, work, cuts, is_narrow):
-    # Another rank that comes later to each collective.
+    # Another rank that arrives later at each collective.
     late = [
         MAKE[kind](start + 4, start + length + 4, stream=stream)
         for kind, start, length, stream, _ in work

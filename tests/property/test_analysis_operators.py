@@ -12,7 +12,7 @@ from support.examples import examples
 from hta_widgets.analysis import operators
 from hta_widgets.trace.host_stack import children_coverage, forest_of, nearest_ancestor
 
-#: A call: its kind, its name, its children. Device work hangs on launches.
+#: A call: its kind, its name, its children. Launches have device work.
 CATEGORIES = ("cpu_op", "python_function", "user_annotation", "launch")
 
 

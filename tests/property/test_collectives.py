@@ -39,7 +39,7 @@ def write(folder, job):
 
 
 def connected(truth):
-    """The parts that collectives connect, as far as files hold them."""
+    """Return the sets of ranks that collectives in the files connect."""
     part = {
         rank: {rank} for collective in truth["collective_list"] for rank in collective["in_files"]
     }

@@ -40,7 +40,7 @@ STEPS = st.lists(st.integers(1, SPAN), min_size=0, max_size=5)
 
 
 def steps(lasting):
-    """Steps of these lengths, one right behind the other."""
+    """Yield steps of these lengths, one directly after the other."""
     at = 0
     for number, dur in enumerate(lasting):
         yield small.event("user_annotation", f"ProfilerStep#{number}", at, at + dur, pid=1)

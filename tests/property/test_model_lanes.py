@@ -1,4 +1,4 @@
-"""Lanes on random tracks, against a plain stack and against what lanes promise."""
+"""Lanes on random tracks, compared with a simple stack and with the properties of lanes."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Pair:
         error = theirs.get("error")
         if refusal is not None:
             assert error, (op, request)
-            # msgspec words what the request's type refuses; the kernel names the request.
+            # The kernel's message has msgspec's words about the type, and the name of the request.
             named = re.fullmatch(rf"the request {op} is not understood: .* `\$\.(\w+).*", refusal)
             if named is not None:
                 assert named[1] in error, (request, refusal, error)
@@ -69,7 +69,7 @@ class Pair:
         ours = {} if buffer is None else unpack(reply.pop("columns"), buffer)
         columns = theirs.get("columns", {})
         if op == "tiles":
-            # Keys of names are each engine's own; what they stand for is not.
+            # Keys of names differ between engines; the names themselves must not.
             for answer, part in ((reply, ours), (theirs["reply"], columns)):
                 names = answer.pop("names")
                 answer["names"] = [names[str(key)] for key in part.pop("slice_name").tolist()]
@@ -82,7 +82,7 @@ class Pair:
 
 @pytest.fixture
 def paired(tmp_path, saved):
-    """`paired(seed, …)` writes a random job, and gives the kernel's and a page's engine for it."""
+    """`paired(seed, …)` writes a random job, and returns the kernel's and a page's engine."""
 
     def make(seed, **options):
         kernel = load(write_job(tmp_path, seed, **options))
@@ -490,7 +490,7 @@ def test_an_export_from_a_page_loads_again(tmp_path, paired):
         stated = flows.source_record >= 0
         inside += int((member[flows.source] & member[flows.target] & stated).sum())
     assert sum(map(len, again.values())) == reply["events"]
-    # The file knows of what it is a part, and keeps the arrows that have both ends in it.
+    # The file states of what it is a part, and has the arrows with both ends in it.
     assert again.span_ns[1] - again.span_ns[0] == window["end_ns"] - window["start_ns"]
     assert again[0].stated_work_ns is not None
     assert reply["flows"] >= inside > 0

@@ -18,7 +18,7 @@ from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine, TileEngine
 
-#: Floats, as far as the order of sums may tell.
+#: Floats are equal up to the rounding of sums in different orders.
 agree = partial(page_engine.agree, rel=1e-9)
 
 
@@ -180,7 +180,7 @@ def test_a_demo_job_with_phases(tmp_path, paired):
 
 
 def test_a_reopened_window(tmp_path, paired):
-    """Its figures cover the window only, whatever reaches beyond it, also if nothing runs."""
+    """Its figures cover only the window, even if events cross its edges or none is in it."""
     write_demo(tmp_path / "job", ranks=3, steps=2)
     full = load(tmp_path / "job")
     for start, end in ((12_000_000, 25_000_000), (0, 9_000_000), (36_000_000, 37_000_000)):

@@ -35,7 +35,7 @@ def job(seed: int) -> hw.TraceSet:
 
 @lru_cache(maxsize=16)
 def members(selection: Selection, trace) -> np.ndarray:
-    """The events that a selection holds, one condition after the other."""
+    """Return the mask of a selection's events, one condition after the other."""
     table = trace.table
     start, end = table.start_ns + trace.shift_ns, table.end_ns + trace.shift_ns
     member = np.ones(len(table), dtype=bool)

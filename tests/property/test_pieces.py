@@ -1,4 +1,4 @@
-"""However a file is cut into pieces while it is read, the same comes of it."""
+"""A file gives the same events, however it is cut into pieces while it is read."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Cells against counting on one's fingers, at random zooms of random lanes."""
+"""Cells compared with brute force, at random zooms of random lanes."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_counters_hold_their_value(samples, edges, end):
 
 
 def test_the_counting_sees_a_wrong_cell():
-    """The yardstick itself: a cell that is off by one nanosecond must not pass."""
+    """The check itself: a cell that is off by one nanosecond must not pass."""
     lane = [(3, 10, 1), (12, 4, 2)]
     result = measure_cells(index(lane), np.array([0, 8, 16]))
     result.covered[0] += 1

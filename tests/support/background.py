@@ -1,4 +1,4 @@
-"""The background thread, held up so that requests find their answers pending."""
+"""The background thread, kept busy so that answers to requests are pending."""
 
 import contextlib
 import threading

@@ -1,4 +1,4 @@
-"""A browser that never leaves this machine, and hands that move like a user's."""
+"""A browser without access to the network, and pointer actions like a user's."""
 
 import json
 import os
@@ -19,7 +19,7 @@ CHROMIUM = Path(os.environ.get("HTA_CHROMIUM") or _present)
 #: No sandbox because containers run as root; the rest keeps the browser from asking the network.
 FLAGS = [
     *json.loads(Path(__file__).with_name("chromium.json").read_text("utf-8")),
-    # Whatever a page asks for: nothing beyond this machine is reachable.
+    # Pages reach only this machine.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
 ]
 
@@ -30,14 +30,14 @@ LOCAL_HOSTS = {"127.0.0.1", "localhost"}
 
 
 def is_local(url: str) -> bool:
-    """Whether a request stays on this machine."""
+    """Return whether a request stays on this machine."""
     parts = urlsplit(url)
     return parts.scheme in LOCAL_SCHEMES or parts.hostname in LOCAL_HOSTS
 
 
 @dataclass
 class Guard:
-    """Records requests of pages beyond this machine, and exceptions that were not caught."""
+    """Records requests of pages to other machines, and exceptions that were not caught."""
 
     outside: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -49,12 +49,12 @@ class Guard:
         return self
 
     def judge(self) -> None:
-        """Fail if pages asked others than this machine, or left an exception uncaught."""
+        """Fail if pages requested another machine, or left an exception uncaught."""
         outside, errors = self.outside[:], self.errors[:]
-        # The next test of the same pages is judged by its own.
+        # The next test of the same pages starts without them.
         self.outside.clear()
         self.errors.clear()
-        assert outside == [], f"a page asked beyond this machine: {outside}"
+        assert outside == [], f"pages requested other machines: {outside}"
         assert errors == [], f"exceptions that no page caught: {errors}"
 
     def _watch_sockets(self, page: Page) -> None:
@@ -107,7 +107,7 @@ def drag(
     button: Literal["left", "middle", "right"] = "left",
     steps: int = 8,
 ) -> None:
-    """Drag within a target, in steps, since a leap is not what a hand does."""
+    """Drag within a target, in steps as a user does."""
     page = target.page
     target.scroll_into_view_if_needed()
     first, last = _points(target, start, end)
@@ -167,7 +167,7 @@ def wait_for_frames(page: Page, count: int = 4) -> None:
 
 
 def wait_until(page: Page, condition: Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds; each look takes a frame at least."""
+    """Wait until a condition holds; it is checked every two frames."""
     deadline = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline, f"not within {WAIT_S} s: {what}"

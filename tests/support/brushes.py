@@ -3,7 +3,7 @@
 from hta_widgets.panels.added import WHOLE_JOB_FRAMES
 from hta_widgets.panels.frames import format_panels, panels
 
-#: Panels that the page's engine adds up; others are in tables of the page.
+#: Panels that the page computes; the others are in tables of the page.
 IDS = [
     name
     for name in panels()

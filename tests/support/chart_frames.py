@@ -272,7 +272,7 @@ def step_times() -> pd.DataFrame:
 
 
 def parallel_groups() -> pd.DataFrame:
-    """Pairs of neighbours, pairs across (guessed), and all of four ranks."""
+    """Return the groups of four ranks: neighbours, guessed pairs of distant ranks, and all four."""
     rows = [
         (group, rank, place, kind, guessed, ", ".join(map(str, members)), len(members),
          "" if guessed else HOSTILE, "all_reduce 3", 3, 1000 * (1 + rank), -1 if guessed else 2000)

@@ -23,7 +23,7 @@ GUTTER, MARGIN = 164, 128
 HEAD = 32 + 4 + 20 + 48 + 2
 COMPUTE = "#1f77c0"
 
-#: Heights of a canvas at which pixels of a colour stand, from its top, in CSS px.
+#: Returns the y at which a canvas has pixels of a colour, from its top, in CSS px.
 _ROWS = """(canvas, color) => {
   const [r, g, b] = [1, 3, 5].map(at => parseInt(color.slice(at, at + 2), 16));
   const { width, height } = canvas;
@@ -96,7 +96,7 @@ class Dash:
 
         wait_until(self.page, is_at_rest, f"bars of compute in {panel}")
         canvas, rows = self.chart(panel), np.array(looks[-1][:-4])
-        # The key of the legend stands above the bars, on lower pixels.
+        # The legend's key has the same colour; it is above the bars, at a smaller y.
         groups = np.split(rows, np.flatnonzero(np.diff(rows) > 2) + 1)
         bars = [group for group in groups if len(group) > 8][-len(self.traces) :]
         assert len(bars) == len(self.traces), f"{len(bars)} bars of {len(self.traces)} ranks"
@@ -139,7 +139,7 @@ class Dash:
         return pd.read_csv(io.BytesIO(self.saved(name, "Save as CSV")))
 
     def saved(self, name: str, text: str) -> bytes:
-        """Choose an entry of a panel's menu; gives the file that it saves."""
+        """Choose an entry of a panel's menu, and return the file that it saves."""
         self.panel(name).get_by_role("button", name=re.compile("save, copy, hide")).click()
         with self.page.expect_download() as started:
             self.root.locator(".hta-menu-item").get_by_text(text, exact=True).click()
@@ -151,7 +151,7 @@ class Dash:
         self.root.locator(".hta-menu-item").get_by_text(text, exact=True).click()
 
     def copied_link(self) -> str:
-        """Choose `Copy link`; gives the clipboard's text."""
+        """Choose `Copy link`, and return the clipboard's text."""
         read = "navigator.clipboard.readText()"
         self.page.evaluate("navigator.clipboard.writeText('')")
         self.share("Copy link")

@@ -30,7 +30,7 @@ def built_extension(folder: Path) -> Path:
 
 @contextmanager
 def code_server(root: Path, extension: Path, files: Path, **settings: object) -> Iterator[str]:
-    """Run code-server with folders of its own; gives the address of its workbench."""
+    """Run code-server in its own folders; yield the address of its workbench."""
     user = root / "data/User"
     user.mkdir(parents=True)
     quiet = {
@@ -100,7 +100,7 @@ class Editor:
         self.page.keyboard.press("Control+w")
 
     def save_to(self, path: Path) -> bytes:
-        """Answer the editor's save dialog; gives what was written."""
+        """Answer the editor's save dialog, and return what was written."""
         box = self.page.locator(".quick-input-widget input.input").first
         expect(box).to_be_visible(timeout=30_000)
         for _ in range(60):

@@ -1,4 +1,4 @@
-"""HTA's own numbers for the shared traces, and the same events as it looked at."""
+"""HTA's own numbers for the shared traces, and the events from which HTA computed them."""
 
 import functools
 import json
@@ -27,20 +27,20 @@ MISSING = f"no reference numbers at {GOLDEN}: set HTA_SHARED to the folder that 
 
 
 def names(file: str = "*") -> list[str]:
-    """Names of the traces that HTA returned this file for, such as ``hta_tests__amd_trace``."""
+    """Return the traces for which HTA returned this file, such as ``hta_tests__amd_trace``."""
     if not GOLDEN.is_dir():
         return []
     return sorted({path.parent.name for path in GOLDEN.glob(f"*__*/{file}")})
 
 
 def trace_path(name: str) -> Path:
-    """The folder of a trace: the group, then the folder, which may hold ``__`` itself."""
+    """Return the folder of a trace; the name has its group before the first ``__``."""
     group, _, folder = name.partition("__")
     return SHARED / "traces" / group / folder
 
 
 def whole(name: str) -> hw.TraceSet:
-    """All that the trace holds."""
+    """Return all events of the trace."""
     return recorded.load(trace_path(name))
 
 

@@ -1,4 +1,4 @@
-"""Traces as HTA rounds them, so that its numbers can be met exactly."""
+"""Traces as HTA rounds them, so that its numbers can be compared exactly."""
 
 from dataclasses import fields, replace
 
@@ -10,7 +10,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 
 def rounded(traces: TraceSet) -> TraceSet:
-    """The events with starts rounded up and ends down to microseconds, added in floats.
+    """Return the events with starts rounded up and ends rounded down to microseconds, in floats.
 
     HTA rounds files that have any fraction of a microsecond; others stay as they are.
     """

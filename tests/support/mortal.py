@@ -1,4 +1,4 @@
-"""Functions that kill the process they run in, once, as an operator or the system would."""
+"""Functions that kill the process in which they run, as an operator or the system would."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ FLAG = "HTA_WIDGETS_TEST_FLAG"
 
 
 def read_or_die(path, kind, *, deaths=1, **options):
-    """Read a trace file; the first processes that come to rank 3 are killed behind it."""
+    """Read a trace file; the first `deaths` processes that read rank 3 are killed after that."""
     outcome = read_trace(path, kind, **options)
     if Path(path).name.startswith("rank-3."):
         die(deaths)
@@ -26,12 +26,12 @@ def events_or_die(part, note):
 
 
 def die_always(trace):
-    """Be killed, always."""
+    """Kill this process."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def die(deaths):
-    """Be killed, unless `deaths` processes were killed before."""
+    """Kill this process, unless `deaths` processes were killed before."""
     for number in range(deaths):
         try:
             Path(os.environ[FLAG] + "+" * number).open("x").close()

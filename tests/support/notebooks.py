@@ -83,7 +83,7 @@ class Kernel:
     page: Page
 
     def __call__(self, code: str) -> str:
-        """Run code; gives what it printed. An exception there is one here."""
+        """Run code, and return what it printed. An exception there is raised here as well."""
         result = self.page.evaluate(_EXECUTE, [code, RUN_S])
         if result["error"] is not None:
             raise AssertionError(f"in the kernel:\n{result['error']}")
@@ -92,7 +92,7 @@ class Kernel:
         return str(result["out"]).strip()
 
     def value(self, expression: str) -> Any:
-        """Give an expression's value; it must be plain enough for JSON."""
+        """Return the value of an expression, which must be a JSON value."""
         return json.loads(self(f"import json; print(json.dumps({expression}))"))
 
     def wait_for(self, condition: str, *, seconds: float = 60) -> None:

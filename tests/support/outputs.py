@@ -1,4 +1,4 @@
-"""Everything that is written of a job, unpacked, so that a test can look for secrets in it."""
+"""All files that are written about a job, unpacked, so that a test can search them for secrets."""
 
 import base64
 import gzip

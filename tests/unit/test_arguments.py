@@ -40,7 +40,7 @@ INTERNAL = {
 }
 if find_spec("duckdb") is None:
     INTERNAL.add("TraceSet.sql")
-#: What a function of the caller's raises is the caller's.
+#: Exceptions of the caller's own functions are passed on.
 CALLBACKS = {
     ("load", "progress"),
     ("diff.add_table", "table"),

@@ -104,7 +104,7 @@ def test_the_picture_shows_what_there_is_and_says_what_is_not(report, results):
     assert "8× · 1.6 s" in words
     assert "6× · 300 s" in words
     assert "Perfetto's UI is not installed (`make interop`)" in words
-    # Nothing of this group was measured: no heading without bars.
+    # Without measurements, a group has no heading.
     assert not any(text.startswith("Load 311 MB") for text in words)
 
 

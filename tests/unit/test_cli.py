@@ -150,7 +150,7 @@ def test_summary_of_profiles_names_a_straggler_without_a_contradiction(tmp_path,
     out = capsys.readouterr().out
     assert "is a straggler: it spends least time in MPI" in out
     assert "waits for other ranks are unknown" not in out
-    # Profiles have no events: what they hold is shown, and no zeros.
+    # Profiles have no events: their own figures are shown instead of zeros.
     titles = next(line for line in out.splitlines() if line.startswith("rank "))
     assert titles.split("  ") == ["rank", " in MPI", "elapsed", "file"]
     assert " 0 events" not in out
@@ -415,7 +415,7 @@ def test_characters_that_the_output_lacks_are_spelled_out(job, monkeypatch, enco
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
     assert cli.main(["summary", str(job)]) == 0
     printed = sys.stdout.buffer.getvalue().decode(encoding)
-    assert re.search(r"takes \d+ % of", printed)  # thin spaces are plain ones
+    assert re.search(r"takes \d+ % of", printed)  # thin spaces are replaced by plain ones
     assert "?" not in printed
 
 

@@ -72,7 +72,7 @@ def test_every_cause_of_idleness_has_a_label_and_a_meaning():
         assert set(cause) == {"label", "meaning", "advice"}, name
         assert cause["label"], name
         assert cause["meaning"], name
-        # Advice is known only if the cause is.
+        # Advice is given only if the cause is known.
         assert bool(cause["advice"]) == (name != "unknown"), name
 
 

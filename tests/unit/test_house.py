@@ -1,4 +1,4 @@
-"""Rules of the house that a machine can check."""
+"""Rules of this repository that a machine can check."""
 
 import json
 import re

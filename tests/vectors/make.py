@@ -1,4 +1,4 @@
-"""Computes what the test vectors expect of both languages, by brute force.
+"""Compute the expected results of the test vectors of both languages, by brute force.
 
 Each file in this folder holds cases: their inputs and the results. Plain integers and loops,
 straight from docs/protocol.md and without the package, compute the results again from the inputs:
@@ -112,7 +112,7 @@ def counter_tile_of(lane, level, index, end):
         if a >= end:
             continue
         values = [v for t, v in samples if a <= t < b]
-        # Without a sample at its very start, a cell begins with the value that came before.
+        # Without a sample at its start, a cell begins with the previous value.
         if not any(t == a for t, _v in samples):
             values += [v for t, v in samples if t < a][-1:]
         if values:

@@ -436,7 +436,7 @@ class CollectivesPart(PagePart):
         self.header |= {"note": lateness.note, "clock": lateness.clock}
         writer = ColumnWriter()
         if match is not None:
-            self.header["unmatched"] = _unmatched(writer, match, len(job.ranks))
+            self.header["unmatched"] = _write_unmatched(writer, match, len(job.ranks))
         if len(lateness.frame):
             self.lateness = lateness
             counts = _entries(writer, job, lateness.frame, names)
@@ -455,7 +455,7 @@ class CollectivesPart(PagePart):
         return None if self.lateness is None else self.lateness.rank(rank).exposed
 
 
-def _unmatched(writer: ColumnWriter, match: Matching, rank_count: int) -> list[int]:
+def _write_unmatched(writer: ColumnWriter, match: Matching, rank_count: int) -> list[int]:
     """Write the events without a match; return their number on each rank."""
     rows = [unmatched_rows(match, number) for number in range(rank_count)]
     if any(map(len, rows)):

@@ -203,12 +203,12 @@ class PagePlan:
         self.collectives = CollectivesPart(
             engine.job, engine.traces, lambda: engine.lateness, self.names
         )
-        self.alike = clusters_answer(engine)
+        self.clusters = clusters_answer(engine)
         self.phases = phase_ranges(engine.traces)
         self.device_steps = device_steps(engine.traces)
         late = self.collectives.late(*scene["range"])
         self.order = _by_importance(list(self.indices), scene, state, late)
-        fixed = _fixed_bytes(self.indices.values(), [scene, self.alike])
+        fixed = _fixed_bytes(self.indices.values(), [scene, self.clusters])
         fixed += self.collectives.size_bytes
         self.limit = limit_bytes - fixed
 
@@ -232,7 +232,7 @@ class PagePlan:
                 **self.names.document(),
                 "ranks": [part.header for part in parts],
                 "collectives": self.collectives.header,
-                "alike": self.alike,
+                "alike": self.clusters,
                 "phases": {"names": self.phases.names, "labels": self.phases.labels},
             },
             blocks=[

@@ -94,7 +94,7 @@ class Row:
 
 @dataclass(frozen=True)
 class _FoldedSizes:
-    """Sizes of the rows of folded ranks, which all have the same sizes."""
+    """Sizes of a row of a folded rank; all of these rows have the same sizes."""
 
     mode: Literal["full", "line", "compact"]
     height: float

@@ -204,18 +204,18 @@ def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None,
 
 
 def _choose_flows(members: Members, chosen: Bools) -> None:
+    """Write the flows between chosen events; count those with only one chosen end."""
     flows, fate = members.trace.flow_table, members.fate
-    stated = (flows.source_record >= 0) & (flows.target_record >= 0)
+    has_records = (flows.source_record >= 0) & (flows.target_record >= 0)
     both = chosen[flows.source] & chosen[flows.target]
     either = chosen[flows.source] | chosen[flows.target]
-    is_member = stated if members.whole else stated & both
+    is_member = has_records if members.whole else has_records & both
     records = np.stack([flows.source_record, flows.target_record])
-    fate[records[:, stated]] = DROP
+    fate[records[:, has_records]] = DROP
     fate[records[:, is_member]] = KEEP
     members.flows = int(is_member.sum())
-    cut = stated & either & ~is_member
-    if cut.any():
-        members.left_out["flows"] = int(cut.sum())
+    if cut := int((has_records & either & ~is_member).sum()):
+        members.left_out["flows"] = cut
 
 
 def _choose_instants(members: Members) -> None:

@@ -1,4 +1,4 @@
-"""Clusters of ranks: on features written out, against brute force, and on jobs of known truth."""
+"""Clusters of ranks: of given features, compared with brute force, and of jobs of known truth."""
 
 import numpy as np
 import pytest

@@ -144,7 +144,7 @@ def test_bandwidths_are_those_of_nccl_tests(tmp_path, name, elements, out_elemen
             [[(0, 10), (1, 15)], [(0, 12), (1, 11)]],
             ["a", "b"],
         ),
-        (  # Ranks may call a group by names of their own.
+        (  # Ranks may have different names for one group.
             [
                 [one(10, 20, group="3"), one(30, 40, group="8")],
                 [one(11, 20, group="5"), one(31, 40, group="6")],
@@ -246,7 +246,7 @@ def test_without_numbers_and_with_gaps_times_decide(tmp_path):
     assert frame.group.tolist() == ["stream 20"] * 6
     assert frame.size_bytes.tolist() == [-1] * 6
     assert frame.algbw_gb_s.isna().all()
-    # Those that agree in nothing are not matched.
+    # Collectives that have nothing in common are not matched.
     ranks = [(0, 2_100, 7_900, 30_000), (900, 5_000, 13_500, 19_700)]
     ranks = [[nccl(start * US, (start + 10) * US) for start in starts] for starts in ranks]
     frame = collectives(load(tmp_path, *ranks))
@@ -389,7 +389,7 @@ def test_a_generic_kernel_is_called_as_the_range_around_it(tmp_path):
 
 
 def test_sends_meet_their_receives(tmp_path):
-    """PyTorch states the other side only; each pair and direction has an order of its own."""
+    """PyTorch states only the other side; each pair and direction is counted separately."""
 
     def side(start, end, name, other):
         key = "Dst Rank" if name == "send" else "Src Rank"
@@ -406,7 +406,7 @@ def test_sends_meet_their_receives(tmp_path):
     assert frame.operation.tolist() == ["send_recv"] * 6
     assert frame.attrs["matched"]["matched"] == 3
     assert frame.attrs["matched"]["partly_matched"] == 0
-    # Sends that do not say to whom are not guessed.
+    # The receiver of a send is not guessed.
     alone = [one(10, 20, ranks=(0, 1, 2, 3), name="send", seq=1)]
     frame = collectives(load(tmp_path, *[alone] * 4))
     assert len(frame) == 0

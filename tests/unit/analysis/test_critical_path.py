@@ -194,7 +194,7 @@ def test_a_copy_that_did_not_wait_is_work_of_the_host(tmp_path):
     assert by_cause(result) == {OUTSIDE: 10, LAUNCH: 200, MEMORY: 10}
     alone = path(tmp_path, step(90, 210), call(100, 200, name="cudaMemcpyAsync"))
     assert by_cause(alone) == {OUTSIDE: 20, CPU: 100}
-    # This one waits for nothing that ends by the way; the next returns when its copy is done.
+    # This call waits for no other work; the next one returns when its copy is done.
     result = path(
         tmp_path, step(90, 420), call(100, 110, 1), kernel(130, 250, launch=1),
         call(200, 300, 2, name="cudaMemcpyAsync"), copy(301, 306, launch=2, stream=9),
@@ -242,7 +242,7 @@ HELD_BACK = {OUTSIDE: 10_010, CPU: 10, LAUNCH: 190, COMM: 29_700, SYNC: 1_000, C
     ("options", "waits", "causes"),
     [
         ({}, 1, HELD_BACK),
-        # Without a call, or long after, nothing is inferred.
+        # Without a call, or long after one, nothing is inferred.
         ({"asked": False}, 0, {NEXT: 30_000}),
         ({"late": 30_000}, 0, {UNKNOWN: 60_000}),
     ],

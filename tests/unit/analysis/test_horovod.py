@@ -54,7 +54,7 @@ def test_ties_alone_and_repeated_marks(write):
         tensor(1, [(10, 5), (2, 9), (10, 9)]),  # ready again: the first time counts
         tensor(2, [(2, 20), (10, 24)], operation="ALLGATHER"),
         tensor(1, [(2, 30), (10, 30)]),  # no rank is last
-        tensor(2, [(2, 50)]),  # nobody else
+        tensor(2, [(2, 50)]),  # no other rank
     )
     assert rows(analysis.horovod_readiness(traces)) == [
         (2, 3, 1 / 3, 4_000, 4_000, 4_000),

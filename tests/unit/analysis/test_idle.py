@@ -113,7 +113,7 @@ def device(tmp_path):
         kernel(11_500, 20_000, launch=3, stream=8), call(6100, 6200, 3),
         # While stream 8 works, stream 7's gap is not the device's.
         kernel(15_000, 15_100, launch=4), call(14_000, 14_010, 4),
-        # 20,000 - 60,000: launched long ago, and yet not started.
+        # 20,000 - 60,000: launched long before, but not started.
         copy(60_000, 60_100, launch=5), call(6300, 6400, 5),
         # 60,100 - 60,150: the call began before the gap and ended within.
         kernel(60_150, 60_200, launch=6), call(60_000, 60_130, 6),

@@ -56,7 +56,7 @@ def job(tmp_path):
 def test_the_path_changes_over_where_the_last_rank_arrives(job):
     frame = job_critical_path(job)
     assert path_rows(frame) == [
-        # From the start of the call on the kernel is late.
+        # The kernel is late from the start of the call.
         (1, 100, 120, "gpu_kernel_launch_overhead", "launch"),
         (1, 220, 400, "gpu_compute_bound", "event"),
         (0, 620, 80, "gpu_communication_bound", "collective"),
@@ -175,7 +175,7 @@ def test_clocks_that_contradict_each_other_are_told(tmp_path):
     usual = [(2000, 2100, 2500), (2500, 2900, 3000), (3000, 3900, 4000)]
     traces = load(
         tmp_path,
-        # The last collective begins on rank 0 when rank 1 has long left it.
+        # The last collective begins on rank 0 long after rank 1 has left it.
         rank_of([*usual, (4000, 5000, 5100)], 5200),
         rank_of([*usual, (4000, 4500, 4900)], 6000),
     )

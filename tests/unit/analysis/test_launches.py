@@ -124,7 +124,7 @@ def test_work_launched_before_recording_began_is_said_and_can_be_left_out(tmp_pa
     rest = analysis.kernel_breakdown(traces, selection="prelaunched == False")
     assert rest.sum_ns.tolist() == [600]
     assert analysis.temporal_breakdown(traces, window=(300, 400)).attrs["note"].startswith("1 of")
-    # Files without launches tell nothing of them.
+    # Files without launches have no figures for them.
     traces = load(tmp_path, [kernel(0, 200), kernel(300, 400)])
     assert not traces[0].prelaunched.any()
     assert "note" not in analysis.temporal_breakdown(traces).attrs

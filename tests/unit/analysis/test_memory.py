@@ -219,7 +219,7 @@ def test_what_pytorch_exports_is_read_in_every_form():
     raw = memory_timeline(MEMORY / "memory.raw.json.gz")
     sums = memory_timeline(MEMORY / "memory.json")
     assert memory_timeline(MEMORY / "memory.json.gz").equals(sums)
-    # The weight and the bias were there before; so was nothing else.
+    # Only the weight and the bias existed before.
     parameters = (64 * 64 + 64) * 4
     assert raw.attrs["preexisting_bytes"]["Parameter"] == parameters
     assert (raw["Parameter"] == parameters).all()

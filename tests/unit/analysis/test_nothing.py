@@ -1,4 +1,4 @@
-"""Analyses of traces that hold nothing for them: an empty frame of the usual columns, and why."""
+"""Analyses of traces without data for them: an empty frame of the usual columns, and the reason."""
 
 from inspect import signature
 

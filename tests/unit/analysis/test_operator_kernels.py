@@ -171,7 +171,7 @@ def test_the_autograd_thread_lies_below_the_main_one(tmp_path, above):
     traces = load(tmp_path, events)
     kernels = "b" if above.startswith("##") else "a|b"
     assert patterns(traces, above) == [f"{above}|{kernels}"]
-    # On its own thread the one of the backward pass would be no deeper than the other.
+    # On its own thread, the backward range would not be deeper than the other one.
     assert patterns(traces) == ["layer|a"]
 
 

@@ -69,7 +69,7 @@ def test_a_python_frame_that_crosses_an_operators_end_takes_nothing_away(tmp_pat
     assert operator_kernels(traces, "Region").dur_ns.tolist() == [150_000, 50_000]
     # An argument with the name of a column of the frame means that column.
     assert operator_kernels(traces, "next").dur_ns.tolist() == [150_000, 50_000, 100_000]
-    # Nor does it take anything from a range.
+    # A range keeps its kernels as well.
     named = [CROSSED[0] | {"cat": "user_annotation"}, *CROSSED[1:]]
     frame = kernels_by_annotation(load(tmp_path, named), source="host")
     assert frame.annotation.tolist() == ["Region", "Region", ""]

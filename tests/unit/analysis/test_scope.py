@@ -123,7 +123,7 @@ def test_who_walks_over_all_leaves_those_that_someone_looks_at(stored, keep):
     analysis.temporal_breakdown(stored)
     assert [rank for rank, trace in stored.items() if trace.memo] == [2]
     assert stored[2].memo is looked_at
-    # The one that was used last stays.
+    # The last used one stays.
     analysis.temporal_breakdown(stored, ranks=[5])
     assert [rank for rank, trace in stored.items() if trace.memo] == [5]
 
@@ -168,7 +168,7 @@ def test_a_store_has_what_communication_says_as_columns(stored, in_memory):
         assert len(rows)
         result = event_args(trace, rows, COMMUNICATION_KEYS)
         assert result == event_args(in_memory[rank], rows, COMMUNICATION_KEYS)
-        # No record was unpacked for it.
+        # This reads no record of the files.
         assert not trace.source._blocks.values()
         others = event_args(trace, np.arange(20), COMMUNICATION_KEYS)
         assert others == event_args(in_memory[rank], np.arange(20), COMMUNICATION_KEYS)
@@ -261,7 +261,7 @@ def test_a_window_narrows_a_selection(traces):
     # A window may be text.
     chosen = narrow_selection(traces, window=("0.2us", "0.0009 ms"))
     assert (chosen.start_ns, chosen.end_ns) == (200, 900)
-    # Windows that do not meet hold nothing.
+    # Windows without a common part contain nothing.
     result = rank_parts(traces, traces.select(start_ns=100, end_ns=200), (300, 400))
     assert [len(part.rows) for part in result] == [0, 0]
 

@@ -97,7 +97,7 @@ def test_own_time_is_the_devices_if_the_host_is_ahead_of_it(tmp_path):
             call(1130, 1140, 4), nccl(4000, 4500, launch=4, **GROUP),
             # In step 2 the host waits for the device.
             step(2, 1200, 5500), call(1210, 1220, 5), kernel(5000, 5400, launch=5),
-            # All that the device does for step 3 is late, but it takes less time than the host.
+            # The device's work of step 3 is late, but takes less time than the host's.
             step(3, 5500, 6000), call(5510, 5520, 6), kernel(6100, 6110, launch=6),
         ]  # fmt: skip
 

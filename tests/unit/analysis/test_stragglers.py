@@ -96,10 +96,10 @@ def test_a_straggler_is_named(tmp_path):
 
 
 def test_chance_makes_no_straggler(tmp_path):
-    # Everyone is last in turn, by a lot.
+    # Each rank in turn is last, by a long time.
     turns = [[900 if rank == step % 4 else 0 for rank in range(4)] for step in range(12)]
     assert not stragglers(job(tmp_path, turns)).is_straggler.any()
-    # Always the same one, by a little.
+    # The same rank is always last, by a short time.
     assert not stragglers(job(tmp_path, [[0, 0, 150, 0]] * 8)).is_straggler.any()
 
 
@@ -121,7 +121,7 @@ def loading(rank, start, delay):
 
 
 def more(rank, start, delay):
-    # Kernels like the others', but many.
+    # Kernels are like those of the other ranks, but more.
     return [
         kernel((start + k * 100) * US, (start + k * 100 + 95) * US, name="embedding")
         for k in range(delay // 100)
@@ -237,7 +237,7 @@ def test_a_host_without_recorded_calls_is_not_blamed(tmp_path):
     assert stragglers(traces).cause.tolist() == ["", "", "", "host not recorded"]
     text = "Rank 3 arrives last at 6 of 6 collectives, for an unknown cause, as its host was not"
     assert text in str(headline(traces)).replace("\u202f", " ")
-    # What the device did is recorded all the same.
+    # The work of the device is recorded nevertheless.
     slower = stragglers(job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=longer, has_calls=False))
     assert slower.cause[2] == "slower kernels"
 
@@ -301,7 +301,7 @@ def test_what_the_others_do_while_they_wait_is_not_extra_work(tmp_path):
 
 
 def test_who_waited_elsewhere_is_not_to_blame(tmp_path):
-    """Rank 1 is slow, rank 0 waits for it in their pair, and comes last to all by a hair."""
+    """Rank 1 is slow; rank 0 waits for it in their pair, and is the last of all four by 5 µs."""
     events = [[] for _ in range(4)]
     for step in range(5):
         start = step * STEP
@@ -706,7 +706,7 @@ def test_waits_on_the_host_are_not_blamed_on_the_rank(tmp_path):
     # first collective has none before it to compare from.
     assert frame.late_waiting_ns[2] == 4 * 1_496 * US
     assert frame.late_host_ns[2] == 4 * 4 * US
-    # Once for each rank and step, not once more for the call.
+    # The time counts once for each rank and step, not again for the call.
     text = "the hosts have 20 events of communication, such as gloo:gather, which are not"
     assert frame.attrs["note"].startswith(f"{text} matched")
     assert analysis.collectives(traces).attrs["note"].startswith(f"{text} device work")
@@ -832,10 +832,10 @@ def test_exposed_communication_without_a_match_is_counted_apart(tmp_path):
     assert frame[columns].to_numpy().tolist() == [[1000, 2400, 400], [0, 1000, 0]]
     window = analysis.exposed_waits(traces, clock="host", window=(4150, 4300))
     assert window["unmatched_exposed_ns"].tolist() == [100, 0]
-    # A rank that leaves before the last rank comes waits until it leaves.
+    # A rank that leaves before the last rank arrives waits until it leaves.
     traces = load(tmp_path, [nccl(1000, 1400)], [nccl(2000, 3000)], [nccl(1000, 3000)])
     assert analysis.exposed_waits(traces, clock="host")["wait_ns"].tolist() == [400, 0, 1000]
-    # Unknown is not none.
+    # Unknown waits are not zero.
     frame = analysis.exposed_waits(load(tmp_path, [nccl(10, 20)]))
     columns = ["wait_ns", "exposed_wait_ns", "exposed_communication_ns"]
     assert frame[columns].to_numpy().tolist() == [[-1, -1, 10]]

@@ -238,7 +238,7 @@ def test_top_kernels_add_up_and_say_how_many_others_there_are():
     assert data["name"].iloc[-1] == "6 other kernels"
     assert data["per_rank_ns"][0] == (10_000 + 10_001) / 2
     assert (data["least_ns"][0], data["most_ns"][0]) == (10_000, 10_001)
-    # A kernel that a rank does not run is least nothing.
+    # The minimum of a kernel that some rank does not run is 0.
     frame = frames.kernels()
     frame = frame.drop(frame.index[(frame["rank"] == 1) & frame["name"].str.endswith("2")])
     data = data_of(charts.kernel_breakdown(frame), "name", "least_ns").set_index("name")
@@ -403,7 +403,7 @@ def test_a_page_is_one_file_without_a_network(tmp_path):
 
 # --- rows that stand for others, rows of one short name ---
 def test_other_kernels_reach_from_the_least_to_the_most_sum_of_a_rank():
-    # Beyond the first, rank 0 sums up to 30 + 20 = 50 and rank 1 to 1 + 60 = 61.
+    # Without the first, the sum of rank 0 is 30 + 20 = 50, and that of rank 1 is 1 + 60 = 61.
     frame = frames.kernels(names=3)
     frame["sum_ns"] = [20, 30, 1000, 60, 1, 1000]
     frame["name"] = ["a", "b", "most"] * 2
@@ -524,12 +524,12 @@ LONG = ["x" * 60, "y" * 60, "z" * 60]
     [
         # Labels that differ stay.
         (["add", "mul"], ["k<add>", "k<mul>"], ["compute", "memory"], ["add", "mul"]),
-        # Kinds tell apart first; a kind that two share is followed by a word.
+        # Equal labels get their kinds; a kind that two of them share is followed by a word.
         (["add"] * 3, ["aten::add", "add", "k<add>"], ["operator", "x", "compute"],
          ["add (operator)", "add (x)", "add (compute)"]),
         (["a"] * 3, ["a", "f<int>", "f<long>"], ["operator", "compute", "compute"],
          ["a (operator)", "a (compute, int)", "a (compute, long)"]),
-        # Within a kind the first word that differs does; of a longer name, what it has more.
+        # Within a kind, the first different word is enough; a longer name shows its further words.
         (["add"] * 3, [ADD.format("float", 1), ADD.format("c10::Half", 1), ADD.format("float", 2)],
          ["compute"] * 3, ["add (float, 1)", "add (Half)", "add (float, 2)"]),
         (["a", "a"], ["f", "f<int>"], None, ["a", "a (int)"]),

@@ -102,7 +102,7 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
     look = msgspec.to_builtins(definition.definition(name))
     by_name = {*GIVEN, *look["needs"], *look.get("uses", ()), *look.get("attrs", ())}
     by_name |= {*look.get("cells", ())}
-    # What the interpreters set themselves.
+    # Values that the interpreters set themselves.
     assert not {"row", "names", "ends", "parts"} & {*look.get("let", ()), *look["needs"]}
     before = look.get("from", {})
     for single, code in before.get("let", {}).items():

@@ -51,7 +51,7 @@ def case(name, data, right=(), words=(), *, of=(), frame=None, **options):
          frame=lambda: frames.stragglers().assign(is_straggler=False)),
     case("rank_clusters", {
         "cluster": [1, 0], "ranks": [1, 3], "compute_ns": [900, 630],
-        "row": [0, 3],  # two rows say what differs
+        "row": [0, 3],  # two rows state the differences
         "compute": [900, 630], "transfer": [900, 680], "waits": [900, 830], "idle": [1000, 930],
         "rest of the step": [1000, 1000],
     }, ["1 | \u200b | \u200b | 3"], ["rank 2 is an outlier"]),
@@ -66,7 +66,7 @@ def case(name, data, right=(), words=(), *, of=(), frame=None, **options):
         "before_ns": [500, 300, 50, 950], "diff_ns": [400, -200, 50, 250],
         "low": [0, 200, 200, 0], "high": [400, 400, 250, 250],
     }, ["+400 ns | −200 ns | +50 ns | +250 ns"], ["in 3 steps, mean over ranks"]),
-    # Parts that are not drawn by themselves are one, so that the bars still add up.
+    # Parts that are too small to be drawn are one bar, so that the bars still add up.
     case("diff_waterfall", {"diff_ns": [400, -150, 250]}, of=["low", "high"], top=1),
     case("diff_waterfall", {}, words=["Every part takes the same time"],
          frame=lambda: frames.run_waterfall()[3:]),

@@ -93,7 +93,7 @@ def test_last_starts_are_counted_by_iteration():
 
 
 def test_the_last_rank_counts_despite_its_short_kernel():
-    # Rank 1 leaves 2 of 1000 us after it came: less than 1 % of the iteration.
+    # Rank 1 leaves 2 of 1000 us after it arrives: less than 1 % of the iteration.
     df, symbols = collectives({0: [100], 1: [898], 2: [200]})
     assert find_stragglers_with_late_start_comm_kernels(df, symbols, 1).idxmax() == 1
 

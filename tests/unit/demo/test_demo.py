@@ -154,7 +154,7 @@ def test_the_host_waits_for_the_device_once_a_step(document):
     works = [(s, e) for event, s, e in _events(document) if event.get("cat") in DEVICE]
     assert len(waits) == STEPS
     for begin, end in waits:
-        # All that was launched before is done when the call returns.
+        # All work that was launched before is done when the call returns.
         assert max(e for _, e in works if e <= end) > begin
         assert not any(s < end < e for s, e in works)
 

@@ -40,7 +40,7 @@ def test_steps_start_in_line_and_slots_are_as_long_as_the_longer(pair):
     for side, start in (("before", [10, 110, 330]), ("after", [40, 190, 310])):
         assert getattr(result, side).to_common(start).tolist() == [10, 160, 380]
     assert gaps(result) == [("before", 110, 160), ("after", 280, 380)]
-    # Before the first step and after the last, time goes on.
+    # The map continues before the first step and after the last.
     assert result.before.to_common([0, 379, 380, 500]).tolist() == [0, 429, 430, 550]
     assert result.after.to_common([0, 360]).tolist() == [-30, 430]
     # The way back; out of a gap to the instant at which it begins.
@@ -98,7 +98,7 @@ def test_collectives_start_in_line(tmp_path):
         end = max(starts) + 100
         return load(tmp_path, [*steps((5, end)), *(nccl(at, at + 10) for at in starts)])
 
-    # Without launches nothing has a step; times tell that they lie in it.
+    # Without launches no event has a step, but their times are within one.
     diff = hd.compare(side(20, 120, 150), side(30, 90, 200))
     result = hd.align(diff, "collectives")
     columns = ["before_start_ns", "after_start_ns", "common_start_ns"]

@@ -218,10 +218,10 @@ def test_of_one_step_only_its_calls_tell_what_is_noise(tmp_path):
 
         return load(tmp_path, steps(1, body))
 
-    # One call: nothing is known but that such a thing may happen to any.
+    # With one call, only a large change is reported.
     assert changes_of(hd.compare(side(100_000), side(130_000))) == set()
     assert changes_of(hd.compare(side(10_000), side(100_000))) == {("slower", "aten::mm")}
-    # As long as that, but no matter: less than 5 % of the step.
+    # Equally long, but not important: less than 5 % of the step.
     assert changes_of(hd.compare(side(4_000), side(40_000))) == set()
     # Four calls, all of them longer, or one of them alone.
     diff = hd.compare(side(*[50_000] * 4), side(70_000, 72_000, 71_000, 69_000))

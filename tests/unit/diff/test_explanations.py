@@ -165,7 +165,7 @@ def test_steps_are_the_devices_if_the_host_is_ahead_of_it(tmp_path):
     assert hd.compare(waiting, waiting).before.windows[0].tolist() == [
         [1000, 2300], [2300, 3600], [3600, 4900]
     ]  # fmt: skip
-    # Of a step alone as well.
+    # The same holds for a step alone.
     alone = hd.compare(before.select("step == 1"), after.select("step == 1"))
     assert hd.steps(alone)[["before_ns", "after_ns"]].values.tolist() == [[1000, 1200]]
 
@@ -405,7 +405,7 @@ def test_steps_of_like_length_that_are_made_up_otherwise(tmp_path):
     # 4.5 % of the step; and 10 %, which three steps that scatter so do not tell from chance.
     assert texts(before, side(255, 257, 253)) == []
     assert texts(before, side(100, 280, 220)) == []
-    # One step gives no estimate of chance: 21 % and 19 % of it.
+    # With one step, chance is unknown: 21 % of the step are reported, 19 % are not.
     assert texts(side(300), side(90))[0].startswith(
         "The step takes the same time, 1.00 µs a step, but "
     )

@@ -134,7 +134,7 @@ def test_a_pair_is_changed_beyond_what_its_likes_differ_by(tmp_path):
     mixed = [1000, 1100, 1000, 1090, 1010, 1100, 1000, 1100, 1000, 1080, 1600]
     for after, expected in (
         (mixed, ["same"] * 10 + ["changed"]),
-        # All by the same: each is changed.
+        # All changed by the same amount: each is changed.
         ([1200] * 11, ["changed"] * 11),
         # Within 5 %, or within the last digit of the times: none is.
         ([1049] * 11, ["same"] * 11),
@@ -234,7 +234,7 @@ def test_a_function_more_in_between_parts_nothing(tmp_path):
         result, _ = statuses(tmp_path, *(side(wrapped=wrapped) for wrapped in sides))
         alone = [name for name, status in result if status not in {"same", "changed"}]
         assert alone == ["module.py(5): _wrapped_call_impl"], sides
-        # Nothing is new but a way to the same calls.
+        # Only the path to the same calls is new.
         both = hd.compare(*(load(tmp_path, side(wrapped=wrapped)) for wrapped in sides))
         assert hd.changes(both).empty
         # The one step is 120 ns longer with the function, which proves nothing.

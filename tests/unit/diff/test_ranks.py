@@ -59,7 +59,7 @@ def test_ranks_that_changed_alike_are_one_finding(tmp_path):
     assert ranks.text.replace("\u202f", " ") == (
         "Ranks 1, 4 changed alone: their compute +20 % (the others +1.0 %)."
     )
-    # Of a job that changed as a whole no rank is named.
+    # If the whole job changed, no rank is named.
     most = independent_job(tmp_path, *[1_080_000] * 4, 900_000, 1_080_000)
     named = [findings.ranks for findings in hd.findings(hd.compare(even, most)) if findings.ranks]
     assert named == [(4,)]

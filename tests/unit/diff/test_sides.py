@@ -127,7 +127,7 @@ def test_two_steps_of_a_rank_and_two_windows(tmp_path):
     windows = traces.select(start_ns=10, end_ns=250), traces.select(start_ns=110, end_ns=310)
     diff = hd.compare(*windows)
     assert (diff.before.steps.tolist(), diff.matched_by) == ([2], "number")
-    # None: the windows themselves.
+    # None stands for the windows themselves.
     windows = traces.select(start_ns=20, end_ns=90), traces.select(start_ns=118, end_ns=400)
     diff = hd.compare(*windows)
     assert (diff.matched_by, diff.step_count) == ("whole", 1)
@@ -192,7 +192,7 @@ def test_nothing_to_compare(tmp_path):
     ]
     for word, sides in {"before": (nothing, traces), "after": (traces, nothing)}.items():
         each_finding, text = hd.compare(*sides), f"no events in {word}"
-        # It has no device work either, which needs no saying.
+        # It has no device work either, which is not stated.
         assert [caution.kind for caution in each_finding.cautions if caution.kind != "steps"] == [
             "empty"
         ]

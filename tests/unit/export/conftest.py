@@ -11,7 +11,7 @@ import hta_widgets as hw
 
 @pytest.fixture
 def trace_file(tmp_path):
-    """`trace_file(records, **top_level)` writes a trace and gives its path.
+    """`trace_file(records, **top_level)` writes a trace, and returns its path.
 
     Records may be dicts or JSON text.
     """
@@ -34,7 +34,7 @@ def load():
 
 @pytest.fixture
 def document():
-    """Read an exported file with a decoder of its own, all numbers exact."""
+    """`read(path)` decodes an exported file independently of the package, with exact numbers."""
 
     def read(path):
         data = path.read_bytes()

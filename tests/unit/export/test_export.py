@@ -30,7 +30,7 @@ def names(document, phases="XMiCbesfBE"):
 
 @pytest.fixture
 def small(trace_file, load):
-    """Two host events, one in the other, a kernel behind, and all that hangs on them."""
+    """Two nested host events, a kernel after them, and records that refer to them."""
     path = trace_file(
         [
             {"name": "process_name", "ph": "M", **HOST, "ts": 0, "args": {"name": "python"}},
@@ -340,7 +340,7 @@ def test_a_trace_without_a_file_of_records_is_written_from_its_columns(small, tm
     assert report.events == 4
 
 
-#: A step around all, and device work with gaps that the window's edges lie in, or cut.
+#: A step around all events, and device work; edges of windows are in its gaps, or cut it.
 EVENTS = [
     event("user_annotation", "ProfilerStep#1", 0, 100_000, pid=10, tid=1),
     call(1_000, 2_000, 1),
@@ -484,7 +484,7 @@ def test_several_ranks_keep_workers_and_servers(traces, tmp_path, name):
         == traces.subset(ranks=[0, 3, 4]).summary()[columns].to_numpy().tolist()
     )
     assert again[0].counters["value"].tolist() == traces[0].counters["value"].tolist()
-    columns = ["dur_ns", "name", "id", "pid"]  # starts are since another first event
+    columns = ["dur_ns", "name", "id", "pid"]  # starts count from another first event
     assert again[4].asyncs[columns].astype(str).equals(traces[4].asyncs[columns].astype(str))
 
 

@@ -217,7 +217,7 @@ def test_it_loads_again_with_both_sides_apart(runs, tmp_path):
     for side, offset in ((before, 0), (after, 1000)):
         for rank, trace in side.items():
             again = back[rank + offset]
-            # The same events; only the side after lies elsewhere on the clock.
+            # The events are the same; only the side after has other times.
             assert (again.table.dur_ns == trace.table.dur_ns).all()
             assert (np.diff(again.table.start_ns) == np.diff(trace.table.start_ns)).all()
             assert again.args(5) == trace.args(5)

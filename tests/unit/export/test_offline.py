@@ -1,4 +1,4 @@
-"""Data of a page whose kernel may go: prepared in the background, handed out in chunks."""
+"""Data for a page that survives its kernel: prepared in the background, sent in chunks."""
 
 import base64
 import gzip

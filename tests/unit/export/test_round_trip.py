@@ -51,7 +51,7 @@ def test_a_window_comes_back_with_its_events_args_and_flows(traces, tmp_path):
     window = _window(traces)
     report = export_trace(traces, tmp_path / "window.json.gz", window, keep_parents=False)
     back = hw.load(report.path, progress=False)
-    # Without a base time the files' origins differ; each rank keeps its own times anyhow.
+    # Without a base time, the files' origins differ; each rank keeps its own times.
     columns = ["start_ns", "dur_ns", "name", "category", "pid", "tid", "stream", "correlation"]
     for rank in report.ranks:
         own = traces[rank].events[window.mask(traces[rank])]

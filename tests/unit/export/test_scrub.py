@@ -53,7 +53,7 @@ def private(trace_file, load):
 def test_private_data_is_removed(private, tmp_path, document):
     report = export_trace(private, tmp_path / "out.json", scrub=True)
     document(report.path)
-    # Only what the file's keys or paths tell is known to be a name; "bob" stands in such a path.
+    # Only names in keys or paths of the file are known; "bob" is in such a path.
     assert [secret for secret in SECRETS if secret in report.path.read_text()] == []
 
 
@@ -95,7 +95,7 @@ def test_merged_files_are_scrubbed_as_well(trace_file, load, tmp_path):
     assert load(tmp_path / "out.json").ranks == [0, 1]
 
 
-#: A text of an event's args, and what must not be left of it.
+#: A text of an event's args, and the part that must not be left.
 CANARIES = {
     "home after a colon": ("PYTHONPATH=/x:/home/carol/bin", "carol"),
     "home at the end": ("started in /home/carol", "carol"),

@@ -21,7 +21,7 @@ EVENT = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 2, "ts": 0.0
 
 @pytest.fixture
 def write(tmp_path):
-    """Write a trace with a time of change in seconds after 2020; gives its path."""
+    """`write(name)` writes a trace with a time of change, in s after 2020, and returns its path."""
 
     def _write(name, changed_s=0, contents=None):
         path = tmp_path / name

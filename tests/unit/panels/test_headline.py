@@ -156,7 +156,7 @@ def test_communication_without_partners_is_not_data_transfer(tmp_path):
 
 
 def names(count: int, length: int, *, start: int = 1000):
-    """Kernels of different names, one right behind the other."""
+    """Return kernels of different names, one directly after the other."""
     return [
         small.kernel(start + k * length, start + (k + 1) * length, name=f"kernel_{k}")
         for k in range(count)
@@ -351,7 +351,7 @@ def test_the_rank_that_idles_is_named(tmp_path):
     text = said(small.load(tmp_path, even, single, even, even))
     mean = "GPUs are idle 22 % of each rank's GPU span on average"
     assert f"{mean}, most of it on rank 1 (80 % of its span); for " in text
-    # Of two ranks, none stands out; of three that idle 80 %, none differs.
+    # With two ranks, no rank is named; nor with three that all idle for 80 %.
     text = said(small.load(tmp_path, even, single))
     assert "GPUs are idle 41 % of each rank's GPU span on average; for " in text
     text = said(small.load(tmp_path, single, single, single))

@@ -1,4 +1,4 @@
-"""Files that hold nothing but async intervals, and ends whose names cross."""
+"""Files with async intervals only, and ends in another order than their begins."""
 
 import pytest
 

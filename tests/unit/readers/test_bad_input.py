@@ -133,7 +133,7 @@ def test_gzip_that_cannot_be_expanded_further_says_how_much_was_read(write):
     packer = zlib.compressobj(wbits=31)
     head = json.dumps({"traceEvents": [event("op", i) for i in range(500)]})[:-2].encode()
     full = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
-    # A block of the type that there is none of.
+    # A block of an invalid type.
     data = full + b"\x07" * (3 * len(full))
     traces = hw.load(write(data, "trace.json.gz"))
     assert len(traces[0]) == 500

@@ -1,4 +1,4 @@
-"""Files that hold far more text than trace: given up after a stated amount of it."""
+"""Files with far more text than trace: reading ends after a stated amount of text."""
 
 import gzip
 import json

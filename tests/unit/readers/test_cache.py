@@ -30,7 +30,7 @@ reader = importlib.import_module("hta_widgets.formats.kineto.reader")
 
 @pytest.fixture(autouse=True)
 def reads(tmp_path, monkeypatch):
-    """Use a cache of its own for files of any size; list the files that are really read."""
+    """Use a separate cache for files of any size, and return the list of files that are read."""
     monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "the cache"))
     monkeypatch.setattr(module, "_MIN_CACHED_BYTES", 0)
     read = []

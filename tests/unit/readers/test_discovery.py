@@ -116,7 +116,7 @@ def test_of_two_files_of_one_rank_the_whole_one_has_it(write, tmp_path):
     full = json.dumps(
         {"distributedInfo": {"rank": 0}, "traceEvents": [event("op", i) for i in range(100)]}
     )
-    # A name before the other's: it was copied first, and not to its end.
+    # Its name comes first: it was copied first, but not completely.
     write(full[: len(full) // 4], "a.json")
     write(full, "b.json")
     traces = hw.load(tmp_path)

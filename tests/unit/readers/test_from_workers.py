@@ -54,7 +54,7 @@ def test_threads_of_this_process_leave_nothing_anywhere(job, tmp_path, monkeypat
     assert not any(trace.in_file for trace in traces.values())
     assert cache.info().files == 0
     assert_same(hw.load(job, cache=False), traces)
-    # The threads are gone.
+    # The threads have ended.
     assert len(analysis.temporal_breakdown(traces)) == 5
 
 

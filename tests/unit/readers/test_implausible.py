@@ -180,7 +180,7 @@ def waited_job(stated, sync="cudaDeviceSynchronize", **more):
     "sync", ["cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize"]
 )
 def test_the_last_work_of_a_stream_ends_before_the_host_stops_waiting_for_it(write, stated, sync):
-    """The call returns at 1 210 µs, so the collective from 1 000 on lasted at most 210 µs."""
+    """The call returns at 1 210 µs, so a collective from 1 000 µs takes at most 210 µs."""
     traces = hw.load(write(waited_job(stated, sync)))
     assert busy(traces)["communication_ns"] == 210_000
     assert busy(traces)["span_ns"] == 1_210_000

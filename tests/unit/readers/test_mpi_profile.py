@@ -227,7 +227,7 @@ def test_profile_and_time_line_of_a_rank_are_one_rank(tmp_path):
     window = (0, traces.end_ns // 2)
     assert mpi_routines(traces, window=window).equals(mpi_routines(alone, window=window))
     assert mpi_ranks(traces).key.tolist() == [0, 1, 2, 3]
-    # Some ranks have both files too, and so has what a store holds.
+    # Some ranks have both files as well, and so have ranks of a store.
     for again in (load(folder, ranks=[2]), load(traces.save(tmp_path / "store"))):
         assert again[2].profile.routines.equals(traces[2].profile.routines)
         assert again[2].profile_path == str(folder / "mpi_profile.90001.2")
@@ -244,7 +244,7 @@ def test_problems_of_a_profile_beside_a_time_line_are_its_ranks(tmp_path):
     assert traces.ranks == [0, 1, 2, 3]
     result = {(row.rank, row.kind, row.file) for row in traces.problems.itertuples()}
     assert result == {(1, "truncated", str(cut)), (2, "stale", str(left))}
-    # What another run left over is not used, but the time line beside it is.
+    # Files of another run are not used, but the time line next to them is.
     sources = mpi_routines(traces).groupby("key").source.first()
     assert sources.tolist() == ["profile", "profile", "trace", "profile"]
     assert set(load(folder, ranks=[2]).problems.kind) == {"stale"}

@@ -1,4 +1,4 @@
-"""MPI time lines in either byte order, damaged ones, and what is none."""
+"""MPI time lines in either byte order, damaged ones, and files of other formats."""
 
 import gzip
 import struct

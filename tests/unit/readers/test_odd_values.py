@@ -19,7 +19,7 @@ TOP += [1 << 70, -(1 << 70), 1e300, "9" * 5000, "\ud800"]
 
 
 def used(traces, folder):
-    """Ask for what reads most of a set, and return what its export and its store hold."""
+    """Call what reads most of a set, and return what its export and its store contain."""
     traces.summary(), traces.problems, traces.events(), repr(traces), traces._repr_html_()
     for name in ("temporal_breakdown", "operators", "step_times", "collectives", "clock_offsets"):
         getattr(analysis, name)(traces)

@@ -1,4 +1,4 @@
-"""Traces that lie elsewhere: behind fsspec, and on a web server on loopback."""
+"""Traces on other file systems: through fsspec, and on a web server on loopback."""
 
 import builtins
 import contextlib
@@ -61,7 +61,7 @@ def job(tmp_path):
 
 
 def renamed(traces, old, new):
-    """The set, with its files called as they are elsewhere."""
+    """Return the summary and the problems, with the names of files on the other file system."""
     problems = traces.problems
     summary = traces.summary()
     for frame in (problems, summary):

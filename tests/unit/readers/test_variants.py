@@ -1,4 +1,4 @@
-"""Variants of the public cases: each loads or is refused, and no record goes missing unsaid."""
+"""Variants of the public cases: each loads or is refused, and each lost record is reported."""
 
 import json
 import random

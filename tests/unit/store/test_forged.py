@@ -42,7 +42,7 @@ def store(tmp_path_factory):
 
 
 class Forged:
-    """A copy of a store whose values can be changed; `write` gives it checksums that fit."""
+    """A copy of a store whose values can be changed; `write` updates its checksums."""
 
     def __init__(self, store, target, place=0):
         shutil.copytree(store, target)

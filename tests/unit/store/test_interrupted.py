@@ -112,7 +112,7 @@ def test_a_killed_save_leaves_the_old_or_nothing_or_the_new(traces, job, tmp_pat
             assert_same(old if result[-1] == "old" else traces, again)
         old.save(folder / "a.store")
         assert_same(old, hw.load(folder / "a.store", progress=False))
-        # And what was left over is gone.
+        # Remains of the interrupted run are removed.
         assert [file.name for file in folder.iterdir()] == ["a.store"]
     before = "nothing" if what == "new" else "old"
     turned = result.index("new")
@@ -187,7 +187,7 @@ def test_what_others_may_be_saving_stays(traces, tmp_path):
 
 
 def test_a_save_that_others_overtake_replaces_theirs(traces, tmp_path, monkeypatch):
-    """The place is free when it is looked at, and taken when the store is to be put there."""
+    """The place is free when it is checked, and taken when the store is renamed to it."""
     path = tmp_path / "a.store"
     other = Path(traces.subset(ranks=[0]).save(tmp_path / "other.store"))
     original = Path.rename

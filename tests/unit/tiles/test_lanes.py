@@ -24,7 +24,7 @@ def test_bytes_per_event():
     count = 64_000
     starts = np.arange(count) * 10
     assert a_lane(starts, np.full(count, 10)).nbytes <= 20.2 * count
-    # Overlapping ones keep their durations: the union does not tell them.
+    # Overlapping events keep their durations, which do not follow from the union.
     assert a_lane(starts, np.full(count, 11)).nbytes <= 28.2 * count + 16
     # Calls within calls, as a folded host thread holds them: the union is short.
     nested = a_lane(np.arange(count), np.arange(count)[::-1] + 1, slices=False)

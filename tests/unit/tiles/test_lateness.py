@@ -123,7 +123,7 @@ def lanes_of(engine, rank):
 
 def test_a_moment_of_transfer_is_no_wait_of_the_folded_rank(engine):
     waits = {key: slices(engine, wait) for key, (wait, _) in lanes_of(engine, 0).items()}
-    # B's wait lies in A's, and of A's what B transfers meanwhile is left out.
+    # B's wait is within A's; the part of A's during B's transfer is left out.
     assert [piece[:2] for piece in waits["all"]] == [(1000, 1000), (3500, 1500)]
     assert len({piece[2] for piece in waits["all"]}) == 1
     assert waits["all"][0][2] == waits[20][0][2] != waits[24][0][2]

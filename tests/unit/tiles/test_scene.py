@@ -270,7 +270,7 @@ def test_calls_are_communication_and_profiles_beside_them_have_no_rows(tmp_path)
     alone = TileEngine(texts).scene()
     assert len(alone["ranks"]) == 4
     assert alone["events"] == 0
-    # Profiles of another job are ranks of their own.
+    # Profiles of another job are separate ranks.
     write_mpi_job(tmp_path / "job", ranks=4, steps=3, traces=False, job=90002)
     traces = hw.load(tmp_path / "job", cache=False, progress=False)
     assert len(traces) == 8

@@ -31,7 +31,7 @@ def whole_number(value):
 
 
 def columns_of(records, base_ns=0, resolution_ns=1):
-    """Decode records with times in microseconds, one by one and without any finesse."""
+    """Decode records with times in microseconds, one by one and in the simplest way."""
     names, categories, pids, tids, flow_ids = (StringPool() for _ in range(5))
     count = len(records)
     return RankColumns(

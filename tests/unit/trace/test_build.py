@@ -246,7 +246,7 @@ def profiler_step(number, start, end, tid=1):
 
 
 REPEATED_STEPS = {
-    # A restart: the second #5 and #6 are steps of their own.
+    # After a restart, the second #5 and #6 are separate steps.
     "restart": ([(5, 0, 10), (6, 10, 20), (5, 30, 40), (6, 40, 50)], [5, 6, 7, 8], 1),
     "each time #0": ([(0, 0, 5), (0, 10, 15), (0, 20, 25)], [0, 1, 2], 2),
     "gap in numbers": ([(2, 0, 5), (9, 5, 9), (2, 9, 12), (9, 12, 15)], [2, 9, 10, 17], 1),

@@ -84,7 +84,7 @@ def test_threads_wait_for_the_one_that_computes():
         calls.append(1)
         is_computing.set()
         assert go_on.wait(10)
-        # Other results are needed on the way, this one's own key included in another owner.
+        # Other results are needed in between, with the same key for another owner as well.
         return memo(owner, "other", lambda: 1) + memo(Owner(), "number", lambda: 1)
 
     with ThreadPoolExecutor(4) as executor:

@@ -122,7 +122,7 @@ from hta_widgets.trace.names import disambiguate, kernel_family, short_name
         ("ncclDevKernel_Generic_1(ncclDevComm*, unsigned long)", "NCCL collective"),
         ("void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)", "RCCL collective"),
         ("triton_poi_fused_add_cos_sin_0", "triton poi add_cos_sin_0"),
-        # Kernels of libraries: operation, precision, tile, layout, all else.
+        # Kernels of libraries: operation, precision, tile, layout, and the rest.
         ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_nn", "gemm bf16 128x64 nn"),
         ("turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_tn", "gemm f16 128x128 tn"),
         ("volta_sgemm_32x32_sliced1x4_tn", "gemm f32 32x32 tn sliced1x4"),

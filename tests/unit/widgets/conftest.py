@@ -32,5 +32,5 @@ def view(sides):
 
 @pytest.fixture(scope="module")
 def shown(sides):
-    """A comparison that tests leave as it is."""
+    """A comparison that tests do not change."""
     return hw.TraceDiff(*sides)

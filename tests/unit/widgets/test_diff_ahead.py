@@ -21,7 +21,7 @@ FIRST = (
 
 @pytest.fixture
 def made(monkeypatch):
-    """Names of the frames that are made, and not taken from what is kept."""
+    """Names of the frames that are computed, not taken from a cache."""
     names = []
     make = answers_module.DiffAnswers._frame
 
@@ -78,7 +78,7 @@ def test_every_answer_has_a_turn_of_its_own(view, made):
     for task in first_frame_tasks(view._answers, "steps"):
         task()
         counts.append(len(made))
-    # A kernel with another request meanwhile is free again after a frame or two.
+    # A kernel that gets another request meanwhile answers it after one or two frames.
     assert max(later - before for before, later in pairwise(counts)) <= 2
 
 

@@ -50,7 +50,7 @@ def test_a_dashboard_keeps_headline_charts_and_timeline(tmp_path):
     drawn = texts_of(html)
     assert {"Where GPU time goes", "Communication and overlap", "waiting"} <= {*drawn}
     assert {"ProfilerStep#0", "causes the wait"} <= {*drawn}
-    # The notes of a chart are whole, and its legend too.
+    # The notes and the legend of a chart are complete.
     assert "transfer and waiting: communication that no compute hides" in " ".join(drawn)
 
 

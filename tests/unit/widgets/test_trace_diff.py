@@ -134,7 +134,7 @@ def test_what_the_page_changes_on_both_sides_at_once_is_one_change(view):
     assert not view.undo()
     assert view.redo()
     assert [timeline.view for timeline in view.sides] == [(10, 1_000)] * 2
-    # The page undoes and redoes both as well: one by one is heard, and one it stays.
+    # The page undoes and redoes steps of both sides; each remains one step of the history.
     for way in ("undo", "redo"):
         for timeline in view.sides:
             getattr(timeline.state, way)()
@@ -194,7 +194,7 @@ def test_cells_of_the_strip_hold_all_busy_time_of_the_steps(sides):
     result = lanes(both, line, pair=1, bins=300)
     assert len(result) <= 300 * 2 * len(LANES) + 6 * len(line.slots)
     assert (result["busy_ns"] <= result.attrs["cell_ns"]).all()
-    # Ranks start their steps apart: each in its own.
+    # Ranks start their steps at different times.
     start, end = (int(time) for time in both.after.windows[1][1])
     busy = result.query("slot == 1 and side == 1 and lane == 0")["busy_ns"].sum()
     breakdown = hw.analysis.temporal_breakdown(sides[1], ranks=[1], window=(start, end))
@@ -223,7 +223,7 @@ def test_a_page_holds_each_step_by_itself(shown):
         for name, frame in frames.items():
             full = answers(shown, op="frame", name=name)
             for column in ("before_ns", "after_ns", "diff_ns"):
-                # Small parts are one, names are cut: what is drawn is the same.
+                # Small parts are merged and names are shortened: the drawing is the same.
                 if name.startswith("waterfall"):
                     assert sum(frame["columns"][column]) == sum(full["columns"][column]), name
                 else:
@@ -488,7 +488,7 @@ def test_changes_and_tree_of_one_pair_of_ranks_mark_its_calls_alone(shown):
     changes = answers.frame("changes@1")["columns"]
     row = changes["name"].index("aten::gelu")
     before, after = answers.answer({"op": "change_events", "row": row, "pair": 1})[0]["events"]
-    # As often as on both ranks in the test above, by half.
+    # Half as often as on both ranks in the test above.
     assert len(before) == len(after) == 12 * 3 * 2
     assert {rank for rank, _ in before + after} == {1}
     tree = answers.frame("icicle@1")["columns"]
@@ -550,7 +550,7 @@ def test_a_picture_has_the_colours_that_the_page_has(shown, tmp_path, monkeypatc
         assert words.count(name) == 2, name
     assert ink(root, SLOWER[-1]) > 0
     assert ink(root, class_styles("light")[CLASSES.index("same")].color) > 2000
-    # Kinds are left in the totals and their keys alone.
+    # Only the totals and their keys have kinds.
     by_change = ink(root, COMPUTE)
     assert "CPU" not in words[words.index("slower") : words.index("whole job")]
     monkeypatch.setattr(shown, "color", "kind")
@@ -584,6 +584,6 @@ def test_the_overview_holds_all_device_work_of_each_class(shown):
         full = sum(parts.shares.values())
         assert len(full) == BINS
         assert set(np.round(full, 9).tolist()) <= {0.0, 1.0}
-        # Before and after all device work there is none to be parted.
+        # Before and after all device work there is nothing to split.
         outside = np.array([parts.start_ns - 10**6, parts.end_ns + 10**6], np.float64)
         assert all((share == 0).all() for _, share in parts.at(outside))
