@@ -84,7 +84,7 @@ _ORDER = (
     ("step",),
 )
 #: Kinds whose sentences come last and are always present.
-_LAST = ("unrecorded", "around_work", "missing_steps", "impossible_times")
+_LAST = ("unrecorded", "around_work", "missing_work", "missing_steps", "impossible_times")
 #: The place of kinds in the order for the headline; kinds with equal places are ordered by share.
 _MAIN_PLACES = {
     "waiting": 0,
@@ -240,7 +240,8 @@ def headline(traces: TraceSet) -> Headline:
         return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
     report = straggler_report(traces)
     late = late_ranks(traces, times, report.stragglers)
-    causes = [*_waiting_finding(late, times, len(traces))]
+    rank_count = len(times.ranks) if late and not late.on_hosts else len(traces)
+    causes = [*_waiting_finding(late, times, rank_count)]
     if times.has_work:
         of_devices = [
             _exposed_finding(late, times),
@@ -270,6 +271,7 @@ def headline(traces: TraceSet) -> Headline:
     others += _slowest_step(steps)
     if 1 - times.span_share >= _MIN_SHARE_AROUND:
         others.append(HeadlineFinding("around_work", facts={"around": 1 - times.span_share}))
+    others += _missing_work(traces, times)
     if traces.window_ns is None:  # an export's window cuts steps anyway
         others += _missing_steps(steps, times)
     others += _impossible_times(traces)
@@ -565,6 +567,15 @@ def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
             selection=Selection(start, end),
             facts={"step": step, "dur_ns": dur_ns, "excess": excess},
         )
+
+
+def _missing_work(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
+    """Yield the finding on ranks without device work, among ranks of the same format with some."""
+    formats = {traces[rank].format for rank in times.ranks}
+    ranks = [rank for rank, trace in traces.items() if trace.format in formats]
+    idle = [rank for rank in ranks if rank not in times.span_ns]
+    if idle:
+        yield HeadlineFinding("missing_work", facts={"missing": idle})
 
 
 def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFinding]:
