@@ -84,7 +84,14 @@ _ORDER = (
     ("step",),
 )
 #: Kinds whose sentences come last and are always present.
-_LAST = ("unrecorded", "around_work", "missing_work", "missing_steps", "impossible_times")
+_LAST = (
+    "unrecorded",
+    "around_work",
+    "missing_work",
+    "missing_steps",
+    "same_ranks",
+    "impossible_times",
+)
 #: The place of kinds in the order for the headline; kinds with equal places are ordered by share.
 _MAIN_PLACES = {
     "waiting": 0,
@@ -274,6 +281,7 @@ def headline(traces: TraceSet) -> Headline:
     others += _missing_work(traces, times)
     if traces.window_ns is None:  # an export's window cuts steps anyway
         others += _missing_steps(steps, times)
+    others += _same_ranks(traces)
     others += _impossible_times(traces)
     return _arrange(first or HeadlineFinding("no_cause"), _rank_findings(others), times)
 
@@ -589,6 +597,15 @@ def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFin
     if ranks_by_steps:
         facts = {"step_count": step_count, "ranks_by_steps": ranks_by_steps}
         yield HeadlineFinding("missing_steps", facts=facts)
+
+
+def _same_ranks(traces: TraceSet) -> Iterator[HeadlineFinding]:
+    """Yield the finding on files that state the rank of another file and got a free number."""
+    problems = traces.problems
+    is_kept = (problems["kind"] == "duplicate_rank") & problems["rank"].isin(traces.ranks)
+    ranks = sorted(problems.loc[is_kept & problems["detail"].str.contains("; kept as"), "rank"])
+    if ranks:
+        yield HeadlineFinding("same_ranks", facts={"ranks": [int(rank) for rank in ranks]})
 
 
 def _impossible_times(traces: TraceSet) -> Iterator[HeadlineFinding]:

@@ -339,6 +339,17 @@ def _missing_steps_text(
     return [f"{text[:1].upper()}{text[1:]}."]
 
 
+def _same_ranks_text(_times: RunTimes, *, ranks: list[int]) -> list[Piece]:
+    """State which numbers stand for files of other ranks, perhaps of another run."""
+    several = len(ranks) > 1
+    subject = (
+        f"Ranks {_number_runs_text(ranks)} are files" if several else f"Rank {ranks[0]} is a file"
+    )
+    states = "state" if several else "states"
+    text = f"{subject} that {states} the rank of another one, perhaps of another run"
+    return [f"{text}; load one run at a time to compare its ranks."]
+
+
 def _impossible_times_text(_times: RunTimes, *, times_count: int) -> list[Piece]:
     verb = "are" if times_count > 1 else "is"
     text = f"{plural(times_count, 'time')} in the files cannot be right and {verb} cut or left out"
@@ -439,6 +450,7 @@ WORDS: dict[str, Callable[..., list[Piece]]] = {
     "unrecorded": _unrecorded_text,
     "around_work": _around_work_text,
     "missing_work": _missing_work_text,
+    "same_ranks": _same_ranks_text,
     "missing_steps": _missing_steps_text,
     "impossible_times": _impossible_times_text,
     "no_cause": _no_cause_text,
