@@ -330,7 +330,7 @@ class Target:
             )
             if others:
                 raise TraceError(
-                    f"holds other traces already, for example {others[0]}",
+                    f"already has other traces, for example {others[0]}",
                     path=self.path,
                     remedy="Choose a new directory, so that the ranks do not mix.",
                 )

@@ -172,9 +172,8 @@ def register_magic(shell: Any) -> None:
     def trace(line: str, cell: str) -> Any:
         name = line.strip()
         if name and not name.isidentifier():
-            raise TraceError(
-                f"%%trace takes a variable's name, not {name!r}", remedy="Write %%trace traces."
-            )
+            message = f"%%trace takes a variable's name, not {name!r}"
+            raise TraceError(message, remedy="Write %%trace traces.")
         with _torch_profiler().profile(record_shapes=True) as profiler:
             result = shell.run_cell(cell)
         if not result.success:

@@ -113,7 +113,7 @@ _COMMUNICATION: Final = {
     ),
     r"multimem_|symmetric_memory(::|\d)": "PyTorch symmetric memory",
     r"userbuffers": "Transformer Engine's user buffers",
-    r"(one|two)_?shot_?all_?reduce": "one- and two-shot",
+    r"(one|two)_?shot_?all_?reduce": "one-shot and two-shot all-reduces",
     r"quick_?reduce::|lamport": "quick and Lamport all-reduces",
     r"all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all"
     r"|^collective[-_](permute|broadcast)": "collectives by name (TensorRT-LLM, FlashInfer, XLA …)",
@@ -131,7 +131,7 @@ _DEVICE_WORK_NAMES: Final = (
     ("memory", r"^(memory_)?copy_?(host|device)_?to_?(host|device)", "ROCm's copies"),
     ("memory", r"^fill_?buffer", "ROCm's fills"),
     ("memory", r"^__amd_rocclr_(copy|fill)", "ROCm's copy and fill kernels"),
-    ("memory", r"^zeCommandListAppendMemory(Copy|Fill)", "Level Zero's (XPU)"),
+    ("memory", r"^zeCommandListAppendMemory(Copy|Fill)", "Level Zero's copies and fills (XPU)"),
     ("memory", r"^copy([-_](start|done))?(\.\d+)?$", "XLA's copies"),
     ("memory", r"^dma(_(request|copy|transfer|read|write)\w*)?\b", "DMA"),
     ("sync", r"^(stream|event|context|device) (sync|wait)", "waits"),

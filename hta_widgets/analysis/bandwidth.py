@@ -72,13 +72,14 @@ class _RankCopies:
 
 
 def _copies_of_rank(part: RankPart) -> _RankCopies:
+    """Return the selected copies and fills of a rank, with the rates that are known."""
     trace, table = part.trace, part.table
     rows = part.rows_of_kinds("memory")
     rate, size = trace.copy_table.lookup(table.record[rows])
-    names, name = np.unique(table.name[rows], return_inverse=True)
-    texts = [table.names[code] for code in names.tolist()]
-    kind = np.array([copy_kind(text) for text in texts], dtype=object)[name]
-    is_dma = np.array([bool(_DMA.match(text)) for text in texts], dtype=bool)[name]
+    used_codes, place = np.unique(table.name[rows], return_inverse=True)
+    names = [table.names[code] for code in used_codes.tolist()]
+    kind = np.array([copy_kind(name) for name in names], dtype=object)[place]
+    is_dma = np.array([bool(_DMA.match(name)) for name in names], dtype=bool)[place]
     if is_dma.any():
         args = event_args(trace, rows[is_dma], _DMA_ARGS)
         kind[is_dma] = [copy_kind(str(direction or "")) for direction in args["direction"]]
@@ -120,6 +121,7 @@ def bandwidth_steps(part: RankPart) -> BandwidthSteps:
 
 
 def _steps(copies: _RankCopies) -> BandwidthSteps:
+    """Return the change of bandwidth at each start and end of a copy with a known rate."""
     start_ns, end_ns = copies.start_ns, copies.end_ns
     rated = np.flatnonzero(~np.isnan(copies.gb_per_s) & (end_ns > start_ns))
     code = np.tile(copies.code[rated], 2)
@@ -177,9 +179,7 @@ def memory_bandwidth(
     other than 0 without copies, unknown rates count as 0, and a copy of 0 µs lasts 1 µs.
     """
     chosen = rank_parts(traces, selection, window, ranks)
-    schema = {
-        "rank": "int64", "copy_kind": "category", "time_ns": "int64", "gb_per_s": "float64",
-    }  # fmt: skip
+    schema = {"rank": "int64", "copy_kind": "category", "time_ns": "int64", "gb_per_s": "float64"}
     return _bandwidth_frame(chosen, _rate_columns, schema)
 
 

@@ -119,11 +119,12 @@ def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
     """
     traces = chosen.owner
     ahead = steps_ahead(traces)
-    samples = list(
-        map_ranks(
-            chosen, _features_of_rank, None, ahead, each=waits.arguments_by_rank(chosen.ranks)
-        )
-    )
+
+    def samples_of(ranks: RankParts, steps: Ints | None) -> list[_RankSample]:
+        each = waits.arguments_by_rank(ranks.ranks)
+        return list(map_ranks(ranks, _features_of_rank, steps, ahead, each=each))
+
+    samples = samples_of(chosen, None)
     with_steps = [sample.numbers for sample in samples if len(sample.numbers)]
     numbers, counts = np.unique(concat_arrays(with_steps), return_counts=True)
     common = numbers[counts == len(with_steps)]
@@ -136,9 +137,7 @@ def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
         ]
         members = [chosen.traces[place] for place in places]
         rest = RankParts(members, chosen.selection, chosen.executor)
-        arguments = waits.arguments_by_rank(rest.ranks)
-        others = map_ranks(rest, _features_of_rank, common, ahead, each=arguments)
-        for place, sample in zip(places, others, strict=True):
+        for place, sample in zip(places, samples_of(rest, common), strict=True):
             samples[place] = sample
     share, kernel_names = _kernel_shares([sample.kernel_ns for sample in samples])
     work = imposed_waits(traces, chosen.selection, waits.clock)
@@ -191,7 +190,10 @@ def _features_of_rank(
 def _steps_of_events(
     part: RankPart, steps: tuple[Ints, Ints, Ints], common: Ints
 ) -> tuple[Ints, Ints, int]:
-    """Return the position of each event's step, -1 for none, and durations and number of steps."""
+    """Return the position of each event's step (-1: none), the steps' durations, and their number.
+
+    Without steps, all of the rank's time is one step, and the number is 0.
+    """
     is_common = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
     numbers, start, end = (column[is_common] for column in steps)
     if len(numbers):
@@ -588,9 +590,9 @@ class _FeatureComparison:
         if count:
             steps = int(np.median(features.steps))
             allowed = _MAX_ERRORS * (1 + _FEW_STEPS_INCREASE / max(steps - 1, 1))
-            names = [name for name, _, _ in _FEATURE_WORDS.values()]
-            scatter = [float(np.median(error[name] / step)) for name in names]
-            limits = np.maximum(limits, allowed * np.array(scatter))
+            columns = [column for column, _, _ in _FEATURE_WORDS.values()]
+            median_errors = [float(np.median(error[column] / step)) for column in columns]
+            limits = np.maximum(limits, allowed * np.array(median_errors))
         return cls(
             features,
             np.stack([low[name] for name in _FEATURES], axis=1),

@@ -7,6 +7,7 @@ For example, two kernels of a stream are launched at 0 and 2 µs and start at 5 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -81,12 +82,8 @@ def _with_derived_counters(part: RankPart, kinds: Iterable[CounterKind]) -> Coun
     """Return the rank's counters, followed by the derived ones."""
     recorded_counters = part.trace.counter_table
     recorded_keys = set(recorded_counters.series)
-    series = [
-        derived
-        for kind in kinds
-        for derived in _SERIES[kind](part)
-        if derived[0] not in recorded_keys
-    ]
+    derived = chain.from_iterable(_SERIES[kind](part) for kind in kinds)
+    series = [entry for entry in derived if entry[0] not in recorded_keys]
     if not series:
         return recorded_counters
     keys, times, values = zip(*series, strict=True)

@@ -81,10 +81,9 @@ def temporal_breakdown(
     on all streams, and is cut at the window's edges; times of adjacent windows add up. Every
     instant of the span counts once: as computing if any compute kernel runs, else as non-compute
     if anything communicates or copies, else as idle. Hence, to the nanosecond,
-    ``idle_ns + compute_ns + non_compute_ns == span_ns`` and
-    ``exposed_communication_ns + exposed_memory_ns == non_compute_ns``.
-    Synchronisation rows on a stream are waits, not work. Only selected events count: in a
-    selection of communication, all of it is exposed.
+    ``idle_ns + compute_ns + non_compute_ns == span_ns`` and ``exposed_communication_ns +
+    exposed_memory_ns == non_compute_ns``. Synchronisation rows on a stream are waits, not work.
+    Only selected events count: in a selection of communication, all of it is exposed.
 
     Parameters
     ----------
@@ -273,10 +272,16 @@ def comm_comp_overlap(
     chosen = rank_parts(traces, selection, window, ranks)
     times = np.array(list(map_ranks(chosen, _communication_overlap)), dtype=np.int64).reshape(-1, 4)
     communicating, overlapped, computing, kernels = times.T
-    ranks = np.array(chosen.ranks, dtype=np.int64)
+    rank = np.array(chosen.ranks, dtype=np.int64)
+    with_kernels = rank[kernels > 0].tolist()
+    with_time = rank[(communicating > 0) | (kernels == 0)].tolist()
+    notes = (
+        missing_ranks_note(chosen.ranks, with_kernels, _NO_COMMUNICATION),
+        missing_ranks_note(chosen.ranks, with_time, _NO_COMMUNICATION_TIME),
+    )
     return result_frame(
         {
-            "rank": ranks,
+            "rank": rank,
             "communication_ns": communicating,
             "overlapped_ns": overlapped,
             "overlap_share": overlapped / np.where(communicating > 0, communicating, np.nan),
@@ -284,13 +289,7 @@ def comm_comp_overlap(
             "compute_ns": computing,
         },
         matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
-        note=dict.fromkeys(
-            missing_ranks_note(chosen.ranks, ranks[having].tolist(), notes)
-            for having, notes in (
-                (kernels > 0, _NO_COMMUNICATION),
-                ((communicating > 0) | (kernels == 0), _NO_COMMUNICATION_TIME),
-            )
-        ),
+        note=dict.fromkeys(notes),  # without ranks, both are the same
     )
 
 

@@ -73,7 +73,7 @@ _LEVELS: tuple[tuple[int, bool], ...] = (
 )
 #: Maximum wait while the device runs nothing; a longer one is for work that is not in the file.
 LONG_WAIT_NS = 1_000_000
-#: Calls in which a host thread waits for its device: those without a copy of their own, and all.
+#: Calls in which a host thread waits for its device; `_WAITING_CALLS` also has those that copy.
 SYNCHRONIZING = re.compile(r"synchroni[sz]e|^ur(QueueFinish|EventWait)", re.IGNORECASE)
 _WAITING_CALLS = re.compile(
     rf"{SYNCHRONIZING.pattern}|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE
@@ -208,9 +208,8 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     start = np.maximum(waits.start[wait], gap_start[gap])
     end = np.minimum(waits.end[wait], gap_end[gap])
     track, is_counted = waits.track[wait], end - start > LONG_WAIT_NS
-    if is_counted.any():
-        launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
-        is_counted &= launching[track]
+    launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
+    is_counted &= launching[track]
     return _ThreadTimes(track[is_counted], start[is_counted], end[is_counted])
 
 
@@ -267,7 +266,7 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
         # The first levels are the smallest, so they are written last.
         for activity, (start, end) in reversed(levels):
             interval = np.searchsorted(start, edges, "right") - 1
-            is_within = (interval >= 0) & (edges < np.append(end, edges[:1])[interval])
+            is_within = (interval >= 0) & (edges < end[interval])
             codes[is_within] = activity + 1
         changes = np.flatnonzero(np.diff(codes, prepend=0))
         activities[thread] = edges[changes], codes[changes]
@@ -331,7 +330,7 @@ def stalling_event(
 
     Events of its name, such as ``torch.save``, cover more than `min_idle_ns` of the devices' idle
     time but hardly any of their busy time, unlike those of a host that only launches too slowly.
-    Their idle time on the median of `peers` does not count. None if there are no such events.
+    Their idle time on the median of `peers` does not count. None without such events.
     """
     idle_ns, busy_ns, depth = Counter[str](), Counter[str](), Counter[str]()
     for trace in iter_ranks(traces):
@@ -464,9 +463,7 @@ def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
 @memoize
 def union_of_waits(trace: Trace) -> Intervals:
     """Return the times in which any host thread waits for its device."""
-    calls = np.flatnonzero(waiting_calls(trace))
-    start = trace.table.start_ns[calls]
-    return union(start, start + trace.table.dur_ns[calls])
+    return _thread_times(trace, np.flatnonzero(waiting_calls(trace))).union()
 
 
 @memoize

@@ -232,11 +232,7 @@ def device_idle_gaps(
     """
     chosen = rank_parts(traces, selection, window, ranks)
     working = map_working_ranks(chosen, _longest_gaps, consecutive_kernel_delay_ns, top)
-    schema = {
-        **int64("rank start_ns dur_ns next_id"),
-        "next_name": "category",
-        "launch_id": "int64",
-    }
+    schema = int64("rank start_ns dur_ns next_id") | {"next_name": "category", "launch_id": "int64"}
     schema |= dict.fromkeys((f"{name}_ns" for name in IDLE_CATEGORIES), "int64")
     column = stack_blocks(list(working.values()), schema)
     if top is not None:
@@ -264,7 +260,8 @@ def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints, Ints] | 
     beyond = np.zeros((2, len(IDLE_CATEGORIES)), dtype=np.int64)
     low, high = part.span or (0, 0)
     start, end = part.without_window.clip_rows(part.without_window.device_work_rows())
-    first, last = int(start.min(initial=high)), int(end.max(initial=low)) if len(end) else high
+    first = int(start.min(initial=high))
+    last = int(end.max(initial=low)) if len(end) else high
     beyond[:, -1] = max(first - low, 0), max(high - last, 0)
     pieces = np.concatenate((gaps.pieces, beyond))
     total = pieces.sum(axis=0)
@@ -455,10 +452,10 @@ def unrecorded_work(trace: Trace) -> Intervals:
         is_launched = trace.table.track[call] == thread
         until_launched = union(start[is_launched], np.minimum(begin, end)[is_launched])
         unrecorded = unite(unrecorded, intersect(waits, until_launched))
-    is_long = end - begin >= _SHORT_NS
-    if not is_long.any():
+    waits_long = end - begin >= _SHORT_NS
+    if not waits_long.any():
         return unrecorded
-    start, end, call, begin = (column[is_long] for column in (start, end, call, begin))
+    start, end, call, begin = (column[waits_long] for column in (start, end, call, begin))
     is_unrecorded = _is_host_blocked(trace, (start, end), call)
     is_unrecorded |= _first_start_of_launches(trace)[call] < start
     return unite(unrecorded, union(begin[is_unrecorded], end[is_unrecorded]))
@@ -567,8 +564,8 @@ def idle_time_breakdown(
         - ``idle_category`` (categorical): ``host_wait, kernel_wait, other``
         - ``idle_ns`` (int64)
         - ``idle_share`` (float): of the stream's idle time, 0..1; NaN without idle time
-        - ``gaps`` (int64): pairs of successive kernels in the category, those without a gap
-          between them included
+        - ``gaps`` (int64): pairs of successive kernels in the category, including pairs without a
+          gap between them
 
     Notes
     -----
@@ -629,8 +626,8 @@ def _stream_frame(
     columns_of_ranks = list(map_ranks(chosen, _stream_columns, function, short_ns, wanted))
     column = stack_blocks(columns_of_ranks, {**int64("rank stream idle_category"), **schema})
     column["idle_category"] = categorical(column["idle_category"], _CATEGORIES)
-    note = "no device work is selected: no stream has kernels or copies"
-    note = "" if len(column["rank"]) else note
+    none = "no device work is selected: no stream has kernels or copies"
+    note = "" if len(column["rank"]) else none
     return result_frame(column, matched=count_by_kind(chosen), note=note)
 
 
@@ -676,18 +673,19 @@ def _stream_gaps(
     for low, high in pairwise(edges_of_streams):
         np.maximum.accumulate(latest_end[low:high], out=latest_end[low:high])
     window = np.searchsorted(part.trace.recorded_marks_ns, start, "right")
+    # A gap lies between two successive events of a stream that are in the same recorded window.
     before = np.flatnonzero((stream[1:] == stream[:-1]) & (window[1:] == window[:-1]))
-    gap_start, gap_end, following = latest_end[before], start[before + 1], rows[before + 1]
+    gap_start, gap_end, ends_gap = latest_end[before], start[before + 1], rows[before + 1]
     length = np.maximum(gap_end - gap_start, 0)
-    call = part.trace.launch_of[following]
+    call = part.trace.launch_of[ends_gap]
     is_late = (call >= 0) & (table.start_ns[call] > gap_start)
-    category = np.select([is_late, length < short_ns], [0, 1], 2)
+    category = np.select([is_late, length < short_ns], [0, 1], 2)  # as in `_CATEGORIES`
     if part.without_window is part:
         return streams.astype(np.int64), stream[before] * len(_CATEGORIES) + category, length
     low_ns, high_ns = part.clip_edges(gap_start, gap_end)
     # A gap of 0 ns counts if its instant lies in the window.
     has_begun = np.ones(len(gap_end), dtype=bool) if part.low is None else gap_end >= part.low
-    is_inside = (high_ns > low_ns) | ((length == 0) & part.contains(following) & has_begun)
+    is_inside = (high_ns > low_ns) | ((length == 0) & part.contains(ends_gap) & has_begun)
     stream_of_gap = stream[before[is_inside]]
     present = np.union1d(stream_of_gap, stream[part.contains(rows)])
     cell = np.searchsorted(present, stream_of_gap) * len(_CATEGORIES) + category[is_inside]

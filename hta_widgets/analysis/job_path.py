@@ -185,6 +185,7 @@ def _path_note(
 
 
 def _path_columns(match: Matching, segments: Ints) -> dict[str, Any]:
+    """Return the columns of `job_critical_path` for the segments of a walk."""
     start, end, place, type_, _, event, bound, _ = segments
     name, kind, stream = np.full((3, len(place)), -1)
     names: dict[str, int] = {"": 0}
@@ -243,10 +244,10 @@ def _span_of_job(spans: Sequence[_JobSpan | None], window: Window | None) -> _Jo
     if not nonempty:
         return None
     latest = max(nonempty, key=lambda span: (span.high, -span.place))
-    low, high = (min(span.low for span in nonempty), latest.high)
     if window is not None:
         low, high = as_window(window)
-    return replace(latest, low=low, high=high)
+        return replace(latest, low=low, high=high)
+    return replace(latest, low=min(span.low for span in nonempty))
 
 
 def _rank_activity(trace: Trace) -> tuple[Rows, Rows]:
@@ -394,8 +395,8 @@ class _JobWalker(PathWalker):
         if place not in self._graphs:
             entries = np.flatnonzero((self._match.trace == place) & self._waited)
             trace, clock = self._match.traces[place], self._times.clocks[place]
-            span = self._spans[place]
             low, high = clock.to_rank(np.array([self.low, self._high])).tolist()
+            span = self._spans[place]
             within = AnalysisRange(low, high, _NO_ROWS) if span is None else span.within
             if within.start_ns is not None:
                 within = replace(within, start_ns=min(within.start_ns, low))

@@ -175,8 +175,9 @@ def _kernels_and_calls(trace: Trace) -> tuple[Rows, Rows]:
 
 
 def _calls(trace: Trace, category: str, prefix: str) -> Rows:
-    named = name_mask(trace, lambda name: name.startswith(prefix))
-    return np.flatnonzero(category_mask(trace, f".*{category}.*") & named)
+    """Return the calls of a category whose names begin with `prefix`."""
+    has_prefix = name_mask(trace, lambda name: name.startswith(prefix))
+    return np.flatnonzero(category_mask(trace, f".*{category}.*") & has_prefix)
 
 
 def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
@@ -219,17 +220,15 @@ def _counter_columns(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
         measured = [number for number in numbers if number is not None]
         if not measured:
             continue
-        is_int64 = [isinstance(number, int) and abs(number) < _INT64_END for number in measured]
-        is_integer = all(is_int64)
-        missing = -1 if is_integer else np.nan
-        columns[name] = np.array(
-            [missing if number is None else number for number in numbers],
-            dtype=np.int64 if is_integer else np.float64,
-        )
+        is_int64 = all(isinstance(number, int) and abs(number) < _INT64_END for number in measured)
+        missing, dtype = (-1, np.int64) if is_int64 else (np.nan, np.float64)
+        values = [missing if number is None else number for number in numbers]
+        columns[name] = np.array(values, dtype)
     return columns
 
 
 def _to_number(value: Any) -> int | float | None:
+    """Return an arg as a number; None if it is not one."""
     if isinstance(value, (int, float)):
         return value
     try:
@@ -408,10 +407,11 @@ def user_annotation_breakdown(
     }  # fmt: skip
     column = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
     device, host = sum(count for _, count, _ in results), sum(count for _, _, count in results)
+    on_other_side = host if use_device else device
     note = ""
     if not len(column["rank"]):
         note = "no ranges on the device" if use_device else "no ranges on the host"
-        if host if use_device else device:
+        if on_other_side:
             note += f"; use_device={not use_device} has some"
     matched = {"device_annotations": device, "host_annotations": host}
     return result_frame(column, matched=matched, note=note)
@@ -481,10 +481,10 @@ def kernels_by_annotation(
     sources = dict(zip(chosen.ranks, (side for _, side, _ in results), strict=True))
     annotations = sum(ranges for _, _, ranges in results)
     inside = int((columns["annotation"].codes > 0).sum())
-    note = "" if len(columns["rank"]) else "no device events"
-    if not note and not inside:
-        note = "no ranges" if not annotations else "no device event lies in a range"
     events = len(columns["rank"])
+    note = "" if events else "no device events"
+    if events and not inside:
+        note = "no device event lies in a range" if annotations else "no ranges"
     matched = {"device_events": events, "annotations": annotations, "annotated": inside}
     if by_name:
         keys = ["rank", "annotation", "name"]

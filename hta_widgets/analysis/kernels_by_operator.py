@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -70,8 +71,7 @@ def operator_kernels(
     traces : TraceSet
     operator_name : str, optional
         String in the operators' names, as in `frequent_kernel_sequences`; by default all operators
-        count. With a name, every matching host event counts, including ranges named by the
-        program.
+        count. With a name, every matching host event counts, including ranges of the program.
     exact : bool, default False
         Match the whole name.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
@@ -248,15 +248,12 @@ def _group_sequences(
     names, name = part.table.names, part.table.name
     # Sequences of codes are compared as bytes, which can be keys.
     codes = np.ascontiguousarray(name[work], dtype=np.int32)
-    ends: list[int] = (np.cumsum(sizes) * codes.itemsize).tolist()
     content = codes.tobytes()
+    ends: list[int] = (np.cumsum(sizes) * codes.itemsize).tolist()
+    sequences = [content[low:high] for low, high in pairwise([0, *ends])]
     number_of: dict[tuple[int, bytes], int] = {}
-    numbers = [
-        number_of.setdefault((operator_code, content[low:high]), len(number_of))
-        for operator_code, low, high in zip(
-            name[operators].tolist(), [0, *ends], ends, strict=False
-        )
-    ]
+    keys = zip(name[operators].tolist(), sequences, strict=True)
+    numbers = [number_of.setdefault(key, len(number_of)) for key in keys]
     texts = []
     for operator_code, sequence in number_of:
         kernels = [names[code] for code in np.frombuffer(sequence, np.int32).tolist()]

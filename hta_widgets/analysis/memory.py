@@ -110,12 +110,12 @@ def _events_of(part: RankPart) -> dict[str, Any]:
     """Return the columns of `memory_events` for a rank."""
     trace = part.trace
     table, names = trace.instant_table, trace.table.names
-    codes = [code for code, text in enumerate(names.values) if text == "[memory]"]
-    rows = np.flatnonzero(np.isin(table.name, codes))
+    memory_names = [code for code, text in enumerate(names.values) if text == "[memory]"]
+    rows = np.flatnonzero(np.isin(table.name, memory_names))
     args = _memory_args(trace, table.record[rows])
     devices: dict[str, int] = {}
-    kinds = zip(args["Device Type"].tolist(), args["Device Id"].tolist(), strict=True)
-    codes = [devices.setdefault(_device(*kind), len(devices)) for kind in kinds]
+    types_and_ids = zip(args["Device Type"].tolist(), args["Device Id"].tolist(), strict=True)
+    codes = [devices.setdefault(_device_name(*pair), len(devices)) for pair in types_and_ids]
     device = np.array(codes, np.int64)
     # Running sums begin with the recording, wherever the window begins.
     running = np.empty(len(rows), dtype=np.int64)
@@ -143,6 +143,7 @@ def _events_of(part: RankPart) -> dict[str, Any]:
 
 
 def _memory_args(trace: Trace, records: Ints) -> dict[str, Ints]:
+    """Return the args `_ARGS` of records as columns."""
     args_by_record: dict[int, list[Any]] = {}
     if trace.source is not None:
         decode = record_args(list(_ARGS))
@@ -156,8 +157,8 @@ def _memory_args(trace: Trace, records: Ints) -> dict[str, Ints]:
     }
 
 
-def _device(kind: int, number: int) -> str:
-    name = _DEVICES[kind] if 0 <= kind < len(_DEVICES) else "unknown"
+def _device_name(type_: int, number: int) -> str:
+    name = _DEVICES[type_] if 0 <= type_ < len(_DEVICES) else "unknown"
     return name if number < 0 else f"{name}:{number}"
 
 
@@ -344,7 +345,7 @@ def _timeline_frame(
     preexisting: dict[str, int],
 ) -> pd.DataFrame:
     """Return one row per instant, the last record of each."""
-    last = np.append(np.flatnonzero(time[1:] != time[:-1]), len(time) - 1)[: len(time)]
+    last = np.flatnonzero(np.append(time[1:] != time[:-1], True)[: len(time)])
     time, sizes = time[last] - (origin or 0), sizes[last]
     total = sizes.sum(axis=1)
     peak = int(total.argmax()) if len(total) else -1

@@ -104,8 +104,8 @@ def diff_ops(
     before_ns, after_ns = times_ns
     diff_count, diff_ns = after_count - before_count, after_ns - before_ns
     change = np.select([before_count == 0, after_count == 0, diff_count != 0], [0, 1, 2], 3)
-    order = sorted(range(len(names)), key=names.__getitem__)
-    order.sort(key=(-np.abs(diff_ns)).__getitem__)
+    size_ns = np.abs(diff_ns).tolist()
+    order = sorted(range(len(names)), key=lambda row: (-size_ns[row], names[row]))
     rows = np.array(order, dtype=np.intp)
     return result_frame(
         {
@@ -204,10 +204,9 @@ def _filter_steps(parts: list[RankPart], steps: Iterable[int] | int | None) -> l
             f"no step {', '.join(map(str, missing))}",
             remedy=f"The steps are {listed}." if listed else "No event lies in a ProfilerStep.",
         )
-    rows_of_parts = [part.rows[np.isin(part.table.step[part.rows], numbers)] for part in parts]
     return [
-        RankPart(part.trace, rows, part.low, part.high)
-        for part, rows in zip(parts, rows_of_parts, strict=True)
+        replace(part, rows=part.rows[np.isin(part.table.step[part.rows], numbers)])
+        for part in parts
     ]
 
 

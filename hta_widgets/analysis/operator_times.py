@@ -30,11 +30,12 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Ints, Rows, positions_of_rows, sum_by_group
+from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_of_rows, sum_by_group
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.host_stack import (
     Forest,
     OperatorTree,
+    add_enclosing_rows,
     category_mask,
     children_coverage,
     forest_of,
@@ -128,9 +129,7 @@ def operators_with_communication(
     order = {"rank": True, "device_total_ns": False, "cpu_total_ns": False}
     order |= dict.fromkeys(keys, True)
     frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
-    counts = Counter[str]()
-    for _, counts_of_rank in results:
-        counts.update(counts_of_rank)
+    counts = sum((Counter(counts_of_rank) for _, counts_of_rank in results), Counter[str]())
     if len(frame):
         outside_ns = counts["unlinked_ns"] + counts["outside_operators_ns"]
         outside = outside_operators_note(outside_ns, counts["device_ns"])
@@ -171,34 +170,18 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     rows = operator_rows[selected]
 
     start, end = _clipped_edges(part, work)
-    work_ns, has_call, innermost = end - start, window.calls >= 0, window.innermost
-    has_operator = innermost >= 0
-    communicates = has_operator & (part.table.kind[work] == KINDS.index("communication"))
-    device_self_ns, communication_ns = (
-        sum_by_group(innermost[is_counted], work_ns[is_counted], len(operator_rows))
-        for is_counted in (has_operator, communicates)
-    )
-    start, end = _clipped_edges(part, operator_rows)
-    cpu_total_ns = end - start
-    cpu_self_ns, device_total_ns = cpu_total_ns, device_self_ns
-    if len(selected):
-        cpu_self_ns = cpu_total_ns - children_coverage(window.forest.parent, start, end)
-        device_total_ns = window.forest.subtree_sums(device_self_ns)
-        communication_ns = window.forest.subtree_sums(communication_ns)
+    work_ns, has_call, has_operator = end - start, window.calls >= 0, window.innermost >= 0
+    times = _times_of_operators(part, operator_rows, window, work, work_ns)
 
     texts = pd.DataFrame({key: _COLUMNS[key](trace, rows) for key in keys})
     group = np.asarray(texts.groupby(keys, sort=False, observed=True).ngroup(), dtype=np.int64)
     is_outermost = ~window.forest.is_nested_in_group(selected, group)
     first_ns = part.table.start_ns[rows]
     is_counted = overlaps_window(first_ns, first_ns + part.table.dur_ns[rows], part.low, part.high)
-    measures = {
-        "count": is_counted.astype(np.int64),
-        "cpu_total_ns": cpu_total_ns[selected] * is_outermost,
-        "cpu_self_ns": cpu_self_ns[selected],
-        "device_total_ns": device_total_ns[selected] * is_outermost,
-        "device_self_ns": device_self_ns[selected],
-        _COMMUNICATION_NS: communication_ns[selected] * is_outermost,
-    }
+    measures = {name: values[selected] for name, values in times.items()}
+    measures["count"] = is_counted.astype(np.int64)
+    for name in ("cpu_total_ns", "device_total_ns", _COMMUNICATION_NS):
+        measures[name] *= is_outermost  # recursion counts once
     by_group = pd.DataFrame(measures).groupby(group).sum()
     is_shown = ((by_group["count"] > 0) | (by_group["device_total_ns"] > 0)).to_numpy()
     first = np.unique(group, return_index=True)[1][is_shown]
@@ -215,9 +198,29 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
         "device_ns": int(work_ns.sum()),
         "unlinked_ns": int(work_ns[~has_call].sum()),
         "outside_operators_ns": int(work_ns[has_call & ~has_operator].sum()),
-        "not_selected_ns": int(device_self_ns.sum() - device_self_ns[selected].sum()),
+        "not_selected_ns": int(times["device_self_ns"].sum() - measures["device_self_ns"].sum()),
     }
     return columns, counts
+
+
+def _times_of_operators(
+    part: RankPart, rows: Rows, window: _WindowOperators, work: Rows, work_ns: Ints
+) -> dict[str, Ints]:
+    """Return the times of each of the operators `rows`; `work_ns` has the time of `work`."""
+    has_operator = window.innermost >= 0
+    communicates = has_operator & (part.table.kind[work] == KINDS.index("communication"))
+    device_self_ns, communication_ns = (
+        sum_by_group(window.innermost[is_counted], work_ns[is_counted], len(rows))
+        for is_counted in (has_operator, communicates)
+    )
+    start, end = _clipped_edges(part, rows)
+    return {
+        "cpu_total_ns": end - start,
+        "cpu_self_ns": end - start - children_coverage(window.forest.parent, start, end),
+        "device_total_ns": window.forest.subtree_sums(device_self_ns),
+        "device_self_ns": device_self_ns,
+        _COMMUNICATION_NS: window.forest.subtree_sums(communication_ns),
+    }
 
 
 def _input_shapes(trace: Trace, rows: Rows) -> list[str]:
@@ -298,14 +301,10 @@ def _operators_in_window(
         return OverlapIndex(start, start + trace.table.dur_ns[tree.rows])
 
     overlapping = memo(trace, ("operators_overlapping", annotations), derive)
-    is_included = np.zeros(len(tree.rows) + 1, dtype=bool)
     within = overlapping.positions_within(part.low, part.high)
-    added = np.concatenate((within, innermost[innermost >= 0]))
-    while len(added):
-        added = added[~is_included[added]]
-        is_included[added] = True
-        above = tree.forest.parent[added]
-        added = above[above >= 0]
+    is_included = mask_of_rows(within, len(tree.rows) + 1)
+    is_included[innermost[innermost >= 0]] = True
+    add_enclosing_rows(is_included, tree.forest.parent)
     positions = np.flatnonzero(is_included)
     # The last item is that of the position -1, which stands for no operator.
     renumbered = np.where(is_included, np.cumsum(is_included) - 1, -1)

@@ -331,7 +331,7 @@ def narrow_selection(
         traces = traces.with_clock(chosen.traces.clock)
     start, end = chosen.start_ns, chosen.end_ns
     # An export lacks events outside of its window, so this window always applies.
-    windows = None if window is None else as_window(window), traces.window_ns
+    windows = [None if window is None else as_window(window), traces.window_ns]
     for low, high in filter(None, windows):
         start = low if start is None else max(start, low)
         end = max(high if end is None else min(end, high), start)
@@ -375,16 +375,13 @@ def rank_part(trace: Trace, selection: Selection) -> RankPart:
         ("parts", trace.shift_ns),
         lambda: LRU(limit, lambda part: max(len(part.rows), limit // _MAX_PARTS)),
     )
-    return recent.get_or_compute(
-        selection,
-        lambda: RankPart(
-            trace,
-            member_rows(selection, trace),
-            *window_in_table_time(selection, trace),
-            selection.tracks is None and selection.query is None and selection.ids is None,
-            selection,
-        ),
-    )
+
+    def find() -> RankPart:
+        low, high = window_in_table_time(selection, trace)
+        is_plain = selection.tracks is None and selection.query is None and selection.ids is None
+        return RankPart(trace, member_rows(selection, trace), low, high, is_plain, selection)
+
+    return recent.get_or_compute(selection, find)
 
 
 @memoize

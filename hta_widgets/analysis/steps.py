@@ -200,12 +200,10 @@ def _step_rows(trace: Trace) -> Rows:
 
 
 def _steps_of_rank(part: RankPart, waits: RankWaits) -> dict[str, Any]:
+    """Return the columns of `step_times` for a rank, without those that compare ranks."""
     numbers, start, end = host_steps(part)
     trace = part.trace
-    code = np.empty(0, dtype=np.int64)
-    if len(numbers):
-        code = positions_in(numbers, trace.table.step)
-    times = device_times(part, code, len(numbers), waits)
+    times = device_times(part, positions_in(numbers, trace.table.step), len(numbers), waits)
     has_work = times["device_start_ns"] >= 0
     times["device_start_ns"] = np.where(has_work, times["device_start_ns"] + trace.shift_ns, -1)
     return {
@@ -297,37 +295,37 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     """Return `DEVICE_TIMES` of a rank's work in `count` ranges; `code` is each event's range."""
     if not count:
         return {name: np.empty(0, dtype=np.int64) for name in DEVICE_TIMES}
-    rows = part.without_window.device_work_rows()
-    rows = rows[code[rows] >= 0]
+    work_at_all_times = part.without_window.device_work_rows()
+    work_at_all_times = work_at_all_times[code[work_at_all_times] >= 0]
     first = np.full(count, np.iinfo(np.int64).max)
     last = np.full(count, np.iinfo(np.int64).min)
-    np.minimum.at(first, code[rows], part.table.start_ns[rows])
-    np.maximum.at(last, code[rows], part.table.end_ns[rows])
+    np.minimum.at(first, code[work_at_all_times], part.table.start_ns[work_at_all_times])
+    np.maximum.at(last, code[work_at_all_times], part.table.end_ns[work_at_all_times])
     # A window without device work may still be within the step's span.
     first, last = part.clip_edges(first, last)
-    rows = part.device_work_rows()
-    rows = rows[code[rows] >= 0]
-    start, end = part.clip_rows(rows)
+    work = part.device_work_rows()
+    work = work[code[work] >= 0]
+    start, end = part.clip_rows(work)
     has_work = last > first
-    has_work[code[rows]] = True
+    has_work[code[work]] = True
     is_selected = part.contains(waits.rows) & (code[waits.rows] >= 0)
-    edges = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
-    first_ns, last_ns = (np.concatenate(times) for times in zip((start, end), edges, strict=True))
-    ranges = _ConcatenatedRanges(int(first_ns.min(initial=0)), int(last_ns.max(initial=0)), count)
-    busy = ranges.unite(code[rows], start, end)
+    begin, until = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
+    first_ns = min(int(start.min(initial=0)), int(begin.min(initial=0)))
+    last_ns = max(int(end.max(initial=0)), int(until.max(initial=0)))
+    ranges = _ConcatenatedRanges(first_ns, last_ns, count)
 
     def unite_rows(rows: Rows) -> Intervals:
         rows = rows[code[rows] >= 0]
         return ranges.unite(code[rows], *part.clip_rows(rows))
 
-    compute, communication = (
-        unite_rows(rows_of_kind[part.table.stream[rows_of_kind] >= 0])
-        for rows_of_kind in (part.rows_of_kinds("compute"), part.rows_of_kinds("communication"))
-    )
-    wait = ranges.unite(code[waits.rows[is_selected]], *edges)
+    on_stream = part.table.stream >= 0
+    compute_rows, communication_rows = map(part.rows_of_kinds, ("compute", "communication"))
+    compute = unite_rows(compute_rows[on_stream[compute_rows]])
+    communication = unite_rows(communication_rows[on_stream[communication_rows]])
+    wait = ranges.unite(code[waits.rows[is_selected]], begin, until)
     unmatched = unite_rows(waits.unmatched[part.contains(waits.unmatched)])
     span = np.where(has_work, last - np.where(has_work, first, 0), 0)
-    busy_ns = ranges.lengths(busy)
+    busy_ns = ranges.lengths(ranges.unite(code[work], start, end))
     return {
         "device_start_ns": np.where(has_work, first, -1),
         "device_span_ns": span,
@@ -524,6 +522,7 @@ class _RangesInSteps:
 
 @memoize
 def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
+    """Return the outermost ranges within a rank's steps; see `phase_times`."""
     table = trace.table
     steps, on_host = _step_rows(trace), table.stream < 0
     is_step = mask_of_rows(steps, len(table))

@@ -48,9 +48,7 @@ def event_sums(chosen: RankParts) -> pd.DataFrame:
         on_device = part.table.stream[part.rows] >= 0
         device_ns = np.where(on_device, part.durations(part.rows), 0)
         blocks.append({**columns, "device_ns": sum_by_group(code, device_ns, len(columns["name"]))})
-    schema = {
-        "kind": "int64", "name": "object", **int64("count sum_ns min_ns max_ns device_ns"),
-    }  # fmt: skip
+    schema = {"kind": "int64", "name": "object", **int64("count sum_ns min_ns max_ns device_ns")}
     return pd.DataFrame(stack_blocks(blocks, schema))
 
 

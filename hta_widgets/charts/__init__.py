@@ -1,4 +1,8 @@
-"""Bokeh figures: one function per analysis, which takes its frame and returns a figure."""
+"""Bokeh figures: one function per analysis, which takes its frame and returns a figure.
+
+For example, ``charts.operators(analysis.operators(traces))`` draws the operators of a job, as does
+``charts.operators(traces)``.
+"""
 
 from typing import TYPE_CHECKING
 

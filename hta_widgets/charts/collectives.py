@@ -125,18 +125,8 @@ def arrivals(
     data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
     marked = most_often_last(data, late)
     data["is_late"] = data["rank"].isin(marked).to_numpy()
-    data["arrivals"] = 1
     spread = data.groupby("collective")["arrival_ns"].agg(np.ptp)
-    thinning = ""
-    if len(data) > _MAX_DOTS:
-        drawn, stands_for = thin_points(
-            data["arrival_ns"], data["late_ns"], data["is_late"], columns=_COLUMNS, rows=_ROWS
-        )
-        thinning = (
-            f"{count(len(data))} arrivals, drawn as {count(len(drawn))},"
-            " with the latest at any time"
-        )
-        data = data.iloc[drawn].assign(arrivals=stands_for)
+    data, thinning = _thin_arrivals(data)
     # Dots of marked ranks are drawn last, on top of the others.
     data = data.sort_values(["is_late", "arrival_ns"], kind="stable").reset_index(drop=True)
     # Only ranks that the caller names are red: these rows alone do not show a straggler.
@@ -169,6 +159,17 @@ def arrivals(
     )
     window = float(frame["arrival_ns"].min()), float(frame["arrival_ns"].max())
     return _arrival_dots(data, window, entries, tooltip, style)
+
+
+def _thin_arrivals(data: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return the arrivals to draw, the number that each dot shows, and a note on the others."""
+    if len(data) <= _MAX_DOTS:
+        return data.assign(arrivals=1), ""
+    drawn, counts = thin_points(
+        data["arrival_ns"], data["late_ns"], data["is_late"], columns=_COLUMNS, rows=_ROWS
+    )
+    dots = f"{count(len(data))} arrivals, drawn as {count(len(drawn))}"
+    return data.iloc[drawn].assign(arrivals=counts), f"{dots}, with the latest at any time"
 
 
 def _arrival_dots(
@@ -258,10 +259,6 @@ def clock_offsets(
     bokeh.plotting.figure
         One dot per rank at its offset. A pale bar shows the residuals at the ends of collectives on
         the recorded clock, and a line those on the fitted clock. Its source has the frame's rows.
-
-    Examples
-    --------
-    >>> charts.clock_offsets(analysis.clock_offsets(traces))  # doctest: +SKIP
     """
     return draw_analysis("clocks", frame, options, width, theme, title, clusters)
 
@@ -317,10 +314,6 @@ def collectives(
         One row per rank and one cell per collective, in order of time; its source has the frame's
         rows. With more than 400 collectives, each cell shows the longest of several. With more
         than 12 000 cells or 64 ranks, the cells are one image, and the source has one row per rank.
-
-    Examples
-    --------
-    >>> charts.collectives(analysis.collectives(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "collectives",

@@ -70,7 +70,7 @@ def thin_points(
     """Return the index of one point per cell of a grid, and the number of points in the cell.
 
     The highest point of each column of the grid is kept for its cell. Other cells keep their first
-    point: the highest ones would form a pattern. `grids` numbers the grid of each point.
+    point: the highest ones would form a pattern. `grids` has the number of each point's grid.
     """
     column = _cell_numbers(x, columns) + np.asarray(grids, dtype=np.int64) * columns
     cell = column * rows + _cell_numbers(y, rows)
@@ -83,7 +83,7 @@ def thin_points(
 
 
 def _run_starts(numbers: Ints) -> Rows:
-    """Return where each run of equal numbers, which are not negative, begins."""
+    """Return where each run of equal numbers begins; the numbers must not be negative."""
     return np.flatnonzero(np.diff(numbers, prepend=-1))
 
 
@@ -135,19 +135,19 @@ def analysis_frame(
     options: Mapping[str, Any],
     *columns: str,
     analysis: str = "",
-    path: str = "",
+    input_analysis: str = "",
 ) -> pd.DataFrame:
     """Return the frame of a chart: `source`, or the result of the chart's analysis of traces.
 
     `options` are further arguments of the analysis; with a frame they are an error. The frame must
-    have the `columns` unless it is empty. By default, `analysis` has the name of the chart. If it
-    takes the frame of another analysis instead of traces, `path` is the name of that analysis.
+    have the `columns` unless it is empty. By default, `analysis` has the name of the chart. An
+    analysis that takes a frame instead of traces is given the frame of `input_analysis`.
     """
     name = analysis or chart
     if isinstance(source, (TraceSet, Trace, Selection)):
         options = dict(options)
-        frame = _run_analysis(path or name, source, options)
-        if path:
+        frame = _run_analysis(input_analysis or name, source, options)
+        if input_analysis:
             frame = getattr(analyses, name)(frame)
         if _leaves_out_events(options.get("selection")):
             frame = frame.copy(deep=False)

@@ -117,7 +117,7 @@ def fold_items(
     values = np.broadcast_to(evaluate(spread.of, scope), items)
     line_at = spread.of if spread.at is None else spread.at
     positions = np.broadcast_to(evaluate(line_at, scope), items)
-    # Numbers below 0 cannot be ranks.
+    # Negative numbers stand for groups, as no rank is negative.
     group_of_item = np.where(place > 0, -place, rank)
     folds = combination_codes([*apart, group_of_item, *(scope[name] for name in fold.each)])
 
@@ -251,15 +251,9 @@ def rows_content(
     else:
         style = style.with_subtitle(subtitle_of(definition, drawn_frame, scope))
     tooltip = _add_tooltip(definition, scope, data, parts, is_folded=bool(groups))
-    if definition.place is not None:
-        data["row"] = evaluate(definition.place, scope)
-    source_data = drawn_frame.reset_index(drop=True).assign(**data)
-    if definition.order is not None:
-        order = np.argsort(evaluate(definition.order, scope), kind="stable")
-        source_data = source_data.iloc[order]
     pitch = definition.rows.pitch
     content = RowsContent(
-        data=source_data.reset_index(drop=True),
+        data=_source_rows(definition, scope, drawn_frame, data),
         names=list(scope["names"]),
         marks=marks,
         scale=_evaluate_scale(definition.scale, scope_of_all),
@@ -269,6 +263,18 @@ def rows_content(
         pitch=None if pitch is None else evaluate(pitch, scope),
     )
     return content, style, ""
+
+
+def _source_rows(
+    definition: specs.RowsDefinition, scope: Scope, frame: pd.DataFrame, data: dict[str, Any]
+) -> pd.DataFrame:
+    """Return the frame with the columns of marks and texts, in the order in which it is drawn."""
+    if definition.place is not None:
+        data["row"] = evaluate(definition.place, scope)
+    rows = frame.reset_index(drop=True).assign(**data)
+    if definition.order is not None:
+        rows = rows.iloc[np.argsort(evaluate(definition.order, scope), kind="stable")]
+    return rows.reset_index(drop=True)
 
 
 def _fill_columns(definition: specs.Definition, scope: Scope) -> list[Column]:
@@ -333,26 +339,17 @@ def chart_scope(
     """
     scope: Scope = {"nan": np.nan, "device_word": fill_device_word("{device_word}", frame)}
     for name, default in definition.attrs.items():
-        value = frame.attrs.get(name)
-        value = default if value is None else value
-        scope[name] = np.nan if value is None else value
+        values = (frame.attrs.get(name), default, np.nan)
+        scope[name] = next(value for value in values if value is not None)
     for name in ("late_ranks", "fact_ranks"):
         scope[name] = list(frame.attrs.get(name, ()))
     for name in (*definition.needs, *definition.uses):
         scope[name] = column(frame[name]) if name in frame else np.full(len(frame), np.nan)
     if definition.from_ is not None:
-        preparation, order = definition.from_, np.arange(len(frame))
-        for name, code in preparation.let.items():
-            scope[name] = evaluate(code, scope)
-        if preparation.sort:
-            keys = [evaluate(code, scope) for code in preparation.sort]
-            # Of `lexsort`, the last key is the first to sort by.
-            order = np.lexsort([CELLS["order"](key) for key in reversed(keys)])
-        if preparation.keep is not None:
-            order = order[np.asarray(evaluate(preparation.keep, scope), bool)[order]]
-        attrs, frame = frame.attrs, frame.iloc[order]
+        rows = _prepared_rows(definition.from_, scope, len(frame))
+        attrs, frame = frame.attrs, frame.iloc[rows]
         frame.attrs = attrs
-        scope = {name: value[order] if is_rows(value) else value for name, value in scope.items()}
+        scope = {name: value[rows] if is_rows(value) else value for name, value in scope.items()}
     if frame.empty:
         return scope, frame
     if groups:
@@ -366,6 +363,21 @@ def chart_scope(
         scope[name] = evaluate(code, scope)
     scope["names"] = fill_template(definition.rows.name, scope)
     return scope, frame
+
+
+def _prepared_rows(preparation: specs.Preparation, scope: Scope, length: int) -> np.ndarray:
+    """Return the chosen rows in order, after adding the preparation's names to the scope."""
+    for name, code in preparation.let.items():
+        scope[name] = evaluate(code, scope)
+    rows = np.arange(length)
+    if preparation.sort:
+        keys = [evaluate(code, scope) for code in preparation.sort]
+        # `lexsort` sorts by the last key first.
+        rows = np.lexsort([CELLS["order"](key) for key in reversed(keys)])
+    if preparation.keep is None:
+        return rows
+    is_kept = np.asarray(evaluate(preparation.keep, scope), bool)
+    return rows[is_kept[rows]]
 
 
 def idle_cause_text(cause: str) -> str:
@@ -505,7 +517,7 @@ def _add_part_stack(
         size = ns if total is None else np.divide(ns, total, out=np.zeros(rows), where=total > 0)
         name = str(fill_template(part.name, scope))
         bars = _styled_bars(part.color, f"left_{index}", f"right_{index}", name, colors)
-        # A zero-width bar would still draw its outline.
+        # A bar of width 0 would still draw its outline.
         is_drawn = (size > 0) | (bars.line is None)
         data[f"left_{index}"] = np.where(is_drawn, left, np.nan)
         data[f"right_{index}"] = np.where(is_drawn, left + size, np.nan)

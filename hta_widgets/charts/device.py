@@ -55,10 +55,6 @@ def temporal_breakdown(
     -------
     bokeh.plotting.figure
         One bar per rank; its source has the frame's rows.
-
-    Examples
-    --------
-    >>> charts.temporal_breakdown(analysis.temporal_breakdown(traces))  # doctest: +SKIP
     """
     return draw_analysis("breakdown", frame, options, width, theme, title, clusters)
 
@@ -82,10 +78,6 @@ def kernel_type_breakdown(
         The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
-
-    Examples
-    --------
-    >>> charts.kernel_type_breakdown(analysis.kernel_type_breakdown(traces))  # doctest: +SKIP
     """
     frame = analysis_frame("kernel_type_breakdown", frame, options, "kernel_type", "sum_ns")
     if len(frame) and "rank" in frame:
@@ -119,10 +111,6 @@ def comm_comp_overlap(
         The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
-
-    Examples
-    --------
-    >>> charts.comm_comp_overlap(analysis.comm_comp_overlap(traces))  # doctest: +SKIP
     """
     return draw_analysis("overlap", frame, options, width, theme, title, clusters)
 
@@ -154,10 +142,6 @@ def idle_time_breakdown(
     -------
     bokeh.plotting.figure
         One bar per stream; its source has the frame's rows.
-
-    Examples
-    --------
-    >>> charts.idle_time_breakdown(analysis.idle_time_breakdown(traces))  # doctest: +SKIP
     """
     return draw_analysis("idle_streams", frame, options, width, theme, title, clusters)
 
@@ -184,15 +168,12 @@ def device_idle_breakdown(
         The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
-
-    Examples
-    --------
-    >>> charts.device_idle_breakdown(analysis.device_idle_breakdown(traces))  # doctest: +SKIP
     """
     return draw_analysis("idle", frame, options, width, theme, title, clusters)
 
 
-_MEASURES = ("count", "sum_ns", "min_ns", "max_ns")
+#: How the measures of a kernel are combined over the ranks.
+_AGGREGATIONS = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max"}
 
 
 @check_arguments
@@ -224,20 +205,16 @@ def kernel_breakdown(
         One bar per kernel; its source has columns ``kind, name, count, sum_ns, mean_ns, min_ns,
         max_ns`` over all ranks, and ``per_rank_ns``, the length of the bar. The lines are from
         ``least_ns`` to ``most_ns``, the smallest and the largest sum of a rank.
-
-    Examples
-    --------
-    >>> charts.kernel_breakdown(analysis.kernel_breakdown(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("kernel_breakdown", frame, options, "rank", "kind", "name", *_MEASURES)
+    columns = ("rank", "kind", "name", *_AGGREGATIONS)
+    frame = analysis_frame("kernel_breakdown", frame, options, *columns)
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
     if frame.empty:
         return empty_figure(frame, style)
     ranks = frame["rank"].nunique()
-    grouped = frame.groupby(["kind", "name"], observed=True)
-    sums = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max"}
-    data, names = top_rows(grouped.agg(sums).reset_index(), "sum_ns", top, "kernel", short_name)
+    by_name = frame.groupby(["kind", "name"], observed=True).agg(_AGGREGATIONS).reset_index()
+    data, names = top_rows(by_name, "sum_ns", top, "kernel", short_name)
     data = spread_over_ranks(frame, data, ["kind", "name"])
     data["mean_ns"] = data["sum_ns"] / data["count"]
     data["per_rank_ns"] = data["sum_ns"] / ranks
@@ -309,7 +286,7 @@ def kernel_duration_by_rank(
     Otherwise there is one row per kernel, with a dot for each rank's mean against the median
     rank's. The scale ends at the farthest dot of kernels other than communication, but at 10 % at
     least and at 100 % at most; ranks beyond it are arrow heads at its ends. The farthest dot of
-    such a kernel is dark if it differs from the median by 5 %, and by 1 % of a rank's kernel time.
+    these kernels is dark if it differs from the median by 5 %, and by 1 % of a rank's kernel time.
 
     Parameters
     ----------
@@ -327,10 +304,6 @@ def kernel_duration_by_rank(
         The width is in CSS px; the default is the width of the output area.
     **options
         Arguments of the analysis, for traces.
-
-    Examples
-    --------
-    >>> charts.kernel_duration_by_rank(analysis.kernel_duration_by_rank(traces))  # doctest: +SKIP
     """
     frame = analysis_frame("kernel_duration_by_rank", frame, options, *_DURATIONS.needs)
     theme = theme_of(theme)
@@ -367,12 +340,10 @@ def _draw_mean_durations(
         data = data.loc[order[:top]].reset_index(drop=True)
         full_names = [str(kernel) for kernel in data["name"]]
         names = disambiguate([short_name(kernel) for kernel in full_names], full_names)
-        left = len(order) - top
-        summary = (
-            f"the {count(top)} with the most time; {plural(left, 'other')} not drawn"
-            if left > 0
-            else ""
-        )
+        summary = ""
+        if len(order) > top:
+            others = plural(len(order) - top, "other")
+            summary = f"the {count(top)} with the most time; {others} not drawn"
     else:
         names = [f"rank {rank}" for rank in data["rank"]]
         summary = extremes_text(names, data["mean_ns"], duration)
@@ -434,9 +405,5 @@ def queue_length_summary(
     bokeh.plotting.figure
         One bar per stream. With several ranks, one bar per rank, for its stream with the longest
         mean queue.
-
-    Examples
-    --------
-    >>> charts.queue_length_summary(analysis.queue_length_summary(traces))  # doctest: +SKIP
     """
     return draw_analysis("queue", frame, options, width, theme, title, clusters)

@@ -159,7 +159,7 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
         scale = replace(scale, ticks=[(tick, _count_delta(tick)) for tick, _ in scale.ticks])
     # A range includes the events within it: adding both would count these events twice.
     total = delta_text(float(frame.loc[frame["kind"] != "annotation", column].sum()))
-    left = len(changed) - len(data)
+    others = len(changed) - len(data)
     counts = "{before_count:count} → {after_count:count}"
     return draw_rows(
         RowsContent(
@@ -191,7 +191,7 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
             "total after minus total before",
             f"all names except ranges {total}",
             f"{_COLORS}, grey: within ±2 %",
-            f"{plural(left, 'other name')} with smaller differences not drawn" if left else "",
+            f"{plural(others, 'other name')} with smaller differences not drawn" if others else "",
             unmatched_note(frame),
         ),
     )
@@ -252,7 +252,7 @@ def diff_changes(
     data["diff_text"] = [duration_delta(change) for change in data["diff_ns"].round()]
     data["was"], data["now"] = data["before_ns"].round(), data["after_ns"].round()
     data["counts_text"] = _counts_text(data)
-    left = len(frame) - len(data)
+    others = len(frame) - len(data)
     marks, scale = _signed_bars(data, (0.0, "diff_ns"), relative, data["diff_ns"] > 0, style.theme)
     return draw_rows(
         RowsContent(
@@ -283,7 +283,7 @@ def diff_changes(
         style.with_subtitle(
             "time per step after minus before; mean over steps and ranks",
             _COLORS,
-            f"{plural(left, 'smaller change')} not drawn" if left else "",
+            f"{plural(others, 'smaller change')} not drawn" if others else "",
             unmatched_note(frame, ()),
         ),
     )
@@ -379,13 +379,13 @@ def diff_waterfall(
     before, after = int(frame["before_ns"].sum()), int(frame["after_ns"].sum())
     if changed.empty:
         return empty_figure(frame, style, note="every part takes the same time in both runs")
-    shown, left = changed.head(top), changed.iloc[top:]
+    shown, others = changed.head(top), changed.iloc[top:]
     sums = ["before_ns", "after_ns", "diff_ns"]
     data = shown[sums].astype("int64").reset_index(drop=True)
     labels = _part_labels(shown)
-    if len(left):
-        data.loc[len(data)] = left[sums].sum()
-        labels.append(plural(len(left), "other part"))
+    if len(others):
+        data.loc[len(data)] = others[sums].sum()
+        labels.append(plural(len(others), "other part"))
     data.loc[len(data)] = [before, after, after - before]
     data["label"] = [*labels, "total"]
     # Each part begins at the end of the one above; the total begins at 0, as the first part does.
@@ -606,32 +606,15 @@ def diff_icicle(
     style = FigureStyle(title, theme, width)
     if frame.empty:
         return empty_figure(frame, style)
-    size = ((frame["before_ns"] + frame["after_ns"]) / 2).to_numpy(dtype=np.float64)
+    sizes = ((frame["before_ns"] + frame["after_ns"]) / 2).to_numpy(dtype=np.float64)
     level = frame["depth"].to_numpy()
-    total = float(size[level == 0].sum())
+    total = float(sizes[level == 0].sum())
     if total <= 0:
         return empty_figure(frame, style, note="nothing below these operators takes time")
-    left = left_edges(frame["parent"].to_numpy(), size)
-    is_wide = size >= _MIN_SHARE * total
-    is_shown = is_wide & (level < depth)
-    data = frame[is_shown].reset_index(drop=True)
-    data["row"] = data["depth"]
-    data["low"] = left[is_shown]
-    data["high"] = (left + size)[is_shown]
-    data["name"] = data["name"].astype(str)
-    data["label"] = [
-        _tile_label(name, int(_MAX_LETTERS * tile_size / total))
-        for name, tile_size in zip(data["name"], size[is_shown].tolist(), strict=True)
-    ]
-    shades = _shade_index(data).tolist()
-    data["fill"] = [theme.delta[shade] for shade in shades]
-    # Texts have the background's colour on the ramp's dark ends, and ink on its pale middle.
-    data["ink"] = [theme.bg if shade in {0, 1, 5, 6} else theme.ink for shade in shades]
-    data["share_text"] = list(map(share_delta, _relative_change(data)))
-    data.loc[data["before_ns"] == 0, "share_text"] = "new"
-    data["counts_text"] = _counts_text(data)
-    for name in ("before", "after", "diff", "diff_self"):
-        data[f"{name}_whole"] = data[f"{name}_ns"].round()
+    left = left_edges(frame["parent"].to_numpy(), sizes)
+    is_wide = sizes >= _MIN_SHARE * total
+    tiles = frame.assign(low=left, high=left + sizes, row=frame["depth"])
+    data = _icicle_tiles(tiles[is_wide & (level < depth)].reset_index(drop=True), total, theme)
     deeper = int((is_wide & (level >= depth)).sum())
     narrow = int((~is_wide).sum())
     measure = str(frame.attrs.get("measure", ""))
@@ -663,6 +646,26 @@ def diff_icicle(
             unmatched_note(frame, ()),
         ),
     )
+
+
+def _icicle_tiles(data: pd.DataFrame, total: float, theme: Theme) -> pd.DataFrame:
+    """Return the tiles with their colours and texts; `total` is the width of the tree."""
+    data["name"] = data["name"].astype(str)
+    sizes = (data["before_ns"] + data["after_ns"]) / 2
+    data["label"] = [
+        _tile_label(name, int(_MAX_LETTERS * tile_size / total))
+        for name, tile_size in zip(data["name"], sizes, strict=True)
+    ]
+    shades = _shade_index(data).tolist()
+    data["fill"] = [theme.delta[shade] for shade in shades]
+    # Texts have the background's colour on the ramp's dark ends, and ink on its pale middle.
+    data["ink"] = [theme.bg if shade in {0, 1, 5, 6} else theme.ink for shade in shades]
+    data["share_text"] = list(map(share_delta, _relative_change(data)))
+    data.loc[data["before_ns"] == 0, "share_text"] = "new"
+    data["counts_text"] = _counts_text(data)
+    for name in ("before", "after", "diff", "diff_self"):
+        data[f"{name}_whole"] = data[f"{name}_ns"].round()
+    return data
 
 
 def _tile_label(name: str, letters: int) -> str:

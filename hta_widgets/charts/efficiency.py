@@ -68,10 +68,6 @@ def operator_efficiency(
         One mark per row with FLOPs, bytes and at least 0.01 % of the device time, and one roof per
         device and precision. The area of a mark is its device time. Both scales are logarithmic.
         The marks' source has the frame's columns.
-
-    Examples
-    --------
-    >>> charts.operator_efficiency(analysis.operator_efficiency(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "operator_efficiency", frame, options,
@@ -125,10 +121,6 @@ def modules(
     bokeh.plotting.figure
         One tile per path with at least 0.1 % of the time. Times are means of the ranks, on the
         device, or on the host if the trace has no device work.
-
-    Examples
-    --------
-    >>> charts.modules(analysis.modules(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "modules", frame, options, "rank", "path", "module", "depth", "parent", "instances",
@@ -151,11 +143,10 @@ def _draw_roofline(frame: pd.DataFrame, style: FigureStyle) -> Figure:
     theme = style.theme
     columns = ["device", "precision", "peak_tflop_per_s", "memory_gb_s"]
     roofs = frame.loc[frame["device"] != "", columns].dropna().drop_duplicates()
-    peaks = roofs["peak_tflop_per_s"]
     # FLOPs per byte at which a roof becomes flat.
-    ridges = peaks * 1e3 / roofs["memory_gb_s"]
-    left, right = _decades([*frame["intensity"], *ridges])
-    bottom, top = _decades([*frame["tflop_per_s"], *peaks])
+    roofs["ridge"] = roofs["peak_tflop_per_s"] * 1e3 / roofs["memory_gb_s"]
+    left, right = _decades([*frame["intensity"], *roofs["ridge"]])
+    bottom, top = _decades([*frame["tflop_per_s"], *roofs["peak_tflop_per_s"]])
     figure = new_figure(
         style,
         frame_height=_HEIGHT,
@@ -165,11 +156,12 @@ def _draw_roofline(frame: pd.DataFrame, style: FigureStyle) -> Figure:
         axis_type="log",
     )
     figure.grid.grid_line_color = theme.rule
-    for peak, ridge, precision in zip(peaks, ridges, roofs["precision"], strict=True):
-        xs, ys = [left, ridge, right], [peak * left / ridge, peak, peak]
-        figure.line(xs, ys, line_color=theme.ink2, line_width=1)
+    for roof in roofs.itertuples():
+        peak = roof.peak_tflop_per_s
+        heights = [peak * left / roof.ridge, peak, peak]
+        figure.line([left, roof.ridge, right], heights, line_color=theme.ink2, line_width=1)
         figure.text(
-            x=[right], y=[peak], text=[f"{precision} {value(peak)} TFLOP/s"],
+            x=[right], y=[peak], text=[f"{roof.precision} {value(peak)} TFLOP/s"],
             text_align="right", text_baseline="bottom", text_font_size="10px",
             text_color=theme.ink2,
         )  # fmt: skip

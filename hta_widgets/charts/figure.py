@@ -51,7 +51,7 @@ _loaded_by: dict[str, tuple[str | None, str | None]] = {}
 
 
 def display_in_notebooks(chart: Any) -> Any:
-    """Make notebooks draw a chart that is a cell's value; Bokeh's default lists its properties."""
+    """Return a chart that notebooks draw as a cell's value; Bokeh alone lists its properties."""
 
     def bundle(**_: object) -> dict[str, str]:
         return {"text/html": html_of(chart), "text/plain": repr(chart)}
@@ -76,9 +76,10 @@ def html_of(chart: LayoutDOM) -> str:
     cell, run = _running_cell()
     scripts = []
     for script in bundle_for_objs_and_resources([chart], resources.INLINE).js_raw:
+        loaded_cell, loaded_run = _loaded_by.get(script, (None, None))
         # A cell that runs again loses its output, so the new output must include the script again.
-        loaded = _loaded_by.get(script)
-        if loaded is None or (cell is not None and loaded[0] == cell and loaded[1] != run):
+        is_lost = cell is not None and cell == loaded_cell and run != loaded_run
+        if script not in _loaded_by or is_lost:
             _loaded_by[script] = cell, run
             scripts.append(script)
     library = "".join(f"<script>{script}</script>" for script in scripts)
@@ -156,9 +157,9 @@ def _require_models(charts: tuple[LayoutDOM, ...]) -> None:
 
 
 #: Width in px of a figure without a given width, until the browser knows the actual one.
-_ASSUMED_WIDTH = 720
+ASSUMED_WIDTH = 720
 #: Estimated width of a letter in px.
-_LETTER_WIDTH = 6.4
+LETTER_WIDTH = 6.4
 
 
 @cache
@@ -168,7 +169,7 @@ def script(name: str) -> str:
 
 
 def _after_layout(code: str) -> str:
-    """Delay code, because Bokeh does not always draw changes that are made during a layout."""
+    """Return delayed code: Bokeh does not always draw changes that are made during a layout."""
     return f"setTimeout(() => {{{code}}}, 0);"
 
 
@@ -198,39 +199,24 @@ def keep_fitting(
     `names` are labels of rows, `columns` the axes at the right with their minimum widths, and
     `labels` the source of texts in bars. Figures that are `timed` have the timeline's borders.
     """
-    room = width or _ASSUMED_WIDTH
-    gutter = 4
-    if timed:
-        gutter = 104 if room < 760 else 164
-        figure.min_border_right = 8 if room < 900 else 128
-    elif names:
-        longest = max(len(text) for _, text in names)
-        gutter = int(min(longest * _LETTER_WIDTH + 14, max(72, room * 0.36)))
-    figure.min_border_left = gutter
+    room = width or ASSUMED_WIDTH
+    gutter = _set_borders(figure, room, names, timed=timed)
     axis = figure.yaxis[0] if len(figure.yaxis) else None
     if axis is not None and names:
-        letters = max(2, int((gutter - 12) / _LETTER_WIDTH))
+        letters = max(2, int((gutter - 12) / LETTER_WIDTH))
         axis.major_label_overrides = _short_labels(names, letters)
-    titles = [title for title in figure.above if isinstance(title, models.Title)]
-    texts = [(title, title.text, f"{title.text_font_size} ") for title in titles]
-    texts.append((figure.title, figure.title.text, "bold 13px "))
-    max_letters = max(int((room - 12) / _LETTER_WIDTH), 1)
-    for title, text, _ in texts:
-        title.offset = 4 - gutter
-        title.text = textwrap.fill(
-            text, max_letters, break_long_words=False, break_on_hyphens=False
-        )
+    titles = _wrap_titles(figure, room, gutter)
     for column, min_width in columns:
         column.visible = room >= min_width
     if legend is not None:
-        label_width = max(len(item.label.value or "") for item in legend.items) * _LETTER_WIDTH + 26
+        label_width = max(len(item.label.value or "") for item in legend.items) * LETTER_WIDTH + 26
         legend.ncols = int(max(1, min(len(legend.items), (room - 12) // label_width)))
         legend.location = (4 - gutter, 0)
     if labels is not None and len(labels.data["full"]):
         inner_width = max(40.0, room - gutter - 60.0 * len(columns))
         px_per_unit = inner_width / abs(figure.x_range.end - figure.x_range.start)
         labels.data["text"] = [
-            text if len(text) * _LETTER_WIDTH + 8 <= span * px_per_unit else ""
+            text if len(text) * LETTER_WIDTH + 8 <= span * px_per_unit else ""
             for text, span in zip(labels.data["full"], labels.data["span"], strict=True)
         ]
     is_log = isinstance(figure.x_scale, models.LogScale)
@@ -242,7 +228,7 @@ def keep_fitting(
                 [position, "\n".join(map(escape_text, text.split("\n")))]
                 for position, text in names
             ],
-            "words": [list(entry) for entry in texts],
+            "words": titles,
             "columns": [list(entry) for entry in columns],
             "labels": labels,
             "legend": legend,
@@ -255,6 +241,35 @@ def keep_fitting(
     )
     figure.js_on_change("outer_width", fit)
     figure.js_on_change("inner_width", fit)
+
+
+def _set_borders(
+    figure: Figure, room: int, names: Sequence[tuple[float, str]], *, timed: bool
+) -> int:
+    """Set a figure's borders; return the width in px of the left one, which has the names."""
+    gutter = 4
+    if timed:
+        gutter = 104 if room < 760 else 164
+        figure.min_border_right = 8 if room < 900 else 128
+    elif names:
+        longest = max(len(text) for _, text in names)
+        gutter = int(min(longest * LETTER_WIDTH + 14, max(72, room * 0.36)))
+    figure.min_border_left = gutter
+    return gutter
+
+
+def _wrap_titles(figure: Figure, room: int, gutter: int) -> list[list[Any]]:
+    """Wrap the title and the subtitle; return each with its text and font, for the browser."""
+    subtitles = [title for title in figure.above if isinstance(title, models.Title)]
+    titles = [[title, title.text, f"{title.text_font_size} "] for title in subtitles]
+    titles.append([figure.title, figure.title.text, "bold 13px "])
+    max_letters = max(int((room - 12) / LETTER_WIDTH), 1)
+    for title, text, _ in titles:
+        title.offset = 4 - gutter
+        title.text = textwrap.fill(
+            text, max_letters, break_long_words=False, break_on_hyphens=False
+        )
+    return titles
 
 
 def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:
@@ -291,7 +306,7 @@ def text_on(color: str) -> str:
 
 
 def join_sentences(*parts: str) -> str:
-    """Return the parts of a subtitle that are not empty, joined by dots."""
+    """Return the parts of a subtitle that are not empty, joined by middle dots."""
     return " · ".join(part for part in parts if part)
 
 
@@ -302,7 +317,7 @@ _MISSING_NOUNS = {"memory": "copies", "launched": "launched work"}
 def unmatched_note(
     frame: pd.DataFrame, kinds: Iterable[str] = ("compute", "communication", "memory")
 ) -> str:
-    """Return a note about kinds without matching events and missing ranks, and the frame's note."""
+    """Return a note on kinds that no event matches and on missing ranks, and the frame's note."""
     matched = frame.attrs.get("matched", {})
     without = [
         f"no {_MISSING_NOUNS.get(kind, kind)}"
@@ -316,7 +331,7 @@ def unmatched_note(
 
 @dataclass(frozen=True)
 class FigureStyle:
-    """Texts, colours and width of a figure; the width is in CSS px, or None for all of the page."""
+    """Texts, colours and width of a figure: CSS px, or None for the full width of the page."""
 
     title: str
     theme: Theme
@@ -413,9 +428,9 @@ def draw_areas(
     *,
     bottom: str | float,
     top: str | float,
-    alpha: float,
+    selected_alpha: float,
 ) -> Any:
-    """Draw invisible rectangles of time, which tooltips and selections refer to."""
+    """Draw rectangles of time for tooltips and selections; only selected ones are visible."""
     return figure.quad(
         left="time_ns",
         right="until_ns",
@@ -425,7 +440,7 @@ def draw_areas(
         fill_color=color,
         fill_alpha=0,
         line_color=None,
-        selection_fill_alpha=alpha,
+        selection_fill_alpha=selected_alpha,
         nonselection_fill_alpha=0,
     )
 

@@ -70,16 +70,12 @@ def parallel_groups(
     Returns
     -------
     bokeh.plotting.figure
-        One row per rank and one column per kind, two if a rank is in two groups of it. A cell has
-        the colour of its group, and shows the number of the group, from 0 in the order of ranks,
-        and the rank's position in it. Guessed kinds have a question mark. At the right are a rank's
-        time and bytes in each group. Its source has the frame's rows. With more than 64 ranks, a
-        row is a group and ranks go from left to right; above 40 groups, those of a kind with less
-        time share a row.
-
-    Examples
-    --------
-    >>> charts.parallel_groups(analysis.parallel_groups(traces))  # doctest: +SKIP
+        One row per rank and one column per kind; two if a rank is in two groups of a kind. A cell
+        has the colour of its group, and shows the number of the group, from 0 in the order of
+        ranks, and the rank's position in it. Guessed kinds have a question mark. At the right are a
+        rank's time and bytes in each group. Its source has the frame's rows. With more than 64
+        ranks, a row is a group and ranks go from left to right; above 40 groups, those of a kind
+        with less time share a row.
     """
     frame = analysis_frame(
         "parallel_groups",
@@ -364,10 +360,6 @@ def communication_by_group(
     -------
     bokeh.plotting.figure
         One bar per group; its source has the frame's times as means of the ranks in the group.
-
-    Examples
-    --------
-    >>> charts.communication_by_group(analysis.communication_by_group(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "communication_by_group",
@@ -407,10 +399,6 @@ def communication_by_stream(
     -------
     bokeh.plotting.figure
         As from `communication_by_group`, with one bar per stream.
-
-    Examples
-    --------
-    >>> charts.communication_by_stream(analysis.communication_by_stream(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "communication_by_stream",

@@ -229,7 +229,9 @@ def step_lanes(content: StepLanes, style: FigureStyle) -> Figure:
     )
     boxes = [_draw_steps(figure, row, lane, content.color, theme) for row, lane in enumerate(steps)]
     source = models.ColumnDataSource(_step_columns(content, steps, boxes))
-    mark = draw_areas(figure, source, theme.brush_line, bottom="bottom", top="top", alpha=0.35)
+    mark = draw_areas(
+        figure, source, theme.brush_line, bottom="bottom", top="top", selected_alpha=0.35
+    )
     base_lines = [row + _BASE for row in range(len(series))]
     figure.segment(
         x0=[start_ns] * len(series),
@@ -338,10 +340,6 @@ def queue_length(
         One lane per stream. Its source has the frame's columns and ``until_ns``, the time of the
         next change. Above 20 000 changes it has the minimum (``queue_length``) and the maximum
         (``most``) of slices of time instead, and the subtitle reports that.
-
-    Examples
-    --------
-    >>> charts.queue_length(analysis.queue_length(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "queue_length", frame, options, "rank", "stream", "time_ns", "queue_length"
@@ -389,10 +387,6 @@ def memory_bandwidth(
     -------
     bokeh.plotting.figure
         As from `queue_length`, with ``gb_per_s`` instead of ``queue_length``.
-
-    Examples
-    --------
-    >>> charts.memory_bandwidth(analysis.memory_bandwidth(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "memory_bandwidth", frame, options, "rank", "copy_kind", "time_ns", "gb_per_s"
@@ -421,21 +415,17 @@ def _lane_series(
 ) -> tuple[StepLanes, str]:
     """Return the lanes with the highest peaks, and a sentence about the omitted ones."""
     by_stream = key == "stream"
-    lanes: dict[Any, pd.DataFrame] = dict(list(frame.groupby(["rank", key], observed=True)))
-    peaks = {lane: float(rows[measure].max()) for lane, rows in lanes.items()}
-    # First the rank with the highest peak of each stream or kind of copy, then the second rank of
-    # each, and so on.
-    ordered_peaks = pd.Series(peaks).sort_values(ascending=False, kind="stable")
-    place = ordered_peaks.groupby(level=1).cumcount()
-    drawn = set(place.sort_values(kind="stable").index[:top])
+    groups = frame.groupby(["rank", key], observed=True)
+    peaks = groups[measure].max().astype(float)
+    drawn = _top_lanes(peaks, top)
     has_ranks = len(frame["rank"].unique()) > 1
     series = []
-    for (rank, lane_key), rows in lanes.items():
+    for (rank, lane_key), changes in groups:
         if (rank, lane_key) not in drawn:
             continue
         name = f"stream {lane_key}" if by_stream else str(lane_key)
         label = f"rank {rank}\n{name}" if has_ranks else name
-        ordered = rows.sort_values("time_ns", kind="stable")
+        ordered = changes.sort_values("time_ns", kind="stable")
         series.append(
             StepSeries(
                 Lane(label, format_value(peaks[rank, lane_key])),
@@ -465,6 +455,16 @@ def _lane_series(
     return content, f"{plural(omitted, 'more row')} with lower peaks not drawn" if omitted else ""
 
 
+def _top_lanes(peaks: pd.Series, top: int) -> set[Any]:
+    """Return the keys of the lanes to draw, pairs of a rank and a stream or kind of copy.
+
+    First come the ranks with the highest peak of each stream or kind, then the second ranks.
+    """
+    ordered_peaks = peaks.sort_values(ascending=False, kind="stable")
+    place = ordered_peaks.groupby(level=1, observed=True).cumcount()
+    return set(place.sort_values(kind="stable").index[:top])
+
+
 @check_arguments
 def memory_timeline(
     frame: ChartFrame,
@@ -489,10 +489,6 @@ def memory_timeline(
         Stacked steps. Its source has the frame's columns, and the edges of each category's area.
         Above 20 000 instants it has only the rows with the minimum and the maximum of all memory in
         each slice of time, and the subtitle reports that.
-
-    Examples
-    --------
-    >>> charts.memory_timeline(analysis.memory_timeline(traces, rank=0))  # doctest: +SKIP
     """
     frame = require_frame("memory_timeline", frame, "hta_widgets.analysis.memory_timeline(path)")
     style = FigureStyle(title, theme_of(theme), width)
@@ -565,7 +561,7 @@ def _stack_figure(
             fill_color=color,
         )
         entries.append(Bars(0.0, "", color, name))
-    areas = draw_areas(figure, source, theme.brush_line, bottom=1, top=0, alpha=0.2)
+    areas = draw_areas(figure, source, theme.brush_line, bottom=1, top=0, selected_alpha=0.2)
     lines = [
         *((name, f"@{{{name} text}}") for name in reversed(used)),
         ("from", "@{time_ns}{0,0} ns"),

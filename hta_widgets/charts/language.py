@@ -190,11 +190,11 @@ def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> 
         best = scores.groupby(keys[scores.index]).idxmax()
         if name == "is_most":
             return np.isin(np.arange(length), best)
+        # -1, for groups without scores, selects any value, which is then replaced.
         positions = best.reindex(groups, fill_value=-1).to_numpy()
-        is_missing = positions < 0
-        results = values[np.maximum(positions, 0)]
-        if is_missing.any():
-            results = np.where(is_missing, unknown, results)
+        results = values[positions]
+        if (positions < 0).any():
+            results = np.where(positions < 0, unknown, results)
     else:
         grouped = pd.Series(values)[is_included].groupby(keys[is_included])
         aggregated = grouped.agg(_AGGREGATIONS.get(name, name))

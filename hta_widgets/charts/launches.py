@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -61,10 +62,6 @@ def launch_stats(
         Three histograms: launch delays, durations of launch calls, and durations of device events,
         solid for those shorter than their launch call. Sources have columns ``from_ns, to_ns,
         count, solid``.
-
-    Examples
-    --------
-    >>> charts.launch_stats(analysis.launch_stats(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "launch_stats", frame, options, "launch_delay_ns", "cpu_dur_ns", "gpu_dur_ns"
@@ -181,34 +178,11 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
     _label_decades(figure, bins)
     figure.yaxis.ticker = models.FixedTicker(ticks=[tick for tick, _ in count_ticks])
     figure.ygrid.grid_line_color = style.theme.rule
-    gap = 0.12 / _BINS_PER_DECADE
-    start_ns, end_ns = 10.0**bins.left, 10.0**bins.right
-    if bins.zero_at is not None:
-        start_ns[0] = end_ns[0] = 0.0
-    range_texts = [
-        f"{duration(range_start)} to {duration(range_end)}" if range_end else "0 ns"
-        for range_start, range_end in zip(start_ns, end_ns, strict=True)
-    ]
-    source = models.ColumnDataSource(
-        {
-            "left": bins.left + gap,
-            "right": bins.right - gap,
-            "count": bins.counts,
-            "solid": bins.solid_counts,
-            "top": np.log10(1.0 + bins.counts),
-            "solid_top": np.log10(1.0 + bins.solid_counts),
-            "from_ns": start_ns,
-            "to_ns": end_ns,
-            "range_text": range_texts,
-            "count_text": list(map(count, bins.counts)),
-            "solid_text": list(map(count, bins.solid_counts)),
-        }
-    )
     shared = {
         "left": "left",
         "right": "right",
         "bottom": 0,
-        "source": source,
+        "source": models.ColumnDataSource(_bar_columns(bins)),
         "fill_color": histogram.color,
         "line_color": None,
     }
@@ -220,6 +194,31 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
     add_tooltip(figure, bars, style.theme, "@{range_text}", rows)
     keep_fitting(figure, width=style.width, names=count_ticks)
     return figure
+
+
+def _bar_columns(bins: _DecadeBins) -> dict[str, Any]:
+    """Return the columns of the source of a histogram's bars."""
+    gap = 0.12 / _BINS_PER_DECADE
+    start_ns, end_ns = 10.0**bins.left, 10.0**bins.right
+    if bins.zero_at is not None:
+        start_ns[0] = end_ns[0] = 0.0
+    range_texts = [
+        f"{duration(start)} to {duration(end)}" if end else "0 ns"
+        for start, end in zip(start_ns, end_ns, strict=True)
+    ]
+    return {
+        "left": bins.left + gap,
+        "right": bins.right - gap,
+        "count": bins.counts,
+        "solid": bins.solid_counts,
+        "top": np.log10(1.0 + bins.counts),
+        "solid_top": np.log10(1.0 + bins.solid_counts),
+        "from_ns": start_ns,
+        "to_ns": end_ns,
+        "range_text": range_texts,
+        "count_text": list(map(count, bins.counts)),
+        "solid_text": list(map(count, bins.solid_counts)),
+    }
 
 
 def _count_ticks(top: float) -> list[tuple[float, str]]:

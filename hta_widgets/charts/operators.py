@@ -68,10 +68,6 @@ def operators(
     -------
     bokeh.plotting.figure
         Two bars per operator; its source has the frame's columns, with mean times of the ranks.
-
-    Examples
-    --------
-    >>> charts.operators(analysis.operators(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "operators",

@@ -73,10 +73,6 @@ def critical_path(
         segments, neighbours of one cause are joined, and the subtitle reports that. At each zoom, a
         pixel of the path shows the cause that takes most of it; in the lane of a cause, segments
         shorter than a pixel are one pixel wide.
-
-    Examples
-    --------
-    >>> charts.critical_path(analysis.critical_path(traces, rank=0))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "critical_path", frame, options, "rank", "start_ns", "dur_ns", "id", "name", "bound_by"
@@ -265,10 +261,6 @@ def job_critical_path(
         One lane per rank on the path, and thin lines where the path changes ranks; its source has
         the frame's rows. Ranks beyond the 24 with most of the path share a lane. Above 20 000
         segments, neighbours of one rank and cause are joined, and the subtitle reports that.
-
-    Examples
-    --------
-    >>> charts.job_critical_path(analysis.job_critical_path(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "job_critical_path", frame, options, "rank", "start_ns", "dur_ns", "name", "bound_by"
@@ -419,6 +411,23 @@ def _path_finding(by_rank: pd.Series, causes: pd.Series, total_ns: float) -> str
     return f"{on_first} of it is on rank {by_rank.index[0]}, {cause_text}"
 
 
+def _rows_by_rank(frame: pd.DataFrame, by_rank: pd.Series) -> tuple[pd.DataFrame, list[str]]:
+    """Return a summary with the row of each part, and the names of the rows, longest rank first.
+
+    The ranks beyond the first `_MAX_LANES` share the last row.
+    """
+    row_of = {int(rank): min(row, _MAX_LANES) for row, rank in enumerate(by_rank.index)}
+    rows = [row_of[int(rank)] for rank in frame["rank"]]
+    data = frame.reset_index(drop=True).assign(row=rows, bound_by=frame["bound_by"].astype(str))
+    names = [f"rank {rank}" for rank in by_rank.index[:_MAX_LANES]]
+    if len(by_rank) <= _MAX_LANES:
+        return data, names
+    is_other = data["row"] == _MAX_LANES
+    others = data[is_other].groupby("bound_by", as_index=False)[["count", "dur_ns"]].sum()
+    data = pd.concat([data[~is_other], others.assign(rank=-1, row=_MAX_LANES)], ignore_index=True)
+    return data, [*names, plural(len(by_rank) - _MAX_LANES, "other rank")]
+
+
 @check_arguments
 def job_path_summary(
     frame: ChartSource,
@@ -455,24 +464,14 @@ def job_path_summary(
         frame,
         options,
         *("rank", "bound_by", "count", "dur_ns"),
-        path="job_critical_path",
+        input_analysis="job_critical_path",
     )
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    data = frame.reset_index(drop=True)
-    data["bound_by"] = data["bound_by"].astype(str)
-    by_rank = _time_by(data, "rank")
+    by_rank = _time_by(frame, "rank")
     total_ns = float(by_rank.sum()) or 1.0
-    row_of = {int(rank): min(row, _MAX_LANES) for row, rank in enumerate(by_rank.index)}
-    data["row"] = [row_of[int(rank)] for rank in data["rank"]]
-    names = [f"rank {rank}" for rank in by_rank.index[:_MAX_LANES]]
-    if len(by_rank) > _MAX_LANES:
-        names.append(plural(len(by_rank) - _MAX_LANES, "other rank"))
-        is_other = data["row"] == _MAX_LANES
-        others = data[is_other].groupby("bound_by", as_index=False)[["count", "dur_ns"]].sum()
-        others = others.assign(rank=-1, row=_MAX_LANES)
-        data = pd.concat([data[~is_other], others], ignore_index=True)
+    data, names = _rows_by_rank(frame, by_rank)
     causes = _time_by(data, "bound_by")
     # Causes have the same order in each bar.
     data["order"] = causes.index.get_indexer(pd.Index(data["bound_by"]))

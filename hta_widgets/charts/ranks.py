@@ -22,6 +22,8 @@ from hta_widgets.charts.defined import (
 )
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
+    ASSUMED_WIDTH,
+    LETTER_WIDTH,
     Figure,
     FigureStyle,
     add_ground,
@@ -54,7 +56,7 @@ from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural, rank_list, share
 from hta_widgets.trace.arrays import Floats
 
-#: Maximum number of rows; a cluster has one for its bars and one for each reason.
+#: Maximum number of rows of all clusters together.
 _MAX_ROWS = 60
 #: Columns whose mean over its ranks a cluster shows.
 _MEANS = (
@@ -91,10 +93,6 @@ def rank_clusters(
         Outliers on top, then the largest clusters first. Bars are means of a cluster's ranks, per
         step; texts below them are the differences from the most typical ranks. Its source has one
         row per cluster with the frame's columns.
-
-    Examples
-    --------
-    >>> charts.rank_clusters(analysis.rank_clusters(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "rank_clusters",
@@ -108,6 +106,7 @@ def rank_clusters(
         return empty_figure(frame, style)
     clusters = _cluster_rows(frame)
     reasons = [str(reason).split("; ") if reason else [] for reason in clusters["why"]]
+    # A cluster has one row for its bars and one for each reason.
     heights = np.array([1 + len(texts) for texts in reasons])
     drawn = max(1, int((np.cumsum(heights) <= _MAX_ROWS).sum()))
     data, reasons, heights = clusters[:drawn], reasons[:drawn], heights[:drawn]
@@ -213,7 +212,7 @@ def _add_parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
         sizes = values.to_numpy(float)
         if name != "compute" and not (sizes > 0).any():
             continue
-        # A zero-length bar would still draw its outline.
+        # A bar of length 0 would still draw its outline.
         data[f"{name} from"] = np.where(sizes > 0, left, np.nan)
         data[name] = left + sizes
         data[f"{name}_text"] = [duration(size_ns) for size_ns in sizes]
@@ -248,7 +247,7 @@ def _draw_reasons(
     if not text_of_row:
         return
     rows, texts = list(text_of_row), list(text_of_row.values())
-    letters = int(((style.width or 720) * 0.6) / 6.4)
+    letters = int(((style.width or ASSUMED_WIDTH) * 0.6) / LETTER_WIDTH)
     short = [text if len(text) <= letters else f"{text[: letters - 1]}…" for text in texts]
     source = models.ColumnDataSource({"row": rows, "full": texts, "text": short})
     draw_row_texts(figure, source, x=0, color=style.theme.ink)

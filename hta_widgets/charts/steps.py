@@ -166,6 +166,7 @@ def step_times(
     late_ranks = frame.attrs.get("late_ranks", ()) if late is None else late
     marked = [int(rank) for rank in late_ranks]
     is_late = data["rank"].isin(marked)
+    # Dots of late ranks and outliers are drawn last, on top of the others.
     data["order"] = np.select([is_late, data["is_outlier"]], [2, 1], default=0)
     data = data.sort_values("order", kind="stable").reset_index(drop=True)
     data["fill"] = np.array([theme.rule_strong, theme.ink, theme.late])[data["order"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -60,10 +60,6 @@ def stragglers(
     bokeh.plotting.figure
         One bar per rank, the longest imposed wait first; its source has the frame's rows. With more
         than 24 ranks, the first 16 and all stragglers have a row; the others share one.
-
-    Examples
-    --------
-    >>> charts.stragglers(analysis.stragglers(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "stragglers", frame, options, "rank", "score", "late_ns_mean", "imposed_wait_ns"
@@ -133,7 +129,7 @@ def _add_bar_columns(data: pd.DataFrame, theme: Theme) -> None:
     is_straggler = data["is_straggler"].to_numpy(bool)
     data["fill"] = np.where(is_straggler, theme.late_fill, theme.idle)
     data["line"] = np.where(is_straggler, theme.late, theme.idle_line)
-    # A zero-length bar would still draw its outline.
+    # A bar of length 0 would still draw its outline.
     data["imposed_to_ns"] = data["imposed_wait_ns"].where(data["imposed_wait_ns"] > 0)
     data["lost_to_ns"] = data["lost_ns"].where(data["lost_ns"] > 0)
     data["late_text"] = [
@@ -210,20 +206,27 @@ _COSTLY = 0.05
 #: Minimum share of lost time that is drawn in the darkest colour, even if other steps cost more.
 _STALL = 0.25
 
-_TITLES = {
-    "lost_share": "Time lost to each rank, by step",
-    "imposed_wait": "Wait imposed on other ranks, by step",
-}
-_COSTS = {
-    "lost_share": (
-        *("lost_share", "lost_ns", "lost"),
+
+class _Measure(NamedTuple):
+    """A cost of late ranks: columns of cells and of the rows' sums, and texts of the chart."""
+
+    column: str
+    sum_column: str
+    sum_head: str
+    title: str
+    explanation: str
+
+
+_MEASURES = {
+    "lost_share": _Measure(
+        "lost_share", "lost_ns", "lost", "Time lost to each rank, by step",
         "share of the others' time that is exposed waiting for the rank",
     ),
-    "imposed_wait": (
-        *("imposed_wait_ns", "imposed_wait_ns", "total"),
+    "imposed_wait": _Measure(
+        "imposed_wait_ns", "imposed_wait_ns", "total", "Wait imposed on other ranks, by step",
         "total time that the others wait in collectives for the last rank to arrive",
     ),
-}
+}  # fmt: skip
 
 
 @check_arguments
@@ -258,10 +261,6 @@ def stragglers_by_step(
         The source has the frame's rows. Collectives outside the steps, such as those of the setup,
         are left out. With more than 64 ranks, those that cost most have a row, and the others share
         a row; with more than 300 steps, each cell shows the costliest of several.
-
-    Examples
-    --------
-    >>> charts.stragglers_by_step(analysis.stragglers_by_step(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "stragglers_by_step",
@@ -269,7 +268,8 @@ def stragglers_by_step(
         options,
         *("rank", "step", "imposed_wait_ns", "lost_ns", "lost_share"),
     )
-    style = FigureStyle(title or _TITLES[measure], theme_of(theme), width)
+    cost = _MEASURES[measure]
+    style = FigureStyle(title or cost.title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     is_outside = frame["step"] < 0
@@ -277,9 +277,8 @@ def stragglers_by_step(
     frame = frame[~is_outside]
     if frame.empty:
         return empty_figure(frame, style, note=left_out)
-    column, total, head, explanation = _COSTS[measure]
     costs = frame.reset_index(drop=True)
-    costs["shown"] = costs[column].fillna(0.0).astype(float)
+    costs["shown"] = costs[cost.column].fillna(0.0).astype(float)
     costs["is_costly"] = costs["lost_share"].fillna(0.0) >= _COSTLY
     steps = np.unique(costs["step"])
     names, cells, by_row = _rows_and_sums(costs)
@@ -302,7 +301,7 @@ def stragglers_by_step(
             head=" ",
             columns=[
                 Column(f"costly {kind}s" if kind == "step" else "costly", costly_texts),
-                Column(head, [duration(total_ns) for total_ns in by_row[total]], 520),
+                Column(cost.sum_head, list(map(duration, by_row[cost.sum_column])), 520),
             ],
             tooltip=Tooltip(
                 f"rank @{{rank}} · {kind} @{{step}}",
@@ -315,7 +314,7 @@ def stragglers_by_step(
             ),
         ),
         style.with_subtitle(
-            f"{explanation}; {_count_text(len(steps), kind)} from left to right",
+            f"{cost.explanation}; {_count_text(len(steps), kind)} from left to right",
             f"each cell the costliest of {count(fold)}" if fold > 1 else "",
             _steps_finding(costs, kind),
             left_out,

@@ -222,7 +222,7 @@ def _add_summary(commands: Any) -> None:
     command = commands.add_parser("summary", help="the main findings, and a line for each rank")
     command.description = (
         "Print the main findings of a job, how each rank spends its time, which ranks the others "
-        "wait for, and what had to be repaired."
+        "wait for, and what had to be repaired in the files."
     )
     _add_input(command)
     command.add_argument("--json", action="store_true", help="print it as JSON, times in ns")
@@ -333,8 +333,7 @@ def _add_export(commands: Any) -> None:
     )
     flags = {
         "--clip": "cut events at the edges of the window instead of writing them whole",
-        "--no-parents": "leave out events that enclose a selected one and are not selected "
-        "themselves",
+        "--no-parents": "leave out enclosing events that are not selected themselves",
         "--counters": "also write counters, including counters of queues and copies",
         "--scrub": "leave out host names, users, environment and paths",
         "--fitted-clock": "move each rank's times by its clock's offset, as fitted from "

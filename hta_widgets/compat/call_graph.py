@@ -140,31 +140,38 @@ def _threads_of(
     return [(pid, tid) for (pid, tid), _ in groups], code
 
 
-def _forest_of(frame: pd.DataFrame, thread: Ints) -> _Forest:
-    """Return the forest of a frame's rows; `thread` has the thread of each, -1 on the device."""
+def _forest_of(frame: pd.DataFrame, thread_of_row: Ints, call: Ints) -> _Forest:
+    """Return the forest of a frame's rows.
+
+    `thread_of_row` is -1 on the device; `call` has the ``index`` of the call that launched each
+    row, -1 for none.
+    """
     index = frame["index"].to_numpy(dtype=np.int64)
-    parent = np.full(len(frame), -1, dtype=np.int64)
+    parent = _enclosing_rows(frame, index, thread_of_row)
+    launched = np.flatnonzero(call >= 0)
+    parent[launched] = pd.Index(index).get_indexer(pd.Index(call[launched]))
+    member = thread_of_row >= 0
+    member[launched] = parent[launched] >= 0
+    return _Forest(index, parent, member, (frame["stream"] >= 0).to_numpy())
+
+
+def _enclosing_rows(frame: pd.DataFrame, index: Ints, thread_of_row: Ints) -> Ints:
+    """Return the row that encloses each row on its host thread, -1 for none."""
     start, dur = _ns(frame["ts"]), _ns(frame["dur"])
-    is_fine = bool((start % 1000).any() or (dur % 1000).any())
     begin = start - start.min(initial=0)
-    rows = np.flatnonzero(thread >= 0)
+    rows = np.flatnonzero(thread_of_row >= 0)
     rows = rows[np.lexsort((index[rows], -dur[rows], begin[rows]))]
+    has_whole_us = not ((start % 1000).any() or (dur % 1000).any())
     lanes = assign_lanes(
         begin[rows],
         np.maximum(dur[rows], 0),
-        thread[rows].astype(np.int32),
-        int(thread.max(initial=0)) + 1,
-        1 if is_fine else 1000,
+        thread_of_row[rows].astype(np.int32),
+        int(thread_of_row.max(initial=0)) + 1,
+        1000 if has_whole_us else 1,
     )
-    inside = lanes.parent >= 0
-    parent[rows[inside]] = rows[lanes.parent[inside]]
-
-    device = (frame["stream"] >= 0).to_numpy()
-    launched = np.flatnonzero(device & (frame["index_correlation"] > 0).to_numpy())
-    parent[launched] = pd.Index(index).get_indexer(frame["index_correlation"].iloc[launched])
-    member = thread >= 0
-    member[launched] = parent[launched] >= 0
-    return _Forest(index, parent, member, device)
+    parent = np.full(len(frame), -1, dtype=np.int64)
+    parent[rows] = np.append(rows, -1)[lanes.parent]
+    return parent
 
 
 def _ns(times: pd.Series[Any]) -> Ints:
@@ -266,7 +273,7 @@ class CallStackGraph:
 
     def _add_nodes(self, nodes: dict[int, CallStackNode], save: bool) -> None:
         """Add the thread's events and their device events to the nodes and to `full_df`."""
-        if "index_correlation" not in self.df.columns:
+        if "index_correlation" not in self.df.columns:  # not used here, but HTA requires it
             raise TraceError("the frame has no column 'index_correlation'")
         host = self.df[self.df["stream"] == -1]
         pairs = self.correlations[
@@ -276,20 +283,17 @@ class CallStackGraph:
         device = self.full_df[self.full_df["index"].isin(pairs["gpu_index"])]
         used = ["index", "ts", "dur", "stream"]
         frame = pd.concat([host[used], device[used]], ignore_index=True)
-        frame["index_correlation"] = -1  # the launches are those of `pairs`
-        forest = _forest_of(frame, np.repeat([0, -1], [len(host), len(device)]))
-        index = pd.Index(forest.index)
-        call = pairs.set_index("gpu_index")["cpu_index"].reindex(device["index"])
-        forest.parent[len(host) :] = index.get_indexer(pd.Index(call))
-        forest.member[len(host) :] = True
+        call_of = pairs.set_index("gpu_index")["cpu_index"]
+        call = call_of.reindex(frame["index"], fill_value=-1).to_numpy(np.int64)
+        forest = _forest_of(frame, np.repeat([0, -1], [len(host), len(device)]), call)
         columns = forest.columns(frame, self.root_index)
         nodes.update(_Nodes(forest, columns, [self.root_index]))
         if save and "parent" in self.full_df.columns:
             is_in_forest = self.full_df["index"].isin(forest.index)
-            order = index.get_indexer(pd.Index(self.full_df.loc[is_in_forest, "index"]))
-            for name in STACK_COLUMNS:
-                if name in self.full_df.columns:
-                    self.full_df.loc[is_in_forest, name] = columns[name][order]
+            indexes = pd.Index(self.full_df.loc[is_in_forest, "index"])
+            order = pd.Index(forest.index).get_indexer(indexes)
+            for name in self.full_df.columns.intersection(pd.Index(STACK_COLUMNS)):
+                self.full_df.loc[is_in_forest, name] = columns[name][order]
 
     def __repr__(self) -> str:
         return f"CallStackGraph({self.identity}, {len(self.df)} events)"
@@ -390,7 +394,7 @@ class CallGraph:
     kernel_span, first_kernel_start, last_kernel_end``: the ``index`` of the event above (a negative
     root at the top), the number of events above, and the device events below in µs (-1: none).
     Operators of a ``bwd`` thread are below the ``## backward ##`` range of the main thread, or its
-    step, that runs at the same time; HTA does so for one such thread; here it is done for all.
+    step, that runs at the same time. HTA does so for one such thread, this class for all.
 
     Attributes
     ----------
@@ -436,12 +440,13 @@ class CallGraph:
     def _add_rank(self, rank: int) -> list[tuple[Any, ...]]:
         """Add the stacks of a rank, and return its rows of `mapping`."""
         frame, symbols = self.trace_data.get_trace(rank), self.trace_data.symbol_table
-        threads, thread = _threads_of(frame, symbols)
-        forest = _forest_of(frame, thread)
-        labels = [self._thread_label(frame, thread == code) for code in range(len(threads))]
+        threads, thread_of_row = _threads_of(frame, symbols)
+        call = frame["index_correlation"].where(frame["stream"] >= 0, -1).to_numpy(np.int64)
+        forest = _forest_of(frame, thread_of_row, np.where(call > 0, call, -1))
+        labels = [self._thread_label(frame, thread_of_row == code) for code in range(len(threads))]
         roots = _roots(threads)
-        top = np.array([*roots, -1], dtype=np.int64)[thread]
-        for code in self._put_below_main(frame, thread, forest, labels):
+        top = np.array([*roots, -1], dtype=np.int64)[thread_of_row]
+        for code in self._put_below_main(frame, thread_of_row, forest, labels):
             roots[code] = roots[labels.index("main")]
         columns = forest.columns(frame, top)
         for name in STACK_COLUMNS:
@@ -453,11 +458,11 @@ class CallGraph:
         rows = []
         for code, (pid, tid) in enumerate(threads):
             identity = CallStackIdentity(rank, pid, tid)
-            events = frame[thread == code]
+            events = frame[thread_of_row == code]
             stack = CallStackGraph(events, identity, correlations, frame, symbols, nodes)
             stack.root_index = root = roots[code]
-            count = roots[: code + 1].count(root)
-            rows.append((*identity, labels[code], len(self.call_stacks), root, count))
+            stacks_of_root = roots[: code + 1].count(root)
+            rows.append((*identity, labels[code], len(self.call_stacks), root, stacks_of_root))
             stacks[identity] = stack
             self.call_stacks.append(stack)
         return rows
@@ -473,17 +478,17 @@ class CallGraph:
         return names[0] if names else "empty"
 
     def _put_below_main(
-        self, frame: pd.DataFrame, thread: Ints, forest: _Forest, labels: list[str]
+        self, frame: pd.DataFrame, thread_of_row: Ints, forest: _Forest, labels: list[str]
     ) -> list[int]:
         """Move backward threads below the main thread; return those whose calls were all moved."""
         if labels.count("main") != 1:
             return []
-        ranges = self._ranges(frame, thread == labels.index("main"))
+        ranges = self._ranges(frame, thread_of_row == labels.index("main"))
         start = frame["ts"].to_numpy()
         end = start + frame["dur"].to_numpy()
         moved = []
         for code in np.flatnonzero(np.array(labels) == "bwd").tolist():
-            tops = np.flatnonzero((thread == code) & (forest.parent < 0))
+            tops = np.flatnonzero((thread_of_row == code) & (forest.parent < 0))
             for row in ranges.tolist():
                 inside = tops[(start[tops] >= start[row]) & (end[tops] <= end[row])]
                 forest.parent[inside] = row

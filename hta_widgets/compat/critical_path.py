@@ -321,22 +321,22 @@ class CPGraph(_Base):  # type: ignore[misc]
             return None
         edges, table = self.path.edges, self.path.trace.table
         kind = edges.type[on_path]
-        named = self._has_event[on_path]
-        rows = np.where(named, edges.event[on_path], 0)
-        codes, of_name = np.unique(table.name[rows], return_inverse=True)
+        has_event = self._has_event[on_path]
+        rows = np.where(has_event, edges.event[on_path], 0)
+        codes, place = np.unique(table.name[rows], return_inverse=True)
         short = np.array([shorten_name(table.names[code]) for code in codes.tolist()], object)
         bounds = [_IN_HTA.get(bound, bound) for bound in BOUNDS]
         events = hta_frame(self.path.trace, rows, self.symbol_table, zero_ns=0).reset_index(
             drop=True
         )
         columns: dict[str, Any] = {
-            "event_idx": np.where(named, table.record[rows], np.nan),
+            "event_idx": np.where(has_event, table.record[rows], np.nan),
             "duration": in_us(edges.weight_ns[on_path]).astype(np.float64),
             "type": ["critical_path_" + EDGE_TYPES[code] for code in kind.tolist()],
-            "s_name": pd.Series(short[of_name], dtype=object).where(named),
+            "s_name": pd.Series(short[place], dtype=object).where(has_event),
         }
         for column in ("cat", "pid", "tid", "stream", "index"):
-            columns[column] = events[column].where(named)
+            columns[column] = events[column].where(has_event)
         columns["bound_by"] = [bounds[code] for code in self.path.bound_by(on_path).tolist()]
         return pd.DataFrame(columns)
 
@@ -506,7 +506,7 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
         with zipfile.ZipFile(zip_filename) as archive:
             request = json.loads(archive.read("asked.json"))
             saved = np.load(io.BytesIO(archive.read("edges.npz")))
-            source, target, weight = saved["source"], saved["target"], saved["weight_ns"]
+            source, target, weight_ns = saved["source"], saved["target"], saved["weight_ns"]
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as cause:
         raise TraceError(
             f"holds no graph ({cause})", path=zip_filename, remedy="Give what save returned."
@@ -514,18 +514,17 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
     instance = request["instance_id"]
     instance = tuple(instance) if isinstance(instance, list) else instance
     restored = graph_of(t_full, rank, request["annotation"], instance, request["data_load_events"])
-    graph = CPGraph() if restored is None else restored[0]
-    if (
-        restored is None
-        or not np.array_equal(graph.path.edges.source, source)
-        or not np.array_equal(graph.path.edges.target, target)
+    if restored is None or not (
+        np.array_equal(restored[0].path.edges.source, source)
+        and np.array_equal(restored[0].path.edges.target, target)
     ):
         raise TraceError(
             "the graph belongs to another trace",
             path=zip_filename,
             remedy="Load the trace from which the graph was made; it must be unchanged.",
         )
-    for edge in np.flatnonzero(graph.path.edges.weight_ns != weight):
-        graph.edges[int(source[edge]), int(target[edge])]["weight"] = int(weight[edge]) / 1000
+    graph, _ = restored
+    for edge in np.flatnonzero(graph.path.edges.weight_ns != weight_ns):
+        graph.edges[int(source[edge]), int(target[edge])]["weight"] = int(weight_ns[edge]) / 1000
     graph.critical_path()
     return graph

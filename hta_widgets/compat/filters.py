@@ -25,7 +25,6 @@ _DEVICE_WAITS = ("Event Sync", "Context Sync")
 _CALLS = ("cuda_runtime", "cuda_driver", "hip_runtime", "mtia_runtime", "Runtime")
 _NO_TEXT = "the frame has no names as text: call decode_symbol_ids first"
 
-
 _Symbols = TraceSymbolTable | None
 _Numbers = int | Sequence[int]
 
@@ -64,7 +63,7 @@ class Filter:
 
 
 class _NumberFilter(Filter):
-    """Events whose column equals one of the numbers in the only attribute."""
+    """Events whose `_column` has one of the numbers in the filter's only attribute."""
 
     def __post_init__(self) -> None:
         ((name, value),) = vars(self).items()

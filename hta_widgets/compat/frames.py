@@ -342,6 +342,7 @@ def number_or_text(values: Sequence[str]) -> Array:
 
 
 def _index_correlation(trace: Trace) -> Ints:
+    """Return the column ``index_correlation`` of `hta_frame` for all events."""
     table, launch = trace.table, trace.launch_of
     partner = np.where(table.correlation == -1, -1, 0)
     launched = np.flatnonzero(launch >= 0)
@@ -417,7 +418,7 @@ def _any_of(patterns: Iterable[str]) -> str:
 
 
 def merge_kernel_intervals(kernel_df: pd.DataFrame) -> pd.DataFrame:
-    """Return the union of events as intervals ``ts, end``; touching intervals become one."""
+    """Return the union of events as intervals ``ts, end``; intervals that touch are joined."""
     start = kernel_df["ts"].to_numpy()
     end = start + kernel_df["dur"].to_numpy()
     if np.issubdtype(end.dtype, np.integer):
@@ -460,7 +461,6 @@ KernelType = Enum("KernelType", "COMMUNICATION MEMORY COMPUTATION OTHER", start=
 
 #: Cause of a stream's idle time.
 IdleTimeType = Enum("IdleTimeType", "HOST_WAIT KERNEL_WAIT OTHER", start=0)
-
 
 #: HTA's names of kinds of device work.
 KERNEL_TYPE_OF_KIND = {
@@ -516,6 +516,6 @@ def shorten_name(name: str) -> str:
         if opening is None:
             letters.append(letter)
             continue
-        while letters and letters.pop() != opening:
+        while letters and letters.pop() != opening:  # drops the letters within the brackets
             pass
     return "".join(letters).split(" ")[-1]

@@ -6,11 +6,11 @@ import glob
 import gzip
 import json
 import re
-import weakref
 from collections import UserDict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import pandas as pd
@@ -41,8 +41,7 @@ from hta_widgets.trace.trace import Trace as RankTrace
 from hta_widgets.trace.trace_part import trace_within
 from hta_widgets.trace.traceset import TraceSet
 
-_OWNERS: weakref.WeakKeyDictionary[TraceSymbolTable, weakref.ref[Trace]]
-_OWNERS = weakref.WeakKeyDictionary()
+_OWNERS: WeakKeyDictionary[TraceSymbolTable, ref[Trace]] = WeakKeyDictionary()
 
 _REMEDY = (
     "Analyses read the trace, not the frames: they leave out rows and ranks that are dropped from"
@@ -111,6 +110,7 @@ class Trace(TraceSet):
         self.min_ts: int | float = 0
         self.is_parsed = False
         self._base: TraceSet = self
+        #: the set without dropped rows, and the base set and the dropped rows that identify it
         self._edited: tuple[int, dict[int, bytes], TraceSet] | None = None
         self._zero_ns = 0
         self.is_aligned = False
@@ -168,7 +168,7 @@ class Trace(TraceSet):
             logger.warning("parser_config: %s: no events are left out here", ", ".join(ignored))
         for trace in self.values():
             self.symbol_table.add_symbols(symbols_of(trace.table))
-        _OWNERS[self.symbol_table] = weakref.ref(self)
+        _OWNERS[self.symbol_table] = ref(self)
         self.meta_data = {
             rank: {
                 **trace.metadata,
@@ -585,10 +585,7 @@ def _original(name: str) -> str:
     """Return the original of a copy that HTA wrote, by its name; else ``""``."""
     if _COUNTERS in name:
         return name.replace(_COUNTERS, ".json")
-    for prefix in _OVERLAYS:
-        if name.startswith(prefix):
-            return name.removeprefix(prefix)
-    return ""
+    return next((name.removeprefix(prefix) for prefix in _OVERLAYS if name.startswith(prefix)), "")
 
 
 def _rank_in(path: str) -> int | None:

@@ -410,7 +410,7 @@ class TraceAnalysis:
         self, queue_length_dict: Mapping[int, pd.DataFrame]
     ) -> pd.DataFrame:
         """Return the statistics of `get_queue_length_summary` for given series."""
-        columns = ["place", "rank", "stream", "queue_length"]
+        columns = ["place", "rank", "stream", "queue_length"]  # sorted by place in the dict
         frames = [pd.DataFrame(columns=columns, dtype="int64")]
         frames += [
             frame.assign(place=place, rank=rank)[columns]
@@ -596,17 +596,14 @@ class TraceAnalysis:
             steps = chosen
         if visualize:
             show("stragglers", lambda: analysis.stragglers(self.kept))
-        is_late_start = (
-            straggler_identification_impl is find_stragglers_with_late_start_comm_kernels
-        )
-        events = pd.concat(
-            [self._events(rank, with_args=not is_late_start) for rank in self.t.get_ranks()],
-            ignore_index=True,
-        )
+        rule = straggler_identification_impl
+        needs_args = rule is not find_stragglers_with_late_start_comm_kernels
+        frames = [self._events(rank, with_args=needs_args) for rank in self.t.get_ranks()]
+        events = pd.concat(frames, ignore_index=True)
         if steps:
             events = events[events["iteration"].isin(steps)]
         candidates = max(int(num_candidates), 1)
-        counts = straggler_identification_impl(events, self.t.symbol_table, candidates, visualize)
+        counts = rule(events, self.t.symbol_table, candidates, visualize)
         if not len(counts):
             logger.warning("no collective is on two ranks, so no rank can be late")
         ordered = counts.sort_values(ascending=False, kind="stable")

@@ -217,10 +217,10 @@ class TraceDiff:
         index = "short_name" if use_short_name else "name"
         if use_short_name:
             names = [shorten_name(name) for name in names]
-        columns = {"kind": kinds, "before": counts[0], "after": counts[1]}
-        columns |= {"before_ns": times[0], "after_ns": times[1]}
-        sums = pd.DataFrame({index: names, **columns})
-        sums = sums.groupby(index).agg({"kind": "last", **dict.fromkeys(sums.columns[2:], "sum")})
+        measures = {"before": counts[0], "after": counts[1]}
+        measures |= {"before_ns": times[0], "after_ns": times[1]}
+        sums = pd.DataFrame({index: names, "kind": kinds, **measures})
+        sums = sums.groupby(index).agg({"kind": "last", **dict.fromkeys(measures, "sum")})
         # As in HTA, names found only in the test trace come last.
         sums = sums.iloc[np.argsort((sums["before"] == 0).to_numpy(), kind="stable")]
         change = sums["after"] - sums["before"]

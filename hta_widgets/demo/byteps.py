@@ -264,9 +264,8 @@ class _BytepsJob:
             for part in self._order:
                 gpu_ends = [self._lanes[worker, gpu, part.key].at for gpu in range(root + 1)]
                 sent_us = max(gpu_ends) + rng.randrange(8)
-                link[part.server] = (
-                    max(sent_us, link[part.server]) + part.size_bytes // _BYTES_PER_US
-                )
+                begin_us = max(sent_us, link[part.server])
+                link[part.server] = begin_us + part.size_bytes // _BYTES_PER_US
                 arrived = link[part.server] + _LATENCY_US + rng.randrange(10)
                 arrivals.append((arrived, worker, sent_us, part))
         thread = dict.fromkeys(range(self.servers), 0)

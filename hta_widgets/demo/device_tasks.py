@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_FLOPS_PER_NS = 190_000.0  # achieved TFLOP/s of bf16 matrix products, of 312 peak
+_FLOPS_PER_NS = 190_000.0  # 190 TFLOP/s in matrix products of bf16; the peak is 312 TFLOP/s
 _BYTES_PER_NS = 1_350.0  # high-bandwidth memory
 _PCIE_BYTES_PER_NS = 22.0
 _NVLINK_BYTES_PER_NS = 230.0

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from hta_widgets.arguments import check_arguments
 from hta_widgets.demo.device_tasks import gemm
@@ -32,6 +33,7 @@ ExactJob = Literal["pipeline", "moe", "graph"]
 _HOST, _COMPUTE, _SIDE, _MESSAGES = 4000, 7, 9, 20  # threads and streams
 _CALL_NS = 1_000
 _BF16_BYTES = 2
+_SEND_RECV: Final = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 _A100: Final = {
     "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_097_971_712, "computeMajor": 8,
     "computeMinor": 0, "warpSize": 32, "numSms": 108,
@@ -304,9 +306,8 @@ def _pipeline_messages(
         name = "send" if sender == stage else "recv"
         peers = {"Src Rank": sender, "Dst Rank": receiver}
         args = _group_args(name, _STAGES, _TOKENS * _WIDTH, **peers)
-        kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
         stream = _MESSAGES + 2 * (sender > receiver) + (sender == stage)
-        recorder.launch(kernel, start, start + _MESSAGE_NS, stream, **args)
+        recorder.launch(_SEND_RECV, start, start + _MESSAGE_NS, stream, **args)
 
 
 #: Rows of tokens that each rank sends to each; the hidden size is their width.
@@ -326,10 +327,9 @@ def _write_experts(folder: Path) -> dict[str, Any]:
             # The last rank's list is cut; the receivers' lists are whole.
             cut = rank == ranks - 1
             _exchange(recorder, list(_ROWS[rank]), received[rank], 100_000, cut=cut)
-            flops.append(
-                recorder.multiply(tokens, _INNER, _HIDDEN, 200_000, 220_000)
-                + recorder.multiply(tokens, _HIDDEN, _INNER, 220_000, 240_000)
-            )
+            widening = recorder.multiply(tokens, _INNER, _HIDDEN, 200_000, 220_000)
+            narrowing = recorder.multiply(tokens, _HIDDEN, _INNER, 220_000, 240_000)
+            flops.append(widening + narrowing)
             _exchange(recorder, received[rank], list(_ROWS[rank]), 300_000)
             recorder.now_ns = 500_000
         recorder.write(folder, rank, **_header(rank, ranks, "mesh_ep"))
@@ -354,8 +354,7 @@ def _exchange(
         "In split size": f"[{sent[0]}, ...]" if cut else str(sent),
         "Out split size": str(received),
     }
-    kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
-    recorder.launch(kernel, start_ns, start_ns + 40_000, _MESSAGES, **args)
+    recorder.launch(_SEND_RECV, start_ns, start_ns + 40_000, _MESSAGES, **args)
 
 
 _BATCH, _PROMPT = 4, 96
@@ -369,21 +368,31 @@ _ENGINE_STEPS: Final = (
 _LAYERS = 2
 
 
-def _layer_nodes(layer: int) -> list[tuple[str, str, str, int, int]]:
-    """Return module, operator and kernel of a layer's nodes, with the stream and length in ns."""
-    block, linear = f"Block_{layer}", "Linear"
+class _GraphNode(NamedTuple):
+    """A kernel of the graph; `module` is the path of the module that captured it."""
+
+    module: str
+    operator: str
+    kernel: str
+    stream: int
+    length_ns: int
+
+
+def _layer_nodes(layer: int) -> list[_GraphNode]:
+    """Return the nodes of a layer, in the order in which they are captured and run."""
+    block, product = f"Block_{layer}", ("aten::mm", "Cijk_BBS_MT64x64_MI16")
     return [
-        (block, "aten::rms_norm", "rms_norm_kernel", _COMPUTE, 2_000),
-        (f"{block}.{linear}_{2 * layer}", "aten::mm", "Cijk_BBS_MT64x64_MI16", _COMPUTE, 6_000),
-        (f"{block}.{linear}_{2 * layer + 1}", "aten::mm", "Cijk_BBS_MT64x64_MI16", _SIDE, 5_000),
-        (block, "aten::add", "add_kernel", _COMPUTE, 1_000),
+        _GraphNode(block, "aten::rms_norm", "rms_norm_kernel", _COMPUTE, 2_000),
+        _GraphNode(f"{block}.Linear_{2 * layer}", *product, _COMPUTE, 6_000),
+        _GraphNode(f"{block}.Linear_{2 * layer + 1}", *product, _SIDE, 5_000),
+        _GraphNode(block, "aten::add", "add_kernel", _COMPUTE, 1_000),
     ]
 
 
 def _write_graph(folder: Path) -> dict[str, Any]:
     """Write the server's replay and capture, and return the truth about them."""
     nodes = [node for layer in range(_LAYERS) for node in _layer_nodes(layer)]
-    _write_capture(folder / "capture")
+    _write_capture(folder / "capture", nodes)
     recorder = Recorder(prefix="hip")
     flops, replays = 0, []
     for step, (name, _, tokens, count) in enumerate(_ENGINE_STEPS):
@@ -392,11 +401,12 @@ def _write_graph(folder: Path) -> dict[str, Any]:
         with recorder.range(name, "user_annotation"):
             if count:
                 call = recorder.call("GraphLaunch")
-                for module, operator, kernel, stream, size in nodes:
-                    recorder.kernel(call, kernel, start, start + size, stream)
-                    replays.append({"step": step, "module": module, "operator": operator})
-                    flops += 2 * _BATCH * _WIDTH * _WIDTH * (operator == "aten::mm")
-                    start += size
+                for node in nodes:
+                    end = start + node.length_ns
+                    recorder.kernel(call, node.kernel, start, end, node.stream)
+                    replays.append({"step": step, "module": node.module, "operator": node.operator})
+                    flops += 2 * _BATCH * _WIDTH * _WIDTH * (node.operator == "aten::mm")
+                    start = end
             else:
                 for _ in range(2 * _LAYERS):
                     flops += recorder.multiply(tokens, _WIDTH, _WIDTH, start, start + 20_000)
@@ -417,28 +427,23 @@ def _server_header() -> dict[str, Any]:
     }
 
 
-def _write_capture(folder: Path) -> None:
+def _write_capture(folder: Path, nodes: Iterable[_GraphNode]) -> None:
     recorder = Recorder(prefix="hip")
     recorder.call("StreamBeginCapture")
     with recorder.range(f"capture_{_BATCH}_FULL", "user_annotation"):
-        for layer in range(_LAYERS):
-            with recorder.range(f"nn.Module: Block_{layer}", "python_function"):
-                for module, operator, kernel, _, _ in _layer_nodes(layer):
-                    _capture_node(recorder, module, operator, kernel)
+        for block, nodes_of_block in groupby(nodes, lambda node: node.module.partition(".")[0]):
+            with recorder.range(f"nn.Module: {block}", "python_function"):
+                for node in nodes_of_block:
+                    _capture_node(recorder, node)
         recorder.call("LaunchKernel", kernel="empty_grid_kernel")  # launches nothing
     recorder.call("StreamEndCapture")
     recorder.write(folder, 0, **_server_header())
 
 
-def _capture_node(recorder: Recorder, module: str, operator: str, kernel: str) -> None:
-    rows = [_BATCH, _WIDTH]
-    if operator != "aten::mm":
-        with recorder.range(operator, **_matrices(rows, rows)):
-            recorder.call("LaunchKernel", kernel=kernel)
-        return
-    name = module.rsplit(".", maxsplit=1)[-1]
-    with (
-        recorder.range(f"nn.Module: {name}", "python_function"),
-        recorder.range(operator, **_matrices(rows, [_WIDTH, _WIDTH])),
-    ):
-        recorder.call("LaunchKernel", kernel=kernel)
+def _capture_node(recorder: Recorder, node: _GraphNode) -> None:
+    """Record the call of a node's operator; a linear layer is a module of its own in the block."""
+    linear, rows = node.module.partition(".")[2], [_BATCH, _WIDTH]
+    module = recorder.range(f"nn.Module: {linear}", "python_function") if linear else nullcontext()
+    inputs = _matrices(rows, [_WIDTH, _WIDTH] if linear else rows)
+    with module, recorder.range(node.operator, **inputs):
+        recorder.call("LaunchKernel", kernel=node.kernel)

@@ -165,16 +165,7 @@ class JobPlan:
         if not (0 <= skew_us < 1e9 and 0 <= uneven_us < 1e9):
             raise TraceError("skew_us= and uneven_us= take numbers from 0 to 1,000,000,000")
         self.ranks, self.steps, self.seed, self.factor = ranks, steps, seed, factor
-        #: ranks with a file
-        self.written = tuple(rank for rank in range(ranks) if rank not in set(missing))
-        if not self.written:
-            raise TraceError("every rank is missing", remedy="Leave at least one rank in.")
-        outside = [rank for rank in missing if not 0 <= rank < ranks]
-        if outside or (straggler is not None and straggler < 0):
-            raise TraceError(
-                f"unknown rank {outside[0] if outside else straggler} in a job of {ranks}",
-                remedy=f"The ranks are 0 to {ranks - 1}.",
-            )
+        self.written = _ranks_with_files(ranks, missing, straggler)
         # Healthy ranks differ only by the noise of each step, so no seed makes one of them slow.
         self.speed = np.ones(ranks)
         self.straggler = None if straggler is None or ranks == 1 else min(straggler, ranks - 1)
@@ -222,6 +213,20 @@ class JobPlan:
             names[f"DESC_{partition}"] = group.description
             names[f"RANKS_{partition}"] = str(list(group.ranks))
         return names
+
+
+def _ranks_with_files(ranks: int, missing: Sequence[int], straggler: int | None) -> tuple[int, ...]:
+    """Return the ranks that are not missing, after checking the numbers of all named ranks."""
+    written = tuple(rank for rank in range(ranks) if rank not in set(missing))
+    if not written:
+        raise TraceError("every rank is missing", remedy="Leave at least one rank in.")
+    outside = [rank for rank in missing if not 0 <= rank < ranks]
+    if outside or (straggler is not None and straggler < 0):
+        raise TraceError(
+            f"unknown rank {outside[0] if outside else straggler} in a job of {ranks}",
+            remedy=f"The ranks are 0 to {ranks - 1}.",
+        )
+    return written
 
 
 def _groups(ranks: int, tensor_ranks: int, *, strided: bool) -> dict[str, tuple[DemoGroup, ...]]:
@@ -418,7 +423,7 @@ def _device(stream: int) -> str:
 
 
 def step_template(program: Program, nodes: int) -> StepTemplate:
-    """Write the records of a step's program, in the order in which Kineto lists them."""
+    """Return the records of a step's program, in the order in which Kineto lists them."""
     writer = _Writer(program, nodes)
     launched = {event.call.correlation for event in program.device}
     flows: dict[int, tuple[int, str]] = {}

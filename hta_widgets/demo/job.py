@@ -151,9 +151,8 @@ def write_demo(
         written = plan.written[first : first + _FILES_AT_ONCE]
         _write(folder, {rank: files[rank] for rank in written}, plan, program, template, truth)
     facts = truth.as_dict(document.BASE_NS + _JOB_NS, files)
-    facts["kind"] = kind
-    facts["step_flops"] = model.step_flops()
-    facts["changes"] = [{"injected": name, **TRUTH[name]} for name in TRUTH if name in injected]
+    made = [{"injected": name, **TRUTH[name]} for name in TRUTH if name in injected]
+    facts |= {"kind": kind, "step_flops": model.step_flops(), "changes": made}
     absolute = folder.resolve()
     path = Path(truth_path) if truth_path else absolute.with_name(f"{absolute.name}_truth.json")
     write_text(path, json.dumps(facts))
@@ -181,9 +180,7 @@ def _write(
     clock_zero_ns = _JOB_NS + plan.skew_ns  # of the job's start, by rank
     is_first_pass = plan.written[0] in files
     with ExitStack() as stack:
-        out = {
-            rank: stack.enter_context(_open_output(folder / name)) for rank, name in files.items()
-        }
+        out = {rank: stack.enter_context(_open_file(folder / name)) for rank, name in files.items()}
         named = {rank: template.for_rank(plan.names_of(rank)) for rank in files}
         for rank, file in out.items():
             head = document.header(rank, plan.ranks, plan.configs_of(rank), plan.seed)
@@ -208,7 +205,7 @@ def _write(
 
 
 @contextmanager
-def _open_output(path: Path) -> Iterator[IO[bytes]]:
+def _open_file(path: Path) -> Iterator[IO[bytes]]:
     with write_atomically(path) as raw:
         if path.suffix != ".gz":
             yield raw

@@ -1,4 +1,4 @@
-"""The events of one training step: calls of the host, and the work that it enqueues by stream.
+"""The events of one training step: calls of the host, and the work that they enqueue on streams.
 
 A program has no times: host events begin and end at numbered ticks, whose costs `demo/job.py` turns
 into ns, differently for each rank and step. ::
@@ -121,7 +121,8 @@ class Program:
     """The events of one step, in the host's order, at numbered ticks."""
 
     costs: list[float] = field(default_factory=lambda: [0.0])
-    #: costs of a second thread's ticks, numbered after the first's, and the tick of its start
+    #: costs of the ticks of a second thread, which are numbered after those of the first, and the
+    #: tick of the first at which it starts
     side_costs: list[float] = field(default_factory=list)
     side_anchor: int = 0
     #: ticks of the data loader, whose costs vary much more than others
@@ -235,10 +236,9 @@ class Program:
 
     def launch(self, work: DeviceTask, stream: int = COMPUTE, cost_ns: float = 4_300) -> None:
         """Launch one piece of work."""
-        call = {"gpu_memcpy": "cudaMemcpyAsync", "gpu_memset": "cudaMemsetAsync"}.get(
-            work.category, "cudaLaunchKernel"
-        )
-        self._enqueue("launch", work, stream, self._call(call, cost_ns))
+        copying = {"gpu_memcpy": "cudaMemcpyAsync", "gpu_memset": "cudaMemsetAsync"}
+        call = self._call(copying.get(work.category, "cudaLaunchKernel"), cost_ns)
+        self._enqueue("launch", work, stream, call)
 
     def launch_graph(self, works: Sequence[DeviceTask]) -> None:
         """Launch a captured graph: one call, one correlation, many kernels."""

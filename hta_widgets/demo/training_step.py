@@ -44,17 +44,13 @@ ChangeName = Literal["slow_operator", "fused_kernel", "moved_collective", "extra
 TRUTH: dict[ChangeName, dict[str, Any]] = {
     "slow_operator": {"change": "slower", "name": "aten::gelu", "factor": 2.0},
     "fused_kernel": {
-        "change": "replaced",
-        "name": "aten::native_layer_norm_backward",
-        "kernels": [2, 1],
+        "change": "replaced", "name": "aten::native_layer_norm_backward", "kernels": [2, 1],
     },
     "moved_collective": {"change": "moved", "name": "c10d::allreduce_"},
     "extra_copy": {
-        "change": "added",
-        "name": "aten::contiguous",
-        "kernel": "Memcpy DtoD (Device -> Device)",
+        "change": "added", "name": "aten::contiguous", "kernel": "Memcpy DtoD (Device -> Device)",
     },
-}
+}  # fmt: skip
 #: Names of all changes.
 CHANGES = tuple(TRUTH)
 JobKind = Literal["training", "data_loading", "launch_bound", "memory_bound"]
@@ -73,11 +69,9 @@ ExchangeDirection = Literal["gather", "scatter"]
 _EXCHANGES: dict[ExchangeDirection, tuple[str, str, str]] = {
     "gather": ("_allgather_base", "nccl:_all_gather_base", "AllGather_RING_LL"),
     "scatter": (
-        "_reduce_scatter_base",
-        "nccl:_reduce_scatter_base",
-        "ReduceScatter_Sum_bf16_RING_LL",
+        "_reduce_scatter_base", "nccl:_reduce_scatter_base", "ReduceScatter_Sum_bf16_RING_LL",
     ),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +182,7 @@ class Operators:
     def remember(self, name: str, op: int, backward: Callable[[], int]) -> None:
         """Put a node on the tape; its position there is autograd's sequence number."""
         if self.is_again:
-            # The threads count on their own, so numbers occur twice.
+            # The recomputing thread has sequence numbers of its own, so numbers occur twice.
             self.again += 1
         else:
             self.tape.append(Node(name, op, backward, self.program.owner[0]))
@@ -207,15 +201,14 @@ class Operators:
             p.leaf("aten::as_strided", 500)
 
     def embedding(self) -> None:
-        """Look the tokens up."""
+        """Look up the embeddings of the tokens."""
         p, m = self.program, self.model
         work = replace(elementwise(CAST, m.rows * m.width * 4), name=_LOOK_UP)
-        shapes = _inputs(
-            [m.words, m.width], [m.batch, m.tokens], "-1", "False", "False", a1="long int"
-        )
+        weight, tokens = [m.words, m.width], [m.batch, m.tokens]
+        shapes = _inputs(weight, tokens, "-1", "False", "False", a1="long int")
         with p.op("aten::embedding", details=shapes) as op:
             self.remember("EmbeddingBackward0", op, self._embedding_backward)
-            shapes = _inputs([m.words, m.width], "0", [m.rows], a2="long int")
+            shapes = _inputs(weight, "0", [m.rows], a2="long int")
             with p.op("aten::index_select", before=3_100, details=shapes):
                 p.allocate(m.activation_bytes)
                 p.launch(work)
@@ -440,7 +433,7 @@ _ADAM = "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>"
 
 
 def training_step(model: Model) -> tuple[Program, int]:
-    """Build the program of one step."""
+    """Return the program of one step, and the number of nodes of autograd in it."""
     program = Program(thread=MAIN)
     operators = Operators(program, model)
     # Weights, gradients and the optimizer's state stay from step to step.
@@ -538,7 +531,7 @@ def _checkpoint(operators: Operators, number: int) -> None:
 
 
 def _loss(program: Program, model: Model) -> None:
-    # Captured in a graph: one launch, several kernels.
+    # The loss is a captured CUDA graph: one launch runs several kernels.
     rows, logits_bytes = model.rows, model.rows * model.words * 4
     works = [
         elementwise(CAST, logits_bytes * 3 // 2),
@@ -611,7 +604,7 @@ def _read_loss(program: Program) -> None:
 
 
 def _pinner(model: Model) -> Program:
-    # Pins the next batch while this one trains.
+    """Return the calls of the thread that pins the next batch while this one trains."""
     program = Program(thread=PINNER)
     for _ in range(2):
         with (

@@ -195,7 +195,7 @@ def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Int
     """Return the time of each step by cause, from the device work and gaps of a rank."""
     part = side.parts[rank]
     windows = side.windows[rank] - part.trace.shift_ns
-    lengths = windows[:, 1] - windows[:, 0]
+    lengths = side.step_lengths(rank)
     on_host = is_host_only(part.trace.format) or not _has_device_work(diff)
     times_by_cause = {cause: np.zeros(len(windows), dtype=np.int64) for cause in CAUSES}
     work = [_work_by_kind(diff, part, kind) for kind in DEVICE_WORK_KINDS]
@@ -218,10 +218,12 @@ def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Int
     times_by_cause |= {cause: _time_per_step(piece, windows) for cause, piece in pieces.items()}
     if on_host:
         return times_by_cause | {"host": lengths - _time_per_step(busy, windows)}
-    return times_by_cause | _idle_pieces(part, busy, windows)
+    return times_by_cause | _idle_pieces(part, busy, side.pauses[rank], windows)
 
 
-def _idle_pieces(part: RankPart, busy: Intervals, windows: Ints) -> dict[str, Ints]:
+def _idle_pieces(
+    part: RankPart, busy: Intervals, pauses: Intervals, windows: Ints
+) -> dict[str, Ints]:
     """Split idle time by cause and step, as `device_idle_breakdown` does."""
     # Time before the rank's first work counts as a gap before it; time after the last work is
     # ``nothing_launched``.
@@ -229,7 +231,7 @@ def _idle_pieces(part: RankPart, busy: Intervals, windows: Ints) -> dict[str, In
     last_ns = max(int(windows.max()), int(busy.end[-1]))
     start, end = np.concatenate(([first_ns], busy.end[:-1])), busy.start
     is_gap = end > start
-    start, end = start[is_gap], end[is_gap]
+    start, end = subtract(Intervals(start[is_gap], end[is_gap]), pauses)
     call = _ending_call(part, end)
     gap, step, low, high = _clip_to_windows(start, end, windows)
     pieces = gap_pieces(part.trace, (start[gap], end[gap]), (low, high), call[gap], _SHORT_NS)

@@ -27,7 +27,7 @@ from hta_widgets.readers.formats import all_formats
 from hta_widgets.text import consecutive_runs, duration, plural, run_text
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.host_stack import category_mask
-from hta_widgets.trace.intervals import clip, subtract, total_length, union
+from hta_widgets.trace.intervals import subtract, total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -474,10 +474,8 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
         yield f"only {sides_with_steps[0].label} has steps: each side is compared as a whole"
     for side in diff.sides:
         if pause_ns := _pause_ns(side):
-            yield (
-                f"without steps, {duration(pause_ns)} between the windows of {side.label} count"
-                " as idle: compare a window of each side"
-            )
+            between = f"{duration(pause_ns)} between the windows of {side.label}"
+            yield f"without steps, the {between} are left out"
     if diff.matched_by == "order" and not np.array_equal(diff.before.steps, diff.after.steps):
         yield "the numbers of the steps differ: steps are matched in order"
     for side in diff.sides:
@@ -494,13 +492,11 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
 
 
 def _pause_ns(side: RunSide) -> int:
-    """Return the time between windows of the recording that a side without steps includes."""
-    pauses_ns = [0]
-    for rank, part in side.parts.items() if not side.has_steps else ():
-        pauses = np.array(part.trace.recorded_ns, np.int64).ravel()[1:-1].reshape(-1, 2)
-        low, high = (side.windows[rank][0] - part.trace.shift_ns).tolist()
-        pauses_ns.append(total_length(clip(union(*pauses.T), low, high)))
-    return max(pauses_ns)
+    """Return the time between windows of the recording within a side without steps."""
+    if side.has_steps:
+        return 0
+    lengths = {rank: int(np.diff(window)[0, 0]) for rank, window in side.windows.items()}
+    return max(length - int(side.step_lengths(rank)[0]) for rank, length in lengths.items())
 
 
 def _is_empty(side: RunSide) -> bool:

@@ -33,7 +33,7 @@ from hta_widgets.diff.shapes import shape_changes
 from hta_widgets.diff.tables import iter_rows, names
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.readers.formats import all_formats, formats_named, load_references
-from hta_widgets.trace.arrays import Bools
+from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.names import kernel_family, short_name
 
 # Shares of a step.
@@ -43,6 +43,7 @@ _LARGE_SHARE_ALONE = 0.2  # the same with one step on a side
 #: Pairs of a minimum difference and a maximum p-value; a difference within one of them is reported.
 _LIMITS = ((0.2, 0.05), (_LARGE_SHARE, 0.01), (_SMALL_SHARE, 0.001))
 _OUTLYING = 10.0  # multiple of the usual difference of two steps, for a step that stands out
+_MIN_STEPS_OF_SHIFT = 5  # minimum number for telling that the first or last ones changed
 _MAX_CHANGES = 8
 _MIN_UNIFORM = 5  # minimum number of operators with an equal change that are one finding
 
@@ -174,10 +175,13 @@ def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
             *_main_name(diff, longer_ns),
             *_spread_over_steps(by_step, lengths),
         ]
-    composition = _composition(diff, by_kind, lengths)
-    if not composition and p_value is not None and p_value < ALPHA and share >= _SMALL_SHARE:
-        return [replace(lengths, kind="slight")]
-    return composition or _outlying_steps(by_step, lengths)
+    if composition := _composition(diff, by_kind, lengths):
+        return composition
+    if outlying := _outlying_steps(diff, by_step, lengths):
+        return [_step_total(diff, late), *outlying]
+    if p_value is not None and p_value < ALPHA and share >= _SMALL_SHARE:
+        return [_step_total(diff, late)]
+    return []
 
 
 def _mean_change(
@@ -235,28 +239,45 @@ def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tup
         # Other formats have findings about stages and routines instead.
         return ()
     sign = 1 if lengths.diff_ns > 0 else -1
-    frame = waterfall(diff, "cause").set_index("cause").rename(index=str)
-    causes = frame[["before_ns", "after_ns", "diff_ns"]].copy()
-    on_host = causes[causes.index.str.startswith("host_")]
-    # The causes on the host count together, unless one of them makes up half of their sum.
-    causes.loc["host_wait"] = on_host.sum()
-    growth_ns, host_growth_ns = causes["diff_ns"] * sign, on_host["diff_ns"] * sign
-    cause = str(growth_ns.idxmax()) if growth_ns.max() > 0 else ""
-    if cause == "host_wait" and 2 * host_growth_ns.max() >= growth_ns[cause]:
-        cause = str(host_growth_ns.idxmax())
+    causes = _largest_cause(diff, sign)
+    is_wait = any(cause.measure == "communication_wait" for cause in causes)
     ranks = tuple(
         finding
         for finding in late
         if finding.details["sign"] == sign
         and (
-            (cause == "communication_wait" and "appears" in finding.details)
-            or 2 * sign * finding.details.get("excess_ns", 0) >= lengths.weight
+            (is_wait and "appears" in finding.details)
+            or 2 * sign * _cost_ns(finding) >= lengths.weight
         )
     )
-    if ranks or not cause:
-        return ranks
-    before, after = (int(causes[name][cause]) for name in ("before_ns", "after_ns"))
-    return (_mean_change(diff, "cause", before, after, measure=cause),)
+    return ranks or causes
+
+
+def _cost_ns(finding: Finding) -> float:
+    """Return by how much a rank that changed makes steps longer."""
+    is_on_one_side = "excess_ns" not in finding.details
+    return finding.diff_ns if is_on_one_side else float(finding.details["excess_ns"])
+
+
+def _largest_cause(diff: Comparison, sign: int, step: int | None = None) -> tuple[Finding, ...]:
+    """Return the cause that grows most, or shrinks most if `sign` is -1; empty if none does.
+
+    `step` is the position of one pair of steps; by default all pairs count.
+    """
+    frame = waterfall(diff, "cause", step=step).set_index("cause").rename(index=str)
+    causes = frame[["before_ns", "after_ns", "diff_ns"]].copy()
+    on_host = causes[causes.index.str.startswith("host_")]
+    # The causes on the host count together, unless one of them makes up half of their sum.
+    causes.loc["host_wait"] = on_host.sum()
+    growth_ns, host_growth_ns = causes["diff_ns"] * sign, on_host["diff_ns"] * sign
+    cause = str(growth_ns.idxmax())
+    if growth_ns[cause] <= 0:
+        return ()
+    if cause == "host_wait" and 2 * host_growth_ns.max() >= growth_ns[cause]:
+        cause = str(host_growth_ns.idxmax())
+    count = diff.step_count if step is None else 1
+    before, after = (causes[name][cause] / count for name in ("before_ns", "after_ns"))
+    return (time_change("cause", before, after, measure=cause),)
 
 
 def _cause_parts(diff: Comparison, frame: pd.DataFrame) -> tuple[Finding, ...]:
@@ -336,24 +357,53 @@ def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]
     ]
 
 
-def _outlying_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]:
+def _outlying_steps(diff: Comparison, by_step: pd.DataFrame, lengths: Finding) -> list[Finding]:
     """Return the few steps that differ far more than the others, if they alone move the mean.
 
     By a test of the mean they may be chance, for example a pause in one of six steps.
     """
-    gaps = by_step["diff_ns"].to_numpy() * (1 if lengths.diff_ns > 0 else -1)
-    distance = np.abs(gaps - np.median(gaps))
+    sign = 1 if lengths.diff_ns > 0 else -1
+    gaps = by_step["diff_ns"].to_numpy() * sign
     longer_ns = max(lengths.before, lengths.after)
-    min_distance = max(_LARGE_SHARE_ALONE * longer_ns, _OUTLYING * np.median(distance))
-    is_outlying = distance >= min_distance
-    count = int(is_outlying.sum())
-    if not 0 < count <= len(gaps) / 3 or lengths.weight < _LARGE_SHARE * longer_ns:
+    is_outlying = _outlying_mask(gaps, _LARGE_SHARE_ALONE * longer_ns)
+    if not is_outlying.any() or lengths.weight < _LARGE_SHARE * longer_ns:
         return []
     if gaps[is_outlying].min() <= 0 or gaps[is_outlying].sum() < gaps.sum() / 2:
         return []
     (spread,) = _spread_over_steps(by_step, lengths)
-    details = {**spread.details, "moved_steps": count, "is_outlying": True}
-    return [replace(lengths, kind="slight"), replace(spread, details=details)]
+    details = {
+        **spread.details,
+        "moved_steps": int(is_outlying.sum()),
+        "outlying_steps": by_step["after_step"][is_outlying].tolist(),
+    }
+    cause = _largest_cause(diff, sign, step=int(gaps.argmax()))
+    return [replace(spread, parts=cause, details=details)]
+
+
+def _outlying_mask(gaps: Ints, min_distance_ns: float) -> Bools:
+    """Return a mask of the steps that differ far more than the others.
+
+    They are at most a third of all, or at most half if they are the first or the last ones, as
+    after a change in the course of the run.
+    """
+
+    def far_from(usual: Ints) -> Bools:
+        middle = np.median(usual)
+        spread = np.median(np.abs(usual - middle))
+        is_far: Bools = gaps - middle >= max(min_distance_ns, _OUTLYING * spread)
+        return is_far
+
+    is_outlying = far_from(gaps)
+    if is_outlying.any() and 3 * is_outlying.sum() <= len(gaps):
+        return is_outlying
+    if len(gaps) >= _MIN_STEPS_OF_SHIFT:
+        half = len(gaps) // 2
+        for usual, ordered in ((gaps[half:], slice(None)), (gaps[:-half], slice(None, None, -1))):
+            is_outlying = far_from(usual)
+            count = int(is_outlying.sum())
+            if 0 < count <= half and is_outlying[ordered][:count].all():
+                return is_outlying
+    return np.zeros(len(gaps), dtype=bool)
 
 
 def _change_findings(diff: Comparison) -> list[Finding]:

@@ -36,6 +36,9 @@ _MIN_WAITS_RATIO = 0.25
 _MIN_EXCESS, _MIN_EXCESS_ONE_STEP = 0.02, 0.05  # as a share of the longer of its two times
 _MIN_EXCESS_OF_STEP, _MIN_EXCESS_OF_ONLY_STEP = 0.01, 0.03
 _MIN_EXCESS_OF_SPREAD = 4.0
+_MIN_FOLLOWED = 0.5  # minimum part of an excess of idle time that the others communicate longer
+_MIN_ALIKE = 0.5  # minimum excess of a rank, as a share of the largest in the same finding
+_MIN_AS_LATE = 0.75  # the same for ranks that keep others waiting together
 _ALPHA = 0.01
 #: Kinds of a rank's own time; communication depends on the other ranks.
 _OWN_KINDS = ("compute", "memory", "idle", "cpu")
@@ -48,6 +51,7 @@ class RankTimes:
     ranks: list[int]
     own_ns: Floats  # (kinds of `_OWN_KINDS`, ranks, sides, steps)
     waits_ns: Floats  # (ranks, sides, steps)
+    communication_ns: Floats  # exposed, waits included: (ranks, sides, steps)
 
     @property
     def change_ns(self) -> Floats:
@@ -89,6 +93,7 @@ def late_ranks(diff: Comparison) -> list[Finding]:
         window = int(low.min()), int(high.max())
         verdicts.append(stragglers(side.traces, window=window).set_index("rank"))
     times = _times_outside_waits(diff, shared)
+    excess_ns = _excess_alone(diff, times)
     results: list[Finding] = []
     # Without the waits of one side, ranks of both sides cannot be judged on it.
     judged = {*shared} if splits_communication(diff) else set()
@@ -102,28 +107,27 @@ def late_ranks(diff: Comparison) -> list[Finding]:
         # Late ranks cost the time of others, so they come before the ranks that only changed.
         weight = 1 + max(lost)
         if rank in shared:
-            results.append(_late_on_both_sides(times, rank, appears=is_late, weight=weight))
+            finding = _late_on_both_sides(times, excess_ns, rank, appears=is_late, weight=weight)
+            results.append(finding)
         else:
             verdict, steps = verdicts[is_late], diff.step_count
             results.append(_late_on_one_side(verdict, rank, steps, appears=is_late, weight=weight))
-    results = [finding for finding in results if not _is_as_late(finding, results, diff.step_ns)]
+    min_excess_ns = _MIN_EXCESS_OF_STEP * diff.step_ns
+    results = [finding for finding in results if not _is_as_late(finding, times, min_excess_ns)]
     return sorted(results, key=lambda finding: -finding.weight)
 
 
-def _is_as_late(finding: Finding, findings: list[Finding], step_ns: float) -> bool:
+def _is_as_late(finding: Finding, times: RankTimes, min_excess_ns: float) -> bool:
     """Return whether a rank is as slow as before, and another rank changed in the other direction.
 
     Of two ranks that are equally late, only one is charged with the waits. If that one becomes
-    faster, the other is charged with them, although it did not change.
+    faster, the other is charged with them, although it did not change. So are ranks that others
+    outrun.
     """
-    min_excess_ns = _MIN_EXCESS_OF_STEP * step_ns
     if abs(finding.details.get("excess_ns", min_excess_ns)) >= min_excess_ns:
         return False
-    return any(
-        other.details["sign"] != finding.details["sign"]
-        and abs(other.details.get("excess_ns", 0)) >= min_excess_ns
-        for other in findings
-    )
+    excess_ns = times.excess_ns.sum(axis=0) * finding.details["sign"]
+    return float(excess_ns.min()) <= -min_excess_ns
 
 
 @memoize
@@ -142,19 +146,21 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
         return []
     times = _times_outside_waits(diff, ranks)
     stated = {rank for finding in late_ranks(diff) for rank in finding.ranks}
-    excess_ns = np.where(_alone_mask(times, diff.step_ns), times.excess_ns, 0.0)
+    excess_ns = _excess_alone(diff, times)
     main_kind = np.abs(excess_ns).argmax(axis=0)
     results = []
     for kind in range(len(_OWN_KINDS)):
         for sign in (1, -1):
-            is_member = (main_kind == kind) & (excess_ns[kind] * sign > 0)
-            places = [k for k in np.flatnonzero(is_member).tolist() if ranks[k] not in stated]
-            if places:
-                weight = float(np.abs(excess_ns[kind, places]).max()) / max(diff.step_ns, 1)
+            changed_ns = np.where(main_kind == kind, excess_ns[kind] * sign, 0.0)
+            changed_ns[[rank in stated for rank in ranks]] = 0.0
+            while changed_ns.max() > 0:
+                places = np.flatnonzero(changed_ns >= _MIN_ALIKE * changed_ns.max()).tolist()
+                weight = float(changed_ns.max()) / max(diff.step_ns, 1)
                 waiting = _ranks_waiting_for(diff, [ranks[k] for k in places], sign)
                 results.append(
                     _rank_change(times, places, kind, sign=sign, weight=weight, waiting=waiting)
                 )
+                changed_ns[places] = 0.0
     is_only = len(results) == 1 and not stated
     results = [
         replace(finding, details={**finding.details, "is_only": is_only}) for finding in results
@@ -168,6 +174,28 @@ def _ranks_waiting_for(diff: Comparison, ranks: list[int], sign: int) -> set[int
     every = list(side.traces)
     for_ranks, for_any = (exposed_waits_for(side.waits, late, every) for late in (ranks, every))
     return {rank for rank, wait_ns in for_ranks.items() if 2 * wait_ns > for_any[rank]}
+
+
+def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
+    """Return `RankTimes.excess_ns` where a rank changed unlike most others, else 0."""
+    if len(times.ranks) < 2:
+        return np.zeros((len(_OWN_KINDS), len(times.ranks)))
+    is_alone = _alone_mask(times, diff.step_ns)
+    # A device whose host is ahead waits in collectives instead of idling between them. Idle time
+    # has delayed its rank only if the others then communicated longer.
+    idle = _OWN_KINDS.index("idle")
+    is_alone[idle] &= _others_follow_mask(times, times.excess_ns[idle])
+    excess_ns: Floats = np.where(is_alone, times.excess_ns, 0.0)
+    return excess_ns
+
+
+def _others_follow_mask(times: RankTimes, excess_ns: Floats) -> Bools:
+    """Return a mask of the ranks whose excess changed the communication of most other ranks."""
+    mean_ns: Floats = times.communication_ns.mean(axis=-1)
+    change_ns = mean_ns[:, 1] - mean_ns[:, 0]
+    others_ns = np.array([np.median(np.delete(change_ns, k)) for k in range(len(change_ns))])
+    follows: Bools = others_ns * np.sign(excess_ns) >= _MIN_FOLLOWED * np.abs(excess_ns)
+    return follows | ~mean_ns.any()
 
 
 def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
@@ -204,23 +232,36 @@ def lone_ranks(diff: Comparison) -> set[int]:
 
 def _times_outside_waits(diff: Comparison, ranks: list[int]) -> RankTimes:
     own_ns = np.zeros((len(_OWN_KINDS), len(ranks), 2, diff.step_count))
-    waits_ns = np.zeros(own_ns.shape[1:])
+    waits_ns, communication_ns = np.zeros((2, *own_ns.shape[1:]))
     for side, run in enumerate(diff.sides):
         for place, rank in enumerate(ranks):
             for cause, times in step_times_by_cause(diff, run)[rank].items():
                 if KIND_OF[cause] in _OWN_KINDS:
                     own_ns[_OWN_KINDS.index(KIND_OF[cause]), place, side] += times
+                else:
+                    communication_ns[place, side] += times
                 if cause == "communication_wait":
                     waits_ns[place, side] = times
-    return RankTimes(ranks, own_ns, waits_ns)
+    return RankTimes(ranks, own_ns, waits_ns, communication_ns)
 
 
-def _late_on_both_sides(times: RankTimes, rank: int, *, appears: bool, weight: float) -> Finding:
-    """Return the change of a rank that both sides have, compared with the other ranks."""
+def _late_on_both_sides(
+    times: RankTimes, excess_alone_ns: Floats, rank: int, *, appears: bool, weight: float
+) -> Finding:
+    """Return the change of a rank that both sides have, compared with the other ranks.
+
+    Ranks that changed as much belong to the finding: of equally late ranks, the waits are charged
+    to one.
+    """
     sign = 1 if appears else -1
     place = times.ranks.index(rank)
     kind = int((sign * times.excess_ns[:, place]).argmax())
-    finding = _rank_change(times, [place], kind, sign=sign, weight=weight, waiting=set(times.ranks))
+    own_ns = abs(float(times.excess_ns[kind, place]))
+    ratio = sign * excess_alone_ns[kind] / max(own_ns, 1)
+    is_as_late = (ratio >= _MIN_AS_LATE) & (ratio <= 1 / _MIN_AS_LATE)
+    is_as_late[place] = True
+    places = np.flatnonzero(is_as_late).tolist()
+    finding = _rank_change(times, places, kind, sign=sign, weight=weight, waiting=set(times.ranks))
     return replace(finding, details={**finding.details, "appears": appears})
 
 

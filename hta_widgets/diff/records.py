@@ -23,7 +23,7 @@ straggler          ``sign``: 1 if it became slower, -1 if faster; ``excess_ns``:
 composition        ``is_as_long``: whether the steps take about as long as before
 shapes             ``changed_calls, calls``: numbers of calls of operators
 steps              ``moved_steps, steps``: numbers; ``direction``: ``slower`` or ``faster``;
-                   ``is_outlying``: True if only these stand out and the test finds no difference
+                   ``outlying_steps``: numbers of those that stand out, if they alone differ
 added, removed …   ``how, path, places``: columns of `changes`; ``before_names, after_names``: these
 (of `changes`)     columns as lists; ``totals``: numbers of calls before and after, in all places;
                    ``caller``: str, None if the name alone identifies the operator

@@ -141,8 +141,10 @@ def _join_with_and(parts: list[str]) -> str:
 def _cause_text(part: Finding, diff: Comparison, *, verb: bool = True) -> str:
     words = _CAUSE_WORDS | kind_words(diff)
     subject = words.get(part.measure, part.measure.replace("_", " "))
-    grows = f" {'grows' if part.diff_ns > 0 else 'shrinks'}" if verb else ""
-    return f"{subject}{grows} by {duration(abs(part.diff_ns))}"
+    change = "grow" if part.diff_ns > 0 else "shrink"
+    if not subject.endswith("copies"):
+        change += "s"
+    return f"{subject}{f' {change}' if verb else ''} by {duration(abs(part.diff_ns))}"
 
 
 def _late_clause(finding: Finding, diff: Comparison) -> str:
@@ -154,7 +156,8 @@ def _late_clause(finding: Finding, diff: Comparison) -> str:
     late_side, other_side = diff.sides[::-1] if appears else diff.sides
     if finding.ranks[0] not in other_side.traces:
         return f"{subject}, which only {late_side.label} has, keeps the others waiting there"
-    return f"{subject} {'now keeps' if appears else 'no longer keeps'} the others waiting"
+    keep = "keep" if len(finding.ranks) > 1 else "keeps"
+    return f"{subject} {'now' if appears else 'no longer'} {keep} the others waiting"
 
 
 def _is_alone(finding: Finding) -> bool:
@@ -300,15 +303,18 @@ def _longest_name_text(finding: Finding, diff: Comparison) -> str:
     return f"{finding.name} differs most: {times}{_untested_text(finding, diff)}."
 
 
-def _spread_text(finding: Finding, _diff: Comparison) -> str:
+def _spread_text(finding: Finding, diff: Comparison) -> str:
     moved, steps = finding.details["moved_steps"], finding.details["steps"]
     word = finding.details["direction"]
     text = f"Every step is {word}" if moved == steps else f"{moved} of {steps} steps are {word}"
-    if finding.details.get("is_outlying"):
+    if outlying := finding.details.get("outlying_steps"):
         text = f"Only {moved} of {steps} steps {'stands' if moved == 1 else 'stand'} out as {word}"
+        if moved > 1:
+            text += f" ({', '.join(map(run_text, consecutive_runs(outlying)))})"
+    causes = "".join(f": {_cause_text(part, diff)}" for part in finding.parts)
     if finding.step is None:
-        return f"{text}, by {duration(abs(finding.diff_ns))} at most."
-    return f"{text}; step {finding.step} most, {duration_delta(finding.diff_ns)}."
+        return f"{text}, by {duration(abs(finding.diff_ns))} at most{causes}."
+    return f"{text}; step {finding.step} most, {duration_delta(finding.diff_ns)}{causes}."
 
 
 def _pace_text(finding: Finding, diff: Comparison) -> str:

@@ -23,6 +23,7 @@ from hta_widgets.analysis.steps import clipped_steps, device_edges, host_steps, 
 from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
 from hta_widgets.trace.traceset import TraceSet
 
 PartsByRank = dict[int, RankPart]
@@ -107,10 +108,29 @@ class RunSide:
         """The waits of the ranks in collectives, on clocks whose drift is corrected."""
         return collective_waits(self.traces)
 
+    @cached_property
+    def pauses(self) -> dict[int, Intervals]:
+        """By rank, the times between windows of the recording, in the times of its table.
+
+        They count in no step.
+        """
+        edges = {
+            rank: np.array(part.trace.recorded_ns, np.int64).ravel()[1:-1]
+            for rank, part in self.parts.items()
+        }
+        return {rank: union(inner[::2], inner[1::2]) for rank, inner in edges.items()}
+
+    def step_lengths(self, rank: int) -> Ints:
+        """Return the lengths of a rank's steps, without `pauses`."""
+        start, end = (self.windows[rank] - self.parts[rank].trace.shift_ns).T
+        paused = CumulativeCoverage(*self.pauses[rank])
+        lengths: Ints = end - start - (paused(end) - paused(start))
+        return lengths
+
     @property
     def step_ns(self) -> float:
         """The mean length of a step, over ranks."""
-        return float(np.mean([np.diff(bounds, axis=1).mean() for bounds in self.windows.values()]))
+        return float(np.mean([self.step_lengths(rank).mean() for rank in self.ranks]))
 
     def of_steps(self, places: Ints) -> RunSide:
         """Return the side with only some of its steps."""

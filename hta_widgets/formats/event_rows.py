@@ -35,6 +35,7 @@ import pandas as pd
 
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import Outcome
+from hta_widgets.readers.ranks import is_rank
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows, first_positions
 from hta_widgets.trace.build import build_trace, step_numbers
@@ -68,6 +69,27 @@ RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 Column = int | Sequence[int] | Ints
 #: Name of a series, its samples' times, and their values.
 Series = tuple[str, Ints, Floats]
+
+
+def rank_of_variables(variables: Mapping[str, object]) -> int | None:
+    """Return the rank that environment variables state, if any."""
+    texts = (str(variables.get(name, "")) for name in RANK_VARIABLES)
+    ranks = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
+    return next(filter(is_rank, ranks), None)
+
+
+def parse_json(text: Any) -> Any:
+    """Return the value of JSON; None for anything else."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, TypeError, UnicodeError):
+        return None
+
+
+def device_properties(number: int, **stated: Any) -> dict[str, Any]:
+    """Return the properties of a device under PyTorch's keys, without those that are unknown."""
+    known = {key: value for key, value in stated.items() if value not in (None, "")}
+    return {"id": number, **known}
 
 
 class RowPlace(NamedTuple):

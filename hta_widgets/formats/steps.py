@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,12 +66,18 @@ def add_steps(rows: EventRows, pattern: str | None, noun: str) -> None:
         detail = f"{noun} {steps.rule} are taken as steps; each got a {_PROFILER_STEP}n around it"
         rows.note("repaired", len(steps.numbers), detail)
         chosen = [names[code] for code in steps.ranges["name"].tolist()]
-        rows.add(
+        add_profiler_steps(
+            rows, steps.numbers,
             **{key: steps.ranges[key] for key in ("start_ns", "end_ns", "place", "process")},
-            category="user_annotation", target=device, is_outer=True,
-            name=rows.name_codes(f"{_PROFILER_STEP}{n}" for n in steps.numbers.tolist()),
             args=rows.args_codes({noun.removesuffix("s"): name} for name in chosen),
+            target=device, is_outer=True,
         )  # fmt: skip
+
+
+def add_profiler_steps(rows: EventRows, numbers: Ints, **columns: Any) -> None:
+    """Add a ``ProfilerStep#n`` per number; `columns` are further columns of `EventRows.add`."""
+    names = rows.name_codes(f"{_PROFILER_STEP}{number}" for number in numbers.tolist())
+    rows.add(name=names, category="user_annotation", **columns)
 
 
 def _launches_of_rank(events: Columns, process: int, device: int) -> tuple[Ints, int]:

@@ -302,20 +302,8 @@ class Session:
 
     def enqueue(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:
         """Receive a message from a page."""
-        kind = message.get("type")
-        if kind == "cancel":
-            with self._lock:
-                load = self._load
-                number = None if load is None else load.waiting.get(page)
-                if load is None or number is None or number != message.get("id"):
-                    return
-                is_shared = len(load.waiting) > 1
-                if is_shared:
-                    del load.waiting[page]
-            if is_shared:
-                self._tasks.put((self._leave_load, (page, number)))
-            else:
-                self._cancel(load)
+        if message.get("type") == "cancel":
+            self._cancel_request(page, message.get("id"))
         elif not _is_open(message) or not self._join_running_load(page, message):
             self._tasks.put((self._handle, (page, message, buffers)))
 
@@ -336,6 +324,20 @@ class Session:
                 return False
             load.waiting[page] = message.get("id")
             return True
+
+    def _cancel_request(self, page: str, number: object) -> None:
+        """Cancel the load that a page waits for, or only its wait if other pages wait as well."""
+        with self._lock:
+            load = self._load
+            if load is None or number is None or load.waiting.get(page) != number:
+                return
+            is_shared = len(load.waiting) > 1
+            if is_shared:
+                del load.waiting[page]
+        if is_shared:
+            self._tasks.put((self._leave_load, (page, number)))
+        else:
+            self._cancel(load)
 
     def _drop(self, load: _Load) -> None:
         with self._lock:

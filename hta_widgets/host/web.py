@@ -358,9 +358,8 @@ class Site:
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.new_event_loop()
         self._ended = asyncio.Event()
-        self._thread = threading.Thread(
-            target=self._loop.run_until_complete, args=[self._serve(listening)], daemon=True
-        )
+        run = self._loop.run_until_complete
+        self._thread = threading.Thread(target=run, args=[self._serve(listening)], daemon=True)
         self._thread.start()
 
     @property
@@ -384,9 +383,8 @@ class Site:
 
         def write(frame: bytes) -> None:
             with contextlib.suppress(WebSocketClosedError):
-                page.write_message(frame, binary=True).add_done_callback(
-                    lambda sent: sent.exception()
-                )
+                sent = page.write_message(frame, binary=True)
+                sent.add_done_callback(lambda done: done.exception())
 
         def send(frame: bytes) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
@@ -626,8 +624,6 @@ def redirect_file(url: str) -> Path:
     """
     path = temporary_folder() / "open.html"
     path.touch(mode=0o600)
-    path.write_text(
-        f'{_HEAD.format(title="hta-widgets")}<meta http-equiv="refresh" content="0; url={url}">',
-        "utf-8",
-    )
+    head = _HEAD.format(title="hta-widgets")
+    path.write_text(f'{head}<meta http-equiv="refresh" content="0; url={url}">', "utf-8")
     return path

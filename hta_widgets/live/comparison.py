@@ -23,6 +23,7 @@ from hta_widgets.diff.compare import Comparison, conditions
 from hta_widgets.diff.sentences import kind_labels
 from hta_widgets.diff.tables import table_functions
 from hta_widgets.live import operations
+from hta_widgets.live.background import BackgroundTask, deadline_after
 from hta_widgets.live.operations import Answer, answer
 from hta_widgets.live.pair_table import PairTable, class_overview
 from hta_widgets.panels.frames import frame_to_json
@@ -40,6 +41,7 @@ _FEW_EVENTS = 250_000
 #: Maximum number of events for computing frames ahead; more could delay the next cell.
 _MAX_EVENTS = 1_000_000
 _MAIN_FINDINGS = 3  # number of sentences in outputs of notebooks
+_FINDINGS_MS = 1000  # for finding them; the output of a larger comparison has none
 #: Pause between two frames that are computed ahead, in which requests of the page are handled.
 _PAUSE_S = 0.002
 
@@ -50,6 +52,7 @@ class DiffAnswers:
     def __init__(self, both: Comparison, swapped: Callable[[], Comparison]) -> None:
         self.both = both
         self._swapped = swapped
+        self._findings = BackgroundTask(lambda: diff.findings(both))
         self.memo: dict[Any, Any] = {}
 
     def about(self) -> dict[str, Any]:
@@ -109,10 +112,10 @@ class DiffAnswers:
         return self.events <= _FEW_EVENTS
 
     def main_findings(self) -> list[str]:
-        """Return the first findings as sentences; none for large runs, which would take long."""
-        if self.events > _MAX_EVENTS:
+        """Return the first findings as sentences; none if finding them takes too long."""
+        if not self._findings.wait_until(deadline_after(_FINDINGS_MS)):
             return []
-        return [finding.text for finding in diff.findings(self.both)[:_MAIN_FINDINGS]]
+        return [finding.text for finding in self._findings.value[:_MAIN_FINDINGS]]
 
     @cached_property
     def tables(self) -> list[str]:

@@ -48,20 +48,18 @@ def path_cause_text(bound: str) -> str:
 
 
 def _critical_path(traces: TraceSet) -> pd.DataFrame:
-    start, end = traces.start_ns, traces.end_ns
-    path = analysis.job_critical_path(traces, annotation="", window=(start, end))
+    window = traces.start_ns, traces.end_ns
+    path = analysis.job_critical_path(traces, annotation="", window=window)
     summary = analysis.job_path_summary(path)
     causes = [path_cause_text(str(bound)) for bound in summary["bound_by"]]
     frame = summary[["rank", "count", "dur_ns", "share"]].assign(cause=causes)
     return _first_rows(frame[summary["bound_by"] != "outside_path"], path)
 
 
-def _first_rows(
-    frame: pd.DataFrame, reference: pd.DataFrame, limit: int = MAX_BARS
-) -> pd.DataFrame:
-    """Return the first rows of a frame, with the number of others and the note of the reference."""
+def _first_rows(frame: pd.DataFrame, source: pd.DataFrame, limit: int = MAX_BARS) -> pd.DataFrame:
+    """Return the first rows of a frame, with the number of others and the note of its source."""
     shown = frame.head(limit).reset_index(drop=True)
-    shown.attrs = {"others": len(frame) - len(shown), "note": reference.attrs.get("note", "")}
+    shown.attrs = {"others": len(frame) - len(shown), "note": source.attrs.get("note", "")}
     return shown
 
 
@@ -339,13 +337,10 @@ def _frame_in_window(
 ) -> pd.DataFrame:
     """Return the rows of a panel of the whole job that overlap the window, as saved pages do."""
     frame = whole_job_frame(traces, panel)
-    rows = frame.reset_index(drop=True)
     if "start_ns" in frame:
         start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
-        is_inside = overlaps_window(start, end, selection.start_ns, selection.end_ns)
-        rows = frame[is_inside].reset_index(drop=True)
-    rows.attrs = dict(frame.attrs)
-    return rows
+        frame = frame[overlaps_window(start, end, selection.start_ns, selection.end_ns)]
+    return frame.reset_index(drop=True)
 
 
 #: The function that makes the frame of each added panel, by id.

@@ -96,14 +96,11 @@ def whole_job_panel(
     analysis_frame: Callable[[TraceSet], pd.DataFrame],
 ) -> Panel:
     """Return a panel of the catalogue that ignores windows and ranks."""
-
-    def frame(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.DataFrame:
-        return panel_frame(traces)
-
-    def base_frame(traces: TraceSet, _selection: Selection) -> pd.DataFrame:
-        return analysis_frame(traces)
-
-    return catalogue_panel(name, frame=frame, base_frame=base_frame)
+    return catalogue_panel(
+        name,
+        frame=lambda traces, _selection, _top: panel_frame(traces),
+        base_frame=lambda traces, _selection: analysis_frame(traces),
+    )
 
 
 _SHARED = tuple(map(catalogue_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
@@ -209,6 +206,8 @@ def empty_panels(formats: Collection[str], scene: Mapping[str, Any]) -> dict[str
         missing["no GPU work"] = list(_DEVICE)
     elif "comm" not in roles:
         missing["no communication kernels"] = ["overlap"]
+    if "cpu" not in roles:
+        missing["no CPU events"] = ["operators"]
     if not scene["steps"]:
         missing["no ProfilerStep"] = ["steps"]
     if len(scene["ranks"]) == 1 and "heatmap" not in missing.get("no GPU work", ()):
@@ -320,11 +319,16 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
     A table with more than `MAX_ROWS` rows is None.
     """
     tables: dict[str, Any] = {}
-    for tables_of in load_references(
-        format_.views.base_tables for format_ in formats_named(traces.formats)
-    ):
+    formats = formats_named(traces.formats)
+    for tables_of in load_references(format_.views.base_tables for format_ in formats):
         tables |= tables_of(traces)
     return tables
+
+
+def panel_tables(traces: TraceSet, panels: Iterable[Panel]) -> dict[str, Any]:
+    """Return the frames of panels of the whole job by panel, as JSON."""
+    frames = {panel.id: panel.frame for panel in panels if panel.frame is not None}
+    return {name: frame_to_json(frame(traces, Selection(), None)) for name, frame in frames.items()}
 
 
 def small_frame_to_json(frame: pd.DataFrame) -> Any:
@@ -378,9 +382,9 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
     chosen = narrow_selection(traces, selection)
     frame = operators_with_communication(chosen, ["name"])
     sums = frame.groupby("name", sort=False)[list(_OPERATOR_COLUMNS)].sum()
-    keys = list(zip(-sums["device_total_ns"], -sums["cpu_self_ns"], sums.index, strict=True))
-    order = sorted(range(len(sums)), key=keys.__getitem__)
-    shown = sums.iloc[order[: TOP if top is None else top]]
+    order = ["device_total_ns", "cpu_self_ns", "name"]
+    ranked = sums.sort_values(order, ascending=[False, False, True])
+    shown = ranked[: TOP if top is None else top]
     columns = {name: shown[name].to_numpy() for name in _OPERATOR_COLUMNS}
     operators = pd.DataFrame({"name": text_column(shown.index.tolist()), **columns})
     operators = _with_attrs(operators, frame, total=len(sums))
@@ -390,8 +394,7 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
 def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: object) -> pd.DataFrame:
     """Return a panel's frame with the attrs ``matched`` and ``note`` of its analysis."""
     inherited = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
-    panel_frame.attrs.clear()
-    panel_frame.attrs.update(inherited | attrs)
+    panel_frame.attrs = inherited | attrs
     return panel_frame
 
 

@@ -44,17 +44,8 @@ _NOTES: Final[dict[str, str]] = {
     "source line": "no Python functions: with_stack=True records them",
 }
 _SOURCE_LINE: Final = re.compile(r"\.py\(\d+\)")
-#: Labels of the owners that are not modules.
+#: Labels of work that belongs to no module, by the number of its owner.
 _LAYER_NAMES: Final = {-1: "", -2: "(backward, unattributed)", -3: "(optimizer)"}
-
-
-def grouped_panels() -> dict[str, tuple[str, Grouping]]:
-    """Return the table and the grouping of each grouped frame, by id."""
-    return {
-        f"{panel if by == 'shape' else 'work'} by {by}": (panel, by)
-        for panel, entry in facts("panels").items()
-        for by in entry.get("by", ())
-    }
 
 
 def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
@@ -176,8 +167,10 @@ _LABELS: Final[dict[str, Any]] = {
     "module": _module_labels,
     "source line": _source_labels,
 }
-#: Frames of the whole job, by id.
+#: The function that makes each frame, by id. Tables by module or source line are the same for
+#: kernels and operators, so they share the ids ``work by module`` and ``work by source line``.
 GROUPED_FRAMES: Final = {
-    name: partial(grouped_time, panel=panel, by=by)
-    for name, (panel, by) in grouped_panels().items()
+    f"{panel if by == 'shape' else 'work'} by {by}": partial(grouped_time, panel=panel, by=by)
+    for panel, entry in facts("panels").items()
+    for by in entry.get("by", ())
 }

@@ -7,9 +7,6 @@ Functions here return findings with their numbers, `_arrange` sorts and shortens
     waiting 0.04: the headline, because it is at least a tenth of the largest one
     late_rank: how often rank 5 is last, and in which phase it is slow
     idle 0.2: the second sentence; exposed_communication is below 2 %
-
-Without late ranks, the largest loss of time is the headline. In a healthy job, idle devices and
-exposed communication are further sentences, but never the headline.
 """
 
 from __future__ import annotations
@@ -23,19 +20,10 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis import host_activity
 from hta_widgets.analysis.cross_rank.collectives import largest_exposed_operation
-from hta_widgets.analysis.cross_rank.stragglers import straggler_report
+from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
 from hta_widgets.analysis.horovod import NEGOTIATION
-from hta_widgets.analysis.host_activity import (
-    free_calls,
-    loading_launches,
-    longest_memory_call,
-    pinned_memory_calls,
-    python_pauses,
-    stalling_event,
-    stream_wait_calls,
-    waiting_calls,
-)
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece
@@ -107,33 +95,21 @@ _PLACES = {kind: place for place, kinds in enumerate((*_ORDER, _LAST)) for kind 
 
 @dataclass(frozen=True)
 class HeadlineFinding:
-    """One cause of lost time, as a sentence with a button that selects it.
+    """One cause of lost time, as a sentence with a button that selects it."""
 
-    Attributes
-    ----------
-    kind : str
-        ``waiting``, ``pipeline``, ``exposed_communication``, ``idle``, ``kernel``, ``saving`` or
-        ``step``; for hosts without devices ``host_communication`` or ``operator``. Other kinds have
-        a sentence only, and no `label`.
-    text : str
-        The sentence.
-    share : float
-        The part of the run that it costs, over all ranks, from 0 to 1.
-    label : str
-        The text of the button that selects it.
-    selection : Selection
-        What the button selects.
-    parts : list
-        The sentence as strings and ranks; pages show each rank as a link.
-    facts : mapping of str
-        The numbers for the sentence, before `parts` are written.
-    """
-
+    #: ``waiting``, ``pipeline``, ``exposed_communication``, ``idle``, ``kernel``, ``saving`` or
+    #: ``step``; for hosts without devices ``host_communication`` or ``operator``. Other kinds have
+    #: a sentence only, and no `label`.
     kind: str
+    #: The part of the run that it costs, over all ranks, from 0 to 1.
     share: float = 0.0
+    #: The sentence as strings and ranks; pages show each rank as a link.
     parts: list[Piece] = field(default_factory=list)
+    #: The text of the button.
     label: str = ""
+    #: What the button selects.
     selection: Selection = field(default_factory=Selection)
+    #: The numbers for the sentence, before `parts` are written.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -248,42 +224,54 @@ def headline(traces: TraceSet) -> Headline:
     report = straggler_report(traces)
     late = late_ranks(traces, times, report.stragglers)
     rank_count = len(times.ranks) if late and not late.on_hosts else len(traces)
-    causes = [*_waiting_finding(late, times, rank_count)]
-    if times.has_work:
-        of_devices = [
-            _exposed_finding(late, times),
-            *_idle_finding(traces, times),
-            HeadlineFinding("unrecorded", times.unrecorded_ns / times.all_ns),
-            *_kernel_finding(traces, times),
-            *_pipeline_finding(traces, times),
-        ]
-        # On a device that mostly waits for its host, faster kernels gain nothing.
-        if not any(finding.kind == "idle" and finding.share > _HALF for finding in of_devices):
-            of_devices += _saving_finding(traces, times)
-        causes += [finding for finding in of_devices if finding.share >= MIN_SHARE]
+    causes = [*_waiting_finding(late, times, rank_count), *_device_findings(traces, times, late)]
     first = _main_finding(causes, is_healthy=times.is_healthy)
     if first is not None and first.kind == "exposed_communication":
         operation = {"largest": largest_exposed_operation(traces, CLOCK)}
         first = replace(first, facts={**first.facts, **operation})
-    steps = analysis.step_times(traces)
     others = [finding for finding in causes if first is None or finding.kind != first.kind]
     if first is not None and first.kind == "waiting" and late is not None:
         facts = {"late": late, "cause": report.causes.get(late.ranks[0], "")}
         others.append(HeadlineFinding("late_rank", facts=facts))
-    # A rank that is nearly always last, but is not judged to be the cause.
-    others += [
-        HeadlineFinding("last_rank", facts={"last": last, "report": report})
-        for last in report.last_ranks[:1]
-    ]
-    others += _slowest_step(steps)
-    if 1 - times.span_share >= _MIN_SHARE_AROUND:
-        others.append(HeadlineFinding("around_work", facts={"around": 1 - times.span_share}))
-    others += _missing_work(traces, times)
-    if traces.window_ns is None:  # an export's window cuts steps anyway
-        others += _missing_steps(steps, times)
-    others += _same_ranks(traces)
-    others += _impossible_times(traces)
+    others += _further_findings(traces, times, report)
     return _arrange(first or HeadlineFinding("no_cause"), _rank_findings(others), times)
+
+
+def _device_findings(
+    traces: TraceSet, times: RunTimes, late: LateRanks | None
+) -> list[HeadlineFinding]:
+    """Return the findings on device time that cost at least `MIN_SHARE` of all spans."""
+    if not times.has_work:
+        return []
+    findings = [
+        _exposed_finding(late, times),
+        *_idle_finding(traces, times),
+        HeadlineFinding("unrecorded", times.unrecorded_ns / times.all_ns),
+        *_kernel_finding(traces, times),
+        *_pipeline_finding(traces, times),
+    ]
+    # On a device that mostly waits for its host, faster kernels gain nothing.
+    if not any(finding.kind == "idle" and finding.share > _HALF for finding in findings):
+        findings += _saving_finding(traces, times)
+    return [finding for finding in findings if finding.share >= MIN_SHARE]
+
+
+def _further_findings(
+    traces: TraceSet, times: RunTimes, report: StragglerReport
+) -> Iterator[HeadlineFinding]:
+    """Yield the findings that are never the headline of a job with device work."""
+    # A rank that is nearly always last, but is not judged to be the cause.
+    for last in report.last_ranks[:1]:
+        yield HeadlineFinding("last_rank", facts={"last": last, "report": report})
+    steps = analysis.step_times(traces)
+    yield from _slowest_step(steps)
+    if 1 - times.span_share >= _MIN_SHARE_AROUND:
+        yield HeadlineFinding("around_work", facts={"around": 1 - times.span_share})
+    yield from _missing_work(traces, times)
+    if traces.window_ns is None:  # an export's window cuts steps anyway
+        yield from _missing_steps(steps, times)
+    yield from _same_ranks(traces)
+    yield from _impossible_times(traces)
 
 
 def _main_finding(causes: Sequence[HeadlineFinding], *, is_healthy: bool) -> HeadlineFinding | None:
@@ -385,14 +373,7 @@ def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding
 def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
     if not times.idle_ns:
         return
-    causes = {name: time_ns for name, time_ns in times.idle_by_cause.items() if time_ns > 0}
-    on_host = {name: time_ns for name, time_ns in causes.items() if name.startswith("host_")}
-    causes["host_wait"] = sum(on_host.values())
-    cause = max(causes, key=causes.__getitem__)
-    host_cause = max(on_host, key=on_host.__getitem__, default="")
-    if cause == "host_wait" and 2 * on_host[host_cause] >= causes["host_wait"]:
-        cause = host_cause
-    cause_ns = causes[cause]
+    cause, cause_ns = _main_idle_cause(times)
     within, selection = "", Selection(ranks=tuple(times.ranks))
     gaps = analysis.device_idle_gaps(traces, top=1)
     if len(gaps):
@@ -404,7 +385,9 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
     # Causes that name calls of their own need no further name.
     stall = None
     if not within and cause in {"host_wait", "host_operator", "host_python", "host_nothing"}:
-        stall = stalling_event([traces[rank] for rank in times.ranks], _HALF * times.idle_ns)
+        stall = host_activity.stalling_event(
+            [traces[rank] for rank in times.ranks], _HALF * times.idle_ns
+        )
     yield HeadlineFinding(
         "idle",
         times.idle_ns / times.all_ns,
@@ -412,17 +395,32 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
         selection=selection,
         facts={
             "cause": cause,
-            "cause_ns": cause_ns,
+            "cause_ns": min(stall[1], times.idle_ns) if stall else cause_ns,
             "within": within,
             "captured_ns": idle_while_capturing_ns(traces, times),
             "has_waits": cause != "blocked" or _has_waits(traces, times),
             "launches": None if stall else host_bound_rate(traces, times),
-            "stall": stall,
+            "stalled_by": stall[0] if stall else "",
             **(_memory_call_facts(traces, times) if cause == "host_allocation" else {}),
             **(_loading_facts(traces, times, cause_ns) if cause == "launch_call" else {}),
             "is_paused": cause == "host_python" and 2 * _idle_pauses_ns(traces, times) > cause_ns,
         },
     )
+
+
+def _main_idle_cause(times: RunTimes) -> tuple[str, int]:
+    """Return the cause of most idle time, and its ns.
+
+    Causes on the host count as one, ``host_wait``, unless a single one is at least half of them.
+    """
+    causes = {name: time_ns for name, time_ns in times.idle_by_cause.items() if time_ns > 0}
+    on_host = {name: time_ns for name, time_ns in causes.items() if name.startswith("host_")}
+    causes["host_wait"] = sum(on_host.values())
+    cause = max(causes, key=causes.__getitem__)
+    host_cause = max(on_host, key=on_host.__getitem__, default="")
+    if cause == "host_wait" and 2 * on_host[host_cause] >= causes["host_wait"]:
+        cause = host_cause
+    return cause, causes[cause]
 
 
 def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
@@ -453,11 +451,11 @@ def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFin
 def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
     """Return the calls for memory that the sentence on idle devices names."""
     ranks = [traces[rank] for rank in times.ranks]
-    pinned_by = _most_frequent_name(ranks, pinned_memory_calls)
-    freed_by = _most_frequent_name(ranks, free_calls)
+    pinned_by = _most_frequent_name(ranks, host_activity.pinned_memory_calls)
+    freed_by = _most_frequent_name(ranks, host_activity.free_calls)
     if freed_by and not pinned_by:
         return {"freed_by": freed_by}
-    rows = ((trace.table, longest_memory_call(trace)) for trace in ranks)
+    rows = ((trace.table, host_activity.longest_memory_call(trace)) for trace in ranks)
     longest_calls = (
         (table.names[int(table.name[row])], int(table.dur_ns[row]))
         for table, row in rows
@@ -477,25 +475,27 @@ def _most_frequent_name(
 
 
 def _idle_pauses_ns(traces: TraceSet, times: RunTimes) -> int:
-    """Return how long devices idle while their hosts sleep in Python or wait for a thread."""
+    """Return the ns in which devices idle while hosts sleep in Python or wait for a thread."""
     parts = rank_parts(traces, ranks=times.ranks)
-    idle = ((part.trace, Intervals(*part.device_gaps())) for part in parts)
-    return sum(total_length(intersect(gaps, python_pauses(trace))) for trace, gaps in idle)
+    idle = ((host_activity.python_pauses(part.trace), part.device_gaps()) for part in parts)
+    return sum(total_length(intersect(Intervals(*gaps), pauses)) for pauses, gaps in idle)
 
 
 def _has_waits(traces: TraceSet, times: RunTimes) -> bool:
     """Return whether the files have calls in which a host or a stream waits."""
     return any(
-        waiting_calls(traces[rank]).any() or len(stream_wait_calls(traces[rank]))
-        for rank in times.ranks
+        host_activity.waiting_calls(trace).any() or len(host_activity.stream_wait_calls(trace))
+        for trace in (traces[rank] for rank in times.ranks)
     )
 
 
 def _loading_facts(traces: TraceSet, times: RunTimes, cause_ns: int) -> dict[str, Any]:
-    """Return how many launches load code, and their time, if they take most of the cause's time."""
-    calls = [(traces[rank].table, loading_launches(traces[rank])) for rank in times.ranks]
-    dur_ns = sum(int(table.dur_ns[rows].sum()) for table, rows in calls)
-    launches = sum(len(rows) for _, rows in calls)
+    """Return the number and time of launches that load code, if they are most of the cause."""
+    launches, dur_ns = 0, 0
+    for rank in times.ranks:
+        rows = host_activity.loading_launches(traces[rank])
+        launches += len(rows)
+        dur_ns += int(traces[rank].table.dur_ns[rows].sum())
     return {"loading": (launches, dur_ns)} if dur_ns > cause_ns / 2 else {}
 
 
@@ -587,7 +587,7 @@ def _missing_work(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
 
 
 def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the findings on ranks that lack steps of others, by the steps that they have."""
+    """Yield the finding on ranks that lack steps of other ranks."""
     step_count = frame["step"].nunique()
     ranks_by_steps: dict[tuple[int, ...], list[int]] = {}
     for rank in times.ranks:

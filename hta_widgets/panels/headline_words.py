@@ -22,7 +22,7 @@ from hta_widgets.trace.names import short_name
 
 #: Maximum number of sentences after the headline, without those that are always present.
 MAX_SENTENCES = 2
-#: The share of waits for late ranks in all exposed waits is stated only below this value.
+#: The share of exposed waits that is for late ranks is stated only below this value.
 _MAX_STATED_WAITS = 0.9
 #: In a healthy job, the share of hidden communication is stated only from this value upwards.
 _MIN_HIDDEN_COMMUNICATION = 0.5
@@ -94,19 +94,29 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
     elif others:
         late_pieces += [f" and {len(others)} others"]
     if late.on_hosts:
-        wait_ns = late.wait_ns / len(late.waiting)
-        mean = "on average " if len(late.waiting) > 1 else ""
-        wait = f"{mean}{duration(wait_ns)} on the host, {share(wait_ns / times.run_ns)} of the run"
-        often = f"at {count(late.last)} of {plural(late.collectives, 'collective')}"
-        often = often if late.last else "together with others"
-        last = "" if times.ranks else f", which {'arrive' if others else 'arrives'} last {often}"
-        return [f"{subject} {wait}, for ", *late_pieces, f"{last}."]
+        last = "" if times.ranks else f", which {_arrival_text(late)}"
+        return [f"{subject} {_host_wait_text(times, late)}, for ", *late_pieces, f"{last}."]
     cost = f": {_exposed_waiting_text(times)}, {duration(times.exposed_wait_ns / len(times.ranks))}"
     cost += " a rank" if len(times.ranks) > 1 else ""
     wait_share = late.wait_ns / max(times.exposed_wait_ns, 1)
     if wait_share < _MAX_STATED_WAITS:
         cost += f"; {share(wait_share)} of that is for {'them' if others else f'rank {first}'}"
     return [f"{subject} for ", *late_pieces, f"{cost}."]
+
+
+def _host_wait_text(times: RunTimes, late: LateRanks) -> str:
+    """Return how long each rank waits for late ranks on the host."""
+    wait_ns = late.wait_ns / len(late.waiting)
+    mean = "on average " if len(late.waiting) > 1 else ""
+    return f"{mean}{duration(wait_ns)} on the host, {share(wait_ns / times.run_ns)} of the run"
+
+
+def _arrival_text(late: LateRanks) -> str:
+    """Return how often the late ranks arrive last."""
+    verb = "arrives" if len(late.ranks) == 1 else "arrive"
+    if not late.last:
+        return f"{verb} last together with others"
+    return f"{verb} last at {count(late.last)} of {plural(late.collectives, 'collective')}"
 
 
 def _exposed_waiting_text(times: RunTimes) -> str:
@@ -118,16 +128,12 @@ def _exposed_waiting_text(times: RunTimes) -> str:
 def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Piece]:
     """State how often the first late rank is last, and its slow phase or the delay's cause."""
     often = f" at {count(late.last)} of {plural(late.collectives, 'collective')}"
-    pieces: list[Piece] = [
-        rank_piece(late.ranks[0], begins=True),
-        f" arrives last{often if late.last else ', together with others'}",
-    ]
+    arrival = f" arrives last{often if late.last else ', together with others'}"
+    reason = cause_text(cause)
     if late.phase:
         excess = _longer_by(late.phase_over, "the median rank")
-        pieces += [f"; its {late.phase} takes {duration(late.phase_ns)}, {excess}"]
-    else:
-        pieces += [cause_text(cause)]
-    return [*pieces, "."]
+        reason = f"; its {late.phase} takes {duration(late.phase_ns)}, {excess}"
+    return [rank_piece(late.ranks[0], begins=True), arrival, reason, "."]
 
 
 def _last_rank_text(times: RunTimes, *, last: LastRank, report: StragglerReport) -> list[Piece]:
@@ -205,34 +211,54 @@ def _idle_text(
     *,
     cause: str,
     cause_ns: int,
-    within: str,
     captured_ns: int,
-    has_waits: bool,
     launches: LaunchRate | None,
+    **details: Any,
+) -> list[Piece]:
+    """State the idle time and its largest cause, by its name and the details of its meaning."""
+    meaning = _idle_meaning(cause, **details)
+    if 2 * captured_ns > times.idle_ns:
+        cause_ns, launches, meaning = captured_ns, None, _CAPTURING
+    text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
+    total = "that"
+    if launches:
+        on_each = " a rank" if len(times.ranks) > 1 else ""
+        bound = "launch-bound" if launches.is_launch_bound else "host-bound"
+        text += f", {bound}: {count(launches.launches)} launches{on_each} of"
+        text += f" {duration(launches.work_ns)}, one every {duration(launches.interval_ns)}"
+        total = "the idle time"
+    return [f"{text}; for {share(cause_ns / times.idle_ns)} of {total}, {meaning}."]
+
+
+def _idle_meaning(
+    cause: str,
+    *,
+    within: str,
+    has_waits: bool,
     freed_by: tuple[str, int] | None = None,
     pinned_by: tuple[str, int] | None = None,
     longest_call: tuple[str, int] | None = None,
     loading: tuple[int, int] | None = None,
     is_paused: bool = False,
-    stall: tuple[str, int] | None = None,
-) -> list[Piece]:
-    """State the largest cause of idle time.
+    stalled_by: str = "",
+) -> str:
+    """Return what a cause of idle time means, in words.
 
-    `freed_by` is the call that frees memory without a cache, and `pinned_by` the call for pinned
-    memory, each with its number. `longest_call` takes more time than all other calls for memory.
-    `loading` has the number and the time of launches that load code. `is_paused` is whether the
-    host mostly sleeps or waits in Python. `stall` is the host event that explains the idle time,
-    with its idle time.
+    `within` is the range with most of the longest gap, or "". `freed_by` is the call that frees
+    memory without a cache, and `pinned_by` the call for pinned memory, each with the number of its
+    calls. `longest_call` is the call that takes most of the time of calls for memory, with its ns.
+    `loading` has the number and the ns of launches that load code. `is_paused` is whether the host
+    mostly sleeps or waits in Python. `stalled_by` is the host event that explains the idle time,
+    or "".
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
         meaning = f"{_HOST_WAIT}; most of the longest gap is within the range {within}"
     if is_paused:
         meaning = "the host sleeps in Python or waits for another thread there"
-    if stall:
-        name, cause_ns = stall[0], min(stall[1], times.idle_ns)
+    if stalled_by:
         meaning = _HOST_WAIT if cause == "host_nothing" else meaning
-        meaning += f", within {_host_name(name)}"
+        meaning += f", within {_host_name(stalled_by)}"
     if not has_waits:
         meaning += ", as they contain no calls that wait"
     if pinned_by:
@@ -251,17 +277,7 @@ def _idle_text(
         calls, dur_ns = loading
         meaning += f", most of it in first launches of {plural(calls, 'kernel')}"
         meaning += f" ({duration(dur_ns)}), which probably load or compile code"
-    if 2 * captured_ns > times.idle_ns:
-        cause_ns, launches, meaning = captured_ns, None, _CAPTURING
-    text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
-    total = "that"
-    if launches:
-        on_each = " a rank" if len(times.ranks) > 1 else ""
-        bound = "launch-bound" if launches.is_launch_bound else "host-bound"
-        text += f", {bound}: {count(launches.launches)} launches{on_each} of"
-        text += f" {duration(launches.work_ns)}, one every {duration(launches.interval_ns)}"
-        total = "the idle time"
-    return [f"{text}; for {share(cause_ns / times.idle_ns)} of {total}, {meaning}."]
+    return meaning
 
 
 def _kernel_text(
@@ -295,8 +311,7 @@ def _step_text(_times: RunTimes, *, step: int, dur_ns: float, excess: float) -> 
 
 
 def _around_work_text(times: RunTimes, *, around: float) -> list[Piece]:
-    several = len(times.ranks) > 1
-    owner, mean = ("Each rank's", " on average") if several else ("The", "")
+    owner, mean = ("Each rank's", " on average") if len(times.ranks) > 1 else ("The", "")
     span_ns = times.all_ns / len(times.ranks)
     span = f"{owner} {times.device} span is {duration(span_ns)}{mean}"
     run = f"{share(around)} of the run of {duration(times.run_ns)}"
@@ -386,10 +401,8 @@ def _last_ready_text(
 ) -> list[Piece]:
     """State how often a rank of Horovod is ready last; it need not be a rank of the trace set."""
     often = f"Rank {rank} is ready last for {count(last)} of {plural(negotiations, 'tensor')}"
-    waits = (
-        f"the others wait for it during {duration(blocked_ns)}, {share(blocked_share)} of the run"
-    )
-    return [f"{often}; {waits}."]
+    wait = f"the others wait for it during {duration(blocked_ns)}"
+    return [f"{often}; {wait}, {share(blocked_share)} of the run."]
 
 
 def _async_only_text(

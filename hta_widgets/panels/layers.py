@@ -40,19 +40,9 @@ def module_bars(frame: pd.DataFrame) -> pd.DataFrame:
     The width of a bar is the time on the device, or on the host if there is none.
     """
     ranks = max(frame["rank"].nunique(), 1)
-    groups = frame.groupby("path", sort=False)
-    bars = groups[["module", "depth"]].first()
-    sums = groups[[*_SUMS, *_DEVICE]].sum() // ranks
-    bars = bars.join(sums).join(groups["instances"].max())
-    bars["events"] = groups["events"].agg(lambda texts: "\n".join(dict.fromkeys(texts)))
-    above = np.where(frame["parent"] >= 0, frame["path"].to_numpy()[frame["parent"]], "")
-    parent = frame.assign(above=above).groupby("path", sort=False)["above"].first()
-    flops = groups[list(_FLOPS)].sum(min_count=1).sum(axis=1, min_count=1) / ranks
-    bars["tflop_per_s"] = flops / bars["device_ns"].where(bars["device_ns"] > 0) / 1e3
+    bars = _modules_by_path(frame, ranks)
     measure = "device_ns" if bars["device_ns"].any() else "host_ns"
-    order = bars["depth"].argsort(kind="stable").to_numpy()  # parents first
-    bars, parent = bars.iloc[order], parent.iloc[order]
-    parent_index = pd.Index(bars.index).get_indexer(pd.Index(parent))
+    parent_index = pd.Index(bars.index).get_indexer(pd.Index(bars["above"]))
     size = bars[measure].to_numpy(np.float64)
     is_child = parent_index >= 0
     inner = np.bincount(parent_index[is_child], size[is_child], minlength=len(size))
@@ -76,6 +66,20 @@ def module_bars(frame: pd.DataFrame) -> pd.DataFrame:
         "note": frame.attrs.get("note", ""),
     }
     return drawn
+
+
+def _modules_by_path(frame: pd.DataFrame, ranks: int) -> pd.DataFrame:
+    """Return the means of each module, parents first; ``above`` is the path of the parent."""
+    parent_path = frame["path"].to_numpy()[frame["parent"]]
+    frame = frame.assign(above=np.where(frame["parent"] >= 0, parent_path, ""))
+    groups = frame.groupby("path", sort=False)
+    modules = groups[["module", "depth", "above"]].first()
+    sums = groups[[*_SUMS, *_DEVICE]].sum() // ranks
+    modules = modules.join(sums).join(groups["instances"].max())
+    modules["events"] = groups["events"].agg(lambda texts: "\n".join(dict.fromkeys(texts)))
+    flops = groups[list(_FLOPS)].sum(min_count=1).sum(axis=1, min_count=1) / ranks
+    modules["tflop_per_s"] = flops / modules["device_ns"].where(modules["device_ns"] > 0) / 1e3
+    return modules.sort_values("depth", kind="stable")
 
 
 def layers(traces: TraceSet) -> pd.DataFrame:

@@ -50,8 +50,8 @@ _MIN_EXCESS = 0.02
 _MIN_EXPLAINED = 0.1
 #: Minimum number of launches per rank in a host-bound job.
 _MIN_LAUNCHES = 20
-#: Maximum mean work of a launch in a launch-bound job. Eager PyTorch needs less time for a launch,
-#: so a device with longer work waits only for a host that is slower than usual.
+#: Maximum mean device time of a launch in a launch-bound job. Eager PyTorch issues a launch in less
+#: time, so a device with longer work waits only for a host that is slower than usual.
 _MAX_LAUNCH_WORK_NS = 20_000
 #: Maximum length of a gap that the rate of launches causes.
 _MAX_LAUNCH_GAP_NS = 1_000_000
@@ -64,8 +64,6 @@ _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": 
 class RunTimes:
     """Times of the ranks with device work, added up; the run is on the fitted clock."""
 
-    start_ns: int
-    end_ns: int
     #: Length of the run without the time between windows of the recording.
     run_ns: int
     span_ns: dict[int, int]
@@ -125,7 +123,6 @@ def run_times(traces: TraceSet) -> RunTimes:
     frame = analysis.temporal_breakdown(traces)
     # The run includes the profiler's own span if the files have it, as in the timeline.
     windows = traces.with_clock(CLOCK).windows
-    start_ns, end_ns = windows[0][0], windows[-1][1]
     run_ns = max(sum(high - low for low, high in windows), 1)
     waits = analysis.exposed_waits(traces, clock=CLOCK)
     idle = analysis.device_idle_breakdown(traces)
@@ -138,8 +135,6 @@ def run_times(traces: TraceSet) -> RunTimes:
         return dict(zip(table["rank"].tolist(), table[name].tolist(), strict=True))
 
     return RunTimes(
-        start_ns=start_ns,
-        end_ns=end_ns,
         run_ns=run_ns,
         span_ns=by_rank(frame, "span_ns"),
         busy_ns=int(frame["busy_ns"].sum()),
@@ -212,7 +207,7 @@ def host_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
 
 
 def idle_while_capturing_ns(traces: TraceSet, times: RunTimes) -> int:
-    """Return the idle time of devices while their hosts capture graphs, which runs no kernels."""
+    """Return the ns in which devices idle while their hosts capture graphs: no kernels run then."""
     captured_ns = 0
     for trace in iter_ranks([traces[rank] for rank in times.ranks]):
         captures = capture_times(trace)
@@ -305,8 +300,7 @@ def host_time_and_calls(
     for trace in iter_ranks(traces):
         table = trace.table
         rows = np.flatnonzero(mask_of(table) & (table.stream < 0))
-        time_ns += total_length(
-            union(table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows])
-        )
+        start_ns = table.start_ns[rows]
+        time_ns += total_length(union(start_ns, start_ns + table.dur_ns[rows]))
         calls.update(table.names[code] for code in table.name[rows].tolist())
     return time_ns, calls

@@ -11,17 +11,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.efficiency.call_efficiency import CERTAIN, FAR_SHARE, has_shapes
 from hta_widgets.analysis.efficiency.counted_calls import counted_calls
 from hta_widgets.analysis.efficiency.devices import used_device
-from hta_widgets.analysis.efficiency.operator_efficiency import verdicts_of_rank
 from hta_widgets.errors import TraceError
 from hta_widgets.text import plural
-from hta_widgets.trace.arrays import Ints, sorted_unique
+from hta_widgets.trace.arrays import sorted_unique
 from hta_widgets.trace.call_args import decode_arg
 from hta_widgets.trace.traceset import TraceSet
 
@@ -57,21 +55,19 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
     if not has_shapes(trace) or len(counted_calls(trace)) > _MAX_COUNTED:
         return None
     try:
-        columns = verdicts_of_rank(traces, rank)
+        rows = analysis.operator_efficiency(traces, ranks=[rank])
     except TraceError:  # the file with counts of generated kernels is gone
         return None
-    sums: dict[tuple[str, str], Ints] = {}
-    keys = ("name", "bound", "certainty", "saving_ns", "roofline_ns", "device_ns")
-    for name, bound, certainty, *times_ns in zip(*map(columns.get, keys), strict=True):
-        if certainty in CERTAIN and times_ns[0] > 0:
-            group = name, str(bound)
-            sums[group] = sums.get(group, 0) + np.array(times_ns)
-    if not sums:
+    rows = rows[rows["certainty"].isin(CERTAIN) & (rows["saving_ns"] > 0)]
+    if rows.empty:
         return None
-    name, bound = max(sorted(sums), key=lambda group: sums[group][0])
-    saving_ns, roofline_ns, device_ns = sums[name, bound].tolist()
+    groups = rows.groupby(["name", "bound"], as_index=False)
+    sums = groups[["saving_ns", "roofline_ns", "device_ns"]].sum()
+    top = sums.nlargest(1, "saving_ns").iloc[0]
     steps = sorted_unique(trace.table.step[trace.table.step >= 0])
-    return Saving(rank, name, bound, roofline_ns / device_ns, saving_ns, len(steps))
+    roofline_share = float(top["roofline_ns"] / top["device_ns"])
+    name, bound, saving_ns = top["name"], top["bound"], int(top["saving_ns"])
+    return Saving(rank, name, bound, roofline_share, saving_ns, len(steps))
 
 
 def operator_savings(traces: TraceSet) -> pd.DataFrame:

@@ -118,18 +118,18 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
             problems.add("skipped", 1, f"the file {error.message}", file=file.path)
             unreadable = unreadable or error
             continue
-        foreign_tool = sniffed.foreign
+        contents = f"is {sniffed.foreign}"
         if sniffed.format is not None:
             detected = replace(file, format=sniffed.format)
             if sniffed.aside and not file.named:
-                aside.append((detected, f"is {foreign_tool}; load it by itself"))
+                aside.append((detected, f"{contents}; load it by itself"))
             else:
                 readable.append(detected)
-        elif foreign_tool is not None:
+        elif sniffed.foreign is not None:
             if file.named:
-                remedy = foreign_remedy(foreign_tool)
-                raise TraceError(f"is {foreign_tool}", path=file.path, remedy=remedy)
-            foreign.append((file.path, f"is {foreign_tool}"))
+                remedy = foreign_remedy(sniffed.foreign)
+                raise TraceError(contents, path=file.path, remedy=remedy)
+            foreign.append((file.path, contents))
         elif is_only:
             reason = _why_empty(file.path).removeprefix("the file ")
             raise TraceError(reason, path=file.path, remedy="Copy the file again.")
@@ -146,16 +146,13 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
     if unreadable is not None:
         raise unreadable
     path = str(source) if isinstance(source, (str, os.PathLike)) else None
-    if not files:
-        raise TraceError(
-            "no files given" if path is None else "holds no files",
-            path=path,
-            remedy="Load a trace file, a directory of them, or a glob pattern.",
-        )
+    if files:
+        message = f"none of its {len(files):,} files is a trace: {_list_foreign(foreign, problems)}"
+        raise TraceError(message, path=path, remedy=SUPPORTED_FORMATS_TEXT)
     raise TraceError(
-        f"none of its {len(files):,} files is a trace: {_list_foreign(foreign, problems)}",
+        "no files given" if path is None else "holds no files",
         path=path,
-        remedy=SUPPORTED_FORMATS_TEXT,
+        remedy="Load a trace file, a directory of them, or a glob pattern.",
     )
 
 

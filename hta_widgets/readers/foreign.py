@@ -32,7 +32,7 @@ class ForeignFormat:
 
     name: str  # as in "is an Nsight Systems report"
     remedy: str
-    begins: str  # regular expression
+    begins: str = r"(?!)"  # regular expression, by default of no text
     holds: tuple[bytes, ...] = ()
     endings: tuple[str, ...] = ()
 
@@ -44,7 +44,6 @@ class ForeignFormat:
         return has_all and re.match(self.begins.encode("latin-1"), start, re.DOTALL) is not None
 
 
-_OBJECT, _NEVER = r"\{", r"(?!)"
 _NSIGHT_REMEDY = "Export it: nsys export --type sqlite --include-blobs true FILE"
 _DATABASES_REMEDY = (
     "The databases that can be read are exports of Nsight Systems (nsys export --type sqlite),"
@@ -52,17 +51,18 @@ _DATABASES_REMEDY = (
     f" {_RECORD_INSTEAD}"
 )
 _DATABASE = "SQLite format 3\0"
+#: Bytes that text does not have.
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+#: Recognized by `_is_perfetto`.
 _PERFETTO = ForeignFormat(
     "a Perfetto protobuf trace",
     "Export it as Chrome JSON (traceconv json), and load that.",
-    _NEVER,  # see `_is_perfetto`
 )
 
 #: Recognized by `has_json_lines`, not by its first bytes.
 JSON_LINES = ForeignFormat(
     "JSON lines, one object a line",
     "If these are trace events, join them into one list: jq -s . FILE > trace.json",
-    _NEVER,
 )
 FOREIGN_FORMATS = (
     JSON_LINES,
@@ -76,13 +76,11 @@ FOREIGN_FORMATS = (
         "raw data of Nsight Systems",
         "Open it once with nsys-ui, or convert it with QdstrmImporter, and export the report:"
         " nsys export --type sqlite --include-blobs true FILE",
-        _NEVER,
         endings=(".qdstrm",),
     ),
     ForeignFormat(
         "an Nsight Compute report",
         "It describes single kernels and has no time line. Open it with ncu-ui.",
-        _NEVER,
         endings=(".ncu-rep",),
     ),
     ForeignFormat(
@@ -106,13 +104,13 @@ FOREIGN_FORMATS = (
     ForeignFormat(
         "an execution trace (Chakra)",
         "It has no durations. Load the profiler's trace of the same run.",
-        _OBJECT,
+        r"\{",
         holds=(b'"schema"', b'"nodes"'),
     ),
     ForeignFormat(
         "a speedscope profile",
         "Write Chrome trace-event JSON instead, as with py-spy record --format chrometrace.",
-        _OBJECT,
+        r"\{",
         holds=(b"speedscope.app/file-format-schema",),
     ),
     ForeignFormat("a tar archive", _UNPACK, r"[\x00-\xff]{257}ustar"),
@@ -181,26 +179,17 @@ def describe_unknown(start: FileStart) -> str:
     """Describe contents whose format is not recognized."""
     if not start.without_bom:
         return "blank text"
-    if start.without_bom[:1] == b"\x0a" or _is_perfetto(start.text):
+    if _is_perfetto(start.text):
         return _PERFETTO.name
     return "a binary file of unknown format" if b"\0" in start.text else "text that is not JSON"
 
 
 def _is_perfetto(start: bytes) -> bool:
     """Return whether bytes begin a Perfetto trace: packets, each in length-delimited field 1."""
-    position = 0
-    for _ in range(3):
-        if position + 2 > len(start) or start[position] != 0x0A:
-            return False
-        length, shift, position = 0, 0, position + 1
-        while position < len(start) and shift < 35:
-            byte = start[position]
-            length |= (byte & 0x7F) << shift
-            shift += 7
-            position += 1
-            if not byte & 0x80:
-                break
-        position += length
-        if position >= len(start):
-            return True
-    return True
+    first_packet = re.match(rb"\x0a([\x80-\xff]{0,4}[\x00-\x7f])", start)
+    if first_packet is None or _CONTROL.search(start) is None:
+        return False
+    digits = enumerate(first_packet[1])  # of base 128, the lowest first
+    length = sum((digit & 0x7F) << 7 * place for place, digit in digits)
+    next_packet = start[first_packet.end() + length :]
+    return next_packet[:1] in (b"", b"\x0a")

@@ -231,7 +231,7 @@ class Format:
     name : str
         The value of `Trace.format`.
     label, plural : str
-        Its name in headers, and its files in error messages.
+        The format in headers, and files of it in error messages.
     """
 
     name: str

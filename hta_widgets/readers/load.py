@@ -144,9 +144,9 @@ def load(
         PyTorch), or ``"store"`` (what `TraceSet.save` writes, a folder).
     executor : concurrent.futures.Executor, optional
         Reads the files, for example ``client.get_executor()`` of Dask's ``distributed``. Its
-        processes write columns to the cache (with ``cache=False`` to ``TMPDIR``), where this one
-        maps them, and later run the analyses of each rank; see `TraceSet.on`. By default small
-        inputs are read in this process, large ones of several files in a process pool.
+        processes write columns to the cache (with ``cache=False`` to ``TMPDIR``), from where this
+        process maps them, and later run the analyses of each rank; see `TraceSet.on`. By default
+        small inputs are read in this process, large inputs of several files in a process pool.
     cache : bool
         Whether to read and write the columnar cache, in the user's cache folder or in the folder
         of the environment variable ``HTA_WIDGETS_CACHE``. Cached columns are mapped and take
@@ -164,7 +164,7 @@ def load(
         Regular expression of the ranges that are steps, for files of Nsight Systems, XProf and
         ROCm, which do not state all of them; searched for in the names of ranges. The last number
         in a name is the step's number. By default ranges such as ``iteration 10`` are steps, else
-        ranges of one name that tile most of the time. The cache is not used.
+        ranges of one name that cover most of the time. The cache is not used.
     capture : path-like, iterable of path-like, mapping or TraceSet, optional
         Traces of the capture of CUDA or HIP graphs that `source` replays, by rank. Analyses that
         follow launches (`analysis.operator_efficiency`, `modules`) then know the operators of the
@@ -319,8 +319,8 @@ def _drop_unrequested(files: list[FoundFile], wanted: set[int] | None) -> list[F
     if wanted is None or len(files) == 1 or not all(peeks):
         return files
     stated = [
-        resolve_reference(peek)(file.path) if file.rank is None else file.rank
-        for file, peek in zip(files, peeks, strict=True)
+        resolve_reference(peek_rank)(file.path) if file.rank is None else file.rank
+        for file, peek_rank in zip(files, peeks, strict=True)
     ]
     if None in stated or len(set(stated)) < len(stated) or not wanted.issubset(stated):
         return files
@@ -420,8 +420,8 @@ def _read_in_pool(
     return [outcomes[index] for index in range(len(files))]
 
 
-def _report_file(into: queue.SimpleQueue[tuple[int, float]], index: int, size: float) -> None:
-    into.put((index, size))
+def _report_file(reports: queue.SimpleQueue[tuple[int, float]], index: int, size: float) -> None:
+    reports.put((index, size))
 
 
 def _files_to_cache(files: list[FoundFile], sizes: list[int], *, of_any_size: bool) -> list[bool]:
@@ -432,7 +432,8 @@ def _files_to_cache(files: list[FoundFile], sizes: list[int], *, of_any_size: bo
     free_bytes, is_cached = columnar.limit_bytes(), []
     for file, size in zip(files, sizes, strict=True):
         is_cached.append(file.format != "store" and size >= min_bytes and free_bytes > 0)
-        free_bytes -= int(_COPIED_SHARE * size) if is_cached[-1] else 0
+        if is_cached[-1]:
+            free_bytes -= int(_COPIED_SHARE * size)
     return is_cached
 
 
@@ -525,10 +526,10 @@ def _traces_of(
         return result
     if unread is not None:
         raise unread
-    example = f"{Path(foreign[0][0]).name} {foreign[0][1]}"
+    path, description = foreign[0]
     count = sum(problem.count for problem in problems if problem.kind in {"foreign", "empty"})
     raise TraceError(
-        f"none of its {count:,} files is a trace ({example})",
+        f"none of its {count:,} files is a trace ({Path(path).name} {description})",
         path=os.fspath(source) if isinstance(source, (str, os.PathLike)) else None,
         remedy=SUPPORTED_FORMATS_TEXT,
     )

@@ -199,7 +199,7 @@ class WorkerPlan:
 def as_bytes(limit: float | str) -> int:
     """Return a size such as ``"3 GB"``, ``"512MiB"`` or ``3e9`` in bytes."""
     match = _SIZE.fullmatch(str(limit)) if isinstance(limit, str) else None
-    try:
+    with contextlib.suppress(TypeError, ValueError):
         if match is not None:
             units = _BINARY if match[3] else _UNITS
             size = float(match[1]) * units[match[2].lower()]
@@ -207,8 +207,6 @@ def as_bytes(limit: float | str) -> int:
             size = float(limit)
         if 0 < size < float("inf"):
             return int(size)
-    except (TypeError, ValueError):
-        pass
     raise TraceError(
         f"memory_limit={limit!r} is not a size", remedy='Give bytes, or a string such as "3 GB".'
     )
@@ -259,17 +257,13 @@ def _gb(size_bytes: float) -> str:
 def _available_bytes() -> int | None:
     """Return the free memory of the system or the container, or None."""
     limits = []
-    try:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
         text = Path("/proc/meminfo").read_text("ascii")
         if match := re.search(r"MemAvailable:\s*(\d+) kB", text):
             limits.append(int(match[1]) * 1024)
-    except (OSError, UnicodeDecodeError):
-        pass
-    try:
+    with contextlib.suppress(OSError, ValueError):
         group = Path("/sys/fs/cgroup")
         max_text = (group / "memory.max").read_text("ascii").strip()
         if max_text.isdigit():
             limits.append(int(max_text) - int((group / "memory.current").read_text("ascii")))
-    except (OSError, ValueError):
-        pass
     return min(limits, default=None)

@@ -103,13 +103,11 @@ def _ask(parts: list[bytes], timeout_s: float, *, can_reuse: bool) -> tuple[dict
 
 
 def _take_process() -> subprocess.Popen[bytes]:
-    while True:
-        try:
+    with suppress(IndexError):  # none is left
+        while True:
             owner, process = _idle.pop()
-        except IndexError:
-            break
-        if owner == os.getpid() and process.poll() is None:
-            return process
+            if owner == os.getpid() and process.poll() is None:
+                return process
     return subprocess.Popen(
         [sys.executable, "-I", "-S", plain_pickle.__file__],
         stdin=subprocess.PIPE,
@@ -135,11 +133,8 @@ def _keep_for_a_while(process: subprocess.Popen[bytes]) -> None:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    for pipe in (process.stdin, process.stdout):
-        with suppress(OSError):  # it may have ended before it read all
-            if pipe is not None:
-                pipe.close()
-    process.wait()
+    with suppress(OSError):  # it may have ended before it read all
+        process.communicate()
 
 
 @atexit.register

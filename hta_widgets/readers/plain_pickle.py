@@ -8,10 +8,9 @@ pickle of the value::
     2455 537028432 20\n<2455 bytes>   {"is_cut": false, "size_bytes": 2310}\n<2310 bytes>
     4711 537172816 20\n<4711 bytes>   {"error": "refers to os.system …"}\n
 
-A pickle is a program for a machine with a stack. All of its instructions that reach code need a
-function or class, which `find_class` returns; here it always refuses. Other instructions
-can take any amount of memory (an index of the memo) or nest values too deeply to walk, so both are
-limited.
+A pickle is a program for a machine with a stack. Each instruction that reaches code needs a
+function or class from `find_class`, which always refuses here. Other instructions can take any
+amount of memory (an index of the memo) or nest values too deeply to walk, so both are limited.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ def require_plain(value: object) -> None:
             raise RefusedError(f"holds a string of more than {_MAX_TEXT:,} characters")
         if any(number.bit_length() > _MAX_INTEGER_BITS for number in values if type(number) is int):
             raise RefusedError(f"holds an integer of more than {_MAX_INTEGER_BITS} bits")
-        level = [each for each in values if type(each) in _CONTAINERS]
+        level = [container for container in values if type(container) in _CONTAINERS]
         if not level:
             return
     raise RefusedError(f"nests containers more than {_MAX_DEPTH} deep")

@@ -11,7 +11,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -28,10 +28,9 @@ _RANK = re.compile(r"(?i)(?<![a-z])rank[-_ =:]{0,2}\[?(\d+)\]?")
 _WORKER = re.compile(r"(?i)(?<![a-z])worker[-_ ]?(\d+)")
 #: -TP-0-DP-1-PP-0-EP-0, dp0_tp1 …: a coordinate per kind of parallelism
 _DIMENSIONS = re.compile(r"(?i)(?<![a-z])(dp|pp|tp|ep|cp|sp)[-_ =:]{0,2}(\d+)(?!\d)")
+#: In this order, coordinates are sorted.
 _ORDER = ("pp", "dp", "cp", "sp", "ep", "tp")
 
-
-#: The largest rank.
 LAST_RANK = (1 << 31) - 1
 
 
@@ -158,11 +157,12 @@ class _RankClaim:
     #: number of the group of files whose times overlap, directly or through others; -1 without
     #: events
     window: int
-    #: number of ranks of the same run, of the same run and window, of the same run and host
-    agree: tuple[int, ...]
+    #: whether the file ends early
     is_cut: bool
-    #: ascending, the best claim first
-    order: tuple[Any, ...]
+    #: number of ranks of the same run, of the same run and window, of the same run and host
+    agree: tuple[int, ...] = ()
+    #: sorts the best claim first
+    order: tuple[Any, ...] = ()
 
 
 def _rank_claims(
@@ -179,33 +179,31 @@ def _rank_claims(
         window += trace.zero_ns > end_ns
         windows[id(trace)] = window
         end_ns = max(end_ns, trace.zero_ns + trace.table.last_ns)
-    facts, keys = [], []
+    claims, keys = [], []
     ranks: dict[Any, set[int | None]] = defaultdict(set)
-    first: dict[Any, int] = {}
+    run_numbers: dict[Any, int] = {}
     for trace, rank, size in zip(traces, stated, sizes, strict=True):
-        job = trace.job or _stated_values(trace, "job_id", "run_id")
-        host = trace.host or _stated_values(trace, "host_name")
+        job = trace.job or _stated_value(trace, "job_id", "run_id")
+        host = trace.host or _stated_value(trace, "host_name")
         window = windows.get(id(trace), -1)
         run = trace.format, job, size or usual, clocks.get(id(trace), -1)
-        facts.append((trace, job, size, host, window))
+        run_numbers.setdefault(run, len(run_numbers))
+        claims.append(_RankClaim(trace, job, size, host, window, is_cut=trace.path in cut))
         keys.append((run, (run, window), (run, host, "host")))
         for key in keys[-1]:
             ranks[key].add(rank)
-            first.setdefault(key, len(first))
-    claims = []
-    for place, (fact, keys_of_trace) in enumerate(zip(facts, keys, strict=True)):
-        trace, *_, window = fact
+    for place, (claim, keys_of_trace) in enumerate(zip(claims, keys, strict=True)):
+        trace, run_number = claim.trace, run_numbers[keys_of_trace[0]]
         agree = tuple(len(ranks[key] - {None}) for key in keys_of_trace)
         fewer = tuple(-number for number in agree)
-        is_cut = trace.path in cut
         yields = any(format_.reading.yields_ranks for format_ in formats_named([trace.format]))
-        run_number = first[keys_of_trace[0]]
-        order = (yields, trace.is_totals, *fewer, run_number, window, is_cut, place)
-        claims.append(_RankClaim(*fact, agree, is_cut, order))
+        order = (yields, trace.is_totals, *fewer, run_number, claim.window, claim.is_cut, place)
+        claims[place] = replace(claim, agree=agree, order=order)
     return claims
 
 
-def _stated_values(trace: Trace, *keys: str) -> str:
+def _stated_value(trace: Trace, *keys: str) -> str:
+    """Return the first of some values that the metadata states; empty if it states none."""
     return next((str(trace.metadata[key]) for key in keys if trace.metadata.get(key)), "")
 
 
@@ -216,12 +214,12 @@ def _describe_difference(claim: _RankClaim, holder: _RankClaim, name: str) -> st
     if claim.trace.format != holder.trace.format or claim.trace.is_totals != holder.trace.is_totals:
         return ""
     differs = [
-        f"its {attribute} is {own_value}, not {other}"
-        for attribute, own_value, other in (
+        f"its {attribute} is {value}, not {other}"
+        for attribute, value, other in (
             ("world size", claim.world_size, holder.world_size),
             ("host", claim.host, holder.host),
         )
-        if own_value != other and own_value and other
+        if value != other and value and other
     ]
     if claim.window != holder.window and -1 not in (claim.window, holder.window):
         apart_ns = claim.trace.zero_ns - holder.trace.zero_ns

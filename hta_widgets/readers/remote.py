@@ -68,7 +68,8 @@ class LocalCopies:
         protocol = url.partition("://")[0].lower()
         if protocol == "file":
             return unquote(split_url(url).path)
-        names, fetch, base = (http_files if protocol in {"http", "https"} else _fsspec_files)(url)
+        list_files = http_files if protocol in {"http", "https"} else _fsspec_files
+        names, fetch, base = list_files(url)  # a single file has an empty name
         folder = cache.folder() if self.keep else temporary_folder()
         identity = repr((url, sorted(names.items())))
         tree = folder / (hashlib.sha256(identity.encode()).hexdigest()[:40] + cache.REMOTE)
@@ -157,14 +158,14 @@ def _fsspec_files(url: str) -> tuple[dict[str, str], Fetch, str]:
         elif system.exists(path):
             return {"": str(system.ukey(path))}, lambda _, to: system.get_file(path, str(to)), ""
         else:
-            root, names_below = "", None
-        files = [name for name in names_below or () if not system.isdir(name)]
+            raise TraceError("does not exist", path=url, remedy="Check the path.")  # noqa: TRY301
+        files = [name for name in names_below if not system.isdir(name)]
+    except TraceError:
+        raise
     except Exception as cause:  # noqa: BLE001 - each driver has exceptions of its own
         raise TraceError(
             f"cannot be listed ({cause})", path=url, remedy="Check the path and your credentials."
         ) from None
-    if names_below is None:
-        raise TraceError("does not exist", path=url, remedy="Check the path.")
     if not files:
         raise TraceError("holds no files", path=url, remedy="Check the path.")
     root = root.rstrip("/") + "/"

@@ -2,15 +2,15 @@
 
 A database may be damaged or hostile, so only tables are read (a view may never end), each query
 may take a limited number of steps, and SQLite refuses strings beyond `_MAX_TEXT_BYTES`. SQLite
-keeps any value in any column. Whole numbers are read as integers even if they are stored as strings
-or real numbers; rows with any other value in place of an integer are left out, and counted in
-`Database.skipped`. A missing column has only missing values.
+stores any value in any column. Whole numbers are read as integers even if they are stored as
+strings or real numbers; rows with any other value in place of an integer are left out, and counted
+in `Database.skipped`. A missing column has only missing values.
 
 A column is fetched as one string of integers for many rows, which NumPy parses in about a third of
 the time that `fetchall` takes to make Python objects::
 
     with Database("report.sqlite") as database:
-        columns = database.integers("KERNEL", ("start", "end", "streamId"))
+        columns = database.integers("KERNEL", "start end streamId")
         columns["start"]  # int64, in the order of columns["rowid"]
 
 """
@@ -52,8 +52,11 @@ _STEPS_PER_CALL = 100_000
 _VERSIONS = slice(18, 20)
 _WRITE_AHEAD = b"\2\2"
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
-#: Columns of a table of events.
-_TIME_COLUMNS = {"start", "startNs", "timestamp", "timestampNs", "start_id", "timestamp_id"}
+#: Columns of tables of events and samples: their times, or the counter of a sample.
+_EVENT_COLUMNS = {
+    "start", "startNs", "timestamp", "timestampNs", "start_id", "timestamp_id", "allocationTime",
+    "pmc_id",
+}  # fmt: skip
 _MAX_LISTED = 8
 _COPY_AGAIN = "Export it again, or copy it again."
 
@@ -110,10 +113,10 @@ class Database:
         """Return whether a table has no rows."""
         return not self._select(["1"], table, "1 limit 1")
 
-    def integers(self, table: str, columns: Sequence[str], **options: Any) -> dict[str, Any]:
+    def integers(self, table: str, columns: str, **options: Any) -> dict[str, Any]:
         """Return columns of numbers, and ``rowid``, in the order of row ids.
 
-        The options are the same as for `integer_blocks`.
+        The parameters are the same as for `integer_blocks`.
         """
         blocks = list(self.integer_blocks(table, columns, **options))
         names = list(blocks[0])
@@ -122,10 +125,10 @@ class Database:
     def integer_blocks(
         self,
         table: str,
-        columns: Sequence[str],
+        columns: str,
         *,
-        optional: Iterable[str] = (),
-        reals: Iterable[str] = (),
+        optional: str = "",
+        reals: str = "",
         missing: int = -1,
     ) -> Iterator[dict[str, Any]]:
         """Yield columns of numbers, for one range of rows after another; at least one range.
@@ -133,22 +136,23 @@ class Database:
         Parameters
         ----------
         table : str
-        columns : sequence of str
-            Columns of integers; rows with a value of another type are left out.
-        optional : iterable of str
+        columns : str
+            Columns of integers, with spaces between; rows with a value of another type are left
+            out.
+        optional : str
             Further columns, in which a value of another type counts as missing.
-        reals : iterable of str
+        reals : str
             Further columns of real numbers; NaN for other values.
         missing : int
             The value for NULL and for columns that the table lacks.
         """
         present = self.columns_of(table)
         kinds = {
-            **{name: _ColumnKind(missing) for name in optional},
-            **{name: _ColumnKind(missing, is_real=True) for name in reals},
-            **{name: _ColumnKind(missing, is_required=True) for name in ("rowid", *columns)},
+            **dict.fromkeys(optional.split(), _ColumnKind(missing)),
+            **dict.fromkeys(reals.split(), _ColumnKind(missing, is_real=True)),
+            **dict.fromkeys(["rowid", *columns.split()], _ColumnKind(missing, is_required=True)),
         }
-        names = list(dict.fromkeys(("rowid", *columns, *kinds)))
+        names = list(kinds)
         if not present:
             yield {name: np.empty(0, kinds[name].dtype) for name in names}
             return
@@ -166,22 +170,25 @@ class Database:
             yield {name: values_of[name] for name in names}
 
     def rows(
-        self, table: str, columns: Sequence[str], *, where: str = "1", kinds: Sequence[type] = ()
+        self, table: str, columns: str, *, where: str = "1", kinds: Sequence[type] = ()
     ) -> list[tuple[Any, ...]]:
         """Return rows as Python values, in the order of row ids; for small tables and strings.
 
+        ``columns`` are names with spaces between.
         ``where`` is a further condition in SQL, on columns that the table has. The first values are
         of the types `kinds`, integers or strings: numbers may be stored as strings, and strings as
         blobs. Rows with other values are left out, and so are all rows if the table lacks such a
         column.
         """
+        names = columns.split()
         present = [*self.columns_of(table), "rowid"]
-        if table not in self.tables or not set(columns[: len(kinds)]) <= set(present):
+        if table not in self.tables or not set(names[: len(kinds)]) <= set(present):
             return []
-        selected = [_quote(name) if name in present else "null" for name in columns]
+        selected = [_quote(name) if name in present else "null" for name in names]
         stored = self._select(selected, table, f"{where} order by rowid")
         self._report(_BYTES_PER_ROW * len(stored))
         count = len(kinds)
+        # `map` ends with the shorter of its arguments, `kinds`.
         rows = [(*map(_as_kind, row, kinds), *row[count:]) for row in stored]
         return [row for row in rows if None not in row[:count]]
 
@@ -213,7 +220,7 @@ class Database:
         unread = [
             name
             for name in sorted(self.tables - self._columns.keys())
-            if not _TIME_COLUMNS.isdisjoint(self.columns_of(name)) and not self.is_empty(name)
+            if not _EVENT_COLUMNS.isdisjoint(self.columns_of(name)) and not self.is_empty(name)
         ]
         listed = ", ".join(unread[:_MAX_LISTED]) + (", …" if len(unread) > _MAX_LISTED else "")
         detail = f"tables of events that are not read: {listed}"
@@ -378,7 +385,7 @@ def _as_integer(value: object, default: int | None) -> int | None:
 
 
 def _parse_numbers(text: str, count: int, dtype: type[np.float64 | np.int64]) -> Array | None:
-    """Return `count` numbers that `text` has, separated by commas; None for any other text."""
+    """Return the numbers in `text`, separated by commas; None unless it has `count` numbers."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)
         try:

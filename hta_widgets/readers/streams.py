@@ -19,6 +19,7 @@ from hta_widgets.trace.problems import Problems
 
 _BLANK = b" \t\r\n"
 _COMMA, _CLOSE = ord(","), ord("}")
+#: Beginning of an object whose first key is one of trace records.
 _KEYS = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
 _MAX_SEPARATORS = 8
 #: Maximum number of braces that are tried; a cut file may end in millions of them.
@@ -86,6 +87,8 @@ class Fault:
 
 @dataclass(slots=True)
 class _Checkpoint:
+    """State of a decompressor at a position."""
+
     offset: int  # in the decompressed bytes
     input_offset: int  # in the file
     inflate: Any
@@ -287,7 +290,7 @@ class _GzipStream(_PackedStream):
         return False
 
     def _salvage(self, inflate: Any, error: str) -> bytes:
-        """Return the bytes before the damage, and set `fault`."""
+        """Return the bytes before the damage, by halving input that fails; set `fault`."""
         data, step, blocks = self._input, len(self._input), []
         while data and step:
             trial = inflate.copy()

@@ -146,9 +146,6 @@ def all_entries(manifest: Manifest) -> list[RankEntry]:
     return [*manifest["ranks"], *(entry for _, entry in manifest.get("captures", ()))]
 
 
-Column = Array
-
-
 class ColumnRule(NamedTuple):
     """Allowed values of a column; `limit` is their upper bound, or the table that they index."""
 
@@ -170,7 +167,7 @@ class CheckedRank(Protocol):
     def size(self, name: str) -> int:
         """Return the number of rows of a table, of records, or of values of a column."""
 
-    def numbers(self, name: str) -> Column:
+    def numbers(self, name: str) -> Array:
         """Return a column of numbers."""
 
     def json(self, name: str) -> Any:
@@ -241,13 +238,13 @@ RULES = {
 _OWN_LENGTH = {"events.ends", *(name for name in RULES if name.startswith("records."))}
 
 
-def check_column(rank: CheckedRank, name: str, values: Column) -> None:
+def check_column(rank: CheckedRank, name: str, values: Array) -> None:
     """Raise `DamagedFileError` unless a column of numbers can belong to this rank."""
     if fault := _column_fault(rank, name, values):
         raise DamagedFileError(f"was changed: its column {name} {fault}")
 
 
-def _column_fault(rank: CheckedRank, name: str, values: Column) -> str:
+def _column_fault(rank: CheckedRank, name: str, values: Array) -> str:
     """Return why a column cannot belong to this rank; empty if it can."""
     # Columns without a rule belong to sources of records, which check the order themselves.
     rule = RULES.get(name) or ColumnRule(kinds="iu")
@@ -272,11 +269,11 @@ def _column_fault(rank: CheckedRank, name: str, values: Column) -> str:
     return ""
 
 
-def _has_first_start(rank: CheckedRank, values: Column) -> bool:
+def _has_first_start(rank: CheckedRank, values: Array) -> bool:
     return not len(values) or int(values[0]) == rank.span_ns[0]
 
 
-def _has_last_end(rank: CheckedRank, values: Column) -> bool:
+def _has_last_end(rank: CheckedRank, values: Array) -> bool:
     first, last = rank.span_ns
     if not len(values):
         return first == last
@@ -285,16 +282,16 @@ def _has_last_end(rank: CheckedRank, values: Column) -> bool:
     return int((rank.numbers("events.start_ns") + values).max()) == last
 
 
-def _has_lanes(rank: CheckedRank, values: Column) -> bool:
+def _has_lanes(rank: CheckedRank, values: Array) -> bool:
     lanes = np.array([track[-1] for track in rank.json("tracks")], np.int64)
     return not len(values) or bool(np.all(values < lanes[rank.numbers("events.track")]))
 
 
-def _has_earlier_parents(_: CheckedRank, values: Column) -> bool:
+def _has_earlier_parents(_: CheckedRank, values: Array) -> bool:
     return bool(np.all(values < np.arange(len(values), dtype=values.dtype)))
 
 
-def _has_events_and_records(rank: CheckedRank, values: Column) -> bool:
+def _has_events_and_records(rank: CheckedRank, values: Array) -> bool:
     rows, end_records = values[::2], values[1::2]
     if len(rows) != len(end_records) or not len(rows):
         return not len(values)
@@ -303,46 +300,43 @@ def _has_events_and_records(rank: CheckedRank, values: Column) -> bool:
     return bool(rows.max() < rank.size("events") and has_records)
 
 
-def _is_in_order_by_series(rank: CheckedRank, values: Column) -> bool:
+def _is_in_order_by_series(rank: CheckedRank, values: Array) -> bool:
     series = rank.numbers("counters.series_id")
     return bool(np.all((values[1:] >= values[:-1]) | (series[1:] != series[:-1])))
 
 
-def _has_rows_of_comm(rank: CheckedRank, values: Column) -> bool:
-    return len(values) == len(rank.numbers("comm.record"))
+def _has_length_of(name: str) -> Callable[[CheckedRank, Array], bool]:
+    """Return a check that a column is as long as another one."""
+    return lambda rank, values: len(values) == len(rank.numbers(name))
 
 
-def _has_all_records(rank: CheckedRank, values: Column) -> bool:
+def _has_all_records(rank: CheckedRank, values: Array) -> bool:
     return len(values) > 0 and values[0] == 0 and values[-1] == rank.size("records")
-
-
-def _has_all_blocks(rank: CheckedRank, values: Column) -> bool:
-    return len(values) == len(rank.numbers("records.first"))
 
 
 #: Binary logarithm of zstd's maximum expansion: 128 KiB of one byte take a block of 4 bytes.
 _MAX_EXPANSION_BITS = 15
 
 
-def _can_expand(rank: CheckedRank, values: Column) -> bool:
+def _can_expand(rank: CheckedRank, values: Array) -> bool:
     packed = np.diff(rank.numbers("records.end"))
     return len(values) == len(packed) and bool(np.all(values >> _MAX_EXPANSION_BITS <= packed))
 
 
-def _has_all_checksums(rank: CheckedRank, values: Column) -> bool:
+def _has_all_checksums(rank: CheckedRank, values: Array) -> bool:
     return len(values) + 1 == len(rank.numbers("records.end"))
 
 
-_CHECKS: dict[str, Callable[[CheckedRank, Column], bool]] = {
+_CHECKS: dict[str, Callable[[CheckedRank, Array], bool]] = {
     "events.start_ns": _has_first_start,
     "events.dur_ns": _has_last_end,
     "events.depth": _has_lanes,
     "events.parent": _has_earlier_parents,
     "events.ends": _has_events_and_records,
     "counters.time_ns": _is_in_order_by_series,
-    **dict.fromkeys((f"comm.{key}" for key in COMMUNICATION_KEYS), _has_rows_of_comm),
+    **dict.fromkeys((f"comm.{key}" for key in COMMUNICATION_KEYS), _has_length_of("comm.record")),
     "records.first": _has_all_records,
-    "records.end": _has_all_blocks,
+    "records.end": _has_length_of("records.first"),
     "records.raw_bytes": _can_expand,
     "records.checksum": _has_all_checksums,
 }

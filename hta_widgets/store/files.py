@@ -52,7 +52,7 @@ class TextColumn:
     is_text: bool = False
 
     def add(self, text: bytes | memoryview) -> None:
-        """Append a text."""
+        """Append a byte string."""
         self.data += text
         self.offsets.append(len(self.data))
 

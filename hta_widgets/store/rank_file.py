@@ -100,10 +100,8 @@ class StoredRank:
 
     def json(self, name: str) -> Any:
         """Return a value that is stored as JSON."""
-        return self._get(name, lambda: self._json(name), 1)
-
-    def _json(self, name: str) -> Any:
-        return convert(json.loads(self.file.texts(name)[0]), _JSON.get(name, Any))
+        type_ = _JSON.get(name, Any)
+        return self._get(name, lambda: convert(json.loads(self.file.texts(name)[0]), type_), 1)
 
     def size(self, name: str) -> int:
         """Return the number of rows of a table, of records, or of values of a column."""

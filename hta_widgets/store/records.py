@@ -134,7 +134,7 @@ def _arg_columns(source: RecordSource, records: Ints) -> dict[str, Column]:
 
 
 class StoredRecords(NumberedRecords):
-    """Reads a trace file's own records from a store."""
+    """Reads the records of a trace file from a store."""
 
     def __init__(self, rank: StoredRank, count: int, path: str) -> None:
         self.path = path

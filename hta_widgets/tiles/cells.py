@@ -120,10 +120,8 @@ def quantize_shares(covered: Ints, level: int) -> Words:
     half = (1 << level) >> 1
     scaled = (covered >> low_bits) * FULL_CELL + ((low * FULL_CELL + half) >> low_bits)
     shares = np.maximum(scaled >> (level - low_bits), covered > 0)
-    is_full = covered >= 1 << level
-    limited: Words = np.minimum(shares, np.where(is_full, FULL_CELL, FULL_CELL - 1)).astype(
-        np.uint16
-    )
+    largest = np.where(covered >= 1 << level, FULL_CELL, FULL_CELL - 1)
+    limited: Words = np.minimum(shares, largest).astype(np.uint16)
     return limited
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -30,6 +30,7 @@ from hta_widgets.tiles.windows import check_window
 from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.names import short_name
+from hta_widgets.trace.trace import Trace
 
 
 class _NumberLiteral(str):
@@ -249,11 +250,7 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
         elif table.categories[int(table.category[above["id"]])] == "python_function":
             frames.append(above)
     shapes = dict(_event_args(index, table, operators[0]["id"])[0]) if operators else {}
-    flows = trace.flow_table
-    code = flows.kinds.index("fwdbwd") if "fwdbwd" in flows.kinds else -1
-    operator_rows = [operator["id"] for operator in operators]
-    is_to_operator = (flows.kind == code) & np.isin(flows.target, operator_rows)
-    forward = flows.source[is_to_operator].tolist()
+    forward = _forward_rows(trace, [operator["id"] for operator in operators])
     return {
         "operators": operators,
         "modules": modules,
@@ -261,6 +258,15 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
         "shapes": shapes.get("Input Dims", shapes.get("Input dims", "")),
         "forward": event_summary(index, table, forward[0]) if forward else None,
     }
+
+
+def _forward_rows(trace: Trace, backward_rows: Sequence[int]) -> list[int]:
+    """Return the operators of the forward pass that lead to some operators of the backward pass."""
+    flows = trace.flow_table
+    code = flows.kinds.index("fwdbwd") if "fwdbwd" in flows.kinds else -1
+    leads_there = (flows.kind == code) & np.isin(flows.target, backward_rows)
+    rows: list[int] = flows.source[leads_there].tolist()
+    return rows
 
 
 #: Maximum number of events that a selection names by id; more would make each message large.

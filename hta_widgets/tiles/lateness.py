@@ -37,9 +37,8 @@ def clusters_reply(frame: pd.DataFrame) -> replies.Clusters:
         ranks = sorted(int(rank) for rank in group["rank"])
         representative = int(group["representative"].iloc[0])
         representative = representative if representative in ranks else ranks[0]
-        groups.append(
-            {"representative": representative, "ranks": ranks, "why": reason[representative]}
-        )
+        why = reason[representative]
+        groups.append({"representative": representative, "ranks": ranks, "why": why})
     outliers = sorted(int(rank) for rank in frame["rank"][alone])
     return {
         "clusters": sorted(groups, key=lambda group: group["representative"]),
@@ -125,14 +124,12 @@ class LatenessIndex:
         # pandas copies the attrs (every rank of every group) with every column.
         frame = frame.copy(deep=False)
         frame.attrs = {}
-        frame = _sort_by_rank(traces, frame)
-        self.frame = _add_lateness(frame)
+        self.frame = _add_lateness(_sort_by_rank(traces, frame))
         self._shift = {rank: trace.shift_ns for rank, trace in traces.items()}
         call = self.frame["call"].to_numpy(np.int64)
         self._by_call = np.argsort(call, kind="stable")
-        self._first_of_call = np.searchsorted(
-            call[self._by_call], np.arange(int(call.max(initial=-1)) + 2)
-        )
+        calls = np.arange(int(call.max(initial=-1)) + 2)
+        self._first_of_call = np.searchsorted(call[self._by_call], calls)
         columns = {name: self.frame[name].to_numpy(np.int64) for name in _OF_RANK}
         of_rank = self.frame["rank"].to_numpy(np.int64)
         self._ranks: dict[int, RankLateness] = {}
@@ -219,9 +216,8 @@ class LatenessIndex:
     def collective_reply(self, rank: int, row: int) -> replies.Collective | None:
         """Answer ``collective``: the same call on all ranks; None for an unmatched event."""
         frame = self.frame
-        matches = np.flatnonzero(
-            (frame["rank"].to_numpy() == rank) & (frame["id"].to_numpy() == row)
-        )
+        is_requested = (frame["rank"].to_numpy() == rank) & (frame["id"].to_numpy() == row)
+        matches = np.flatnonzero(is_requested)
         if not len(matches):
             return None
         requested = frame.iloc[matches[0]]
@@ -351,7 +347,6 @@ class Ribbon:
         self._time, self._late, self._rank = time[order], late[order], rank[order]
         self._call, self._name = call[order], name[order]
         self._event = event[order]
-
         # One entry per call, at the arrival of its last rank.
         end = first + size - 1
         last = by_call[end]
@@ -379,12 +374,10 @@ class Ribbon:
         bin_ = edges.searchsorted(self._time[rows], "right") - 1
         largest = _position_of_largest(self._rank[rows] * bins + bin_, self._late[rows])
         rows, bin_ = rows[largest], bin_[largest]
-
         calls = np.flatnonzero((self._job_time >= start) & (self._job_time < end))
         call_at = edges.searchsorted(self._job_time[calls], "right") - 1
         largest = _position_of_largest(call_at, self._job_wait[calls])
         calls, call_at = calls[largest], call_at[largest]
-
         columns: dict[str, tuple[str, npt.ArrayLike]] = {
             "rank": ("i32", self._rank[rows]),
             "bin": ("u32", bin_),

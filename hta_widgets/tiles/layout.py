@@ -4,7 +4,7 @@ Lanes are numbered consecutively across the job, so that one integer identifies 
 A rank has the lanes of its folded row (device, communication, host) first, then those of its
 tracks, and last, if the job has several ranks, lanes of waits and late arrivals. For example, a
 single rank with a folded row of 3 lanes and 2 streams of a lane each has the lanes 0 to 4.
-`LaneRef` leads from a number back to the events of the lane.
+The `LaneRef` of a lane states which events it has.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from hta_widgets.trace.arrays import Codes, Ints, Rows
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, StringPool, Track
 from hta_widgets.trace.trace import Trace
 
-#: Maximum lanes of a group of async intervals; the last one takes the overflow.
+#: Maximum number of lanes of a group of async intervals; the last one has all further intervals.
 MAX_LAYERS = 32
 SummaryRole = Literal["gpu", "comm", "cpu"]
 LaneRole = Literal["events", "gpu", "comm", "cpu", "counter", "async", "instant", "wait", "late"]
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
 _CPU = KINDS.index("cpu")
-#: Maximum host lanes of a folded rank; the last one may stand for several threads.
+#: Maximum number of host lanes of a folded rank; the last one may stand for several threads.
 MAX_CPU_LANES = 3
 _SIDE_ROLES = {"counter", "async", "instant"}
 _Key = TypeVar("_Key", bound=Hashable)
@@ -234,7 +234,7 @@ def folded_lanes(table: EventTable) -> list[LaneRef]:
 
 
 def async_groups(table: AsyncTable, categories: StringPool) -> list[AsyncGroup]:
-    """Group the asyncs of a rank, in order of their first start, and give each a layer."""
+    """Return the asyncs of a rank by process and category, in order of their first start."""
     keys = list(zip(table.pid, table.category.tolist(), strict=True))
     durs = np.maximum(table.dur_ns, 0)
     groups = []
@@ -499,16 +499,15 @@ def _time_range(trace: Trace) -> tuple[int, int]:
 def _count_events(table: EventTable) -> tuple[_TrackCounts, Rows]:
     """Count the events of each track, and find the rows of steps on the host."""
     flags = np.zeros(len(table.names), np.uint8)
-    nccl = False
     for code, name in enumerate(table.names.values):
         if name.startswith("ProfilerStep") and _STEP_NAME.match(name):
             flags[code] = _STEP
         elif name.startswith(_AUTOGRAD_NAME):
             flags[code] = _AUTOGRAD
-        nccl = nccl or name.startswith("nccl")
     shape = (len(table.tracks), 8, 4)
     calls_mpi = MPI_CATEGORY in table.categories.values
-    library = "MPI" if calls_mpi and not nccl else "communication"
+    calls_nccl = any(name.startswith("nccl") for name in table.names.values)
+    library = "MPI" if calls_mpi and not calls_nccl else "communication"
     if not len(table):
         return _TrackCounts(table.tracks, np.zeros(shape, np.int64), library), np.empty(0, np.intp)
     flag = flags[table.name]
@@ -686,7 +685,8 @@ def _summary_rows(counts: _TrackCounts, threads: Mapping[int, str], lane0: int) 
     if others := working[len(single) :]:
         add("cpu", f"{len(others)} other threads", others, annotations=annotations)
     if not rows and counts.events.any():
-        # Work of no known device or host; ranges, which would cover it, only if there is none.
+        # Work that is on no known device or host. Ranges are left out, since they would cover it,
+        # unless there is nothing else.
         has_work = counts.events.sum() > counts.events[:, _ANNOTATION].sum()
         label = "work" if has_work else "all events"
         add("cpu", label, range(len(counts.tracks)), annotations=not has_work)

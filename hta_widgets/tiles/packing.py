@@ -71,10 +71,8 @@ def _offsets(columns: Columns, level: int) -> Ints | None:
 
 def _narrowest_dtype(name: str, dtype: str, values: npt.NDArray[np.generic]) -> str:
     largest = int(values.max()) if name in _NARROW and values.size else 0
-    return next(
-        (candidate for candidate in _NARROW.get(name, ()) if largest <= _MAX_VALUES[candidate]),
-        dtype,
-    )
+    fitting = (narrow for narrow in _NARROW.get(name, ()) if largest <= _MAX_VALUES[narrow])
+    return next(fitting, dtype)
 
 
 DTYPES: dict[str, np.dtype[Any]] = {

@@ -157,10 +157,8 @@ class RankIndex:
     def name_counts(self) -> list[Ints]:
         """Numbers of events, asyncs and instants by code of the name."""
         size = len(self.rank.table.names)
-        return [
-            np.bincount(table.name, minlength=size)
-            for table in (self.events, self.asyncs, self.instants)
-        ]
+        tables = self.events, self.asyncs, self.instants
+        return [np.bincount(table.name, minlength=size) for table in tables]
 
     def table_of(self, ref: LaneRef) -> TableRows:
         """Return the table that a lane's rows belong to."""
@@ -205,9 +203,7 @@ class RankIndex:
         ref = self.rank.ref(lane)
         # All depths of a track are indexed together, as they are shown together.
         key = (self.rank.rank, ref.role, ref.sources)
-        lanes = self._budget.lanes.get(key)
-        if lanes is None:
-            lanes = self._budget.lanes.put(key, self._index_lanes(ref))
+        lanes = self._budget.lanes.get_or_compute(key, lambda: self._index_lanes(ref))
         return ref, lanes[ref.depth]
 
     def lane_by_class(self, lane: int, classes: Classes) -> EventLane | None:
@@ -308,10 +304,8 @@ class RankIndex:
         order = np.argsort(depth, kind="stable")
         rows = rows[order]
         first = np.searchsorted(depth[order], np.arange(table.tracks[track].lanes + 1))
-        return [
-            self._lane(events, rows[first[k] : first[k + 1]], slices=slices)
-            for k in range(len(first) - 1)
-        ]
+        rows_by_depth = np.split(rows, first[1:-1])
+        return [self._lane(events, of_depth, slices=slices) for of_depth in rows_by_depth]
 
     @staticmethod
     def _lane(table: TableRows, rows: RowIds, *, slices: bool = True) -> EventLane:

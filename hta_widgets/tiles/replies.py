@@ -23,7 +23,7 @@ ErrorCode = Literal[
 
 
 class ErrorReply(TypedDict):
-    """Why a request failed.
+    """The reply to a request that failed.
 
     `code` is the part that programs compare. `message` and `remedy` are sentences for users.
     `detail` is the end of the stack trace of an `internal_error`.
@@ -36,7 +36,7 @@ class ErrorReply(TypedDict):
 
 
 class Brief(TypedDict):
-    """Summary of an event."""
+    """A summary of an event."""
 
     rank: int
     table: TableName
@@ -124,7 +124,7 @@ class Launches(TypedDict):
 
 
 class EventDetail(TypedDict):
-    """The reply to ``event``; parents with the innermost first."""
+    """The reply to ``event``; the first of `parents` is the innermost."""
 
     event: DetailedEvent
     parents: list[Brief]
@@ -180,7 +180,7 @@ class Cell(TypedDict):
 
 
 class HostTime(TypedDict):
-    """Events of one name during a gap. `time` excludes events below; `longest` has most of it."""
+    """Events of one name during a gap; `time` excludes nested events, `longest` has most of it."""
 
     longest: Brief
     count: int
@@ -206,7 +206,7 @@ class Gap(TypedDict):
 
 
 class CauseTime(TypedDict):
-    """Part of a gap."""
+    """The part of a gap with one cause."""
 
     cause: str
     time: int

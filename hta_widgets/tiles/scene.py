@@ -306,9 +306,7 @@ def _track_scene(row: TrackRow) -> dict[str, Any]:
     return track
 
 
-_COMPUTE, _COMMUNICATION, _MEMORY = (
-    KINDS.index(kind) for kind in ("compute", "communication", "memory")
-)
+_WORK_KINDS = tuple(map(KINDS.index, ("compute", "communication", "memory")))
 #: Maximum number of edges that are measured together.
 _MAX_EDGES = 1 << 16
 
@@ -399,7 +397,7 @@ def device_range(index: RankIndex) -> tuple[int, int]:
     In an export, the work stated for the whole job also counts, clipped to the export's window.
     """
     table, rows = index.rank.table, index.device_rows
-    rows = rows[np.isin(table.kind[rows], (_COMPUTE, _COMMUNICATION, _MEMORY))]
+    rows = rows[np.isin(table.kind[rows], _WORK_KINDS)]
     shift, trace = index.rank.shift_ns, index.rank.trace
     start = table.start_ns[rows] + shift
     edges = [start.min(), (start + table.dur_ns[rows]).max()] if len(rows) else []
@@ -417,7 +415,7 @@ def _covers_of_rank(index: RankIndex) -> tuple[Intervals, ...]:
         start = table.start_ns[rows_of_kind]
         return union(start, start + table.dur_ns[rows_of_kind])
 
-    compute, communication, memory = map(union_of_kind, (_COMPUTE, _COMMUNICATION, _MEMORY))
+    compute, communication, memory = map(union_of_kind, _WORK_KINDS)
     exposed = subtract(communication, compute)
     memory_alone = subtract(subtract(memory, compute), communication)
     return compute, communication, memory, exposed, memory_alone
@@ -439,33 +437,33 @@ def stats_reply(
 ) -> Stats:
     """Answer ``stats``: times of a window by rank, and shares for `ranks` (default: all ranks)."""
     check_window(start, end)
-    columns: dict[str, list[int]] = {name: [] for name in _PARTS}
-    for parts in device.times_between(np.array((start, end), np.int64)):
-        for name, times in parts.items():
-            columns[name] += times[:, 0].tolist()
-    span = _clipped_length(start, end, device.first, device.last)
-    span -= np.array(columns["between_windows"], np.int64)
+    blocks = list(device.times_between(np.array((start, end), np.int64)))
+    nothing = np.empty((0, 1), np.int64)
+    times = {
+        name: np.concatenate([nothing, *(parts[name] for parts in blocks)])[:, 0] for name in _PARTS
+    }
+    span = _clipped_length(start, end, device.first, device.last) - times["between_windows"]
     parts_of_span = ("compute", "exposed", "memory_alone", "unrecorded")
-    idle = span - sum(np.array(columns[name], np.int64) for name in parts_of_span)
+    idle = span - sum(times[name] for name in parts_of_span)
     rank_numbers = [index.rank.rank for index in indices]
     is_chosen = np.array([ranks is None or rank in ranks for rank in rank_numbers], np.bool_)
     total_span = int(span[is_chosen].sum())
     shares: dict[str, float] = {}
     if total_span and device.has_work:
         for name in ("compute", "communication", "memory"):
-            shares[name] = int(np.array(columns[name], np.int64)[is_chosen].sum()) / total_span
+            shares[name] = int(times[name][is_chosen].sum()) / total_span
     return {
         "start": start,
         "end": end,
         "ranks": rank_numbers,
-        "compute": columns["compute"],
-        "communication": columns["communication"],
-        "exposed": columns["exposed"],
-        "memory": columns["memory_alone"],
+        "compute": times["compute"].tolist(),
+        "communication": times["communication"].tolist(),
+        "exposed": times["exposed"].tolist(),
+        "memory": times["memory_alone"].tolist(),
         "data": _clipped_length(start, end, device.low, device.high).tolist(),
         "span": span.tolist(),
         "idle": idle.tolist(),
-        "unrecorded": columns["unrecorded"],
+        "unrecorded": times["unrecorded"].tolist(),
         "kinds": shares,
     }
 
@@ -484,23 +482,9 @@ def minimap_reply(
     bin_ns, rest = divmod(end - start, bins)
     edges = start + bin_ns * steps + rest * steps // bins
     if device.has_work:
-        part_of_column = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
-        totals = {name: np.zeros(bins, np.int64) for name in part_of_column}
-        for parts in device.times_between(edges, tuple(part_of_column.values())):
-            for name, part in part_of_column.items():
-                totals[name] += parts[part].sum(axis=0)
-        lanes = len(indices)
+        totals, lanes = _device_totals(device, edges), len(indices)
     else:
-        totals = {name: np.zeros(bins, np.int64) for name in KINDS}
-        lanes = 0
-        for index in indices:
-            for cells in _host_cells(index, edges):
-                lanes += 1
-                times = np.maximum(cells.covered, cells.count > 0)
-                for code, name in enumerate(KINDS):
-                    totals[name] += np.where(cells.kind == code, times, 0)
-            raise_if_cancelled()
-        totals = {name: total for name, total in totals.items() if total.any() or name == "cpu"}
+        totals, lanes = _host_totals(indices, edges)
     weight = np.diff(edges).astype(np.float64) * lanes
     header, buffer = pack(
         {
@@ -509,6 +493,30 @@ def minimap_reply(
         }
     )
     return {"start": start, "end": end, "bins": bins, "columns": header}, buffer
+
+
+def _device_totals(device: DeviceTimes, edges: Ints) -> dict[str, Ints]:
+    """Return the time of each kind of device work between `edges`, added up over the ranks."""
+    part_of_kind = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
+    totals = {kind: np.zeros(len(edges) - 1, np.int64) for kind in part_of_kind}
+    for parts in device.times_between(edges, tuple(part_of_kind.values())):
+        for kind, part in part_of_kind.items():
+            totals[kind] += parts[part].sum(axis=0)
+    return totals
+
+
+def _host_totals(indices: Sequence[RankIndex], edges: Ints) -> tuple[dict[str, Ints], int]:
+    """Return the time of each kind of cell, added up over host lanes, and the number of lanes."""
+    totals = {kind: np.zeros(len(edges) - 1, np.int64) for kind in KINDS}
+    lanes = 0
+    for index in indices:
+        for cells in _host_cells(index, edges):
+            lanes += 1
+            times = np.maximum(cells.covered, cells.count > 0)
+            for code, kind in enumerate(KINDS):
+                totals[kind] += np.where(cells.kind == code, times, 0)
+        raise_if_cancelled()
+    return {kind: time for kind, time in totals.items() if time.any() or kind == "cpu"}, lanes
 
 
 def _host_cells(index: RankIndex, edges: Ints) -> Iterator[Cells]:

@@ -209,9 +209,8 @@ class RankHits:
     def sorted_matches(self) -> tuple[Ints, Codes, Ints]:
         """Start, position in `TABLES` and row of all matches, in the order of ``find``."""
         rows_of_tables = [self.rows(table) for table in TABLES]
-        start = np.concatenate(
-            [self.index.rows(table).start_ns[self.rows(table)] for table in TABLES]
-        )
+        starts = [self.index.rows(name).start_ns[self.rows(name)] for name in TABLES]
+        start = np.concatenate(starts)
         table = np.repeat(np.arange(len(TABLES), dtype=np.uint8), list(map(len, rows_of_tables)))
         rows = np.concatenate(rows_of_tables).astype(np.int64)
         # Events are sorted already.

@@ -48,7 +48,7 @@ class NameKeys:
     def __init__(self) -> None:
         self._keys: dict[str, int] = {}
         self._texts: list[str] = []
-        #: By id of a pool: the pool, and the key by code of its names, -1 if not used yet.
+        #: By id of a pool: the pool, and the key of each of its names, -1 if it has none yet.
         self._of_pool: dict[int, tuple[StringPool, Ints]] = {}
 
     def keys(self, pool: StringPool, codes: Array) -> Ints:
@@ -167,7 +167,7 @@ def _add_lane(
 def _slice_columns(
     rank_index: RankIndex, ref: LaneRef, lane: EventLane, positions: Positions, names: NameKeys
 ) -> SliceColumns:
-    """Return the columns of some events of a lane, which are sent as slices."""
+    """Return the columns of the events at some positions of a lane, to be sent as slices."""
     if not len(positions):
         return {}
     # Times are taken from the lane: the table's columns may not be loaded yet.

@@ -74,7 +74,7 @@ def group_by_columns(columns: Sequence[Array]) -> tuple[Rows, Rows]:
     key = np.zeros(len(columns[0]), dtype=np.int64)
     if not len(key):
         return key, key
-    # The values of a row are the digits of its key.
+    # The values of a row are the digits of its key; each digit has the range of its column.
     for column in columns:
         values = column.astype(np.int64)
         low = int(values.min())
@@ -222,7 +222,6 @@ def match_brackets(group: Array, time: Ints, opens: Bools) -> tuple[Rows, Rows, 
     >>> match_brackets(np.zeros(5, int), np.arange(5), opens)
     (array([0, 1]), array([3, 2]), array([4]))
     """
-    count = len(group)
     order = np.lexsort((time, group))
     is_open, group = opens[order], group[order]
     open_count = np.cumsum(np.where(is_open, 1, -1))
@@ -230,12 +229,12 @@ def match_brackets(group: Array, time: Ints, opens: Bools) -> tuple[Rows, Rows, 
     first_of_group = np.searchsorted(group, group)
     level -= np.concatenate(([0], open_count))[first_of_group]
     # At each level of a group, opening and closing brackets alternate.
-    by_level = np.lexsort((np.arange(count), level, group))
+    by_level = np.lexsort((level, group))
     order, level = order[by_level], level[by_level]
     group, is_open = group[by_level], is_open[by_level]
     has_same_level = (level[1:] == level[:-1]) & (group[1:] == group[:-1])
     pairs = np.flatnonzero(has_same_level & is_open[:-1] & ~is_open[1:])
     begins, ends = order[pairs], order[pairs + 1]
-    is_alone = np.ones(count, dtype=bool)
+    is_alone = np.ones(len(order), dtype=bool)
     is_alone[begins] = is_alone[ends] = False
     return begins, ends, np.flatnonzero(is_alone)

@@ -158,17 +158,17 @@ def _arg_texts(body: bytes) -> dict[str, str]:
         event = decode_json(body, strict=False)
     except (ValueError, RecursionError):
         return {}
-    values = event.get("args") if isinstance(event, dict) else None
-    if values is None:
-        return {}
-    args = values if isinstance(values, dict) else {"args": values}
+    args = event.get("args") if isinstance(event, dict) else None
+    if args is not None and not isinstance(args, dict):
+        args = {"args": args}
     return {
         key: _valid(value if isinstance(value, str) else json.dumps(value))
-        for key, value in args.items()
+        for key, value in (args or {}).items()
     }
 
 
 def _text_of(value: bytes) -> str:
+    """Return the string that a JSON value is; another value as JSON."""
     return _valid(msgspec.json.decode(value)) if value[:1] == b'"' else value.decode()
 
 

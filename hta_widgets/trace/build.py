@@ -52,10 +52,9 @@ def launch_links(
     start: Ints, name: npt.NDArray[np.int32], names: StringPool, device: Bools, correlation: Ints
 ) -> tuple[Ints, Ints]:
     """Join host calls and device events by correlation id; return the rows of both."""
-    # One call may launch many events (a CUDA graph). If calls share an id (a runtime call and
-    # the driver call inside it), the innermost that launches is used; if an id occurs again later
-    # in the file, the last call before the device event is used. Tools write 0 for
-    # events without an id.
+    # One call may launch many events (a CUDA graph). If a runtime call and the driver call inside
+    # it share an id, the innermost call that launches is used. If an id occurs again later in the
+    # file, the last call before the device event is used. Tools write 0 for events without an id.
     has_id = (correlation != 0) & (correlation != -1)
     work = np.flatnonzero(has_id & device)
     calls = np.flatnonzero(has_id & ~device)
@@ -72,10 +71,10 @@ def launch_links(
     has_call = after > first
     work, first, after = work[has_call], first[has_call], after[has_call]
     chosen = after - 1
-    for k in np.flatnonzero(after - first > 1).tolist():
-        call_starts = start[calls[first[k] : after[k]]]
-        before = int(np.searchsorted(call_starts, start[work[k]], side="right"))
-        chosen[k] = first[k] + max(before - 1, 0)
+    for number in np.flatnonzero(after - first > 1).tolist():  # work whose id several calls have
+        call_starts = start[calls[first[number] : after[number]]]
+        calls_before = int(np.searchsorted(call_starts, start[work[number]], side="right"))
+        chosen[number] = first[number] + max(calls_before - 1, 0)
     return calls[chosen].astype(np.int64), work.astype(np.int64)
 
 
@@ -121,8 +120,9 @@ def assign_steps(
     if not (named >= 0).any():
         return step
     rows = np.flatnonzero((named[table.name] >= 0) & ~device)
-    ranges = named[table.name[rows]], start[rows], end[rows]
-    numbers, repeated = _continue_numbers(*(column.tolist() for column in ranges))
+    numbers, repeated = _continue_numbers(
+        named[table.name[rows]].tolist(), start[rows].tolist(), end[rows].tolist()
+    )
     # In order of start, so that the innermost of nested steps is written last.
     for row, number in zip(rows.tolist(), numbers, strict=True):
         low, high = np.searchsorted(start, (start[row], end[row]))
@@ -299,9 +299,9 @@ def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
             is_member |= timed & (phase == code)
         groups[letters] = np.flatnonzero(is_member)
     complete = groups["X"]
-    stated = columns.dur_ns[complete] != -1
-    groups["X"] = complete if stated.all() else complete[stated]
-    groups["X without dur"] = complete[~stated]
+    has_dur = columns.dur_ns[complete] != -1
+    groups["X"] = complete if has_dur.all() else complete[has_dur]
+    groups["X without dur"] = complete[~has_dur]
     problems.add(
         "repaired",
         len(groups["X without dur"]),
@@ -316,8 +316,8 @@ def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
 def _count_skipped(columns: RankColumns, problems: Problems) -> None:
     """Count the records without a time, and the records of an unknown phase."""
     is_known_phase = np.isin(columns.phase, np.frombuffer(b"XBEstfiIRbneSTFCM", dtype=np.uint8))
-    timeless = is_known_phase & ~columns.timed & (columns.phase != ord("M"))
-    problems.add("skipped", int(timeless.sum()), "records without a time")
+    lacks_time = is_known_phase & ~columns.timed & (columns.phase != ord("M"))
+    problems.add("skipped", int(lacks_time.sum()), "records without a time")
     for code in np.unique(columns.phase[~is_known_phase]).tolist():
         phase_text = f"of phase {chr(code)!r}" if code else "without a phase"
         problems.add("skipped", int((columns.phase == code).sum()), f"records {phase_text}")
@@ -358,6 +358,7 @@ def _event_rows(
     problems.add("unpaired", len(alone) - lost_begins, "end records (E) without a begin")
     # Pairs in the order of the file, as BytePS servers write them, may end before they begin.
     dur = np.concatenate((dur, columns.start_ns[end_rows] - columns.start_ns[begin_rows]))
+    # The phases are codes: 0 for X, 1 for B.
     phase = np.repeat(np.array([0, 1], np.uint8), (len(rows), len(begin_rows)))
     rows = np.concatenate((rows, begin_rows))
     return rows, _clip_negative_durations(dur, problems), phase, end_rows

@@ -184,13 +184,14 @@ def decode_arg(text: bytes) -> list[Any]:
     """
     if not text:
         return []
-    value = _decode_json(text)
+    value = decode_json(text)
     if isinstance(value, str) and value:  # some converters write lists as strings, as Ascend does
-        value = _decode_json(value) if value.startswith("[") else _split_arguments(value)
+        value = decode_json(value) if value.startswith("[") else _split_arguments(value)
     return value if isinstance(value, list) else []
 
 
-def _decode_json(text: str | bytes) -> Any:
+def decode_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text, None if it is not valid."""
     # msgspec takes a quarter of the time, but refuses NaN, infinities and lone surrogates.
     for decode in (_decode, json.loads):
         with suppress(ValueError, RecursionError):
@@ -222,9 +223,9 @@ def launch_args(trace: Trace, rows: Rows) -> LaunchArgs:
     calls = trace.launch_of[rows[missing]]
     from_call = np.flatnonzero((calls >= 0) & np.array([not grid for grid, *_ in texts], bool))
     call_texts = event_arg_texts(trace, calls[from_call], LAUNCH_KEYS)
-    for kernel, launch in zip(from_call.tolist(), call_texts, strict=True):
-        pairs = zip(launch, texts[kernel], strict=True)
-        texts[kernel] = tuple(call_text or kernel_text for call_text, kernel_text in pairs)
+    for place, texts_of_call in zip(from_call.tolist(), call_texts, strict=True):
+        pairs = zip(texts_of_call, texts[place], strict=True)
+        texts[place] = tuple(call_text or kernel_text for call_text, kernel_text in pairs)
     codes = {text: number for number, text in enumerate(stored.texts if stored else ())}
     code = np.append(stored.code if stored else [], -1).astype(np.int64)[position]
     code[missing] = [codes.setdefault(text, len(codes)) for text in texts]

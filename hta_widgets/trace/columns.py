@@ -58,7 +58,7 @@ class StringPool:
 
 
 class RecordSource(Protocol):
-    """Source of the file's own bytes for a record; implemented by the readers."""
+    """Records of a file as the bytes that it holds; implemented by the readers."""
 
     path: str
 
@@ -149,7 +149,7 @@ class Track:
     stream: int  # -1 for host tracks
     sort: tuple[int, ...]  # display order: process sort index, thread sort index, first start
     nested: int  # lanes 0 .. nested-1 hold properly nested events
-    lanes: int  # lanes nested .. lanes-1 are spill lanes
+    lanes: int  # lanes nested .. lanes-1 hold events that overlap others without nesting
 
     @property
     def key(self) -> str:
@@ -188,7 +188,7 @@ class EventTable:
     names: StringPool
     categories: StringPool
     tracks: list[Track]
-    #: record of the end (E) of each event of two records, by row; its args are the event's, too
+    #: record of the end (E) of each event of two records, by row; an event has the args of both
     end_record: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -445,10 +445,7 @@ class ArgTable:
 
 
 def arg_table(records: Sequence[int], texts: Iterable[bytes]) -> ArgTable | None:
-    """Return the args of ascending records; None without records.
-
-    A text of `texts` has the JSON of a record's args, joined by NUL.
-    """
+    """Return the args of ascending records, from their JSON joined by NUL; None without records."""
     code_of: dict[bytes, int] = {}
     shared_codes: dict[bytes, list[int]] = {}
     code_rows = []
@@ -471,7 +468,7 @@ class RecordedEvents(MemoOwner, Protocol):
 
     @property
     def table(self) -> EventTable:
-        """Its events."""
+        """Events of the rank."""
 
     @property
     def source(self) -> RecordSource | None:
@@ -557,7 +554,9 @@ def _read_args(
     }
     no_args = [None] * len(keys)  # of records that could not be read
     args_of_rows = [args_of_record.get(record, no_args) for record in records.tolist()]
-    values_by_key = dict(zip(keys, map(list, zip(*args_of_rows, strict=True)), strict=True))
+    values_by_key = {
+        key: [args[number] for args in args_of_rows] for number, key in enumerate(keys)
+    }
     # An event of two records has the args of both.
     end_record = table.end_record
     position_of_end = {

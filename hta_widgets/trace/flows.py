@@ -76,8 +76,9 @@ def flow_table(
         head[unsure] = finder.by_correlation(columns, head_rows[unsure], head[unsure])
         launch[unsure] = index.positions(tail[unsure], head[unsure])
     is_lost = (tail < 0) | (head < 0)
-    lost_text = "flows that end where no event is; no arrow is drawn"
-    problems.add("unpaired", int(is_lost.sum()), lost_text)
+    problems.add(
+        "unpaired", int(is_lost.sum()), "flows that end where no event is; no arrow is drawn"
+    )
     # Tools write 0 for device events without an id, also in the flow records of their launches.
     launching = np.flatnonzero(~is_lost & (flow_kind == 0))
     to_zero = launching[table.correlation[head[launching]] == 0]
@@ -420,8 +421,7 @@ def _args_of(columns: RankColumns, records: list[int]) -> list[dict[str, Any]]:
     get_many = getattr(columns.small_args, "get_many", None)
     if get_many is None:
         return [columns.small_args.get(record) or {} for record in records]
-    args: list[dict[str, Any]] = get_many(records)
-    return args
+    return get_many(records)  # type: ignore[no-any-return]
 
 
 def _counter_name(columns: RankColumns, name: int, flow: int) -> str:

@@ -85,7 +85,7 @@ class GraphReplay:
 
 
 class _GraphMatch(NamedTuple):
-    """The captured graph of a replay, and the place of each kernel's node; -1 for none."""
+    """The captured graph of a replay, and the place of the node of each kernel; -1 for none."""
 
     capture: int
     certainty: str

@@ -220,16 +220,16 @@ def _clip_at_syncs(
     names = [code for code, text in enumerate(columns.names.values) if _DEVICE_SYNC.search(text)]
     syncs = np.flatnonzero(~on_device & np.isin(events["name"], names))
     launched_ns = _launch_times(start, end, events["correlation"], ~on_device, suspects)
-    # Events are in order of their start, so the calls after a launch are the last ones.
-    first_end_ns = np.append(end[syncs], _EVERYTHING[1])
-    first_end_ns = np.minimum.accumulate(first_end_ns[::-1])[::-1]
-    first_end_ns = first_end_ns[np.searchsorted(start[syncs], launched_ns)]
-    is_cut = (first_end_ns > start[suspects]) & (first_end_ns < end[suspects])
+    # The earliest end of each call and all later ones; the last entry is for work without a call.
+    ends = np.append(end[syncs], _EVERYTHING[1])
+    earliest_ends = np.minimum.accumulate(ends[::-1])[::-1]
+    synced_ns = earliest_ends[np.searchsorted(start[syncs], launched_ns)]
+    is_cut = (synced_ns > start[suspects]) & (synced_ns < end[suspects])
     rows = suspects[is_cut]
     if not len(rows):
         return dur
     clipped = dur.copy()
-    clipped[rows] = first_end_ns[is_cut] - start[rows]
+    clipped[rows] = synced_ns[is_cut] - start[rows]
     text = "durations that outlast a call that waited for their device; cut at its end"
     _count(columns, events["name"], events["record"], rows, text, problems)
     return clipped

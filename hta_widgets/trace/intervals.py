@@ -27,7 +27,7 @@ class Intervals(NamedTuple):
 
 
 def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
-    """Merge intervals in any order into disjoint pieces; touching ones become one.
+    """Return the union of intervals in any order, as disjoint pieces; pieces that touch are joined.
 
     Intervals without length cover nothing.
 
@@ -97,7 +97,7 @@ def clip(pieces: Intervals, start: int | None, end: int | None) -> Intervals:
 
 
 class CumulativeCoverage:
-    """Covered time before any instant, by two lookups.
+    """Covered time before any instant, by binary search.
 
     The covered time of ``[t0, t1)`` is ``coverage(t1) - coverage(t0)``.
     """

@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 
 #: Kernels that only apply a functor, and the suffix to add to its name.
 _WRAPPERS = {
@@ -45,7 +45,7 @@ _NCCL = re.compile(r"^[nr]ccl(?:Sym)?(?:Dev)?Kernel_(\w+)")
 _NCCL_OLD = re.compile(
     r"^nccl([A-Z][a-z]+(?:[A-Z][a-z]+)*?)(Ring|Tree|CollNet)(LL128|LL)?Kernel_?(\w*)"
 )
-#: Values among the arguments of a range, such as ``decode(bs=4)``; a function has types there.
+#: Values in the brackets of a range, such as ``decode(bs=4)``; functions have types there.
 _VALUES = re.compile(r"=|[\s(,]\d")
 #: One kernel for all collectives; its name does not contain the operation.
 _NCCL_GENERIC = re.compile(r"^(?:void )?([nr]ccl)(?:(?:Sym)?(?:Dev)?Kernel_)?Generic")
@@ -227,9 +227,8 @@ def _type(word: str) -> str:
 
 
 def _short_copy_name(text: str) -> str:
-    if text.startswith(("Memcpy", "Memset")):
-        return text.partition(" (")[0]
-    return ""
+    """Return the name of a copy or fill without the kinds of memory in brackets."""
+    return text.partition(" (")[0] if text.startswith(("Memcpy", "Memset")) else ""
 
 
 def _short_mangled_name(text: str) -> str:
@@ -497,7 +496,7 @@ def _duplicates(labels: Sequence[str]) -> list[list[int]]:
     rows: dict[str, list[int]] = {}
     for row, label in enumerate(labels):
         rows.setdefault(label, []).append(row)
-    return [rows_of_text for rows_of_text in rows.values() if len(rows_of_text) > 1]
+    return [rows_of_label for rows_of_label in rows.values() if len(rows_of_label) > 1]
 
 
 def _append_word(label: str, word: str) -> str:
@@ -512,11 +511,10 @@ def _distinguishing_words(names: Sequence[str]) -> list[str]:
             # The words of names without brackets are joined by underscores.
             words_of_name.extend(word.split("_") if len(word) > _MAX_SUFFIX else [word])
     chosen = [""] * len(names)
-    for place in range(max(map(len, words))):
+    for words_at_place in zip_longest(*words, fillvalue=""):
         for rows in _duplicates(chosen):
-            word_of = {row: (words[row][place : place + 1] or [""])[0] for row in rows}
-            if len(set(word_of.values())) > 1:
-                for row, word in word_of.items():
-                    new_text = ", ".join(filter(None, (chosen[row], word)))
+            if len({words_at_place[row] for row in rows}) > 1:
+                for row in rows:
+                    new_text = ", ".join(filter(None, (chosen[row], words_at_place[row])))
                     chosen[row] = new_text if len(new_text) <= _MAX_SUFFIX else chosen[row]
     return chosen

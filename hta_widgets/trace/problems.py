@@ -17,7 +17,7 @@ ProblemKind = Literal[
 
 PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 
-#: Problems without loss of events.
+#: Kinds of problems that lose no events.
 LOSSLESS_KINDS = frozenset(
     {"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank", "merged", "capture"}
 )
@@ -83,7 +83,7 @@ class Problem:
 
     @property
     def is_note(self) -> bool:
-        """Whether all figures are right; a rank that may be loaded twice puts them in doubt."""
+        """Whether all figures are right: nothing is lost, combined or perhaps loaded twice."""
         is_in_doubt = POSSIBLE_DUPLICATE in self.detail or ANOTHER_RUN in self.detail
         return self.is_harmless and not is_in_doubt and self.kind != "merged"
 

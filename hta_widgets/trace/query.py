@@ -261,7 +261,7 @@ def _map_with_arrow(
 
 
 def _python_token(token: re.Match[str]) -> str:
-    """Return a token in Python's syntax; pandas gives ``&`` and ``|`` the precedence of words."""
+    """Return a token in Python's syntax; in pandas, ``&`` and ``|`` mean ``and`` and ``or``."""
     if token[0].startswith("`"):
         return token[0].strip("`")
     return {"&": " and ", "|": " or "}.get(token[0], token[0])

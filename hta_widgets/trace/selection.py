@@ -62,7 +62,7 @@ class Selection:
     ids : iterable of (rank, id), optional
     launches : bool, default False
         Whether to include the device work that the chosen operators, or operators below them,
-        launched, even outside of the window.
+        launched. This work must overlap the window, the operators need not.
     """
 
     start_ns: int | None = None
@@ -252,8 +252,7 @@ def select_events(
     fields = {name: value for name, value in conditions.items() if value is not None}
     if isinstance(query, Selection):
         if query.traces is not None:
-            # The window of `query` is on the clock of its traces, for example on the clock of a
-            # view.
+            # The window of `query` is on the clock of its traces, for example that of a view.
             traces = traces.with_clock(query.traces.clock)
         return replace(query, traces=traces, **fields)
     if isinstance(query, pd.DataFrame):

@@ -21,7 +21,7 @@ import msgspec
 
 _SEPARATOR = r"[/\\]+"
 _WORD = r"""[^"'\s/\\:;,()<>|*?\[\]{}]+"""
-#: Beginning of an absolute path: no word precedes it, and ``file:`` or a drive may.
+#: Beginning of an absolute path; ``file:`` or a drive may precede it, but no word.
 _BEGIN = r"(?<![\w./\\>)\]-])(?!(?<=:)//)(?:file:(?=[/\\])|[A-Za-z]:(?=[/\\]))?"
 #: A user's name may contain blanks if a separator follows.
 _USER = rf"""(?:[^"'\n/\\:;,()<>|~]{{0,63}}[^"'\s/\\:;,()<>|](?=[/\\])|{_WORD})"""

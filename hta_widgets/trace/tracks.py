@@ -82,8 +82,7 @@ def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
     latest_end = np.maximum.accumulate(ends)
     has_row = np.flatnonzero(latest_end[rows_before - 1] >= until[first:])
     until, stop = until[first:][has_row], rows_before[has_row]
-    # Move `stop` back over the rows that end too early: over 2^k rows at a time, the largest k
-    # first.
+    # Move `stop` back over rows that end too early, 2^k rows at a time, the largest k first.
     latest_of = [ends]  # by k: the latest end of the 2^k rows that begin at each row
     while 2 << (len(latest_of) - 1) <= len(ends):
         half = 1 << (len(latest_of) - 1)
@@ -130,22 +129,22 @@ def _nest_with_stack(rows: Ints, begin: Ints, end: Ints, stop: Ints, unit: int) 
     spilled: list[int] = []
     around: list[int] = []
     rounded: set[int] = set()
-    for position, (row, start, last) in enumerate(zip(row_list, begins, ends, strict=True)):
+    for position, (row, start_ns, end_ns) in enumerate(zip(row_list, begins, ends, strict=True)):
         while stack:
             top = stack[-1]
-            overlap_ns = ends[top] - start
+            overlap_ns = ends[top] - start_ns
             if overlap_ns > 0:
-                if overlap_ns > unit or last <= ends[top] or start <= begins[top]:
+                if overlap_ns > unit or end_ns <= ends[top] or start_ns <= begins[top]:
                     break
                 rounded.add(row_list[top])
                 stops[top] = row
             stack.pop()
             if stack and stops[stack[-1]] < stops[top]:
                 stops[stack[-1]] = stops[top]
-        if stack and last > (limit := ends[stack[-1]]):
-            if last > limit + unit:
+        if stack and end_ns > ends[stack[-1]]:
+            if end_ns > ends[stack[-1]] + unit:
                 spilled.append(row)
-                enclosing = (row_list[outer] for outer in reversed(stack) if ends[outer] >= last)
+                enclosing = (row_list[outer] for outer in reversed(stack) if ends[outer] >= end_ns)
                 around.append(next(enclosing, -1))
                 continue
             rounded.add(row)
@@ -341,7 +340,7 @@ _STREAM_TID = re.compile(r"(?:stream\s*)?(\d{1,19}|0x[\da-f]{1,16})\s*", re.IGNO
 _SYNC_THREAD = re.compile(r"stream -?\d+ \(sync\)")
 _SPANS = {"Spans", "Traces"}
 
-#: Order of processes if a file gives none: programs, devices, the profiler's own spans.
+#: Order of processes if a file gives none: programs (0), devices, spans of the profiler itself.
 _DEVICE_SORT = 1 << 24
 _SPANS_SORT = 1 << 29
 
@@ -426,12 +425,10 @@ def device_streams(
     stream_of_thread[thread[with_stream]] = result[with_stream]
     missing_work = thread[missing[works[missing]]]
     unnumbered = np.unique(missing_work[stream_of_thread[missing_work] < 0])
-    ids = np.arange(len(stream_of_thread) + len(unnumbered))
-    stream_of_thread[unnumbered] = np.setdiff1d(ids, stream_of_thread)[: len(unnumbered)]
-    ids = stream_of_thread[thread[missing]]
-    if not fit_int32(ids.max()):
-        result = result.astype(np.int64)
-    result[missing] = ids
+    candidates = np.arange(len(stream_of_thread) + len(unnumbered))
+    stream_of_thread[unnumbered] = np.setdiff1d(candidates, stream_of_thread)[: len(unnumbered)]
+    result = result.astype(np.int64)
+    result[missing] = stream_of_thread[thread[missing]]
     return _narrow(result)
 
 
@@ -494,9 +491,7 @@ def find_tracks(
     track_stream = np.full(count, -1, dtype=np.int64)
     with_stream = np.flatnonzero(stream >= 0)[::-1]
     track_stream[track[with_stream]] = stream[with_stream]
-
     of_device, of_mpi = mask_of_rows(track[device], count), mask_of_rows(track[calls_mpi], count)
-
     names = read_track_names(columns) if names is None else names
     thread_of_track = [divmod(key // 2, threads) for key in used_keys.tolist()]
     device_pids = {
@@ -575,7 +570,10 @@ def _default_thread_name(tid: str, stream: int) -> str:
 
 
 def disambiguate_tracks(tracks: list[Track]) -> list[Track]:
-    """Make the names of tracks unique: add the tid, then the pid, then a number to equal names."""
+    """Make the names of `tracks` unique, and return them.
+
+    Equal names get the tid; names that are still equal get the pid, and then a number.
+    """
     for number, track in _tracks_of_same_name(tracks):
         tracks[number] = replace(track, label=f"{track.label} [{track.tid}]")
     for number, track in _tracks_of_same_name(tracks):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
@@ -209,11 +209,8 @@ class Dashboard(LinkedView):
         offered = offered_panels(drawn.formats, workers=len(workers))
         engine = TileEngine(drawn)
         scene = engine.scene()
-        empty = empty_panels(drawn.formats, scene)
-        if ADDED[0] in offered:
-            for reason, added in without_data(drawn, scene).items():
-                empty[reason] = [*empty.get(reason, ()), *added]
-        without = set(chain.from_iterable(empty.values()))
+        left_out = _panels_without_data(drawn, scene, offered)
+        without = set(chain.from_iterable(left_out.values()))
         self._filled = [name for name in offered if name not in without]
         choice = resolve_panels(panels, self._filled)
         self.panel_engine = PanelEngine(drawn)
@@ -232,7 +229,7 @@ class Dashboard(LinkedView):
             _about={
                 "format": ", ".join(labels.get(name, name) for name in drawn.formats),
                 "panels": [name for name in offered if name not in without or name not in ADDED],
-                "left_out": empty,
+                "left_out": left_out,
             },
             _tables=base_tables(drawn),
             _scene=scene,
@@ -414,9 +411,8 @@ class Dashboard(LinkedView):
 
     def _on_table(self, request: operations.TableRequest) -> Answer:
         panel = self._panel_id(request.panel)
-        if not self.panel_engine.has_frame(
-            panel, self._shown_selection, deadline_after(request.within_ms)
-        ):
+        deadline = deadline_after(request.within_ms)
+        if not self.panel_engine.has_frame(panel, self._shown_selection, deadline):
             return dict(PENDING), None
         return {}, table_bytes(self._panel_frames[panel], request.format)
 
@@ -433,6 +429,17 @@ class Dashboard(LinkedView):
         super()._stop()
         if hasattr(self, "panel_engine"):
             self.panel_engine.stop()
+
+
+def _panels_without_data(
+    traces: TraceSet, scene: Mapping[str, Any], offered: Collection[str]
+) -> dict[str, list[str]]:
+    """Return the panels of a job that have no data, by reason."""
+    panels = empty_panels(traces.formats, scene)
+    if ADDED[0] in offered:
+        for reason, added in without_data(traces, scene).items():
+            panels[reason] = [*panels.get(reason, ()), *added]
+    return panels
 
 
 def _unknown_name_error(noun: str, name: str, names: Iterable[str]) -> UnknownNameError:

@@ -73,15 +73,13 @@ class SideTimeline(Timeline):
 
 
 def whole_selections(before: Any, after: Any, clock: Clock | None) -> list[Selection]:
-    """Return both sides as selections of their whole sets, with the same kind of clock."""
-    sides = [
-        _selection_of_everything(load_if_needed(side, "TraceDiff")) for side in (before, after)
-    ]
+    """Return both sides as selections of sets that are on the same kind of clock."""
+    sides = [_as_selection(load_if_needed(side, "TraceDiff")) for side in (before, after)]
     owners = with_same_clock(clock, *(side.owner for side in sides))
     return [rebind_selection(side, owner) for side, owner in zip(sides, owners, strict=True)]
 
 
-def _selection_of_everything(source: DiffSource) -> Selection:
+def _as_selection(source: DiffSource) -> Selection:
     if isinstance(source, Selection):
         return source.owner.select(source)
     traces = TraceSet([source], like=TraceSet([])) if isinstance(source, Trace) else source
@@ -223,9 +221,8 @@ class TraceDiff(anywidget.AnyWidget):
         self.comparison: Comparison = diff.compare(
             *self.sources, ranks=ranks or "auto", steps=steps, labels=labels
         )
-        self._answers = DiffAnswers(
-            self.comparison, lambda: swap_sides(self.comparison, self.sources)
-        )
+        make_swapped = partial(swap_sides, self.comparison, self.sources)
+        self._answers = DiffAnswers(self.comparison, make_swapped)
         self.left, self.right = (
             SideTimeline(
                 side.traces.subset(ranks=side.ranks),
@@ -247,9 +244,8 @@ class TraceDiff(anywidget.AnyWidget):
             _about=self._answers.about(),
             _scenes=[self.left.scene, self.right.scene],
         )
-        for source, timeline, side in zip(
-            self.sources, self.sides, self.comparison.sides, strict=True
-        ):
+        sides = zip(self.sources, self.sides, self.comparison.sides, strict=True)
+        for source, timeline, side in sides:
             window = first_window(side, source, timeline.whole)
             if window is not None:
                 timeline.state.view = window
@@ -280,9 +276,8 @@ class TraceDiff(anywidget.AnyWidget):
     def _check_frame_name(self, name: str) -> str:
         names = (*_FRAME_NAMES, *self._answers.tables)
         if name not in names:
-            raise UnknownNameError(
-                f"no frame {name!r}", remedy=f"The frames are {', '.join(names)}."
-            )
+            remedy = f"The frames are {', '.join(names)}."
+            raise UnknownNameError(f"no frame {name!r}", remedy=remedy)
         return name
 
     def _frame(self, name: str) -> pd.DataFrame:
@@ -470,17 +465,15 @@ class TraceDiff(anywidget.AnyWidget):
 
     @cached_property
     def _offline(self) -> OfflineData:
-        return OfflineData(
-            partial(comparison_content, self._answers, self._drawn_sides(), {"_about": self._about})
-        )
+        traits = {"_about": self._about}
+        return OfflineData(partial(comparison_content, self._answers, self._drawn_sides(), traits))
 
     @t.validate("pair")
     def _validate_pair(self, proposal: Any) -> Any:
         pair, count = proposal["value"], len(self.comparison.rank_pairs)
         if pair is not None and not 0 <= pair < count:
-            raise TraceError(
-                f"no pair of ranks {pair}", remedy=f"Pairs are numbered 0 to {count - 1}."
-            )
+            remedy = f"Pairs are numbered 0 to {count - 1}."
+            raise TraceError(f"no pair of ranks {pair}", remedy=remedy)
         return pair
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:

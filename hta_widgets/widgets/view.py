@@ -223,10 +223,8 @@ def rebind_selection(selection: Selection, traces: TraceSet) -> Selection:
     offset_ns = 0
     if owner is not None and owner.clock != traces.clock:
         offset_ns = traces.origin_offset_ns - owner.origin_offset_ns
-    start, end = (
-        None if time is None else time + offset_ns
-        for time in (selection.start_ns, selection.end_ns)
-    )
+    edges = selection.start_ns, selection.end_ns
+    start, end = (None if edge is None else edge + offset_ns for edge in edges)
     return replace(selection, start_ns=start, end_ns=end, traces=traces)
 
 

@@ -200,7 +200,7 @@ export interface Requests {
 }
 
 /**
- * Why a request failed.
+ * The reply to a request that failed.
  *
  * `code` is the part that programs compare. `message` and `remedy` are sentences for users.
  * `detail` is the end of the stack trace of an `internal_error`.
@@ -219,7 +219,7 @@ export type ErrorReply = {
   detail?: string;
 };
 
-/** Summary of an event. */
+/** A summary of an event. */
 export type Brief = {
   rank: number;
   table: "events" | "asyncs" | "instants";
@@ -312,7 +312,7 @@ export type Launches = {
   count: number;
 };
 
-/** The reply to `event`; parents with the innermost first. */
+/** The reply to `event`; the first of `parents` is the innermost. */
 export type EventDetail = {
   event: DetailedEvent;
   parents: readonly Brief[];
@@ -365,7 +365,7 @@ export type Cell = {
   max?: number | null;
 };
 
-/** Events of one name during a gap. `time` excludes events below; `longest` has most of it. */
+/** Events of one name during a gap; `time` excludes nested events, `longest` has most of it. */
 export type HostTime = {
   longest: Brief;
   count: number;
@@ -390,7 +390,7 @@ export type Gap = {
   host_time: number;
 };
 
-/** Part of a gap. */
+/** The part of a gap with one cause. */
 export type CauseTime = {
   cause: string;
   time: number;

@@ -14,7 +14,7 @@ import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.all_to_all import split_bytes
 from hta_widgets.analysis.efficiency.calls import OperatorCall
-from hta_widgets.analysis.efficiency.devices import UsedDevice, match_device
+from hta_widgets.analysis.efficiency.devices import device_of_entry
 from hta_widgets.analysis.efficiency.engine_steps import parse_step_name
 from hta_widgets.analysis.efficiency.kernel_names import kernel_units
 from hta_widgets.analysis.efficiency.work import call_work
@@ -128,12 +128,11 @@ def test_devices_by_what_files_say():
     wrong = []
     rows = pd.read_csv(FOLDER / "devices.csv", keep_default_na=False)
     for row in rows.itertuples():
-        numbers = [
-            int(text) if text else -1 for text in (row.num_sms, row.total_global_mem, row.warp_size)
-        ]
-        units, memory, warp = numbers
-        device = UsedDevice(0, 0, row.name, units, memory, row.compute_capability, warp)
-        matched = match_device(device, {})
+        major, _, minor = row.compute_capability.partition(".")
+        texts = {"numSms": row.num_sms, "totalGlobalMem": row.total_global_mem,
+                 "warpSize": row.warp_size, "computeMajor": major, "computeMinor": minor}  # fmt: skip
+        numbers = {key: int(text) for key, text in texts.items() if text}
+        matched = device_of_entry({"name": row.name, **numbers})
         name = matched.row.device if matched.row else ""
         peaks = [*matched.peaks(["bf16", "fp32"]), matched.memory_gb_s]
         texts = (row.bf16_tflop_per_s, row.fp32_tflop_per_s, row.memory_gb_s)

@@ -507,6 +507,7 @@ def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
     Waits may be on a row of their own, such as ``stream 7 (sync)``. The stream of a call on
     the host may be of any device.
     """
+    # In reverse order, so that the first track of a stream is the one that remains.
     number_of = {
         (track.pid, track.stream): number
         for number, track in reversed(list(enumerate(trace.tracks)))
@@ -524,22 +525,30 @@ def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
 
 
 def _work_before_record(trace: Trace, rows: Rows, launches: DeviceWorkIndex) -> Ints:
-    """Return the work launched last into the stream of an event before the event was recorded."""
-    table = trace.table
+    """Return the work that each wait for a CUDA event, in `rows`, has waited for; -1 for none.
+
+    It is the work launched last into the stream of the event before the event was recorded.
+    """
+    work = np.full(len(rows), -1, dtype=np.int64)
     if not len(rows):
-        return np.empty(0, dtype=np.int64)
+        return work
     args = event_args(trace, rows, (_STREAM_OF_EVENT, _RECORD_OF_EVENT))
     track = _stream_tracks(trace, rows, to_int64(args[_STREAM_OF_EVENT]))
-    host = np.flatnonzero((table.stream < 0) & (table.correlation >= 0))
-    records = host[names_match(trace, host, lambda name: "EventRecord" in name)]
-    # Ids may repeat: the dict has the last record of each, as rows are in time order.
-    record_of = dict(zip(table.correlation[records].tolist(), records.tolist(), strict=True))
-    correlations = to_int64(args[_RECORD_OF_EVENT]).tolist()
-    record = np.array([record_of.get(correlation, -1) for correlation in correlations], np.int64)
-    work = np.full(len(rows), -1, dtype=np.int64)
-    is_found = (track >= 0) & (record >= 0)
-    work[is_found] = launches.last_before(track[is_found], table.start_ns[record[is_found]])
+    recording_call = _recording_calls(trace, to_int64(args[_RECORD_OF_EVENT]))
+    is_known = (track >= 0) & (recording_call >= 0)
+    recorded_ns = trace.table.start_ns[recording_call[is_known]]
+    work[is_known] = launches.last_before(track[is_known], recorded_ns)
     return work
+
+
+def _recording_calls(trace: Trace, correlations: Ints) -> Ints:
+    """Return the last call with each correlation id that recorded a CUDA event, -1 for none."""
+    table = trace.table
+    host = np.flatnonzero((table.stream < 0) & (table.correlation >= 0))
+    calls = host[names_match(trace, host, lambda name: "EventRecord" in name)]
+    # Rows are in order of time, so the dict keeps the last call of an id that repeats.
+    call_of = dict(zip(table.correlation[calls].tolist(), calls.tolist(), strict=True))
+    return np.array([call_of.get(number, -1) for number in correlations.tolist()], np.int64)
 
 
 def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:

@@ -144,9 +144,9 @@ class CriticalPath:
         bound[kind == KERNEL_KERNEL] = _BOUND_CODES["gpu_kernel_kernel_overhead"]
         bound[kind == LAUNCH] = _BOUND_CODES["gpu_kernel_launch_overhead"]
         if not self.rules.as_hta:
-            delay = (kind == LAUNCH) | (kind == KERNEL_KERNEL)
-            bound[delay & (edges.weight_ns[positions] < time)] = _BOUND_CODES["unknown_wait"]
-            bound[delay & is_free] = _BOUND_CODES["gpu_queue_wait"]
+            is_delay = (kind == LAUNCH) | (kind == KERNEL_KERNEL)
+            bound[is_delay & (edges.weight_ns[positions] < time)] = _BOUND_CODES["unknown_wait"]
+            bound[is_delay & is_free] = _BOUND_CODES["gpu_queue_wait"]
         bound[kind == SYNC] = _BOUND_CODES["sync_overhead"]
         operator = np.flatnonzero(kind == OPERATOR)
         rows = event[operator]
@@ -155,11 +155,12 @@ class CriticalPath:
         if not self.rules.as_hta:
             of_kind[KINDS.index("memory")] = _BOUND_CODES["gpu_memory_bound"]
         on_host = self.nodes.on_host[edges.source[positions[operator]]]
-        host = np.where(
-            self._loads_data(rows), _BOUND_CODES["data_loading"], _BOUND_CODES["cpu_bound"]
+        of_host = np.select(
+            [is_free[operator], self._loads_data(rows)],
+            [_BOUND_CODES["cpu_blocked"], _BOUND_CODES["data_loading"]],
+            _BOUND_CODES["cpu_bound"],
         )
-        host = np.where(is_free[operator], _BOUND_CODES["cpu_blocked"], host)
-        bound[operator] = np.where(on_host, host, of_kind[table.kind[rows]])
+        bound[operator] = np.where(on_host, of_host, of_kind[table.kind[rows]])
         return bound
 
     def _loads_data(self, rows: Ints) -> Bools:
@@ -169,11 +170,11 @@ class CriticalPath:
         positions = np.arange(len(rows))[rows >= 0]
         above = rows[positions]
         while len(positions):
-            hit = pattern_mask(self.trace, above, self.rules.data_loading)
-            result[positions[hit]] = True
+            is_match = pattern_mask(self.trace, above, self.rules.data_loading)
+            result[positions[is_match]] = True
             if self.rules.as_hta:
                 break
-            is_open = ~hit & (parent[above] >= 0)
+            is_open = ~is_match & (parent[above] >= 0)
             positions, above = positions[is_open], parent[above[is_open]].astype(np.int64)
         return result
 

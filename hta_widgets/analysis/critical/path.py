@@ -27,7 +27,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import share
 from hta_widgets.trace.arrays import Array, Ints
-from hta_widgets.trace.columns import FlowTable
+from hta_widgets.trace.columns import FlowTable, concatenate_tables
 from hta_widgets.trace.intervals import intersect, total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet, replace_ranks
@@ -75,16 +75,12 @@ def with_critical_path(
     leaving = path.on_path[edges.type[path.on_path] != OPERATOR]
     row = path.nodes.row.astype(np.int64)
     kinds = [*flows.kinds] if _KIND in flows.kinds else [*flows.kinds, _KIND]
+    kind = np.full(len(leaving), kinds.index(_KIND), dtype=np.uint8)
     none = np.full(len(leaving), -1, dtype=np.int64)
-    arrows = FlowTable(
-        np.concatenate((flows.kind, np.full(len(leaving), kinds.index(_KIND), dtype=np.uint8))),
-        np.concatenate((flows.source, row[edges.source[leaving]])),
-        np.concatenate((flows.target, row[edges.target[leaving]])),
-        kinds,
-        np.concatenate((flows.source_record, none)),
-        np.concatenate((flows.target_record, none)),
-    )
-    return replace_ranks(traces, {rank: path.trace.replace(flow_table=arrows)})
+    source, target = row[edges.source[leaving]], row[edges.target[leaving]]
+    arrows = FlowTable(kind, source, target, kinds, none, none)
+    all_arrows = concatenate_tables([flows, arrows], kinds=kinds)
+    return replace_ranks(traces, {rank: path.trace.replace(flow_table=all_arrows)})
 
 
 @check_arguments
@@ -240,6 +236,7 @@ def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
 
 
 def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: str) -> pd.DataFrame:
+    """Return the frame of `critical_path`; without rows if `path` is None."""
     trace = traces[rank]
     table, tracks = trace.table, trace.tracks
     segments = np.empty((5, 0), dtype=np.int64) if path is None else path_segments(path)

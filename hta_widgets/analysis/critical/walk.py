@@ -22,7 +22,7 @@ import numpy as np
 
 from hta_widgets.analysis.critical.graph import CriticalPath
 from hta_widgets.analysis.critical.nodes import BOUNDS, LEAD, OPERATOR
-from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.arrays import Bools, Ints, mask_of_rows
 
 OUTSIDE = BOUNDS.index("outside_path")
 #: Rows of `PathWalker.segments`: start and end in ns, place of the rank, type, edge of the rank's
@@ -116,9 +116,8 @@ def _relevant_nodes(path: CriticalPath) -> Bools:
     tracks = np.concatenate((table.track[calls[calls >= 0]], table.track[path.within.rows]))
     if not len(tracks):
         return np.ones(len(nodes), dtype=bool)
-    launches = np.zeros(len(path.trace.tracks), dtype=bool)
-    launches[tracks] = True
-    return ~nodes.on_host | launches[table.track[nodes.row]]
+    is_relevant = mask_of_rows(tracks, len(path.trace.tracks))
+    return ~nodes.on_host | is_relevant[table.track[nodes.row]]
 
 
 def _last_position(mask: Bools) -> Ints:

@@ -42,7 +42,7 @@ _ARGS: Final = (
     "Collective name", "In msg nelems", "Out msg nelems", "dtype", "In split size",
     "Out split size",
 )  # fmt: skip
-_SCHEMA: Final = {
+_SCHEMA: Any = {
     "group": "str",
     **dict.fromkeys(("sender", "receiver", "count", "bytes"), "int64"),
     "share": "float64",
@@ -128,13 +128,7 @@ def all_to_all_matrix(
     inter_node_bytes = int(rows.loc[~rows["same_node"], "bytes"].sum())
     if by == "node":
         rows = rows.assign(sender=sender_node, receiver=receiver_node, local=False)
-    frame = rows.groupby(["group", "sender", "receiver"], as_index=False).agg(
-        {"count": "sum", "bytes": "sum", "local": "all", "same_node": "all", "source": "first"}
-    )
-    sent = frame.groupby(["group", "sender"])["bytes"].transform("sum")
-    frame["share"] = frame["bytes"] / sent.where(sent > 0)
-    received = frame[~frame["local"]].groupby("receiver")["bytes"].sum()
-    has_traffic = len(received) and received.mean() > 0
+    frame = _matrix(rows)
     calls = sum(traffic.calls for traffic in results)
     note = ""
     if not results:
@@ -143,18 +137,32 @@ def all_to_all_matrix(
         note = "no all-to-all collectives"
     elif frame.empty:
         note = "no all-to-all states its sizes and splits"
-    dtypes: Any = _SCHEMA
-    frame = frame.astype(dtypes)
     return result_frame(
         {name: frame[name] for name in _SCHEMA},
         matched={"collectives": calls},
         note=note,
         unknown=sum(traffic.unknown for traffic in results),
         mismatches=mismatches,
-        imbalance=float(received.max() / received.mean()) if has_traffic else None,
+        imbalance=_imbalance(frame),
         inter_node_bytes=inter_node_bytes,
         nodes=nodes_from,
     )
+
+
+def _matrix(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per group, sender and receiver, with its share of the sender's bytes."""
+    matrix = rows.groupby(["group", "sender", "receiver"], as_index=False).agg(
+        {"count": "sum", "bytes": "sum", "local": "all", "same_node": "all", "source": "first"}
+    )
+    sent = matrix.groupby(["group", "sender"])["bytes"].transform("sum")
+    return matrix.assign(share=matrix["bytes"] / sent.where(sent > 0)).astype(_SCHEMA)
+
+
+def _imbalance(matrix: pd.DataFrame) -> float | None:
+    """Return the most bytes that one receives from others, divided by the mean; None if unknown."""
+    received = matrix[~matrix["local"]].groupby("receiver")["bytes"].sum()
+    has_traffic = len(received) > 0 and received.mean() > 0
+    return float(received.max() / received.mean()) if has_traffic else None
 
 
 def _sums_of_pairs(exchanges: list[_Exchange]) -> tuple[pd.DataFrame, int]:
@@ -168,8 +176,8 @@ def _sums_of_pairs(exchanges: list[_Exchange]) -> tuple[pd.DataFrame, int]:
     sums = table.groupby([*pair, "source"], sort=False).agg(
         count=("bytes", "size"), bytes=("bytes", "sum"), is_equal=("is_equal", "all")
     )
-    # The side with more calls counts, as lists of the other side are cut; if equal, the sender's
-    # side.
+    # The side with more calls is used, since lists of the other side are cut; of equal sides, the
+    # sender's.
     sums = sums.reset_index().sort_values(["count", "source"], ascending=[False, False])
     # In `both`, each pair has a row of either side; the two rows are duplicates if the sides agree.
     both = sums[sums.duplicated([*pair, "count"], keep=False)]
@@ -188,18 +196,14 @@ def _traffic_of_rank(part: RankPart) -> _RankTraffic:
     unknown = 0
     for place, stated in zip(chosen.tolist(), split_args(trace, events.rows[chosen]), strict=True):
         group = events.groups[int(events.group[place])]
-        name, ranks = group.name, group.ranks
-        sent, received = (split_bytes(stated, way, len(ranks)) for way in ("In", "Out"))
-        unknown += sent is None and received is None
-        is_equal = [str(stated[f"{way} split size"]) == "[]" for way in ("In", "Out")]
-        exchanges += [
-            _Exchange(name, part.rank, peer, size, is_equal[0], "sender")
-            for peer, size in zip(ranks, sent or (), strict=False)
-        ]
-        exchanges += [
-            _Exchange(name, peer, part.rank, size, is_equal[1], "receiver")
-            for peer, size in zip(ranks, received or (), strict=False)
-        ]
+        splits = {way: split_bytes(stated, way, len(group.ranks)) for way in ("In", "Out")}
+        unknown += all(split is None for split in splits.values())
+        for way, split in splits.items():
+            is_equal, is_sent = str(stated[f"{way} split size"]) == "[]", way == "In"
+            source = "sender" if is_sent else "receiver"
+            for peer, size in zip(group.ranks, split or (), strict=False):
+                sender, receiver = (part.rank, peer) if is_sent else (peer, part.rank)
+                exchanges.append(_Exchange(group.name, sender, receiver, size, is_equal, source))
     return _RankTraffic(part.rank, job_header(trace), exchanges, len(chosen), unknown)
 
 

@@ -68,19 +68,24 @@ def entry_steps(match: Matching) -> Ints:
     return steps
 
 
-@memoize
-def compute_intervals(trace: Trace) -> Intervals:
-    """Return the intervals in which a rank's device computes, in its table's times."""
+def device_intervals(trace: Trace, kind: str) -> Intervals:
+    """Return when a rank's device does work of a kind, in its table's times."""
     table = trace.table
-    rows = np.flatnonzero((table.kind == KINDS.index("compute")) & (table.stream >= 0))
+    rows = np.flatnonzero((table.kind == KINDS.index(kind)) & (table.stream >= 0))
     start = table.start_ns[rows]
     return union(start, start + table.dur_ns[rows])
 
 
 @memoize
+def computing_intervals(trace: Trace) -> Intervals:
+    """Return when a rank's device computes, in its table's times."""
+    return device_intervals(trace, "compute")
+
+
+@memoize
 def _cumulative_compute(trace: Trace) -> CumulativeCoverage:
     """Return the cumulative compute time of a rank, in its table's times."""
-    return CumulativeCoverage(*compute_intervals(trace))
+    return CumulativeCoverage(*computing_intervals(trace))
 
 
 def compute_time_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:

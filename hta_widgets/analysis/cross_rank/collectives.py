@@ -117,7 +117,7 @@ def collectives(
     rows = np.flatnonzero(is_selected)
     size, algorithm, bus = _bandwidths(match, times)
     name_code, names = _entry_names(match)
-    headers = {trace.rank: match.headers[k] for k, trace in enumerate(match.traces)}
+    headers = dict(zip((trace.rank for trace in match.traces), match.headers, strict=True))
     members = {rank for group in match.groups for rank in group.ranks}
     nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
     links = [device_link(header) for header in match.headers]
@@ -297,7 +297,6 @@ def _matching_notes(
 ) -> list[str]:
     if not matched["communication"]:
         return ["no communication on a device is selected", on_hosts_note(match.on_hosts)]
-    ranks = len(traces)
     parts = []
     if matched["alone"]:
         parts.append(f"{matched['alone']} events belong to groups of one rank")
@@ -312,8 +311,8 @@ def _matching_notes(
             " those ranks may have arrived after the last one shown"
         )
     if match.missing_ranks:
-        missing = match.missing_ranks
-        parts.append(f"files of {missing} of {missing + ranks} ranks are missing")
+        rank_count = match.missing_ranks + len(traces)
+        parts.append(f"files of {match.missing_ranks} of {rank_count} ranks are missing")
     parts.append(
         unsized_note(
             count_unsized(events, match.place[entries[is_selected[entries]]])

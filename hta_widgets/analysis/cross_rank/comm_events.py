@@ -253,12 +253,7 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     name, names = factorize(labels)
     operation = np.array([_operation(label) for label in names], dtype=np.int64)[name]
     group, groups = _comm_groups(trace, args)
-    dtype, dtypes = factorize(["" if value is None else str(value) for value in args["dtype"]])
-    bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
-    has_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
-    elements = np.maximum(to_int64(args["In msg nelems"]), to_int64(args["Out msg nelems"]))
-    is_unsized = (elements >= 0) & (bytes_each < 0) & has_dtype
-    size, unsized = message_bytes(elements, bytes_each), np.where(is_unsized, dtype, -1)
+    size, unsized, dtypes = _sizes(args)
     source, target = _send_recv_ranks(trace, args, labels)
     group_size = np.array([group_name.size for group_name in groups], dtype=np.int64)[group]
     has_peer = (source >= 0) | (group_size == 2)
@@ -288,6 +283,16 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
         unsized=unsized[distinct_of_event],
         dtypes=dtypes,
     )
+
+
+def _sizes(args: dict[str, list[Any]]) -> tuple[Ints, Ints, list[str]]:
+    """Return the values of `CommEvents.size_bytes`, ``unsized`` and ``dtypes``."""
+    dtype, dtypes = factorize(["" if value is None else str(value) for value in args["dtype"]])
+    bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
+    has_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
+    elements = np.maximum(to_int64(args["In msg nelems"]), to_int64(args["Out msg nelems"]))
+    is_unsized = (elements >= 0) & (bytes_each < 0) & has_dtype
+    return message_bytes(elements, bytes_each), np.where(is_unsized, dtype, -1), dtypes
 
 
 def _records(trace: Trace) -> Rows:

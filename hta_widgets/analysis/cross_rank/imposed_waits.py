@@ -100,7 +100,7 @@ class ImposedWaits:
         intervals_ns = np.diff(last_ns[is_step])
         # The time between two windows of a recording does not belong to any step.
         is_unknown = np.diff(np.searchsorted(self._marks_ns(), last_ns[is_step])) > 0
-        # Nor does the time between two runs, of which no rank has both steps.
+        # Nor does the time between two runs: no rank has both steps.
         has_both = has_step[is_step][1:] & has_step[is_step][:-1]
         of_ranks_ns = np.where(has_both, np.diff(last_of_ranks[is_step], axis=0), 0)
         intervals_ns = np.minimum(intervals_ns, of_ranks_ns.max(axis=1, initial=0))

@@ -17,15 +17,15 @@ import pandas as pd
 
 from hta_widgets.analysis.cross_rank.arrivals import (
     Arrivals,
-    compute_intervals,
     compute_time_between,
+    computing_intervals,
+    device_intervals,
 )
 from hta_widgets.analysis.cross_rank.clock_fit import deviation_from_peers
 from hta_widgets.analysis.cross_rank.matching import Matching
 from hta_widgets.analysis.host_activity import is_data_loading_name, time_in_calls
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import device_work_rows, host_collectives
-from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.host_stack import name_mask
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union
@@ -107,8 +107,7 @@ def _inherited_lateness(
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     extra_wait = deviation_from_peers(match.collective, waited)[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
-    # Nothing is carried on to the first collective of a group in a step, nor from a rank that is on
-    # time.
+    # Nothing is carried on to a group's first collective in a step, or from a rank that is on time.
     is_fresh = np.ones(len(order), dtype=bool)
     is_fresh[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
     # carried[c] = max(0, carried[c-1] + gain[c]) is the sum of gains less its minimum so far.
@@ -173,7 +172,7 @@ def _time_before_arrival_of_rank(
     loading, communicating, idle = (CumulativeCoverage(*intervals) for intervals in parts)
     begin = np.concatenate([arrival, unmatched_start])
     waits = union(begin, np.concatenate([last_arrival, unmatched_end]))
-    waiting = CumulativeCoverage(*subtract(waits, compute_intervals(trace)))
+    waiting = CumulativeCoverage(*subtract(waits, computing_intervals(trace)))
     wait_ns = waiting(arrival) - waiting(waits_since)
     wait_ns += communicating(arrival) - communicating(waits_since)
     compute_ns = compute_time_between(trace, since, arrival)
@@ -188,11 +187,8 @@ def _time_before_arrival_of_rank(
 @memoize
 def _copy_only_coverage(trace: Trace) -> CumulativeCoverage:
     """Return the time in which a rank's device copies and does not compute."""
-    table = trace.table
-    rows = np.flatnonzero((table.kind == KINDS.index("memory")) & (table.stream >= 0))
-    start = table.start_ns[rows]
-    copying = union(start, start + table.dur_ns[rows])
-    return CumulativeCoverage(*subtract(copying, compute_intervals(trace)))
+    copying = device_intervals(trace, "memory")
+    return CumulativeCoverage(*subtract(copying, computing_intervals(trace)))
 
 
 @memoize
@@ -201,9 +197,7 @@ def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
     table = trace.table
     end = table.start_ns + table.dur_ns
     busy = device_work_rows(trace)
-    recording = Intervals.empty()
-    if len(table):
-        recording = union(table.start_ns[:1], end.max(keepdims=True))
+    recording = union([table.first_ns], [table.last_ns])
     idle = subtract(recording, union(table.start_ns[busy], end[busy]))
     loads = name_mask(trace, is_data_loading_name)
     loading = intersect(idle, union(table.start_ns[loads], end[loads]))

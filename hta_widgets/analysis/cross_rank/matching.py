@@ -135,10 +135,10 @@ def matching(traces: TraceSet) -> Matching:
     """Return the matched communication of the ranks of a set.
 
     The collectives on hosts of a job without communication on devices are matched the same way.
-    Kernels that name no group are grouped by device stream. A stream is taken for the largest
-    listed group whose ranks' times fit together. Such kernels are matched only as far as their ends
-    agree and none ends before another begins. Order and times count within a window of the
-    recording, as a rank may lack one.
+    Kernels that name no group are grouped by device stream. A stream is assumed to serve the
+    largest listed group whose ranks' times fit together. Such kernels are matched only as far as
+    their ends agree and none ends before another begins. Order and times are compared within each
+    window of the recording, as a rank may lack a window.
     """
     # The memoized result does not depend on the clock; its ranks are replaced by those of the set.
     return replace(_match(traces), traces=list(traces.values()), executor=traces.executor)
@@ -311,7 +311,7 @@ def _pair_windows(windows: Ints, other_windows: Ints, steps: Ints, other_steps: 
     """Return for each of the other windows the one that it overlaps, -1 for none.
 
     The clocks differ by the time at which most windows overlap. Overlaps count twice as much as
-    first steps that agree, since a rank that lacks windows may count its steps anew.
+    first steps that agree, since a rank that lacks windows may count its steps from 0.
     """
     best_score, best_partners = (-1, 0), np.full(len(other_windows), -1)
     for offset in (other_windows[:, :1] - windows[:, 0]).ravel().tolist():
@@ -344,16 +344,11 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
     rows_of_lanes = positions_by_code(lane, lanes)
     ambiguous = np.zeros(len(lane), dtype=bool)
     for number in np.flatnonzero(~is_numbered).tolist():
-        rows_of_lane = rows_of_lanes[number]
-        is_sure = groups[events["group"][rows_of_lane[0]]].named
-        window = events["window"][rows_of_lane]
-        for of_window in np.unique(window).tolist():
-            rows = rows_of_lane[window == of_window]
-            slots, ambiguous[rows] = _assign_by_order(
-                {name: column[rows] for name, column in events.items()}, sure=is_sure
-            )
-            sequence[rows] = np.where(slots == MISSING, MISSING, slots + of_window * _WINDOW_SLOTS)
-        events["content"][rows_of_lane] = 0
+        rows = rows_of_lanes[number]
+        of_lane = {name: column[rows] for name, column in events.items()}
+        is_sure = groups[of_lane["group"][0]].named
+        sequence[rows], ambiguous[rows] = _slots_by_order(of_lane, sure=is_sure)
+        events["content"][rows] = 0  # the order has compared the contents
     # Events of a rank that repeat a sequence number belong to different collectives.
     slot = _number_combinations(lane, sequence, events["content"])
     repeat = number_in_group(_number_combinations(slot, trace))
@@ -367,27 +362,42 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
     return {name: column[order] for name, column in columns.items()}
 
 
-def _assign_by_order(of_lane: _Events, *, sure: bool) -> tuple[Ints, Bools]:
-    """Return the slots of a lane's events: positions in the sequence of the rank with the most.
+def _slots_by_order(of_lane: _Events, *, sure: bool) -> tuple[Ints, Bools]:
+    """Return the slots of a lane's events, by their order in each window of the recording.
+
+    The second array is whether another position would fit as well.
+    """
+    slots = np.empty(len(of_lane["trace"]), dtype=np.int64)
+    ambiguous = np.zeros(len(slots), dtype=bool)
+    for window in np.unique(of_lane["window"]).tolist():
+        rows = np.flatnonzero(of_lane["window"] == window)
+        of_window = {name: column[rows] for name, column in of_lane.items()}
+        positions, ambiguous[rows] = _positions_in_longest(of_window, sure=sure)
+        slots[rows] = np.where(positions == MISSING, MISSING, positions + window * _WINDOW_SLOTS)
+    return slots, ambiguous
+
+
+def _positions_in_longest(events: _Events, *, sure: bool) -> tuple[Ints, Bools]:
+    """Return the position of each event in the sequence of the rank with the most events.
 
     The second array is whether another position would fit as well.
     """
     # Events are in the order of traces.
-    edges = np.flatnonzero(np.diff(of_lane["trace"], prepend=-1, append=-1))
+    edges = np.flatnonzero(np.diff(events["trace"], prepend=-1, append=-1))
     ranks = [
-        RankSequence(*(of_lane[name][low:high] for name in RankSequence._fields))
+        RankSequence(*(events[name][low:high] for name in RankSequence._fields))
         for low, high in pairwise(edges.tolist())
     ]
     longest = max(ranks, key=lambda sequence: len(sequence.end))
-    slots, ambiguous = [], []
+    positions, ambiguous = [], []
     for sequence in ranks:
         if sequence is longest:
             place = np.arange(len(sequence.end))
         else:
             place = align_to_longest(longest, sequence, sure=sure)
-        slots.append(place)
+        positions.append(place)
         ambiguous.append(np.full(len(place), is_ambiguous(longest, sequence, place)))
-    return np.concatenate(slots), np.concatenate(ambiguous)
+    return np.concatenate(positions), np.concatenate(ambiguous)
 
 
 def _number_combinations(*columns: Array) -> Ints:

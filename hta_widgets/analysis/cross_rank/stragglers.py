@@ -127,8 +127,8 @@ def stragglers(
     this arrival that exceeds the median of the other ranks most: kernels that are slower or more
     numerous; waits in other collectives, and communication without a partner or on the host (Gloo),
     whose waits are unknown; time in which the device idles while the host loads data; other idle
-    time, due to a slow host; or copies without compute. It is not stated if it is less than a
-    quarter of the time that each of the others loses.
+    time, due to a slow host; or copies without compute. No cause is stated if the excess is less
+    than a quarter of the time that each of the others loses.
 
     The devices of a launch-bound job also idle without a late rank. A rank with a launch-bound host
     is therefore a straggler only if its host falls behind the others by 5 % of a step's time on
@@ -148,8 +148,8 @@ def stragglers(
     -------
     DataFrame
         One row per rank. ``rank`` (int64); ``host`` (str); ``collectives`` (int64), the number of
-        matched ones it takes part in; ``score`` (float64), the share of them at which it is the
-        only last rank; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
+        its matched collectives; ``score`` (float64), the share of these at which it is the only
+        last rank; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
         ``imposed_wait_ns`` (int64), the others' waits in collectives at which it is last, added up
         (if several ranks are last, the lowest is charged); ``wait_ns`` (int64), its own waits;
         ``lost_ns`` (int64), the imposed waits without compute, less the inherited share;
@@ -164,9 +164,8 @@ def stragglers(
         late_host_ns, late_copies_ns`` (int64), by how much each took longer than on the others,
         over the collectives at which the rank is last.
 
-        Ranks with inherited lateness are not stragglers and have the cause ``"waiting
-        elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
-        `collectives`.
+        Ranks with inherited lateness are not stragglers and have the cause ``"waiting elsewhere"``.
+        ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in `collectives`.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner

@@ -49,7 +49,7 @@ _SHARED: Final = operation_codes("all_gather", "reduce_scatter")
 _UNSPLIT: Final = operation_codes("broadcast", "reduce")
 _ALL_TO_ALL, _SEND_RECV = operation_codes("all_to_all", "send_recv")
 _EXACT: Final = (_ALL_TO_ALL, _SEND_RECV)
-_SCHEMA: Final = {
+_SCHEMA: Any = {
     "rank": "int64", "name": "str", "group": "str", "count": "int64", "bytes": "int64",
     "intra_node_bytes": "int64", "inter_node_bytes": "int64", "unknown": "int64", "bound": "str",
     "nodes_from": "str", "busbw_gb_s": "float64", "link_share": "float64", "link": "str",
@@ -110,33 +110,26 @@ def traffic(
     headers = dict(zip((trace.rank for trace in match.traces), match.headers, strict=True))
     members = {rank for group in groups for rank in group.ranks}
     node_of, nodes_from = node_numbers(headers, members | set(headers), gpus_per_node)
-    number_of = {trace.rank: number for number, trace in enumerate(match.traces)}
-    chosen = [number_of[rank] for rank in parts.ranks]
+    groups_of = [[groups[number] for number in numbers_of_rank] for numbers_of_rank in numbers]
+    columns = match.traces, match.events, groups_of, match.headers
     arguments = [
-        (
-            match.events[number],
-            [groups[code] for code in numbers[number]],
-            node_of,
-            device_link(match.headers[number]),
-        )
-        for number in chosen
+        (events, groups_of_rank, node_of, device_link(header))
+        for trace, events, groups_of_rank, header in zip(*columns, strict=True)
+        if trace.rank in parts.ranks
     ]
     # pandas 2 warns if it concatenates empty frames.
     blocks = [block for block in map_ranks(parts, _traffic_of_rank, each=arguments) if len(block)]
-    schema: Any = _SCHEMA
-    frame = pd.concat(blocks or [pd.DataFrame(columns=list(schema))], ignore_index=True)
+    frame = pd.concat(blocks or [pd.DataFrame(columns=list(_SCHEMA))], ignore_index=True)
     frame["nodes_from"] = nodes_from
-    frame = frame.astype(schema).sort_values(
-        ["rank", "bytes", "name", "group"], ascending=[True, False, True, True]
+    frame = frame.astype(_SCHEMA).sort_values(
+        ["rank", "bytes", "name", "group"], ascending=[True, False, True, True], ignore_index=True
     )
-    inter_node_bytes = frame["inter_node_bytes"].clip(lower=0)
-    frame = frame.reset_index(drop=True)
     note = "" if len(frame) else "no communication"
     return result_frame(
-        {name: frame[name] for name in schema},
+        {name: frame[name] for name in _SCHEMA},
         matched={"communication": int(frame["count"].sum())},
         note=note if parts else note_text("no_ranks"),
-        inter_node_bytes=int(inter_node_bytes.sum()),
+        inter_node_bytes=int(frame["inter_node_bytes"].clip(lower=0).sum()),
         unknown=int(frame["unknown"].sum()),
     )
 
@@ -148,6 +141,7 @@ def _traffic_of_rank(
     node_of: dict[int, int],
     link: DeviceLink,
 ) -> pd.DataFrame:
+    """Return the rows of `traffic` for a rank."""
     rank = stated_rank(part.trace)
     nodes, operation = count_nodes(groups, node_of)[events.group], events.operation
     ranks = np.array([group.size for group in groups], dtype=np.int64)[events.group]

@@ -17,7 +17,7 @@ from hta_widgets.analysis.cross_rank.arrivals import (
     Arrivals,
     Clock,
     arrival_times,
-    compute_intervals,
+    computing_intervals,
     shared_clock,
 )
 from hta_widgets.analysis.cross_rank.matching import Matching, matching
@@ -209,4 +209,4 @@ def exposed_waits_for(waits: CollectiveWaits, late: list[int], ranks: list[int])
 
 
 def _exposed_wait_of_rank(trace: Trace, begin: Ints, until: Ints, is_late: Bools) -> int:
-    return total_length(subtract(union(begin[is_late], until[is_late]), compute_intervals(trace)))
+    return total_length(subtract(union(begin[is_late], until[is_late]), computing_intervals(trace)))

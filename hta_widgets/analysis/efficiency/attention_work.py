@@ -36,12 +36,12 @@ from hta_widgets.analysis.efficiency.calls import (
     CallError,
     OperatorCall,
     Work,
-    elements_bytes,
-    is_float8,
+    bits_of_small_float,
+    item_bytes,
     matrix_work,
 )
 
-_HIDDEN_WINDOW: Final = "if the attention has a sliding window, the arguments do not state it"
+_HIDDEN_MASK: Final = "if a mask or a window leaves fewer pairs, the arguments do not state it"
 _HIDDEN_LAYOUT: Final = "all pairs count; the longer dimension is assumed to be the sequence"
 _HIDDEN_WINDOWS: Final = "layers with a sliding window compute less"
 
@@ -89,18 +89,19 @@ class AttentionArguments:
     `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes.
     `lengths` are tensors with the lengths of sequences, the first their sums over queries, and
     `longest` the place of the longest query, before that of the longest key. `saved` is the flag
-    that asks for logsumexp, True if it is always written. `local` is a window that these formulas
-    do not count. `bottom_right`: the last query sees all keys. `is_bound`: the arguments may lack a
-    window.
+    that asks for logsumexp, True if it is always written. `flag` is a flag that only this version
+    has. `local` is a window that these formulas do not count. `bottom_right`: the last query sees
+    all keys. `is_bound`: the arguments may lack a mask or a window.
     """
 
-    causal: int
+    causal: int | None = None
     query: int = 0
     mask: int | None = None
     window: int | None = None
     lengths: Sequence[int] = ()
     longest: int = -1
     saved: bool | int = True
+    flag: int | None = None
     local: int | None = None
     backward: bool = False
     heads_last: bool = False
@@ -109,9 +110,14 @@ class AttentionArguments:
 
     def fits(self, call: OperatorCall) -> bool:
         """Return whether a call has these arguments, by its flags and its kind of mask."""
-        has_flag = isinstance(self.saved, bool) or call.value(self.saved) in {"False", "True"}
+        flags = [self.flag, None if isinstance(self.saved, bool) else self.saved]
+        has_flags = all(call.value(at) in {"False", "True"} for at in flags if at is not None)
         is_local = self.local is not None and call.number(self.local) > 0
-        return has_flag and call.value(self.causal) in _MASKS and not is_local
+        return has_flags and self.mask_of(call) in _MASKS and not is_local
+
+    def mask_of(self, call: OperatorCall) -> str:
+        """Return the argument that states the mask; without one, all pairs count."""
+        return "False" if self.causal is None else call.value(self.causal)
 
 
 def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) -> Work:
@@ -128,6 +134,8 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     is_packed = any(map(call.is_present, places.lengths))
     heads_axis = -2 if is_packed or places.heads_last else -3
     heads, kv_heads = q[heads_axis], k[heads_axis]
+    if q[-1] != k[-1] or heads % kv_heads:
+        raise CallError(OTHER_ARGUMENTS)
     if is_packed:
         (batch, queries, keys), pairs_of_head = _packed_pairs(call, places)
     else:
@@ -145,16 +153,10 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
         "head_size": q[-1],
     }
     rows = prod(q[:-1])  # a row for each query and head
+    products = [(heads * pairs * q[-1], heads * pairs * v[-1]) for pairs in pairs_of_head]
     figures = [
-        _figures(
-            call,
-            places.query,
-            heads * pairs * q[-1],
-            heads * pairs * v[-1],
-            rows * v[-1],
-            backward=places.backward,
-        )
-        for pairs in pairs_of_head
+        _figures(call, places.query, *counts, rows * v[-1], backward=places.backward)
+        for counts in products
     ]
     masks = [] if places.mask is None else [places.mask]
     is_upper_bound = any(map(call.is_present, masks)) or places.is_bound
@@ -168,7 +170,7 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
         figures[0],
         min_bytes=figures[0].min_bytes + call.size_bytes(*masks) + 4 * rows * is_saved,
         certainty="upper bound" if is_upper_bound else "exact",
-        reason=_HIDDEN_WINDOW if places.is_bound else "",
+        reason=_HIDDEN_MASK if places.is_bound else "",
         parameters=parameters,
     )
 
@@ -178,7 +180,7 @@ def _pairs_function(call: OperatorCall, places: AttentionArguments) -> Callable[
     left = right = -1
     if places.window is not None:
         left, right = (int(call.number(places.window + number, -1)) for number in range(2))
-    is_causal, bottom_right = _MASKS[call.value(places.causal)]
+    is_causal, bottom_right = _MASKS[places.mask_of(call)]
     return partial(
         attention_pairs,
         left=left,
@@ -265,13 +267,15 @@ def _figures(
     Argument `query` is followed by key and value. The output has `out_elements`.
     """
     inputs, type_name = range(query, query + 3), call.type_of(query)
-    out_bytes = elements_bytes(out_elements, "c10::BFloat16" if is_float8(type_name) else type_name)
+    out_bytes = out_elements * item_bytes(
+        "c10::BFloat16" if bits_of_small_float(type_name) else type_name
+    )
     size = call.size_bytes(*inputs) + out_bytes
     if not backward:
         return matrix_work(2 * (scores + outputs), size)
     # The scores are computed again; output and gradient are read, three gradients are written.
     size += out_bytes
-    size += sum(elements_bytes(prod(call.shape(place)), type_name) for place in inputs)
+    size += sum(prod(call.shape(place)) * item_bytes(type_name) for place in inputs)
     return matrix_work(6 * scores + 4 * outputs, size, model_flops=4 * scores + 4 * outputs)
 
 
@@ -292,9 +296,9 @@ def paged_attention_work(call: OperatorCall, query: int, key: int, value: int) -
     if key_width != width or heads % kv_heads:
         raise CallError(OTHER_ARGUMENTS)
     visible = step.visible_tokens * kv_heads
-    size = elements_bytes(visible * key_width, call.type_of(key))
-    size += elements_bytes(visible * value_width, call.type_of(value)) + call.size_bytes(query)
-    size += elements_bytes(tokens * heads * value_width, call.type_of(query))
+    size = visible * key_width * item_bytes(call.type_of(key))
+    size += visible * value_width * item_bytes(call.type_of(value)) + call.size_bytes(query)
+    size += tokens * heads * value_width * item_bytes(call.type_of(query))
     parameters: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads, "head_size": width}
     flops = int(2 * heads * step.attention_pairs * (width + value_width))
     return matrix_work(flops, size, certainty="upper bound", reason=_HIDDEN_WINDOWS, **parameters)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -30,12 +30,14 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls
 from hta_widgets.analysis.efficiency.devices import (
     PRECISIONS,
     Device,
     UsedDevice,
     devices_of_user,
+    unknown_device_note,
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_names import call_precision, kernel_units
@@ -44,6 +46,7 @@ from hta_widgets.analysis.scope import RankPart, rank_part
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import rank_list
 from hta_widgets.trace.arrays import (
     Array,
     Bools,
@@ -77,9 +80,6 @@ THRESHOLDS: Final = {
     "above_peak_share": 1.02,
     "target_roofline_share": 0.7,
 }
-#: Columns that verdicts follow from.
-_MEASURES: Final = ("device_ns", "kernels", "is_limited", "compute_ns", "memory_ns", "limit_ns")
-
 _MAX_NS: Final = float(1 << 62)
 
 #: Work without matrices runs on ordinary units, in FP32 also for smaller types.
@@ -197,9 +197,6 @@ def unions_of_calls(
     call: Ints, start: Ints, end: Ints, count: int, communication: Intervals
 ) -> tuple[Ints, Ints]:
     """Return the time that each call's work covers, and its part during communication."""
-    covered = np.zeros(count, dtype=np.int64)
-    if not len(call):
-        return covered, covered.copy()
     first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, dtype=np.int64)
     np.minimum.at(first, call, start)
     np.maximum.at(last, call, end)
@@ -239,24 +236,17 @@ def _precisions(
     matrix_call, kernel_name = _main_kernels(trace, work[is_of_matrix], call[is_of_matrix])
     signature = signature_set.code[matrix_call]
     first, pair = group_by_columns([kernel_name, signature])
-    codes = [
-        PRECISION_NAMES.index(
-            call_precision(
-                kernel_units(trace.table.names[name_code]),
-                distinct[signature_code].input_type,
-                device.compute_capability,
-                is_amd=device.is_amd,
-            )
-        )
-        for name_code, signature_code in zip(
-            kernel_name[first].tolist(), signature[first].tolist(), strict=True
-        )
+    pairs = zip(kernel_name[first].tolist(), signature[first].tolist(), strict=True)
+    names = [
+        call_precision(kernel_units(trace.table.names[name]), distinct[code].input_type, device)
+        for name, code in pairs
     ]
-    precision[matrix_call] = np.array(codes, dtype=np.int64)[pair]
+    codes = np.array([PRECISION_NAMES.index(name) for name in names], np.int64)
+    precision[matrix_call] = codes[pair]
     return precision
 
 
-def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Codes]:
+def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Array]:
     """Return the calls with work, and the name of the kernel of each that does the matrix work.
 
     It is the longest of those that look most like matrix work.
@@ -265,41 +255,35 @@ def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Codes]:
     used, position = np.unique(name, return_inverse=True)
     scores = [_matrix_score(trace.table.names[code]) for code in used.tolist()]
     score = np.array(scores, dtype=np.int64)[position]
-    order = np.lexsort((trace.table.dur_ns[work], score, call))
-    call, name = call[order], name[order]
-    is_last_of_call = np.append(call[1:] != call[:-1], True)[: len(call)]
-    return call[is_last_of_call], name[is_last_of_call]
+    main = _largest_of_calls(call, trace.table.dur_ns[work], score)
+    return call[main], name[main]
 
 
-def limits(columns: pd.DataFrame | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the times at the peak rate and at the memory bandwidth, and the longer, as columns."""
+def _largest_of_calls(call: Ints, *keys: Ints) -> Rows:
+    """Return the position of the largest entry of each call, by the last of `keys` first."""
+    order = np.lexsort((*keys, call))
+    largest: Rows = order[np.append(np.diff(call[order]) != 0, True)[: len(order)]]
+    return largest
+
+
+def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with the times at the peak rate and at the bandwidth, and the longer."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        compute_ns = columns["total_flops"] / columns["peak_tflop_per_s"] / 1e3
-        memory_ns = columns["total_bytes"] / columns["memory_gb_s"]
-    return {
-        "compute_ns": compute_ns,
-        "memory_ns": memory_ns,
-        "limit_ns": np.fmax(compute_ns, memory_ns),
-    }
+        compute_ns = frame["total_flops"] / frame["peak_tflop_per_s"] / 1e3
+        memory_ns = frame["total_bytes"] / frame["memory_gb_s"]
+    limit_ns = np.fmax(compute_ns, memory_ns)
+    return frame.assign(compute_ns=compute_ns, memory_ns=memory_ns, limit_ns=limit_ns)
 
 
 def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame that has limits with rates, shares of peaks and verdicts."""
-    time = frame["device_ns"].where(frame["device_ns"] > 0).astype("float64")
-    return frame.assign(
-        mean_ns=frame["device_ns"] / frame["count"].clip(lower=1),
-        intensity=frame["total_flops"] / frame["total_bytes"].where(frame["total_bytes"] > 0),
-        tflop_per_s=frame["total_flops"] / time / 1e3,
-        gb_per_s=frame["total_bytes"] / time,
-        **verdicts({name: frame[name].to_numpy() for name in _MEASURES}),
-    )
-
-
-def verdicts(columns: Mapping[str, Any]) -> dict[str, Array]:
-    """Return shares of peaks and verdicts as columns, from columns that have limits."""
-    device_ns, kernels, is_limited, compute_ns, memory_ns, limit_ns = (
-        columns[name] for name in _MEASURES
-    )
+    device_ns, kernels, is_limited, compute_ns, memory_ns, limit_ns, flops, size = (
+        frame[name].to_numpy()
+        for name in (
+            "device_ns", "kernels", "is_limited", "compute_ns", "memory_ns", "limit_ns",
+            "total_flops", "total_bytes",
+        )
+    )  # fmt: skip
     time = np.where(device_ns > 0, device_ns, np.nan)
     compute_share = compute_ns / time
     memory_share = np.where(is_limited, memory_ns / time, np.nan)
@@ -310,17 +294,21 @@ def verdicts(columns: Mapping[str, Any]) -> dict[str, Array]:
         shares < THRESHOLDS["overhead_share"]
     )
     is_compute = np.fmax(compute_ns, 0) >= np.fmax(memory_ns, 0)
-    return {
-        "compute_share": compute_share,
-        "memory_share": memory_share,
-        "roofline_share": np.where(is_limited, limit_ns / time, np.nan),
-        "roofline_ns": _round_ns(np.where(is_known, limit_ns, -1)),
-        "saving_ns": _round_ns(np.where(is_known, saving_ns, -1)),
-        "bound": np.select(
+    return frame.assign(
+        mean_ns=device_ns / np.maximum(frame["count"], 1),
+        intensity=flops / np.where(size > 0, size, np.nan),
+        tflop_per_s=flops / time / 1e3,
+        gb_per_s=size / time,
+        compute_share=compute_share,
+        memory_share=memory_share,
+        roofline_share=np.where(is_limited, limit_ns / time, np.nan),
+        roofline_ns=_round_ns(np.where(is_known, limit_ns, -1)),
+        saving_ns=_round_ns(np.where(is_known, saving_ns, -1)),
+        bound=np.select(
             [~is_known, is_short, is_compute], ["unknown", "overhead", "compute"], "memory"
         ),
-        "above_peak": shares > THRESHOLDS["above_peak_share"],
-    }
+        above_peak=shares > THRESHOLDS["above_peak_share"],
+    )
 
 
 def _round_ns(time_ns: Floats) -> Ints:
@@ -353,6 +341,18 @@ class CallEfficiency:
         counts = {name: int(row[name]) for name in ("row", "kernels", "device_ns")}
         rates = {name: _none_if_nan(float(np.float32(row[name]))) for name in CALL_RATES}
         return {**counts, **rates, **self.signatures[int(row["signature"])]}
+
+
+def notes_of_ranks(ranks: Sequence[tuple[UsedDevice, bool]]) -> list[str]:
+    """Return notes on unknown devices and missing shapes.
+
+    `ranks` are the devices of ranks, and whether their operators have shapes.
+    """
+    without = [device.rank for device, has_shapes_of_inputs in ranks if not has_shapes_of_inputs]
+    if len(without) == len(ranks):
+        return [NO_SHAPES_NOTE]
+    lack = f"no operator of {rank_list(without)} has the shapes of its inputs" if without else ""
+    return [unknown_device_note([device for device, _ in ranks]), lack]
 
 
 def has_shapes(trace: Trace) -> bool:
@@ -392,9 +392,12 @@ def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | 
     groups = frame.groupby(list(_SHARED), sort=False, dropna=False)
     shared = frame.loc[~frame.duplicated(_SHARED), list(_SHARED)].to_dict("records")
     columns = ["row", "device_ns", "kernels", *CALL_RATES]
-    longest = _longest_work(trace, calls)
+    linked = calls.call_of_work >= 0
+    work = calls.work[linked]
+    # If several pieces of work are equally long, the first.
+    longest = _largest_of_calls(calls.call_of_work[linked], -work, trace.table.dur_ns[work])
     return CallEfficiency(
-        frame[columns].assign(longest=longest, signature=groups.ngroup()),
+        frame[columns].assign(longest=work[longest], signature=groups.ngroup()),
         [
             {**{str(name): _none_if_nan(value) for name, value in row.items()}, **device.columns}
             for row in shared
@@ -430,18 +433,8 @@ def _call_frame(times: CallTimes, device: UsedDevice) -> pd.DataFrame:
             "reason": times.reasons,
         }
     )
-    frame = add_rates(frame.assign(**limits(frame)))
+    frame = add_rates(add_limits(frame))
     return frame.astype(dict.fromkeys(CALL_RATES, np.float32))
-
-
-def _longest_work(trace: Trace, calls: CountedCalls) -> Rows:
-    """Return the longest device work of each call that has any; if several are equal, the first."""
-    linked = calls.call_of_work >= 0
-    work, call = calls.work[linked], calls.call_of_work[linked]
-    order = np.lexsort((-work, trace.table.dur_ns[work], call))
-    is_last = np.append(call[order][1:] != call[order][:-1], True)
-    longest: Rows = work[order][is_last]
-    return longest
 
 
 def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:

@@ -21,13 +21,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Any, Final, NamedTuple
-
-import numpy as np
 
 from hta_widgets.analysis.cross_rank.comm_events import bytes_of
 from hta_widgets.analysis.efficiency.engine_steps import StepName
@@ -38,6 +36,7 @@ NO_DIMENSIONS: Final = "tensors without dimensions"
 NO_SHAPES_NOTE: Final = (
     "no operator has the shapes of its inputs: record them with record_shapes=True"
 )
+NOT_NUMBERS: Final = "sizes that are not whole numbers"
 NO_VALUES: Final = "no concrete inputs"
 UNLISTED: Final = "unlisted operator"
 DATA_DEPENDENT: Final = "data-dependent"
@@ -46,6 +45,7 @@ OTHER_ARGUMENTS: Final = "arguments of an unknown version"
 UNKNOWN_TYPE: Final = "unlisted type"
 SPARSE: Final = "a sparse tensor, whose number of elements is not in the file"
 
+_ONEDNN: Final = re.compile("mkldnn|onednn")
 #: Parts of the names of types that only some files write.
 _OPTIONAL_IN_TYPES: Final = re.compile(r"torch\.|c10::|at::|_t$|[\s<>]")
 #: Other names of types, in lower case without `_OPTIONAL_IN_TYPES`.
@@ -65,8 +65,10 @@ _TYPE_NAMES: Final = {
 #: ``dtype`` arguments are codes of ScalarType.
 _TYPE_OF_CODE: Final = {
     0: "unsigned char", 1: "signed char", 2: "short int", 3: "int", 4: "long int",
-    5: "c10::Half", 6: "float", 7: "double", 11: "bool", 15: "c10::BFloat16",
-    23: "c10::Float8_e5m2", 24: "c10::Float8_e4m3fn",
+    5: "c10::Half", 6: "float", 7: "double", 8: "c10::complex<c10::Half>",
+    9: "c10::complex<float>", 10: "c10::complex<double>", 11: "bool", 15: "c10::BFloat16",
+    23: "c10::Float8_e5m2", 24: "c10::Float8_e4m3fn", 25: "c10::Float8_e5m2fnuz",
+    26: "c10::Float8_e4m3fnuz", 44: "c10::Float8_e8m0fnu", 45: "c10::Float4_e2m1fn_x2",
 }  # fmt: skip
 LISTS: Final = frozenset({"TensorList", "GenericList"})
 _ASSUMED_IN_LISTS: Final = "float"
@@ -156,26 +158,17 @@ def standard_type(name: str) -> str:
     return _TYPE_NAMES.get(_OPTIONAL_IN_TYPES.sub("", name.lower()), name)
 
 
-def is_float8(type_name: str) -> bool:
-    """Return whether a type is a float of 8 bits."""
-    return re.fullmatch(r"float8_\w+", _OPTIONAL_IN_TYPES.sub("", type_name.lower())) is not None
-
-
-def is_float4_pair(type_name: str) -> bool:
-    """Return whether an element of a type packs two floats of 4 bits."""
+def bits_of_small_float(type_name: str) -> int:
+    """Return 8 for a float of 8 bits, 4 for a pair of 4 bits each, 0 for other types."""
     name = _OPTIONAL_IN_TYPES.sub("", type_name.lower())
-    return re.fullmatch(r"float4_\w+_x2", name) is not None
+    match = re.fullmatch(r"float(?:8_\w+|4_\w+_x2)", name)
+    return int(name[5]) if match else 0
 
 
 def item_bytes(type_name: str) -> float:
     """Return the bytes of an element of a type, NaN if they are unknown."""
     size = bytes_of(type_name)
     return float("nan") if size < 0 else size
-
-
-def elements_bytes(elements: int, type_name: str) -> float:
-    """Return the bytes of some elements of a type."""
-    return elements * item_bytes(type_name)
 
 
 def promote(types: Sequence[str], numbers: Sequence[str] = ()) -> str:
@@ -191,14 +184,6 @@ def promote(types: Sequence[str], numbers: Sequence[str] = ()) -> str:
         name = "float"
     category = max((_RANKS[number][0] for number in numbers if number in _RANKS), default=0)
     return name if category <= _RANKS[name][0] else _DEFAULT_TYPES[category]
-
-
-def broadcast(shapes: Iterable[Sequence[int]]) -> tuple[int, ...]:
-    """Return the shape that operands are expanded to."""
-    try:
-        return np.broadcast_shapes(*map(tuple, shapes))
-    except ValueError:
-        raise CallError(OTHER_ARGUMENTS) from None
 
 
 def _is_shape(dims: Any) -> bool:
@@ -217,8 +202,10 @@ class OperatorCall:
     context: CallContext = NO_CONTEXT
 
     def is_present(self, index: int) -> bool:
-        """Return whether argument `index` is a tensor with dims."""
-        return index < len(self.dims) and _is_shape(self.dims[index]) and bool(self.dims[index])
+        """Return whether argument `index` is a tensor with dims; they may be symbols."""
+        dims = self.dims[index] if index < len(self.dims) else None
+        is_list_of_tensors = isinstance(dims, list) and any(isinstance(of, list) for of in dims)
+        return bool(dims) and not is_list_of_tensors
 
     def type_of(self, index: int) -> str:
         """Return the type of an argument, empty for None."""
@@ -227,13 +214,13 @@ class OperatorCall:
 
     def tensor(self, index: int) -> Tensor:
         """Return a tensor argument, without dims for numbers and None."""
-        dims = self.dims[index] if index < len(self.dims) else []
+        dims = (self.dims[index] if index < len(self.dims) else None) or []
         if not _is_shape(dims):
-            raise CallError(NO_SHAPES)
+            raise CallError(NOT_NUMBERS)
         strides = self.strides[index] if index < len(self.strides) else None
-        # Sparse tensors have dims but no strides; so have the dense ones of MKL-DNN.
+        # Sparse tensors have dims but no strides; so have the dense ones of oneDNN (MKL-DNN).
         is_without_strides = any(self.strides) and strides == []
-        if dims and is_without_strides and "mkldnn" not in self.name:
+        if dims and is_without_strides and not _ONEDNN.search(self.name):
             raise CallError(SPARSE)
         stated_strides = tuple(strides) if isinstance(strides, list) else None
         return Tensor(tuple(dims), self.type_of(index), stated_strides)
@@ -260,9 +247,10 @@ class OperatorCall:
         dims = self.dims[index] if index < len(self.dims) else []
         if self.type_of(index) not in LISTS:
             return [self.tensor(index)]
-        if not isinstance(dims, list) or not dims or not all(map(_is_shape, dims)):
-            # The profiler writes a list of more than 30 entries as an empty list.
+        if not dims:  # the profiler writes a list of more than 30 entries as an empty list
             raise CallError(CUT_LIST)
+        if not isinstance(dims, list) or not all(map(_is_shape, dims)):
+            raise CallError(NOT_NUMBERS)
         return [Tensor(tuple(shape), _ASSUMED_IN_LISTS) for shape in dims]
 
     @property
@@ -278,16 +266,19 @@ class OperatorCall:
         return value if isinstance(value, str) else json.dumps(value)
 
     def flag(self, index: int, *, default: bool = False) -> bool:
-        """Return an argument that is True or False."""
+        """Return an argument that is True or False, `default` for None."""
         text = self.value(index)
-        return text == "True" if text in {"True", "False"} else default
+        if text not in {"True", "False", ""}:
+            raise CallError(NO_VALUES)
+        return text == "True" if text else default
 
     def number(self, index: int, default: float = 0) -> float:
-        """Return a number."""
+        """Return a number, `default` for None."""
+        text = self.value(index)
         try:
-            return float(self.value(index))
+            return float(text) if text else default
         except ValueError:
-            return default
+            raise CallError(NO_VALUES) from None
 
     def numbers(self, index: int, count: int | None = None) -> list[int]:
         """Return a list of integers; a single value stands for `count` equal integers."""
@@ -306,7 +297,10 @@ class OperatorCall:
 
     def mask(self, index: int) -> list[bool]:
         """Return an output mask, such as ``"[True, True, False]"``."""
-        return [word == "True" for word in re.findall(r"True|False", self.value(index))]
+        words = self.value(index).removeprefix("[").removesuffix("]").split(", ")
+        if not {"True", "False"} >= set(words):
+            raise CallError(NO_VALUES)
+        return [word == "True" for word in words]
 
     def output_type(self, index: int, default: str) -> str:
         """Return the type that a ``dtype`` argument asks for, else `default`; empty if unknown."""

@@ -19,7 +19,14 @@ import numpy as np
 
 from hta_widgets.analysis.efficiency.work import role_of
 from hta_widgets.analysis.scope import device_work_rows
-from hta_widgets.trace.arrays import Bools, Ints, Rows, distinct_codes, mask_of_rows
+from hta_widgets.trace.arrays import (
+    Bools,
+    Ints,
+    Rows,
+    distinct_codes,
+    mask_of_rows,
+    positions_of_rows,
+)
 from hta_widgets.trace.host_stack import Forest, name_mask, nearest_ancestor, operator_tree
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
@@ -42,10 +49,14 @@ class CountedCalls:
     is_backward: Bools
     work: Rows
     call_of_work: Ints
-    launched_nothing: int
+    launched_nothing: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def of_work(self, rows: Rows, events: int) -> Ints:
+        """Return the position of the call of some device work of a rank with `events`, or -1."""
+        return np.append(self.call_of_work, -1)[positions_of_rows(self.work, events)[rows]]
 
 
 @memoize
@@ -97,7 +108,6 @@ def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
         is_backward=never,
         work=work,
         call_of_work=np.where(encloses, -1, np.cumsum(~encloses) - 1),
-        launched_nothing=0,
     )
 
 

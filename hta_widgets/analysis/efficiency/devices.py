@@ -91,13 +91,13 @@ class UsedDevice:
     `device_id` is -1 for a rank without device work.
     """
 
-    rank: int
-    device_id: int
-    name: str
-    units: int
-    memory_bytes: int
-    compute_capability: str
-    warp_size: int
+    rank: int = -1
+    device_id: int = -1
+    name: str = ""
+    units: int = -1
+    memory_bytes: int = -1
+    compute_capability: str = ""
+    warp_size: int = -1
     matched_by: str = "none"
     row: Device = _UNKNOWN
     scaled: float = 1.0
@@ -123,6 +123,11 @@ class UsedDevice:
         """Name and rate in each direction of the link to other devices of the node, else PCIe."""
         row = self.row
         return (row.link, row.link_gb_s) if row.link_gb_s > 0 else ("PCIe", row.pcie_gb_s)
+
+    @property
+    def major(self) -> int:
+        """Major number of the compute capability, -1 if unknown."""
+        return int(self.compute_capability.partition(".")[0] or -1)
 
     @property
     def is_amd(self) -> bool:
@@ -328,12 +333,12 @@ def used_device(trace: Trace, user_devices: Sequence[Device] | None = None) -> U
     """
     rows = device_work_rows(trace)
     if not len(rows):
-        return _stated_device(trace.rank, -1, {})
+        return UsedDevice(trace.rank)
     busiest = np.bincount(trace.table.track[rows]).argmax()
     pid = trace.table.tracks[busiest].pid
     device_id = int(pid) if pid.isdecimal() and len(pid) < _MAX_DIGITS else 0
     entry = device_properties(trace, device_id)
-    return match_device(_stated_device(trace.rank, device_id, entry), entry, user_devices)
+    return replace(device_of_entry(entry, user_devices), rank=trace.rank, device_id=device_id)
 
 
 def device_properties(trace: Trace, device_id: int) -> dict[str, Any]:
@@ -350,32 +355,22 @@ def whole_number(value: object) -> int:
     return value if type(value) is int and 0 <= value < 1 << 62 else -1
 
 
-def device_of_entry(entry: Mapping[str, Any]) -> UsedDevice:
-    """Return the device that an entry of ``deviceProperties`` describes."""
-    return match_device(_stated_device(-1, 0, entry), entry)
-
-
-def _stated_device(rank: int, device_id: int, entry: Mapping[str, Any]) -> UsedDevice:
+def device_of_entry(
+    entry: Mapping[str, Any], user_devices: Sequence[Device] | None = None
+) -> UsedDevice:
+    """Return the device that an entry of ``deviceProperties`` describes, with its row."""
     name = entry.get("name")
     major, minor, units, memory_bytes, warp_size = (
         whole_number(entry.get(key))
         for key in ("computeMajor", "computeMinor", "numSms", "totalGlobalMem", "warpSize")
     )
-    return UsedDevice(
-        rank,
-        device_id,
-        name if isinstance(name, str) else "",
-        units,
-        memory_bytes,
-        f"{major}.{minor}" if major >= 0 else "",
-        warp_size,
+    device = UsedDevice(
+        name=name if isinstance(name, str) else "",
+        units=units,
+        memory_bytes=memory_bytes,
+        compute_capability=f"{major}.{minor}" if major >= 0 else "",
+        warp_size=warp_size,
     )
-
-
-def match_device(
-    device: UsedDevice, entry: Mapping[str, Any], user_devices: Sequence[Device] | None = None
-) -> UsedDevice:
-    """Return the device with its row; `entry` is its ``deviceProperties`` in the file."""
     for row in _added if user_devices is None else user_devices:
         is_named = row.pattern is None or match_pattern(row.pattern, [device.name])[0]
         if is_named and all(entry.get(key) == value for key, value in row.properties.items()):

@@ -86,51 +86,48 @@ def parse_step_name(name: str) -> StepName | None:
     return StepName("diffusion", "") if _DIFFUSION.match(name) else None
 
 
-def _attention_pairs(new_tokens: int, square: int, product: int) -> float:
-    return product - (square - new_tokens) / 2
+def _step(engine: str, phase: str, numbers: Mapping[str, int]) -> StepName:
+    """Return a step by the numbers of prefill (``c``) and decode (``g``).
+
+    ``c`` and ``c_sq`` are requests and new tokens; ``c_sk, c_sqsq, c_sqsk`` are sums.
+    """
+    pairs, visible = 0.0, 0
+    for part in "cg":
+        if numbers.get(part, -1):
+            tokens, square = (numbers.get(f"{part}_{name}", -1) for name in ("sq", "sqsq"))
+            # Older names have no visible tokens: all tokens of a prompt are new.
+            product = numbers.get(f"{part}_sqsk", square)
+            pairs += product - (square - tokens) / 2 if square >= 0 else float("nan")
+            visible += numbers.get(f"{part}_sk", tokens)
+    prefills, decodes, prefill_tokens, decode_tokens = (
+        numbers.get(name, -1) for name in ("c", "g", "c_sq", "g_sq")
+    )
+    return StepName(
+        engine, phase, prefills, decodes, prefill_tokens, decode_tokens, -1, pairs, visible
+    )
 
 
 def _vllm_step(texts: Mapping[str, str | None]) -> StepName:
-    """Return a step of vLLM from the groups of `_VLLM`: ``c`` is its prefill, ``g`` its decode."""
-    numbers = {key: int(text) for key, text in texts.items() if text is not None}
-    pairs, visible, tokens = 0.0, 0, {}
-    for part in "cg":
-        tokens[part] = numbers.get(f"{part}_tokens", numbers.get(f"{part}_sq", -1))
-        square = numbers.get(f"{part}_square", numbers.get(f"{part}_sqsq", -1))
-        # Older names have no visible tokens: all tokens of a prompt are new.
-        product = numbers.get(f"{part}_sqsk", square)
-        if numbers[part]:
-            is_known = square >= 0
-            pairs += _attention_pairs(tokens[part], square, product) if is_known else float("nan")
-            visible += numbers.get(f"{part}_sk", tokens[part])
-    prefills, decodes = numbers["c"], numbers["g"]
-    phase = "decode" if not prefills else "mixed" if decodes else "prefill"
-    return StepName("vllm", phase, prefills, decodes, tokens["c"], tokens["g"], -1, pairs, visible)
+    """Return a step of vLLM from the groups of `_VLLM`."""
+    names = {"c_tokens": "c_sq", "g_tokens": "g_sq", "c_square": "c_sqsq", "g_square": "g_sqsq"}
+    numbers = {names.get(key, key): int(text) for key, text in texts.items() if text is not None}
+    phase = "decode" if not numbers["c"] else "mixed" if numbers["g"] else "prefill"
+    return _step("vllm", phase, numbers)
 
 
 def _sglang_step(mode: str, requests: int, rest: str) -> StepName:
-    number = {key: int(text) for key, text in re.findall(r"(\w+)=(\d+)", rest)}
-    sums = [
-        _attention_pairs(*(number[f"{letter}_{key}"] for key in ("sq", "sqsq", "sqsk")))
-        for letter in "cg"
-        if f"{letter}_sqsk" in number
-    ]
-    pairs = sum(sums) if sums else float("nan")
-    visible = sum(number.get(f"{letter}_sk", 0) for letter in "cg") if sums else -1
+    stated = {key: int(text) for key, text in re.findall(r"(\w+)=(\d+)", rest)}
     if mode == "DECODE":
-        tokens = number.get("g_sq", requests)
-        return StepName("sglang", "decode", 0, requests, 0, tokens, -1, pairs, visible)
+        return _step(
+            "sglang", "decode", {"c": 0, "c_sq": 0, "g": requests, "g_sq": requests, **stated}
+        )
     if mode == "EXTEND":
-        tokens = number.get("toks", number.get("c_sq", -1))
-        return StepName("sglang", "prefill", requests, 0, tokens, 0, -1, pairs, visible)
-    if mode != "MIXED":  # speculative decoding: the name does not say which tokens are new
-        return StepName("sglang", "")
-    prefill, decode, prefill_tokens, decode_tokens = (
-        number.get(key, -1) for key in ("c", "g", "c_sq", "g_sq")
-    )
-    return StepName(
-        "sglang", "mixed", prefill, decode, prefill_tokens, decode_tokens, -1, pairs, visible
-    )
+        tokens = stated.get("toks", stated.get("c_sq", -1))
+        return _step(
+            "sglang", "prefill", {**stated, "c": requests, "c_sq": tokens, "g": 0, "g_sq": 0}
+        )
+    # In speculative decoding, the name does not say which tokens are new.
+    return _step("sglang", "mixed", stated) if mode == "MIXED" else StepName("sglang", "")
 
 
 @dataclass(frozen=True, eq=False)

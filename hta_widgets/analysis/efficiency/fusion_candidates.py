@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
-from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE, Tensor, Work
+from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.devices import Device, devices_of_user, used_device
 from hta_widgets.analysis.efficiency.signatures import Signatures, signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks
@@ -28,8 +28,7 @@ from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-_MAX_BYTES: Final = 1 << 50  # larger results are of damaged shapes
-
+_MAX_BYTES: Final = 1 << 50
 _SCHEMA: Final = {
     "rank": "int64",
     **dict.fromkeys(("operators", "shape"), "str"),
@@ -66,10 +65,6 @@ def fusion_candidates(
         ``saved_bytes`` of a chain, each result between two operators written and read once;
         ``total_saved_bytes``, and ``saving_ns``, their time at the device's bandwidth, -1 if
         unknown.
-
-    Examples
-    --------
-    >>> fusion_candidates(traces).head()  # doctest: +SKIP
     """
     parts = rank_parts(traces, selection, window, ranks, captured=True)
     blocks = list(map_ranks(parts, partial(_chains_of_rank, added=devices_of_user())))
@@ -95,7 +90,10 @@ def _note_of(parts: RankParts) -> str:
 def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> dict[str, Any]:
     """Return the chains of a rank, each a tuple of the codes of its signatures, as columns."""
     signature_set = signatures(part.trace)
-    results = [_pointwise_result(signature.work) for signature in signature_set.distinct]
+    works = [signature.work for signature in signature_set.distinct]
+    results = [work.result if work.category == "elementwise" else None for work in works]
+    # Larger results come from damaged shapes.
+    results = [of if of and of.size_bytes < _MAX_BYTES else None for of in results]
     shapes = [result.dims if result else () for result in results]
     count: Counter[tuple[int, ...]] = Counter()
     device_ns: Counter[tuple[int, ...]] = Counter()
@@ -148,9 +146,3 @@ def _chains(
     for members in np.split(in_chains, np.flatnonzero(np.diff(chain[in_chains])) + 1):
         if len(members):
             yield work[members], tuple(code[members].tolist())
-
-
-def _pointwise_result(work: Work) -> Tensor | None:
-    """Return what a pointwise operator writes, None for other operators or unknown shapes."""
-    result = work.result if work.category == "elementwise" else None
-    return result if result and result.size_bytes < _MAX_BYTES else None

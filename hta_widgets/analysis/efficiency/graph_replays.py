@@ -58,11 +58,6 @@ def graph_replays(
         - ``order``: the same number of calls, which do not name their kernels
         - ``partial``: the capture has calls that launched nothing
         - ``none``: no capture, fewer than 95 % match, or several captures fit
-
-    Examples
-    --------
-    >>> traces = hw.load("decode.json.gz", capture="captures/")  # doctest: +SKIP
-    >>> graph_replays(traces)["certainty"].value_counts()  # doctest: +SKIP
     """
     parts = rank_parts(traces, selection, window, ranks)
     blocks = list(map_ranks(parts, _replays_of_rank))

@@ -24,11 +24,9 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.arrays import Bools, Rows, positions_of_rows
-from hta_widgets.trace.call_args import launch_args
+from hta_widgets.trace.call_args import decode_json, launch_args
 from hta_widgets.trace.host_stack import name_mask, operator_tree
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 #: Maximum mean duration of short kernels, whose launch takes as long as they do.
@@ -40,12 +38,15 @@ _GEOMETRY: Final = (
     "grid", "block", "threads", "registers", "shared_memory", "blocks_per_sm", "warps_per_sm",
     "waves", "sm_efficiency_share", "occupancy_share", "limited_by",
 )  # fmt: skip
-_TIMES: Final = ("count", "sum_ns", "mean_ns", "min_ns", "max_ns")
 _SCHEMA: Final = {
     "rank": "int64",
-    **dict.fromkeys(("name", "grid", "block"), "str"),
-    **int64("count sum_ns min_ns max_ns threads registers shared_memory operators"),
-    **float64("mean_ns blocks_per_sm warps_per_sm waves occupancy_share sm_efficiency_share"),
+    "name": "str",
+    **int64("count sum_ns"),
+    "mean_ns": "float64",
+    **int64("min_ns max_ns"),
+    **dict.fromkeys(("grid", "block"), "str"),
+    **int64("threads registers shared_memory operators"),
+    **float64("blocks_per_sm warps_per_sm waves occupancy_share sm_efficiency_share"),
     **dict.fromkeys(("limited_by", "tensor_core", "precision", "operator", "module"), "str"),
     "short": "bool",
 }
@@ -85,11 +86,6 @@ def kernel_details(
 
         ``.attrs``: ``tensor_core_share`` and ``unknown_tensor_core_share`` of the time, and
         ``short_kernels`` and ``short_ns``.
-
-    Examples
-    --------
-    >>> details = kernel_details(traces)  # doctest: +SKIP
-    >>> details[details["tensor_core"] == "no"].nlargest(5, "sum_ns")  # doctest: +SKIP
     """
     parts = rank_parts(traces, selection, window, ranks, captured=True)
     frame = pd.DataFrame(stack_blocks(list(map_ranks(parts, _details_of_rank)), _SCHEMA))
@@ -97,9 +93,8 @@ def kernel_details(
     time_ns = max(int(frame["sum_ns"].sum()), 1)
     time_by_use = frame.groupby("tensor_core")["sum_ns"].sum()
     short = frame[frame["short"]]
-    columns = dict.fromkeys(["rank", "name", *_TIMES, *_SCHEMA])
     return result_frame(
-        {name: frame[name] for name in columns},
+        {name: frame[name] for name in _SCHEMA},
         matched=count_by_kind(parts, ("compute",)),
         note="" if len(frame) else note_text("no_kernels_of", kinds="compute"),
         tensor_core_share=float(time_by_use.get("yes", 0) / time_ns),
@@ -116,7 +111,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     call = trace.launch_of[rows]
     launches = launch_args(trace, rows)
     in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[call]
-    owners = module_owners(trace)
+    owners, signature_set = module_owners(trace), signatures(trace)
     classes = list(dict.fromkeys(owners.class_names))
     class_of_module = np.array([*map(classes.index, owners.class_names), -1], dtype=np.int64)
     module = np.maximum(np.append(owners.owner, -1)[call], -1)
@@ -130,7 +125,10 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
             "time_ns": part.durations(rows),
             "operator": operator,
             "module": class_of_module[module],
-            "is_vector": _is_below_vector_work(trace, rows),
+            # Whether the kernel's operator does no matrix work.
+            "is_vector": np.append(signature_set.texts_of_work("kind") == "vector", False)[
+                signature_set.calls.of_work(rows, len(trace))
+            ],
         }
     )
     groups = events.groupby(["name", "launch"], sort=False)
@@ -177,7 +175,7 @@ def _geometry(
     device: dict[str, Any], text: tuple[bytes, ...], *, in_threads: bool
 ) -> dict[str, Any]:
     """Return the columns of a launch, `_GEOMETRY`, on a device of ``deviceProperties``."""
-    grid, block, registers, shared, blocks_per_sm, occupancy, limits = map(_decode, text)
+    grid, block, registers, shared, blocks_per_sm, occupancy, limits = map(decode_json, text)
     if in_threads and _is_sizes(grid) and _is_sizes(block):
         grid = [-(-total // size) for total, size in zip(grid, block, strict=False)]
     units, max_threads, warp = (max(whole_number(device.get(key)), 0) for key in _UNIT_KEYS)
@@ -207,24 +205,6 @@ def _geometry(
     }
 
 
-def _decode(text: bytes) -> Any:
-    try:
-        return json.loads(text) if text else None
-    except ValueError:
-        return None
-
-
 def _is_sizes(value: Any) -> bool:
     is_list = isinstance(value, list) and all(type(size) is int and size > 0 for size in value)
     return is_list and whole_number(prod(value)) > 0
-
-
-def _is_below_vector_work(trace: Trace, rows: Rows) -> Bools:
-    """Return whether each kernel belongs to an operator that has no matrix work."""
-    signature_set = signatures(trace)
-    calls = signature_set.calls
-    position = positions_of_rows(calls.work, len(trace))[rows]
-    call = np.append(calls.call_of_work, -1)[position]
-    is_vector = signature_set.texts_of_work("kind") == "vector"
-    is_below: Bools = np.append(is_vector, False)[call]
-    return is_below

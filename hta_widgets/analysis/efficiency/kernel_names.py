@@ -14,7 +14,8 @@ import re
 from functools import cache
 from typing import Final, NamedTuple
 
-from hta_widgets.analysis.efficiency.calls import is_float4_pair, is_float8
+from hta_widgets.analysis.efficiency.calls import bits_of_small_float
+from hta_widgets.analysis.efficiency.devices import UsedDevice
 from hta_widgets.facts import facts
 
 #: Maximum number of characters of a name that are searched: templates may have thousands.
@@ -98,25 +99,23 @@ _OF_TYPE: Final = {
 }
 
 
-def call_precision(units: KernelUnits, type_name: str, capability: str, *, is_amd: bool) -> str:
+def call_precision(units: KernelUnits, type_name: str, device: UsedDevice) -> str:
     """Return the precision of a matrix operator from its kernel and the type of its inputs.
 
     Float inputs run as FP32 or TF32 on NVIDIA's devices since 8.0, and on ordinary or matrix units
     of AMD's, which only the kernel's name shows. Empty if neither does.
     """
     if units.precision and not (units.precision == "fp32" and type_name in _OF_TYPE):
-        if units.precision == "fp32" and units.tensor_core == "yes" and not is_amd:
+        if units.precision == "fp32" and units.tensor_core == "yes" and not device.is_amd:
             return "tf32"
         return units.precision
     if type_name in _OF_TYPE:
         return _OF_TYPE[type_name]
-    if is_float8(type_name) or is_float4_pair(type_name):
-        return "fp8" if is_float8(type_name) else "fp4"
+    if bits := bits_of_small_float(type_name):
+        return f"fp{bits}"
     if type_name != "float":
         return ""
-    uses_matrix = units.tensor_core == "yes"
-    if is_amd:
-        return {"yes": "fp32_matrix", "no": "fp32"}.get(units.tensor_core, "")
-    if capability and int(capability.partition(".")[0]) < 8:
+    if not device.is_amd and 0 <= device.major < 8:
         return "fp32"
-    return "tf32" if uses_matrix else "fp32" if units.tensor_core == "no" else ""
+    on_matrix_units = "fp32_matrix" if device.is_amd else "tf32"
+    return {"yes": on_matrix_units, "no": "fp32"}.get(units.tensor_core, "")

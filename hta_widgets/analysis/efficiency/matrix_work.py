@@ -26,12 +26,15 @@ from dataclasses import replace
 from math import prod
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from hta_widgets.analysis.efficiency.attention_work import (
     attention_work,
     paged_attention_work,
     unmasked_attention_work,
 )
 from hta_widgets.analysis.efficiency.calls import (
+    FLOATS,
     NO_VALUES,
     OTHER_ARGUMENTS,
     UNKNOWN_TYPE,
@@ -39,10 +42,8 @@ from hta_widgets.analysis.efficiency.calls import (
     OperatorCall,
     Tensor,
     Work,
-    broadcast,
-    elements_bytes,
-    is_float4_pair,
-    is_float8,
+    bits_of_small_float,
+    item_bytes,
     matrix_work,
 )
 
@@ -105,7 +106,7 @@ def _product(
     if columns[-2] != k:
         raise CallError(OTHER_ARGUMENTS)
     n = columns[-1]
-    batch = prod(broadcast([batches, columns[:-2]]))
+    batch = prod(np.broadcast_shapes(tuple(batches), columns[:-2]))
     size = call.size_bytes(left, right, *reads)
     if added is not None and not (call.values and call.number(beta, 1) == 0):
         size += call.size_bytes(added)
@@ -114,7 +115,7 @@ def _product(
         type_name = call.output_type(type_name, a.type)
     if out is not None and call.is_present(out):
         type_name = call.type_of(out)
-    written = elements_bytes((1 if is_sum else batch) * m * n, type_name)
+    written = (1 if is_sum else batch) * m * n * item_bytes(type_name)
     layout = _layout(a, b, is_linear=is_linear)
     type_name = _FLOAT4 if is_packed else a.type
     return _gemm_work(call, (batch, m, n, k), size + written, type_name, layout)
@@ -145,7 +146,7 @@ def _gemm_work(
     """Return the work of `sizes`: batch, rows, columns and depth, of operands of a type."""
     batch, m, n, k = sizes
     type_name = type_name or call.type_of(0)
-    k *= 2 if is_float4_pair(type_name) else 1
+    k *= 2 if bits_of_small_float(type_name) == 4 else 1
     estimate = estimate or (_ASSUMED_TYPES if call.has_lists else "")
     return matrix_work(
         2 * batch * m * n * k,
@@ -200,28 +201,35 @@ def _grouped_product(
     type_name = call.type_of(left)
     if out is not None:
         type_name = call.type_of(out)
-    elif is_float8(type_name) or is_float4_pair(type_name):
+    elif bits_of_small_float(type_name):
         type_name = "c10::BFloat16"
     if out_type is not None:
         type_name = call.output_type(out_type, type_name)
-    size = call.size_bytes(left, right, *reads) + elements_bytes(outputs[ranks], type_name)
+    size = call.size_bytes(left, right, *reads) + outputs[ranks] * item_bytes(type_name)
     type_name = _FLOAT4 if is_packed else call.type_of(left)
     return _gemm_work(call, (batch, m, n, k), size, type_name)
 
 
 def _packed_product(
-    call: OperatorCall, reads: tuple[int, ...], *, columns: int, dim: int | None = None
+    call: OperatorCall,
+    reads: tuple[int, ...],
+    *,
+    left: int = 0,
+    columns: int,
+    dim: int | None = None,
 ) -> Work:
     """Return the work of a product with packed weights.
 
     The number of columns is dimension `dim` of the argument `columns`, such as scales, or else the
-    value of that argument.
+    first number in that argument.
     """
-    *rows, k = call.shape(0)
-    n = int(call.number(columns)) if dim is None else call.shape(columns)[dim]
-    m, type_name = prod(rows), call.type_of(0)
-    size = call.size_bytes(0, *reads) + elements_bytes(m * n, type_name)
-    return _gemm_work(call, (1, m, n, k), size)
+    *rows, k = call.shape(left)
+    n = (call.numbers(columns) or [0])[0] if dim is None else call.shape(columns)[dim]
+    if not n:
+        raise CallError(OTHER_ARGUMENTS)
+    m, type_name = prod(rows), call.type_of(left)
+    size = call.size_bytes(left, *reads) + m * n * item_bytes(type_name)
+    return _gemm_work(call, (1, m, n, k), size, type_name)
 
 
 def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
@@ -236,18 +244,19 @@ def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
     if not n:
         raise CallError(OTHER_ARGUMENTS if call.values else NO_VALUES)
     places = [place for place in range(1, len(call.dims)) if call.is_present(place)]
-    type_name = call.type_of(0)
+    # Products of 8-bit integers are written as half.
+    type_name = call.type_of(0) if call.type_of(0) in FLOATS else "c10::Half"
     if not has_experts:
         # The last tensor is a workspace, and one of the output's shape is the output.
         read = [place for place in places[:-1] if call.shape(place) != (m, n)]
-        size = call.size_bytes(0, *read) + elements_bytes(m * n, type_name)
+        size = call.size_bytes(0, *read) + m * n * item_bytes(type_name)
         return _gemm_work(call, (1, m, n, k), size)
     flags = [place for place, text in enumerate(call.values) if text in {"True", "False"}]
     rows = m * max(numbers[flags[0] - 1], 1)
     weights = [call.tensor(place) for place in places if len(call.shape(place)) == 3]
     experts = weights[0].dims[0]
     stored = sum(tensor.size_bytes for tensor in weights) * min(rows, experts) // experts
-    size = call.size_bytes(0) + stored + elements_bytes(rows * n, type_name)
+    size = call.size_bytes(0) + stored + rows * n * item_bytes(type_name)
     return _gemm_work(call, (1, rows, n, k), size, estimate=_EVERY_EXPERT)
 
 
@@ -283,7 +292,7 @@ def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool =
         raise CallError(OTHER_ARGUMENTS)
     weights = weights[:1] if is_grouped else weights
     width = weights[-1].dims[0]
-    size = sum(tensor.size_bytes for tensor in call.tensors()) + elements_bytes(m * width, x.type)
+    size = sum(tensor.size_bytes for tensor in call.tensors()) + m * width * item_bytes(x.type)
     return _products_with_weights(call, m, k, weights, size, EVERY_MATRIX)
 
 
@@ -293,7 +302,7 @@ def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool 
     tensors = [tensor for place in weights for tensor in call.items(place)]
     matrices = [tensor for tensor in tensors if len(tensor.dims) == 2]
     m = prod(x[:-1])
-    written = elements_bytes(m * matrices[-1].dims[1], call.type_of(0))
+    written = m * matrices[-1].dims[1] * item_bytes(call.type_of(0))
     size = call.size_bytes(0) + sum(tensor.size_bytes for tensor in tensors) + written
     work = _products_with_weights(call, m, x[-1], matrices, size, _NO_STATES)
     return gradients_work(work) if backward else work
@@ -454,7 +463,7 @@ def _convolution(
         raise CallError(NO_VALUES)
     flops = 2 * prod(w[1:]) * prod(x if transposed else out)
     size = call.size_bytes(0, 1, *([] if bias is None else [bias]))
-    size += elements_bytes(prod(out), call.type_of(0))
+    size += prod(out) * item_bytes(call.type_of(0))
     return _convolution_work(call, flops, size, (x, w, out), group_count, strides)
 
 
@@ -497,9 +506,9 @@ def _gradients(
     type_name = call.type_of(places[2])
     x_bytes, w_bytes, grad_bytes = (call.size_bytes(place) for place in places)
     size = grad_bytes
-    size += (w_bytes + elements_bytes(prod(x), type_name)) * mask[0]
-    size += (x_bytes + elements_bytes(prod(w), type_name)) * mask[1]
-    size += elements_bytes(grad[1], type_name) * mask[2]
+    size += (w_bytes + prod(x) * item_bytes(type_name)) * mask[0]
+    size += (x_bytes + prod(w) * item_bytes(type_name)) * mask[1]
+    size += grad[1] * item_bytes(type_name) * mask[2]
     flops = 2 * prod(w[1:]) * prod(x if transposed else grad) * (mask[0] + mask[1])
     groups = groups if transposed else max(x[1] // max(w[1], 1), 1)
     return _convolution_work(call, flops, size, (x, w, grad), groups)

@@ -30,14 +30,8 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.arrays import (
-    Floats,
-    Ints,
-    mask_of_rows,
-    positions_of_rows,
-    sum_by_group,
-)
-from hta_widgets.trace.host_stack import Forest, children_coverage, forest_of
+from hta_widgets.trace.arrays import Ints, mask_of_rows, positions_of_rows, sum_by_group
+from hta_widgets.trace.host_stack import children_coverage, forest_of
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -45,6 +39,7 @@ _NO_MODULES: Final = (
     "no module, annotation or repeated layer: record stacks with with_stack=True, or name layers "
     "with torch.profiler.record_function"
 )
+_GUESSES: Final = "no nn.Module in the file: layers are annotations and repeated operators"
 _PHASES: Final = {FORWARD: "forward", BACKWARD: "backward", RECOMPUTE: "recompute"}
 _DEVICE: Final = tuple(f"{phase}_device_ns" for phase in _PHASES.values())
 _FLOPS: Final = tuple(f"{phase}_flops" for phase in _PHASES.values())
@@ -55,20 +50,18 @@ _OTHERS: Final = {
     OPTIMIZER: "(optimizer)",
 }
 _SUMS: Final = ("calls", "host_ns", "host_self_ns", *_DEVICE, "device_self_ns", *_FLOPS)
-_SCHEMA: Final = {
-    "rank": "int64",
-    **dict.fromkeys(("path", "module", "class_name"), "str"),
-    **dict.fromkeys(("depth", "parent", "instances"), "int64"),
-    **dict.fromkeys(_SUMS[:-3], "int64"),
-    **dict.fromkeys(_FLOPS, "float64"),
-    **dict.fromkeys(("min_device_ns", "max_device_ns"), "int64"),
-    **dict.fromkeys(("source", "events"), "str"),
-}
 _COLUMNS: Final = (
     "rank", "path", "module", "class_name", "depth", "parent", "instances", "calls", "host_ns",
     "host_self_ns", *_DEVICE, "device_ns", "device_self_ns", *_FLOPS, "tflop_per_s",
     "min_device_ns", "max_device_ns", "source", "events",
 )  # fmt: skip
+_TEXTS: Final = ("path", "module", "class_name", "source", "events")
+#: Types of columns; `modules` itself adds those of all phases.
+_SCHEMA: Final = {
+    **{name: "int64" for name in _COLUMNS if name not in {"device_ns", "tflop_per_s"}},
+    **dict.fromkeys(_TEXTS, "str"),
+    **dict.fromkeys(_FLOPS, "float64"),
+}
 
 
 @check_arguments
@@ -123,10 +116,6 @@ def modules(
     Notes
     -----
     A trace does not identify recomputation by a compiler, nor offloading.
-
-    Examples
-    --------
-    >>> tree = modules(traces, depth=2)  # doctest: +SKIP
     """
     parts = rank_parts(traces, selection, window, ranks, captured=True)
     results = list(map_ranks(parts, partial(_modules_of_rank, fold=fold)))
@@ -145,16 +134,14 @@ def modules(
     has_modules = bool((frame["source"] != "").any())
     if not has_modules:
         frame = frame[:0]
-    is_guess = has_modules and not (frame["source"] == "nn.Module").any()
+    notes = [note_text("no_ranks") if not results else _NO_MODULES]
+    if has_modules:
+        has_class = (frame["source"] == "nn.Module").any()
+        notes = ["" if has_class else _GUESSES]
     return result_frame(
         {name: frame[name].reset_index(drop=True) for name in _COLUMNS},
         matched={"modules": int((frame["source"] != "").sum())},
-        note=[
-            note_text("no_ranks") if not results else "" if has_modules else _NO_MODULES,
-            "no nn.Module in the file: layers are annotations and repeated operators"
-            if is_guess
-            else "",
-        ],
+        note=notes,
         device_ns=sum(device_ns for _, device_ns in results) if has_modules else 0,
     )
 
@@ -171,8 +158,9 @@ def _rank_rows(part: RankPart, *, fold: bool) -> tuple[list[dict[str, Any]], int
     device, others, device_ns = _device_columns(part, owners)
     columns["device_self_ns"] = sum(device.values())
     columns |= {name: forest.subtree_sums(values) for name, values in device.items()}
+    known = 1.0 if signatures(part.trace).has_shapes else np.nan
     flops = _flops_columns(part, owners)
-    columns |= {name: _subtree_flops(forest, values) for name, values in flops.items()}
+    columns |= {name: forest.subtree_sums(values) * known for name, values in flops.items()}
     total_ns = sum(columns[name] for name in _DEVICE)
     is_shown = (columns["calls"] > 0) | (total_ns > 0)
     group = _fold(owners) if fold else np.arange(len(owners.names))
@@ -226,9 +214,7 @@ def _device_columns(
     owner = np.append(owners.owner, OUTSIDE)[launch]
     phase = np.append(owners.phase, FORWARD)[launch]
     calls = signatures(part.trace)
-    call = np.append(calls.calls.call_of_work, -1)[
-        positions_of_rows(calls.calls.work, len(part.table))[work]
-    ]
+    call = calls.calls.of_work(work, len(part.table))
     phase = np.where(np.append(calls.is_recomputed, False)[call], RECOMPUTE, phase)
     size = len(owners.names)
     by_phase = {}
@@ -242,28 +228,20 @@ def _device_columns(
     return by_phase, others, int(time_ns.sum())
 
 
-def _flops_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Floats]:
-    """Return matrix FLOPs by phase and module, NaN if the rank has no shapes."""
+def _flops_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
+    """Return the known matrix FLOPs by phase and module."""
     calls, size = signatures(part.trace), len(owners.names)
     rows = calls.calls.rows
     flops = np.where(calls.texts_of_work("kind") == "matrix", calls.figures("flops"), 0)
     is_chosen = part.contains(rows) & part.is_in_window(part.table.start_ns[rows])
     is_chosen &= ~calls.is_stopped & ~np.isnan(flops) & (owners.owner[rows] >= 0)
     phase = np.where(calls.is_recomputed, RECOMPUTE, owners.phase[rows])
-    columns: dict[str, Floats] = {}
+    columns = {}
     for code, name in _PHASES.items():
         chosen = is_chosen & (phase == code)
-        sums: Floats = np.bincount(
-            owners.owner[rows[chosen]], flops[chosen], minlength=size
-        ).astype(np.float64)
-        columns[f"{name}_flops"] = sums if calls.has_shapes else np.full(size, np.nan)
+        sums = np.bincount(owners.owner[rows[chosen]], flops[chosen], minlength=size)
+        columns[f"{name}_flops"] = sums.astype(np.int64)
     return columns
-
-
-def _subtree_flops(forest: Forest, flops: Floats) -> Floats:
-    if np.isnan(flops).any():
-        return flops
-    return forest.subtree_sums(flops.astype(np.int64)).astype(np.float64)
 
 
 def _fold(owners: ModuleOwners) -> Ints:

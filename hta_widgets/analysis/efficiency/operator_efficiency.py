@@ -22,10 +22,10 @@ from hta_widgets.analysis.efficiency.call_efficiency import (
     PRECISION_NAMES,
     THRESHOLDS,
     CallTimes,
+    add_limits,
     add_rates,
     call_times,
-    limits,
-    verdicts,
+    notes_of_ranks,
 )
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.devices import (
@@ -33,7 +33,6 @@ from hta_widgets.analysis.efficiency.devices import (
     Peaks,
     UsedDevice,
     devices_of_user,
-    unknown_device_note,
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
@@ -45,7 +44,7 @@ from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import share as share_text
 from hta_widgets.trace.arrays import Ints, Rows, group_by_columns, group_statistics, sum_by_group
-from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.host_stack import names_match, operator_tree
 from hta_widgets.trace.intervals import CumulativeCoverage
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -60,26 +59,31 @@ _NUMBERS: Final = (
 )  # fmt: skip
 _TEXTS: Final = ("layout", "kernel_size", "stride")
 _ARGUMENTS: Final = ("input_shapes", "input_types", "input_strides", "concrete_inputs")
-_SIGNATURE: Final = (
-    "name", "category", *_ARGUMENTS, "flops_kind", "certainty", "reason", *_TEXTS,
+_SIGNATURE: Final = ("name", "category", *_ARGUMENTS, "flops_kind", "certainty", "reason")
+#: Columns after the signature.
+_RESULTS: Final = (
+    "precision", "recompute", "count", "flops", "model_flops", "total_flops", "least_bytes",
+    "intensity", "device_ns", "mean_ns", "min_ns", "max_ns", "overlapped_ns", "kernels",
+    "tflop_per_s", "gb_per_s", "compute_share", "memory_share", "roofline_share", "roofline_ns",
+    "saving_ns", "bound", "above_peak", *_NUMBERS, *_TEXTS, "device", "peak_tflop_per_s",
+    "memory_gb_s", "peak_source", "peak_certainty",
 )  # fmt: skip
 _SUMS: Final = (
     "count", "kernels", "device_ns", "compute_kernel_ns", "overlapped_ns",
     "total_flops", "total_model_flops", "total_bytes", "compute_ns", "memory_ns", "limit_ns",
 )  # fmt: skip
-#: Columns of figures, by the field of `Work`.
-_FIGURES: Final = {"flops": "flops", "model_flops": "model_flops", "least_bytes": "min_bytes"}
-#: Figures of a call, and their sums; a call that the window cuts counts in part.
-_TOTALS: Final = {
-    "flops": "total_flops",
-    "model_flops": "total_model_flops",
-    "least_bytes": "total_bytes",
+#: Figures of a call: the field of `Work`, and the sum over calls; one that the window cuts counts
+#: in part.
+_FIGURES: Final = {
+    "flops": ("flops", "total_flops"),
+    "model_flops": ("model_flops", "total_model_flops"),
+    "least_bytes": ("min_bytes", "total_bytes"),
 }
 _SCHEMA: Final = {
     **int64("rank step count kernels device_ns compute_kernel_ns overlapped_ns min_ns max_ns"),
     **dict.fromkeys(_NUMBERS, "int64"),
     **float64("inside flops model_flops least_bytes peak_tflop_per_s memory_gb_s"),
-    **dict.fromkeys(("phase", *_SIGNATURE, "precision"), "str"),
+    **dict.fromkeys(("phase", *_SIGNATURE, *_TEXTS, "precision"), "str"),
     **dict.fromkeys(("device", "peak_source", "peak_certainty"), "str"),
     **dict.fromkeys(("recompute", "is_limited"), "bool"),
 }
@@ -92,6 +96,7 @@ _UNKNOWN: Final = {
     "inside": 1.0,
 }
 _COMPUTE, _COMMUNICATION = KINDS.index("compute"), KINDS.index("communication")
+#: Why work belongs to no operator; without a launch, with one, of a graph.
 _REASONS: Final = (
     "no launching call in the file",
     "launched outside of operators",
@@ -190,12 +195,14 @@ def operator_efficiency(
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     group_by = tuple(dict.fromkeys(group_by))
-    results = _efficiency_of_ranks(chosen, group_by, peaks)
+    parts = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None), captured=True)
+    analyze = partial(_efficiency_of_rank, user_devices=devices_of_user(peaks), keys=group_by)
+    results = list(map_ranks(parts, analyze, (chosen.start_ns, chosen.end_ns)))
     blocks = [block for result in results for block in result.blocks]
     frame = pd.DataFrame(stack_blocks(blocks, _SCHEMA))
-    for name, total in _TOTALS.items():
+    for name, (_, total) in _FIGURES.items():
         frame[total] = frame[name] * frame["inside"]
-    frame = frame.assign(**limits(frame))
+    frame = add_limits(frame)
     kind = frame["flops_kind"]
     has_known_flops = (kind == "vector") | ((kind == "matrix") & frame["flops"].notna())
     known_ns = int(frame["compute_kernel_ns"][has_known_flops].sum())
@@ -224,38 +231,9 @@ def operator_efficiency(
     )
 
 
-def verdicts_of_rank(traces: TraceSet, rank: int) -> dict[str, Any]:
-    """Return the columns of a rank's operators and their verdicts, without rows of kernels.
-
-    They are unsorted columns of `operator_efficiency`: a frame would take longer.
-    """
-    (result,) = _efficiency_of_ranks(narrow_selection(traces, ranks=[rank]), _SIGNATURE_KEYS)
-    block = result.blocks[0]
-    columns = block | {total: block[name] * block["inside"] for name, total in _TOTALS.items()}
-    columns |= limits(columns)
-    return columns | verdicts(columns)
-
-
-def _efficiency_of_ranks(
-    chosen: Selection, keys: tuple[str, ...], peaks: Peaks | None = None
-) -> list[RankEfficiency]:
-    whole_time = replace(chosen, start_ns=None, end_ns=None)
-    analyze = partial(_efficiency_of_rank, user_devices=devices_of_user(peaks), keys=keys)
-    parts = rank_parts(chosen.owner, whole_time, captured=True)
-    return list(map_ranks(parts, analyze, (chosen.start_ns, chosen.end_ns)))
-
-
 def _columns(group_by: Sequence[str]) -> list[str]:
-    figures = [
-        "precision", "recompute", "count", "flops", "model_flops", "total_flops", "least_bytes",
-        "intensity", "device_ns", "mean_ns", "min_ns", "max_ns", "overlapped_ns", "kernels",
-        "tflop_per_s", "gb_per_s", "compute_share", "memory_share", "roofline_share",
-        "roofline_ns", "saving_ns", "bound", "above_peak", *_NUMBERS, *_TEXTS, "device",
-        "peak_tflop_per_s", "memory_gb_s", "peak_source", "peak_certainty",
-    ]  # fmt: skip
-    signature = [name for name in _SIGNATURE if name not in _TEXTS]
-    keys = [name for name in group_by if name not in signature]
-    return ["rank", *keys, *signature, *figures]
+    keys = [name for name in group_by if name not in _SIGNATURE]
+    return ["rank", *keys, *_SIGNATURE, *_RESULTS]
 
 
 def _notes(results: Sequence[RankEfficiency], known_ns: int, compute_ns: int) -> list[str]:
@@ -267,10 +245,8 @@ def _notes(results: Sequence[RankEfficiency], known_ns: int, compute_ns: int) ->
         return ["no operator launched device work"]
     if not any(len(block["count"]) for result in results for block in result.blocks):
         return [note_text("no_operators_selected")]
-    if not any(result.has_shapes for result in results):
-        return [NO_SHAPES_NOTE]
-    notes = [unknown_device_note([result.device for result in results])]
-    if known_ns < compute_ns / 2:
+    notes = notes_of_ranks([(result.device, result.has_shapes) for result in results])
+    if known_ns < compute_ns / 2 and notes != [NO_SHAPES_NOTE]:
         part = share_text(known_ns / compute_ns)
         notes.append(f"matrix FLOPs are known for {part} of the kernels' time")
     return notes
@@ -387,7 +363,10 @@ def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dic
     coverage = part.union_of_all_of_kinds("communication")
     during = CumulativeCoverage(coverage.start, coverage.end)
     communicates = table.kind[work] == _COMMUNICATION
-    reason = np.where(communicates, _REASONS.index("communication"), _reasons(part, work))
+    launch = part.trace.launch_of[work]
+    is_graph = names_match(part.trace, launch, _GRAPH_LAUNCH.search)
+    reason = np.where(launch < 0, 0, 1 + is_graph)
+    reason[communicates] = _REASONS.index("communication")
     step = table.step[work] if "step" in keys else np.full(len(work), -1)
     first, group = group_by_columns([table.name[work], reason, step])
     names = [table.names[code] for code in table.name[work[first]].tolist()]
@@ -414,14 +393,6 @@ def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dic
     }
 
 
-def _reasons(part: RankPart, work: Rows) -> Ints:
-    """Return the position in `_REASONS` of why each piece of work has no operator."""
-    names = part.table.names.values
-    is_graph = np.array([*(bool(_GRAPH_LAUNCH.search(text)) for text in names), False])
-    launch = part.trace.launch_of[work]
-    return np.where(launch < 0, 0, 1 + is_graph[part.table.name[launch]])
-
-
 def _figures_of_calls(times: CallTimes, place: Rows, group: Rows, first: Rows) -> dict[str, Any]:
     """Return the figures of a call of each row: the mean if calls of a row differ."""
     signature_set = times.signatures
@@ -429,7 +400,7 @@ def _figures_of_calls(times: CallTimes, place: Rows, group: Rows, first: Rows) -
     mixed = np.unique(group[code[place] != code[first][group]])
     weight = np.bincount(group, inside, minlength=len(first))
     columns = {}
-    for name, figure in _FIGURES.items():
+    for name, (figure, _) in _FIGURES.items():
         of_calls = signature_set.figures(figure)
         values = of_calls[first]
         sums = np.bincount(group, of_calls[place] * inside, minlength=len(first))

@@ -102,11 +102,6 @@ def serving_steps(
         ``.attrs``: ``tokens_per_s`` by phase, and ``all`` from the first work to the last with the
         time between steps; ``output_tokens``, the minimum and maximum number generated: a prefill
         that completes a prompt generates one.
-
-    Examples
-    --------
-    >>> serving_steps(traces).attrs["tokens_per_s"]["decode"]  # doctest: +SKIP
-    3277.6
     """
     parts = rank_parts(traces, selection, window, ranks)
     blocks = list(map_ranks(parts, _steps_of_rank))
@@ -131,15 +126,12 @@ def _rates(frame: pd.DataFrame) -> dict[str, float]:
     """Return tokens per second of all steps, and of each phase over its own steps."""
     counted = frame[frame["tokens"] >= 0]
     period = counted["tokens"] / counted["tokens_per_s"]
-    rates = {
-        str(phase): float(rows["tokens"].sum() / max(period[rows.index].sum(), 1e-9))
-        for phase, rows in counted.groupby("phase")
-        if phase
-    }
-    if len(counted):
-        rates["all"] = float(counted["tokens"].sum() / max(period.sum(), 1e-9))
     # Ranks may serve the same tokens or different ones, so a rate is that of one rank.
-    return rates
+    return {
+        str(phase): float(rows["tokens"].sum() / max(period[rows.index].sum(), 1e-9))
+        for phase, rows in [*counted.groupby("phase"), ("all", counted)]
+        if phase and len(rows)
+    }
 
 
 def _steps_of_rank(part: RankPart) -> dict[str, Any]:

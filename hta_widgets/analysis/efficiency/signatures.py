@@ -45,6 +45,7 @@ from hta_widgets.trace.arrays import (
     Bools,
     Floats,
     Ints,
+    Rows,
     group_by_columns,
     positions_of_rows,
 )
@@ -106,14 +107,14 @@ class Signatures:
 
     def figures(self, name: str) -> Floats:
         """Return a number of the work of each call."""
-        return self._of_work(name, np.float64)[self.code]
+        values = [getattr(signature.work, name) for signature in self.distinct]
+        return np.array(values, np.float64)[self.code]
 
     def texts_of_work(self, name: str) -> Array:
         """Return a string of the work of each call."""
-        return self._of_work(name, object)[self.code]
-
-    def _of_work(self, name: str, dtype: type) -> Array:
-        return np.array([getattr(signature.work, name) for signature in self.distinct], dtype)
+        values = [getattr(signature.work, name) for signature in self.distinct]
+        of_calls: Array = np.array(values, object)[self.code]
+        return of_calls
 
     @property
     def has_known_matrix_flops(self) -> Bools:
@@ -194,7 +195,7 @@ def _rows_of_table(signature_list: Sequence[_Signature], works: Sequence[Work]) 
 
 def _gradient_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return how many gradients the backward calls of convolutions compute in files of 2021."""
-    backward = np.flatnonzero(_has_name(trace, calls, (_CONVOLUTION_BACKWARD,)))
+    backward = _named(trace, calls, (_CONVOLUTION_BACKWARD,))
     if not len(backward):
         return {}
     parents = trace.table.parent[name_mask(trace, _GRADIENTS.__contains__)]
@@ -208,10 +209,10 @@ def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dic
     contexts: dict[int, CallContext] = {}
     codes, sequences = args.code.tolist(), args.sequence.tolist()
     for name in operators_of("backward"):
-        backward = np.flatnonzero(_has_name(trace, calls, (name,))).tolist()
+        backward = _named(trace, calls, (name,)).tolist()
         if backward:
             forward_name = name.removesuffix("Backward")
-            forward = np.flatnonzero(_has_name(trace, calls, (forward_name,))).tolist()
+            forward = _named(trace, calls, (forward_name,)).tolist()
             texts = {sequences[call]: args.texts[codes[call]] for call in forward}
             contexts |= {
                 call: CallContext(forward=texts[sequences[call]])
@@ -223,7 +224,7 @@ def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dic
 
 def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return the kernels of each mixture of experts, with grids of those that show its work."""
-    experts = np.flatnonzero(_has_name(trace, calls, operators_of("launched_experts")))
+    experts = _named(trace, calls, operators_of("launched_experts"))
     is_of_experts = np.isin(calls.call_of_work, experts) & (calls.call_of_work >= 0)
     work, call_of_work = calls.work[is_of_experts], calls.call_of_work[is_of_experts]
     names = [trace.table.names[code] for code in trace.table.name[work].tolist()]
@@ -242,7 +243,7 @@ def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext
 
 def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return the lengths of the engine's step around each call of attention."""
-    attention = np.flatnonzero(_has_name(trace, calls, operators_of("paged_attention")))
+    attention = _named(trace, calls, operators_of("paged_attention"))
     if not len(attention):
         return {}
     steps = engine_steps(trace)
@@ -284,8 +285,8 @@ def _input_type(dims: bytes, types: bytes) -> str:
 def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, _Dims]:
     """Return the output's shape of convolutions without concrete arguments, if it is known."""
     has_no_values = np.array([bool(dims) and not values for dims, _, _, values in args.texts], bool)
-    is_convolution = _has_name(trace, calls, _CONVOLUTIONS)
-    convolutions = np.flatnonzero(is_convolution & has_no_values[args.code]).tolist()
+    convolutions = _named(trace, calls, _CONVOLUTIONS)
+    convolutions = convolutions[has_no_values[args.code[convolutions]]].tolist()
     if not convolutions:
         return {}
     tracks, codes = trace.table.track[calls.rows].tolist(), args.code.tolist()
@@ -315,9 +316,10 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
     return outputs
 
 
-def _has_name(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Bools:
-    """Return which calls have one of some names."""
-    return names_match(trace, calls.rows, lambda name: unnumbered_name(name) in wanted)
+def _named(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Rows:
+    """Return the positions of the calls that have one of some names."""
+    has_name = names_match(trace, calls.rows, lambda name: unnumbered_name(name) in wanted)
+    return np.flatnonzero(has_name)
 
 
 def _is_shape(dims: Sequence[Any]) -> bool:
@@ -331,7 +333,7 @@ def _gradient_shapes(
 
     `dims_of` returns the dims of a string of `args`.
     """
-    places = np.flatnonzero(_has_name(trace, calls, (_CONVOLUTION_BACKWARD,)))
+    places = _named(trace, calls, (_CONVOLUTION_BACKWARD,))
     parents = trace.table.parent[calls.rows[places]].astype(np.int64)
     sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()
     codes = args.code[places].tolist()

@@ -19,7 +19,13 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.call_efficiency import PRECISION_NAMES, CallTimes, call_times
+from hta_widgets.analysis.efficiency.call_efficiency import (
+    PRECISION_NAMES,
+    THRESHOLDS,
+    CallTimes,
+    call_times,
+    notes_of_ranks,
+)
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.devices import (
     Device,
@@ -27,7 +33,6 @@ from hta_widgets.analysis.efficiency.devices import (
     Precision,
     UsedDevice,
     devices_of_user,
-    unknown_device_note,
     used_device,
 )
 from hta_widgets.analysis.frames import result_frame, stack_blocks
@@ -38,6 +43,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.intervals import total_length
 from hta_widgets.trace.selection import Selection
@@ -158,19 +164,26 @@ def step_efficiency(
     return result_frame(
         {name: frame[name] for name in _COLUMNS},
         matched={"steps": len(frame)},
-        note=_notes(results, times),
+        note=_notes(results, times, frame),
         job_mfu=float(mfu.mean()) if len(mfu) else np.nan,
         ahead=times.attrs.get("ahead", []),
         outside_flops=sum(result.outside_flops for result in results),
     )
 
 
-def _notes(results: Sequence[_RankSteps], times: pd.DataFrame) -> list[str]:
+def _notes(results: Sequence[_RankSteps], times: pd.DataFrame, frame: pd.DataFrame) -> list[str]:
     if not results:
         return [note_text("no_ranks")]
-    if not any(result.has_shapes for result in results):
-        return [NO_SHAPES_NOTE]
-    notes = [unknown_device_note([result.device for result in results])]
+    notes = notes_of_ranks([(result.device, result.has_shapes) for result in results])
+    if notes == [NO_SHAPES_NOTE]:
+        return notes
+    shares = frame[["mfu", "hfu", "matrix_efficiency"]]
+    above = int((shares > THRESHOLDS["above_peak_share"]).any(axis=1).sum())
+    if above:
+        notes.append(
+            f"FLOPs of {plural(above, 'row')} exceed the peak: the peak or a time is wrong, "
+            "or kernels compute less than the definition"
+        )
     if not len(times):
         notes.append("no steps: each row is the whole time of a rank")
     if times.attrs.get("ahead"):
@@ -198,13 +211,15 @@ def _steps_of_rank(
     )
     calls = times.signatures.calls
     is_counted = times.is_counted & (times.signatures.texts_of_work("kind") == "matrix")
-    step = part.table.step[calls.rows] if has_steps else np.full(len(calls), -1)
-    place = pd.Index(steps).get_indexer(pd.Index(step))
+    place_of_step = pd.Index(steps)
+    step = part.table.step if has_steps else np.full(len(part.table), -1)
+    place = place_of_step.get_indexer(pd.Index(step[calls.rows]))
     figures = _figures(times, device, precision).assign(place=place)
     counted = figures[is_counted & (place >= 0)]
     has_shapes, has_peaks = times.signatures.has_shapes, bool(figures["peak"].notna().any())
     sums = _sums(counted, len(steps), has_shapes=has_shapes, has_peaks=has_peaks)
-    known_share = _known_shares(part, times, steps, has_steps=has_steps)
+    place_of_work = place_of_step.get_indexer(pd.Index(step[calls.work]))
+    known_share = _known_shares(part, times, place_of_work, len(steps))
     main = [precision] * len(steps) if precision else _main_precisions(counted, len(steps))
     columns = {
         "rank": part.rank,
@@ -279,18 +294,19 @@ def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool)
     return {**columns, "at_least": flags.all(axis=1).to_numpy()}
 
 
-def _known_shares(part: RankPart, times: CallTimes, steps: Ints, *, has_steps: bool) -> Floats:
-    """Return for each step the share of its kernels' time whose matrix FLOPs are known."""
+def _known_shares(part: RankPart, times: CallTimes, place: Ints, steps: int) -> Floats:
+    """Return for each step the share of its kernels' time whose matrix FLOPs are known.
+
+    `place` is the position of the step of each piece of device work.
+    """
     is_known = np.append(times.signatures.has_known_matrix_flops, False)
     calls, table = times.signatures.calls, part.table
     start, end = part.clip_rows(calls.work)
-    step = table.step[calls.work] if has_steps else np.full(len(calls.work), -1)
-    place = pd.Index(steps).get_indexer(pd.Index(step))
     chosen: Bools = (table.kind[calls.work] == _COMPUTE) & (place >= 0) & (end > start)
     time_ns = (end - start)[chosen].astype(float)
-    total_ns = np.bincount(place[chosen], time_ns, minlength=len(steps))
-    known_ns = np.bincount(
-        place[chosen], time_ns * is_known[calls.call_of_work[chosen]], minlength=len(steps)
+    known_ns = time_ns * is_known[calls.call_of_work[chosen]]
+    total_ns, known_ns = (
+        np.bincount(place[chosen], values, minlength=steps) for values in (time_ns, known_ns)
     )
     return np.where(total_ns > 0, known_ns / np.maximum(total_ns, 1), np.nan)
 

@@ -15,9 +15,12 @@ from dataclasses import replace
 from math import isnan, prod
 from typing import Final
 
+import numpy as np
+
 from hta_widgets.analysis.efficiency.calls import (
     DATA_DEPENDENT,
     FLOATS,
+    LISTS,
     NO_DIMENSIONS,
     NO_SHAPES,
     OTHER_ARGUMENTS,
@@ -27,8 +30,6 @@ from hta_widgets.analysis.efficiency.calls import (
     OperatorCall,
     Tensor,
     Work,
-    broadcast,
-    elements_bytes,
     item_bytes,
     promote,
 )
@@ -51,7 +52,7 @@ def pointwise_work(call: OperatorCall, operands: int, *, to: str = "", flops: in
     tensors = [call.tensor(index) for index in places if call.is_present(index)]
     if not tensors:
         raise CallError(NO_DIMENSIONS)
-    shape = broadcast([tensor.dims for tensor in tensors])
+    shape = np.broadcast_shapes(*(tensor.dims for tensor in tensors))
     inputs = sum(tensor.size_bytes for tensor in tensors)
     if call.name.endswith("_"):
         if not call.is_present(0):
@@ -99,35 +100,19 @@ def _rule(
         for index in makes
         for tensor in call.items(index)
     ]
-    size += sum(elements_bytes(output.elements, output.type) for output in outputs)
+    size += sum(output.elements * item_bytes(output.type) for output in outputs)
     work = _vector(flops_per_element * elements, size, "estimate" if call.has_lists else certainty)
     return replace(work, result=(outputs or call.items(counted))[0])
 
 
 def _foreach(call: OperatorCall) -> Work:
-    lists = tuple(
-        index
-        for index in range(len(call.dims))
-        if call.type_of(index) in {"TensorList", "GenericList"}
-    )
+    lists = tuple(place for place in range(len(call.dims)) if call.type_of(place) in LISTS)
     if not lists:
         raise CallError(NO_SHAPES)
-    if call.name == "aten::_foreach_norm":
-        tensors = call.items(0)
-        elements = sum(tensor.elements for tensor in tensors)
-        return _vector(2 * elements, call.size_bytes(0), "estimate")
     in_place = call.name.endswith("_")
     return _rule(
         call, flops_per_element=1, reads=lists, writes=lists[:in_place], makes=lists[in_place:1]
     )
-
-
-def _reduced_shape(shape: tuple[int, ...], places: list[int], *, keep: bool) -> tuple[int, ...]:
-    """Return the shape after reducing some dimensions; all of them without places."""
-    reduced_dims = {place % len(shape) for place in places} or set(range(len(shape)))
-    if keep:
-        return tuple(1 if index in reduced_dims else size for index, size in enumerate(shape))
-    return tuple(size for index, size in enumerate(shape) if index not in reduced_dims)
 
 
 def _reduction(
@@ -141,9 +126,9 @@ def _reduction(
 ) -> Work:
     """Return the work of a reduction.
 
-    Argument `index` has the dimensions, and the next one is ``keepdim``. `indices` are written
-    instead of the values (``only``), after them (``too``), or not. The result is of type `to` as in
-    `pointwise_work`.
+    Argument `index` has the dimensions, all of them if it is empty; another argument follows it.
+    `indices` are written instead of the values (``only``), after them (``too``), or not. The result
+    is of type `to` as in `pointwise_work`.
     """
     shape = call.shape(0)
     type_name = call.tensor(0).type
@@ -154,8 +139,8 @@ def _reduction(
         # The output is unknown, but smaller than the input.
         return _vector(flops * prod(shape), call.size_bytes(0), "estimate")
     places = call.numbers(index) if has_dims else []
-    keep = call.flag(index + 1) if has_dims else False
-    out = prod(_reduced_shape(shape, places, keep=keep))
+    reduced = {place % len(shape) for place in places} or set(range(len(shape)))
+    out = prod(size for place, size in enumerate(shape) if place not in reduced)
     if to and type_name not in FLOATS:
         type_name = to
     if dtype is not None and has_dims:
@@ -196,16 +181,18 @@ def _row_norm(
     """Return the work of a norm of rows: of the last dimensions, or of `groups` of channels.
 
     `flops` per element are without and with one of the `weights`. A norm without a bias writes one
-    statistic of each row, else two.
+    statistic of each row, else two, in the type of the weight. CUDA kernels always write float, but
+    the arguments do not state the device.
     """
-    elements, size = prod(call.shape(0)), item_bytes(call.type_of(0))
+    elements = prod(call.shape(0))
     if groups:
         rows = int(prod(map(call.number, groups)))
     else:
         rows = elements // max(prod(call.numbers(1)), 1)
-    is_weighted = any(map(call.is_present, weights))
-    written = (elements + len(weights) * rows) * size
-    return _vector(flops[is_weighted] * elements, call.size_bytes(0, *weights) + written)
+    present = [place for place in weights if call.is_present(place)]
+    size = call.size_bytes(0, *weights) + elements * item_bytes(call.type_of(0))
+    size += len(weights) * rows * item_bytes(call.type_of(present[0] if present else 0))
+    return _vector(flops[bool(present)] * elements, size)
 
 
 def _batch_norm(call: OperatorCall) -> Work:
@@ -273,9 +260,10 @@ def _gather(call: OperatorCall) -> Work:
     return _vector(0, size, "estimate")
 
 
-def _unknown_indices(call: OperatorCall) -> Work:
+def _unknown(call: OperatorCall, *, reason: str, flops: float = _NAN) -> Work:
+    """Return the work of an operator whose arguments do not determine its bytes."""
     _ = call.shape(0)
-    return Work("", 0.0, 0.0, _NAN, "vector", "unknown", DATA_DEPENDENT)
+    return Work(flops=float(flops), model_flops=float(flops), reason=reason)
 
 
 def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work:
@@ -348,7 +336,7 @@ VECTOR_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "embedding_bag": _embedding_bag,
     "embedding_backward": _embedding_backward,
     "gather": _gather,
-    "unknown_indices": _unknown_indices,
+    "unknown": _unknown,
     "pool": _pool,
     "resize": _resize,
     "triton": _triton,

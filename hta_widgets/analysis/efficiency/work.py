@@ -32,6 +32,7 @@ from typing import Final, Literal, NamedTuple
 from hta_widgets.analysis.efficiency.calls import (
     NO_SHAPES,
     OTHER_ARGUMENTS,
+    REAL_TYPES,
     UNKNOWN_TYPE,
     UNLISTED,
     CallError,
@@ -96,13 +97,8 @@ def _find(name: str) -> ListedOperator | None:
     out_of_place = table.get(name.removesuffix("_"))
     if out_of_place and out_of_place.work.func is pointwise_work:
         return out_of_place
-    return table.get(next((start for start in _starts() if name.startswith(start[:-1])), ""))
-
-
-@cache
-def _starts() -> tuple[str, ...]:
-    """Return the starts of names in the table, with their ``*``."""
-    return tuple(name for name in _table() if name.endswith("*"))
+    starts = (start for start in table if start.endswith("*"))
+    return table.get(next((start for start in starts if name.startswith(start[:-1])), ""))
 
 
 @cache
@@ -144,6 +140,11 @@ def call_work(call: OperatorCall) -> Work:
     if isnan(work.min_bytes) and not work.reason:
         work = replace(work, reason=UNKNOWN_TYPE)
     kind = "vector" if listed.role == "listed" else "matrix"
+    if kind == "matrix" and not REAL_TYPES.keys().isdisjoint(
+        map(call.type_of, range(len(call.types)))
+    ):
+        # A complex multiply-add is four real multiplications and four additions.
+        work = replace(work, flops=4 * work.flops, model_flops=4 * work.model_flops)
     return replace(work, category=work.category or listed.category, kind=kind)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.matching import matching
+from hta_widgets.analysis.cross_rank.matching import Matching, matching
 from hta_widgets.analysis.cross_rank.waits import unmatched_rows
 from hta_widgets.analysis.efficiency.call_efficiency import (
     CALL_RATES,
@@ -77,13 +77,16 @@ class PagePart:
 def _args_part(
     state: str, reason: str = "", blocks: Sequence[Block] = (), columns: object = None
 ) -> PagePart:
-    """Return the part with a rank's arguments, the directory last, or why they are missing."""
+    """Return the part with a rank's arguments, or with the reason why they are missing.
+
+    The last of `blocks` is the directory of the others.
+    """
     header = {"state": state, "reason": reason, "blocks": max(len(blocks) - 1, 0)}
     return PagePart({**header, "columns": columns or {}}, list(blocks))
 
 
 def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
-    """Return all arguments of a rank's events, or none if they need more than `limit_bytes`."""
+    """Return the part with all arguments of a rank, without any if it exceeds `limit_bytes`."""
     source = rank.trace.source
     if source is None:
         return _args_part("absent")
@@ -135,7 +138,7 @@ def _args_of(record: bytes) -> bytes:
     except msgspec.DecodeError:
         # The record is not strict JSON: write the same values as JSON.
         pairs = args_of_record(record)
-        inner = ",".join(f"{_quote(key)}:{_quote(text)}" for key, text in pairs)
+        inner = ",".join(f"{json.dumps(key)}:{json.dumps(text)}" for key, text in pairs)
         return f"{{{inner}}}".encode("ascii") if pairs else b""
     return b"" if text in (b"null", b"{}") else text
 
@@ -145,10 +148,6 @@ class _Record(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Record).decode
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=True)
 
 
 def _batches(texts: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
@@ -207,7 +206,7 @@ def full_rank(
     phases: RankPhases | None = None,
     steps_on_device: Sequence[tuple[int, int, int]] = (),
 ) -> PagePart:
-    """Return a rank with all its events; `steps_on_device` are its `device_steps`."""
+    """Return the part with all events of a rank; `steps_on_device` are its `device_steps`."""
     rank = index.rank
     types = EventTypes(index, names)
     writer = ColumnWriter()
@@ -422,33 +421,27 @@ class CollectivesPart(PagePart):
         self,
         job: JobLayout,
         traces: TraceSet,
-        lateness: Callable[[], LatenessIndex],
+        make_lateness: Callable[[], LatenessIndex],
         names: NameTables,
     ) -> None:
         super().__init__({"note": "", "columns": {}}, [])
         self.lateness: LatenessIndex | None = None
         try:
-            lateness_index = lateness()
+            lateness = make_lateness()
             match = matching(traces) if len(traces) > 1 else None
         except (OSError, ValueError, LookupError) as error:
             # Arguments are read from the files, which may be gone by now.
             self.header["note"] = str(error) or type(error).__name__
             return
-        self.header |= {"note": lateness_index.note, "clock": lateness_index.clock}
-        frame = lateness_index.frame
+        self.header |= {"note": lateness.note, "clock": lateness.clock}
         writer = ColumnWriter()
         if match is not None:
-            unmatched = [unmatched_rows(match, number) for number in range(len(job.ranks))]
-            self.header["unmatched"] = [len(rows) for rows in unmatched]
-            if any(self.header["unmatched"]):
-                writer.ints("unmatched", np.concatenate(unmatched), delta=True)
-        if len(frame):
-            self.lateness = lateness_index
-            self.header["late"] = lateness_index.late
-            _entries(writer, job, frame, names)
-            self.header |= _calls(writer, frame)
-            ranks = frame["rank"].to_numpy()
-            self.header["counts"] = [int((ranks == rank.rank).sum()) for rank in job.ranks]
+            self.header["unmatched"] = _unmatched(writer, match, len(job.ranks))
+        if len(lateness.frame):
+            self.lateness = lateness
+            counts = _entries(writer, job, lateness.frame, names)
+            calls = _calls(writer, lateness.frame)
+            self.header |= {"late": lateness.late, **calls, "counts": counts}
         if writer.specs:
             self.header["columns"] = writer.specs
             self.blocks.append(writer.block("collectives"))
@@ -462,29 +455,39 @@ class CollectivesPart(PagePart):
         return None if self.lateness is None else self.lateness.rank(rank).exposed
 
 
-def _entries(writer: ColumnWriter, job: JobLayout, frame: pd.DataFrame, names: NameTables) -> None:
-    """Write one entry per event, by rank and start."""
+def _unmatched(writer: ColumnWriter, match: Matching, rank_count: int) -> list[int]:
+    """Write the events without a match; return their number on each rank."""
+    rows = [unmatched_rows(match, number) for number in range(rank_count)]
+    if any(map(len, rows)):
+        writer.ints("unmatched", np.concatenate(rows), delta=True)
+    return list(map(len, rows))
+
+
+def _entries(
+    writer: ColumnWriter, job: JobLayout, frame: pd.DataFrame, names: NameTables
+) -> list[int]:
+    """Write one entry per event, by rank and start; return the number of entries of each rank."""
 
     def column(name: str) -> Ints:
         values: Ints = frame[name].to_numpy(np.int64)
         return values
 
     track, name = np.empty(len(frame), np.int64), np.empty(len(frame), np.int64)
-    ranks, rows = column("rank"), column("id")
+    ranks, ids = column("rank"), column("id")
+    counts = []
     for rank in job.ranks:
-        rows_of_rank = np.flatnonzero(ranks == rank.rank)
-        table = rank.table
-        track[rows_of_rank] = _map_distinct(
-            table.track[rows[rows_of_rank]], partial(place_of_track, rank)
-        )
+        entries = np.flatnonzero(ranks == rank.rank)
+        counts.append(len(entries))
+        rows, table = ids[entries], rank.table
+        track[entries] = _map_distinct(table.track[rows], partial(place_of_track, rank))
         texts = table.names.values
-        name[rows_of_rank] = _map_distinct(
-            table.name[rows[rows_of_rank]],
+        name[entries] = _map_distinct(
+            table.name[rows],
             lambda code: names.names.add(texts[code]),  # noqa: B023
         )
     size = column("size_bytes")
     writer.ints("call", column("call"), delta=True)
-    writer.ints("id", rows, delta=True)
+    writer.ints("id", ids, delta=True)
     writer.ints("start", column("start_ns"), delta=True)
     writer.ints("dur", column("dur_ns"))
     writer.ints("wait", column("wait_ns"))
@@ -496,6 +499,7 @@ def _entries(writer: ColumnWriter, job: JobLayout, frame: pd.DataFrame, names: N
     writer.ints("size", np.where(size <= _LARGEST, size, -1))
     writer.ints("track", track)
     writer.ints("name", name)
+    return counts
 
 
 def _map_distinct(values: Array, function: Callable[[int], int]) -> Ints:

@@ -1,7 +1,7 @@
 """Save a comparison as one page: its frames, the pairs of events, and both timelines.
 
 The frames of the whole comparison and the pairs are always included. Frames of single steps and of
-single pairs of ranks get a share of the remaining bytes, the timelines what is left.
+single pairs of ranks get a share of the remaining bytes, and the timelines get the rest.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _frame_names(answers: DiffAnswers) -> list[str]:
 
 
 class FrameBlocks:
-    """Blocks of frames with names such as ``step-3``, in the order of `frames` as far as they fit.
+    """The blocks of the first of `frames`, as many as fit, with names such as ``step-3``.
 
     `numbers` has the numbers of the blocks in ascending order. `words` describes what the page
     leaves out, and is empty if it leaves out nothing. `about` has entries for the page's document.
@@ -169,13 +169,11 @@ class PairBlocks(FrameBlocks):
         pairs = range(min(total, _MAX_PAIRS))
         frames = ((pair, _frames_in_page(answers, f"@{pair}", other_frames)) for pair in pairs)
         super().__init__(limit_bytes, "pair", frames)
-        pair_count = len(self.numbers)
+        held = len(self.numbers)
         if total:
             self.about = {"held_pairs": self.numbers}
-        if pair_count < total:
-            self.words = (
-                f"{pair_count} of {plural(total, 'pair')} of ranks can be chosen in this page."
-            )
+        if held < total:
+            self.words = f"{held} of {plural(total, 'pair')} of ranks can be chosen in this page."
 
 
 class StepBlocks(FrameBlocks):
@@ -187,13 +185,13 @@ class StepBlocks(FrameBlocks):
         steps = np.argsort(-change, kind="stable")[:_MAX_STEPS].tolist()
         frames = ((step, _frames_in_page(answers, f":{step}")) for step in steps)
         super().__init__(limit_bytes, "step", frames)
-        step_count = len(self.numbers)
-        if step_count == total:
+        held = len(self.numbers)
+        if held == total:
             return
         self.words = (
-            f"{step_count} of {plural(total, 'step')} can be chosen in this page, "
+            f"{held} of {plural(total, 'step')} can be chosen in this page, "
             "those that changed most."
-            if step_count
+            if held
             else "No step can be chosen in this page: the figures of single steps did not fit."
         )
         self.about = {"held_steps": self.numbers, "held_words": self.words}

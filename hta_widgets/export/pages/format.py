@@ -248,7 +248,7 @@ def save_page(
     if written > max_mb * 1e6:
         warnings.warn(
             f"{target} takes {written / 1e6:.1f} MB, more than max_mb={max_mb}: "
-            "a page holds at least an overview of every rank",
+            "a page has at least an overview of every rank",
             stacklevel=stack_level(),
         )
     return str(target)
@@ -274,7 +274,7 @@ def _host_script() -> str:
     """Return the page's own script, which is embedded as text."""
     script = read_asset("page.js").replace("</script", "<\\/script")
     if "<!--" in script:
-        raise ValueError("page.js holds <!--, which a page would take for a comment")
+        raise ValueError("page.js contains <!--, which would begin a comment in a page")
     return script
 
 
@@ -287,7 +287,7 @@ def version_text() -> str:
 
 
 def source_files(*engines: TileEngine) -> list[tuple[str, int | None]]:
-    """Return name and size of each file that the jobs were read from."""
+    """Return the name of each file that the jobs were read from, and its size or None."""
     sizes: dict[str, int | None] = {}
     for trace in (trace for engine in engines for trace in engine.traces.values()):
         try:

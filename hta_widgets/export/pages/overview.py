@@ -30,16 +30,13 @@ from hta_widgets.tiles.tile_reply import SPILLED, TRIMMED
 from hta_widgets.trace.arrays import Array, Ints
 from hta_widgets.trace.intervals import CumulativeCoverage, IntervalIndex, index_intervals
 
-_COMPUTE, _COMMUNICATION, _MEMORY = (
-    KINDS.index(kind) for kind in ("compute", "communication", "memory")
-)
-#: Unions of device work from which times in a window are computed.
+#: The kinds of device work in each union from which times in a window are computed.
 _UNIONS = {
-    "compute": (_COMPUTE,),
-    "communication": (_COMMUNICATION,),
-    "memory": (_MEMORY,),
-    "both": (_COMPUTE, _COMMUNICATION),
-    "busy": (_COMPUTE, _COMMUNICATION, _MEMORY),
+    "compute": ("compute",),
+    "communication": ("communication",),
+    "memory": ("memory",),
+    "both": ("compute", "communication"),
+    "busy": ("compute", "communication", "memory"),
 }
 
 
@@ -88,7 +85,7 @@ def overview(
     all_lanes: bool,
     exposed_wait: CumulativeCoverage | None = None,
 ) -> PagePart:
-    """Return the overview of a rank."""
+    """Return the part with an overview of a rank in at most `max_cells` cells."""
     rank = index.rank
     types = EventTypes(index, names)
     lanes = list(_lanes(index, all_lanes=all_lanes))
@@ -150,9 +147,8 @@ def _grid_of_lanes(
         elif len(lane.spans):
             low, high = lane.spans.extent
             bounds.append((low + shift, high + shift))
-    return CellGrid.finest(
-        min(low for low, _ in bounds), max(high for _, high in bounds), max(max_cells, 2)
-    )
+    starts, ends = zip(*bounds, strict=True)
+    return CellGrid.finest(min(starts), max(ends), max(max_cells, 2))
 
 
 def _add_lane(
@@ -220,7 +216,7 @@ def _write_device(writer: ColumnWriter, index: RankIndex, edges: Ints) -> None:
     table, rows = index.rank.table, index.device_rows
     kind = table.kind[rows]
     for name, kinds in _UNIONS.items():
-        of_kind = rows[np.isin(kind, kinds)]
+        of_kind = rows[np.isin(kind, list(map(KINDS.index, kinds)))]
         cover = index_intervals(table.start_ns[of_kind], table.dur_ns[of_kind]).cover
         writer.ints(f"device_{name}", np.diff(cover.count_and_length_before(edges)[1]))
     not_idle = times_not_idle(index.rank.trace)

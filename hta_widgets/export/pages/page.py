@@ -349,11 +349,8 @@ def _with_coverage(
             tracks = rank["tracks"] if rank_overview.has_all_lanes else []
             limits = {"tracks": tracks, "overview_level": rank_overview.header["level"]}
         ranks.append({**rank, **limits})
-    with_args = [
-        rank
-        for rank, args_part in args.items()
-        if args_part.header["state"] in {"embedded", "absent"}
-    ]
+    complete = {"embedded", "absent"}
+    with_args = [rank for rank, part in args.items() if part.header["state"] in complete]
     return {
         **scene,
         "ranks": ranks,

@@ -101,6 +101,12 @@ def numbers(values: Floats) -> list[str]:
     return [number(value) for value in values.tolist()]
 
 
+#: Left, top, width and height of an area.
+Box = tuple[float, float, float, float]
+#: Left edge and baseline of a text, and the text.
+Label = tuple[float, float, str]
+
+
 class Drawing:
     """Collects shapes, each drawn over the earlier ones."""
 
@@ -207,6 +213,25 @@ class Drawing:
             style += ' font-weight="600"'
         point = f'x="{number(x)}" y="{number(y)}"'
         self._parts.append(f'<text {point} fill="{fill}"{style}>{escape_xml(text)}</text>')
+
+    def texts_inside(self, box: Box, labels: Sequence[Label], fill: str) -> None:
+        """Write the parts of texts that are inside a box."""
+        left, top, width, height = box
+        inside = [
+            (x, y, text)
+            for x, y, text in labels
+            if top < y <= top + height and x < left + width and x + text_width(text) > left
+        ]
+        if width <= 0 or not inside:
+            return
+        self._flush_paths()
+        edges = [number(edge) for edge in box]
+        size = "x={} y={} width={} height={}".format(*(f'"{edge}"' for edge in edges))
+        # An inner picture clips without an id, which other pictures of a page might have too.
+        self._parts.append(f'<svg {size} viewBox="{" ".join(edges)}">')
+        for x, y, text in inside:
+            self.text(x, y, text, fill)
+        self._parts.append("</svg>")
 
     def svg(
         self, width: float, height: float, *, title: str, description: str, patterns: Sequence[str]

@@ -21,8 +21,10 @@ import numpy as np
 from hta_widgets.charts.theme import ThemeName, theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.pictures.drawing import (
+    Box,
     Drawing,
     EventClassing,
+    Label,
     Painter,
     PictureColors,
     PlotArea,
@@ -143,7 +145,7 @@ class _Picture(Painter):
             ribbon = self._answer("ribbon", **self.window, bins=max(2, int(area.across)))
         head.draw_strip(ribbon, axis)
         sides.draw_title(self.rows, axis, strip_rows)
-        self._draw_lanes(first, ribbon)
+        labels = self._draw_lanes(first, ribbon)
         head.draw_lines(tick_xs, first, bottom)
         self._hatch_missing_data(first)
         for row in self.rows:
@@ -153,7 +155,7 @@ class _Picture(Painter):
         if area.margin:
             drawing.vertical(area.right, top + 33, bottom, theme.rule)
         drawing.horizontal(bottom, 0, area.width, theme.rule)
-        self._mark_selection(first)
+        self._mark_selection(first, labels)
         head.draw_scale_bar(bottom + 15)
         note = self.scene["truth"]["text"]
         max_width = area.across - 220
@@ -181,9 +183,8 @@ class _Picture(Painter):
         if (area.start, area.end) == (low, high):
             name = whole_name(self.scene)
             return f"{ranks}, {events}, {name}, {duration(high - low)}"
-        return (
-            f"{ranks}, {area.start / 1e6:.3f}–{area.end / 1e6:.3f}\u202fms ({duration(area.span)})"
-        )
+        window = f"{area.start / 1e6:.3f}–{area.end / 1e6:.3f}\u202fms"
+        return f"{ranks}, {window} ({duration(area.span)})"
 
     def _draw_title(self) -> None:
         words, width = self._totals_text(), self.area.width
@@ -249,13 +250,12 @@ class _Picture(Painter):
         if any(totals["wait"] > 0 for totals in lateness.values()):
             index = kinds.index("communication") + 1 if "communication" in kinds else 0
             late_color = theme.late if self.figures.late else theme.ink3
-            keys[index:index] = [
-                ("wait", self.colors.wait_pattern, theme.wait_line),
-                ("late", late_color, ""),
-            ]
+            wait_key = "wait", self.colors.wait_pattern, theme.wait_line
+            keys[index:index] = [wait_key, ("late", late_color, "")]
         return keys
 
-    def _draw_lanes(self, first: float, ribbon: Answered | None) -> None:
+    def _draw_lanes(self, first: float, ribbon: Answered | None) -> Sequence[Label]:
+        """Draw the lanes of all rows; return the names of their events."""
         area, theme, drawing = self.area, self.theme, self.drawing
         lanes = LanePainter(
             drawing,
@@ -284,6 +284,7 @@ class _Picture(Painter):
                 self._draw_row_ribbon(row, ribbon, y)
             for band in row.bands:
                 lanes.draw_lane(index, band, y + band.top, is_late=is_late)
+        return lanes.labels
 
     def _draw_row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:
         """Draw how late a rank arrives at collectives, as shades over time."""
@@ -324,8 +325,11 @@ class _Picture(Painter):
                     drawing.rect(x, y, width, 15, theme.bg)
                     drawing.text(x + 5, y + 11, "no data", theme.ink2)
 
-    def _mark_selection(self, first: float) -> None:
-        """Dim everything outside of the selected window and ranks, and frame the rest."""
+    def _mark_selection(self, first: float, labels: Sequence[Label]) -> None:
+        """Dim everything outside of the selected window and ranks, and frame the rest.
+
+        The names of dimmed events are written again, because they can hardly be read.
+        """
         selection = self.state.get("selection") or {}
         start, end, ranks = (selection.get(name) for name in ("start_ns", "end_ns", "ranks"))
         if start is None and end is None and ranks is None:
@@ -336,13 +340,18 @@ class _Picture(Painter):
         blocks = self._selected_blocks(first, ranks) if x1 > x0 else []
         bottom = first + max((row.top + row.height for row in self.rows), default=0)
         above = first
+        dimmed: list[Box] = []
         # The last, empty block dims what is below the others.
         for block_top, block_end in [*blocks, (bottom, bottom)]:
             height = block_end - block_top
-            drawing.rect(area.left, above, area.across, block_top - above, theme.bg, _VEIL)
-            drawing.rect(area.left, block_top, x0 - area.left, height, theme.bg, _VEIL)
-            drawing.rect(x1, block_top, area.right - x1, height, theme.bg, _VEIL)
+            dimmed.append((area.left, above, area.across, block_top - above))
+            dimmed.append((area.left, block_top, x0 - area.left, height))
+            dimmed.append((x1, block_top, area.right - x1, height))
             above = block_end
+        for box in dimmed:
+            drawing.rect(*box, theme.bg, _VEIL)
+        for box in dimmed:
+            drawing.texts_inside(box, labels, theme.ink2)
         for block_top, block_end in blocks:
             line_px = 2 if ranks is None else 1.5
             height = block_end - block_top
@@ -371,7 +380,7 @@ _WIDTH, _HEIGHT = 900, 360
 
 @dataclass(frozen=True)
 class Fallback:
-    """The title, sentences and pictures of a view; each picture is left out if it is too large."""
+    """The title, the sentences and the pictures of a view, as text and as HTML."""
 
     title: str
     sentences: Sequence[str] = ()

@@ -11,7 +11,14 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.export.pictures.drawing import EventClassing, Form, Painter, fit_text, number
+from hta_widgets.export.pictures.drawing import (
+    EventClassing,
+    Form,
+    Label,
+    Painter,
+    fit_text,
+    number,
+)
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.tiles.cells import NO_KIND, Cells, measure_cells
@@ -112,18 +119,19 @@ def layout_rows(
     like = {group["representative"]: group["ranks"] for group in groups if len(group["ranks"]) > 1}
     outliers = clusters["outliers"] if clusters and like else ()
     why = {outlier["rank"]: outlier["why"] for outlier in outliers}
-    hidden = {rank for ranks in like.values() for rank in ranks} - like.keys()
+    folded_into_others = {rank for ranks in like.values() for rank in ranks} - like.keys()
+    hidden = {rank for rank in folded_into_others if str(rank) not in pinned}
     ranks = [
         rank
         for rank in scene["ranks"]
-        if (only is None or rank["rank"] in only)
-        and (rank["rank"] not in hidden or str(rank["rank"]) in pinned)
+        if rank["rank"] not in hidden and (only is None or rank["rank"] in only)
     ]
     if opened is None:
         opened = {rank["rank"] for rank in ranks} if len(ranks) == 1 else set()
     ribbons = has_waits(scene)
     fold = _folded_sizes(scene["ranks"], len(ranks), height, any_open=bool(opened), ribbons=ribbons)
-    #: Rows that stay together, with the position of their pin.
+    place_of_pin = {key: pinned.index(key) for key in pinned}
+    # Rows that stay together, with the place of their pin.
     blocks: list[tuple[float, list[Row]]] = []
     for rank in ranks:
         number = rank["rank"]
@@ -132,14 +140,13 @@ def layout_rows(
         similar = tuple(like.get(number, (number,)))
         rows = [_head_row(rank, fold, similar, why.get(number, ""), is_open=is_open)]
         for track in tracks:
-            key = f"{number}/{track['key']}"
-            if key in pinned:
+            place = place_of_pin.get(f"{number}/{track['key']}")
+            if place is not None:
                 name = f"rank {number} · {track['label']}"
-                blocks.append((pinned.index(key), [_track_row(rank, track, name)]))
+                blocks.append((place, [_track_row(rank, track, name)]))
             elif is_open:
                 rows.append(_track_row(rank, track, _track_name(rank, track)))
-        rank_key = str(number)
-        blocks.append((pinned.index(rank_key) if rank_key in pinned else math.inf, rows))
+        blocks.append((place_of_pin.get(str(number), math.inf), rows))
     blocks.sort(key=lambda block: block[0])
     in_order = [row for _, rows in blocks for row in rows]
     tops = accumulate((row.height for row in in_order), initial=0.0)
@@ -160,7 +167,7 @@ def _folded_sizes(
 ) -> _FoldedSizes:
     """Return the sizes with which `count` folded ranks fit into `height`, like the page's rows."""
     if any_open:
-        return _FoldedSizes("line", 27, 3, 9, 13, _MAX_BARS)
+        return _FoldedSizes("line", height=27, pad=3, gpu=9, comm=13, bars=_MAX_BARS)
     has_comm = any(_of_role(rank, "comm") for rank in ranks)
     has_gpu = has_comm or any(_of_role(rank, "gpu") for rank in ranks)
     threads = max((len(_of_role(rank, "cpu")) for rank in ranks), default=0)
@@ -168,14 +175,17 @@ def _folded_sizes(
     device_height = (_GPU if has_gpu else 0) + (_COMM + _GAP if has_comm else 0)
     is_many = count > _MANY_RANKS
     if is_many and not has_gpu:
-        return _FoldedSizes("compact", 18, 2, 8, 6, min(threads, _MAX_BARS))
+        bars = min(threads, _MAX_BARS)
+        return _FoldedSizes("compact", height=18, pad=2, gpu=8, comm=6, bars=bars)
 
     def full_sizes(bars: int, ribbon: int = 0) -> _FoldedSizes:
         cpu_height = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
         ribbon_height = ribbon + _GAP if ribbon else 0
         min_height = _TWO_LINES - 2 if is_many else _TWO_LINES
-        height = max(min_height, _PAD + device_height + ribbon_height + cpu_height + _BELOW)
-        return _FoldedSizes("full", height, _PAD, _GPU, _COMM, bars, ribbon)
+        content_height = _PAD + device_height + ribbon_height + cpu_height + _BELOW
+        return _FoldedSizes(
+            "full", max(min_height, content_height), _PAD, _GPU, _COMM, bars, ribbon
+        )
 
     bars = 0 if is_many else min(threads, _MAX_BARS)
     if full_sizes(bars).height > row_height:
@@ -355,6 +365,7 @@ class LanePainter(Painter):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.by_name = self.by_name and self.classed is None
+        self.labels: list[Label] = []  # names of events that are drawn
         self.edges = self.area.edges
         self.x = self.area.xs(self.edges)
 
@@ -508,7 +519,9 @@ class LanePainter(Painter):
             pale = band.form == "pale" or paint.pale
             label = fit_text(name, x1 - x0 - 8)
             color = self.theme.ink if pale else paint.text
-            self.drawing.text(x0 + (5 if pale else 4), baseline, label, color)
+            x = x0 + (5 if pale else 4)
+            self.drawing.text(x, baseline, label, color)
+            self.labels.append((x, baseline, label))
 
     def _overlay_slices(self, index: RankIndex, lane_number: int) -> tuple[_Slices, Floats]:
         """Return the long waits or late arrivals of a lane, and the share of short ones by cell."""

@@ -57,7 +57,7 @@ def _device_of(ranks: Iterable[Mapping[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class _RankFact:
-    """The most important fact about a rank, as text and in shorter forms of it."""
+    """The most important fact about a rank, in words; the first text is the longest."""
 
     texts: tuple[str, ...]
     style: Literal["plain", "warn", "late"] = "plain"
@@ -164,6 +164,8 @@ class SideColumnPainter(Painter):
         if rank["truncated"] is not None:
             end_text = f"{rank['range'][1] / 1e6:.3f}\u202fms"
             return _RankFact((f"ends at {end_text}", "ends early"), "warn")
+        if not rank["tracks"]:
+            return _RankFact(("no events",))
         if all(row["role"] == "cpu" for row in rank["summary"]):
             return _RankFact((rank["host"] or "CPU only",))
         if (lateness_fact := self._lateness_fact(number)) is not None:
@@ -208,12 +210,14 @@ class SideColumnPainter(Painter):
         label = f"{'MPI' if all_mpi else _device_of(row.rank for row in rows)} time in view"
         self.drawing.text(x, y + 11, fit_text(label, max_width), self.theme.ink3)
         if lines > 1:
-            part = "comm" if self.figures.lateness is None else "waiting"
-            names = [f"exposed {part} · idle", f"{part} · idle"]
+            has_waits = self.figures.lateness is not None
+            names = (
+                ["exposed waiting · idle", "waiting · idle"] if has_waits else ["exposed · idle"]
+            )
             if "comm" not in roles:
                 names = ["idle"]
             elif all_mpi:
-                names = [f"{part} · other"]
+                names = ["waiting · other" if has_waits else "in MPI · other"]
             self.drawing.text(x, y + 27, first_text_that_fits(names, max_width), self.theme.ink3)
 
     def draw_totals(self, row: Row, y: float) -> None:
@@ -230,11 +234,28 @@ class SideColumnPainter(Painter):
         if stats is None or all(part["role"] == "cpu" for part in row.rank["summary"]):
             return
         span_ns, wait_ns = stats["span"], self.figures.exposed_wait(number)
-        left, width = area.right + _PAD, area.margin - 2 * _PAD
         is_low = row.height < 24
         top, height, text_px = (y + 3, 11, 14) if row.height >= 36 else (y + 4, 8, 12)
         if is_low:
             top = y + round((row.height - height) / 2)
+        self._draw_bar(stats, wait_ns, top, height)
+        if is_low:
+            return
+        left, baseline = area.right + _PAD, top + height + text_px
+        if span_ns <= 0:
+            label = f"no {_device_of([row.rank])} work" if stats["data"] > 0 else "no data"
+            drawing.text(left, baseline, label, theme.ink3)
+        elif row.rank["truncated"] is not None:
+            drawing.text(left, baseline, "file cut off", _WARNING_INK)
+        elif late:
+            drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
+        else:
+            self._draw_shares(row, stats, wait_ns, baseline)
+
+    def _draw_bar(self, stats: Mapping[str, Any], wait_ns: int, top: float, height: float) -> None:
+        """Draw a bar whose parts are the kinds of device time of a rank."""
+        theme, drawing, span_ns = self.theme, self.drawing, stats["span"]
+        left, width = self.area.right + _PAD, self.area.margin - 2 * _PAD
         x: float = left
         for ns, color in (
             (stats["compute"], theme.kind["compute"]),
@@ -249,18 +270,6 @@ class SideColumnPainter(Painter):
                 drawing.frame(x, top, right - x, height, theme.wait_line)
             x = right
         drawing.frame(left, top, width, height, theme.idle_line)
-        baseline = top + height + text_px
-        if is_low:
-            return
-        if span_ns <= 0:
-            label = f"no {_device_of([row.rank])} work" if stats["data"] > 0 else "no data"
-            drawing.text(left, baseline, label, theme.ink3)
-        elif row.rank["truncated"] is not None:
-            drawing.text(left, baseline, "file cut off", _WARNING_INK)
-        elif late:
-            drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
-        else:
-            self._draw_shares(row, stats, wait_ns, baseline)
 
     def _draw_shares(
         self, row: Row, stats: Mapping[str, Any], wait_ns: int, baseline: float
@@ -268,7 +277,8 @@ class SideColumnPainter(Painter):
         """Draw the shares of waiting, or of communication, and of idle or unrecorded time."""
         span_ns = stats["span"]
         has_lateness = self.figures.lateness is not None
-        word, exposed_ns = ("waiting", wait_ns) if has_lateness else ("comm", stats["exposed"])
+        exposed = ("in MPI" if _is_mpi(row.rank) else "exposed", stats["exposed"])
+        word, exposed_ns = ("waiting", wait_ns) if has_lateness else exposed
         exposed_share = share(exposed_ns / span_ns) if exposed_ns > 0 else ""
         label = f"{word} {exposed_share}" if exposed_share else ""
         is_idle = stats["idle"] >= stats["unrecorded"]

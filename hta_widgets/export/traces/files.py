@@ -333,7 +333,7 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
 
 
 def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
-    """Return the ns that move the times of each rank's records to the fitted clock."""
+    """Return the ns to add to the times of each rank to move them to the fitted clock."""
     # Absolute time of each rank's time 0. The values differ only if clocks have nothing in common.
     # Such ranks are moved onto one clock, because the next reader would align them differently.
     zeros_ns = {
@@ -427,7 +427,7 @@ def write_file(out: Output, keys: Mapping[str, bytes], *records: Iterable[bytes]
 
 
 def write_rank(out: Output, members: Members, *, state_rank: bool = False) -> None:
-    """Write a rank as a file; with `state_rank`, it has its rank even if the input does not."""
+    """Write a rank as a file; with `state_rank`, it states its rank even if the input does not."""
     write_file(out, _top_level(members, state_rank=state_rank), _records_to_write(members))
 
 

@@ -209,10 +209,9 @@ def _choose_flows(members: Members, chosen: Bools) -> None:
     both = chosen[flows.source] & chosen[flows.target]
     either = chosen[flows.source] | chosen[flows.target]
     is_member = stated if members.whole else stated & both
-    for records in (flows.source_record, flows.target_record):
-        fate[records[stated]] = DROP
-    for records in (flows.source_record, flows.target_record):
-        fate[records[is_member]] = KEEP
+    records = np.stack([flows.source_record, flows.target_record])
+    fate[records[:, stated]] = DROP
+    fate[records[:, is_member]] = KEEP
     members.flows = int(is_member.sum())
     cut = stated & either & ~is_member
     if cut.any():
@@ -362,7 +361,7 @@ _ARROW = (b'"s"', b'"t"', b'"f"')
 
 
 class RecordClipper:
-    """Cuts the records that cross an edge of a rank's window.
+    """Cuts records at the edges of a rank's window.
 
     ``args["hta_clipped"]`` of a cut event keeps the recorded ``ts`` and ``dur``.
     """

@@ -156,7 +156,7 @@ class _Overlay:
         self._graph, self._drawn, self._only_path = graph, drawn, only_path
         edges, rows = graph.edges, graph.nodes.row
         record = graph.trace.table.record
-        #: Records of the events of the path, and of the events at an end of an arrow.
+        #: Records of the events of the path, and of the events at the ends of arrows.
         self._critical = set(record[graph.path_events].tolist())
         ends = np.concatenate((rows[edges.source[drawn]], rows[edges.target[drawn]]))
         self._arrow_ends = set(record[np.unique(ends)].tolist())

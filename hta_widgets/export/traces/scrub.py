@@ -97,7 +97,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         "",
     ),
 )
-#: Signs of private data in a record; records without any are not decoded.
+#: Signs of private data in a record; records without these signs are not decoded.
 _SUSPECT = re.compile(
     rb"[/\\@]|(?<=\d)\.\d{1,3}\.|ip-\d|[0-9a-f]:[0-9a-f]{0,4}:|[0-9a-f]-[0-9a-f]{2}-"
     rb"|(?:node|server)(?:_?name)?\"? ?[=: ]"
@@ -164,7 +164,7 @@ class Scrubber:
         try:
             try:
                 value = _decode(raw)
-            except msgspec.DecodeError:  # halves of surrogate pairs, which JSON can hold
+            except msgspec.DecodeError:  # halves of surrogate pairs, which JSON allows
                 value, encode = json.loads(raw), _to_ascii
             clean = self.value(value)
             return raw if clean == value else encode(clean)

@@ -8,7 +8,7 @@ count::
     COMPUTE_TASK_INFO  globalTaskId 7, name → "Conv2D1"
     PYTORCH_API        "aten::conv2d", connectionId → CONNECTION_IDS → 936
 
-A collective that the processor of the device expands has tasks that schedule it, too.
+If the device's own processor expands a collective, the collective also has scheduling tasks.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from hta_widgets.formats.event_rows import (
     RankFacts,
     RowPlace,
     build_traces,
+    device_properties,
     map_distinct,
     select_rows,
     stream_place,
     values_by_id,
 )
 from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
+from hta_widgets.formats.steps import add_profiler_steps
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database, table_names
@@ -94,27 +96,29 @@ class _AscendTables:
 
     def facts(self, folder_rank: int | None) -> Callable[[int, int], RankFacts]:
         """Return a function of process and device, which returns the facts of a rank."""
-        columns, kinds = ("deviceId", "rankId"), (int, int)
-        pairs = self._database.rows("RANK_DEVICE_MAP", columns, kinds=kinds)
+        pairs = self._database.rows("RANK_DEVICE_MAP", "deviceId rankId", kinds=(int, int))
         ranks = {device: rank for device, rank in pairs if is_rank(rank)}
-        models = dict(self._database.rows("NPU_INFO", ("id", "name")))
-        hosts = self._database.rows("HOST_INFO", ("hostName",), kinds=(str,))
+        models = dict(self._database.rows("NPU_INFO", "id name"))
+        hosts = self._database.rows("HOST_INFO", "hostName", kinds=(str,))
         host = hosts[0][0] if len(hosts) == 1 else None
 
         def of_rank(_process: int, device: int) -> RankFacts:
-            properties = {"id": device, "name": str(models.get(device, ""))} if device >= 0 else {}
+            model = str(models.get(device, ""))
+            properties = device_properties(device, name=model) if device >= 0 else {}
             return RankFacts(0, host, ranks.get(device, folder_rank), properties)
 
         return of_rank
 
     def read_tasks(self) -> None:
         """Read the tasks of devices."""
-        columns = self._integers(
+        columns = self._database.integers(
             "TASK", "startNs endNs deviceId streamId", optional="connectionId globalTaskId taskType"
         )
-        infos = self._integers("COMPUTE_TASK_INFO", "globalTaskId name opType")
-        schedules = self._integers("COMMUNICATION_SCHEDULE_TASK_INFO", "globalTaskId name opType")
-        parts = self._integers("COMMUNICATION_TASK_INFO", "globalTaskId", optional="opId")
+        infos = self._database.integers("COMPUTE_TASK_INFO", "globalTaskId name opType")
+        schedules = self._database.integers(
+            "COMMUNICATION_SCHEDULE_TASK_INFO", "globalTaskId name opType"
+        )
+        parts = self._database.integers("COMMUNICATION_TASK_INFO", "globalTaskId", optional="opId")
         task_ids, task_type = columns["globalTaskId"], columns["taskType"]
         is_compute = np.isin(task_ids, infos["globalTaskId"])
         is_part = np.isin(task_ids, parts["globalTaskId"])
@@ -152,12 +156,12 @@ class _AscendTables:
 
     def read_collectives(self) -> None:
         """Read collectives; each is one event on the track of its group."""
-        columns = self._integers(
+        columns = self._database.integers(
             "COMMUNICATION_OP", "startNs endNs connectionId",
             optional="opName groupName dataType count deviceId opId",
         )  # fmt: skip
         texts = self._texts(columns["opName"], columns["groupName"])
-        dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", ("id", "name")))
+        dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", "id name"))
         device = self._devices_of_collectives(columns)
         groups, group = np.unique(columns["groupName"], return_inverse=True)
         labels = [texts.get(code, f"group {place}") for place, code in enumerate(groups.tolist())]
@@ -197,18 +201,18 @@ class _AscendTables:
 
     def read_calls(self) -> None:
         """Read calls of CANN; a call within an operator is not linked, since the operator is."""
-        columns = self._integers("CANN_API", "startNs endNs globalTid connectionId name")
+        columns = self._database.integers("CANN_API", "startNs endNs globalTid connectionId name")
         ids = _ids(columns["connectionId"])
         is_in_operator = np.isin(ids, self._connections()["connectionId"])
         self._add_calls(columns, "cuda_runtime", np.where(is_in_operator, -1, ids))
 
     def read_operators(self) -> None:
         """Read PyTorch's operators, functions and ranges, and the steps if no range marks them."""
-        columns = self._integers(
+        columns = self._database.integers(
             "PYTORCH_API", "startNs endNs globalTid name",
             optional="connectionId sequenceNumber inputShapes inputDtypes type",
         )  # fmt: skip
-        type_names = dict(self._database.rows("ENUM_API_TYPE", ("id", "name")))
+        type_names = dict(self._database.rows("ENUM_API_TYPE", "id name"))
 
         def category_of(type_: int) -> int:
             name = str(type_names.get(type_) or _TYPES.get(type_, "")).lower()
@@ -220,27 +224,25 @@ class _AscendTables:
         links = values_by_id(connections["id"], ids, columns["connectionId"])
         categories = map_distinct(columns["type"], category_of)
         self._add_calls(columns, categories, links, args=self._operator_args(columns))
-        step_columns = ("id", "startNs", "endNs")
-        rows = self._database.rows("STEP_TIME", step_columns, kinds=(int, int, int))
+        rows = self._database.rows("STEP_TIME", "id startNs endNs", kinds=(int, int, int))
         if any(name.startswith("ProfilerStep#") for name in self._rows.name.values):
             return
         steps = [row for row in rows if all(0 <= value < 1 << 62 for value in row)]
+        place = self._rows.place("host", "0", "host", "Steps")
         for device in self._devices if steps else []:
             numbers, start_ns, end_ns = np.array(steps, np.int64).T
-            self._rows.add(
-                start_ns=start_ns, end_ns=end_ns, category="user_annotation", target=device,
-                name=self._rows.name_codes(f"ProfilerStep#{n}" for n in numbers.tolist()),
-                place=self._rows.place("host", "0", "host", "Steps"),
-            )  # fmt: skip
+            times_ns = {"start_ns": start_ns, "end_ns": end_ns}
+            add_profiler_steps(self._rows, numbers, **times_ns, place=place, target=device)
 
     def read_marks(self) -> None:
         """Read the ranges and marks of MSTX."""
-        columns = self._integers("MSTX_EVENTS", "startNs endNs globalTid message connectionId")
-        none = np.full(len(columns["rowid"]), -1)
-        self._add_calls(columns | {"name": columns["message"]}, "user_annotation", none)
+        columns = self._database.integers(
+            "MSTX_EVENTS", "startNs endNs globalTid message connectionId"
+        )
+        self._add_calls(columns | {"name": columns["message"]}, "user_annotation", -1)
 
     def _add_calls(
-        self, columns: dict[str, Ints], category: str | Ints, correlation: Ints, args: Any = 0
+        self, columns: dict[str, Ints], category: str | Ints, correlation: int | Ints, args: Any = 0
     ) -> None:
         self._rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"], category=category,
@@ -266,12 +268,8 @@ class _AscendTables:
 
     def _connections(self) -> dict[str, Ints]:
         """Return the connections between operators and tasks."""
-        columns = self._integers("CONNECTION_IDS", "id connectionId")
+        columns = self._database.integers("CONNECTION_IDS", "id connectionId")
         return select_rows(columns, np.isin(columns["connectionId"], self._task_ids))
-
-    def _integers(self, table: str, columns: str, optional: str = "") -> dict[str, Ints]:
-        """Return columns of a table; rows that lack one of `columns` are left out."""
-        return self._database.integers(table, columns.split(), optional=optional.split())
 
     def _texts(self, *codes: Ints) -> dict[int, str]:
         wanted = np.unique(np.concatenate(codes)).tolist()

@@ -8,11 +8,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+from hta_widgets.formats.event_rows import parse_json
 from hta_widgets.readers.formats import FileStart
 from hta_widgets.readers.ranks import is_rank
 
@@ -56,24 +57,20 @@ def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
 def rank_of_folder(path: str) -> int | None:
     """Return the rank that ``profiler_info_N.json`` in a folder of the recording states."""
     for folder in Path(path).parents[:2]:
-        infos = [
-            (file, _INFO.fullmatch(file.name))
-            for file in sorted(folder.glob("profiler_info*.json"))
-        ]
-        for file, match in infos:
-            rank = _stated_rank(file)
-            if rank is None and match is not None and match[1]:
-                rank = int(match[1])
-            if rank is not None and len(infos) == 1:
-                return rank
+        files = list(folder.glob("profiler_info*.json"))
+        rank = _stated_rank(files[0]) if len(files) == 1 else None
+        if rank is not None:
+            return rank
     return None
 
 
 def _stated_rank(file: Path) -> int | None:
-    try:
-        with file.open("rb") as stream:
-            facts = json.loads(stream.read(_MAX_INFO_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return None
+    """Return the rank in the contents of a file, or else in its name."""
+    facts = None
+    with suppress(OSError), file.open("rb") as stream:
+        facts = parse_json(stream.read(_MAX_INFO_BYTES))
     rank = facts.get("rank_id") if isinstance(facts, dict) else None
-    return rank if is_rank(rank) else None
+    if is_rank(rank):
+        return rank
+    match = _INFO.fullmatch(file.name)
+    return int(match[1]) if match is not None and match[1] else None

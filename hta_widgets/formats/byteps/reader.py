@@ -56,7 +56,7 @@ def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     """
     placed, others = _apply_stated_numbers(traces)
     paths = [*(trace.path for trace in others), *_empty_files(problems, "comm.json")]
-    numbers = _numbers(paths, _worker_folder)
+    numbers = _numbers(paths, _worker_folder, has_gpu_folders=True)
     used_ranks: dict[tuple[str | None, int], set[int]] = {}
     for trace in others:
         job, worker = numbers[_worker_folder(trace.path)]
@@ -76,7 +76,7 @@ def place_servers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     """Assign numbers to servers in natural order of their files, including empty files."""
     placed, others = _apply_stated_numbers(traces)
     paths = [*(trace.path for trace in others), *_empty_files(problems, "server_profile.json")]
-    numbers = _numbers(paths, str)
+    numbers = _numbers(paths, str, has_gpu_folders=False)
     for trace in others:
         job, server = numbers[trace.path]
         placed.append(trace.replace(job=job, server=server))
@@ -140,15 +140,17 @@ def _worker_folder(path: str) -> str:
 
 
 def _numbers(
-    files: Sequence[str], place_of: Callable[[str], str]
+    files: Sequence[str], place_of: Callable[[str], str], *, has_gpu_folders: bool
 ) -> dict[str, tuple[str | None, int]]:
     """Return job and number of each file's place: the folder of a worker, or a server's file.
+
+    Only workers have a folder per GPU, so `has_gpu_folders` is False for servers.
 
     Numbers in the names of folders are kept if they differ between all places of a job; otherwise
     places are numbered in natural order within the job.
     """
     jobs: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    run_of = _runs(files)
+    run_of = _runs(files, has_gpu_folders=has_gpu_folders)
     for file in files:
         jobs[_job_folder(file), run_of[file]].add(place_of(file))
     names = {(folder, run): _join_folders(PurePath(folder).name, run) for folder, run in jobs}
@@ -168,26 +170,29 @@ def _join_folders(*folders: str) -> str:
     return "/".join(filter(None, folders))
 
 
-def _runs(files: Sequence[str]) -> dict[str, str]:
+def _runs(files: Sequence[str], *, has_gpu_folders: bool) -> dict[str, str]:
     """Return the folder of the run of each file; "" if the job has only one run.
 
     In a run, a worker writes one file for each GPU, and a server writes one file. If there are more
     files, the folders below the worker's or server's folder are those of runs.
     """
-    place_of = {file: (_job_folder(file), *_place_in_run(file)) for file in files}
+    place_of = {
+        file: (_job_folder(file), *_place_in_run(file, has_gpu_folders=has_gpu_folders))
+        for file in files
+    }
     runs_of = Counter(place[:-1] for place in set(place_of.values()))
     jobs = {job for (job, machine, _), runs in runs_of.items() if machine and runs > 1}
     return {file: run if job in jobs else "" for file, (job, _, _, run) in place_of.items()}
 
 
-def _place_in_run(file: str) -> tuple[str, int | None, str]:
+def _place_in_run(file: str, *, has_gpu_folders: bool) -> tuple[str, int | None, str]:
     """Return the folder of a worker or server, the GPU of a file, and the folders between."""
     *folders, _ = PurePath(file).parts
     numbered = [position for position, part in enumerate(folders) if _NUMBERED.fullmatch(part)]
     if not numbered:
         return "", None, ""
     first = numbered[-1] + 1
-    gpu = _local_rank(file)
+    gpu = _local_rank(file) if has_gpu_folders else None
     below = folders[first:] if gpu is None else folders[first:-1]
     run = "/".join(part for part in below if part != "traces")
     return str(PurePath(*folders[:first])), gpu, run

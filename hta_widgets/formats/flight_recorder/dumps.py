@@ -13,18 +13,20 @@ The rank is the number at the end of the file's name: PyTorch's dumps do not sta
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-import msgspec
-
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
+from hta_widgets.formats.event_rows import (
+    EventRows,
+    RankFacts,
+    build_rank,
+    parse_json,
+    timed_columns,
+)
 from hta_widgets.formats.stack_frames import (
     DumpFrame,
     as_integer,
@@ -79,6 +81,8 @@ class FlightDump:
     enqueued: dict[str, int] = field(default_factory=dict)
     entries: list[EnqueuedCollective] = field(default_factory=list)
     stacks: list[list[DumpFrame]] = field(default_factory=list)
+    #: whether the file ends early, so that later entries are missing
+    is_cut: bool = False
 
 
 def is_dump(start: FileStart) -> bool:
@@ -105,7 +109,8 @@ def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     rank, job = _rank_and_job(path)
     if rank is None and is_rank(value.get("rank")):
         rank = value["rank"]
-    dump = _DumpReader(value, -1 if rank is None else rank).read(rows)
+    is_cut = any(problem.kind == "truncated" for problem in rows.problems)
+    dump = _DumpReader(value, -1 if rank is None else rank, is_cut=is_cut).read(rows)
     _add_collectives(rows, dump)
     facts = RankFacts(rank=rank)
     trace = build_rank(rows, timed_columns(rows), FORMAT, facts, job=job, profile=dump)
@@ -114,10 +119,9 @@ def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
 
 def _complete_entries(text: bytes) -> Any:
     """Return truncated JSON without its last, incomplete entry; None if no entry is complete."""
-    for end in list(re.finditer(rb"\}\s*,\s*\{", text))[-2:][::-1]:
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):
-            return msgspec.json.decode(text[: end.start() + 1] + b"]}")
-    return None
+    last_ends = list(re.finditer(rb"\}\s*,\s*\{", text))[-2:][::-1]
+    values = (parse_json(text[: end.start() + 1] + b"]}") for end in last_ends)
+    return next((value for value in values if value is not None), None)
 
 
 def _rank_and_job(path: str) -> tuple[int | None, str]:
@@ -132,7 +136,7 @@ def _rank_and_job(path: str) -> tuple[int | None, str]:
 class _DumpReader:
     """Reads the entries of a dump."""
 
-    def __init__(self, value: Mapping[str, Any], rank: int) -> None:
+    def __init__(self, value: Mapping[str, Any], rank: int, *, is_cut: bool) -> None:
         config = {name: _mapping(entry) for name, entry in _mapping(value.get("pg_config")).items()}
         self._status = {
             key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()
@@ -152,6 +156,7 @@ class _DumpReader:
             str(value.get("version") or ""),
             {name: shorten_paths(str(entry.get("desc") or "")) for name, entry in config.items()},
             {name: ranks for name, entry in config.items() if (ranks := _ranks(entry))},
+            is_cut=is_cut,
         )
 
     def read(self, rows: EventRows) -> FlightDump:
@@ -319,10 +324,8 @@ def _mapping(value: Any) -> dict[str, Any]:
 def _ranks(config: Mapping[str, Any]) -> list[int]:
     """Return the ranks of a group, which dumps write as the string ``[0, 1]``."""
     ranks = config.get("ranks")
-    if isinstance(ranks, str):
-        with contextlib.suppress(ValueError, RecursionError):
-            ranks = json.loads(ranks)
-    return sorted({rank for rank in as_list(ranks) if is_rank(rank)})
+    listed = parse_json(ranks) if isinstance(ranks, str) else ranks
+    return sorted({rank for rank in as_list(listed) if is_rank(rank)})
 
 
 def _sizes(sizes: Any) -> str:

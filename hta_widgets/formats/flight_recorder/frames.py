@@ -19,7 +19,7 @@ from hta_widgets.formats.flight_recorder.states import (
     ranks_text,
     short_operation,
 )
-from hta_widgets.panels.frames import frame_to_json, whole_job_panel
+from hta_widgets.panels.frames import panel_tables, whole_job_panel
 from hta_widgets.panels.headline import HeadlineFinding
 from hta_widgets.panels.headline_words import Piece
 from hta_widgets.trace.selection import Selection
@@ -28,58 +28,51 @@ from hta_widgets.trace.traceset import TraceSet
 #: Limits of the panel of the hang: collectives around it, and ranks, the missing ones first.
 _BEFORE, _AFTER, _MAX_RANKS = 6, 3, 64
 _MAX_COLLECTIVES = 1000
+#: Columns of the panel of the hang.
+_HANG_COLUMNS = (
+    "group", "rank", "keys", "sequence", "state", "operation", "sizes", "where", "is_missing",
+    "last", "last_where", "is_different",
+)  # fmt: skip
 
 
 def _hang_frame(traces: TraceSet) -> pd.DataFrame:
     """Return the states of the collectives around the first hang, by rank of its group."""
-    hangs = find_hangs(traces)
-    rows = _rows_around(traces, hangs[0]) if hangs else []
-    texts = dict.fromkeys(("state", "operation", "sizes", "where"), "object")
-    schema = {
-        "group": "object", **int64("rank"), "keys": "object", **int64("sequence"), **texts,
-        "is_missing": "bool", "last": "object", "last_where": "object", "is_different": "bool",
-    }  # fmt: skip
+    hang = next(iter(find_hangs(traces)), None)
+    columns = dict.fromkeys(_HANG_COLUMNS, ()) if hang is None else _columns_around(traces, hang)
+    count = len(columns["rank"])
     return result_frame(
-        columns_of_rows(map(dict.values, rows), schema),
-        matched={"collectives": len(rows)},
-        note="" if rows else note_without_hang(traces),
-        sentence=hangs[0].sentence if hangs else "",
-        others=max(len(hangs[0].ranks) - _MAX_RANKS, 0) if hangs else 0,
+        columns,
+        matched={"collectives": count},
+        note="" if count else note_without_hang(traces),
+        sentence="" if hang is None else hang.sentence,
+        others=0 if hang is None else max(len(hang.ranks) - _MAX_RANKS, 0),
     )
 
 
-def _rows_around(traces: TraceSet, hang: Hang) -> list[dict[str, Any]]:
+def _columns_around(traces: TraceSet, hang: Hang) -> dict[str, Any]:
     """Return the states of the collectives around a hang, of the missing ranks first."""
     states = collective_states(traces)
     is_near = (states["job"] == hang.job) & (states["group"] == hang.group)
     is_near &= states["is_p2p"] == hang.is_p2p
     is_near &= states["sequence"].between(hang.sequence - _BEFORE, hang.sequence + _AFTER)
-    near = states[is_near & states["rank"].isin(hang.ranks)]
-    near = near.drop_duplicates(["sequence", "rank"])
     missing = {*hang.absent, *hang.differing, *hang.without_dump}
-    ranks = sorted(hang.ranks, key=lambda rank: (rank not in missing, rank))
+    ranks = sorted(hang.ranks, key=lambda rank: (rank not in missing, rank))[:_MAX_RANKS]
+    near = states[is_near & states["rank"].isin(ranks)].drop_duplicates(["sequence", "rank"])
+    near = near.sort_values("rank", key=lambda rank: rank.map(ranks.index), kind="stable")
+    rank = near["rank"]
     last_calls = next(job.last_calls for job in flight_jobs(traces) if job.name == hang.job)
-    rows = []
-    for rank in ranks[:_MAX_RANKS]:
-        last, last_where = last_calls.get(rank, ("no dump is loaded", ""))
-        rows += [
-            {
-                "group": hang.group,
-                "rank": rank,
-                "keys": "" if row["key"] < 0 else str(row["key"]),
-                "sequence": row["sequence"],
-                "state": row["state"],
-                "operation": short_operation(row["operation"]),
-                "sizes": row["input_sizes"],
-                "where": row["where"],
-                "is_missing": rank in missing,
-                "last": last,
-                "last_where": last_where,
-                "is_different": row["sequence"] == hang.sequence and rank in hang.differing,
-            }
-            for row in near[near["rank"] == rank].to_dict("records")
-        ]
-    return rows
+    last = [last_calls.get(number, ("no dump is loaded", "")) for number in rank]
+    columns = {
+        **near.to_dict("series"),
+        "keys": near["key"].astype(str).where(near["key"] >= 0, ""),
+        "operation": near["operation"].map(short_operation),
+        "sizes": near["input_sizes"],
+        "is_missing": rank.isin(missing),
+        "last": [call for call, _ in last],
+        "last_where": [where for _, where in last],
+        "is_different": (near["sequence"] == hang.sequence) & rank.isin(hang.differing),
+    }
+    return {name: list(columns[name]) for name in _HANG_COLUMNS}
 
 
 def _collectives_frame(traces: TraceSet) -> pd.DataFrame:
@@ -145,10 +138,7 @@ PANELS = (
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
     """Return the panels' frames, which pages without a kernel show as they are."""
-    return {
-        "flight_hang": frame_to_json(_hang_frame(traces)),
-        "flight_collectives": frame_to_json(_collectives_frame(traces)),
-    }
+    return panel_tables(traces, PANELS)
 
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:

@@ -67,13 +67,17 @@ class _Group:
     )
     #: negative numbers of sends and receives, by operation (which names both ranks) and order
     p2p: dict[tuple[str, int], int] = field(default_factory=dict)
-    #: by rank with a dump: the number of its last collective, -1 if it has none
+    #: by rank with a dump: the number of its last known collective, -1 if it has none
     last: dict[int, int] = field(default_factory=dict)
 
-    def add_dump(self, rank: int, entries: list[EnqueuedCollective], last_enqueued: int) -> None:
+    def add_dump(
+        self, rank: int, entries: list[EnqueuedCollective], last_enqueued: int, *, is_cut: bool
+    ) -> None:
         """Add what a rank enqueued; `last_enqueued` is the number that its dump states."""
-        sequences = (entry.sequence for entry in entries if not entry.is_p2p)
-        self.last[rank] = max(sequences, default=last_enqueued)
+        sequences = [entry.sequence for entry in entries if not entry.is_p2p]
+        if is_cut or not sequences:
+            sequences.append(last_enqueued)
+        self.last[rank] = max(sequences)
         count_of_operation: dict[str, int] = defaultdict(int)
         for entry in entries:
             sequence = entry.sequence
@@ -117,6 +121,7 @@ class Hang:
     where: str
     usual: str = ""  # the call of most ranks, if another differs
     is_p2p: bool = False
+    has_cut_dump: bool = False  # whether dumps of `without_dump` are loaded, but cut off
     #: whether the ranks that it waits for wait nowhere else
     is_cause: bool = True
 
@@ -127,24 +132,32 @@ class Hang:
         what = f"{short_operation(self.operation)}{number} of {self.group}"
         wait = _subject(self.waiting, "wait") + (f" in {self.where}" if self.where else "")
         if self.kind == "mismatch":
-            differing = next(iter(self.differing.values()))
-            first_ranks = [rank for rank, call in self.differing.items() if call == differing]
-            usual = sorted({*self.ranks} - {*self.differing, *self.absent, *self.without_dump})
-            waits = f"; {wait}" if self.waiting else ""
-            return _capitalize(
-                f"{_subject(first_ranks, 'call')} {differing} as collective #{self.sequence} of"
-                f" {self.group}, but {_subject(usual, 'call')} {self.usual}{waits}."
-            )
+            return _capitalize(self._mismatch_text(f"; {wait}" if self.waiting else ""))
         if self.kind == "absent":
-            rank = self.absent[0]
-            last = "its last" if len(self.absent) == 1 else f"the last of rank {rank}"
-            did_not = "call the other side of" if self.is_p2p else "enqueue"
             waits = f", for which {wait}" if self.waiting else ""
-            did = f"{_subject(self.absent)} did not {did_not} {what}"
-            return _capitalize(f"{did}{waits}; {last} was {self.last[rank]}.")
+            return _capitalize(self._absence_text(what + waits))
+        return self._unfinished_text(what, wait)
+
+    def _mismatch_text(self, waits: str) -> str:
+        differing = next(iter(self.differing.values()))
+        first_ranks = [rank for rank, call in self.differing.items() if call == differing]
+        usual = sorted({*self.ranks} - {*self.differing, *self.absent, *self.without_dump})
+        return (
+            f"{_subject(first_ranks, 'call')} {differing} as collective #{self.sequence} of"
+            f" {self.group}, but {_subject(usual, 'call')} {self.usual}{waits}."
+        )
+
+    def _absence_text(self, what: str) -> str:
+        rank = self.absent[0]
+        last = "its last" if len(self.absent) == 1 else f"the last of rank {rank}"
+        did_not = "call the other side of" if self.is_p2p else "enqueue"
+        return f"{_subject(self.absent)} did not {did_not} {what}; {last} was {self.last[rank]}."
+
+    def _unfinished_text(self, what: str, wait: str) -> str:
         unfinished = f"{what} is unfinished: {wait}"
         if self.kind == "no dump":
-            return f"{unfinished}, and no dump of {_subject(self.without_dump)} is loaded."
+            dump = "complete dump" if self.has_cut_dump else "dump"
+            return f"{unfinished}, and no {dump} of {_subject(self.without_dump)} is loaded."
         if self.is_p2p and _P2P.search(self.operation) is None:
             return f"{unfinished}. The dump does not state its peers."
         reason = "its peer called it too" if self.is_p2p else "all of its ranks enqueued it"
@@ -194,7 +207,8 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
             if (name, members) not in groups:
                 label = group_name(name, descriptions.get(name, ""))
                 groups[name, members] = _Group(job, label, bool(members), members or tuple(dumps))
-            groups[name, members].add_dump(rank, entries[name], dump.enqueued.get(name, -1))
+            last_enqueued = dump.enqueued.get(name, -1)
+            groups[name, members].add_dump(rank, entries[name], last_enqueued, is_cut=dump.is_cut)
     # Unless it is the group of all ranks, a group without a list has the ranks that called it.
     for group in groups.values():
         if not group.is_listed and "default_pg" not in group.label:
@@ -262,21 +276,23 @@ def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
             where=frame_text(job.dumps[caller].stacks[call.stack]),
             usual=usual,
             is_p2p=call.is_p2p,
+            has_cut_dump=not job.dumps.keys().isdisjoint(without),
         )
         has_hang = True
 
 
 def _state(group: _Group, job: _Job, sequence: int, rank: int) -> str:
-    """Return the state of a collective on a rank; "" if the dump does not go back so far."""
+    """Return the state of a collective on a rank; "" if the dump does not state it."""
     calls = group.calls[sequence].get(rank)
     if calls:
         unfinished = [call.state for call in calls if not call.is_finished]
         return unfinished[0] if unfinished else "finished"
     if sequence < 0:
         return ""
-    if rank not in job.dumps:
-        return "no dump"
-    return "absent" if sequence > group.last.get(rank, -1) else ""
+    dump = job.dumps.get(rank)
+    if dump is not None and sequence <= group.last.get(rank, -1):
+        return ""
+    return "no dump" if dump is None or dump.is_cut else "absent"
 
 
 def _missing_peer(
@@ -299,7 +315,9 @@ def _missing_peer(
         for calls in group.calls.values()
         for call in calls.get(peer, ())
     )
-    return (() if is_unfinished else (peer,)), ()
+    if is_unfinished:
+        return (), ()
+    return ((), (peer,)) if job.dumps[peer].is_cut else ((peer,), ())
 
 
 def _differing(calls: dict[int, list[EnqueuedCollective]]) -> tuple[dict[int, str], str]:
@@ -426,8 +444,8 @@ def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
           without a dump
         - ``operation`` (object): empty for a rank that did not enqueue it
         - ``state`` (object): ``finished``, ``started`` or ``scheduled``; ``absent`` for a rank
-          whose dump ends before it; ``no dump`` for a rank whose dump is not loaded, if others
-          have not finished. A rank whose dump begins after it has no row
+          whose dump ends before it; ``no dump`` for a rank whose dump is not loaded or was cut
+          off before it, if others have not finished. A rank whose dump begins after it has no row
         - ``input_sizes, output_sizes, dtype`` (object)
         - ``created_ns, started_ns, completed_ns`` (int64): epoch times at which the collective was
           enqueued, and at which the watchdog saw it started and completed; -1 if unknown. They are
@@ -497,13 +515,9 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
 
 def _cell(value: Any) -> Any:
     """Return ranks, and calls by rank, as text."""
-    if isinstance(value, tuple):
-        return ranks_text(value)
-    return _calls_text(value) if isinstance(value, dict) else value
-
-
-def _calls_text(call_of_rank: dict[int, str]) -> str:
-    return "; ".join(f"rank {rank}: {text}" for rank, text in call_of_rank.items())
+    if isinstance(value, dict):
+        return "; ".join(f"rank {rank}: {text}" for rank, text in value.items())
+    return ranks_text(value) if isinstance(value, tuple) else value
 
 
 def note_without_hang(traces: TraceSet) -> str:

@@ -565,17 +565,21 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
     if parts is not None:
         merged = []
         for part in parts:
-            build = _BUILDERS.get(part.format) or _builder(part.columns)
-            columns = mark_rows(part.columns) if build is build_plain else part.columns
-            merged.append(build(part.rank, columns, part.metadata, part.source, path, problems))
+            build_part = _BUILDERS.get(part.format) or _builder(part.columns)
+            columns = mark_rows(part.columns) if build_part is build_plain else part.columns
+            trace = build_part(part.rank, columns, part.metadata, part.source, path, problems)
+            merged.append(trace)
         return Outcome(tuple(merged), problems)
     if build is build_plain:
         contents = contents._replace(columns=mark_rows(contents.columns))
         split = split_ranks(contents.columns, contents.metadata, contents.source, problems)
         if split:
             traces = [
-                build(*part[:4], path, problems).replace(local_rank=part.device) for part in split
-            ]
+                build(
+                    part.rank, part.columns, part.metadata, part.source, path, problems
+                ).replace(local_rank=part.device)
+                for part in split
+            ]  # fmt: skip
             return Outcome(tuple(traces), problems)
     stated, notes = stated_rank(contents.metadata, problems, path), Problems()
     trace = build(stated, contents.columns, contents.metadata, contents.source, path, notes)

@@ -17,7 +17,7 @@ from hta_widgets.formats.memory_snapshot.usage import (
     snapshot_peak,
     snapshot_segments,
 )
-from hta_widgets.panels.frames import frame_to_json, whole_job_panel
+from hta_widgets.panels.frames import panel_tables, whole_job_panel
 from hta_widgets.panels.headline import HeadlineFinding
 from hta_widgets.panels.headline_words import Piece
 from hta_widgets.text import size
@@ -69,10 +69,7 @@ PANELS = (
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
     """Return the panels' frames, which pages without a kernel show as they are."""
-    return {
-        "snapshot_peak": frame_to_json(_peak_frame(traces)),
-        "snapshot_segments": frame_to_json(_pools_frame(traces)),
-    }
+    return panel_tables(traces, PANELS)
 
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:

@@ -325,35 +325,35 @@ class _Parser:
     def _table_line(self, line: str) -> bool:
         words = line.split()
         if words[0] == "taskid":
-            self.columns = [
-                next((name for start, name in _COLUMNS.items() if word.startswith(start)), word)
-                for word in words
-            ]
-            self.memory_scale = 1 / 1024 if "size(KB)" in words else 1.0
+            self._read_table_heads(words)
             return True
         if len(words) != len(self.columns):
             return False
-        row = dict(zip(self.columns, words, strict=True))
-        user, system, rss = (
-            _number_or_nan(row.get(name, "")) for name in ("user_s", "system_s", "rss_mib")
-        )
+        cells = dict(zip(self.columns, words, strict=True))
         try:
-            self.ranks.append(
-                RankRow(
-                    int(row["rank"]),
-                    row.get("host", ""),
-                    int(row.get("cpu", "-1")),
-                    _number(row["comm_s"]),
-                    _number(row["elapsed_s"]),
-                    user,
-                    system,
-                    rss * self.memory_scale,
-                    int(row.get("switches", "-1")),
-                )
+            row = RankRow(
+                rank=int(cells["rank"]),
+                host=cells.get("host", ""),
+                cpu=int(cells.get("cpu", "-1")),
+                comm_s=_number(cells["comm_s"]),
+                elapsed_s=_number(cells["elapsed_s"]),
+                user_s=_number_or_nan(cells.get("user_s", "")),
+                system_s=_number_or_nan(cells.get("system_s", "")),
+                rss_mib=_number_or_nan(cells.get("rss_mib", "")) * self.memory_scale,
+                switches=int(cells.get("switches", "-1")),
             )
         except ValueError:
             return False
+        self.ranks.append(row)
         return True
+
+    def _read_table_heads(self, heads: list[str]) -> None:
+        """Set the columns of the table; their heads have units and differ between generations."""
+        self.columns = [
+            next((name for start, name in _COLUMNS.items() if head.startswith(start)), head)
+            for head in heads
+        ]
+        self.memory_scale = 1 / 1024 if "size(KB)" in heads else 1.0
 
     def finish(self, *, is_complete: bool) -> tuple[MpiProfile, Problems]:
         """Return the profile and its problems; without `is_complete`, its last line is cut off."""

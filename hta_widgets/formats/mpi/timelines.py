@@ -392,40 +392,48 @@ def read_time_lines(
     """Read the time lines of all ranks in a file."""
     problems = Problems()
     state = FileState.of(path)
-    content = read_whole_file(path, problems, advance)
-    rest = len(content) % _RECORD_BYTES
-    if rest:
-        detail = f"the file ends within a record, {rest} bytes after the last complete record"
-        problems.add("truncated", 1, detail, file=path)
-        content = content[:-rest]
+    content = _complete_records(read_whole_file(path, problems, advance), path, problems)
     order = _order_of(content[: _PROBED_RECORDS * _RECORD_BYTES])
     if order is None:
         raise TraceError(
             "holds no MPI time line", path=path, remedy="Was the file changed? Copy it again."
         )
     records = np.frombuffer(content, _dtype_of_order(order))
-    valid = _looks_valid(records)
-    problems.add("skipped", int((~valid).sum()), "damaged records", file=path)
-    numbers = np.flatnonzero(valid)
-    ranks = records["rank"][numbers]
-    by_rank = np.argsort(ranks, kind="stable")
-    distinct, counts = np.unique(ranks, return_counts=True)
-    parts = np.split(numbers[by_rank], np.cumsum(counts)[:-1])
-    _report_overflow(counts, path, problems)
-    # mpitrace's int32 overflows from 2 GiB; -1 says that the call has no size.
-    huge = int((records["bytes"][numbers] < -1).sum())
-    problems.add("overflow", huge, "calls with 2 GiB or more, whose size is not known", file=path)
+    is_valid = _looks_valid(records)
+    problems.add("skipped", int((~is_valid).sum()), "damaged records", file=path)
+    # mpitrace writes sizes of 2 GiB or more as negative numbers below -1, which stands for none.
+    is_huge = is_valid & (records["bytes"] < -1)
+    detail = "calls with 2 GiB or more, whose size is not known"
+    problems.add("overflow", int(is_huge.sum()), detail, file=path)
+    numbers_of_rank = _numbers_by_rank(records, np.flatnonzero(is_valid))
+    _report_full_buffers(list(map(len, numbers_of_rank.values())), path, problems)
     traces = tuple(
-        _trace(records, part, int(rank), path, order, state, problems)
-        for rank, part in zip(distinct.tolist(), parts, strict=True)
+        _trace(records, numbers, rank, path, order, state, problems)
+        for rank, numbers in numbers_of_rank.items()
     )
     return Outcome(traces, problems)
 
 
-def _report_overflow(counts: Array, path: str, problems: Problems) -> None:
-    """Report full buffers: the file does not mark dropped events."""
-    max_count = int(counts.max(initial=0))
-    full = int((counts == max_count).sum())
+def _complete_records(content: bytes, path: str, problems: Problems) -> bytes:
+    """Return a file's contents up to the end of the last complete record; report the rest."""
+    rest_bytes = len(content) % _RECORD_BYTES
+    detail = f"the file ends within a record, {rest_bytes} bytes after the last complete record"
+    problems.add("truncated", int(rest_bytes > 0), detail, file=path)
+    return content[: len(content) - rest_bytes]
+
+
+def _numbers_by_rank(records: Array, numbers: Ints) -> dict[int, Ints]:
+    """Return the numbers of each rank's records, in the order of the file."""
+    rank_of_number = records["rank"][numbers]
+    by_rank = np.argsort(rank_of_number, kind="stable")
+    ranks, first = np.unique(rank_of_number[by_rank], return_index=True)
+    return dict(zip(ranks.tolist(), np.split(numbers[by_rank], first[1:]), strict=True))
+
+
+def _report_full_buffers(counts: list[int], path: str, problems: Problems) -> None:
+    """Report full buffers, given the number of events of each rank; drops are not marked."""
+    max_count = max(counts, default=0)
+    full = counts.count(max_count)
     # Complete files have equal counts too, but seldom round numbers.
     is_round = max_count % 100 == 0 or -max_count * _RECORD_BYTES % 4096 < _RECORD_BYTES
     if max_count == _DEFAULT_BUFFER or (full > 1 and max_count > 1 and is_round):
@@ -469,25 +477,26 @@ def _columns(records: Array, rank: int, *, has_io: bool) -> RankColumns:
     named = _naming(rank, has_io=has_io)
     events = len(records)
     rows = events + len(named)
-    routines, codes = np.unique(records["routine"], return_inverse=True)
-    names = StringPool(ROUTINES[routine] for routine in routines.tolist())
-    start = _nanoseconds(records["begin_s"])
-    untimed = np.full(len(named), -1, np.int64)
+    routines, routine = np.unique(records["routine"], return_inverse=True)
+    names = StringPool(ROUTINES[number] for number in routines.tolist())
+    naming_names = [names.add(str(record["name"])) for record in named]
+    is_file_call = records["routine"] >= IO_FROM
+    start_ns = _nanoseconds(records["begin_s"])
     zeros = np.zeros(rows, np.int32)
     timed = np.arange(rows) < events
+
+    def column(values: Array, naming_values: Any, dtype: Any = np.int32) -> Array:
+        return np.append(values, np.broadcast_to(naming_values, len(named))).astype(dtype)
+
     return RankColumns(
         phase=np.where(timed, ord("X"), ord("M")).astype(np.uint8),
-        start_ns=np.concatenate([start, untimed]),
-        dur_ns=np.concatenate([_nanoseconds(records["end_s"]) - start, untimed]),
+        start_ns=column(start_ns, -1, np.int64),
+        dur_ns=column(_nanoseconds(records["end_s"]) - start_ns, -1, np.int64),
         timed=timed,
-        name=np.concatenate(
-            [codes.reshape(-1), [names.add(str(record["name"])) for record in named]]
-        ).astype(np.int32),
-        category=np.append(records["routine"] >= IO_FROM, [False] * len(named)).astype(np.int32),
+        name=column(routine, naming_names),
+        category=column(is_file_call, 0),
         pid=zeros,
-        tid=np.append(
-            records["routine"] >= IO_FROM, [naming["tid"] == 1 for naming in named]
-        ).astype(np.int32),
+        tid=column(is_file_call, [record["tid"] for record in named]),
         stream=zeros - 1,
         correlation=np.full(rows, -1, np.int64),
         flow=zeros - 1,

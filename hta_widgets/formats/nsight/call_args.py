@@ -38,7 +38,7 @@ from hta_widgets.trace.arrays import Ints, first_positions
 from hta_widgets.trace.columns import StringPool
 
 _WAITS, _RECORDS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
-_COLUMNS = ("globalPid", "correlationId", "streamId", "eventId", "eventSyncId")
+_COLUMNS, _EVENT_IDS = "globalPid correlationId streamId", "eventId eventSyncId"
 _KINDS = {1: "event", 2: "stream waits for event", 3: "stream", 4: "context"}
 _STREAM_WAITS = 2
 _NONE = (1 << 32) - 1
@@ -74,11 +74,12 @@ def wait_args(database: Database, calls: Columns) -> ArgsOfCalls:
     return {row: waits[call] for row, call in places if call in waits}
 
 
-def _rows(database: Database, table: str, *further: str) -> Iterator[tuple[int, ...]]:
-    """Yield process, correlation id, stream, ``eventId``, ``eventSyncId``, and further columns."""
-    columns = database.integers(table, (*_COLUMNS[:3], *further), optional=_COLUMNS[3:])
+def _rows(database: Database, table: str, further: str = "") -> Iterator[tuple[int, ...]]:
+    """Yield process, correlation id, stream, ``eventId``, ``eventSyncId``, and a further column."""
+    columns = database.integers(table, f"{_COLUMNS} {further}", optional=_EVENT_IDS)
     columns["globalPid"] = processes_of(columns["globalPid"])
-    return zip(*(columns[name].tolist() for name in (*_COLUMNS, *further)), strict=True)
+    names = f"{_COLUMNS} {_EVENT_IDS} {further}".split()
+    return zip(*(columns[name].tolist() for name in names), strict=True)
 
 
 def _event_key(process: int, event: int, sync: int = -1) -> tuple[int, str, int]:
@@ -103,7 +104,7 @@ def capture_args(
 ) -> ArgsOfCalls:
     """Return the kernel and the node of the calls that captured kernels."""
     nodes = database.integers(
-        _GRAPH_NODES, ("start", "globalTid", "graphNodeId"), optional=("originalGraphNodeId",)
+        _GRAPH_NODES, "start globalTid graphNodeId", optional="originalGraphNodeId"
     )
     if not len(nodes["start"]):
         return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,10 @@ _NETWORK, _NETWORK_NAMES = "NET_NIC_METRIC", "TARGET_INFO_NETWORK_METRICS"
 
 def device_metrics(database: Database) -> dict[tuple[int, int], list[Series]]:
     """Return the sampled metrics of devices by machine and number."""
-    named = database.rows(
-        _METRIC_NAMES, ("typeId", "metricId", "metricName"), kinds=(int, int, str)
-    )
+    named = database.rows(_METRIC_NAMES, "typeId metricId metricName", kinds=(int, int, str))
     names = {(type_id, metric_id): name for type_id, metric_id, name in named}
     series: defaultdict[tuple[int, int], list[Series]] = defaultdict(list)
-    samples = _samples_by_key(database, _METRICS, "timestamp", ("typeId", "metricId"))
+    samples = _samples_by_key(database, _METRICS, "timestamp", "typeId metricId")
     for key, times_ns, values in samples:
         type_id, metric_id = key
         name = names.get((type_id, metric_id), f"metric {metric_id}")
@@ -40,13 +38,13 @@ def device_metrics(database: Database) -> dict[tuple[int, int], list[Series]]:
 
 def network_metrics(database: Database) -> list[Series]:
     """Return the metrics of network cards, by card and port."""
-    keys = ("globalId", "portId", "metricsListId", "metricsIdx")
-    named = database.rows(_NETWORK_NAMES, (*keys[2:], "name"), kinds=(int, int, str))
+    named = database.rows(_NETWORK_NAMES, "metricsListId metricsIdx name", kinds=(int, int, str))
     names = {(list_id, index): name for list_id, index, name in named}
-    nic_names = dict(database.rows("TARGET_INFO_NIC_INFO", ("nicId", "name")))
-    pairs = database.rows("NIC_ID_MAP", ("globalId", "nicId"))
+    nic_names = dict(database.rows("TARGET_INFO_NIC_INFO", "nicId name"))
+    pairs = database.rows("NIC_ID_MAP", "globalId nicId")
     name_of_card = {global_id: nic_names.get(nic_id) for global_id, nic_id in pairs}
     series = []
+    keys = "globalId portId metricsListId metricsIdx"
     for key, times_ns, values in _samples_by_key(database, _NETWORK, "start", keys):
         card, port, list_id, index = key
         name = names.get((list_id, index), f"metric {index}")
@@ -56,18 +54,18 @@ def network_metrics(database: Database) -> list[Series]:
 
 
 def _samples_by_key(
-    database: Database, table: str, time: str, keys: Sequence[str]
+    database: Database, table: str, time: str, keys: str
 ) -> Iterator[tuple[Any, Ints, Floats]]:
     """Yield the times and values of the samples of each distinct key."""
-    samples = pd.DataFrame(database.integers(table, (time, *keys), reals=("value",)))
+    samples = pd.DataFrame(database.integers(table, f"{time} {keys}", reals="value"))
     samples = samples[np.isfinite(samples["value"])]
-    for key, of_key in samples.groupby(list(keys), sort=False):
+    for key, of_key in samples.groupby(keys.split(), sort=False):
         yield key, of_key[time].to_numpy(), of_key["value"].to_numpy()
 
 
 def allocated_memory(database: Database, process: int, device: int) -> list[Series]:
     """Return the memory of a device that a process has allocated and not freed."""
-    columns = ("start", "globalPid", "deviceId", "bytes", "memoryOperationType")
+    columns = "start globalPid deviceId bytes memoryOperationType"
     events = pd.DataFrame(database.integers(_MEMORY, columns))
     is_change = events["memoryOperationType"].isin((_ALLOCATION, _FREE))
     is_change &= processes_of(events["globalPid"].to_numpy()) == process

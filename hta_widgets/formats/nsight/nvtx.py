@@ -17,10 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from hta_widgets.formats.event_rows import EventRows, distinct_rows, select_rows
+from hta_widgets.formats.event_rows import EventRows, distinct_rows, parse_json, select_rows
 from hta_widgets.formats.nsight.tables import (
     ID_MASK,
     Columns,
@@ -52,7 +51,6 @@ _OPERATOR_ARGS = {
     "Input Dims": re.compile(r", sizes = (\[.*?\])(?:, input_op_ids = |$)", re.DOTALL),
 }
 _STEP_RANGE = "ProfilerStep#"
-_decode_json = msgspec.json.decode
 
 
 @dataclass(slots=True)
@@ -71,17 +69,10 @@ class NvtxRanges:
         """Return some of the ranges, by a mask or by positions."""
         return NvtxRanges(select_rows(self.columns, rows), self.domains, self.payloads)
 
-    def of_phase(self, phase: str) -> NvtxRanges:
-        """Return the ranges that nest, the marks, or the ranges that need not nest."""
-        return self.select(self.columns["phase"] == ord(phase))
-
 
 def domain_names(database: Database) -> dict[tuple[int, int], str]:
     """Return the names of domains by process and number."""
-    columns, where = (
-        ("eventType", "globalTid", "domainId", "text"),
-        f"eventType = {_DOMAIN_CREATION}",
-    )
+    columns, where = "eventType globalTid domainId text", f"eventType = {_DOMAIN_CREATION}"
     rows = database.rows(NVTX_TABLE, columns, where=where, kinds=(int, int, int, str))
     return {(process_of(thread), number): text for _, thread, number, text in rows}
 
@@ -91,9 +82,7 @@ def read_ranges(
 ) -> NvtxRanges:
     """Read ranges and marks; `names` are the domains that processes registered, by number."""
     columns = database.integers(
-        NVTX_TABLE,
-        ("start", "end", "eventType", "textId", "globalTid", "domainId"),
-        missing=NO_TIME,
+        NVTX_TABLE, "start end eventType textId globalTid domainId", missing=NO_TIME
     )
     phase = np.zeros(len(columns["rowid"]), np.int64)
     for letter, types in _EVENT_TYPES.items():
@@ -148,7 +137,7 @@ def _read_texts(database: Database, columns: Columns) -> tuple[StringPool, Ints]
     has_id = columns["textId"] != NO_TIME
     code[has_id] = text_codes(database, pool, columns["textId"][has_id])
     where = "typeof(\"text\") = 'text' and \"text\" <> ''"
-    rows = database.rows(NVTX_TABLE, ("text", "rowid"), where=where, kinds=(str,))
+    rows = database.rows(NVTX_TABLE, "text rowid", where=where, kinds=(str,))
     inline = np.array([pool.add(text) for text, _ in rows], np.int64)
     positions = positions_in(np.array([row for _, row in rows], np.int64), columns["rowid"])
     code[positions >= 0] = inline[positions[positions >= 0]]
@@ -164,9 +153,8 @@ def _operator(text: str) -> tuple[str, dict[str, Any]]:
     for key, pattern in _OPERATOR_ARGS.items():
         value = pattern.search(text, match.start())
         if value is not None:
-            args[key] = value[1]
-            with suppress(msgspec.DecodeError, RecursionError):
-                args[key] = _decode_json(value[1])
+            decoded = parse_json(value[1])
+            args[key] = value[1] if decoded is None else decoded
     return text[: match.start()], args
 
 
@@ -177,19 +165,19 @@ _INTEGERS |= {9: "q", 10: "Q", 22: "Q"}
 _Schemas = dict[tuple[int, int], list[tuple[str, int, str]]]
 _PAYLOAD_HEADER_BYTES = 32
 #: Columns of payloads: as a blob, as JSON, and as the id of a string of JSON.
-_PAYLOADS = ("binaryData", "jsonText", "jsonTextId")
+_PAYLOADS = "binaryData jsonText jsonTextId"
 _FIRST_NESTED_TYPE = 1 << 24
 
 
 def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int]], Ints]:
     """Return the distinct payloads of ranges, and for each row the position of its payload."""
     payloads: list[dict[str, int]] = [{}]
-    stored = [name for name in _PAYLOADS if name in database.columns_of(NVTX_TABLE)]
+    stored = [name for name in _PAYLOADS.split() if name in database.columns_of(NVTX_TABLE)]
     if not stored:
         return payloads, np.zeros(len(rowids), np.int64)
     schemas = _payload_schemas(database)
     has_payload = " or ".join(f'"{name}" is not null' for name in stored)
-    rows = database.rows(NVTX_TABLE, ("rowid", *_PAYLOADS), where=f"({has_payload})")
+    rows = database.rows(NVTX_TABLE, f"rowid {_PAYLOADS}", where=f"({has_payload})")
     texts = texts_by_id(database, (json_id for *_, json_id in rows if isinstance(json_id, int)))
     number_of: dict[object, int] = {}
     numbers = []
@@ -206,9 +194,7 @@ def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int
 
 def _decode_json_payload(text: object) -> dict[str, int]:
     """Return the fields of a payload in JSON that are integers, also in quotes."""
-    fields: object = None
-    with suppress(msgspec.DecodeError, RecursionError):
-        fields = _decode_json(text) if isinstance(text, str) else None
+    fields = parse_json(text)
     pairs = fields.items() if isinstance(fields, dict) else ()
     return {name: int(value) for name, value in pairs if re.fullmatch(r"-?\d{1,20}", str(value))}
 
@@ -216,11 +202,9 @@ def _decode_json_payload(text: object) -> dict[str, int]:
 def _payload_schemas(database: Database) -> _Schemas:
     """Return the fields of payloads by domain and schema; each process repeats them."""
     entries: dict[tuple[int, int], dict[int, tuple[str, int, str]]] = {}
-    columns = ("domainId", "schemaId", "idx", "type", "name", "offset")
-    kinds = (int, int, int, int, str)
-    for domain, schema, index, type_, name, offset in database.rows(
-        "NVTX_PAYLOAD_SCHEMA_ENTRIES", columns, kinds=kinds
-    ):
+    columns, kinds = "domainId schemaId idx type name offset", (int, int, int, int, str)
+    rows = database.rows("NVTX_PAYLOAD_SCHEMA_ENTRIES", columns, kinds=kinds)
+    for domain, schema, index, type_, name, offset in rows:
         code = _INTEGERS.get(type_, "I" if type_ >= _FIRST_NESTED_TYPE else "")
         start = offset if isinstance(offset, int) else 0
         if code and start >= 0:

@@ -25,6 +25,7 @@ from hta_widgets.formats.event_rows import (
     RowPlace,
     Series,
     build_traces,
+    device_properties,
     distinct_rows,
     ranks_of,
     select_rows,
@@ -33,7 +34,7 @@ from hta_widgets.formats.nsight.call_args import ArgsOfCalls, capture_args, wait
 from hta_widgets.formats.nsight.collectives import communication_args, rank_in_communicators
 from hta_widgets.formats.nsight.counters import allocated_memory, device_metrics, network_metrics
 from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, NvtxRanges, read_ranges
-from hta_widgets.formats.nsight.recording import read_recording
+from hta_widgets.formats.nsight.recording import Recording
 from hta_widgets.formats.nsight.tables import (
     CALLS,
     DEVICE_TABLES,
@@ -101,7 +102,7 @@ class _ExportReader:
 
     def __init__(self, database: Database, rows: EventRows) -> None:
         self._database, self._rows = database, rows
-        self._recording = read_recording(database)
+        self._recording = Recording(database)
         self._network = network_metrics(database)
         self._metrics = device_metrics(database)
         #: machines and numbers of the devices of ranks
@@ -126,8 +127,9 @@ class _ExportReader:
             self._add(columns)
         for table in HOST_TABLES:
             self._callers.update(np.unique(self._tables[table]["process"]).tolist())
+        phases = self._ranges.columns["phase"]
         for phase in "Xib":
-            self._add(self._ranges.of_phase(phase).columns, phase=phase)
+            self._add(self._ranges.select(phases == ord(phase)).columns, phase=phase)
         self._tables.clear()
         add_steps(self._rows, steps, "NVTX ranges")
         self._devices_of.update(process for process, _ in ranks_of(self._rows.columns()))
@@ -195,17 +197,11 @@ class _ExportReader:
 
     def _add_communication_args(self) -> None:
         """Add the args of NCCL's kernels."""
-        kernels, calls, ranges = self._tables[KERNELS], self._tables[CALLS], self._ranges
-        codes = [
-            code for code, name in enumerate(self._rows.name.values) if _NCCL_NAME.search(name)
-        ]
-        is_nccl = np.isin(kernels["name"], codes)
-        nccl_domains = [
-            code
-            for code, name in enumerate(ranges.domains)
-            if name.upper() == "NCCL" or name.startswith("domain ")  # a domain without a name
-        ]
-        nccl_ranges = ranges.select(np.isin(ranges.columns["domain"], nccl_domains))
+        kernels, calls = self._tables[KERNELS], self._tables[CALLS]
+        names = self._rows.name.values
+        nccl_names = [code for code, name in enumerate(names) if _NCCL_NAME.search(name)]
+        is_nccl = np.isin(kernels["name"], nccl_names)
+        nccl_ranges = self._nccl_ranges()
         for process in np.unique(kernels["process"][is_nccl]).tolist():
             rows = np.flatnonzero(is_nccl & (kernels["process"] == process))
             args = communication_args(
@@ -219,7 +215,17 @@ class _ExportReader:
             "the export lacks NCCL's sizes and communicators;"
             " nsys export --type sqlite --include-blobs true writes them"
         )
-        self._rows.note("part", int(len(ranges.payloads) == 1 and bool(codes)), detail)
+        has_payloads = len(nccl_ranges.payloads) > 1  # the first one stands for none
+        self._rows.note("part", int(bool(nccl_names) and not has_payloads), detail)
+
+    def _nccl_ranges(self) -> NvtxRanges:
+        """Return the ranges in NCCL's domain, or in domains without a recorded name."""
+        domains = [
+            code
+            for code, name in enumerate(self._ranges.domains)
+            if name.upper() == "NCCL" or name.startswith("domain ")
+        ]
+        return self._ranges.select(np.isin(self._ranges.columns["domain"], domains))
 
     def _add_args_of_calls(self) -> None:
         """Add what calls wait for, and the kernels of the graph nodes that calls captured."""
@@ -257,11 +263,14 @@ class _ExportReader:
         if device >= 0:
             memory = allocated_memory(self._database, process, device)
             series = [*self._metrics_of(process, gpu.number), *memory, *series]
+        properties = device_properties(
+            gpu.number, name=gpu.name, numSms=gpu.sms, totalGlobalMem=gpu.memory_bytes
+        )
         return RankFacts(
             epoch_ns=recording.epoch_ns or 0,
             host=recording.host(process),
             rank=self._stated_rank(process, device),
-            device_properties=gpu.properties() if device >= 0 else {},
+            device_properties=properties if device >= 0 else {},
             further_metadata={"Nsight Systems": recording.version} if recording.version else {},
             series=series,
             label=gpu.label,
@@ -303,6 +312,11 @@ class _ExportReader:
         detail = "the export does not state when the recording began"
         self._rows.note("clock", int(recording.epoch_ns is None), detail)
         self._rows.note("part", int(recording.is_cut), "the file was cut from a longer export")
+        detail = (
+            "devices of processes that have the same id on several machines; the export does not"
+            " state which GPUs these are"
+        )
+        self._rows.note("part", recording.unclear_devices, detail)
         for process, text in recording.diagnostics:
             if process is None or process in self._callers:
                 self._rows.note("part", 1, f"Nsight Systems reports: {text[:300]}")

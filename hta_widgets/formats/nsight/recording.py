@@ -7,11 +7,12 @@ only environment variables that state a rank are read.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any
 
-from hta_widgets.formats.event_rows import RANK_VARIABLES
+from hta_widgets.formats.event_rows import RANK_VARIABLES, rank_of_variables
 from hta_widgets.formats.nsight.nvtx import domain_names
 from hta_widgets.formats.nsight.tables import (
     ID_MASK,
@@ -36,100 +37,98 @@ class Gpu:
 
     number: int  # on the host, or in the process if the export does not state that
     name: str = ""
-    sms: int = 0
-    memory_bytes: int = 0
+    sms: int | None = None
+    memory_bytes: int | None = None
+    uuid: str = ""
 
     @property
     def label(self) -> str:
         """The name of its tracks."""
         return f"GPU {self.number}"
 
-    def properties(self) -> dict[str, Any]:
-        """Return the properties under the keys that PyTorch writes."""
-        stated = {"name": self.name, "numSms": self.sms, "totalGlobalMem": self.memory_bytes}
-        return {"id": self.number, **{key: value for key, value in stated.items() if value}}
+
+#: Devices by machine, process id and ordinal in the process; None for what is not stated.
+_DevicesOfProcesses = defaultdict[tuple[int | None, int | None, int], set[Gpu]]
 
 
-@dataclass(slots=True)
 class Recording:
     """Facts that an export states about its recording."""
 
-    #: UTC at time 0 of the events; None if it is unknown
-    epoch_ns: int | None
-    #: version of Nsight Systems
-    version: str
-    #: whether the file was cut from another export
-    is_cut: bool
-    #: names of hosts by machine, the highest 16 bits of a global id; None if no row states it
-    hosts: dict[int | None, str]
-    processes: dict[int, str]
-    #: by process and thread
-    threads: dict[tuple[int, int], str]
-    mpi_ranks: dict[int, int]
-    #: names of NVTX domains by process and number
-    domains: dict[tuple[int, int], str]
-    #: messages of Nsight Systems on lost events, with the process
-    diagnostics: list[tuple[int | None, str]]
-    #: the rank in the environment of the launched process
-    rank_of_variables: int | None
-    #: devices by machine and number
-    gpus: dict[tuple[int | None, int], Gpu]
-    #: devices by the id and the ordinal that a process has for them
-    devices: dict[tuple[int | None, int], Gpu]
+    def __init__(self, database: Database) -> None:
+        options = _export_options(database)
+        version = re.match(r"[\d.]{1,40}", options.get("EXPORT_PRODUCT_VERSION", ""))
+        #: version of Nsight Systems
+        self.version = version[0] if version else ""
+        #: whether the file was cut from another export
+        self.is_cut = any(name.startswith("DERIVED_") for name in options)
+        #: UTC at time 0 of the events; None if it is unknown
+        self.epoch_ns = _epoch_ns(database, options)
+        #: names of processes, and of their threads by process and thread
+        self.processes = _process_names(database)
+        self.threads = _thread_names(database)
+        self.mpi_ranks: dict[int, int] = {
+            process_of(thread): rank
+            for thread, rank in database.rows("MPI_RANKS", "globalTid rank", kinds=(int, int))
+            if is_rank(rank)
+        }
+        #: names of NVTX domains by process and number
+        self.domains = domain_names(database)
+        #: messages of Nsight Systems on lost events, with the process
+        self.diagnostics = _diagnostics(database)
+        #: the rank in the environment of the launched process
+        self.rank_of_variables = _rank_of_variables(database)
+        #: names of hosts by machine, the highest 16 bits of a global id; None if no row states it
+        self._hosts = _hosts(database)
+        #: devices by machine and number; by None and number, the first device
+        self._gpus = _gpus(database)
+        self._devices = _devices_of_processes(database, self._gpus)
+
+    @property
+    def unclear_devices(self) -> int:
+        """The number of devices that are stated differently for equal process ids."""
+        return sum(len(gpus) > 1 for gpus in self._devices.values())
 
     def gpu(self, process: int, device: int) -> Gpu:
         """Return a device of a process. With MIG, it has fewer multiprocessors than the GPU."""
-        ordinals = (id_in_system(process), device), (None, device)
-        stated = next((self.devices[key] for key in ordinals if key in self.devices), Gpu(device))
+        machine, pid = machine_of(process), id_in_system(process)
+        keys = (machine, pid, device), (None, pid, device), (None, None, device)
+        gpus = next((self._devices[key] for key in keys if key in self._devices), set())
+        stated = next(iter(gpus)) if len(gpus) == 1 else Gpu(device)
         number = stated.number
-        gpus = (machine_of(process), number), (None, number)
-        gpu = next((self.gpus[key] for key in gpus if key in self.gpus), Gpu(number))
+        gpu = self._gpus.get((machine, number)) or self._gpus.get((None, number)) or Gpu(number)
         return replace(gpu, name=stated.name or gpu.name, sms=stated.sms or gpu.sms)
 
     def host(self, process: int) -> str | None:
         """Return the name of the host of a process, if it is known."""
-        names = set(self.hosts.values())
-        return next(iter(names)) if len(names) == 1 else self.hosts.get(machine_of(process))
+        names = set(self._hosts.values())
+        return next(iter(names)) if len(names) == 1 else self._hosts.get(machine_of(process))
 
 
-def read_recording(database: Database) -> Recording:
-    """Read what an export states about its recording."""
-    options = _export_options(database)
-    version = re.match(r"[\d.]{1,40}", options.get("EXPORT_PRODUCT_VERSION", ""))
-    in_utc = options.get("EXPORT_PARAM_TIME_NORMALIZE") == "true"
-    begin = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",), kinds=(int,))
-    epoch_ns = next((epoch_ns for (epoch_ns,) in begin if 0 < epoch_ns < LAST_NS), None)
-    processes = database.rows("PROCESSES", ("globalPid", "name"), kinds=(int, str))
-    mpi_ranks = database.rows("MPI_RANKS", ("globalTid", "rank"), kinds=(int, int))
-    return Recording(
-        epoch_ns=0 if in_utc else epoch_ns,
-        version=version[0] if version else "",
-        is_cut=any(name.startswith("DERIVED_") for name in options),
-        hosts=_hosts(database),
-        processes={
-            process_of(process): PurePath(shorten_paths(name).replace("\\", "/")).name
-            for process, name in processes
-        },
-        threads=_thread_names(database),
-        mpi_ranks={process_of(thread): rank for thread, rank in mpi_ranks if is_rank(rank)},
-        domains=domain_names(database),
-        diagnostics=_diagnostics(database),
-        rank_of_variables=_rank_of_variables(database),
-        gpus=_gpus(database),
-        devices=_devices_of_processes(database),
-    )
+def _epoch_ns(database: Database, options: Mapping[str, str]) -> int | None:
+    if options.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
+        return 0
+    begins = database.rows("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", kinds=(int,))
+    return next((epoch_ns for (epoch_ns,) in begins if 0 < epoch_ns < LAST_NS), None)
+
+
+def _process_names(database: Database) -> dict[int, str]:
+    rows = database.rows("PROCESSES", "globalPid name", kinds=(int, str))
+    return {
+        process_of(process): PurePath(shorten_paths(name).replace("\\", "/")).name
+        for process, name in rows
+    }
 
 
 def _export_options(database: Database) -> dict[str, str]:
     """Return the version and the parameters of the export by name."""
     options: dict[str, str] = {}
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
-        options.update(database.rows(table, ("name", "value"), kinds=(str, str)))
+        options.update(database.rows(table, "name value", kinds=(str, str)))
     return options
 
 
 def _hosts(database: Database) -> dict[int | None, str]:
-    columns, where = ("name", "value", "globalVid"), "name = 'Hostname'"
+    columns, where = "name value globalVid", "name = 'Hostname'"
     rows = database.rows("TARGET_INFO_SYSTEM_ENV", columns, where=where, kinds=(str, str))
     return {
         machine_of(process_of(global_id)) if isinstance(global_id, int) else None: host
@@ -138,8 +137,7 @@ def _hosts(database: Database) -> dict[int | None, str]:
 
 
 def _thread_names(database: Database) -> dict[tuple[int, int], str]:
-    columns = ("priority", "globalTid", "nameId")
-    rows = sorted(database.rows("ThreadNames", columns, kinds=(int, int, int)))
+    rows = sorted(database.rows("ThreadNames", "priority globalTid nameId", kinds=(int, int, int)))
     texts = texts_by_id(database, (name for _, _, name in rows))
     return {
         (process_of(thread), thread & ID_MASK): shorten_paths(texts[name])
@@ -149,7 +147,7 @@ def _thread_names(database: Database) -> dict[tuple[int, int], str]:
 
 
 def _diagnostics(database: Database) -> list[tuple[int | None, str]]:
-    rows = database.rows("DIAGNOSTIC_EVENT", ("text", "severity", "globalPid"), kinds=(str,))
+    rows = database.rows("DIAGNOSTIC_EVENT", "text severity globalPid", kinds=(str,))
     return [
         (process_of(process) if isinstance(process, int) else None, text)
         for text, severity, process in rows
@@ -160,42 +158,44 @@ def _diagnostics(database: Database) -> list[tuple[int | None, str]]:
 def _rank_of_variables(database: Database) -> int | None:
     """Return the rank in the environment of the launched process; nothing else is fetched."""
     wanted = " or ".join(f"value glob '{name}=[0-9]*'" for name in RANK_VARIABLES)
-    rows = database.rows("META_DATA_CAPTURE", ("value",), where=f"({wanted})", kinds=(str,))
-    ranks: dict[str, int] = {}
-    for (text,) in rows:
-        name, _, value = text.partition("=")
-        if value.isdecimal() and is_rank(int(value[:20])):
-            ranks.setdefault(name, int(value[:20]))
-    return next((ranks[name] for name in RANK_VARIABLES if name in ranks), None)
+    rows = database.rows("META_DATA_CAPTURE", "value", where=f"({wanted})", kinds=(str,))
+    return rank_of_variables(dict(text.split("=", 1) for (text,) in reversed(rows)))
 
 
 def _gpus(database: Database) -> dict[tuple[int | None, int], Gpu]:
-    """Return devices by machine and number; by None and number, the first device."""
     table = "TARGET_INFO_GPU"
     key = "id" if "id" in database.columns_of(table) else "deviceId"
     gpus: dict[tuple[int | None, int], Gpu] = {}
-    columns = (key, "name", "smCount", "totalMemory", "vmId")
-    for number, name, sms, memory, machine_id in database.rows(table, columns, kinds=(int,)):
-        gpu = Gpu(number, name if isinstance(name, str) else "", _count(sms), _count(memory))
+    columns = f"{key} name smCount totalMemory uuid vmId"
+    for number, name, sms, memory, uuid, machine_id in database.rows(table, columns, kinds=(int,)):
+        gpu = Gpu(number, _text(name), _count(sms), _count(memory), _text(uuid))
         gpus.setdefault((None, number), gpu)
         if isinstance(machine_id, int):
             gpus[machine_of(process_of(machine_id)), number] = gpu
     return gpus
 
 
-def _devices_of_processes(database: Database) -> dict[tuple[int | None, int], Gpu]:
-    """Return devices as processes see them, by process id (None if it is unknown) and ordinal."""
-    columns = ("gpuId", "cudaId", "pid", "numMultiprocessors")
+def _devices_of_processes(
+    database: Database, gpus: Mapping[tuple[int | None, int], Gpu]
+) -> _DevicesOfProcesses:
+    """Return devices as processes see them; the machine follows from the UUID of a device."""
+    machine_of_uuid = {gpu.uuid: machine for (machine, _), gpu in gpus.items() if gpu.uuid}
+    devices: _DevicesOfProcesses = defaultdict(set)
+    columns = "gpuId cudaId pid numMultiprocessors uuid"
     rows = database.rows("TARGET_INFO_CUDA_DEVICE", columns, kinds=(int, int, int))
-    devices: dict[tuple[int | None, int], Gpu] = {
-        (pid, device): Gpu(number, sms=_count(sms)) for number, device, pid, sms in rows
-    }
-    columns = ("deviceId", "name", "pid", "numMultiprocessors")
+    for number, device, pid, sms, uuid in rows:
+        devices[machine_of_uuid.get(uuid), pid, device].add(Gpu(number, sms=_count(sms)))
+    columns = "deviceId name pid numMultiprocessors"
     rows = database.rows("TARGET_INFO_CUDA_GPU", columns, kinds=(int, str))  # of 2021
     for device, name, pid, sms in rows:
-        devices[pid if isinstance(pid, int) else None, device] = Gpu(device, name, _count(sms))
+        pid_or_none = pid if isinstance(pid, int) else None
+        devices[None, pid_or_none, device].add(Gpu(device, name, _count(sms)))
     return devices
 
 
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None

@@ -187,9 +187,9 @@ HOST_TABLES = (
 
 def read_table(database: Database, table: ExportTable, rows: EventRows) -> Columns:
     """Return the columns of a table's events, with codes of the names and args in `rows`."""
-    track = ("deviceId", "streamId", "globalPid") if table.of_device else ("globalTid",)
-    required = tuple(dict.fromkeys(("start", "end", "correlationId", *track, *table.names)))
-    optional = ("eventClass", "bytes", "graphNodeId", *table.args.values())
+    track = "deviceId streamId globalPid" if table.of_device else "globalTid"
+    required = " ".join(["start end correlationId", track, *table.names])
+    optional = " ".join(["eventClass bytes graphNodeId", *table.args.values()])
     return join_columns(
         [
             _event_columns(database, table, columns, rows)

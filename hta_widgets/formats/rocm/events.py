@@ -19,6 +19,7 @@ from hta_widgets.formats.event_rows import (
     RankFacts,
     RowPlace,
     build_traces,
+    device_properties,
     distinct_rows,
     stream_place,
 )
@@ -95,10 +96,10 @@ def copy_name(text: str) -> str:
     return f"Memcpy {match['source'][0]}to{match['target'][0]}" if match else text or "copy"
 
 
-def device_properties(device: int, name: str, units: Any) -> dict[str, Any]:
-    """Return the properties of a device under the keys that PyTorch writes."""
-    size = {"numSms": units} if isinstance(units, int) and units > 0 else {}
-    return {"id": device, "name": name, "warpSize": _WAVE_SIZE, **size}
+def gpu_properties(device: int, name: str, units: Any) -> dict[str, Any]:
+    """Return the properties of a GPU; `units` is its number of compute units, if it is known."""
+    sms = units if isinstance(units, int) and units > 0 else None
+    return device_properties(device, name=name, numSms=sms, warpSize=_WAVE_SIZE)
 
 
 def launch_args(*sizes: int) -> dict[str, Any]:

@@ -13,7 +13,6 @@ thread, agent and stream.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -24,21 +23,21 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.formats.event_rows import (
-    RANK_VARIABLES,
     RankFacts,
     distinct_rows,
     map_distinct,
+    parse_json,
+    rank_of_variables,
     values_by_id,
 )
 from hta_widgets.formats.rocm.events import (
     RocmRows,
     category_of_calls,
     copy_name,
-    device_properties,
+    gpu_properties,
     launch_args,
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
-from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
 from hta_widgets.trace.arrays import Ints
 
@@ -46,11 +45,11 @@ _SET = re.compile(r"rocpd_(?:kernel_dispatch|region|memory_copy)(_.*|)")
 _OLD = {"rocpd_op", "rocpd_api", "rocpd_string"}
 #: The columns of kernels that are arguments of `launch_args`.
 _LAUNCH_COLUMNS = (
-    *(f"{size}_{axis}" for size in ("grid_size", "workgroup_size") for axis in "xyz"),
-    *("group_segment_size", "queue_id"),
+    "grid_size_x grid_size_y grid_size_z workgroup_size_x workgroup_size_y workgroup_size_z"
+    " group_segment_size queue_id"
 )
 #: Columns of events that schema 4 keeps in the table of tracks.
-_TRACK_COLUMNS = ("pid", "tid", "agent_id", "queue_id", "stream_id")
+_TRACK_COLUMNS = "pid tid agent_id queue_id stream_id"
 _PROCESS_BITS = 32
 _KERNEL_NAMES = ("display_name", "formatted_kernel_name", "kernel_name")
 
@@ -90,63 +89,63 @@ class _TableSet:
     def __init__(self, database: Database, suffix: str, number: int, rows: RocmRows) -> None:
         self._database, self._suffix, self._rows = database, suffix, rows
         self._first_process = number << _PROCESS_BITS
-        columns = ("id", "type", "type_index", "absolute_index", "product_name", "name", "extdata")
         #: processes with the devices that they use
         self._used: set[tuple[int, ...]] = set()
         #: number and properties of each GPU of the host, by agent
         self._gpus: dict[int, dict[str, Any]] = {}
         #: agents that are processors of the host
         self._cpus: set[int] = set()
-        for agent, kind, gpu, index, product, name, extra in self._table_rows(
-            "info_agent", *columns
-        ):
+        agents = self._table_rows(
+            "info_agent", "id type type_index absolute_index product_name name extdata"
+        )
+        for agent, kind, gpu, index, product, name, extra in agents:
             if kind != "GPU":
                 self._cpus.add(agent)
                 continue
             number_in_host = next(filter(_is_index, (gpu, index)), agent)
             model = next((text for text in (product, name) if isinstance(text, str) and text), "")
             units = _json(extra).get("cu_count")
-            self._gpus[agent] = device_properties(number_in_host, model, units)
-        processes = self._table_rows("info_process", "id", "pid")
-        threads = self._table_rows("info_thread", "id", "tid")
+            self._gpus[agent] = gpu_properties(number_in_host, model, units)
+        processes = self._table_rows("info_process", "id pid")
+        threads = self._table_rows("info_thread", "id tid")
         self._pid_of = {key: pid for key, pid in processes if _is_index(pid)}
         self._tid_of = {key: tid for key, tid in threads if _is_index(tid)}
 
     def read(self) -> None:
         """Add all events."""
-        self._events = self._integers("event", "id", "stack_id", "category_id")
+        self._events = self._integers("event", "id stack_id category_id")
         self._read_kernels()
         self._read_copies()
         self._read_regions()
 
     def facts(self) -> dict[tuple[int, int], RankFacts]:
         """Return what the file states about each rank."""
-        nodes = self._database.rows(self._table("info_node"), ("hostname",), kinds=(str,))
+        nodes = self._database.rows(self._table("info_node"), "hostname", kinds=(str,))
         hosts = {name for (name,) in nodes}
         host = hosts.pop() if len(hosts) == 1 else None
         facts = {}
-        for process, environment in self._table_rows("info_process", "id", "environment"):
+        for process, environment in self._table_rows("info_process", "id environment"):
             devices = {device for user, device in self._used if user == process}
-            rank = _rank_of(environment) if len(devices) == 1 else None
+            rank = rank_of_variables(_json(environment)) if len(devices) == 1 else None
             for gpu in self._gpus.values():
                 facts[self._first_process + process, gpu["id"]] = RankFacts(0, host, rank, gpu)
         return facts
 
     def _read_kernels(self) -> None:
         columns = self._integers(
-            "kernel_dispatch", "start", "end", "pid", "agent_id", "kernel_id", "stream_id",
-            "event_id", *_LAUNCH_COLUMNS,
-        )  # fmt: skip
+            "kernel_dispatch",
+            f"start end pid agent_id kernel_id stream_id event_id {_LAUNCH_COLUMNS}",
+        )
         name = self._names("info_kernel_symbol", _KERNEL_NAMES, columns["kernel_id"])
-        launches = (columns[key] for key in _LAUNCH_COLUMNS)
+        launches = (columns[key] for key in _LAUNCH_COLUMNS.split())
         args = self._rows.args_by_row(launch_args, *launches)
         self._add_work(columns, columns["agent_id"], name, args=args)
 
     def _read_copies(self) -> None:
         columns = self._integers(
-            "memory_copy", "start", "end", "pid", "name_id", "dst_agent_id", "src_agent_id", "size",
-            "stream_id", "queue_id", "event_id",
-        )  # fmt: skip
+            "memory_copy",
+            "start end pid name_id dst_agent_id src_agent_id size stream_id queue_id event_id",
+        )
         name = self._names("string", ("string",), columns["name_id"], copy_name)
         to_gpu = np.isin(columns["dst_agent_id"], list(self._gpus))
         agent = np.where(to_gpu, columns["dst_agent_id"], columns["src_agent_id"])
@@ -175,7 +174,7 @@ class _TableSet:
         return min((device for _, device in self._used), default=next(listed, 0))
 
     def _read_regions(self) -> None:
-        columns = self._integers("region", "start", "end", "pid", "tid", "name_id", "event_id")
+        columns = self._integers("region", "start end pid tid name_id event_id")
         kinds = self._of_event(columns, "category_id")
         table, text_column = self._table("info_category"), "name"
         if table not in self._database.tables:  # before schema 4
@@ -199,28 +198,28 @@ class _TableSet:
     def _table(self, name: str) -> str:
         return f"rocpd_{name}{self._suffix}"
 
-    def _table_rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
+    def _table_rows(self, name: str, columns: str) -> list[tuple[Any, ...]]:
         return self._database.rows(self._table(name), columns, kinds=(int,))
 
-    def _integers(self, name: str, *columns: str) -> dict[str, Ints]:
+    def _integers(self, name: str, columns: str) -> dict[str, Ints]:
         """Return columns of a table, including those that schema 4 keeps in other tables."""
         table = self._table(name)
         present = self._database.columns_of(table)
         references = [key for key in ("start_id", "end_id", "track_id") if key in present]
-        read = self._database.integers(table, (*columns, *references))
+        read = self._database.integers(table, " ".join([columns, *references]))
         for key, column in (("start_id", "start"), ("end_id", "end")):
             if key in references:
                 value = values_by_id(self._times["id"], self._times["value"], read[key])
                 read[column] = np.where(value < 0, NO_TIME, value)
         if "track_id" in references:
-            tracks = self._database.integers(self._table("track"), ("id", *_TRACK_COLUMNS))
-            for column in set(_TRACK_COLUMNS).intersection(columns).difference(present):
+            tracks = self._database.integers(self._table("track"), f"id {_TRACK_COLUMNS}")
+            for column in set(_TRACK_COLUMNS.split()).intersection(read).difference(present):
                 read[column] = values_by_id(tracks["id"], tracks[column], read["track_id"])
         return read
 
     @cached_property
     def _times(self) -> dict[str, Ints]:
-        return self._database.integers(self._table("timestamp"), ("id", "value"))
+        return self._database.integers(self._table("timestamp"), "id value")
 
     def _names(
         self,
@@ -246,19 +245,8 @@ def _is_index(value: object) -> bool:
 
 
 def _json(text: object) -> dict[str, Any]:
-    try:
-        value = json.loads(text) if isinstance(text, str) else {}
-    except (ValueError, RecursionError):
-        return {}
+    value = parse_json(text)
     return value if isinstance(value, dict) else {}
-
-
-def _rank_of(environment: object) -> int | None:
-    """Return the rank in the environment of a process; no other variables are used."""
-    variables = _json(environment)
-    texts = (str(variables.get(name, "")) for name in RANK_VARIABLES)
-    ranks = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
-    return ranks[0] if ranks and is_rank(ranks[0]) else None
 
 
 def _old_category(operation: str) -> str:
@@ -270,13 +258,9 @@ def _old_category(operation: str) -> str:
 
 def _read_old(database: Database, rows: RocmRows) -> None:
     """Read a database of rocmProfileData, which has a table of links."""
-    columns = database.integers(
-        "rocpd_op", ("id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")
-    )
-    links = database.integers("rocpd_api_ops", ("api_id", "op_id"))
-    calls = database.integers(
-        "rocpd_api", ("id", "pid", "tid", "start", "end", "apiName_id", "args_id")
-    )
+    columns = database.integers("rocpd_op", "id gpuId queueId start end description_id opType_id")
+    links = database.integers("rocpd_api_ops", "api_id op_id")
+    calls = database.integers("rocpd_api", "id pid tid start end apiName_id args_id")
     description, kind = columns["description_id"], columns["opType_id"]
     text_ids = np.concatenate([description, kind, calls["apiName_id"], calls["args_id"]])
     texts = database.texts_of("rocpd_string", "id", "string", np.unique(text_ids).tolist())
@@ -288,7 +272,7 @@ def _read_old(database: Database, rows: RocmRows) -> None:
     if len(kind):
         described = [text_id for text_id, text in texts.items() if text]
         call = values_by_id(links["op_id"], links["api_id"], columns["id"])
-        copies = database.integers("rocpd_copyapi", ("api_ptr_id",), optional=("size",))
+        copies = database.integers("rocpd_copyapi", "api_ptr_id", optional="size")
         size_bytes = values_by_id(copies["api_ptr_id"], copies["size"], call)
         category = map_distinct(kind, lambda text_id: add(_old_category(texts.get(text_id, ""))))
         rows.add_work(

@@ -27,7 +27,7 @@ from hta_widgets.formats.rocm.events import (
     RocmRows,
     category_of_calls,
     copy_name,
-    device_properties,
+    gpu_properties,
     launch_args,
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
@@ -186,7 +186,7 @@ class _ProcessRecords:
         facts = {}
         for agent in self._gpus.values():
             device, name = agent.logical_node_type_id, agent.product_name or agent.name or ""
-            model = device_properties(device, name, agent.cu_count)
+            model = gpu_properties(device, name, agent.cu_count)
             host = node.hostname if node else None
             facts[self._number, device] = RankFacts(0, host, device_properties=model)
         return facts

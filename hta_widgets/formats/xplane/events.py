@@ -46,13 +46,8 @@ class LineEvents:
 
     def take(self, rows: Rows) -> LineEvents:
         """Return some of the events."""
-        return replace(
-            self,
-            start_ns=self.start_ns[rows],
-            end_ns=self.end_ns[rows],
-            correlation=self.correlation[rows],
-            kind=self.kind[rows],
-        )
+        columns = ("start_ns", "end_ns", "correlation", "kind")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
 
 def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]:
@@ -222,7 +217,7 @@ def _split_correlation(
     end = start + stats.size
     correlation, has_correlation = np.full(count, -1, np.int64), np.zeros(count, bool)
     is_other = np.ones(len(start), bool)
-    for number in plane.stat_numbers(CORRELATION):
+    for number in (number for number, name in plane.stat_names.items() if name == CORRELATION):
         prefix = b"\x08" + _varint(number)  # field 1: the statistic; then field 3 or 4: its value
         rows = np.flatnonzero(stats.size > len(prefix) + 1)
         for position, octet in enumerate(prefix):

@@ -8,8 +8,8 @@ event of metadata 5 that begins 1,000 ps after its line's start::
 
 Messages nest by the schema, so the depth is bounded. A length beyond the enclosing message means
 that the file was cut; the messages before it are kept, also those within the plane and the line
-that are cut. Messages with names are few and are read
-one by one. Events are many, and `hta_widgets.formats.xplane.events` reads them in columns.
+that are cut. Messages with names are few and are read one by one. Events are many, and
+`hta_widgets.formats.xplane.events` reads them in columns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MASK = (1 << 64) - 1
 _MAX_SHIFT = 63
 #: The largest byte that ends a number.
 _LAST_BYTE = 127
-#: Distinct statistics of a plane that are kept decoded.
+#: Maximum number of decoded statistics that a plane keeps.
 _MAX_KEPT = 1 << 16
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -112,23 +112,35 @@ def _read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     raise ProtobufError(f"a number is cut at byte {at:,}", is_cut=True)
 
 
-def _fields_of(
-    data: bytes, span: Span, *, is_cut: bool = False, nested: int = 0
-) -> defaultdict[int, list[Any]]:
-    """Return the values of each field of a message.
+_Fields = defaultdict[int, list[Any]]
 
-    A cut message (`is_cut`) has its complete fields, and what is left of a last field `nested`.
+
+def _fields_of(data: bytes, span: Span) -> _Fields:
+    """Return the values of each field of a complete message."""
+    fields, fault = _fields_before_cut(data, span)
+    if fault is not None:
+        raise fault
+    return fields
+
+
+def _fields_before_cut(
+    data: bytes, span: Span, *, nested: int = 0
+) -> tuple[_Fields, ProtobufError | None]:
+    """Return the values of each field of a message, and where the message is cut, if it is.
+
+    What is left of the last field is a value too if the field's number is `nested`.
     """
-    fields: defaultdict[int, list[Any]] = defaultdict(list)
+    fields: _Fields = defaultdict(list)
     try:
         for number, value in read_fields(data, span):
             fields[number].append(value)
     except ProtobufError as fault:
-        if not (is_cut and fault.is_cut):
+        if not fault.is_cut:
             raise
         if fault.cut_field is not None and fault.cut_field[0] == nested:
             fields[nested].append(fault.cut_field[1])
-    return fields
+        return fields, fault
+    return fields, None
 
 
 def _integer(value: Any) -> int:
@@ -187,10 +199,6 @@ class Plane:
     stats: Stats = field(default_factory=dict)
     _decoded: dict[bytes, tuple[str, Any]] = field(default_factory=dict)
 
-    def stat_numbers(self, name: str) -> list[int]:
-        """Return the ids of the metadata of a statistic."""
-        return [number for number, stat in self.stat_names.items() if stat == name]
-
     def decode_stats(self, data: bytes, spans: Iterable[Span]) -> Stats:
         """Return statistics by name."""
         result: Stats = {}
@@ -237,32 +245,22 @@ class Profile:
 def read_profile_messages(data: bytes) -> Profile:
     """Decode a profile without its events."""
     profile = Profile()
-    planes: list[Span] = []
-    cut_plane = None
     try:
-        for key, value in read_fields(data, (0, len(data))):
-            if key == 1:
-                planes.append(_span(value))
-            elif key in (2, 3):
-                profile.messages.append(_text(data, [value]))
-            elif key == 4:
-                profile.hosts.append(_text(data, [value]))
-    except ProtobufError as fault:
-        profile.fault = fault
-        if fault.cut_field is not None and fault.cut_field[0] == 1:
-            cut_plane = fault.cut_field[1]
-            planes.append(cut_plane)
-    try:
-        for span in planes:
-            profile.planes.append(_read_plane(data, span, is_cut=span == cut_plane))
+        fields, profile.fault = _fields_before_cut(data, (0, len(data)), nested=1)
+        profile.messages = [_text(data, [value]) for value in (*fields[2], *fields[3])]
+        profile.hosts = [_text(data, [value]) for value in fields[4]]
+        for span in map(_span, fields[1]):
+            profile.planes.append(_read_plane(data, span))
     except ProtobufError as fault:
         profile.fault = fault
     return profile
 
 
-def _read_plane(data: bytes, span: Span, *, is_cut: bool) -> Plane:
-    fields = _fields_of(data, span, is_cut=is_cut, nested=3)
-    lines = [_read_line(data, _span(line), is_cut=is_cut) for line in fields[3]]
+def _read_plane(data: bytes, span: Span) -> Plane:
+    """Return a plane, or the first part of the plane at the end of a cut file."""
+    is_last = span[1] == len(data)
+    fields = _fields_before_cut(data, span, nested=3)[0] if is_last else _fields_of(data, span)
+    lines = [_read_line(data, _span(line)) for line in fields[3]]
     plane = Plane(_text(data, fields[2]), lines)
     for entry in fields[5]:
         number, name, _ = _read_metadata(data, _span(entry))
@@ -274,8 +272,9 @@ def _read_plane(data: bytes, span: Span, *, is_cut: bool) -> Plane:
     return plane
 
 
-def _read_line(data: bytes, span: Span, *, is_cut: bool) -> Line:
-    fields = _fields_of(data, span, is_cut=is_cut)
+def _read_line(data: bytes, span: Span) -> Line:
+    is_last = span[1] == len(data)
+    fields = _fields_before_cut(data, span)[0] if is_last else _fields_of(data, span)
     number, first_ns = (
         _signed_integer(values[-1]) if values else 0 for values in (fields[1], fields[3])
     )

@@ -27,8 +27,14 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.event_rows import EventRows, RankFacts, build_traces, distinct_rows
-from hta_widgets.formats.steps import add_steps
+from hta_widgets.formats.event_rows import (
+    EventRows,
+    RankFacts,
+    build_traces,
+    device_properties,
+    distinct_rows,
+)
+from hta_widgets.formats.steps import add_profiler_steps, add_steps
 from hta_widgets.formats.xplane.events import CORRELATION, LineEvents, read_events, whole_number
 from hta_widgets.formats.xplane.messages import (
     Line,
@@ -177,7 +183,8 @@ class _ProfileReader:
                     self._read_thread(plane, line)
             else:
                 count = sum(len(line.events) for line in plane.lines)
-                self._rows.note("part", count, f"events of the plane {plane.name[:60]!r}")
+                detail = f"events of the plane {plane.name[:60]!r} are not read"
+                self._rows.note("part", count, detail)
         if self._steps is not None:
             add_steps(self._rows, self._steps, "ranges of the host")
 
@@ -271,9 +278,8 @@ class _ProfileReader:
         self._append_steps(events, number, place, target=device)
 
     def _append_steps(self, events: LineEvents, number: Ints, place: int, **columns: Any) -> None:
-        names = [f"ProfilerStep#{step}" for step in number.tolist()]
-        steps = replace(events, kind=np.arange(len(number)), names=names)
-        self._append(steps, "user_annotation", place, **columns)
+        times_ns = {"start_ns": events.start_ns, "end_ns": events.end_ns}
+        add_profiler_steps(self._rows, number, **times_ns, place=place, **columns)
 
     def _read_thread(self, plane: Plane, line: Line) -> None:
         events = self._events(plane, line)
@@ -420,13 +426,12 @@ def _allocator_device(stats: Stats) -> int:
 
 
 def _properties(number: int, stats: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties of a device under the keys that PyTorch writes."""
-    named = {
-        "name": stats.get("device_type_string") or stats.get("device_name"),
-        "totalGlobalMem": stats.get("memory_size"),
-        "computeMajor": stats.get("compute_cap_major"),
-        "computeMinor": stats.get("compute_cap_minor"),
-        "numSms": stats.get("core_count"),
-        "warpSize": {"AMD": 64, "Nvidia": 32}.get(str(stats.get("device_vendor"))),
-    }
-    return {"id": number, **{key: value for key, value in named.items() if value is not None}}
+    return device_properties(
+        number,
+        name=stats.get("device_type_string") or stats.get("device_name"),
+        totalGlobalMem=stats.get("memory_size"),
+        computeMajor=stats.get("compute_cap_major"),
+        computeMinor=stats.get("compute_cap_minor"),
+        numSms=stats.get("core_count"),
+        warpSize={"AMD": 64, "Nvidia": 32}.get(str(stats.get("device_vendor"))),
+    )

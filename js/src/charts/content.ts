@@ -174,13 +174,13 @@ export interface HoverTarget {
 
 export interface Drawing {
   readonly content: Pick<RowsContent, "title" | "finding" | "table">;
-  /** Lays out for a width, before anything else; returns the height. */
+  /** Lay out the chart for a width, before all other calls. Return the height. */
   layout(width: number): number;
-  /** Paints the chart; items that are not chosen are faint. */
+  /** Paint the chart; items that are not chosen are faint. */
   paint(pen: DrawContext, selection: ChartSelection): void;
   targetAt(x: number, y: number): HoverTarget | null;
   targetOf(index: number): HoverTarget | null;
-  /** The spot to which a key moves the focus. */
+  /** The item to which a key moves the focus. */
   nextTarget(from: number | null, key: string): number | null;
   click(x: number, y: number, additive: boolean, selection: ChartSelection): Brush;
   press(index: number, additive: boolean, selection: ChartSelection): Brush;

@@ -1,7 +1,4 @@
-/**
- * Contents of charts from their definitions, which Python's `charts/defined.py` reads for Bokeh
- * figures.
- */
+/** Contents of charts from their definitions, which `charts/defined.py` reads for Bokeh figures. */
 
 import { noteFor } from "../facts/notes";
 import { getOrMake } from "../protocol/maps";
@@ -177,7 +174,7 @@ function legendOf(marks: readonly MarkDefinition[], theme: Theme): [MarkStyle, s
   );
 }
 
-/** Sort the items of `data` in place, as the definition says; returns the order, or null. */
+/** Sort the columns of `data` as the definition says. Return the order; null if it has none. */
 function sortItems(
   { order: code }: Definition,
   scope: EvaluationScope,
@@ -332,19 +329,16 @@ export function buildScope(
   if (rows.length === 0) return scope;
   if (groups.size > 0) foldItems(scope, definition.fold!, groups);
   else if (definition.fold !== undefined) {
+    const ranks = scope.get("rank") as Float64Array;
     addMemberColumns(
       scope,
-      Array.from(scope.get("rank") as Float64Array, (rank) => [rank]),
+      Array.from(ranks, (rank) => [rank]),
     );
   }
   const items = (scope.get(definition.needs[0]!) as ColumnData).length;
   const groupColumns = definition.group?.map((name) => toColumn(scope.get(name)!, items));
-  scope.set(
-    "row",
-    groupColumns === undefined
-      ? Float64Array.from(new Float64Array(items).keys())
-      : combineCodes(groupColumns),
-  );
+  const eachItem = (): Float64Array => Float64Array.from(allRows(items));
+  scope.set("row", groupColumns === undefined ? eachItem() : combineCodes(groupColumns));
   for (const [name, code] of Object.entries(definition.let ?? {}))
     scope.set(name, evaluate(code, scope));
   return scope.set("names", fillTemplate(definition.rows.name, scope));
@@ -392,7 +386,7 @@ function markEnds(mark: MarkDefinition): readonly [Code, Code] {
   return mark.shape === "dot" ? [mark.at, mark.at] : [mark.left, mark.right];
 }
 
-/** Adds the columns that a mark names; returns the texts in its bars. */
+/** Add the columns that a mark names to `data`; return a function for the texts in its bars. */
 function addMarkColumns(
   mark: MarkDefinition,
   scope: EvaluationScope,
@@ -470,6 +464,44 @@ function buildEndTexts(
   }));
 }
 
+/** The keys and the window that an item's mark selects; null if marks select none. */
+interface MarkSelections {
+  keysOf: ((item: number) => SelectionKey[]) | null;
+  windowOf: ((item: number) => [number, number]) | null;
+}
+
+function markSelections(
+  { keys, window }: { keys?: string; window?: readonly [string, string] },
+  scope: EvaluationScope,
+  count: number,
+): MarkSelections {
+  const keyColumn = keys === undefined ? null : toColumn(evaluate(keys, scope), count);
+  const ends = window?.map((code) => toNumbers(evaluate(code, scope)));
+  return {
+    keysOf: keyColumn && ((item) => [keyColumn[item]!].flat() as SelectionKey[]),
+    windowOf: ends ? (item) => [ends[0]![item]!, ends[1]![item]!] : null,
+  };
+}
+
+/** Whether an item's mark is chosen; null if all are. */
+function markFilter(
+  { keysOf, windowOf }: MarkSelections,
+  selects: Definition["rows"]["selects"],
+  selected: ChartSelection,
+): ((item: number) => boolean) | null {
+  const keys: readonly SelectionKey[] | null =
+    keysOf === null || selects === "window" ? null : selected[selects];
+  const window = windowOf && selected.window;
+  if (keys === null && window === null) return null;
+  const chosenKeys = keys && new Set(keys);
+  return (item) => {
+    const [low, high] = windowOf?.(item) ?? [0, 0];
+    const isWithin = window === null || (low < window[1] && high > window[0]);
+    if (!isWithin) return false;
+    return chosenKeys === null || keysOf!(item).every((key) => chosenKeys.has(key));
+  };
+}
+
 /** Tooltips and selections of marks, where they differ from those of the row. */
 function markInteraction(
   definition: Definition,
@@ -481,40 +513,15 @@ function markInteraction(
     ?.filter((mark) => mark.shape !== "line")
     .find(({ tooltip }) => tooltip !== undefined);
   if (mark?.tooltip === undefined) return {};
-  const { selects } = definition.rows;
   const row = data.row as Float64Array;
   /** The item of the scope at each place of `data`, which is sorted. */
   const items = order ?? allRows(row.length);
   const [from, to] = markEnds(mark).map((end) => data[end]) as [Float64Array, Float64Array];
   const tooltipOf = tooltipFiller(mark.tooltip, scope);
-  const { keys: keysCode, window: windowCodes } = mark.selects ?? {};
-  const keysOf =
-    keysCode === undefined
-      ? null
-      : Array.from(
-          toColumn(evaluate(keysCode, scope), row.length),
-          (keys) => [keys].flat() as SelectionKey[],
-        );
-  const [start, end] = (windowCodes ?? []).map((code) => toNumbers(evaluate(code, scope)));
-  const windowOf = (item: number): [number, number] | null =>
-    start === undefined || end === undefined ? null : [start[item]!, end[item]!];
-  const chosenMarks = (selected: ChartSelection): number[] | null => {
-    const keys: readonly SelectionKey[] | null =
-      keysOf === null || selects === "window" ? null : selected[selects];
-    const window = start === undefined ? null : selected.window;
-    if (keys === null && window === null) return null;
-    const chosenKeys = keys === null ? null : new Set(keys);
-    const isChosen = (item: number): boolean => {
-      const [low, high] = windowOf(item) ?? [0, 0];
-      const isWithin = window === null || (low < window[1] && high > window[0]);
-      return (
-        isWithin && (chosenKeys === null || keysOf![item]!.every((key) => chosenKeys.has(key)))
-      );
-    };
-    return Array.from(items.keys()).filter((place) => isChosen(items[place]!));
-  };
+  const selections = markSelections(mark.selects ?? {}, scope, row.length);
+  const { keysOf, windowOf } = selections;
   return {
-    windows: windowCodes !== undefined,
+    windows: windowOf !== null,
     hitTest: (x, y, reachX, reachY) => {
       let [nearest, minDistance] = [-1, 1];
       from.forEach((left, place) => {
@@ -527,19 +534,22 @@ function markInteraction(
       });
       const item = items[nearest];
       if (item === undefined) return null;
-      return { tooltip: tooltipOf(item), keys: keysOf?.[item] ?? null, window: windowOf(item) };
+      const [keys, window] = [keysOf?.(item) ?? null, windowOf?.(item) ?? null];
+      return { tooltip: tooltipOf(item), keys, window };
     },
-    keysWithin:
-      keysOf === null
-        ? undefined
-        : (x0, x1, y0, y1) => {
-            const touched = Array.from(items).filter(
-              (_, place) =>
-                from[place]! >= x0 && from[place]! <= x1 && row[place]! >= y0 && row[place]! <= y1,
-            );
-            const keys = [...new Set(touched.flatMap((item) => keysOf[item]!))];
-            return keys.every((key) => typeof key === "number") ? keys.sort((a, b) => a - b) : keys;
-          },
-    selectedMarks: mark.selects && chosenMarks,
+    keysWithin: keysOf
+      ? (x0, x1, y0, y1) => {
+          const isWithin = (x: number, y: number) => x >= x0 && x <= x1 && y >= y0 && y <= y1;
+          const touched = items.filter((_, place) => isWithin(from[place]!, row[place]!));
+          const keys = [...new Set(Array.from(touched, keysOf).flat())];
+          return keys.every((key) => typeof key === "number") ? keys.sort((a, b) => a - b) : keys;
+        }
+      : undefined,
+    selectedMarks:
+      mark.selects &&
+      ((selected) => {
+        const isChosen = markFilter(selections, definition.rows.selects, selected);
+        return isChosen && Array.from(items.keys()).filter((place) => isChosen(items[place]!));
+      }),
   };
 }

@@ -150,12 +150,7 @@ export interface Definition {
     second?: TextColumn;
     ends?: TextColumn & { at: string };
   };
-  scale: {
-    from?: Code;
-    to: Code;
-    zero_line?: Code;
-    ticks?: readonly (RoundTicks | PlacedTicks)[];
-  };
+  scale: { from?: Code; to: Code; zero_line?: Code; ticks?: readonly (RoundTicks | PlacedTicks)[] };
   stack?: PartStackDefinition | ItemStackDefinition;
   marks?: readonly MarkDefinition[];
   order?: string;

@@ -1,6 +1,4 @@
-/**
- * Similar ranks folded into one row or mark of a chart: their mean, and the spread of one measure.
- */
+/** Similar ranks folded into one row or mark: their mean, and the spread of one measure. */
 
 import type { PanelFrame } from "../protocol/source";
 import { formatCount, rankRuns } from "../ui/formats";
@@ -22,10 +20,7 @@ import {
   unknownValue,
 } from "./language";
 
-/**
- * Rules for folding similar ranks: numbers without a rule are averaged; of strings, the first is
- * used.
- */
+/** Rules for folding similar ranks. Without a rule: the average of numbers, the first string. */
 export interface FoldRule {
   /** Columns in addition to the rank: items that differ in them are not combined. */
   each?: readonly string[];
@@ -108,7 +103,7 @@ function foldColumn(column: ColumnData, rule: string, aggregate: FoldAggregate):
   return aggregate(column instanceof Float64Array ? rule : "first", column);
 }
 
-/** Sort the items of a scope by a column, which is returned sorted too. */
+/** Sort the named columns of a scope by `by`; return `by` sorted. */
 function sortScope(scope: EvaluationScope, names: readonly string[], by: Float64Array) {
   const order = sortedOrder([by]);
   for (const name of names) scope.set(name, takeRows(scope.get(name) as ColumnData, order));

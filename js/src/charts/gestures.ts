@@ -12,10 +12,10 @@ export interface GestureTarget {
   readonly drawing: Drawing | null;
   readonly selection: ChartSelection;
   brush(brush: Brush): void;
-  /** Set the spot under the pointer. */
-  hover(spot: HoverTarget | null, point: ChartPoint | null): void;
-  /** Set the spot with the keyboard focus. */
-  focus(spot: HoverTarget | null): void;
+  /** Mark the item under the pointer. */
+  hover(item: HoverTarget | null, point: ChartPoint | null): void;
+  /** Mark the item with the keyboard focus. */
+  focus(item: HoverTarget | null): void;
   /** Show what a drag would select. */
   drag(box: ChartBox | null): void;
 }

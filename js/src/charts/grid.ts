@@ -136,7 +136,7 @@ export function buildHeatmapContent(
   };
 }
 
-/** Shares of the time of cells, totals of rows, and the mean share of each bin. */
+/** The share of each cell's time, the total of each row, and the mean share of each bin. */
 function measureCells(value: ArrayLike<number>, edges: readonly number[], rows: number) {
   const bins = edges.length - 1;
   const share = new Float64Array(rows * bins);
@@ -412,6 +412,7 @@ const SWATCH_PX = 12;
 const INSET_PX = 12;
 /** Space that the panel's controls take from the colour key. */
 const MENU_PX = 36;
+
 /** Number of bins to request for a chart of this width. */
 export function heatmapBins(width: number): number {
   const { left, right } = sideWidths(width);

@@ -1,6 +1,6 @@
 /**
- * Evaluates expressions of chart definitions over columns, and fills texts with `{placeholders}`: as
- * Python's `charts/language.py`.
+ * Evaluate expressions of chart definitions over columns, and fill texts with `{placeholders}`, as
+ * `charts/language.py` does.
  */
 
 import { median } from "../expressions/numbers";
@@ -36,14 +36,14 @@ export const isColumn = (value: ScopeValue): value is ColumnData =>
   value instanceof Float64Array || Array.isArray(value);
 
 export const toNumber = (cell: ScopeValue | undefined): number =>
-  typeof cell === "number" ? cell : typeof cell === "boolean" ? Number(cell) : NaN;
+  typeof cell === "number" || typeof cell === "boolean" ? Number(cell) : NaN;
 
 /** Repeat a single value for every row. */
 export function toColumn(value: ScopeValue, rows: number): ColumnData {
   return isColumn(value) ? value : new Array<ScalarValue>(rows).fill(value as ScalarValue);
 }
 
-/** Loops: `Float64Array.from` with a function takes ten times as long. */
+/** A number for each row. `Float64Array.from` with a function takes ten times as long. */
 function mapNumbers(rows: number, compute: (row: number) => number): Float64Array {
   const numbers = new Float64Array(rows);
   for (let row = 0; row < rows; row += 1) numbers[row] = compute(row);
@@ -81,7 +81,7 @@ export function takeRows(values: ColumnData, indices: Int32Array): ColumnData {
   return result;
 }
 
-/** Two digits are enough to compare short queues. */
+/** The mean length of a queue with two digits, which are enough to compare short queues. */
 function queueLength(mean: number): string {
   if (!Number.isFinite(mean)) return formatValue(NaN);
   if (mean > 0 && mean < 0.01) return "<0.01";
@@ -363,7 +363,7 @@ function mapCells(apply: CellFunction, values: readonly ScopeValue[]): ScopeValu
   return compactColumn(results);
 }
 
-/** As `mapCells`, for numbers. */
+/** Apply a function of numbers cell by cell; single values are used for every row. */
 function applyNumbers(apply: NumberFunction, values: readonly ScopeValue[]): ScopeValue {
   const rows = values.find(isColumn)?.length;
   const [a, b, c] = values.map((value) => toNumbers(value, rows));

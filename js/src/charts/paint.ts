@@ -165,7 +165,7 @@ export class TextLayer {
     this.texts.push({ x, y: y + size * 0.36, text, color, align, font });
   }
 
-  /** A wrapped title; returns the position below it. */
+  /** Add a wrapped title. Return the position below it. */
   title(text: string, [x, y]: readonly [number, number], maxWidth: number, { ink }: Theme): number {
     const lines = wrapText(text, maxWidth, "bold", 13);
     const style = { bold: true, size: 13 };
@@ -173,14 +173,14 @@ export class TextLayer {
     return y + lines.length * 18;
   }
 
-  /** A wrapped subtitle; returns the position below it. */
+  /** Add a wrapped subtitle. Return the position below it. */
   subtitle(text: string, [x, y]: readonly [number, number], width: number, theme: Theme): number {
     const lines = wrapText(text, width);
     lines.forEach((line, index) => this.text(x, y + index * 14 + 7, line, theme.ink3));
     return y + lines.length * 14;
   }
 
-  /** Texts of a legend in lines; returns the places of their swatches, and the position below. */
+  /** Add the texts of a legend in lines. Return the boxes of their swatches, and the position below. */
   legend(
     texts: readonly string[],
     top: number,

@@ -40,7 +40,7 @@ interface StackContent {
   lines(row: number): TooltipLineTemplate[];
 }
 
-/** Adds the columns of stacked bars. */
+/** Add the columns of stacked bars to `data`, and return what else draws the bars. */
 export function buildStack(
   definition: Definition,
   scope: EvaluationScope,
@@ -60,7 +60,7 @@ export function buildStack(
   };
 }
 
-/** Adds the columns of bars whose parts are the same in each row. */
+/** Add the columns of bars whose parts are the same in each row. */
 function buildPartStack(
   stack: PartStackDefinition,
   scope: EvaluationScope,
@@ -116,7 +116,7 @@ function buildPartStack(
   };
 }
 
-/** Adds the columns of bars whose parts are items of the frame. */
+/** Add the columns of bars whose parts are items of the frame. */
 function buildItemStack(
   stack: ItemStackDefinition,
   scope: EvaluationScope,

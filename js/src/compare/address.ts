@@ -18,10 +18,7 @@ import type { DiffOptions } from "./context";
 import { type BySide, type DiffFacts, type Side, SIDES } from "./frames";
 
 const NAMES = ["before", "after"] as const;
-/**
- * Settings and the values that an address may give them; the first value is the default, which is
- * not written.
- */
+/** Settings and their values in an address; the first value, the default, is not written. */
 const SETTINGS = {
   align: ["steps", "first_step", "collectives", "absolute", "scaled"],
   color: ["change", "kind", "name"],

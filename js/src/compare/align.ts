@@ -68,9 +68,7 @@ function shiftBetween(before?: AlignedSegment, after?: AlignedSegment): number {
   return after.own[0] - after.common[0] - (before.own[0] - before.common[0]);
 }
 
-/**
- * Align two runs, given the ranges of their times. Views of both whole runs align the first slot.
- */
+/** Align two runs by the ranges of their times. Views of both whole runs align the first slot. */
 export function makeAlignment(
   base: AlignmentBase,
   frame: PanelFrame,

@@ -140,7 +140,7 @@ export class DiffCharts {
     ]);
   }
 
-  /** Steps, rows and nodes of other ranks have other numbers. */
+  /** Keep only the chosen name: steps, rows and nodes of other ranks have other numbers. */
   clearChoice(): void {
     this.ctx.choice.value = { ...NO_CHOICE, name: this.ctx.choice.value.name };
   }
@@ -211,7 +211,7 @@ export class DiffCharts {
     Promise.all([this.loadChosen(), show()]).catch((error: unknown) => ctx.fail(error));
   }
 
-  /** Choose what the timelines mark, one thing at a time; the history gets a function that swaps the choice. */
+  /** Choose what the timelines mark, one thing at a time; return a function that swaps the choice. */
   private mark(marked: Partial<DiffChoice>): () => void {
     const swapChoice = this.makeChoiceSwap();
     const { choice } = this.ctx;
@@ -219,7 +219,7 @@ export class DiffCharts {
     return swapChoice;
   }
 
-  /** Return a function that undoes and redoes the next choice. */
+  /** Return a function that undoes the next choice when it is called, and then redoes it. */
   private makeChoiceSwap(): () => void {
     const { pair, choice, statusText } = this.ctx;
     let previous = { pair: pair.value, choice: choice.value };
@@ -313,7 +313,7 @@ const MAX_CHANGES = 10;
 const MIN_ROWS = { names: 8, changes: 6 };
 const MAX_NAMES = 60;
 
-/** Number of rows for a height of `wished` px, if `shown` rows make it `height` px high. */
+/** Number of rows for a height of `wished` px, if a table with `shown` rows is `height` px high. */
 export function rowsForHeight(
   wished: number,
   { height, shown, row }: { height: number; shown: number; row: number },

@@ -181,7 +181,7 @@ export function namesBesideSides(labels: readonly [string, string]): [string, st
   return [before === "before" ? "" : before, after === "after" ? "" : after];
 }
 
-/** Minimum length, in characters, of a common end of names that is cut. */
+/** Min length, in characters, of a common end of names that is cut. */
 const MIN_CUT_END = 12;
 
 /** The common beginning of two strings. */

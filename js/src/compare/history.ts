@@ -76,8 +76,8 @@ export class PairHistory {
 
   /** Go one step back or forward; false at the end of the history. */
   travel(direction: "undo" | "redo"): boolean {
-    const [source, target] =
-      direction === "undo" ? [this.past, this.future] : [this.future, this.past];
+    const { past, future } = this;
+    const [source, target] = direction === "undo" ? [past, future] : [future, past];
     for (let entry = source.value.at(-1); entry !== undefined; entry = source.value.at(-1)) {
       const { sides, swapChoice } = entry;
       source.value = source.value.slice(0, -1);

@@ -45,13 +45,13 @@ export class TimelineLink {
     (move) => this.changeBoth(move),
   );
   private leadingSide: Side = 0;
-  /** Set while the link itself writes; change events are ignored then. */
+  /** Whether the link itself writes, so that changes are ignored. */
   private isQuiet = false;
   private hovering = "";
   private alignment: Alignment | null = null;
   /** Times of the selected pair of events, before and after; both starts are aligned. */
   private anchor: BySide<number> | null = null;
-  /** The change that the partner follows once the alignment arrives: the last one of several. */
+  /** The last change of each kind, which the partner follows once the alignment is loaded. */
   private readonly deferred = new Map<"view" | "selection", () => void>();
   private readonly newestPick: LatestRequest;
   private readonly newestMark: LatestRequest;
@@ -75,46 +75,54 @@ export class TimelineLink {
   }
 
   private watch(side: Side): void {
-    const { states, signal } = this.ctx.options;
+    const { signal } = this.ctx.options;
     const app = this.apps[side];
-    const model = states[side];
-    const listen = (key: string, listener: () => void): void =>
-      listenTo(model, `change:${key}`, listener, signal);
-    const unlessQuiet = (key: string, listener: () => void): void =>
-      listen(key, () => {
-        if (!this.isQuiet) listener();
-      });
     onSignal(app.hover.hovered, (slice) => void this.onHover(side, slice), signal);
     app.onView(() => {
       if (!this.isQuiet && this.leadingSide === side) this.followView(side);
     });
-    unlessQuiet("view", () => {
+    this.onChange(side, "view", () => {
       this.leadingSide = side;
       this.alignPartner();
     });
-    unlessQuiet("selection", () => this.whenAligned("selection", () => this.followSelection(side)));
-    unlessQuiet("selected_event", () => this.onPick(side));
-    unlessQuiet("pinned", () => this.followPins(side));
+    this.onChange(side, "selection", () =>
+      this.whenAligned("selection", () => this.followSelection(side)),
+    );
+    this.onChange(side, "selected_event", () => this.onPick(side));
+    this.onChange(side, "pinned", () => this.followPins(side));
     for (const key of FOLLOWED_KEYS) {
-      unlessQuiet(key, () => {
+      this.onChange(side, key, () => {
         if (this.ctx.coupled.value)
           this.writePartner(otherSide(side), { [key]: app.ctx.shared.state[key] });
       });
     }
     this.followOpened(side);
-    onSignal(
-      app.panels.shown,
-      (shown) => {
-        if (shown === null && this.ctx.coupled.value) this.apps[otherSide(side)].panels.close();
-      },
-      signal,
-    );
-    let last = readHistory(model.get("_history"));
-    listen("_history", () => {
-      const now = readHistory(model.get("_history"));
+    const onPanel = (shown: unknown): void => {
+      if (shown === null && this.ctx.coupled.value) this.apps[otherSide(side)].panels.close();
+    };
+    onSignal(app.panels.shown, onPanel, signal);
+    this.recordHistory(side);
+  }
+
+  /** Call a listener when a key of the side's state changes, unless the link itself writes it. */
+  private onChange(side: Side, key: string, listener: () => void): void {
+    const { states, signal } = this.ctx.options;
+    const unlessQuiet = (): void => {
+      if (!this.isQuiet) listener();
+    };
+    listenTo(states[side], `change:${key}`, unlessQuiet, signal);
+  }
+
+  private recordHistory(side: Side): void {
+    const { states, signal } = this.ctx.options;
+    const read = () => readHistory(states[side].get("_history"));
+    let last = read();
+    const record = (): void => {
+      const now = read();
       this.history.recordChange(side, last, now);
       last = now;
-    });
+    };
+    listenTo(states[side], "change:_history", record, signal);
   }
 
   /** Pin the partners of pinned ranks and tracks. */
@@ -305,11 +313,11 @@ export class TimelineLink {
     statusText.value = `Marked on both timelines: ${namesText}.`;
   }
 
-  /** Mark events; `what` is the noun for one event. */
+  /** Mark events; `noun` is the word for one of them. */
   markEvents(
     requested: Promise<{ reply: PairEvents }>,
     name: string,
-    eventsText: string,
+    noun: string,
     swapChoice: () => void,
   ): void {
     const { ctx } = this;
@@ -320,7 +328,7 @@ export class TimelineLink {
         this.mark([{ ids: [...firstIds] }, { ids: [...secondIds] }], swapChoice);
         const [before, after] = ctx
           .inOrder([firstIds, secondIds])
-          .map(({ length }) => plural(length, eventsText));
+          .map(({ length }) => plural(length, noun));
         ctx.statusText.value = `Marked: ${name}, ${before} before and ${after} after.`;
       },
       (error) => ctx.fail(error),
@@ -448,8 +456,8 @@ export class TimelineLink {
     const { rank, id, node } = reply;
     const partner = id < 0 ? null : await this.fetchBrief(otherSide(side), rank, id);
     const counterpart = partner ?? (await this.stepOf(side, event));
-    let status = reply.status ?? (counterpart === null ? null : "same");
-    if (ctx.swapped.value && status !== null) status = OPPOSITE[status] ?? status;
+    const ownStatus = reply.status ?? (counterpart === null ? null : "same");
+    const status = ctx.swapped.value ? (OPPOSITE[ownStatus ?? ""] ?? ownStatus) : ownStatus;
     const events = ctx.inOrder(side === 0 ? [event, counterpart] : [counterpart, event]);
     return { partner, pair: { events, status }, node };
   }

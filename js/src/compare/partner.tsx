@@ -13,14 +13,10 @@ export function pairText({ events, status }: PairedEvents): {
   const [first, second] = events;
   const name = (second ?? first)?.short ?? "";
   if (first === null || second === null) {
-    const present = first ?? second;
-    const side = first === null ? "after only" : "before only";
     if (status === null) return { name, words: "not compared: outside of the steps", delta: "" };
-    return {
-      name,
-      words: `${formatDuration(present?.dur ?? null)}, ${side}: ${status}`,
-      delta: "",
-    };
+    const duration = formatDuration((first ?? second)?.dur ?? null);
+    const side = first === null ? "after only" : "before only";
+    return { name, words: `${duration}, ${side}: ${status}`, delta: "" };
   }
   const diff = second.dur - first.dur;
   const statusText = status === "same" || status === "changed" ? "" : ` · ${status}`;

@@ -114,11 +114,11 @@ function nameColumns(
   scale: readonly [low: number, high: number],
   theme: ThemeName,
 ): TableColumn<FrameRow>[] {
-  const duration = (column: "before_ns" | "after_ns", title: string): TableColumn<FrameRow> => ({
-    by: column,
+  const durationColumn = (by: "before_ns" | "after_ns", title: string): TableColumn<FrameRow> => ({
+    by,
     title,
     isNumber: true,
-    cell: (row) => (numberAt(row, column) ? formatDuration(numberAt(row, column)) : "–"),
+    cell: (row) => durationText(numberAt(row, by)),
   });
   return [
     {
@@ -143,8 +143,8 @@ function nameColumns(
         );
       },
     },
-    duration("before_ns", "before"),
-    duration("after_ns", "after"),
+    durationColumn("before_ns", "before"),
+    durationColumn("after_ns", "after"),
     {
       by: "diff_ns",
       title: "change",

@@ -177,7 +177,7 @@ export class TimelinePair {
     }
   }
 
-  /** Follow a timeline's own key for colours. */
+  /** Take over the colours that a key of a timeline chose. */
   private followColour(side: Side): void {
     const { states, signal: abortSignal } = this.ctx.options;
     const take = (): void => {

@@ -159,7 +159,8 @@ export class DiffApp {
     root.classList.toggle("hta-diff-roomy", width >= ROOMY);
     root.classList.toggle("hta-tight", width < TIGHT_BELOW_PX);
     if (events === null) return;
-    const layout = width < NARROW ? "sheet" : width < WIDE ? "pair" : "columns";
+    const roomyLayout = width < WIDE ? "pair" : "columns";
+    const layout = width < NARROW ? "sheet" : roomyLayout;
     if (layout !== this.layout) this.arrange(layout, events);
     events.charts.fitTables(layout, events.timelines.el);
   }

@@ -116,7 +116,7 @@ interface WaterfallData {
   kinds: PanelFrame;
   /** Text on the step and the ranks. */
   what: string;
-  /** Text on the spread of the steps, and whether their difference exceeds it. */
+  /** Text on the spread of the steps; "" if it is unknown. */
   spread: string;
 }
 
@@ -182,8 +182,8 @@ export class Waterfall extends DiffPanel<WaterfallData> {
     const diff = after - before;
     const steps = Number(kinds.attrs.steps ?? 1);
     const difference = `${formatDuration(Math.abs(diff))}${steps > 1 ? " a step" : ""}`;
-    const question = `${difference} ${diff > 0 ? "come from" : "are saved"}`;
-    const title = `Where the ${diff === 0 ? "time goes" : question} ${what}`;
+    const change = `${difference} ${diff > 0 ? "come from" : "are saved"}`;
+    const title = `Where the ${diff === 0 ? "time goes" : change} ${what}`;
     return (
       <>
         <div class="hta-diff-head">

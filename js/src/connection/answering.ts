@@ -1,5 +1,5 @@
 /**
- * Routes the requests of a view to the kernel or to the data in the page.
+ * Route the requests of a view to the kernel or to the data in the page.
  *
  * A live view starts with the kernel alone. `OfflineData` then fetches the job's data from it and
  * opens them as a `LocalSource`, the engine that also answers in saved pages. From then on
@@ -56,7 +56,8 @@ export class HybridSource implements Source {
   /** The part of the job whose data the page has. */
   get pageExtent(): "all" | "part" | "nothing" {
     const page = this.page.value;
-    return page === null ? "nothing" : page.isComplete ? "all" : "part";
+    if (page === null) return "nothing";
+    return page.isComplete ? "all" : "part";
   }
 
   ask: Source["ask"] = (op, request, signal) =>
@@ -101,11 +102,11 @@ export class HybridSource implements Source {
   }
 }
 
-// Fetches the job's data from the kernel while it runs, so that the page works without it.
+// Fetch the job's data while the kernel runs, so that the page works after the kernel has ended.
 
 /** Delay before data is fetched: the page draws first. */
 const FETCH_DELAY_MS = 1000;
-/** Delay between two checks whether the kernel is done; it grows each time. */
+/** First delay between two checks whether the kernel has prepared the data; it grows. */
 const POLL_MS = 400;
 const MAX_POLL_MS = 3000;
 

@@ -143,19 +143,17 @@ export class KernelSource implements Source {
         reject(abortError());
       };
       signal?.addEventListener("abort", onAbort, { once: true });
-      const settle =
-        <T>(then: (value: T) => void) =>
-        (value: T) => {
-          signal?.removeEventListener("abort", onAbort);
-          then(value);
-        };
-      const fail = (error: Error): void => {
-        if (hasErrorCode(error, "file_exists")) this.refusedPath = path;
-        reject(error);
-      };
+      const ignoreAbort = (): void => signal?.removeEventListener("abort", onAbort);
       this.pending.set(rpc, {
-        resolve: settle((reply: Reply) => resolve(reply as Answer<Op>)),
-        reject: settle(fail),
+        resolve: (reply) => {
+          ignoreAbort();
+          resolve(reply as Answer<Op>);
+        },
+        reject: (error) => {
+          ignoreAbort();
+          if (hasErrorCode(error, "file_exists")) this.refusedPath = path;
+          reject(error);
+        },
       });
       try {
         this.model.send({ ...request, ...(isOverwrite && { overwrite: true }), rpc, op });
@@ -239,9 +237,7 @@ interface KernelLike {
 
 const ENDED_STATES = new Set<unknown>(["dead", "terminating"]);
 
-/**
- * Returns a check whether the current kernel has ended; false if the notebook does not expose it.
- */
+/** Return a check whether the current kernel has ended; false if the notebook does not expose it. */
 function makeEndCheck(manager: unknown): () => boolean {
   const kernel = kernelOf(manager);
   if (kernel === null) return () => false;
@@ -261,7 +257,7 @@ function kernelOf(manager: unknown): KernelLike | null {
 /** Pauses before each retry; if the last retry is interrupted, the request fails. */
 export const RETRY_DELAYS_MS: readonly number[] = [300, 600, 1200, 2400, 4800];
 
-/** The reply, after as many retries as needed; any other failure is reported immediately. */
+/** The reply, after retries if the kernel was interrupted; writes are not repeated. */
 export async function askWithRetries<T>(
   op: string,
   ask: () => Promise<T>,

@@ -165,7 +165,7 @@ function panelsText(panels: PanelIds): string {
   return isRows ? panels.map((row) => `*${[row].flat().join(".")}`).join("") : panels.join(".");
 }
 
-/** Reads the parts of a state, and lists those that the job does not have. */
+/** Read the parts of a state, and list those that the job does not have. */
 class PartReader {
   readonly rejected: string[] = [];
   private readonly parts: URLSearchParams;
@@ -258,7 +258,7 @@ function readColor(value: string, { without_bounds: reason }: Scene): TimelineCo
   return isColor(value) && (value !== "bound" || reason === "") ? value : undefined;
 }
 
-/** Returns a function that reads texts as they are, if `isValid`. */
+/** Return a function that returns a text unchanged if it is valid, else undefined. */
 const onlyIf =
   <T extends string>(isValid: (value: string) => value is T) =>
   (value: string): T | undefined =>

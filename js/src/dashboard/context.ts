@@ -61,6 +61,8 @@ export class DashContext {
   readonly selectionState: DashSelection;
   /** The numbers of all panels but the heatmap. */
   readonly data: PanelData<SelectionJson>;
+  /** Sums of the selection, whatever the figures of the panels are of. */
+  readonly totals: PanelData<SelectionJson>;
 
   // Traits of the model, which linked views do not share.
   /** Whether similar ranks are folded; null if not chosen. */
@@ -125,6 +127,7 @@ export class DashContext {
     const tables = (): ColumnTables => (model.get("_tables") ?? {}) as ColumnTables;
     const requester = makePanelRequester(withTables(this.source, tables), abortSignal);
     this.data = new PanelData(requester, abortSignal);
+    this.totals = new PanelData(requester, abortSignal);
   }
 
   get jobFacts(): JobFacts {
@@ -191,7 +194,7 @@ export class DashContext {
 
   /** Sums of the selection; null until known. */
   get selectionTotals(): PanelFrame | null {
-    const { frame, isStale } = this.data.state("summary").value;
+    const { frame, isStale } = this.totals.state("summary").value;
     return isStale ? null : frame;
   }
 

@@ -57,6 +57,7 @@ test("a chart's brush marks all at once, asks once, and hides the other ranks of
   expect(view.text(".hta-sel-chip")).toBe("rank 1");
   view.source.release();
   await expect.poll(() => view.text(".hta-sel-words")).toContain("2 130 events");
+  await expect.poll(() => rows(view).length).toBe(1);
   // Panels that become visible only then send their request later; none sends it twice.
   expect(view.questions().every(({ ranks }) => ranks?.join() === "1")).toBe(true);
   const asked = askedPanels(view, ({ ranks }) => ranks !== null).filter((id) => id !== "summary");
@@ -238,9 +239,13 @@ test("one control says and sets what figures are of", async () => {
   await expect.poll(pressed).toEqual(["selection"]);
   await expect.poll(legend).toContain("selection, 1.00–2.00");
   await expect.poll(() => view.questions().at(-1)).toMatchObject({ start_ns: 1_000_000 });
+  const sums = (): string => view.text(".hta-sel-words");
+  await expect.poll(sums).toBe("1–2 ms: 355 events, 39 of them on GPUs.");
   view.find("[data-scope=job]").click();
   await expect.poll(pressed).toEqual(["job"]);
   expect(selection(view)).not.toBeNull();
+  // Whatever the figures of the panels are of, the words are of the selection.
+  expect(sums()).toBe("1–2 ms: 355 events, 39 of them on GPUs.");
   await expect.poll(() => view.questions().at(-1)).toEqual(FULL_SELECTION);
   // Without a selection, the next one narrows figures again.
   view.root.focus();

@@ -116,7 +116,8 @@ export function computeLayout(width: number, choice: PanelChoice, fills = false)
   const shown = new Set(shownPanels);
   const hasRoom = width >= COLUMNS_FROM || shownPanels.join() === "timeline";
   const hasColumns = fills && hasRoom && !isRowsChoice(choice);
-  const name = hasColumns ? "columns" : width < PAIRS_FROM ? "one" : "pairs";
+  const bandName = width < PAIRS_FROM ? "one" : "pairs";
+  const name = hasColumns ? "columns" : bandName;
   const present = (ids: readonly string[]): string[] => ids.filter((id) => shown.has(id));
   let bands: LayoutColumn[][];
   if (isRowsChoice(choice)) {

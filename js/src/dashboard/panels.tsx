@@ -144,7 +144,7 @@ export class PaneSet {
 
   private requestPanels(panes: readonly (readonly [id: string, el: HTMLElement])[]): void {
     if (panes.length === 0) return;
-    const { selectionState, data, metric, view } = this.ctx;
+    const { selectionState, data, totals, metric, view } = this.ctx;
     const selection = selectionState.effective;
     const ids = panes.map(([id]) => id);
     const width = ids.includes("heatmap") ? this.pane("heatmap").clientWidth : 0;
@@ -158,7 +158,8 @@ export class PaneSet {
       });
     }
     const frames = ids.filter(hasNumbers).map((id) => this.frameId(id));
-    data.requestPanels(["summary", ...frames], selection);
+    totals.requestPanels(["summary"], selectionState.chosen);
+    data.requestPanels(frames, selection);
   }
 
   /** Choose another default metric of the heatmap if no rank waits at any time of the job. */
@@ -171,14 +172,12 @@ export class PaneSet {
 
   /** Repeat failed requests. */
   retry(): void {
-    this.ctx.data.retry();
-    this.heatmap.retry();
+    for (const data of [this.ctx.totals, this.ctx.data, this.heatmap]) data.retry();
   }
 
   /** After a change of the scene: request all numbers again. */
   clear(): void {
-    this.ctx.data.clear();
-    this.heatmap.clear();
+    for (const data of [this.ctx.totals, this.ctx.data, this.heatmap]) data.clear();
     this.ctx.hasWaits.value = true;
     this.refresh();
   }

@@ -76,10 +76,15 @@ export class DashSelection {
     return this.selection.value === null && this.shared.state.selected_event === null;
   }
 
+  /** What is selected: everything without a selection. */
+  get chosen(): SelectionJson {
+    return { ...FULL_SELECTION, ...this.selection.value };
+  }
+
   /** The selection that limits the figures, as the scope defines it. */
   get effective(): SelectionJson {
     const scope = this.scope.value;
-    if (scope === "selection") return { ...FULL_SELECTION, ...this.selection.value };
+    if (scope === "selection") return this.chosen;
     if (scope === "job") return FULL_SELECTION;
     const [start, end] = this.ctx.view;
     return { ...FULL_SELECTION, start_ns: Math.floor(start), end_ns: Math.ceil(end) };
@@ -116,9 +121,9 @@ export class DashSelection {
     this.ctx.bringIntoView("timeline");
   }
 
-  /** `from`: the panel that chose the ranks; `more`: changes in the same entry of the history. */
-  select(selection: SelectionJson | null, from = "", more: Partial<SharedState> = {}): void {
-    const ranks_from = (selection?.ranks ?? null) === null ? "" : from;
+  /** Select. `ranksFrom`: the panel that chose the ranks; `more`: other changes of this step. */
+  select(selection: SelectionJson | null, ranksFrom = "", more: Partial<SharedState> = {}): void {
+    const ranks_from = (selection?.ranks ?? null) === null ? "" : ranksFrom;
     const patch: Partial<SharedState> = selection === null ? { selected_event: null } : {};
     if (selection === null && this.scope.value === "job") patch.scope = "selection";
     this.commit({ ...patch, ...more, selection, ranks_from });

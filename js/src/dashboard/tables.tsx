@@ -57,7 +57,7 @@ const NAME_OPTIONS = {
   hover: (row: RowReader) => String(row("name")),
 };
 
-const nothing = <span class="hta-note">–</span>;
+const noValue = <span class="hta-note">–</span>;
 
 /** A column of numbers with bars. */
 const barColumn = (
@@ -98,10 +98,7 @@ const numberColumn = (
   cell: (row) => text(row(by)),
 });
 
-/**
- * A column of strings. Empty strings are shown as a dash, and `late` cells in the colour of late
- * ranks.
- */
+/** A column of strings. Empty strings are dashes; `late` cells have the colour of late ranks. */
 const textColumn = (
   column: string,
   title: string,
@@ -114,7 +111,7 @@ const textColumn = (
   from,
   cell: (row) => {
     const text = String(row(column) ?? "");
-    if (text === "") return nothing;
+    if (text === "") return noValue;
     return (
       <span class={late ? "hta-late-text" : "hta-note"} title={text}>
         {text}
@@ -142,7 +139,7 @@ function outlierRank(frame: PanelFrame): number | null {
 function OutlierCell({ row, frame }: { row: RowReader; frame: PanelFrame }) {
   const rank = numberOrNull(row("odd_rank"));
   const ratio = numberOrNull(row("odd_ratio"));
-  if (rank === null || ratio === null) return nothing;
+  if (rank === null || ratio === null) return noValue;
   const text = `×${ratio.toFixed(2)}`;
   const calls = (numberOrNull(row("count")) ?? 0) / Math.max(numberOrNull(row("ranks")) ?? 1, 1);
   const hasFewCalls = calls < MIN_COMPARED_CALLS;
@@ -393,7 +390,7 @@ const REQUESTS: TableSpec = {
       cell: (row) => {
         const tensor = String(row("tensor") ?? "").replace(/^byteps\./, "");
         const partition = Number(row("partition"));
-        if (tensor === "" && partition < 0) return nothing;
+        if (tensor === "" && partition < 0) return noValue;
         return tensor === "" ? `partition ${partition}` : `${tensor}:${partition}`;
       },
     },
@@ -409,7 +406,7 @@ const REQUESTS: TableSpec = {
       isNumber: true,
       cell: (row) => {
         const share = numberOrNull(row("last_share"));
-        if (share === null) return nothing;
+        if (share === null) return noValue;
         return (
           <span class={share >= LIMITS.straggler_share ? "hta-late-text" : "hta-note"}>
             <small>{`node ${String(row("last_node"))} `}</small>

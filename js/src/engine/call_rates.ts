@@ -5,7 +5,10 @@ import type { CellValue } from "../protocol/source";
 import { operatorTree } from "./operators";
 import { candidateRange, isSelected, overlaps, type RankSelection } from "./panel_rank";
 
-/** Sums of each figure over the calls that have it, and the time of these calls. */
+/**
+ * Sums of each figure over the calls that have it, and the time of these calls; `limit` is the
+ * least time that the calls could take.
+ */
 interface NameSums {
   flops: [amount: number, time: number];
   bytes: [amount: number, time: number];
@@ -15,7 +18,7 @@ interface NameSums {
 
 type RowsOf = (selection: RankSelection) => Iterable<number>;
 
-/** Rows of the longest device work of each call, if it is selected. */
+/** Rows of the selected device work that is the longest of its call. */
 export function selectedKernels(selection: RankSelection): Iterable<number> {
   const { low, high, analysis } = selection;
   const { start, dur } = analysis.trace.events;
@@ -95,9 +98,7 @@ function addAmount(sum: [number, number], amount: number | null, time: number): 
   sum[1] += time;
 }
 
-/**
- * The limit of the calls with the most time; if times are equal, the alphabetically first limit.
- */
+/** The limit of the calls with the most time; of equal times, the alphabetically first limit. */
 function longestBound(sums: NameSums | undefined): string | null {
   const bounds = [...(sums?.timeByBound ?? [])];
   bounds.sort(([a, timeA], [b, timeB]) => timeB - timeA || (a < b ? -1 : 1));

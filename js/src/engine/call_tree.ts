@@ -37,7 +37,7 @@ function makeCallNode(name: number): CallNode {
 const childTime = ({ children }: CallNode, measure: Measure): number =>
   sum(Array.from(children.values(), (node) => node[measure]));
 
-/** Add a rank's call paths, with the operators and device work of the window, chosen or not. */
+/** Add a rank's call paths, with all operators and device work of the window, chosen or not. */
 function addRank(selection: RankSelection, root: CallNode): void {
   const paths = callPaths(selection);
   if (paths === null) return;

@@ -93,7 +93,7 @@ export class IndexedLane {
     return { covered, count, kind, mask };
   }
 
-  /** Covered time in a window of each kind that has an event there. */
+  /** The kinds that have events in a window, and the time that each covers there. */
   kindTimes(start: number, end: number): [kind: number, ns: number][] {
     const edges = Float64Array.of(start, end);
     return this.kindSpans
@@ -148,7 +148,7 @@ function blockMaxima(durs: Float64Array): Float64Array {
 
 export const MAX_TILES = 65_536;
 /** Min level at which a covered time multiplied by `MAX_U16` is not exact as a number. */
-const MAX_EXACT_LEVEL = 37;
+const FIRST_INEXACT_LEVEL = 37;
 
 /** Share of a cell of 2^level ns as 0 (exactly empty) … 65535 (exactly full). */
 export function quantizeShare(covered: number, level: number): number {
@@ -156,7 +156,7 @@ export function quantizeShare(covered: number, level: number): number {
   if (covered <= 0) return 0;
   if (covered >= cell) return MAX_U16;
   const nearest =
-    level < MAX_EXACT_LEVEL
+    level < FIRST_INEXACT_LEVEL
       ? Math.floor((covered * MAX_U16 + Math.floor(cell / 2)) / cell)
       : Number((BigInt(covered) * BigInt(MAX_U16) + (1n << BigInt(level - 1))) >> BigInt(level));
   return Math.min(Math.max(nearest, 1), MAX_U16 - 1);
@@ -344,8 +344,10 @@ export class CounterSeries {
       const from = times[first] === low ? first : Math.max(first - 1, 0);
       for (let i = from; i < last; i += 1) {
         const value = values[i]!;
-        if (!(value >= min[k]!)) min[k] = Number.isNaN(value) ? min[k]! : value;
-        if (!(value <= max[k]!)) max[k] = Number.isNaN(value) ? max[k]! : value;
+        if (Number.isNaN(value)) continue;
+        // Without a value so far, `min` and `max` are NaN, and all comparisons are false.
+        if (!(value >= min[k]!)) min[k] = value;
+        if (!(value <= max[k]!)) max[k] = value;
       }
     }
     return { min, max };

@@ -69,7 +69,7 @@ describe.each(cases)("$name", ({ late: lateRanks, ranks, windows }) => {
     const sweep = Sweep.of([waitUnion(part), coverOf(rank.compute)]);
     const exposed = (from: number, to: number): number =>
       timeInStates(sweep.timesWithin(from, to), 1, 2);
-    return new RankLateness(rank.rank, part, exposed, false);
+    return new RankLateness(rank.rank, part, { within: exposed, isApproximate: false });
   });
 
   test.each(windows)("$start … $end", ({ start, end, ...wanted }) => {
@@ -86,7 +86,10 @@ describe.each(cases)("$name", ({ late: lateRanks, ranks, windows }) => {
 
 test("ranks whose exposed waits are means are named, and speak in whole nanoseconds", () => {
   const part = partOf(cases[0]!.ranks[0]!);
-  const coarse = new RankLateness(4, part, (from, to) => (to - from) / 3, true);
+  const coarse = new RankLateness(4, part, {
+    within: (from, to) => (to - from) / 3,
+    isApproximate: true,
+  });
   expect(latenessReply([coarse], 0, 100, { lateRanks: [], note: "", clock: null })).toMatchObject({
     exposed_wait: [33],
     approximate: [4],

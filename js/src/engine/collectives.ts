@@ -44,7 +44,7 @@ export class Collectives {
   private readonly rankOffsets: number[];
   private readonly calls: { name: Int32Array; group: Int32Array; last: Int32Array };
   private readonly busFactor: Float64Array;
-  /** Communication without a match on other ranks, by rank. */
+  /** Rows of communication without a match on other ranks, one rank after the other. */
   private readonly unmatchedIds: Int32Array;
   private readonly lanes = new Map<string, OverlayLane>();
   /** Positions of each collective's entries, by rank. */
@@ -57,8 +57,15 @@ export class Collectives {
     private readonly ranks: readonly number[],
     private readonly names: NameTable,
   ) {
+    this.calls = {
+      name: columns.i32("call_name"),
+      group: columns.i32("call_group"),
+      last: columns.i32("call_last_rank"),
+    };
+    const { name, last } = this.calls;
+    const call = columns.i32("call");
     this.entries = {
-      call: columns.i32("call"),
+      call,
       id: columns.i32("id"),
       start: columns.f64("start"),
       dur: columns.f64("dur"),
@@ -67,20 +74,15 @@ export class Collectives {
       clock: columns.f64("clock"),
       late: columns.f64("late"),
       imposed: columns.f64("imposed"),
-      lastRank: new Int32Array(0),
+      lastRank: call.map((callIndex) => last[callIndex]!),
       size: columns.f64("size"),
       track: columns.i32("track"),
       name: columns.i32("name"),
-      recordedName: columns.i32("call_name_added"),
+      // The page has the difference to the code of the collective's name.
+      recordedName: columns
+        .i32("call_name_added")
+        .map((difference, entry) => name[call[entry]!]! + difference),
     };
-    this.calls = {
-      name: columns.i32("call_name"),
-      group: columns.i32("call_group"),
-      last: columns.i32("call_last_rank"),
-    };
-    const { call, recordedName } = this.entries;
-    for (let i = 0; i < recordedName.length; i += 1) recordedName[i]! += this.calls.name[call[i]!]!;
-    this.entries.lastRank = call.map((callIndex) => this.calls.last[callIndex]!);
     this.busFactor = columns.floats("call_bus_factor");
     this.unmatchedIds = columns.i32("unmatched");
     this.rankOffsets = [0];
@@ -290,8 +292,8 @@ export function delayPieces({ start, late }: CollectiveEvents): EventPieces {
 }
 
 /**
- * Time in which a rank only waits: the union of its waits less all its transfers. If waits
- * overlap, the time belongs to the first one in order.
+ * Time in which a rank only waits: the union of its waits without all its transfers. If waits
+ * overlap, the time belongs to the earlier wait.
  */
 export function waitsWithoutTransfers(events: CollectiveEvents): EventPieces {
   const waits = waitPieces(events);
@@ -301,7 +303,6 @@ export function waitsWithoutTransfers(events: CollectiveEvents): EventPieces {
   let reached = Number.NEGATIVE_INFINITY;
   waits.start.forEach((start, i) => {
     const end = start + waits.dur[i]!;
-    // Time of overlapping waits counts as part of the earlier one.
     if (end > reached) {
       begins.push(Math.max(start, reached));
       ends.push(end);
@@ -349,21 +350,29 @@ function sortPieces(start: Float64Array, dur: Float64Array): EventPieces {
   };
 }
 
+/** The time of a rank that waits without computing. */
+export interface ExposedWait {
+  within(from: number, to: number): number;
+  /** Whether it is from an overview, where time within a cell is a mean. */
+  readonly isApproximate: boolean;
+}
+
 /** One rank's figures in any window. */
 export class RankLateness {
   private readonly waitUnion: IntervalUnion;
   /** By the late ranks, which rarely change with the window. */
   private readonly waitUnionByLateRanks = new Map<string, IntervalUnion>();
 
-  /** `exposed`: the rank's wait without compute, within a window. */
   constructor(
     readonly rank: number,
     private readonly events: CollectiveEvents,
-    private readonly exposed: (from: number, to: number) => number,
-    /** Whether `exposed` is of an overview, where time within a cell is a mean. */
-    readonly approximate: boolean,
+    private readonly exposed: ExposedWait,
   ) {
     this.waitUnion = waitUnion(events);
+  }
+
+  get isApproximate(): boolean {
+    return this.exposed.isApproximate;
   }
 
   figuresBetween(from: number, to: number): LatenessFigures {
@@ -376,8 +385,8 @@ export class RankLateness {
       out.imposed += imposed[i]!;
     }
     out.wait = this.waitUnion.coveredWithin(from, to);
-    out.exposed_wait = this.exposed(from, to);
-    if (this.approximate) out.exposed_wait = Math.round(out.exposed_wait);
+    const exposedWait = this.exposed.within(from, to);
+    out.exposed_wait = this.isApproximate ? Math.round(exposedWait) : exposedWait;
     return out;
   }
 
@@ -436,7 +445,7 @@ export function latenessReply(
     note,
     clock,
   };
-  const approximate = ranks.filter((rankLateness) => rankLateness.approximate);
+  const approximate = ranks.filter(({ isApproximate }) => isApproximate);
   if (approximate.length > 0) reply.approximate = approximate.map(({ rank }) => rank);
   return reply;
 }
@@ -537,7 +546,7 @@ export class RibbonIndex {
     );
   }
 
-  /** The most expensive call of each bin; ties go to the first. */
+  /** The call of each bin with the longest mean wait; ties go to the first. */
   private costliestCalls(
     { start, end }: RibbonRequest,
     binOf: BinOf,

@@ -9,6 +9,7 @@ export const { delta: DELTA, zigzag: ZIGZAG, float: FLOAT } = FLAGS.column;
 
 type NumberArray = Float64Array | Int32Array | Uint16Array | Uint8Array;
 
+/** Columns whose bytes are stored by plane: the lowest byte of all items, then the next byte, … */
 export class ColumnReader {
   constructor(
     private readonly bytes: Uint8Array,
@@ -275,13 +276,9 @@ export function yieldToPage(): Promise<void> {
 export class Pacer {
   private sliceStart = performance.now();
 
-  get due(): boolean {
-    return performance.now() - this.sliceStart > MAX_SLICE_MS;
-  }
-
   /** Yield to the page if the current slice has taken long. */
   async yieldIfDue(): Promise<void> {
-    if (!this.due) return;
+    if (performance.now() - this.sliceStart <= MAX_SLICE_MS) return;
     await yieldToPage();
     this.sliceStart = performance.now();
   }
@@ -304,13 +301,7 @@ const WORD = /true|false|null/y;
 const SPACE = /[ \t\r\n]*/y;
 const STRING_BODY = /[^"\\]*(?:\\[^][^"\\]*)*/y;
 const ESCAPE = /\\(?:u([\da-f]{4})|([^]))/gi;
-const ESCAPED: Record<string, string> = {
-  b: "\b",
-  f: "\f",
-  n: "\n",
-  r: "\r",
-  t: "\t",
-};
+const ESCAPED: Record<string, string> = { b: "\b", f: "\f", n: "\n", r: "\r", t: "\t" };
 const MAX_DEPTH = 500;
 
 /** Read one JSON value; control characters in strings and NaN are taken as they are. */

@@ -17,7 +17,7 @@ import type { RankData, RankOverview } from "./overview";
 import type { ArgsReader, RankTrace, EventTable } from "./rank";
 import { durationFigures } from "./search";
 
-/** Fields that only rows of `events` on embedded ranks have. */
+/** Fields that are known only for rows of `events` on ranks whose events are all in the page. */
 const UNKNOWN_FIELDS = { stream: null, step: null, correlation: null };
 
 /** Answer `event`. */
@@ -87,12 +87,17 @@ function laneLocation(rank: RankData, lane: number, category: number) {
 /** Enclosing events, innermost first. */
 function enclosingEvents(rank: RankTrace, row: number): Brief[] {
   const parents = rank.parents();
-  const out: Brief[] = [];
-  for (let ancestor = parents[row]!; ancestor >= 0; ancestor = parents[ancestor]!)
-    out.push(rank.brief(rank.events, ancestor));
-  return out;
+  return chainFrom(parents[row]!, parents).map((ancestor) => rank.brief(rank.events, ancestor));
 }
 
+/** An index and those of its ancestors, innermost first; none for -1. */
+function chainFrom(first: number, parents: Int32Array): number[] {
+  const chain: number[] = [];
+  for (let index = first; index >= 0; index = parents[index]!) chain.push(index);
+  return chain;
+}
+
+/** What is around the call that launched device work; null if no call is known. */
 async function launchOf(
   rank: RankTrace,
   row: number,
@@ -101,22 +106,27 @@ async function launchOf(
   const call = rank.launches()[row]!;
   if (call < 0) return null;
   const { row: operatorRows, parent: outer, ofWork } = rank.operators();
-  const operators: Brief[] = [];
-  for (let operator = ofWork[row]!; operator >= 0; operator = outer[operator]!) {
-    operators.push(rank.brief(rank.events, operatorRows[operator]!));
-  }
-  const modules: Brief[] = [];
-  const frames: Brief[] = [];
-  for (const parent of enclosingEvents(rank, call)) {
-    const category = rank.names.category(rank.typeOf(rank.events, parent.id)[1]);
-    if (parent.name.startsWith("nn.Module: ")) modules.push(parent);
-    else if (category === "python_function") frames.push(parent);
-  }
-  const [innermost] = operators;
-  const argPairs =
-    innermost === undefined ? [] : (await readArgs(args, "events", innermost.id)).pairs;
-  const shapes = argPairs.find(([key]) => key === "Input Dims" || key === "Input dims")?.[1] ?? "";
-  return { operators, modules, frames, shapes, forward: forwardOperator(rank, operators) };
+  const operators = chainFrom(ofWork[row]!, outer).map((operator) =>
+    rank.brief(rank.events, operatorRows[operator]!),
+  );
+  const isModule = ({ name }: Brief): boolean => name.startsWith("nn.Module: ");
+  const isFrame = ({ id }: Brief): boolean =>
+    rank.names.category(rank.typeOf(rank.events, id)[1]) === "python_function";
+  const parents = enclosingEvents(rank, call);
+  return {
+    operators,
+    modules: parents.filter(isModule),
+    frames: parents.filter((parent) => isFrame(parent) && !isModule(parent)),
+    shapes: await inputShapes(operators[0], args),
+    forward: forwardOperator(rank, operators),
+  };
+}
+
+/** The shapes of an operator's inputs as text; "" if they are unknown. */
+async function inputShapes(operator: Brief | undefined, args: ArgsReader): Promise<string> {
+  if (operator === undefined) return "";
+  const { pairs } = await readArgs(args, "events", operator.id);
+  return pairs.find(([key]) => key === "Input Dims" || key === "Input dims")?.[1] ?? "";
 }
 
 function forwardOperator(rank: RankTrace, operators: readonly Brief[]): Brief | null {

@@ -1,5 +1,6 @@
 /** Device time of a rank by state, for all its work or chosen work, in any window. */
 
+import { sum } from "../expressions/numbers";
 import type { Metric } from "../facts/panels";
 import { gather, indicesWhere } from "./columns";
 import {
@@ -80,7 +81,7 @@ export function deviceTimesOf(selection: RankSelection): DeviceTimes {
 
 /** Number of members that are device work. */
 export function workCount(selection: RankSelection): number {
-  return deviceTimesOf(selection).counts.reduce((sum, count) => sum + count, 0);
+  return sum(deviceTimesOf(selection).counts);
 }
 
 /**
@@ -99,10 +100,7 @@ export function deviceSpan(selection: RankSelection): [start: number, end: numbe
   return start < end || workCount(selection) > 0 ? [start, end] : null;
 }
 
-/**
- * The times between windows of the recording: from the last chosen work of one to the first of
- * the next.
- */
+/** The times from the last chosen work in a window of the recording to the first in the next. */
 export function unrecordedTimes(
   selection: RankSelection,
 ): readonly (readonly [start: number, end: number])[] {
@@ -182,13 +180,14 @@ export function exposedWaitTime(selection: RankSelection): number | null {
 // Activity of each rank's device: any of its measures, cut into bins.
 
 /** States that count for each metric: states with a bit of `any` and without a bit of `none`. */
-const METRIC_STATES: Readonly<Record<Metric, readonly [any: number, none: number]>> = {
+const METRIC_STATES: Readonly<
+  Record<Exclude<Metric, "idle">, readonly [any: number, none: number]>
+> = {
   busy: [WORK, 0],
   compute: [COMPUTE, 0],
   communication: [COMMUNICATION, 0],
   exposed_communication: [COMMUNICATION, COMPUTE],
   waiting: [WAIT, 0],
-  idle: [WORK, 0],
 };
 
 /** Edges of bins, rounded down to whole ns. */
@@ -213,21 +212,26 @@ export function heatmapValues(
   const out = new Float64Array(selections.length * bins);
   selections.forEach((selection, index) => {
     const { sweep } = deviceSpansOf(selection);
-    const [first, last] = deviceSpan(selection) ?? [0, 0];
-    const unrecorded = metric === "idle" ? unrecordedWork(selection.analysis) : null;
-    const before = edges.map((edge) => {
-      if (metric !== "idle") return timeInStates(sweep.timesBefore(edge), ...METRIC_STATES[metric]);
-      const time = Math.min(Math.max(edge, first), last);
-      return (
-        recordedTime(selection, first, time) -
-        timeInStates(sweep.timesBefore(time), WORK) -
-        unrecorded!.coveredWithin(first, time)
-      );
-    });
+    const before = edges.map(
+      metric === "idle"
+        ? idleTimeBefore(selection, unrecordedWork(selection.analysis))
+        : (edge) => timeInStates(sweep.timesBefore(edge), ...METRIC_STATES[metric]),
+    );
     for (let bin = 0; bin < bins; bin += 1)
       out[index * bins + bin] = before[bin + 1]! - before[bin]!;
   });
   return out;
+}
+
+/** Return a function from an instant to the idle time before it. */
+function idleTimeBefore(selection: RankSelection, unrecorded: IntervalUnion) {
+  const { sweep } = deviceSpansOf(selection);
+  const [first, last] = deviceSpan(selection) ?? [0, 0];
+  return (instant: number): number => {
+    const time = Math.min(Math.max(instant, first), last);
+    const busy = timeInStates(sweep.timesBefore(time), WORK);
+    return recordedTime(selection, first, time) - busy - unrecorded.coveredWithin(first, time);
+  };
 }
 
 // Sums by kernel.
@@ -284,15 +288,12 @@ export function waitsByName(selection: RankSelection): Map<number, number> {
  * Note about the share of the chosen device work launched before recording began, worded as in Python.
  */
 export function prelaunchedNote(selections: readonly RankSelection[]): string {
-  let [count, early, time] = [0, 0, 0];
-  for (const selection of selections) {
-    const work = prelaunchedWork(selection);
-    count += work[0];
-    early += work[1];
-  }
+  const early = selections.map(prelaunchedWork);
+  const count = sum(early.map(([events]) => events));
   if (count === 0) return "";
-  for (const selection of selections) for (const sum of kernelSums(selection).sum) time += sum;
-  const share = Math.floor((100 * early) / Math.max(time, 1) + 0.5);
+  const earlyTime = sum(early.map(([, time]) => time));
+  const allTime = sum(selections.map((selection) => sum(kernelSums(selection).sum)));
+  const share = Math.floor((100 * earlyTime) / Math.max(allTime, 1) + 0.5);
   const period = selections.some(({ analysis }) => analysis.trace.header.work)
     ? "the exported window"
     : "recording";
@@ -305,13 +306,14 @@ export function prelaunchedNote(selections: readonly RankSelection[]): string {
 /** Number and time of chosen work that was launched before recording began. */
 function prelaunchedWork(selection: RankSelection): [count: number, time: number] {
   const { analysis, low, high } = selection;
+  if (low === high) return [0, 0];
   const { row, start, end } = analysis.work;
   const rows = memo("prelaunched", analysis.fullSelection, () => {
     const early = analysis.trace.prelaunchedMask();
     return indicesWhere(row.length, (i) => early[row[i]!] === 1);
   });
   let [count, time] = [0, 0];
-  for (const i of low === high ? [] : rows) {
+  for (const i of rows) {
     if (start[i]! >= high) break;
     if (!isSelected(selection, row[i]!) || !overlaps(start[i]!, end[i]!, low)) continue;
     count += 1;

@@ -61,7 +61,7 @@ interface RankHeader {
   columns: Record<string, ColumnSpec>;
 }
 
-/** Figures of a call that are equal for many; its times and rates are columns. */
+/** Figures that many calls share; the times and rates of each call are columns. */
 type SharedFigures = Omit<
   CallFigures,
   "call" | "kernels" | "device_ns" | "tflop_per_s" | "gb_per_s" | "roofline_share"

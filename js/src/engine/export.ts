@@ -139,7 +139,10 @@ export function formatMicros(ns: number): string {
 class TraceWriter {
   private readonly records: string[] = [];
   private readonly written: WriteCounts = { events: 0, flows: 0, dropped: 0 };
+  /** Whether the file has several ranks. */
   private readonly isMerged: boolean;
+  /** Whether the selection chooses events, not only ranks and a window. */
+  private readonly byEvent: boolean;
   private flowId = 0;
 
   constructor(
@@ -149,47 +152,51 @@ class TraceWriter {
     private readonly names: NameTable,
     private readonly scene: Scene,
   ) {
+    const { query, ids, tracks } = selection;
     this.isMerged = parts.length > 1;
+    this.byEvent = query !== null || ids !== null || tracks !== null;
   }
 
   async write(originNs: string | null): Promise<{ text: string; written: WriteCounts }> {
-    const partMarkers = this.parts.map((part) => this.partMarker(part, BigInt(originNs ?? 0)));
     for (const part of this.parts) {
       const pids = this.writeMetadata(part.rank);
       await this.writeEvents(part, pids);
       this.writeFlows(part, pids);
       this.writeCounters(part, pids);
     }
-    const head: string[] = [];
-    const ranks = this.parts.map(({ rank }) => rank.number);
-    if (this.isMerged) {
-      const rankRecords = ranks.map((rank, index) => {
-        const metadata =
-          partMarkers[index] === "" ? "" : `${jsonString(MARKER)}: ${partMarkers[index]!}`;
-        return `{"rank": ${rank}, "file": "rank-${rank}", "shift_ns": 0, "metadata": {${metadata}}}`;
-      });
-      head.push(`${jsonString(MARKER)}: {"merged": 1, "ranks": [${rankRecords.join(", ")}]}`);
-    } else {
-      if (partMarkers[0] !== "") head.push(`${jsonString(MARKER)}: ${partMarkers[0]!}`);
-      head.push(`"distributedInfo": {"rank": ${ranks[0]!}}`);
-    }
-    head.push('"schemaVersion": 1', '"displayTimeUnit": "ms"');
-    if (originNs !== null) head.push(`"baseTimeNanoseconds": ${originNs}`);
-    const text = `{\n${head.join(",\n")},\n"traceEvents": [\n${this.records.join(",\n")}\n]\n}\n`;
+    const head = this.headFields(originNs).join(",\n");
+    const text = `{\n${head},\n"traceEvents": [\n${this.records.join(",\n")}\n]\n}\n`;
     return { text, written: this.written };
   }
 
-  /** JSON that describes which part of the rank and its job the file has; "" if it has all of it. */
+  /** The fields of the file before its records. */
+  private headFields(originNs: string | null): string[] {
+    const fields = ['"schemaVersion": 1', '"displayTimeUnit": "ms"'];
+    if (originNs !== null) fields.push(`"baseTimeNanoseconds": ${originNs}`);
+    const markers = this.parts.map((part) => this.partMarker(part, BigInt(originNs ?? 0)));
+    const ranks = this.parts.map(({ rank }) => rank.number);
+    if (!this.isMerged) {
+      return [markers[0]!, `"distributedInfo": {"rank": ${ranks[0]!}}`, ...fields].filter(Boolean);
+    }
+    const rankRecords = ranks.map(
+      (rank, index) =>
+        `{"rank": ${rank}, "file": "rank-${rank}", "shift_ns": 0, "metadata": {${markers[index]!}}}`,
+    );
+    const merged = `{"merged": 1, "ranks": [${rankRecords.join(", ")}]}`;
+    return [`${jsonString(MARKER)}: ${merged}`, ...fields];
+  }
+
+  /** The field that describes which part of the rank and its job the file has; "" if it has all. */
   private partMarker({ rank, rows }: RankExport, origin: bigint): string {
-    const { query, ids, tracks, start_ns: from, end_ns: to } = this.selection;
-    const { part, range, ranks } = this.scene;
-    const byEvent = query !== null || ids !== null || tracks !== null;
-    const isWholeJob = (part ?? null) === null && this.parts.length === ranks.length;
-    if (isWholeJob && !byEvent && from === null && to === null) return "";
+    const { start_ns: from, end_ns: to } = this.selection;
+    const { range, ranks } = this.scene;
+    const part = this.scene.part ?? null;
+    const isWholeJob = part === null && this.parts.length === ranks.length;
+    if (isWholeJob && !this.byEvent && from === null && to === null) return "";
     const { start, dur } = rank.events;
     const work = rank.header.work ?? rank.workExtent();
     let [low, high] = this.exportWindow({ rank, rows });
-    const limits = (part ?? null) === null ? rank.header.range : range;
+    const limits = part === null ? rank.header.range : range;
     [low, high] = [Math.max(low, limits[0]), Math.min(high, limits[1])];
     const cut = rows.filter((row) => start[row]! < low || start[row]! + dur[row]! > high).length;
     const [first, last] = rank.header.range;
@@ -199,11 +206,11 @@ class TraceWriter {
       `"start_ns": ${timeText(low)}, "end_ns": ${timeText(high)}`,
       `"work_start_ns": ${work === null ? 0 : timeText(work[0])}`,
       `"work_end_ns": ${work === null ? 0 : timeText(work[1])}`,
-      `"cut_events": ${cut}, "all_events": ${String(!byEvent && part?.all_events !== false)}`,
+      `"cut_events": ${cut}, "all_events": ${String(!this.byEvent && part?.all_events !== false)}`,
       `"all_time": ${String(allTime)}`,
       `"job_ranks": ${Math.max(ranks.length, part?.job_ranks ?? 0)}`,
     ];
-    return `{"part": {${fields.join(", ")}}}`;
+    return `${jsonString(MARKER)}: {"part": {${fields.join(", ")}}}`;
   }
 
   /** Write the names of processes and threads; return the id of each process in the file. */
@@ -344,12 +351,11 @@ class TraceWriter {
   /** The selection's window; open ends are the ends of the selected events. */
   private exportWindow({ rank, rows }: Pick<RankExport, "rank" | "rows">): [number, number] {
     const { start, dur } = rank.events;
-    const { start_ns: low, end_ns: high, query, ids, tracks } = this.selection;
-    const byEvent = query !== null || ids !== null || tracks !== null;
+    const { start_ns: low, end_ns: high } = this.selection;
     const last = (): number => rows.reduce((end, row) => Math.max(end, start[row]! + dur[row]!), 0);
     return [
-      low ?? (byEvent ? start[rows[0]!]! : Number.NEGATIVE_INFINITY),
-      high ?? (byEvent ? last() + 1 : Number.POSITIVE_INFINITY),
+      low ?? (this.byEvent ? start[rows[0]!]! : -Infinity),
+      high ?? (this.byEvent ? last() + 1 : Infinity),
     ];
   }
 }

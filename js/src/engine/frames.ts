@@ -15,7 +15,7 @@ export function makeFrame(
   note = "",
 ): PanelFrame {
   const rows = Object.values(columns)[0]?.length ?? 0;
-  const text = note !== "" ? note : rows === 0 ? "no events match" : "";
+  const text = note || (rows === 0 ? "no events match" : "");
   return { rows, columns, attrs: text === "" ? attrs : { ...attrs, note: text } };
 }
 

@@ -22,7 +22,7 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
     .sort((a, b) => b.time - a.time);
   const byName = new TimeSums<number>();
   let totalTime = 0;
-  for (const [row, selfTime] of hostSelfTimes(trace, start, end, call)) {
+  for (const [row, selfTime] of timesOfOneThread(trace, hostSelfTimes(trace, start, end), call)) {
     totalTime += selfTime;
     byName.add(trace.typeOf(trace.events, row)[0], row, selfTime);
   }
@@ -69,17 +69,13 @@ export function laneGapAt(trace: RankTrace, lane: number, time: number): LaneGap
   return { start: low, end: high, running: sums.largest(trace) };
 }
 
-/**
- * Time of each host event during a gap without the time of its children, by row, ascending. Only
- * events on the thread of `call` are included, or if it was idle, on the busiest thread.
- */
+/** Time of each host event during a gap without the time of its children, by row, ascending. */
 function hostSelfTimes(
   trace: RankTrace,
   gapStart: number,
   gapEnd: number,
-  call: number,
-): Map<number, number> {
-  const { start, dur, lane } = trace.events;
+): [row: number, time: number][] {
+  const { start, dur } = trace.events;
   const [parents, streams] = [trace.parents(), trace.streams()];
   const timeInGap = new Map<number, number>();
   for (let row = 0; row < start.length; row += 1) {
@@ -93,21 +89,25 @@ function hostSelfTimes(
     const parent = parents[row]!;
     if (timeInGap.has(parent)) selfTimes.set(parent, selfTimes.get(parent)! - time);
   }
-  const positiveTimes = [...selfTimes].filter(([, time]) => time > 0);
-  const trackOf = (row: number): number => trace.trackAt(lane[row]!)?.lane0 ?? -1;
+  return [...selfTimes].filter(([, time]) => time > 0);
+}
+
+/** The times on the thread of `call`, or if it was idle, on the busiest thread. */
+function timesOfOneThread(
+  trace: RankTrace,
+  times: [row: number, time: number][],
+  call: number,
+): [row: number, time: number][] {
+  const trackOf = (row: number): number => trace.trackAt(trace.events.lane[row]!)?.lane0 ?? -1;
   const timeOfTrack = new Map<number, number>();
-  for (const [row, time] of positiveTimes) {
+  for (const [row, time] of times) {
     const track = trackOf(row);
     timeOfTrack.set(track, (timeOfTrack.get(track) ?? 0) + time);
   }
-  const trackOfCall = call < 0 ? -1 : trackOf(call);
-  const track = timeOfTrack.has(trackOfCall) ? trackOfCall : busiestTrack(timeOfTrack);
-  return new Map(positiveTimes.filter(([row]) => trackOf(row) === track));
-}
-
-function busiestTrack(timeOfTrack: ReadonlyMap<number, number>): number | undefined {
   const byTime = [...timeOfTrack].sort(([a, timeA], [b, timeB]) => timeB - timeA || a - b);
-  return byTime[0]?.[0];
+  const trackOfCall = call < 0 ? -1 : trackOf(call);
+  const track = timeOfTrack.has(trackOfCall) ? trackOfCall : byTime[0]?.[0];
+  return times.filter(([row]) => trackOf(row) === track);
 }
 
 /** Number and time of events by a key, and the longest event of each. */

@@ -1,5 +1,6 @@
 /** Causes of a device's idle gaps. */
 
+import { sum } from "../expressions/numbers";
 import { CAUSES } from "../facts/panels";
 import { countBelow, countUpTo } from "./columns";
 import { deviceTimesOf, deviceSpan, unrecordedTimes } from "./device";
@@ -182,32 +183,38 @@ class GapIndex {
 
   /** Add the part between two instants of a gap. */
   private addGapPart(gap: number, start: number, end: number, sums: CauseSums): void {
-    const { call, callStart, callEnd } = this.analysis.work;
+    const { work } = this.analysis;
     const next = this.next[gap]!;
-    if (call[next]! < 0) {
+    const call = work.call[next]!;
+    if (call < 0) {
       addTime(sums, UNKNOWN, end - start);
       return;
     }
-    const began = clamp(callStart[next]!, start, end);
-    const returned = callEnd[next]!;
-    const left = clamp(returned, began, end);
+    const [called, returned] = [work.callStart[next]!, work.callEnd[next]!];
+    // The launch call cuts the part into the times before, in, and after the call.
+    const callFrom = clamp(called, start, end);
+    const callTo = clamp(returned, callFrom, end);
     let unrecorded = 0;
-    if (began > start) {
+    if (callFrom > start) {
       // The first causes are the activities of a thread before it launches.
-      const spent = this.threadActivity(call[next]!).timesWithin(start, began);
+      const spent = this.threadActivity(call).timesWithin(start, callFrom);
       spent.subarray(1, UNRECORDED_WAIT).forEach((time, cause) => addTime(sums, cause, time));
-      addTime(sums, HOST_NOTHING, began - start - spent.reduce((sum, time) => sum + time, 0));
+      addTime(sums, HOST_NOTHING, callFrom - start - sum(spent));
       unrecorded = spent[UNRECORDED_WAIT] ?? 0;
     }
-    let inCall = 0;
-    if (left > began && returned - callStart[next]! > LONG_NS) {
-      const spent = this.threadActivity(call[next]!).timesWithin(began, left);
-      inCall = spent[UNRECORDED_WAIT] ?? 0;
+    let inCall = callTo - callFrom;
+    if (inCall > 0 && returned - called > LONG_NS) {
+      const spent = this.threadActivity(call).timesWithin(callFrom, callTo);
+      const waited = spent[UNRECORDED_WAIT] ?? 0;
+      inCall -= waited;
+      unrecorded += waited;
     }
-    addTime(sums, LAUNCH_CALL, left - began - inCall);
-    const cause = this.waitCause(gap, call[next]!, returned);
-    if (cause !== UNRECORDED) addTime(sums, cause, end - left);
-    addTime(sums, UNRECORDED, unrecorded + inCall + (cause === UNRECORDED ? end - left : 0));
+    addTime(sums, LAUNCH_CALL, inCall);
+    const cause = this.waitCause(gap, call, returned);
+    if (cause === UNRECORDED) unrecorded += end - callTo;
+    else addTime(sums, cause, end - callTo);
+    // In one sum, so that the gap counts once.
+    addTime(sums, UNRECORDED, unrecorded);
   }
 
   /** The cause of the time from the end of the launch call to the end of a gap. */

@@ -53,10 +53,7 @@ export class MaskCache {
     );
   }
 
-  /**
-   * 1 by row for each event that the selection includes, regardless of its window; null if it
-   * includes all.
-   */
+  /** By row: 1 for events that the selection includes at any time; null if it includes all. */
   maskOf(rank: RankTrace, selection: SelectionJson, pacer: Pacer): Promise<Mask> {
     const key = MaskCache.key(selection);
     if (key === "") return Promise.resolve(null);

@@ -105,21 +105,18 @@ export function callPaths(selection: RankSelection): CallPaths | null {
       const above = parent[index]! < 0 ? -1 : pathOfOperator[parent[index]!]!;
       const selected = isSelected(full, row[index]!);
       const key = 2 * ((above + 1) * names.length + name[index]!) + Number(selected);
-      let path = pathOfKey.get(key);
-      if (path === undefined) {
-        path = paths.parent.push(above) - 1;
-        pathOfKey.set(key, path);
+      pathOfOperator[index] = getOrMake(pathOfKey, key, () => {
         paths.isOutermost.push(selected && !hasSelectedAbove(paths, above, name[index]!));
         paths.name.push(name[index]!);
         paths.isSelected.push(selected);
-      }
-      pathOfOperator[index] = path;
+        return paths.parent.push(above) - 1;
+      });
     }
     return paths;
   });
 }
 
-/** Whether a chosen operator of a path has a name. */
+/** Whether a path has a chosen operator of a name. */
 function hasSelectedAbove({ name, isSelected, parent }: CallPaths, path: number, wanted: number) {
   while (path >= 0 && !(isSelected[path]! && name[path] === wanted)) path = parent[path]!;
   return path >= 0;

@@ -212,7 +212,7 @@ export class RankOverview {
     return role === "instant" ? "instants" : "events";
   }
 
-  /** Time before an instant that one of the device's unions covers; spread evenly within a cell. */
+  /** Return a function from an instant to the time before it that a union of the device covers. */
   deviceTimeBefore(name: string): (time: number) => number {
     return this.interpolate(prefixSums(this.columns.f64(`device_${name}`)));
   }
@@ -236,10 +236,11 @@ export class RankOverview {
     return { ...cells, covered: total === undefined ? timeOfMainKind : timesOf(total) };
   }
 
-  private interpolate(sums: Float64Array | null): (time: number) => number {
+  /** Return a function from an instant to a sum before it; a cell's time is spread evenly. */
+  private interpolate(sums: Float64Array): (time: number) => number {
     const { first, cells } = this.header;
     return (time) => {
-      if (sums === null || cells === 0) return 0;
+      if (cells === 0) return 0;
       const position = clampToGrid(time / this.cellNs - first, cells);
       const low = Math.min(Math.floor(position), cells - 1);
       return sums[low]! + (position - low) * (sums[low + 1]! - sums[low]!);
@@ -368,7 +369,7 @@ class GridLane {
     }));
   }
 
-  /** Add the union of the long events; a cell that one of them fills takes its kind. */
+  /** Add the union of the long events; a cell takes the kind of an event that covers most of it. */
   private addSlices(
     covered: Float64Array,
     origin: number,

@@ -18,10 +18,7 @@ import type { ColumnSpec, PageDocument } from "./document";
 import { download } from "./export";
 import { type LocalSource, PageSource } from "./source";
 
-type PairsHeader = ClassCounts & {
-  columns: Record<string, ColumnSpec>;
-  statuses: string[];
-};
+type PairsHeader = ClassCounts & { columns: Record<string, ColumnSpec>; statuses: string[] };
 
 /** The events of one run, by row; -1 for none. */
 interface RunEvents {
@@ -119,16 +116,17 @@ export class PairSource implements LocalSource {
   }
 
   private async frame(name: string): Promise<PanelFrame> {
-    const [step, pair] = [OF_STEP.exec(name)?.[1], OF_PAIR.exec(name)?.[1]];
-    const frames =
-      pair !== undefined
-        ? await this.loadPart(`pair-${pair}`, `names@${pair}`)
-        : step !== undefined
-          ? await this.loadPart(`step-${step}`, `names:${step}`)
-          : this.frames;
-    const frame = frames[name];
+    const { [name]: frame } = await this.framesBeside(name);
     if (frame === undefined) throw new Error(`This page does not hold ${name}.`);
     return frame;
+  }
+
+  /** The frames that the page stores together with a frame. */
+  private framesBeside(name: string): Promise<FramesByName> {
+    const [step, pair] = [OF_STEP.exec(name)?.[1], OF_PAIR.exec(name)?.[1]];
+    if (pair !== undefined) return this.loadPart(`pair-${pair}`, `names@${pair}`);
+    if (step !== undefined) return this.loadPart(`step-${step}`, `names:${step}`);
+    return Promise.resolve(this.frames);
   }
 
   /** The requested frames that the page has. */
@@ -167,7 +165,7 @@ export class PairSource implements LocalSource {
         allNames.columns.members?.[row],
       ]),
     );
-    // The only column of lists.
+    // No other column holds lists.
     const members = (stepFrame.columns.name ?? []).map(
       (eventName) => membersOfName.get(eventName) ?? [eventName],
     ) as unknown as CellValue[];
@@ -210,20 +208,13 @@ function readPairs(bytes: Uint8Array, specs: PairsHeader["columns"]): EventPairs
   };
 }
 
-/** The run of a request's event, and the other run. */
-function orderSides(
-  { sides: [before, after] }: EventPairs,
-  side: number,
-): [run: RunEvents, otherRun: RunEvents] {
-  return side === 0 ? [before, after] : [after, before];
-}
-
 function partnerReply(
   pairs: EventPairs,
   { of, rank, id, pair }: Requests["partner"],
   header: PairsHeader | null,
 ): Partner {
-  const [run, otherRun] = orderSides(pairs, of);
+  const [before, after] = pairs.sides;
+  const [run, otherRun] = of === 0 ? [before, after] : [after, before];
   const row = run.rowOf.get(`${rank}/${id}`);
   if (row === undefined) return { status: null, rank: -1, id: -1, node: -1 };
   return {

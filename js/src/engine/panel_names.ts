@@ -148,31 +148,34 @@ const ZERO_SUMS = {
 };
 const MEASURES = Object.keys(ZERO_SUMS) as (keyof typeof ZERO_SUMS)[];
 
-export function operatorsFrame(
-  selections: readonly RankSelection[],
-  names: NameTable,
-  top: number,
-): PanelFrame {
+/** Sums of all ranks by name, the number of members, and the time with and without operators. */
+function sumOperators(selections: readonly RankSelection[]) {
   const sumsOfName = new Map<number, typeof ZERO_SUMS>();
   const matched = { operators: 0, device_work: 0, linked: 0 };
   let [workTime, outsideTime] = [0, 0];
-  let hasOperators = false;
   for (const selection of selections) {
     const sums = operatorSums(selection);
-    const { names: operatorNames, row } = operatorTree(selection);
-    hasOperators ||= row.length > 0;
     matched.device_work += sums.work;
     matched.linked += sums.linked;
     workTime += sums.workTime;
     outsideTime += sums.outsideTime;
-    operatorNames.forEach((name, index) => {
+    operatorTree(selection).names.forEach((name, index) => {
       matched.operators += sums.count[index]!;
       if (sums.count[index] === 0 && sums.deviceTotal[index] === 0) return;
       const nameSums = getOrMake(sumsOfName, name, () => ({ ...ZERO_SUMS }));
       for (const measure of MEASURES) nameSums[measure] += sums[measure][index]!;
     });
   }
-  const all = [...sumsOfName.entries()].sort(
+  return { sumsOfName, matched, workTime, outsideTime };
+}
+
+export function operatorsFrame(
+  selections: readonly RankSelection[],
+  names: NameTable,
+  top: number,
+): PanelFrame {
+  const { sumsOfName, matched, workTime, outsideTime } = sumOperators(selections);
+  const all = [...sumsOfName].sort(
     ([nameA, a], [nameB, b]) =>
       b.deviceTotal - a.deviceTotal ||
       b.cpuSelf - a.cpuSelf ||
@@ -188,6 +191,7 @@ export function operatorsFrame(
     communication_ns: ([, { communication }]) => communication,
     ...rateColumns(selections, selectedOperators, ([name]) => name),
   });
+  const hasOperators = selections.some((selection) => operatorTree(selection).row.length > 0);
   const notes =
     all.length > 0
       ? [prelaunchedNote(selections), outsideOperatorsNote(outsideTime, workTime)]

@@ -160,8 +160,8 @@ export function queuesFrame(selections: readonly RankSelection[]): PanelFrame {
   // Queues cover all times and are cut at the window's edges.
   const matched = { ...matchedKinds(countByKind(selections.map(withOpenWindow))), launched };
   const hasChanges = rows.some(({ count, span }) => count !== 0 || span !== 0);
-  const note =
-    rows.length === 0 ? noteFor("no_launches") : hasChanges ? "" : noteFor("no_queue_changes");
+  const changesNote = hasChanges ? "" : noteFor("no_queue_changes");
+  const note = rows.length === 0 ? noteFor("no_launches") : changesNote;
   return makeFrame(columns, { matched }, note);
 }
 

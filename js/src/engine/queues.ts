@@ -56,7 +56,7 @@ class QueueChanges {
       const time = isEntry ? enters[entered]! : leaves[left]!;
       if (at > 0 && marks.some((mark) => before < mark && mark <= time)) {
         this.unknown.push([before, time]);
-      } else if (at > 0) area += (entered - left) * (time - before);
+      } else area += (entered - left) * (time - before);
       before = time;
       if (isEntry) entered += 1;
       else left += 1;

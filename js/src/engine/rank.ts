@@ -1,5 +1,6 @@
 /** One rank whose events are all in the page. */
 
+import { sum } from "../expressions/numbers";
 import { NO_FIGURE } from "../facts/bound_classes";
 import { kindCode } from "../facts/limits";
 import { getOrMake } from "../protocol/maps";
@@ -259,17 +260,17 @@ export class RankTrace {
     return order.slice(first[index], first[index + 1]);
   }
 
-  /** 1 for device work that was launched before recording began. */
+  /** By event row: 1 for device work that was launched before recording began. */
   prelaunchedMask(): Uint8Array {
     return this.memo("prelaunched", () => this.flagRows("prelaunched"));
   }
 
-  /** 1 for calls that launch the first work of their thread after a stream wait. */
+  /** By event row: 1 for calls that launch the first work of their thread after a stream wait. */
   behindWaits(): Uint8Array {
     return this.memo("behind waits", () => this.flagRows("behind"));
   }
 
-  /** 1 for the rows that a column lists. */
+  /** By event row: 1 for the rows that a column lists. */
   private flagRows(name: string): Uint8Array {
     const flags = new Uint8Array(this.events.start.length);
     for (const row of this.columns.i32(`${name}_row`)) flags[row] = 1;
@@ -293,7 +294,7 @@ export class RankTrace {
     const values = this.memo("counter values", () => this.columns.floats("counter_value"));
     const counterTracks = this.header.tracks.filter(({ role }) => role === "counter");
     const index = counterTracks.indexOf(track);
-    const first = this.header.counters.slice(0, index).reduce((sum, count) => sum + count, 0);
+    const first = sum(this.header.counters.slice(0, index));
     const last = first + this.header.counters[index]!;
     return new CounterSeries(
       times.slice(first, last),

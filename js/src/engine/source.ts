@@ -19,7 +19,7 @@ import {
   type Totals,
 } from "../protocol/source";
 import { normalizeSelection } from "../protocol/selection";
-import { latenessReply, RankLateness } from "./collectives";
+import { type ExposedWait, latenessReply, RankLateness } from "./collectives";
 import { type Blocks, yieldToPage } from "./columns";
 import { eventDetails, launchesReply, overviewDetails } from "./details";
 import { COMPUTE, deviceSpansOf, WAIT } from "./device";
@@ -257,17 +257,12 @@ export class PageSource implements LocalSource {
 
   private async buildLateness(): Promise<RankLateness[]> {
     const collectives = await this.job.loadCollectives();
-    const { rankNumbers } = this.job;
-    if (!collectives.hasEntries) {
-      return rankNumbers.map(
-        (rank) => new RankLateness(rank, collectives.entriesOfRank(rank), () => 0, false),
-      );
-    }
-    return (await this.loadAnalyses()).map((rank) => {
-      const entries = collectives.entriesOfRank(rank.number);
-      const isApproximate = rank instanceof RankOverview;
-      return new RankLateness(rank.number, entries, exposedTimeOf(rank), isApproximate);
-    });
+    const latenessOf = (rank: number, exposed: ExposedWait): RankLateness =>
+      new RankLateness(rank, collectives.entriesOfRank(rank), exposed);
+    // Without matched collectives no rank waits, so ranks need not be unpacked.
+    if (!collectives.hasEntries) return this.job.rankNumbers.map((n) => latenessOf(n, NO_WAIT));
+    const ranks = await this.loadAnalyses();
+    return ranks.map((rank) => latenessOf(rank.number, exposedWaitOf(rank)));
   }
 
   private async collectiveReply(
@@ -281,12 +276,15 @@ export class PageSource implements LocalSource {
   }
 }
 
-/** Function of a window that returns the time in which a rank waits without computing. */
-function exposedTimeOf(rank: RankAnalysis | RankOverview): (from: number, to: number) => number {
+const NO_WAIT: ExposedWait = { within: () => 0, isApproximate: false };
+
+function exposedWaitOf(rank: RankAnalysis | RankOverview): ExposedWait {
   if (rank instanceof RankOverview) {
-    const exposedBefore = rank.deviceTimeBefore("exposed_wait");
-    return (from, to) => exposedBefore(to) - exposedBefore(from);
+    const timeBefore = rank.deviceTimeBefore("exposed_wait");
+    return { within: (from, to) => timeBefore(to) - timeBefore(from), isApproximate: true };
   }
   const { sweep } = deviceSpansOf(rank.fullSelection);
-  return (from, to) => timeInStates(sweep.timesWithin(from, to), WAIT, COMPUTE);
+  const within = (from: number, to: number): number =>
+    timeInStates(sweep.timesWithin(from, to), WAIT, COMPUTE);
+  return { within, isApproximate: false };
 }

@@ -51,12 +51,16 @@ export function stepsFrame(selections: readonly RankSelection[], phases: PhasesH
     dur_ns: ({ dur }) => dur,
   });
   columns.deviation_share = groups.flatMap(deviations);
-  const withSteps = new Set(stepTimesOfRanks.map(({ rank }) => rank));
+  const matched = { steps: stepTimesOfRanks.length, ...matchedKinds(countByKind(selections)) };
+  return makeFrame(columns, { matched }, stepsNote(selections, stepTimesOfRanks));
+}
+
+function stepsNote(selections: readonly RankSelection[], steps: readonly StepTime[]): string {
+  const withSteps = new Set(steps.map(({ rank }) => rank));
   const withoutSteps = selections.filter(({ analysis }) => !withSteps.has(analysis.number));
   const unselected = sum(
     withoutSteps.map(({ analysis }) => new Set(stepRows(analysis, 0).map(([, step]) => step)).size),
   );
-  const matched = { steps: stepTimesOfRanks.length, ...matchedKinds(countByKind(selections)) };
   const notes = [
     missingRanksNote(
       rankNumbersOf(selections),
@@ -64,9 +68,9 @@ export function stepsFrame(selections: readonly RankSelection[], phases: PhasesH
       unselected > 0 ? ["no_steps_selected", "no_steps_selected_on"] : ["no_steps", "no_steps_on"],
       { ranks: rankNumbersOf(withoutSteps).join(", "), steps: unselected },
     ),
-    stepTimesOfRanks.every((stepTime) => stepTime.isWhole) ? "" : CUT_NOTE,
+    steps.every(({ isWhole }) => isWhole) ? "" : CUT_NOTE,
   ];
-  return makeFrame(columns, { matched }, notes.filter(Boolean).join("; "));
+  return notes.filter(Boolean).join("; ");
 }
 
 /** The chosen steps of a rank. Steps that hosts leave early have the times of the device. */

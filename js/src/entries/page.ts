@@ -1,4 +1,4 @@
-/** A saved page: unpacks its data, and shows the timeline or dashboard without a kernel. */
+/** A saved page: unpack its data, and show the timeline, dashboard or comparison in it. */
 
 import { pageAddress } from "../connection/address";
 import { type Blocks, canGunzip, readBlock } from "../engine/columns";
@@ -52,11 +52,7 @@ async function makeModel(page: PageDocument): Promise<ModelSpec> {
     return { module: "timeline.js", css: "widgets.css", state: { ...shared, height } };
   }
   const traits = JSON.parse(await readText("dashboard")) as Record<string, unknown>;
-  return {
-    module: "dashboard.js",
-    css: "widgets.css",
-    state: { ...traits, ...shared },
-  };
+  return { module: "dashboard.js", css: "widgets.css", state: { ...traits, ...shared } };
 }
 
 /** Give new style elements the page's nonce: its policy allows no other styles. */

@@ -105,11 +105,16 @@ class ViewPage {
     this.followHash();
   }
 
-  /** Show the view that the address names, so that reloads and the browser's Back work. */
+  /** The view that the address names, else the one that the command names; null for the list. */
+  private requestOfAddress(): OpenViewRequest | null {
+    if (splitFragment(location.hash)[0] === ALL_HASH) return null;
+    return fromHash(location.hash) ?? this.hello?.request ?? null;
+  }
+
+  /** Show what the address names, so that reloads and the browser's Back work. */
   private followHash(): void {
     const before = this.request;
-    this.request = fromHash(location.hash) ?? this.hello?.request ?? null;
-    if (splitFragment(location.hash)[0] === ALL_HASH) this.request = null;
+    this.request = this.requestOfAddress();
     if (this.request === null) this.showStart();
     else if (this.shown !== null && isSameJob(before, this.request)) this.arrange();
     else {

@@ -23,12 +23,7 @@ export type Expression =
   // In definitions of charts only.
   | { type: "if"; test: Expression; consequent: Expression; alternate: Expression }
   | { type: "at"; operand: Expression; index: Expression }
-  | {
-      type: "function";
-      name: string;
-      args: Expression[];
-      kwargs: Record<string, Expression>;
-    };
+  | { type: "function"; name: string; args: Expression[]; kwargs: Record<string, Expression> };
 
 interface QueryToken {
   kind: "number" | "string" | "name" | "sign" | "end";

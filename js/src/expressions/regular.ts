@@ -51,14 +51,7 @@ const POSIX_CLASSES = {
   xdigit: "0-9A-Fa-f",
 } as const;
 const BLANKS = "\\t\\n\\f\\r ";
-const CONTROLS: Readonly<Record<string, string>> = {
-  a: "\x07",
-  f: "\f",
-  n: "\n",
-  r: "\r",
-  t: "\t",
-  v: "\v",
-};
+const CONTROLS: Record<string, string> = { a: "\x07", f: "\f", n: "\n", r: "\r", t: "\t", v: "\v" };
 
 const isWord = (char: string | null): boolean => char !== null && /\w/.test(char);
 const atStart: Assertion = (before) => before === null;
@@ -124,7 +117,8 @@ class PatternParser {
     let [min, max] = [text.startsWith("+") ? 1 : 0, text.startsWith("?") ? 1 : Infinity];
     if (low !== undefined) {
       min = Number(low);
-      max = comma === "" ? min : high === "" ? Infinity : Number(high);
+      const upper = high === "" ? Infinity : Number(high);
+      max = comma === "" ? min : upper;
       if (min > MAX_REPEAT || (max !== Infinity && max > MAX_REPEAT) || max < min) {
         throw new Error(`invalid repetition ${text}`);
       }
@@ -328,7 +322,7 @@ export class LinearRegExp {
     ({ nodes: this.nodes, start: this.start } = buildNfa({ type: "all", children }));
   }
 
-  /** Throws an Error if the texts so far took too long. */
+  /** Whether a text has a match. Throws an Error if the texts so far took too long. */
   test(text: string): boolean {
     let state = this.getState([], null);
     for (const char of text) {
@@ -373,9 +367,9 @@ export class LinearRegExp {
   }
 
   private getState(nodes: number[], before: string | null): NfaState {
-    // Assertions only distinguish the start of the text, line ends, word characters and other
-    // characters.
-    const kind = before === null || before === "\n" ? before : isWord(before) ? "a" : " ";
+    // Assertions distinguish only the start of the text, line ends, words and other characters.
+    const inLine = isWord(before) ? "a" : " ";
+    const kind = before === null || before === "\n" ? before : inLine;
     if (this.states.size >= MAX_STATES) this.states = new Map();
     return getOrMake(this.states, `${kind ?? ""}:${nodes.join()}`, () => {
       return { nodes, before: kind, next: new Map() };

@@ -65,8 +65,8 @@ export function classOfChange(change: string, before: number, after: number): Ev
   if (change === "moved" || change === "replaced") return change;
   if (before === after) return "same";
   const ratio = Math.max(before, after) / Math.max(Math.min(before, after), 1);
-  const size = ratio >= VERY_MUCH_LONGER ? 3 : ratio >= MUCH_LONGER ? 2 : 1;
-  return `${after > before ? "slower" : "faster"}_${size}`;
+  const size = ratio >= MUCH_LONGER ? 2 : 1;
+  return `${after > before ? "slower" : "faster"}_${ratio >= VERY_MUCH_LONGER ? 3 : size}`;
 }
 
 /** CSS style of a class. */

@@ -146,8 +146,3 @@ function totalsOf(rows: readonly Omit<RoutineRow, "rank" | "key" | "source">[]) 
     bytes: sumBy(rows, "bytes"),
   };
 }
-
-/** Frames that no selection narrows. */
-export function wholeTable(tables: ColumnTables, id: string): PanelFrame {
-  return tables[id] ?? makeFrame({}, {}, NO_MPI_NOTE);
-}

@@ -54,7 +54,7 @@ export function groupBy<Row>(rows: readonly Row[], keyOf: (row: Row) => string |
   return [...groups.values()];
 }
 
-/** Whether an event overlaps a window, as for members of a selection. */
+/** Return a test whether an event overlaps the window of a selection. */
 export function overlapTest({
   start_ns: from,
   end_ns: to,

@@ -1,7 +1,7 @@
 /** Answer panels of a format from the tables in the page; pass other requests on. */
 
 import { makeFrame } from "../engine/frames";
-import { noteFor } from "../facts/notes";
+import { noteFor, type NoteName } from "../facts/notes";
 import { WHOLE_JOB_PANELS, withoutOwnDimensions } from "../facts/panels";
 import { FULL_SELECTION } from "../protocol/selection";
 import type {
@@ -20,7 +20,7 @@ import {
   stagesFrame,
   stragglersFrame,
 } from "./byteps";
-import { routinesFrame, sizesFrame, wholeTable } from "./mpi";
+import { routinesFrame, sizesFrame } from "./mpi";
 import { overlapTest, type ColumnTables } from "./shared";
 
 type TableFrameBuilder = (tables: ColumnTables, selection: SelectionJson) => PanelFrame;
@@ -47,6 +47,11 @@ function makeRowsInWindow(id: string): TableFrameBuilder {
   };
 }
 
+/** A table that no selection narrows; `note` states that the job has none. */
+function wholeTable(id: string, note: NoteName): TableMaker {
+  return { from: [id], make: (tables) => tables[id] ?? makeFrame({}, {}, noteFor(note)) };
+}
+
 const TABLE_MAKERS: Readonly<Record<string, TableMaker>> = {
   byteps_gradients: { from: ["gradients"], make: gradientsFrame },
   byteps_stages: { from: ["stages"], make: stagesFrame },
@@ -58,26 +63,13 @@ const TABLE_MAKERS: Readonly<Record<string, TableMaker>> = {
   mpi_routine_table: { from: ["routines"], make: routinesFrame },
   mpi_sizes: { from: ["sizes", "routines"], make: sizesFrame },
   mpi_messages: { from: ["sizes", "routines"], make: sizesFrame },
-  ...Object.fromEntries(
-    ["byteps_clock", "mpi_ranks", "mpi_hosts"].map((id) => [
-      id,
-      { from: [id], make: (tables: ColumnTables) => wholeTable(tables, id) },
-    ]),
-  ),
-  ...Object.fromEntries(
-    Object.entries({
-      flight_hang: noteFor("no_flight_dumps"),
-      flight_collectives: noteFor("no_flight_dumps"),
-      snapshot_peak: noteFor("no_snapshots"),
-      snapshot_segments: noteFor("no_snapshots"),
-    }).map(([id, note]) => [
-      id,
-      {
-        from: [id],
-        make: (tables: ColumnTables) => tables[id] ?? makeFrame({}, {}, note),
-      },
-    ]),
-  ),
+  byteps_clock: wholeTable("byteps_clock", "no_mpi"),
+  mpi_ranks: wholeTable("mpi_ranks", "no_mpi"),
+  mpi_hosts: wholeTable("mpi_hosts", "no_mpi"),
+  flight_hang: wholeTable("flight_hang", "no_flight_dumps"),
+  flight_collectives: wholeTable("flight_collectives", "no_flight_dumps"),
+  snapshot_peak: wholeTable("snapshot_peak", "no_snapshots"),
+  snapshot_segments: wholeTable("snapshot_segments", "no_snapshots"),
   ...Object.fromEntries(
     WHOLE_JOB_PANELS.map((id) => [id, { from: [id], make: makeRowsInWindow(id) }]),
   ),

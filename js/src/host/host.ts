@@ -1,8 +1,9 @@
 /**
- * Runs widgets outside Jupyter: models, references and views. It uses the messages of Jupyter's
- * widgets (comm_open, comm_msg, comm_close) over any transport.
+ * Run widgets outside Jupyter: models, references and views. The messages are those of Jupyter's
+ * widgets (comm_open, comm_msg, comm_close), over any transport.
  */
 
+import { getOrMake } from "../protocol/maps";
 import { type Manager, RemoteModel, decodeState } from "./models";
 import type { BinaryData, WireMessage } from "./wire";
 
@@ -131,13 +132,11 @@ export class WidgetHost {
   /** The widget of a model. Its module is loaded on first access. */
   private loadModule(ref: string): Promise<RunningModule> {
     const id = ref.replace(MODEL_REFERENCE, "");
-    let running = this.running.get(id);
-    if (running === undefined) {
-      running = this.initialize(ref);
-      this.running.set(id, running);
+    return getOrMake(this.running, id, () => {
+      const running = this.initialize(ref);
       running.catch(() => this.running.delete(id));
-    }
-    return running;
+      return running;
+    });
   }
 
   private async initialize(ref: string): Promise<RunningModule> {

@@ -59,7 +59,7 @@ function arrangeEntries(
   );
   const compare = (a: FolderEntry, b: FolderEntry): number => {
     const [first, second] = [valueOf(a), valueOf(b)];
-    return first < second ? -1 : first > second ? 1 : 0;
+    return first < second ? -1 : Number(first > second);
   };
   return matching.sort((a, b) => (isDescending ? compare(b, a) : compare(a, b)));
 }
@@ -148,6 +148,7 @@ export class StartPage {
 
   private head(text: string): VNode {
     const isSorted = text === this.sortColumn;
+    const direction = SORTS[text]?.isDescending === true ? "descending" : "ascending";
     const press = (): void => {
       this.sortColumn = text;
       this.renderEntries();
@@ -156,7 +157,7 @@ export class StartPage {
       <th
         scope="col"
         class={NUMBERS.has(text) ? "hta-host-number" : undefined}
-        aria-sort={isSorted ? (SORTS[text]!.isDescending ? "descending" : "ascending") : undefined}
+        aria-sort={isSorted ? direction : undefined}
       >
         {text in SORTS ? <Link text={text} title={`Sort by ${text}`} press={press} /> : text}
       </th>

@@ -85,6 +85,7 @@ export class LaneIndex {
   /** The table whose row a slice's id is. */
   tableOf(slice: Slice): TableName {
     const role = this.locate(slice.lane)?.track?.role;
-    return role === "async" ? "asyncs" : role === "instant" ? "instants" : "events";
+    if (role === "async") return "asyncs";
+    return role === "instant" ? "instants" : "events";
   }
 }

@@ -177,7 +177,7 @@ function tokenizeClauses(query: string): ClauseToken[] {
     text: match[0],
     start: match.index,
     end: match.index + match[0].length,
-    nesting: match.groups?.open !== undefined ? 1 : match.groups?.close !== undefined ? -1 : 0,
+    nesting: Number(match.groups?.open !== undefined) - Number(match.groups?.close !== undefined),
     isOther: match.groups?.other !== undefined,
   }));
 }
@@ -186,27 +186,22 @@ function tokenizeClauses(query: string): ClauseToken[] {
 export function parseClauses(query: string | null): Clauses {
   const clauses: Clauses = { rest: null, names: null, kinds: null };
   if (query === null || query.trim() === "") return clauses;
-  const clauseTexts: string[] = [];
-  let hasClause = false;
+  const others: string[] = [];
   for (const part of splitConjuncts(query.trim())) {
     const clause = CLAUSE.exec(part);
     if (clause === null) {
-      clauseTexts.push(part);
+      others.push(part);
       continue;
     }
-    hasClause = true;
     const values = [...(clause[2] ?? "").matchAll(STRING_LITERALS)].map(([text]) => unquote(text));
     const key = clause[1] === "name" ? "names" : "kinds";
     clauses[key] = clauses[key]?.filter((value) => values.includes(value)) ?? values;
   }
-  const single = clauseTexts.length === 1 ? clauseTexts[0]! : "";
-  clauses.rest =
-    hasClause && isWrapped(single)
-      ? single.slice(1, -1).trim()
-      : clauseTexts.length === 0
-        ? null
-        : clauseTexts.join(" and ");
-  return clauses;
+  if (others.length === 0) return clauses;
+  const rest = others.join(" and ");
+  const hasClause = clauses.names !== null || clauses.kinds !== null;
+  const unwrap = hasClause && others.length === 1 && isWrapped(rest);
+  return { ...clauses, rest: unwrap ? rest.slice(1, -1).trim() : rest };
 }
 
 export function formatClauses({ rest, names, kinds }: Clauses): string | null {

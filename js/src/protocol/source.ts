@@ -37,10 +37,7 @@ export interface SceneTrack {
   stream: number;
   lane0: number;
   lanes: number;
-  /**
-   * Number of lanes for nested events; the lanes after them are for events that overlap without
-   * nesting.
-   */
+  /** Number of lanes for nested events; the lanes after them are for other overlapping events. */
   nested: number;
   events: number;
   /** True if the track has communication kernels only. */
@@ -98,12 +95,7 @@ export interface Scene {
   /** First start and last end of all ranks; for an export, its window. */
   range: [number, number];
   /** Description of the original job, recorded in the files of an export. */
-  part?: {
-    job_ranks: number;
-    all_time: boolean;
-    all_events: boolean;
-    cut_events: number;
-  } | null;
+  part?: { job_ranks: number; all_time: boolean; all_events: boolean; cut_events: number } | null;
   /** Set if times are on the clock that is fitted from the collectives of the ranks. */
   clock?: "fitted";
   kinds: Kind[];
@@ -374,24 +366,23 @@ export function sortTotals<T extends Sums>(
   label: (row: T) => string,
 ): T[] {
   const sign = order.descending ? -1 : 1;
-  return [...rows].sort((a, b) => {
-    const { column } = order;
-    const comparison =
-      column === "name"
-        ? label(a).localeCompare(label(b))
-        : column === BY_WORK
-          ? kindPriority(b.kind) - kindPriority(a.kind) || a.sum - b.sum
-          : a[column] - b[column];
-    // Equal rows keep one order at every click.
-    return sign * comparison || label(a).localeCompare(label(b));
-  });
+  const { column } = order;
+  const compareLabels = (a: T, b: T): number => label(a).localeCompare(label(b));
+  const compare = (a: T, b: T): number => {
+    if (column === "name") return compareLabels(a, b);
+    if (column === BY_WORK) return kindPriority(b.kind) - kindPriority(a.kind) || a.sum - b.sum;
+    return a[column] - b[column];
+  };
+  // Equal rows keep one order at every click.
+  return [...rows].sort((a, b) => sign * compare(a, b) || compareLabels(a, b));
 }
 
 const DEVICE_KINDS: readonly Kind[] = ["compute", "communication", "memory"];
 const ENCLOSING_KINDS: readonly Kind[] = ["annotation", "other"];
 
 function kindPriority(kind: Kind): number {
-  return DEVICE_KINDS.includes(kind) ? 0 : ENCLOSING_KINDS.includes(kind) ? 2 : 1;
+  if (DEVICE_KINDS.includes(kind)) return 0;
+  return ENCLOSING_KINDS.includes(kind) ? 2 : 1;
 }
 
 /**

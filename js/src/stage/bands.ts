@@ -84,10 +84,7 @@ function lanesOf(rank: SceneRank, role: "gpu" | "comm" | "cpu") {
   return rank.summary.filter((lane) => lane.role === role);
 }
 
-/**
- * Sizes with which `count` folded ranks fit into `availableHeight`; if too small to read, the rows
- * scroll.
- */
+/** Sizes with which `count` folded ranks fit into a height; the rows scroll if too small to read. */
 export function computeFoldSizes(
   ranks: readonly SceneRank[],
   count: number,

@@ -91,7 +91,7 @@ export function zoomSpan(view: Span, factor: number, atTime: number): Span {
   return [atTime - (atTime - view[0]) / factor, atTime + (view[1] - atTime) / factor];
 }
 
-/** The curve cubic-bezier(.2, 0, 0, 1). */
+/** The value of the curve cubic-bezier(.2, 0, 0, 1) at a share of its duration. */
 export function easeProgress(progress: number): number {
   if (progress <= 0) return 0;
   if (progress >= 1) return 1;

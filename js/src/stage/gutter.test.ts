@@ -65,6 +65,8 @@ test("a file that ends early comes first; no data, no figures and no device are 
   expect([fact(null), fact(stats({ ranks: [99] }))]).toEqual(["plain: ", "plain: "]);
   expect(fact(null, undefined, host)).toBe("plain: CPU only");
   expect(fact(null, undefined, { ...host, host: "node-3" })).toBe("plain: node-3");
+  const empty: SceneRank = { ...host, host: "node-3", summary: [], tracks: [] };
+  expect(fact(null, undefined, empty)).toBe("plain: no events");
 });
 
 test("waits come before exposed time, and the rank that others wait for is named", () => {

@@ -62,6 +62,7 @@ export function rankFact(
 ): RowFact {
   if (rank.truncated !== null)
     return { texts: [`ends at ${formatTime(rank.range[1])}`, "ends early"], tone: "warn" };
+  if (rank.tracks.length === 0) return { texts: ["no events"], tone: "plain" };
   if (!hasDevice(rank)) return { texts: [rank.host ?? "CPU only"], tone: "plain" };
   const late = lateFact(rank, lateness);
   if (late !== null) return late;
@@ -303,7 +304,7 @@ class LaneNames {
   }
 }
 
-/** Draw the longest name that fits, or truncate a single one. Returns the width used. */
+/** Draw the longest name that fits, or else truncate the shortest. Return the width used. */
 function fitRankName(
   pen: CanvasPen,
   names: readonly string[],
@@ -338,9 +339,7 @@ function drawBadge(
   }
 }
 
-/**
- * Baseline of a lane's name, from the top of the row; a bar's name is drawn next to the first bar.
- */
+/** Baseline of a lane's name, from the top of the row; bars have one name, at the first bar. */
 function nameBaseline({ top, height }: Band, rowHeight: number): number {
   const centred = top + (height < 8 ? 3 : height / 2) + BASELINE;
   // A bar at the bottom is lower than its name: keep the name above the next row.

@@ -50,9 +50,8 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
     theme.ink3,
   );
   if (geometry.stripRows < 2) return;
-  const part = hasWaits(frame) ? "waiting" : "comm";
-  let keys = [`exposed ${part} · idle`, `${part} · idle`];
-  if (device === "MPI") keys = [`${part} · other`];
+  let keys = hasWaits(frame) ? ["exposed waiting · idle", "waiting · idle"] : ["exposed · idle"];
+  if (device === "MPI") keys = [hasWaits(frame) ? "waiting · other" : "in MPI · other"];
   if (!ranks.some(({ summary }) => summary.some(({ role }) => role === "comm"))) keys = ["idle"];
   pen.drawFirstFit(keys, x + PAD, y + SIZE.steps, availableWidth, FONT.label, theme.ink3);
 }
@@ -72,7 +71,8 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   const isCompact = row.height < 24;
   const isTall = row.height >= 36;
   const barHeight = isTall ? 11 : 8;
-  const offset = isCompact ? Math.round((row.height - barHeight) / 2) : isTall ? 3 : 4;
+  const inset = isTall ? 3 : 4;
+  const offset = isCompact ? Math.round((row.height - barHeight) / 2) : inset;
   const [left, top] = [x + PAD, y + offset];
   drawTimeBar(pen, frame, times, { left, top, width: geometry.margin - 2 * PAD, barHeight });
   // Numbers of an earlier view would be wrong; a pale bar is a hint at most.
@@ -165,7 +165,8 @@ function drawNumbers(
   } else if (isLateRank(frame, rank)) {
     pen.drawText("causes the wait", left, baseline, FONT.labelStrong, theme.late);
   } else {
-    const [name, ns] = hasWaits(frame) ? ["waiting", wait] : ["comm", exposed];
+    const exposedName = isMpi(rank) ? "in MPI" : "exposed";
+    const [name, ns] = hasWaits(frame) ? ["waiting", wait] : [exposedName, exposed];
     const share = ns > 0 ? formatShare(ns / span) : "";
     const text = share && `${name} ${share}`;
     // The heading does not name unrecorded time.

@@ -12,6 +12,7 @@ import { xAtTime } from "./camera";
 import type { PlacedMarks, StageFrame } from "./frame";
 import { drawLabels, type LabelFrame } from "./labels";
 import type { Box, CanvasPen } from "./pen";
+import type { StageRow } from "./rows";
 
 export const NO_OVERLAY: Overlay = {
   hover: null,
@@ -123,7 +124,8 @@ function drawArea(
     veil?.dim(left, dimmedFrom, right, bottom);
     dimmedFrom = next;
   };
-  for (const [top, bottom] of x1 < left || x0 > right ? [] : selectedBands(frame, ranks, tracks)) {
+  const bands = x1 < left || x0 > right ? [] : selectedBands(frame, ranks, tracks);
+  for (const [top, bottom] of bands) {
     dimUpTo(top, bottom);
     veil?.dim(left, top, x0, bottom);
     veil?.dim(x1, top, right, bottom);
@@ -145,16 +147,16 @@ function selectedBands(
   if (ranks === null && tracks === null) {
     return [[geometry.rowsTop, geometry.rowsTop + geometry.rowsHeight]];
   }
-  const out: [top: number, bottom: number][] = [];
+  const isSelected = ({ rank, track, open }: StageRow): boolean => {
+    if (ranks !== null && !ranks.includes(rank.rank)) return false;
+    if (tracks === null) return true;
+    // A folded rank represents its tracks.
+    if (track === null) return !open && rank.tracks.some(({ key }) => tracks.includes(key));
+    return tracks.includes(track.key);
+  };
+  const bands: [top: number, bottom: number][] = [];
   const rows = lanes.placed
-    .filter(({ row }) => ranks === null || ranks.includes(row.rank.rank))
-    .filter(({ row }) => {
-      if (tracks === null) return true;
-      // A folded rank represents its tracks.
-      if (row.track === null)
-        return row.rank.tracks.some(({ key }) => tracks.includes(key)) && !row.open;
-      return tracks.includes(row.track.key);
-    })
+    .filter(({ row }) => isSelected(row))
     .map(({ row, y, clipTop, clipBottom }): [number, number] => [
       Math.max(y, clipTop),
       Math.min(y + row.height, clipBottom),
@@ -162,11 +164,11 @@ function selectedBands(
     .filter(([top, bottom]) => bottom > top)
     .sort((a, b) => a[0] - b[0]);
   for (const [top, bottom] of rows) {
-    const last = out[out.length - 1];
+    const last = bands.at(-1);
     if (last !== undefined && top - last[1] < 1) last[1] = Math.max(last[1], bottom);
-    else out.push([top, bottom]);
+    else bands.push([top, bottom]);
   }
-  return out;
+  return bands;
 }
 
 /** Left and right of an event as it is drawn. */

@@ -149,10 +149,7 @@ function buildPaints(
     host: hostStyle,
     /** Whether entries are classes carried by tiles, not kinds. */
     byClass,
-    /**
-     * Factors of the share of a pixel, by entry: they keep changed calls visible beside unchanged
-     * ones.
-     */
+    /** Factors of the share of a pixel, by entry: changed calls stay visible among the others. */
     columnWeights: Uint8Array.from(styles, (_, code) => (byClass ? weightOfClass(code) : 1)),
     /** Class of events in tiles without classes. */
     unknownClass: styles.length - 1,

@@ -73,7 +73,7 @@ export class PixelRaster {
       px[y * width + x] = ramp[column + remainder]!;
   }
 
-  /** Draw diagonal lines over a plain ground, as for waits and unknown time. */
+  /** Draw diagonal lines over a plain ground. */
   hatchRect(x0: number, y0: number, x1: number, y1: number, hatch: Hatch): void {
     const { ground, line, pitch, thickness } = hatch;
     const left = Math.max(0, x0);

@@ -184,13 +184,14 @@ function headRow(
     memberRanks.length > 1 ? groupNames(rank.rank, memberRanks) : [rankName, ...brief];
   const bands = memoize(() => foldedBands(rank, fold));
   const unfolded = rankGroups?.unfolded.has(rank.rank) === true;
+  const groupBadge = memberRanks.length > 1 ? "unfold" : null;
   return {
     rank,
     track: null,
     name,
     shortNames,
     memberRanks,
-    badge: unfolded ? "fold" : memberRanks.length > 1 ? "unfold" : null,
+    badge: unfolded ? "fold" : groupBadge,
     thinLanes: 0,
     stacks: null,
     reason: rankGroups?.reasons.get(rank.rank) ?? "",
@@ -210,7 +211,7 @@ function trackRow(
   { pinned, isBelowHead }: { pinned: boolean; isBelowHead: boolean },
 ): StageRow {
   const folded = foldedStacks(rank, track, state);
-  const thinLanes = countThin(track, folded, emptyLanes);
+  const stacks = folded.length > 0 ? "folded" : "open";
   const name = isBelowHead ? trackName(rank, track) : `rank ${rank.rank} · ${track.label}`;
   return {
     rank,
@@ -219,8 +220,8 @@ function trackRow(
     shortNames: [],
     memberRanks: [rank.rank],
     badge: null,
-    thinLanes,
-    stacks: track.stacks === undefined ? null : folded.length > 0 ? "folded" : "open",
+    thinLanes: countThin(track, folded, emptyLanes),
+    stacks: track.stacks === undefined ? null : stacks,
     reason: "",
     open: true,
     pinned,

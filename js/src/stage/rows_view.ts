@@ -242,7 +242,8 @@ export class VisibleLanes {
     const { tracks, summary } = row.rank;
     const track = tracks.find(({ lane0, lanes }) => lane >= lane0 && lane < lane0 + lanes);
     if (track === undefined) return null;
-    const role = track.role === "stream" ? (kind === "communication" ? "comm" : "gpu") : "cpu";
+    const deviceRole = kind === "communication" ? "comm" : "gpu";
+    const role = track.role === "stream" ? deviceRole : "cpu";
     if (role === "cpu" && track.role !== "thread") return null;
     const summaryLane = summary.find(
       (summaryBand) =>

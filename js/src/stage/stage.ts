@@ -36,10 +36,7 @@ import { loadFullPicture, stageSvg, type FullPicture } from "./svg";
 import { type DataPart, StageData } from "./tile_loader";
 import { isLaneEmpty } from "./tile_store";
 
-/**
- * Time without a change of the view before empty lanes shrink, so that they do not shrink during a
- * gesture.
- */
+/** Time without a change of the view before empty lanes shrink, so that gestures shrink none. */
 const IDLE_AFTER_MS = 250;
 
 /**
@@ -223,11 +220,11 @@ export class Stage {
     return this.camera.target;
   }
 
-  /** Show a window; `animate` in ms, 0 for none. Clamped to the job and its margin. */
-  setView(view: Span, animate = 0): void {
+  /** Go to a window in `durationMs` ms; it is clamped to the job and its margin. */
+  setView(view: Span, durationMs = 0): void {
     // While hidden, no frame would end the movement.
     const jumps = this.reducedMotion.matches || this.visibility.isOut;
-    this.onCameraMoved(this.camera.animateTo(view, jumps ? 0 : animate, performance.now()));
+    this.onCameraMoved(this.camera.animateTo(view, jumps ? 0 : durationMs, performance.now()));
   }
 
   /** Call `listener` on every change of the shown view. */
@@ -235,9 +232,9 @@ export class Stage {
     this.viewListeners.push(listener);
   }
 
-  zoomBy(factor: number, atTime: number, animate = 0): void {
-    const length = this.reducedMotion.matches ? 0 : animate;
-    this.onCameraMoved(this.camera.zoom(factor, atTime, length, performance.now()));
+  zoomBy(factor: number, atTime: number, durationMs = 0): void {
+    const ms = this.reducedMotion.matches ? 0 : durationMs;
+    this.onCameraMoved(this.camera.zoom(factor, atTime, ms, performance.now()));
   }
 
   panBy(fraction: number): void {

@@ -20,6 +20,8 @@ import { LaneWindows } from "./lane_window";
 import { levelOf, missingTiles, TileStore, type TileTarget } from "./tile_store";
 
 const ANCHORS: Readonly<Record<string, string>> = { right: "end", center: "middle" };
+/** Size of text without an attribute of its own, px. */
+const FONT_PX = "11";
 
 class SvgContext {
   fillStyle = "#000000";
@@ -27,7 +29,7 @@ class SvgContext {
   lineWidth = 1;
   lineJoin = "miter";
   globalAlpha = 1;
-  font = `11px ${FONT_FAMILY}`;
+  font = `${FONT_PX}px ${FONT_FAMILY}`;
   textAlign = "left";
   private readonly stateStack: { settings: object; groups: number }[] = [];
   private groups = 0;
@@ -128,13 +130,13 @@ class SvgContext {
   }
 
   fillText(text: string, x: number, y: number): void {
-    const [, weight, size = "11"] = /^(?:(\d+) )?([\d.]+)px/.exec(this.font) ?? [];
+    const [, weight, size = FONT_PX] = /^(?:(\d+) )?([\d.]+)px/.exec(this.font) ?? [];
     const anchor = ANCHORS[this.textAlign];
     const more = [
       paintAttribute("fill", this.fillStyle, this.globalAlpha),
       anchor === undefined ? "" : ` text-anchor="${anchor}"`,
       weight === undefined ? "" : ` font-weight="${weight}"`,
-      size === "11" ? "" : ` font-size="${size}"`,
+      size === FONT_PX ? "" : ` font-size="${size}"`,
     ];
     this.sheet.add(
       `<text x="${formatNumber(x)}" y="${formatNumber(y)}" ${more.join("")}>${escapeXml(text)}</text>`,
@@ -176,7 +178,7 @@ export function recordSvg(
   const measureContext = document.createElement("canvas").getContext("2d");
   if (measureContext === null) throw new Error("This browser does not provide a 2D canvas.");
   const sheet = new SvgSheet();
-  sheet.add(`<g font-family="${FONT_FAMILY.replace(/"/g, "'")}" font-size="11">`);
+  sheet.add(`<g font-family="${FONT_FAMILY.replace(/"/g, "'")}" font-size="${FONT_PX}">`);
   // The context has all members that `CanvasPen` uses.
   paint(new SvgContext(sheet, measureContext) as unknown as CanvasRenderingContext2D, sheet);
   sheet.add("</g>");
@@ -285,7 +287,7 @@ function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
     );
     key("late", (left) => {
       const colour = lateness !== null && lateness.late.size > 0 ? theme.late : theme.ink3;
-      for (let x = 0; x < LEGEND_PX; x += 4) pen.fillRect(left + x, top + 4, 2, 2, colour);
+      for (let dot = 0; dot < LEGEND_PX; dot += 4) pen.fillRect(left + dot, top + 4, 2, 2, colour);
     });
   }
 }
@@ -418,7 +420,7 @@ interface Batch {
   open: Skyline | null;
 }
 
-/** Format a coordinate with at most two decimals, without trailing zeros. */
+/** Format a coordinate with at most two decimals, without trailing zeros; -0 becomes 0. */
 function formatNumber(value: number): string {
   return String(Math.round(value * 100) / 100 || 0);
 }
@@ -439,9 +441,9 @@ export function escapeXml(text: string): string {
 /** Attributes of a fill or a stroke: six digits and an opacity, which every SVG reader knows. */
 export function paintAttribute(name: "fill" | "stroke", css: string, alpha: number): string {
   const [, colour = css, alphaHex = "ff"] = /^(#[0-9a-f]{6})([0-9a-f]{2})$/i.exec(css) ?? [];
-  const covers = (Number.parseInt(alphaHex, 16) / 255) * alpha;
-  const opacity = covers >= 0.999 ? "" : ` ${name}-opacity="${formatNumber(covers)}"`;
-  return `${name}="${colour}"${opacity}`;
+  const opacity = (Number.parseInt(alphaHex, 16) / 255) * alpha;
+  const more = opacity >= 0.999 ? "" : ` ${name}-opacity="${formatNumber(opacity)}"`;
+  return `${name}="${colour}"${more}`;
 }
 
 export class SvgSheet {

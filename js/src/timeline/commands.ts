@@ -72,7 +72,7 @@ export class Commands {
 
   constructor(private readonly app: CommandParts) {
     const { nav, pointer, ctx } = app;
-    this.actions = this.actsOf(app);
+    this.actions = this.makeActions(app);
     this.motion = new KeyMotion(
       (axis, amount) => {
         if (axis === "zoom") nav.zoomBy(Math.exp(amount), pointer.focusTime());
@@ -103,7 +103,7 @@ export class Commands {
   }
 
   /** The action of each command, which returns false if there was nothing to do. */
-  private actsOf(app: CommandParts): CommandActions {
+  private makeActions(app: CommandParts): CommandActions {
     const { nav, rows, picking, pointer, search, status, fullWindow, ctx } = app;
     const { shared } = ctx;
     const flash = (text: string): void => status.flashMessage([text], 1200);

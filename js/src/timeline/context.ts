@@ -41,8 +41,8 @@ export class TimelineContext {
   readonly retryRequested = new Emitter();
   /** Requests of keys and clicks that select an event. */
   readonly requests = new RequestQueue();
-  private readonly job;
-  private readonly index = computed(() => new LaneIndex(this.scene));
+  private readonly sceneSignal;
+  private readonly laneIndex = computed(() => new LaneIndex(this.scene));
 
   /** The property that colours events: the chosen one, if this job has it. */
   readonly color = computed((): TimelineColor => {
@@ -61,16 +61,16 @@ export class TimelineContext {
     /** Whether the timeline is a panel linked with others, which can choose the ranks it shows. */
     readonly isLinkedPanel: boolean,
   ) {
-    this.job = new Signal(scene);
+    this.sceneSignal = new Signal(scene);
   }
 
   /** The scene, which is replaced when the widget gets another TraceSet. */
   get scene(): Scene {
-    return this.job.value;
+    return this.sceneSignal.value;
   }
 
   set scene(scene: Scene) {
-    this.job.value = scene;
+    this.sceneSignal.value = scene;
   }
 
   /** Whether events can be coloured by what limits them. */
@@ -85,7 +85,7 @@ export class TimelineContext {
   }
 
   get lanes(): LaneIndex {
-    return this.index.value;
+    return this.laneIndex.value;
   }
 
   /** The summary lane of the folded rank with the events of a stream's lane; null for other lanes. */

@@ -42,8 +42,8 @@ export function rankGroupsOf(
   };
 }
 
-/** Selected ranks of partly selected groups, if they are few. */
-export function partlyNamedGroups(
+/** Selected ranks of partly selected groups, if they are few: each has its own row. */
+export function ranksShownAlone(
   { clusters }: Clusters,
   selection: SelectionJson | null,
 ): readonly number[] {
@@ -86,9 +86,9 @@ export class FoldingController {
   private readonly rankGroups = computed((): RankGroups | null => {
     const clusters = this.clusters.value;
     if (!this.isEnabled.value || clusters === null) return null;
-    const selected = partlyNamedGroups(clusters, this.app.picking.selectionSignal.value);
-    const shownAlone = this.keptOpen.value === null ? selected : [this.keptOpen.value, ...selected];
-    return rankGroupsOf(clusters, this.unfolded.value, new Set(shownAlone));
+    const selected = ranksShownAlone(clusters, this.app.picking.selectionSignal.value);
+    const keptOpen = this.keptOpen.value === null ? selected : [this.keptOpen.value, ...selected];
+    return rankGroupsOf(clusters, this.unfolded.value, new Set(keptOpen));
   });
   readonly stateSignal = computed((): FoldingState => {
     const { scene, source } = this.app.ctx;

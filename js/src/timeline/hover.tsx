@@ -8,6 +8,7 @@ import type {
   RankGroups,
   Cell,
   GapReply,
+  Kind,
   LaneGap,
   StageHit,
   RowInfo,
@@ -224,22 +225,28 @@ export class HoverController {
       return this.gapLines(hit, lane).map((line, index) => [index === 0 ? <b>{line}</b> : line]);
     }
     const { exactCell } = this;
-    const count = exactCell?.count ?? cell.count;
-    const share =
-      exactCell === null ? cell.busy : exactCell.busy / Math.max(cell.end - cell.start, 1);
-    const more = typeof exactCell?.count !== "number" && cell.count === MAX_U16 ? " or more" : "";
+    const widthNs = cell.end - cell.start;
+    const exactCount = exactCell?.count ?? null;
+    const more = exactCount === null && cell.count === MAX_U16 ? " or more" : "";
+    const countText = `${plural(exactCount ?? cell.count, "event")}${more}`;
+    const share = exactCell === null ? cell.busy : exactCell.busy / Math.max(widthNs, 1);
     const place = this.app.ctx.lanes.locate(lane);
-    const head = `${plural(count, "event")}${more}, ${busyText(share)} busy`;
-    const lines: TooltipLine[] = [[<b>{head}</b>]];
+    const rankText = place === null ? "" : `rank ${place.rank.rank} · `;
+    return [
+      [<b>{`${countText}, ${busyText(share)} busy`}</b>],
+      [this.longestText(cell.kind)],
+      noteLine(`${rankText}${formatDuration(widthNs)} wide`),
+    ];
+  }
+
+  /** The longest event of a cell once it is known; until then, and without one, the main kind. */
+  private longestText(mainKind: Kind | null): string {
+    const { exactCell, cellError } = this;
     if (exactCell?.longest) {
-      lines.push([`longest: ${exactCell.longest.short} ${formatDuration(exactCell.longest.dur)}`]);
-    } else {
-      const kind = cell.kind === null ? "" : `mostly ${kindName(cell.kind)}`;
-      lines.push([this.cellError ?? (exactCell === null ? `longest: … ${kind}`.trim() : kind)]);
+      return `longest: ${exactCell.longest.short} ${formatDuration(exactCell.longest.dur)}`;
     }
-    const rank = place === null ? "" : `rank ${place.rank.rank} · `;
-    lines.push(noteLine(`${rank}${formatDuration(cell.end - cell.start)} wide`));
-    return lines;
+    const kindText = mainKind === null ? "" : `mostly ${kindName(mainKind)}`;
+    return cellError ?? (exactCell === null ? `longest: … ${kindText}`.trim() : kindText);
   }
 
   private trackLines(row: RowInfo, track: SceneTrack): TooltipLine[] {
@@ -382,7 +389,7 @@ export class HoverController {
     this.requestLater(`gap ${lane}/${Math.floor(hit.time)}`, () =>
       this.newest.ask(
         (signal) => gapSelection.gapsAt(rank, lane, hit.time, signal),
-        // A click shows a failure.
+        // A failure is shown only at a click.
         (gaps) => {
           this.hoveredGaps = { ...gaps, lane };
           this.refreshNow();

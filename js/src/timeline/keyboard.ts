@@ -22,7 +22,7 @@ interface KeyboardParts {
 
 export function listenToKeys(parts: KeyboardParts): void {
   const { ctx, commands, pointer, status } = parts;
-  const { root, stage, signal } = ctx;
+  const { root, signal } = ctx;
   root.addEventListener("keydown", (event) => onDown(parts, event), { signal });
   root.addEventListener("keyup", (event) => onUp(parts, event), { signal });
   const stop = (): void => {
@@ -43,30 +43,33 @@ export function listenToKeys(parts: KeyboardParts): void {
   root.addEventListener("focusout", leave, { signal });
   // No keyup event arrives if the key is released in another window.
   window.addEventListener("blur", stop, { signal });
-  const isForThis = (event: KeyboardEvent): boolean => {
-    const { target } = event;
-    const page = root.closest("[data-hta-page]");
-    if (page === null || !(target instanceof Element)) return false;
-    if (root.contains(target) || isTextEntry(target)) return false;
-    // Nothing in the view has the focus: the body or the view's place has.
-    if (target.contains(root)) {
-      const hovered = target.querySelector(".hta-stage:hover");
-      return (hovered ?? target.querySelector(".hta-stage")) === stage.el;
-    }
-    // Another part of the page has the focus. It gets all keys but characters.
-    const isCharacter = event.key.length === 1 && event.key !== " ";
-    const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
-    const isHovered = stage.el.matches(":hover") && page.contains(target);
-    return isHovered && isCharacter && isPlain;
-  };
   // Listen in the capture phase, since a dashboard stops the propagation of characters.
   const options = { signal, capture: true };
+  const isForThis = (event: KeyboardEvent): boolean => isKeyFor(ctx, event);
   document.addEventListener(
     "keydown",
     (event) => isForThis(event) && onDown(parts, event),
     options,
   );
   document.addEventListener("keyup", (event) => isForThis(event) && onUp(parts, event), options);
+}
+
+/** Whether a key in a page of the package acts on this timeline, which does not have the focus. */
+function isKeyFor({ root, stage }: TimelineContext, event: KeyboardEvent): boolean {
+  const { target } = event;
+  const page = root.closest("[data-hta-page]");
+  if (page === null || !(target instanceof Element)) return false;
+  if (root.contains(target) || isTextEntry(target)) return false;
+  // Nothing in the view has the focus: the body or the view's place has.
+  if (target.contains(root)) {
+    const hovered = target.querySelector(".hta-stage:hover");
+    return (hovered ?? target.querySelector(".hta-stage")) === stage.el;
+  }
+  // Another part of the page has the focus. It gets all keys but characters.
+  const isCharacter = event.key.length === 1 && event.key !== " ";
+  const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
+  const isHovered = stage.el.matches(":hover") && page.contains(target);
+  return isHovered && isCharacter && isPlain;
 }
 
 /** Keys that notebooks act on in command mode, in addition to letters and digits. */

@@ -185,10 +185,7 @@ export const HELP: readonly HelpGroup[] = [
       { keys: [["U"]], text: "fold similar ranks, or show all" },
       { keys: [["Shift", "U"], ["click ≡"]], text: "show the ranks of one row" },
       { keys: [["E"]], text: "lanes that are empty in view: full height, or thin" },
-      {
-        keys: [["Shift", "E"], ["click ▸"]],
-        text: "unfold stacks of Python frames, or fold them",
-      },
+      { keys: [["Shift", "E"], ["click ▸"]], text: "unfold stacks of Python frames, or fold them" },
       { keys: [["P"]], text: "pin the row to the top" },
       { keys: [["C"]], text: "colour by kind, by name, or by what limits the work" },
       { keys: [["X"]], text: "export the window as a trace" },

@@ -99,15 +99,13 @@ function shareTitle(share: string, { of }: KindShares, device: string): string {
 /** Number of chips that do not fit, "all" if none fits; null if all fit. */
 type HiddenCount = number | "all" | null;
 
-/** Hide the chips that do not fit, with short names if the long ones do not fit. */
+/** Hide the chips that do not fit. */
 function hideOverflowing(el: HTMLElement, before: HiddenCount): HiddenCount {
   const [bar, more] = [...el.children] as [HTMLElement, HTMLElement];
   const availableWidth = el.clientWidth;
   if (availableWidth === 0) return before;
   const chips = [...bar.children] as HTMLElement[];
   for (const chip of chips) chip.hidden = false;
-  el.classList.remove("hta-brief");
-  el.classList.toggle("hta-brief", bar.scrollWidth > availableWidth);
   if (bar.scrollWidth <= availableWidth) return null;
   more.hidden = false;
   const end = availableWidth - more.offsetWidth - MORE_GAP;
@@ -119,10 +117,7 @@ function hideOverflowing(el: HTMLElement, before: HiddenCount): HiddenCount {
   return overflowing.length < chips.length ? overflowing.length : "all";
 }
 
-/**
- * A legend of the kinds of events, or of what limits them. The chips have short names if the long ones
- * do not fit. Chips that do not fit at all are only in a menu.
- */
+/** A legend of the kinds of events, or of what limits them. Chips that do not fit are in a menu. */
 export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<boolean> }) {
   const { legend, narrow } = props;
   const place = useRef<HTMLDivElement>(null);
@@ -258,7 +253,7 @@ function LegendChip(props: { legend: Legend; kind: Kind; shares: KindShares; isL
       onClick={() => legend.toggle(kind)}
     >
       <Swatch kind={kind} />
-      <StateName long={name} short={kind === "communication" && !isLong ? "comm" : name} />
+      <span>{name}</span>
       <span class="hta-share">{text}</span>
       {isLong && <span class="hta-note">{KINDS[kind]}</span>}
     </button>
@@ -285,15 +280,4 @@ function WaitKeys(props: {
       {isLong && <span class="hta-note">{text.replace(/^[^:]*: /, "")}</span>}
     </span>
   ));
-}
-
-/** A name, and a shorter form for narrow toolbars. */
-function StateName({ long, short }: { long: string; short: string }) {
-  if (long === short) return <span>{long}</span>;
-  return (
-    <>
-      <span class="hta-if-roomy">{long}</span>
-      <span class="hta-if-brief">{short}</span>
-    </>
-  );
 }

@@ -22,7 +22,7 @@ type WheelAction = { type: "zoom"; factor: number } | { type: "pan" | "rows"; pi
 /** Length of the wheel's units by `deltaMode`: pixels, lines, pages. */
 const UNIT_PX: readonly number[] = [1, 16, 240];
 
-/** `factor` above 1 zooms in. */
+/** What a turn of the wheel does; a `factor` above 1 zooms in. */
 export function wheelAction(turn: WheelTurn): WheelAction {
   const unit = UNIT_PX[turn.deltaMode] ?? 1;
   const x = turn.deltaX * unit;
@@ -30,8 +30,8 @@ export function wheelAction(turn: WheelTurn): WheelAction {
   if (turn.ctrlKey || turn.metaKey) {
     // A pinch on a trackpad comes as many small turns, a notch of a wheel as one of about 100.
     const gain = Math.abs(y) < 30 ? 0.01 : 0.0025;
-    const power = Math.min(Math.max(-y * gain, -0.7), 0.7);
-    return { type: "zoom", factor: Math.exp(power) };
+    const exponent = Math.min(Math.max(-y * gain, -0.7), 0.7);
+    return { type: "zoom", factor: Math.exp(exponent) };
   }
   if (Math.abs(x) > Math.abs(y)) return { type: "pan", pixels: x };
   return { type: turn.shiftKey ? "pan" : "rows", pixels: y };
@@ -53,10 +53,10 @@ export function pinchedSpan(
   const scale = (span[1] - span[0]) / Math.max(width, 1);
   const [left, right] = sortPair(...from);
   const [newLeft, newRight] = sortPair(...to);
-  const times = Math.max(right - left, 8) * scale;
-  const perPixel = times / Math.max(newRight - newLeft, 8);
-  const start = span[0] + left * scale - newLeft * perPixel;
-  return [start, start + perPixel * width];
+  const nsBetween = Math.max(right - left, 8) * scale;
+  const newScale = nsBetween / Math.max(newRight - newLeft, 8);
+  const start = span[0] + left * scale - newLeft * newScale;
+  return [start, start + newScale * width];
 }
 
 /** The event edge nearest to a time, within a tolerance. */
@@ -107,7 +107,7 @@ export function listenToWheel({ ctx, nav, wheelHint }: WheelParts): void {
   const { root, stage, signal } = ctx;
   let wheelTimer = 0;
   let hintTimer = 0;
-  /** Plain turns that hint at the zoom: only the first, and none after the user has zoomed. */
+  /** Whether the next plain turn shows the hint: only the first, unless the user has zoomed. */
   let isHintDue = true;
   const showHint = (): void => {
     isHintDue = false;
@@ -183,8 +183,8 @@ const SOFT_MS = 38;
 
 /** Speed factor of a key's motion after it was held this long. */
 export function speedUp(heldMs: number): number {
-  const t = Math.min(Math.max((heldMs - HOLD_MS) / (FULL_SPEED_MS - HOLD_MS), 0), 1);
-  return 1 + (MAX_SPEED_FACTOR - 1) * t * t;
+  const progress = Math.min(Math.max((heldMs - HOLD_MS) / (FULL_SPEED_MS - HOLD_MS), 0), 1);
+  return 1 + (MAX_SPEED_FACTOR - 1) * progress ** 2;
 }
 
 /** Share of the remaining way to move within `dt` ms. */
@@ -252,17 +252,17 @@ export class KeyMotion {
       if (held > HOLD_MS) this.add(key, (RATES[key.axis] * speedUp(held) * dt) / 1000);
     }
     const share = this.prefersReducedMotion() ? 1 : softShare(dt);
-    let left = false;
+    let isMoving = this.heldKeys.size > 0;
     for (const axis of ["zoom", "pan", "rows"] as const) {
       const remaining = this.pending[axis];
       if (remaining === 0) continue;
       const isNegligible = Math.abs(remaining) < PRESS_STEPS[axis] / 200;
       const amount = isNegligible ? remaining : remaining * share;
       this.pending[axis] = isNegligible || share === 1 ? 0 : remaining - amount;
-      if (this.pending[axis] !== 0) left = true;
+      if (this.pending[axis] !== 0) isMoving = true;
       this.move(axis, amount);
     }
-    if (left || this.heldKeys.size > 0) {
+    if (isMoving) {
       this.frame = requestAnimationFrame((time) => this.step(time));
     } else {
       this.frame = 0;

@@ -42,17 +42,17 @@ export class Navigation {
 
   /** Zoom by the user, immediately or in `ms`. */
   zoomTo(span: Span, ms: number = MOTION.zoomFit): void {
-    this.applyShared();
+    this.beginOwnChange();
     this.ctx.stage.setView(span, ms);
   }
 
   zoomBy(factor: number, atTime: number, ms = 0): void {
-    this.applyShared();
+    this.beginOwnChange();
     this.ctx.stage.zoomBy(factor, atTime, ms);
   }
 
   panBy(fraction: number): void {
-    this.applyShared();
+    this.beginOwnChange();
     this.ctx.stage.panBy(fraction);
   }
 
@@ -105,7 +105,7 @@ export class Navigation {
     if (this.isOwnChange && !signal.aborted) stage.setView(this.view());
   }
 
-  private applyShared(): void {
+  private beginOwnChange(): void {
     this.isOwnChange = true;
     this.settleLater();
   }

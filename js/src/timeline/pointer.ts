@@ -204,13 +204,13 @@ export class PointerInput {
     if (hit.region === "minimap") return this.beginMinimapDrag(press);
     const axis = hit.region === "axis" || hit.region === "strip";
     const view = stage.view();
-    const inside = (position: PointerPoint): number =>
+    const timeInView = (position: PointerPoint): number =>
       Math.min(Math.max(stage.timeAt(position.x), view[0]), view[1]);
     const isTouch = event.pointerType === "touch";
     if (this.isSpaceDown || event.shiftKey || (isTouch && !axis)) return panDrag(app, point);
-    if (axis) return zoomDrag(app, inside(point), inside);
+    if (axis) return zoomDrag(app, timeInView(point), timeInView);
     if (hit.region !== "lanes") return null;
-    if (event.button === 1) return zoomDrag(app, snapTime(app.ctx, point), inside);
+    if (event.button === 1) return zoomDrag(app, snapTime(app.ctx, point), timeInView);
     return this.edgeAt(point, hit) ?? selectDrag(app, point);
   }
 
@@ -275,8 +275,11 @@ export class PointerInput {
       rows.showRank(rank);
       return;
     }
-    if (hit.region === "strip" && hit.step !== null) return;
-    if (hit.region !== "lanes") return;
+    if (hit.region === "lanes") this.onLaneClick(hit, add);
+  }
+
+  private onLaneClick(hit: StageHit, add: boolean): void {
+    const { picking, ctx } = this.app;
     const brief = hit.slice === null ? null : picking.briefOf(hit.slice);
     if (brief !== null) {
       ctx.requests.run(() => this.select(brief, add));
@@ -422,7 +425,7 @@ function snapTime(ctx: TimelineContext, point: PointerPoint): number {
   return nearestEdge(time, stage.slices(lane), tolerance) ?? time;
 }
 
-/** Rows between two heights, in the order of the screen. */
+/** The rows from one row to another, in the order of the screen. */
 function rowsBetween(ctx: TimelineContext, from: RowInfo | null, to: RowInfo | null): RowInfo[] {
   const rows = ctx.stage.rows();
   const indexOfRow = (row: RowInfo | null): number =>

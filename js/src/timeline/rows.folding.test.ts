@@ -5,7 +5,7 @@ import { sceneOf } from "../../test/recorded";
 import { FULL_SELECTION, selectionOfRows } from "../protocol/selection";
 import { foldReason } from "../stage/gutter";
 import { layoutRows, makeRowInfo } from "../stage/rows";
-import { rankGroupsOf, partlyNamedGroups } from "./folding";
+import { rankGroupsOf, ranksShownAlone } from "./folding";
 import { foldedText } from "./text";
 
 /** Eight ranks: seven similar ones and one that computes longer. */
@@ -81,11 +81,11 @@ test("a row that stands for others is chosen as all of them", () => {
 });
 
 test("a selection of a part of a group shows that part, one of the whole does not", () => {
-  const choose = (ranks: number[]) => partlyNamedGroups(CLUSTERS, { ...FULL_SELECTION, ranks });
+  const choose = (ranks: number[]) => ranksShownAlone(CLUSTERS, { ...FULL_SELECTION, ranks });
   expect(choose([3, 5])).toEqual([3]);
   expect(choose([0, 1, 2, 3, 4, 5, 6, 7])).toEqual([]);
-  expect(partlyNamedGroups(CLUSTERS, { ...FULL_SELECTION, ids: [[4, 77]] })).toEqual([4]);
-  expect(partlyNamedGroups(CLUSTERS, null)).toEqual([]);
+  expect(ranksShownAlone(CLUSTERS, { ...FULL_SELECTION, ids: [[4, 77]] })).toEqual([4]);
+  expect(ranksShownAlone(CLUSTERS, null)).toEqual([]);
 });
 
 test("texts fit the gutter and keep number and sign", () => {

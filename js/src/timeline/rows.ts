@@ -139,6 +139,7 @@ export class RowsController {
     this.validFilter.value = text;
   }
 
+  /** Pin a row, or unpin it. Return whether it is pinned now. */
   togglePin(row: Pick<RowInfo, "rank" | "track">): boolean {
     const name = pinName(row);
     const pinned = this.ctx.shared.state.pinned;

@@ -172,8 +172,8 @@ export class EventSelection {
 
   /** Clear the selection made here; selections of linked panels stay. */
   clearOwnSelection(): void {
-    const { selection, ranks_from: from } = this.ctx.shared.state;
-    const remaining = this.ctx.isLinkedPanel ? withoutTimelineParts(selection, from) : null;
+    const { selection, ranks_from: ranksFrom } = this.ctx.shared.state;
+    const remaining = this.ctx.isLinkedPanel ? withoutTimelineParts(selection, ranksFrom) : null;
     this.commit({ selected_event: null, selection: remaining });
     this.unload();
   }
@@ -248,10 +248,7 @@ export class EventSelection {
     this.setSelection({ ...selection, query });
   }
 
-  /**
-   * Step to the next or previous event of the lane. Call `fail` if there is no event to step to or
-   * from.
-   */
+  /** Step to a neighbouring event of the lane. Call `fail` without one, or without a selection. */
   step(direction: 1 | -1, fail: (hasEvent: boolean) => void): void {
     const { requests, source } = this.ctx;
     requests.run(() => {
@@ -316,13 +313,10 @@ export class EventSelection {
 
   /** Change the state. The panel that chose the ranks changes only if the selected ranks do. */
   private commit(patch: Partial<SharedState> & { selection: SelectionJson | null }): void {
-    const { ranks_from: from } = this.ctx.shared.state;
     const ranks = patch.selection?.ranks ?? null;
     const keepsRanks = isSameJson(ranks, this.window?.ranks ?? null);
-    this.ctx.shared.set({
-      ...patch,
-      ranks_from: ranks === null ? "" : keepsRanks ? from : "timeline",
-    });
+    const ranksFrom = keepsRanks ? this.ctx.shared.state.ranks_from : "timeline";
+    this.ctx.shared.set({ ...patch, ranks_from: ranks === null ? "" : ranksFrom });
   }
 
   private load({ rank, table, id }: EventKey, knownBrief: Brief | null): void {
@@ -382,11 +376,11 @@ export class EventSelection {
   }
 
   private showSelection(): void {
-    const { ranks_from: from } = this.ctx.shared.state;
+    const { ranks_from: ranksFrom } = this.ctx.shared.state;
     // If another panel chose the ranks, only they have rows, so an outline around all adds nothing.
     const all =
       this.ctx.isLinkedPanel &&
-      from !== "timeline" &&
+      ranksFrom !== "timeline" &&
       withoutDimension(this.window, "ranks") === null;
     this.ctx.stage.setOverlay({ selection: all ? null : this.window });
   }

@@ -1,7 +1,7 @@
 /**
  * The user's own line of code behind an event: the innermost Python frame outside of torch, of
- * other packages and of Python itself. If all frames are in packages, the innermost one outside of
- * torch and of Python.
+ * other packages and of Python itself. If all frames are in packages, it is the innermost one
+ * outside of torch and of Python.
  *
  * A kernel that `softmax` launched has the frames `torch/nn/functional.py(2103): softmax`,
  * `contextlib.py(79): inner`, `vllm/worker.py(9): run`, `train.py(82): step`; its source line is

@@ -51,7 +51,7 @@ const KERNEL_STATUSES: Record<Exclude<Source["status"], "live">, KernelStatus> =
   },
 };
 
-/** Text about the clock of the drawn times. */
+/** Text of the badge for the clock of the drawn times, and the title that explains it. */
 function clockTexts(
   { is_fitted, apart_ns, residual_ns, drift_ns = 0 }: ClockFacts,
   canSwitch: boolean,
@@ -291,13 +291,14 @@ function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
 }
 
 /** Text about the origin of replies: the kernel, or data stored in the page; null for a live kernel. */
-export function kernelStatusOf(props: HybridSource): KernelStatus | null {
-  const { status, pageExtent: extent, terms } = props;
+export function kernelStatusOf(source: HybridSource): KernelStatus | null {
+  const { status, pageExtent: extent, terms } = source;
   if (status === "live") return null;
   const { who, badge, free, again } = terms;
   const isGone = status === "none";
   const state = isGone ? "gone" : "busy";
-  if (isGone ? extent === "nothing" : extent !== "all") {
+  const lacksData = isGone ? extent === "nothing" : extent !== "all";
+  if (lacksData) {
     const text = isGone
       ? `${who} is gone, and the page holds no data yet. ${again}`
       : `Zoom and pan work; detail follows when ${free}.`;

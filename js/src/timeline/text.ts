@@ -107,8 +107,8 @@ function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
   // Events that a truncated file lacks may be at any time, so its empty time is not known to be idle.
   const complete = scene.ranks.filter((rank) => rank.truncated === null && hasDevice(rank));
   const device = new Set(complete.map(({ rank }) => rank));
-  const [compute, communication, exposed, memory] = [0, 0, 0, 0];
-  const sums = { compute, communication, exposed, memory, unrecorded: 0, idle: 0, ranks: 0 };
+  const times = { compute: 0, communication: 0, exposed: 0, memory: 0 };
+  const sums: DeviceShares = { ...times, unrecorded: 0, idle: 0, ranks: 0 };
   let span = 0;
   stats.ranks.forEach((rank, index) => {
     const rankSpan = stats.span[index] ?? 0;
@@ -192,13 +192,15 @@ export function viewText(
     const [inMpi, elsewhere] = [formatShare(shares.communication), formatShare(shares.idle)];
     return [...sentence, ` ${subject} in MPI ${inMpi} and elsewhere ${elsewhere} of the time.`];
   }
-  sentence.push(sharesText(shares, device), ` of ${spanName}.`);
-  const cut = scene.ranks.filter((rank) => rank.truncated !== null && hasDevice(rank));
-  if (cut.length === 1) sentence.push(` Without rank ${cut[0]!.rank}: its file ends early.`);
-  if (cut.length > 1) {
-    sentence.push(` Without ${formatCount(cut.length)} ranks: their files end early.`);
-  }
-  return sentence;
+  return [...sentence, sharesText(shares, device), ` of ${spanName}.${truncatedText(scene)}`];
+}
+
+/** The ranks that shares do not include because their files end early; "" for none. */
+function truncatedText({ ranks }: Scene): string {
+  const [rank, ...others] = ranks.filter((rank) => rank.truncated !== null && hasDevice(rank));
+  if (rank === undefined) return "";
+  if (others.length === 0) return ` Without rank ${rank.rank}: its file ends early.`;
+  return ` Without ${formatCount(others.length + 1)} ranks: their files end early.`;
 }
 
 /** ` GPUs compute 61 %, communicate 25 % (9 % exposed) and idle 30 %` */
@@ -278,16 +280,17 @@ function arrivalClause(collective: Collective, { rank, wait }: Member): string {
 
 /** Describe ranks and rows of a selection: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`. */
 export function rowsText(selection: SelectionJson, scene: Scene): string {
-  const all = scene.ranks.length;
-  const ranks = selection.ranks;
-  let ranksName = `all ${formatCount(all)} ranks`;
-  if (all === 1 && ranks?.length !== 0) ranksName = `rank ${scene.ranks[0]!.rank}`;
-  else if (ranks?.length === 0) ranksName = "no rank";
-  else if (ranks !== null && ranks.length !== all)
-    ranksName = `${ranks.length === 1 ? "rank" : "ranks"} ${rangesText(ranks)}`;
-  if (selection.tracks === null) return ranksName;
+  const ranks = ranksText(selection.ranks, scene);
+  if (selection.tracks === null) return ranks;
   const only = selection.tracks.length === 1 ? selection.tracks[0] : undefined;
-  return `${ranksName}, ${only ?? plural(selection.tracks.length, "track")}`;
+  return `${ranks}, ${only ?? plural(selection.tracks.length, "track")}`;
+}
+
+function ranksText(ranks: readonly number[] | null, { ranks: all }: Scene): string {
+  if (ranks?.length === 0) return "no rank";
+  if (all.length === 1) return `rank ${all[0]!.rank}`;
+  if (ranks === null || ranks.length === all.length) return `all ${formatCount(all.length)} ranks`;
+  return `${ranks.length === 1 ? "rank" : "ranks"} ${rangesText(ranks)}`;
 }
 
 export function selectionHead(selection: SelectionJson, scene: Scene): string {

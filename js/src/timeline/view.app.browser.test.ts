@@ -276,6 +276,7 @@ describe("hosts", () => {
       texts.add(text());
     }
     expect(texts.size).toBeGreaterThan(3);
+    expect(view.all(".hta-chip").filter((chip) => /\bcomm\b/u.test(chip.textContent))).toEqual([]);
     view.find(".hta-more").click();
     expect(view.text(".hta-menu")).toContain("no data");
   });

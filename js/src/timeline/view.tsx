@@ -94,36 +94,21 @@ export class TimelineApp {
   private readonly accessGrid = signal<AccessGridContent>({ rows: [], selected: null, pinned: [] });
 
   constructor(host: HTMLElement, options: AppOptions) {
-    const { signal: abortSignal, scene, linkedPanel } = options;
-    const isPart = linkedPanel !== undefined;
-    const root = h("div", {
-      class: isPart ? "hta-root hta-part" : "hta-root",
-      tabindex: 0,
-      role: "application",
-      "aria-roledescription": "trace timeline",
-      "data-lm-suppress-shortcuts": "true",
-    });
-    host.append(root);
-    const theme = linkedPanel?.theme ?? detectTheme(root);
-    applyTheme(root, theme);
-
-    const source = new ObservedSource(options.source);
-    const shared = new SharedStateStore(abortSignal);
-    shared.attach(options.state);
-    const stage = new Stage(scene, source, theme);
-    const ctx = new TimelineContext(scene, root, stage, source, shared, abortSignal, isPart);
-    this.ctx = ctx;
-    ctx.theme.value = theme;
-    this.heightEdge = new HeightControl(stage, (height) => options.saveHeight?.(height));
-    this.fullWindow = isPart ? null : new FullWindow(root);
+    const { linkedPanel } = options;
+    this.ctx = makeContext(host, options);
+    const { ctx } = this;
+    const { root } = ctx;
+    this.heightEdge = new HeightControl(ctx.stage, (height) => options.saveHeight?.(height));
+    this.fullWindow = linkedPanel === undefined ? new FullWindow(root) : null;
     const help = (): VNode => (
       <Help
-        more={isPart ? [linkedPanel.help ?? PANEL_HELP] : []}
+        more={linkedPanel === undefined ? [] : [linkedPanel.help ?? PANEL_HELP]}
         followsPointer={root.closest("[data-hta-page]") !== null}
         close={() => void this.help.close()}
       />
     );
-    this.help = new Popover(() => outermostElement(root), "Keys and gestures", help, abortSignal);
+    this.help = new Popover(() => outermostElement(root), "Keys and gestures", help, ctx.signal);
+    // Parts use those before them.
     this.nav = new Navigation(ctx);
     this.rows = new RowsController(ctx);
     this.picking = new EventSelection(this);
@@ -140,13 +125,10 @@ export class TimelineApp {
     this.facts = new ViewFacts(this);
     this.heightEdge.maxHeight = options.height;
     this.draw(linkedPanel);
-
     this.listen();
     this.show(new Set<StateKey>(STATE_KEYS), false);
     this.setWidth(root.clientWidth);
     this.facts.reset();
-    if (!isPart) watchTheme(root, abortSignal, (name) => this.setTheme(name));
-    abortSignal.addEventListener("abort", () => this.close(), { once: true });
   }
 
   private draw(part: LinkedPanelOptions | undefined): void {
@@ -285,6 +267,12 @@ export class TimelineApp {
     listenToWheel(this);
     listenToKeys(this);
     watchBoxes([root], () => this.setWidth(root.clientWidth), abortSignal);
+    if (!ctx.isLinkedPanel) watchTheme(root, abortSignal, (name) => this.setTheme(name));
+    const close = (): void => {
+      stage.destroy();
+      root.remove();
+    };
+    abortSignal.addEventListener("abort", close, { once: true });
   }
 
   /** Show the shared state. */
@@ -311,9 +299,27 @@ export class TimelineApp {
     setWidthClass(this.ctx.root, width);
     this.isNarrow.value = width < NARROW_BELOW_PX;
   }
+}
 
-  private close(): void {
-    this.ctx.stage.destroy();
-    this.ctx.root.remove();
-  }
+/** Add the view's element to the page, and make what the view's parts share. */
+function makeContext(host: HTMLElement, options: AppOptions): TimelineContext {
+  const { scene, signal, linkedPanel } = options;
+  const isPart = linkedPanel !== undefined;
+  const root = h("div", {
+    class: isPart ? "hta-root hta-part" : "hta-root",
+    tabindex: 0,
+    role: "application",
+    "aria-roledescription": "trace timeline",
+    "data-lm-suppress-shortcuts": "true",
+  });
+  host.append(root);
+  const theme = linkedPanel?.theme ?? detectTheme(root);
+  applyTheme(root, theme);
+  const source = new ObservedSource(options.source);
+  const shared = new SharedStateStore(signal);
+  shared.attach(options.state);
+  const stage = new Stage(scene, source, theme);
+  const ctx = new TimelineContext(scene, root, stage, source, shared, signal, isPart);
+  ctx.theme.value = theme;
+  return ctx;
 }

@@ -307,7 +307,7 @@ function copyBySelection(text: string, inside: HTMLElement): boolean {
 
 // Elements common to several panels.
 
-/** Copies a text and shows a message. */
+/** Copies text and shows a message; `what` names the text in it. */
 export type Copy = (text: string, what: string) => void;
 
 export function CloseButton({ close, words = "" }: { close(): void; words?: string }) {

@@ -187,8 +187,10 @@ export function runsOf(ranks: readonly number[]): [number, number][] {
   return runs;
 }
 
-export const rangeText = ([low, high]: [number, number]): string =>
-  low === high ? `${low}` : high === low + 1 ? `${low}, ${high}` : `${low}–${high}`;
+export function rangeText([low, high]: [number, number]): string {
+  if (low === high) return `${low}`;
+  return high === low + 1 ? `${low}, ${high}` : `${low}–${high}`;
+}
 
 /** `0–4`, `6, 7`, `9`. */
 export function rankRuns(ranks: readonly number[]): string[] {

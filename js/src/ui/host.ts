@@ -33,7 +33,7 @@ export function detectTheme(el: HTMLElement): ThemeName {
   return window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-/** Calls back on every change of the host's theme until the signal aborts. */
+/** Call `onChange` with each new theme of the host until the signal aborts. */
 export function watchTheme(
   el: HTMLElement,
   signal: AbortSignal,

@@ -90,7 +90,7 @@ export class FullWindow {
 
 const USED_KEY = "hta-full-window-used";
 
-/** With `hint`, the button shows its name next to the icon until it is used for the first time. */
+/** With `hint`, the button shows its name next to the icon until it is first used. */
 export function FullButton({ full, hint = false }: { full: FullWindow; hint?: boolean }) {
   const isUsed = useSignal(!hint || readStored(USED_KEY) !== null);
   return (

@@ -160,11 +160,12 @@ function ColumnHead<Row>(props: {
   sort: (() => void) | null;
 }) {
   const { column, order, sort } = props;
+  const direction = order?.descending === true ? "descending" : "ascending";
   return (
     <div
       role="columnheader"
       class={column.isNumber ? "hta-number" : undefined}
-      aria-sort={order === null ? undefined : order.descending ? "descending" : "ascending"}
+      aria-sort={order === null ? undefined : direction}
     >
       {sort === null ? (
         <span title={column.hint}>{column.title}</span>
@@ -191,9 +192,10 @@ function TableRow<Row>(props: {
 }) {
   const { table, row, cells } = props;
   const on = table.isOn(row);
+  const faintClass = table.isFaint === true ? " hta-faint" : "";
   return (
     <div
-      class={`hta-name-row${on ? " hta-on" : table.isFaint === true ? " hta-faint" : ""}`}
+      class={`hta-name-row${on ? " hta-on" : faintClass}`}
       role="row"
       data-name={table.namesOf(row)[0]}
       onClick={({ ctrlKey, metaKey, shiftKey }) => table.press(row, ctrlKey || metaKey || shiftKey)}

@@ -61,12 +61,7 @@ export const SIZE = {
   gutterFrom: 760,
 } as const;
 
-export const MOTION = {
-  hover: 0,
-  zoomKey: 120,
-  zoomFit: 180,
-  panel: 140,
-} as const;
+export const MOTION = { hover: 0, zoomKey: 120, zoomFit: 180, panel: 140 } as const;
 
 export const FONT_FAMILY = tokens.font;
 

@@ -468,7 +468,7 @@ def test_arguments_of_versions_of_pytorch(name, dims, types, values, flops, size
         ("tex_ts::te_gemm_ts", "gemm"), ("deep_gemm::fp8_gemm_nt", "gemm"),
         ("_moe_C::moe_wna16_marlin_gemm", "gemm"), ("sgl_kernel::fp8_scaled_mm", "gemm"),
         ("aiter::fused_moe_bf16_asm", "gemm"), ("triton_tem_fused_mm_2", "triton"),
-        ("aten::_fused_adagrad_", "optimizer"), ("deep_ep::dispatch", "communication"),
+        ("amp_C::multi_tensor_lamb", "optimizer"), ("deep_ep::dispatch", "communication"),
         ("aten::_scaled_dot_product_flash_attention", "attention"),
         ("xformers_flash::flash_bwd", "attention"), ("xformers_flash3::flash_fwd", "attention"),
         ("npu::npu_moe_gating_top_k", "reduction"), ("_moe_C::moe_permute", "copy"),

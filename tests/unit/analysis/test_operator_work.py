@@ -16,7 +16,8 @@ from hta_widgets.analysis.efficiency.work import call_work
 from hta_widgets.facts import facts
 
 BF16, FLOAT, INT, LONG = "c10::BFloat16", "float", "int", "long int"
-E4M3, BYTE = "c10::Float8_e4m3fn", "unsigned char"
+E4M3, E8M0, BYTE = "c10::Float8_e4m3fn", "c10::Float8_e8m0fnu", "unsigned char"
+HALF, FP4 = "c10::Half", "c10::Float4_e2m1fn_x2"
 KEYS = {"formula", "category", "operators"}
 CATEGORIES = {
     "gemm", "attention", "convolution", "norm", "softmax", "elementwise", "reduction", "copy",
@@ -111,6 +112,53 @@ PACKED, SCALES, ZEROS = ((4, 16), INT), ((2, 16), BF16), ((2, 2), INT)
          _4=((2, 1, 16), FLOAT), _5=((2,), INT)), 128 + 1024 + 16 + 128 + 8 + 128),
         ("fbgemm::bf16bf16bf16_grouped_stacked",
          args(_0=X, _1=((2, 16, 32), BF16), _2=((2,), LONG)), 256 + 2048 + 16 + 128),
+        # 512 weights of 4 bits, 8 blocks of 64; the sizes of the weight are a list of numbers.
+        ("bitsandbytes::gemv_4bit",
+         args(_0=X, _1=((256, 1), BYTE), _2="[16, 32]", _3=((8,), FLOAT), _4=((16,), FLOAT),
+              _5="64"), 256 + 256 + 32 + 64 + 128),
+        ("bitsandbytes::gemm_4bit",
+         args(_0=((2, 2, 32), BF16), _1=((256, 1), BYTE), _2="[16, 32]", _3=((8,), FLOAT), _4="64",
+              _5="nf4", _6=((16,), BF16)), 256 + 256 + 32 + 32 + 128),
+        ("_C::allspark_w8a16_gemm", args(_0=X, _1=((32, 16), BYTE), _2=((1, 16), BF16), _4="16"),
+         256 + 512 + 32 + 128),
+        ("_C::allspark_w8a16_gemm",
+         args(_0=X, _1=((32, 16), BYTE), _2=((1, 16), BF16), _3=((1, 16), BF16), _4="16"),
+         256 + 512 + 32 + 32 + 128),
+        # A row of 32 weights is a block of 16 bytes and a scale of 2.
+        ("_C::ggml_mul_mat_a8", args(_0=((16, 18), BYTE), _1=((4, 32), HALF), _2="2", _3="16"),
+         288 + 256 + 128),
+        ("_C::ggml_mul_mat_vec_a8", args(_0=((16, 34), BYTE), _1=((4, 32), HALF), _2="8", _3="16"),
+         544 + 256 + 128),
+        # 6 bits a weight: 6 numbers of 4 bytes for 32.
+        ("torchao::quant_llm_linear",
+         args(_0="3", _1="2", _2=((4, 32), HALF), _3=((16, 6), INT), _4=((16,), HALF), _5="1"),
+         256 + 384 + 32 + 128),
+        ("torchao::mx_fp8_bf16", args(_0=X8, _1=W8, _2=((4, 1), E8M0), _3=((16, 1), E8M0)),
+         128 + 512 + 4 + 16 + 128),
+        ("torchao::mx_fp4_bf16", args(_0=((4, 16), BYTE), _1=((16, 16), BYTE), _2=((4, 1), E8M0),
+         _3=((16, 1), E8M0)), 64 + 256 + 4 + 16 + 128),
+        ("aten::_scaled_mm", args(_0=X8, _1=W8, _2=((4, 1), E8M0), _3=((16, 1), E8M0), _6="15"),
+         128 + 512 + 4 + 16 + 128),
+        # An element holds two values: 16 elements of a row are 32.
+        ("aten::_scaled_mm", args(_0=((4, 16), FP4), _1=((16, 16), FP4), _2=((4, 2), E4M3),
+         _3=((16, 2), E4M3), _6="15"), 64 + 256 + 8 + 32 + 128),
+        # The result in FP8, then with fewer formats of numbers in AMD's form.
+        ("aten::_scaled_mm", args(_0=X8, _1=W8, _2=((4, 1), FLOAT), _3=((1, 16), FLOAT), _6="24"),
+         128 + 512 + 16 + 64 + 64),
+        ("aten::_scaled_mm", args(_0=X8, _1=W8, _2=((4, 1), FLOAT), _3=((1, 16), FLOAT), _6="26"),
+         128 + 512 + 16 + 64 + 64),
+        # Integers are multiplied, and the result is half.
+        ("torchao::marlin_qqq_gemm",
+         args(_0=((4, 32), "signed char"), _1=((2, 32), INT), _2=((4, 1), FLOAT),
+              _3=((1, 16), FLOAT), _4=((2, 16), HALF), _5=((128,), INT), _6="4", _7="16", _8="32"),
+         128 + 256 + 16 + 64 + 64 + 128),
+        ("_C::marlin_qqq_gemm",
+         args(_0=((4, 32), "signed char"), _1=((2, 32), INT), _2=((4, 1), FLOAT),
+              _3=((1, 16), FLOAT), _4=((0,), HALF), _5=((128,), INT), _6="4", _7="16", _8="32"),
+         128 + 256 + 16 + 64 + 128),
+        ("torchao::marlin_24_gemm",
+         args(_0=((4, 32), HALF), _1=((1, 32), INT), _2=((32, 2), "short int"), _3=((1, 16), HALF),
+              _4=((128,), INT), _5="4", _6="4", _7="16", _8="32"), 256 + 128 + 128 + 32 + 128),
     ],
 )  # fmt: skip
 def test_products_of_libraries(name, call_args, size):
@@ -118,6 +166,25 @@ def test_products_of_libraries(name, call_args, size):
     assert (work.category, work.flops, work.min_bytes) == ("gemm", GEMM, size), work.reason
     shape = {"m": 4, "n": 16, "k": 32}
     assert {key: work.parameters[key] for key in shape} == shape
+
+
+@pytest.mark.parametrize("rows", [(4, 32), (2, 2, 32)])
+def test_weights_of_onednn_have_no_strides(rows):
+    """They are transposed: (32, 16), with a scale and a zero point of each column."""
+    places = {"_0": (rows, BYTE), "_1": "0.1", "_2": "3", "_3": ((32, 16), "signed char"),
+              "_4": ((16,), FLOAT), "_5": ((16,), INT), "_6": ((16,), FLOAT), "_7": "1.",
+              "_8": "0", "_9": "15"}  # fmt: skip
+    dims, types, _, values = args(**places)
+    strides = [[32, 1], [], [], [], [1], [1], [1], [], [], []]
+    work = call_work(OperatorCall("onednn::qlinear_pointwise", dims, types, strides, values))
+    assert (work.flops, work.min_bytes) == (GEMM, 128 + 512 + 64 + 64 + 64 + 128)
+
+
+@pytest.mark.parametrize("name", ["quantized::linear", "quantized::linear_relu_dynamic"])
+def test_weights_within_an_object_are_unknown(name):
+    work = call_work(OperatorCall(name, [[4, 32], []], ["c10::quint8", ""]))
+    assert (work.category, work.kind, math.isnan(work.flops)) == ("gemm", "matrix", True)
+    assert work.reason == "the file does not describe packed weights"
 
 
 def test_experts_of_marlin_are_an_estimate():
@@ -184,6 +251,105 @@ def test_attention_of_libraries(name, call_args, pairs, size):
     work = call_work(OperatorCall(name, *call_args))
     expected = ("attention", 2 * pairs * 32, size, "exact")
     assert (work.category, work.flops, work.min_bytes, work.certainty) == expected, work.reason
+
+
+#: 5 arguments of a backward pass of xformers: gradient, query, key, value, and a bias or output.
+GRADIENT = {"_0": Q, "_1": Q, "_2": Q, "_3": Q}
+STATISTICS = ((2, 4, 8), FLOAT)
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "pairs"),
+    [
+        ("xformers_flash::flash_bwd",
+         {"_4": Q, "_5": STATISTICS, "_6": Q, "_7": Q, "_8": Q, "_11": "8", "_12": "8", "_13": "0.",
+          "_14": "0.25", "_15": "True", "_16": "-1", "_17": "-1", "_18": ((2,), LONG)}, PAIRS),
+        # Before there were windows, and with one of 2 earlier tokens.
+        ("xformers_flash::flash_bwd",
+         {"_4": Q, "_5": STATISTICS, "_6": Q, "_7": Q, "_8": Q, "_11": "8", "_12": "8", "_13": "0.",
+          "_14": "0.25", "_15": "False", "_16": ((2,), LONG)}, 8 * 64),
+        ("xformers_flash::flash_bwd",
+         {"_4": Q, "_5": STATISTICS, "_6": Q, "_7": Q, "_8": Q, "_11": "8", "_12": "8", "_13": "0.",
+          "_14": "0.25", "_15": "True", "_16": "2", "_17": "0"}, 8 * 21),
+        # With the output before the lengths, and until 2024 behind them.
+        ("xformers::efficient_attention_backward_cutlass",
+         {"_5": Q, "_8": "8", "_9": "8", "_10": STATISTICS, "_11": "0.", "_14": "1",
+          "_15": "False", "_16": "0.25"}, PAIRS),
+        ("xformers::efficient_attention_backward_cutlass",
+         {"_7": "8", "_8": "8", "_9": STATISTICS, "_10": Q, "_11": "0.", "_14": "0",
+          "_15": "0.25", "_16": "-1"}, 8 * 64),
+        ("aten::_scaled_dot_product_cudnn_attention_backward",
+         {"_0": HEADS, "_1": HEADS, "_2": HEADS, "_3": HEADS, "_4": HEADS, "_5": STATISTICS,
+          "_11": "8", "_12": "8", "_13": "0.", "_14": "True"}, PAIRS),
+        ("aten::_cudnn_attention_backward",
+         {"_0": HEADS, "_1": HEADS, "_2": HEADS, "_3": HEADS, "_4": HEADS, "_5": STATISTICS,
+          "_11": "8", "_12": "8", "_13": "0.", "_14": "False"}, 8 * 64),
+    ],
+)  # fmt: skip
+def test_gradients_of_attention_of_libraries(name, places, pairs):
+    """Scores again, then four products; gradient, output and inputs are read, three written."""
+    work = call_work(OperatorCall(name, *args(**GRADIENT | places)))
+    assert (work.category, work.certainty) == ("attention", "exact"), work.reason
+    assert (work.flops, work.model_flops) == (pairs * 10 * 16, pairs * 8 * 16)
+    assert work.min_bytes == 8 * 2 * 1024 + 256
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"_5": Q, "_8": "8", "_9": "8", "_14": "1", "_15": "False", "_17": "", "_18": "4"},
+        {"_7": "8", "_8": "8", "_10": Q, "_14": "1", "_15": "", "_16": "-1", "_17": "4"},
+    ],
+)
+def test_a_window_of_the_efficient_attention_of_xformers_is_unknown(window):
+    name = "xformers::efficient_attention_backward_cutlass"
+    work = call_work(OperatorCall(name, *args(**GRADIENT | window)))
+    assert (math.isnan(work.flops), bool(work.reason)) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "flops", "model_flops", "size"),
+    [
+        ("flex_attention", 4 * 16, 4 * 16, 2 * (2 * 1024 + 2 * 2048) + 256),
+        ("triton_tem_fused_flex_attention_view_3", 4 * 16, 4 * 16,
+         2 * (2 * 1024 + 2 * 2048) + 256),
+        ("triton_tem_fused_flex_attention_backward_0", 10 * 16, 8 * 16,
+         2 * (4 * 1024 + 4 * 2048) + 256),
+    ],
+)  # fmt: skip
+def test_flex_attention_computes_at_most_all_pairs(name, flops, model_flops, size):
+    """2 · 4 heads · 8 queries · 32 keys of 2 heads: 2048 pairs of 16 elements."""
+    key = ((2, 2, 32, 16), BF16)
+    blocks = {"_3": ((2, 4, 8), FLOAT), "_4": ((2, 1, 1), INT), "_5": ((2, 1, 1, 1), INT)}
+    call_args = args(_0=((2, 4, 8, 16), BF16), _1=key, _2=key, **blocks)
+    work = call_work(OperatorCall(name, *call_args))
+    assert (work.category, work.kind, work.certainty) == ("attention", "matrix", "upper bound")
+    assert (work.flops, work.model_flops) == (2048 * flops, 2048 * model_flops)
+    assert work.min_bytes == size
+    assert work.reason.startswith("if a mask")
+
+
+@pytest.mark.parametrize("query", [(2, 4, 1, 8, 16), (2, 3, 8, 16), (2, 4, 8, 32)])
+def test_kernels_of_flex_attention_with_other_arguments_are_unknown(query):
+    key = ((2, 2, 32, 16), BF16)
+    work = call_work(OperatorCall("flex_attention", *args(_0=(query, BF16), _1=key, _2=key)))
+    assert (math.isnan(work.flops), work.reason) == (True, "arguments of an unknown version")
+
+
+@pytest.mark.parametrize(
+    ("mask", "certainty"), [({}, "exact"), ({"_3": ((2, 1, 8, 8), "bool")}, "upper bound")]
+)
+@pytest.mark.parametrize(
+    "name",
+    ["scaled_dot_product_attention", "_scaled_dot_product_attention_math_for_mps"],
+)
+def test_attention_of_a_device_with_no_kernel_of_its_own_below(name, mask, certainty):
+    causal = "False" if mask else "True"
+    places = {"_0": HEADS, "_1": HEADS, "_2": HEADS, "_4": "0.", "_5": causal} | mask
+    work = call_work(OperatorCall(f"aten::{name}", *args(**places)))
+    pairs = 8 * 64 if mask else PAIRS
+    assert (work.flops, work.certainty) == (2 * pairs * 32, certainty)
+    assert work.min_bytes == BYTES - 256 + (128 if mask else 0)
 
 
 @pytest.mark.parametrize("changed", [{"_5": "12"}, {"_3": ((5,), INT)}, {"_1": Q}])
@@ -542,6 +708,18 @@ def test_gradients_of_a_convolution_without_a_mask_are_an_upper_bound():
         ("aten::cumsum", args(_0=((10,), "c10::complex<double>"), _1="0"), 10, 160 + 160),
         ("aten::exp", args(_0=((10,), "c10::complex<double>")), 10, 160 + 160),
         ("aten::sum", args(_0=((10,), "c10::complex<double>"), _1=""), 10, 160 + 16),
+        # Statistics of rows or groups, 4 rows or 2 · 2 groups, are of the type of the weight.
+        ("aten::native_layer_norm", args(_0=((4, 6), BF16), _1="[6]", _2=((6,), FLOAT),
+         _3=((6,), FLOAT)), 7 * 24, 48 + 48 + 48 + 32),
+        ("aten::native_layer_norm", args(_0=((4, 6), BF16), _1="[6]", _2=((6,), BF16),
+         _3=((6,), BF16)), 7 * 24, 48 + 48 + 24 + 16),
+        ("aten::native_group_norm", args(_0=((2, 6, 4, 4), BF16), _1=((6,), FLOAT),
+         _2=((6,), FLOAT), _3="2", _4="6", _5="16", _6="2"), 7 * 192, 384 + 384 + 48 + 32),
+        # Parameters of BF16, and states of 4 bytes or 1 byte.
+        ("bitsandbytes::optimizer_update_32bit", args(_0="adam", _1=((10,), BF16), _2=((10,), BF16),
+         _3=((10,), FLOAT), _4=((10,), FLOAT)), 150, 20 + 2 * (20 + 40 + 40)),
+        ("bitsandbytes::optimizer_update_8bit_blockwise", args(_0="lion", _1=((10,), BF16),
+         _2=((10,), BF16), _3=((10,), BYTE), _4="", _5="0.9"), 150, 20 + 2 * (20 + 10)),
         # Windows start at 0, 2 and 4 of 5 elements; the last one ends outside.
         ("aten::max_pool2d_with_indices", args(_0=((1, 2, 5, 5), FLOAT), _1="[2, 2]", _2="[2, 2]",
          _3="[0, 0]", _4="[1, 1]", _5="True"), 2 * 9 * 4, 200 + 18 * 12),
@@ -563,6 +741,7 @@ def test_vector_operators(name, call_args, flops, size):
     [
         ("aten::_fused_adamw_", 4, 7), ("aten::_fused_adam_", 5, 9),  # with amsgrad
         ("aten::_fused_sgd_", 2, 3), ("aten::_fused_sgd_", 3, 5),  # with momentum
+        ("aten::_fused_adagrad_", 3, 5), ("aten::_fused_adagrad_", 4, 5),  # with steps
     ],
 )  # fmt: skip
 def test_optimizers_read_and_write_the_states_that_they_have(name, lists, tensors):

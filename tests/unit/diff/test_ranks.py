@@ -125,6 +125,112 @@ def test_no_rank_changed_alone_beside_one_that_changed_as_much_in_one_step(tmp_p
     assert named == ([(3,)] if varying is None else [])
 
 
+def meeting_job(tmp_path, ranks, steps, work_ns, *, idle_ns=lambda *_: 100_000):
+    """Ranks that idle, compute and meet in each step; functions give the times by rank and step.
+
+    A collective takes 100 µs from its last arrival, and the step ends 50 µs later.
+    """
+    members = range(ranks)
+    records, now = [[] for _ in members], 0
+    for number in range(steps):
+        starts = [now + idle_ns(rank, number) for rank in members]
+        ends = [starts[rank] + work_ns(rank, number) for rank in members]
+        done = max(ends) + 100_000
+        for rank in members:
+            launched = starts[rank] - 2_000
+            records[rank] += [
+                event("user_annotation", f"ProfilerStep#{number}", now, done + 50_000, pid=10),
+                call(launched, launched + 1_000, launch=number + 1),
+                kernel(starts[rank], ends[rank], launch=number + 1),
+                collective(ends[rank], done, ranks=tuple(members)),
+            ]
+        now = done + 50_000
+    return load(tmp_path, *records)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "slow", "words"),
+    [
+        (4, {1: 0.25, 3: 0.25}, "their compute +25 % (the others ±0 %); ranks 0, 2 wait 150 µs"),
+        (6, {0: 0.20, 5: 0.24}, "their compute +22 % (the others ±0 %); ranks 1–4 wait 144 µs"),
+    ],
+)
+def test_equally_late_ranks_are_named_together(tmp_path, ranks, slow, words):
+    def work_ns(rank, number):
+        return round(600_000 * (1 + slow.get(rank, 0))) + 300 * (number % 3)
+
+    even = meeting_job(tmp_path, ranks, 6, lambda _, number: 600_000 + 300 * (number % 3))
+    late = meeting_job(tmp_path, ranks, 6, work_ns)
+    first, second, *rest = texts(hd.compare(even, late))
+    numbers = ", ".join(map(str, slow))
+    assert second == f"Ranks {numbers} now keep the others waiting: {words} longer each a step."
+    assert f": ranks {numbers} now keep the others waiting (compute +" in first
+    assert not any(text.startswith("Rank") for text in rest)
+    back = texts(hd.compare(late, even))
+    assert back[1].startswith(f"Ranks {numbers} no longer keep the others waiting: their compute −")
+
+
+def test_ranks_that_changed_by_very_different_amounts_are_two_findings(tmp_path):
+    even = independent_job(tmp_path, *[900_000] * 6)
+    slow = independent_job(tmp_path, 900_000, 1_170_000, 900_000, 963_000, *[900_000] * 2)
+    named = [finding for finding in hd.findings(hd.compare(even, slow)) if finding.ranks]
+    assert [(finding.ranks, finding.diff_ns) for finding in named] == [
+        ((1,), 270_000), ((3,), 63_000)
+    ]  # fmt: skip
+
+
+def test_a_late_rank_without_a_file_before_is_in_the_first_sentence(tmp_path):
+    even = meeting_job(tmp_path, 4, 6, lambda _, number: 600_000 + 300 * (number % 3))
+    late = meeting_job(
+        tmp_path, 4, 6, lambda rank, number: 600_000 + 150_000 * (rank == 2) + 300 * (number % 3)
+    )
+    without = TraceSet([even[rank] for rank in (0, 1, 3)], like=even)
+    first, second, *_ = texts(hd.compare(without, late, labels=("old", "new")))
+    clause = "ank 2, which only new has, keeps the others waiting there"
+    assert first.endswith(f": r{clause}.")
+    assert second.startswith(f"R{clause}: ")
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_a_host_that_is_ahead_is_not_a_change_of_its_rank(tmp_path, ahead):
+    """Its device waits in the collective instead of idling before its kernel."""
+
+    def idle_ns(rank, number):
+        return (200_000 if rank == ahead else 300_000) + 300 * (number % 3)
+
+    together = meeting_job(
+        tmp_path, 3, 6, lambda *_: 300_000, idle_ns=lambda _, number: 300_000 + 300 * (number % 3)
+    )
+    diff = hd.compare(together, meeting_job(tmp_path, 3, 6, lambda *_: 300_000, idle_ns=idle_ns))
+    assert [finding.ranks for finding in hd.findings(diff) if finding.ranks] == []
+    # A host that is behind delays all.
+    behind = meeting_job(
+        tmp_path, 3, 6, lambda *_: 300_000,
+        idle_ns=lambda rank, number: (400_000 if rank == ahead else 300_000) + 300 * (number % 3),
+    )  # fmt: skip
+    named = [finding for finding in hd.findings(hd.compare(together, behind)) if finding.ranks]
+    assert [(finding.ranks, finding.measure) for finding in named] == [((ahead,), "idle")]
+
+
+@pytest.mark.parametrize(("steps", "first", "last"), [(8, 4, 7), (9, 0, 3), (7, 4, 6)])
+def test_steps_that_changed_together_are_named_with_their_rank(tmp_path, steps, first, last):
+    """From one step on, or up to one, rank 2 takes half as long again."""
+    even = meeting_job(tmp_path, 4, steps, lambda _, number: 600_000 + 300 * (number % 3))
+
+    def work_ns(rank, number):
+        return 600_000 + 300_000 * (rank == 2 and first <= number <= last) + 300 * (number % 3)
+
+    diff = hd.compare(even, meeting_job(tmp_path, 4, steps, work_ns))
+    sentences = texts(diff)
+    assert ": rank 2 now keeps the others waiting (compute +" in sentences[0]
+    run = f"{first}–{last}"
+    assert any(
+        text.startswith(f"Only {last - first + 1} of {steps} steps stand out as slower ({run}), by "
+                        "300 µs at most: waiting for other ranks grows by 225 µs")
+        for text in sentences
+    )  # fmt: skip
+
+
 def waiting_job(tmp_path, work_ns, ranks):
     """Some ranks of a job in which all meet in a collective in each step."""
     whole = synchronous_job(tmp_path, work_ns, copied_ns=0)

@@ -215,12 +215,15 @@ def test_ranks_without_steps_are_left_out_and_said(tmp_path):
     assert sorted(caution.text for caution in diff.cautions) == sorted(texts)
 
 
-def windows_job(tmp_path, name, *, work_ns=600_000, annotated=True):
-    """Two windows of a rank, 1 s apart, of two steps each, whose host is ahead of its device."""
+def windows_job(tmp_path, name, *, work_ns=600_000, annotated=True, apart_ns=1_000_000_000):
+    """Two windows of a rank, 1 s apart, of two steps each, whose host is ahead of its device.
+
+    Without work, they have host events only.
+    """
     folder = tmp_path / name
     folder.mkdir()
     for window in range(2):
-        origin, records, call_number = window * 1_000_000_000, [], 100 * window
+        origin, records, call_number = window * apart_ns, [], 100 * window
         for number in range(2):
             host, device = origin + 100_000 * number, origin + 50_000 + work_ns * number
             call_number += 1
@@ -228,7 +231,7 @@ def windows_job(tmp_path, name, *, work_ns=600_000, annotated=True):
             records += [
                 event("user_annotation", step, host, host + 100_000, pid=10),
                 call(host + 10_000, host + 20_000, call_number),
-                kernel(device, device + work_ns, launch=call_number),
+                *([kernel(device, device + work_ns, launch=call_number)] if work_ns else []),
             ]
         document = {"distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": records}
         (folder / f"worker0.{1700000000000 + window}.pt.trace.json").write_text(
@@ -246,18 +249,39 @@ def test_the_time_between_two_windows_is_in_no_step(tmp_path):
     assert lengths == [[600_000, 900_000]] * 4
 
 
-def test_without_steps_the_time_between_windows_is_said_to_be_idle(tmp_path):
-    sides = [windows_job(tmp_path, name, annotated=False) for name in ("old", "new")]
-    diff = hd.compare(*sides)
-    texts = [caution.text.replace("\u202f", " ") for caution in diff.cautions]
-    # Of each second, the window before takes 50 µs and two kernels of 600 µs.
-    assert [text for text in texts if "between the windows" in text] == [
-        f"without steps, 999 ms between the windows of {name} count as idle: compare a window of"
-        " each side"
-        for name in ("old", "new")
+def test_without_steps_the_time_between_windows_is_left_out(tmp_path):
+    works = {"old": 600_000, "new": 900_000}
+    sides = [
+        windows_job(tmp_path, name, work_ns=work, annotated=False) for name, work in works.items()
     ]
+    diff = hd.compare(*sides)
+    # Of each second, the window before takes 50 µs and two kernels of 600 or 900 µs.
+    assert [caution.text.replace("\u202f", " ") for caution in diff.cautions] == [
+        "without steps, the 999 ms between the windows of old are left out",
+        "without steps, the 998 ms between the windows of new are left out",
+    ]
+    # In each window, 50 µs before the first kernel.
+    times = hd.waterfall(diff).set_index("kind")[["before_ns", "after_ns"]]
+    assert times.loc["compute"].tolist() == [2_400_000, 3_600_000]
+    assert times.loc["idle"].tolist() == [100_000, 100_000]
+    assert hd.steps(diff)[["before_ns", "after_ns"]].to_numpy().tolist() == [[2_500_000, 3_700_000]]
+    first = hd.findings(diff)[0].text.replace("\u202f", " ")
+    assert (
+        first == "After takes 1.20 ms longer: 2.50 ms → 3.70 ms, +48 %: compute grows by 1.20 ms."
+    )
     windows = [side.select(start_ns=side.windows[1][0]) for side in sides]
     assert hd.compare(*windows).cautions == []
+
+
+def test_a_longer_time_between_windows_is_no_change(tmp_path):
+    near = windows_job(tmp_path, "near", annotated=False)
+    far = windows_job(tmp_path, "far", annotated=False, apart_ns=5_000_000_000)
+    assert [finding.kind for finding in hd.findings(hd.compare(near, far))] == []
+    host = [windows_job(tmp_path, f"host{apart}", annotated=False, apart_ns=apart, work_ns=0)
+            for apart in (10**9, 5 * 10**9)]  # fmt: skip
+    # Each window lasts from the start of the first annotation to the end of the second.
+    lengths = hd.steps(hd.compare(*host))[["before_ns", "after_ns"]].to_numpy().tolist()
+    assert lengths == [[400_000, 400_000]]
 
 
 def test_tables_are_those_of_the_formats(tmp_path):
@@ -300,6 +324,7 @@ def test_only_ranks_with_several_windows_have_time_between_them(tmp_path):
         file.write_text(json.dumps(document))
         sides.append(read(tmp_path / name))
     texts = [caution.text.replace("\u202f", " ") for caution in hd.compare(*sides).cautions]
-    assert [text.split(" count")[0] for text in texts if "between the windows" in text] == [
-        f"without steps, 999 ms between the windows of {name}" for name in ("old", "new")
+    assert [text for text in texts if "between the windows" in text] == [
+        f"without steps, the 999 ms between the windows of {name} are left out"
+        for name in ("old", "new")
     ]

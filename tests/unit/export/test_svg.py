@@ -115,6 +115,18 @@ def test_everything_but_the_selected_area_is_dimmed(tmp_path):
     assert [width for _, width, _ in dimmed] == pytest.approx(widths, abs=0.01)
 
 
+def test_names_of_dimmed_events_stay_readable(tmp_path):
+    traces = load(tmp_path, *[[kernel(0, 1000, name=name)] for name in ("alpha", "beta")])
+    chosen = {"selection": {"start_ns": 10, "end_ns": 1000, "ranks": [1]}}
+    root, _ = draw(traces, view=[0, 1000], state=chosen)
+    # The whole name on the rank that is not selected, and the part left of the window.
+    other_rank, before_window = root.findall(f".//{SVG}svg")
+    assert [words(other_rank), words(before_window)] == [["alpha"], ["beta"]]
+    widths = [float(box.get("width")) for box in (other_rank, before_window)]
+    assert widths == pytest.approx([ACROSS, 0.01 * ACROSS], abs=0.01)
+    assert other_rank.find(f"{SVG}text").get("fill") == "#4b5563"
+
+
 def test_names_are_escaped_and_never_markup(tmp_path):
     name = "</text><script>alert(1)</script>&amp; \x00\x1b <ns::f<int>>"
     events = [kernel(0, 1000, name=name), event("cpu_op", name, 0, 1000, pid=10, tid=1)]

@@ -6,7 +6,7 @@ import pytest
 from support.small import call, event, kernel, load
 
 from hta_widgets.panels.frames import panel_task, panels
-from hta_widgets.panels.groupings import grouped_panels
+from hta_widgets.panels.groupings import GROUPED_FRAMES
 
 TYPES = ["c10::BFloat16"] * 2
 
@@ -54,7 +54,7 @@ def test_work_is_grouped_by_what_launched_it(tmp_path, panel, rows):
 
 def test_a_job_without_the_labels_says_what_records_them(tmp_path):
     traces = load(tmp_path, [event("cpu_op", "my::op", 0, 50, pid=10), call(10, 20, 1)])
-    for name in grouped_panels():
+    for name in GROUPED_FRAMES:
         make, selection = panel_task(name, None)
         assert make(traces, selection, None).attrs["note"]
-    assert set(grouped_panels()) <= set(panels())
+    assert set(GROUPED_FRAMES) <= set(panels())

@@ -341,3 +341,18 @@ def test_types_of_collectives_have_any_name(tmp_path, name, size):
         path = write_ascend_database(tmp_path / f"ascend_pytorch_profiler_{rank}.db", rank=rank)
         change(path, f"update ENUM_HCCL_DATA_TYPE set name = '{name}'")
     assert collectives(load(tmp_path)).size_bytes.tolist() == [size, size]
+
+
+def test_tables_of_memory_and_of_the_host_are_said_to_be_unread(tmp_path):
+    path = change(
+        write_ascend_database(tmp_path / "ascend_pytorch_profiler_0.db"),
+        "create table OP_MEMORY (name, size, allocationTime, releaseTime, deviceId)",
+        "insert into OP_MEMORY values ('aten::mm', 4096, 5, 9, 0)",
+        "create table HOST_MEM_USAGE (timestampNs, usage)",
+        "insert into HOST_MEM_USAGE values (5, 5.5)",
+        "create table NPU_MEM (type, ddr, hbm, timestampNs, deviceId)",
+    )
+    details = load(path).problems.detail
+    assert details[details.str.contains("not read")].tolist() == [
+        "tables of events that are not read: HOST_MEM_USAGE, OP_MEMORY"
+    ]

@@ -399,6 +399,18 @@ def test_two_runs_below_the_folder_of_a_worker_are_two_jobs(tmp_path, gpus, runs
         assert f"Worker 1 of job/{run} is last{expected_text}, " in texts
 
 
+@pytest.mark.parametrize("runs", [("7", "8"), ("20241", "20242"), ("202411", "202412")])
+def test_folders_with_numbers_below_that_of_a_server_are_runs(tmp_path, runs):
+    write_byteps_job(tmp_path / "run", local_ranks=2, servers=2, steps=1, gradients=2)
+    for file in (tmp_path / "run").rglob("server_profile.json"):
+        for run in runs:
+            target = tmp_path / "job" / file.parent.name / run / file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    places = [(trace.job, trace.server) for trace in load(tmp_path / "job").values()]
+    assert places == [(f"job/{run}", server) for run in runs for server in (0, 1)]
+
+
 def test_a_folder_per_gpu_below_that_of_a_worker_is_no_run(tmp_path):
     write_byteps_job(tmp_path / "made", workers=1, servers=1, steps=1, gradients=2)
     for gpu in (0, 1):

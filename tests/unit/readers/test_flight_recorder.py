@@ -375,3 +375,59 @@ def test_the_last_number_of_sends_finishes_no_collective(tmp_path, state):
         load(write_dumps(tmp_path / "job", {0: value}))
     ).itertuples()
     assert (hang.sequence, hang.kind) == (6, "stuck")
+
+
+def cut_dump(path, keep):
+    """Cut the file of a dump off within the entry after the first `keep` ones."""
+    data = path.read_bytes()
+    mark = b"record_id"
+    position = -1
+    for _ in range(keep + 1):
+        position = data.index(mark, position + 1)
+    path.write_bytes(data[: position + len(mark)])
+
+
+@pytest.mark.parametrize("state", ["completed", "started"])
+def test_a_rank_whose_dump_was_cut_off_is_not_accused(tmp_path, state):
+    calls = [entry("0", number, "completed") for number in range(1, 6)]
+    waiting = dump([*calls, entry("0", 6, state)], {"0": [0, 1, 2]})
+    folder = write_dumps(tmp_path / "job", dict.fromkeys(range(3), waiting), as_json=True)
+    cut_dump(folder / "nccl_trace_rank_1.json", 3)
+    traces = load(folder)
+    assert "truncated" in set(traces.problems["kind"])
+    hangs = analysis.collective_hangs(traces)
+    if state == "completed":
+        assert not len(hangs)
+        return
+    row = hangs.iloc[0]
+    assert (row["kind"], row["sequence"], row["without_dump"]) == ("no dump", 6, "1")
+    assert row["sentence"].endswith("and no complete dump of rank 1 is loaded.")
+    assert not headline(traces).late_ranks
+    assert headline(load(save(traces, tmp_path))).late_ranks == []
+
+
+def test_the_status_of_a_group_counts_for_a_dump_that_was_cut_off(tmp_path):
+    calls = [entry("0", number, "completed") for number in range(1, 6)]
+    of = {"0": [0, 1]}
+    waiting = dump([*calls, entry("0", 6, "started")], of)
+    waiting["pg_status"] = {"0": {"last_enqueued_collective": 6, "last_completed_collective": 5}}
+    folder = write_dumps(tmp_path / "job", {0: waiting, 1: waiting}, as_json=True)
+    cut_dump(folder / "nccl_trace_rank_1.json", 3)
+    row = analysis.collective_hangs(load(folder)).iloc[0]
+    assert (row["kind"], row["absent"], row["without_dump"]) == ("stuck", "", "")
+
+
+def test_a_peer_whose_dump_was_cut_off_is_not_accused(tmp_path):
+    send = entry("0", 0, "started", is_p2p=True, p2p_seq_id=1, profiling_name="nccl:send 0->1")
+    calls = [entry("0", number) for number in range(1, 6)]
+    of = {"0": [0, 1]}
+    folder = tmp_path / "job"
+    write_dumps(folder, {0: dump([*calls, send], of), 1: dump(calls, of)}, as_json=True)
+    cut_dump(folder / "nccl_trace_rank_1.json", 3)
+    row = analysis.collective_hangs(load(folder)).iloc[0]
+    assert (row["kind"], row["absent"], row["without_dump"]) == ("no dump", "", "1")
+
+
+def save(traces, folder):
+    traces.save(folder / "job.store")
+    return folder / "job.store"

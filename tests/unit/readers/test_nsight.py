@@ -845,6 +845,44 @@ def test_gpus_of_two_machines_in_one_export_are_those_of_their_processes(tmp_pat
     assert not traces.problems.detail.str.contains("no rank uses").any()
 
 
+def equal_ids_on_two_machines(path, uuids):
+    """Give the processes of two machines one id and one ordinal; their GPUs have these UUIDs."""
+    change(
+        two_machines(path),
+        *(f"update {table} set {column} = {column} - (1 << 24) where {column} >> 48 = 2"
+          for table, column in ((KERNELS, "globalPid"), ("CUPTI_ACTIVITY_KIND_MEMCPY", "globalPid"),
+                                ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"),
+                                ("NVTX_EVENTS", "globalTid"), ("MPI_RANKS", "globalTid"))),
+        "alter table TARGET_INFO_GPU add column uuid",
+        "alter table TARGET_INFO_CUDA_DEVICE add column uuid",
+        "update TARGET_INFO_GPU set id = 3, uuid = 'a' where vmId >> 48 = 1",
+        "update TARGET_INFO_GPU set id = 5, uuid = 'b' where vmId >> 48 = 2",
+        f"update TARGET_INFO_CUDA_DEVICE set gpuId = 3, uuid = {uuids[0]} where pid = 4000",
+        f"update TARGET_INFO_CUDA_DEVICE set pid = 4000, gpuId = 5, uuid = {uuids[1]}"
+        " where pid = 4001",
+    )  # fmt: skip
+    return path
+
+
+def test_a_process_id_of_two_machines_has_the_gpu_of_its_machine(tmp_path):
+    path = equal_ids_on_two_machines(write_export(tmp_path / "merged.sqlite"), ("'a'", "'b'"))
+    traces = load(path)
+    models = [trace.metadata["deviceProperties"][0] for trace in traces.values()]
+    assert [(model["id"], model["name"], model["numSms"]) for model in models] == [
+        (3, "NVIDIA H100", 132), (5, "NVIDIA A100", 108)
+    ]  # fmt: skip
+    assert not traces.problems.detail.str.contains("several machines").any()
+
+
+def test_gpus_that_an_export_does_not_tell_apart_have_no_model_and_are_said(tmp_path):
+    path = equal_ids_on_two_machines(write_export(tmp_path / "merged.sqlite"), ("null", "null"))
+    traces = load(path)
+    properties = [trace.metadata["deviceProperties"] for trace in traces.values()]
+    assert properties == [[{"id": 0}], [{"id": 0}]]
+    said = traces.problems[traces.problems.detail.str.contains("several machines")]
+    assert said["count"].tolist() == [1]
+
+
 @pytest.mark.parametrize("last_word", [32, 32 + 16])
 @pytest.mark.parametrize("flags", [0, 7 << 32])
 def test_payloads_of_nccl_end_their_header_in_an_offset_or_the_whole_size(export, last_word, flags):

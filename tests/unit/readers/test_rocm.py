@@ -320,6 +320,20 @@ def test_a_database_without_its_metadata_is_recognized(tmp_path):
     assert load(path).formats == ["rocpd"]
 
 
+def test_counters_of_kernels_are_said_to_be_unread(tmp_path):
+    path = change(
+        write_rocpd(tmp_path / "a.db"),
+        "create table rocpd_pmc_event_0000aaa (id, guid, event_id, pmc_id, value, extdata)",
+        "insert into rocpd_pmc_event_0000aaa values (1, '', 2, 1, 5.5, '{}')",
+        "create table rocpd_info_pmc_0000aaa (id, name)",
+        "insert into rocpd_info_pmc_0000aaa values (1, 'SQ_WAVES')",
+    )
+    details = load(path).problems.detail
+    assert details[details.str.contains("not read")].tolist() == [
+        "tables of events that are not read: rocpd_pmc_event_0000aaa"
+    ]
+
+
 def test_times_that_schema_4_lacks_are_said(tmp_path):
     path = to_schema_4(write_rocpd(tmp_path / "new.db"))
     change(path, f"delete from rocpd_timestamp_0000aaa where value = {BOOT_NS + 10_000}")

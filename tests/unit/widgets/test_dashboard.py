@@ -162,7 +162,12 @@ def test_panels_that_would_stay_empty_are_left_out(tmp_path):
     assert chosen.panels == ["idle", "timeline"]
     alone = hw.Dashboard(small.load(tmp_path, [small.kernel(0, 9_000)]))
     assert alone._about["left_out"]["no communication kernels"] == ["overlap"]
-    assert "idle" in alone.panels
+    assert {"idle", "operators"} < set(alone.panels)
+    folder = tmp_path / "device"
+    folder.mkdir()
+    on_device = hw.Dashboard(small.read(small.write(folder, [small.kernel(0, 9_000)])))
+    assert on_device._about["left_out"]["no CPU events"] == ["operators"]
+    assert "operators" not in on_device.panels
     on_hosts = hw.Dashboard(small.load(tmp_path, host, host))
     assert not any("arrivals" in panels for panels in on_hosts._about["left_out"].values())
 

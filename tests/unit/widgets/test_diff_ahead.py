@@ -1,6 +1,7 @@
 """A comparison's first frames are made while its page loads; no timeline is made."""
 
 import asyncio
+import threading
 from itertools import pairwise
 
 import pytest
@@ -86,6 +87,24 @@ def test_nothing_is_made_without_a_loop_or_of_large_runs(view, made, monkeypatch
     monkeypatch.setattr(diff_ahead, "_MAX_EVENTS", 10)
     show_in_a_kernel(view)
     assert made == []
+
+
+def test_an_output_does_not_wait_long_for_its_sentences(view, monkeypatch):
+    released = threading.Event()
+    find = diff.findings
+
+    def find_late(both):
+        released.wait(60)
+        return find(both)
+
+    monkeypatch.setattr(diff, "findings", find_late)
+    monkeypatch.setattr(answers_module, "_FINDINGS_MS", 10)
+    assert view._answers.main_findings() == []
+    released.set()
+    monkeypatch.setattr(answers_module, "_FINDINGS_MS", 60_000)
+    sentences = view._answers.main_findings()
+    assert sentences == [finding.text for finding in find(view.comparison)[:3]]
+    assert sentences
 
 
 def test_a_page_is_told_whether_it_may_ask_for_all_at_once(view, monkeypatch):

@@ -135,7 +135,8 @@ export class PanelControl {
     const show = (id: PanelId, hasContent: boolean): void => {
       if (hasContent) this.show(id);
       else if (shown.value === id) {
-        shown.value = picking.active ? "event" : this.hasArea ? "area" : null;
+        const area = this.hasArea ? "area" : null;
+        shown.value = picking.active ? "event" : area;
       }
     };
     onSignal(picking.key, (key) => show("event", key !== ""), abortSignal);

@@ -47,9 +47,7 @@ export function PanelDock({ panels }: { panels: PanelControl }) {
     // The height of the lanes may change. Moving the panel can change it again, which an observer of
     // sizes must not do synchronously.
     watchBoxes([el.parentElement!], () => requestAnimationFrame(reveal), abortSignal);
-    const observer = new IntersectionObserver(reveal, {
-      threshold: [0, 0.25, 0.5, 0.75, 0.98, 1],
-    });
+    const observer = new IntersectionObserver(reveal, { threshold: [0, 0.25, 0.5, 0.75, 0.98, 1] });
     observer.observe(el);
     return () => observer.disconnect();
   }, []);

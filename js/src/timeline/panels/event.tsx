@@ -117,11 +117,10 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   const { detail, collective, figures } = picking.stateSignal.value;
   const goTo = (other: Brief): void => picking.goTo(other);
   const event = detail?.event ?? brief;
-  /** The lists of the event `of` that are shown in full. */
-  const all = useSignal({ of: "", flows: false, parents: false });
-  const eventKey = `${brief.rank}/${brief.table}/${brief.id}`;
-  const isSame = all.value.of === eventKey;
-  const open = isSame ? all.value : { of: eventKey, flows: false, parents: false };
+  /** Which lists of the event `of` are shown in full. */
+  const expanded = useSignal({ of: "", flows: false, parents: false });
+  const of = picking.key.value;
+  const open = expanded.value.of === of ? expanded.value : { of, flows: false, parents: false };
   const track = ctx.lanes.locate(brief.lane)?.track;
   const places = [`rank ${event.rank}`, track?.process, track?.label];
   const placeText = places.filter(Boolean).join(" · ");
@@ -134,7 +133,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   ];
   if (detail === null) return <FactList rows={placeRows} />;
   const chain = (name: string, parents: readonly Brief[]): FactRow[] => {
-    const expand = (): void => void (all.value = { ...open, parents: true });
+    const expand = (): void => void (expanded.value = { ...open, parents: true });
     return chainRows(name, parents, open.parents ? null : expand, goTo);
   };
   const source = findSourceLine(detail);
@@ -142,7 +141,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   const { rank, kind, category, step, correlation } = detail.event;
   const shownFlows = open.flows ? flows : flows.slice(0, FLOWS_SHOWN);
   const moreFlows = flows.length - shownFlows.length;
-  const expandFlows = (): void => void (all.value = { ...open, flows: true });
+  const expandFlows = (): void => void (expanded.value = { ...open, flows: true });
   const moreLink = <Link text={`${formatCount(moreFlows)} more`} press={expandFlows} />;
   const rows: (FactRow | false)[] = [
     source !== null && sourceRow(source, panels.copy),

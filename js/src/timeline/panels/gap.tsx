@@ -30,7 +30,6 @@ export function GapPanel({ panels }: { panels: PanelControl }) {
   const goTo = (brief: Brief): void => picking.goTo(brief);
   const zoom = (): void => nav.toggleZoom(picking.windowTarget());
   const { start, end, causes, host, host_time: recorded } = gap;
-  const causeTexts = causeText(gap);
   const [cause] = causes;
   const [first] = host;
   const unrecorded = end - start - recorded;
@@ -47,7 +46,7 @@ export function GapPanel({ panels }: { panels: PanelControl }) {
           <CloseButton close={() => panels.close()} />
         </div>
         <p class="hta-gap-words">
-          {cause !== undefined && <b>{`${capitalizeSentence(causeTexts)} `}</b>}
+          {cause !== undefined && <b>{`${capitalizeSentence(causeText(gap))} `}</b>}
           {cause !== undefined && CAUSE_FACTS[cause.cause]?.advice}
         </p>
         <FactList rows={gapFacts(gap, goTo)} />

@@ -83,23 +83,20 @@ function groupThousands(text: string): string {
   );
 }
 
+/** Problems of truncated files that the readers have not reported. */
+function unreportedTruncations({ ranks, truth }: Scene): ReadProblem[] {
+  const truncations = truth.problems.filter(({ kind }) => kind === "truncated");
+  const reported = new Set(truncations.map(({ rank }) => rank));
+  return ranks.flatMap(({ rank, file, truncated: detail }) =>
+    detail === null || reported.has(rank)
+      ? []
+      : [{ kind: "truncated", count: 1, rank, file, detail }],
+  );
+}
+
 /** One line per problem of several ranks; a truncated file has one even if it is not reported. */
 export function problemLines(scene: Scene): ProblemLine[] {
-  const reported = new Set(
-    scene.truth.problems
-      .filter((problem) => problem.kind === "truncated")
-      .map((problem) => problem.rank),
-  );
-  const unreported = scene.ranks
-    .filter((rank) => rank.truncated !== null && !reported.has(rank.rank))
-    .map((rank): ReadProblem => ({
-      kind: "truncated",
-      count: 1,
-      rank: rank.rank,
-      file: rank.file,
-      detail: rank.truncated ?? "",
-    }));
-  const problems = [...scene.truth.problems, ...unreported].map((problem) => ({
+  const problems = [...scene.truth.problems, ...unreportedTruncations(scene)].map((problem) => ({
     ...problem,
     form: formOf(problem.detail),
   }));

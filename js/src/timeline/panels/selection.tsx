@@ -159,6 +159,7 @@ function SumsTable(props: {
 }) {
   const { which, title, order, tools, foot = "" } = props;
   const { column: by, descending } = order.value;
+  const direction = descending ? "descending" : "ascending";
   const heads: typeof COLUMN_HEADS = [["name", title, "alphabetically"], ...COLUMN_HEADS];
   return (
     <div
@@ -175,7 +176,7 @@ function SumsTable(props: {
                 key={column}
                 scope="col"
                 class={COLUMN_CLASSES[column] ?? "hta-number"}
-                aria-sort={column !== by ? undefined : descending ? "descending" : "ascending"}
+                aria-sort={column === by ? direction : undefined}
               >
                 <button
                   type="button"
