@@ -102,6 +102,7 @@ _FREES = re.compile(r"(?!.*host).*free", re.IGNORECASE)
 #: Python's functions in which a thread sleeps or waits for another one.
 _PAUSES = re.compile(r"<(built-in (function|method)|method) '?(sleep|acquire|select|poll|wait)\b")
 _LAUNCHES = re.compile(r"(cuda|cu|hip|musa)(Ext|Module|Graph)?Launch(?!HostFunc)\w*", re.IGNORECASE)
+_GRAPH_LAUNCHES = re.compile(r"(cuda|cu|hip|musa)GraphLaunch\w*", re.IGNORECASE)
 #: Maximum share of launches without work in the file, if the threads launch on one device only.
 _MAX_UNLINKED = 0.05
 #: Minimum number of calls that free memory in a program without a caching allocator.
@@ -451,6 +452,9 @@ def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
     is_waiting = category_mask(trace, CALLS, rows)
     calls = rows[is_waiting]
     blocks = names_match(trace, calls, _ASYNC_COPIES.fullmatch)
+    # A launch of a graph whose work is not in the file waits for earlier graphs.
+    has_work = mask_of_rows(launch_calls(trace), len(table))[calls]
+    blocks |= names_match(trace, calls, _GRAPH_LAUNCHES.fullmatch) & ~has_work
     blocks &= table.dur_ns[calls] > _BLOCKING_NS
     is_waiting[is_waiting] = blocks | names_match(trace, calls, _WAITING_CALLS.search)
     return is_waiting

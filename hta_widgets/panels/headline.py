@@ -72,7 +72,14 @@ _ORDER = (
     ("step",),
 )
 #: Kinds whose sentences come last and are always present.
-_LAST = ("unrecorded", "around_work", "missing_steps", "impossible_times")
+_LAST = (
+    "unrecorded",
+    "around_work",
+    "missing_work",
+    "missing_steps",
+    "same_ranks",
+    "impossible_times",
+)
 #: The place of kinds in the order for the headline; kinds with equal places are ordered by share.
 _MAIN_PLACES = {
     "waiting": 0,
@@ -216,7 +223,8 @@ def headline(traces: TraceSet) -> Headline:
         return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
     report = straggler_report(traces)
     late = late_ranks(traces, times, report.stragglers)
-    causes = [*_waiting_finding(late, times, len(traces)), *_device_findings(traces, times, late)]
+    rank_count = len(times.ranks) if late and not late.on_hosts else len(traces)
+    causes = [*_waiting_finding(late, times, rank_count), *_device_findings(traces, times, late)]
     first = _main_finding(causes, is_healthy=times.is_healthy)
     if first is not None and first.kind == "exposed_communication":
         operation = {"largest": largest_exposed_operation(traces, CLOCK)}
@@ -259,8 +267,10 @@ def _further_findings(
     yield from _slowest_step(steps)
     if 1 - times.span_share >= _MIN_SHARE_AROUND:
         yield HeadlineFinding("around_work", facts={"around": 1 - times.span_share})
+    yield from _missing_work(traces, times)
     if traces.window_ns is None:  # an export's window cuts steps anyway
         yield from _missing_steps(steps, times)
+    yield from _same_ranks(traces)
     yield from _impossible_times(traces)
 
 
@@ -566,6 +576,15 @@ def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
         )
 
 
+def _missing_work(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
+    """Yield the finding on ranks without device work, among ranks of the same format with some."""
+    formats = {traces[rank].format for rank in times.ranks}
+    ranks = [rank for rank, trace in traces.items() if trace.format in formats]
+    idle = [rank for rank in ranks if rank not in times.span_ns]
+    if idle:
+        yield HeadlineFinding("missing_work", facts={"missing": idle})
+
+
 def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFinding]:
     """Yield the finding on ranks that lack steps of other ranks."""
     step_count = frame["step"].nunique()
@@ -577,6 +596,15 @@ def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFin
     if ranks_by_steps:
         facts = {"step_count": step_count, "ranks_by_steps": ranks_by_steps}
         yield HeadlineFinding("missing_steps", facts=facts)
+
+
+def _same_ranks(traces: TraceSet) -> Iterator[HeadlineFinding]:
+    """Yield the finding on files that state the rank of another file and got a free number."""
+    problems = traces.problems
+    is_kept = (problems["kind"] == "duplicate_rank") & problems["rank"].isin(traces.ranks)
+    ranks = sorted(problems.loc[is_kept & problems["detail"].str.contains("; kept as"), "rank"])
+    if ranks:
+        yield HeadlineFinding("same_ranks", facts={"ranks": [int(rank) for rank in ranks]})
 
 
 def _impossible_times(traces: TraceSet) -> Iterator[HeadlineFinding]:

@@ -330,6 +330,14 @@ def _unrecorded_text(times: RunTimes) -> list[Piece]:
     return [f"{text}{' a rank' if rank_count > 1 else ''}."]
 
 
+def _missing_work_text(times: RunTimes, *, missing: list[int]) -> list[Piece]:
+    """State which ranks have no device work in their files."""
+    subject = f"ranks {_number_runs_text(missing)} have" if len(missing) > 1 else ""
+    subject = subject or f"rank {missing[0]} has"
+    text = f"{subject} no {times.device} work in the files, and no part in these figures."
+    return [f"{text[:1].upper()}{text[1:]}"]
+
+
 def _missing_steps_text(
     _times: RunTimes, *, step_count: int, ranks_by_steps: Mapping[tuple[int, ...], list[int]]
 ) -> list[Piece]:
@@ -344,6 +352,17 @@ def _missing_steps_text(
         texts.append("more ranks lack steps")
     text = "; ".join(texts)
     return [f"{text[:1].upper()}{text[1:]}."]
+
+
+def _same_ranks_text(_times: RunTimes, *, ranks: list[int]) -> list[Piece]:
+    """State which numbers stand for files of other ranks, perhaps of another run."""
+    several = len(ranks) > 1
+    subject = (
+        f"Ranks {_number_runs_text(ranks)} are files" if several else f"Rank {ranks[0]} is a file"
+    )
+    states = "state" if several else "states"
+    text = f"{subject} that {states} the rank of another one, perhaps of another run"
+    return [f"{text}; load one run at a time to compare its ranks."]
 
 
 def _impossible_times_text(_times: RunTimes, *, times_count: int) -> list[Piece]:
@@ -443,6 +462,8 @@ WORDS: dict[str, Callable[..., list[Piece]]] = {
     "step": _step_text,
     "unrecorded": _unrecorded_text,
     "around_work": _around_work_text,
+    "missing_work": _missing_work_text,
+    "same_ranks": _same_ranks_text,
     "missing_steps": _missing_steps_text,
     "impossible_times": _impossible_times_text,
     "no_cause": _no_cause_text,

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.taxonomy import MPI_CATEGORY
+from hta_widgets.text import duration
 from hta_widgets.trace.arrays import (
     Bools,
     Codes,
@@ -164,6 +165,11 @@ _MEMORY = taxonomy.KINDS.index("memory")
 _DEVICE_WORK_KINDS = [taxonomy.KINDS.index(kind) for kind in ("compute", "communication")]
 
 
+#: Events may start this much before their call if clocks of host and device are compared badly.
+_MAX_EARLY_NS = 10_000
+_WORK_KINDS = [*_DEVICE_WORK_KINDS, _MEMORY]
+
+
 def _count_devices(table: EventTable, problems: Problems) -> None:
     """Count the devices of a rank, whose figures it combines, as a problem."""
     is_work = (table.stream >= 0) & np.isin(table.kind, _DEVICE_WORK_KINDS)
@@ -175,6 +181,40 @@ def _count_devices(table: EventTable, problems: Problems) -> None:
             f"devices in one rank ({', '.join(sorted(devices))}): its figures combine them, and it"
             " is idle only while no device works",
         )
+
+
+def _count_early_starts(
+    table: EventTable, launch_of: tuple[Ints, Ints], problems: Problems
+) -> None:
+    """Count device events that start before the call that launches them as a problem."""
+    source, target = launch_of
+    early_ns = table.start_ns[source] - table.start_ns[target]
+    is_early = early_ns > _MAX_EARLY_NS
+    if is_early.any():
+        problems.add(
+            "clock",
+            int(is_early.sum()),
+            "device events start before the call that launches them, by up to"
+            f" {duration(int(early_ns.max()))}: the clocks of host and device differ, so launch"
+            " delays and causes of idleness are uncertain",
+        )
+
+
+def _count_repeated_work(table: EventTable, problems: Problems) -> None:
+    """Count device events that equal another one of their stream as a problem."""
+    start, dur = table.start_ns, table.dur_ns
+    # Events are in the order of start and duration, so equal ones are neighbors.
+    is_tie = (start[1:] == start[:-1]) & (dur[1:] == dur[:-1]) & (dur[1:] > 0)
+    rows = np.flatnonzero(np.append(is_tie, False) | np.append(False, is_tie))
+    rows = rows[(table.stream[rows] >= 0) & np.isin(table.kind[rows], _WORK_KINDS)]
+    columns = (start, dur, table.track, table.name, table.correlation)
+    keys = np.stack([column[rows].astype(np.int64) for column in columns], axis=1)
+    problems.add(
+        "overlap",
+        len(rows) - len(np.unique(keys, axis=0)),
+        "device events have the stream, times, name and correlation of another one; if the file"
+        " holds its records twice, sums and counts include both",
+    )
 
 
 def build_trace(
@@ -224,6 +264,8 @@ def build_trace(
     launches = launch_links(table.start_ns, table.name, table.names, device, table.correlation)
     table.step = assign_steps(table, device, launches, notes)
     _count_devices(table, notes)
+    _count_early_starts(table, launches, notes)
+    _count_repeated_work(table, notes)
     finder = FlowEndpointFinder(table, of_thread, zero_ns)
     trace = Trace(
         rank=rank,

@@ -60,6 +60,10 @@ _MAX_DISORDERED, _MAX_DISORDERED_SHARE = 2, 1 / 3
 #: that a call waited for.
 _MAX_LENGTHS = 4
 
+_DISORDERED = (
+    "device events outlast later ones of their stream, though a stream works in order; the file may"
+    " join the work of several processes, whose times then count once"
+)
 #: Calls that return after all work of their device.
 _DEVICE_SYNC = re.compile(r"(device|ctx|context)_?synchronize|synchronize_?device", re.IGNORECASE)
 
@@ -180,11 +184,14 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
         return dur
     clipped = dur.copy()
     clipped_rows = [np.empty(0, np.int64)]
+    disordered = 0
     for number in np.unique(stream[suspicious]).tolist():
         low, high = int(bounds[number]), int(bounds[number + 1])
-        wrong, latest_end = _outlasting(begin[low:high], end[low:high], jitter_ns)
+        wrong, latest_end, kept = _outlasting(begin[low:high], end[low:high], jitter_ns)
+        disordered += kept
         clipped[work[low + wrong]] = latest_end - begin[low + wrong]
         clipped_rows.append(work[low + wrong])
+    problems.add("overlap", disordered, _DISORDERED)
     rows = np.sort(np.concatenate(clipped_rows))
     if not len(rows):
         return dur
@@ -240,8 +247,10 @@ def _launch_times(
     return [min(start_ns, end_of_call.get(number, start_ns)) for number, start_ns in pairs]
 
 
-def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints]:
+def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints, int]:
     """Return the events of a stream whose ends are wrong, and the latest possible end of each.
+
+    The last result is the number of other events that outlast a later one of the stream.
 
     A suspect is an event that ends after a later one, or long after the next one begins. It is cut
     at the start of the next event if the stream works in order otherwise, or if it ends far beyond
@@ -268,7 +277,8 @@ def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints]:
     works_in_order = np.count_nonzero(is_disproved) <= max_disordered
     is_cut = is_beyond | (is_disproved[suspects] & works_in_order)
     rows = np.append(suspects[is_cut], as_long)
-    return rows, np.append(latest_end[is_cut], begin[as_long])
+    kept = int(np.count_nonzero(is_disproved[suspects] & ~is_cut))
+    return rows, np.append(latest_end[is_cut], begin[as_long]), kept
 
 
 def _count(

@@ -73,7 +73,7 @@ def is_ambiguous(longest: RankSequence, sequence: RankSequence, place: Ints) -> 
     """Return whether another shift than that of `place` explains the ends as well.
 
     Equal collectives at equal intervals look the same one interval later. Only the difference of
-    the clocks tells such shifts apart, and it tells nothing if it is of less than `_CLOCK_NS`.
+    the clocks distinguishes such shifts, if it is at least `_CLOCK_NS`.
     """
     first, second = len(longest.end), len(sequence.end)
     shift = place - np.arange(second)

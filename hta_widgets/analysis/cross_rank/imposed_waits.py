@@ -86,24 +86,34 @@ class ImposedWaits:
 
         The first step has the median length, or that of its collectives if it is longer.
         """
-        limits = np.iinfo(np.int64)
-        first_ns = np.full(len(self.steps), limits.max)
-        last_ns = np.full(len(self.steps), limits.min)
-        np.minimum.at(first_ns, self.step, self.times.arrival_ns)
-        np.maximum.at(last_ns, self.step, self.times.end_ns)
+        limits, shape = np.iinfo(np.int64), (len(self.steps), len(self.match.traces))
+        # By rank, as the ranks of several runs that are loaded together have equal steps.
+        first_of_ranks = np.full(shape, limits.max)
+        last_of_ranks = np.full(shape, limits.min)
+        place = self.step, self.match.trace
+        np.minimum.at(first_of_ranks, place, self.times.arrival_ns)
+        np.maximum.at(last_of_ranks, place, self.times.end_ns)
+        has_step = first_of_ranks < limits.max
+        spans_ns = np.where(has_step, last_of_ranks - np.where(has_step, first_of_ranks, 0), 0)
+        last_ns = last_of_ranks.max(axis=1, initial=limits.min)
         is_step = self.steps >= 0
         intervals_ns = np.diff(last_ns[is_step])
         # The time between two windows of a recording does not belong to any step.
         is_unknown = np.diff(np.searchsorted(self._marks_ns(), last_ns[is_step])) > 0
-        starts = [
-            int(clock.to_job(np.array([trace.start_ns - trace.shift_ns]))[0])
-            for trace, clock in zip(self.match.traces, self.times.clocks, strict=True)
-            if len(trace)
-        ]
-        run_ns = last_ns.max(initial=0) - min(starts, default=0)
-        lengths: Floats = np.full(len(first_ns), float(max(run_ns, 1)))
+        # Nor does the time between two runs: no rank has both steps.
+        has_both = has_step[is_step][1:] & has_step[is_step][:-1]
+        of_ranks_ns = np.where(has_both, np.diff(last_of_ranks[is_step], axis=0), 0)
+        intervals_ns = np.minimum(intervals_ns, of_ranks_ns.max(axis=1, initial=0))
+        is_unknown |= ~has_both.any(axis=1)
+        run_ns = 1
+        ranks = zip(self.match.traces, self.times.clocks, last_of_ranks.T, strict=True)
+        for trace, clock, ends_ns in ranks:
+            if len(ends_ns) and ends_ns.max() > limits.min:
+                start_ns = clock.to_job(np.array([trace.start_ns - trace.shift_ns]))[0]
+                run_ns = max(run_ns, int(ends_ns.max() - start_ns))
+        lengths: Floats = np.full(len(last_ns), float(run_ns))
         if len(intervals_ns):
-            span_ns = np.maximum((last_ns - first_ns)[is_step], 1)
+            span_ns = np.maximum(spans_ns.max(axis=1)[is_step], 1)
             usual_ns = 0 if is_unknown.all() else np.median(intervals_ns[~is_unknown])
             intervals_ns = np.where(is_unknown, usual_ns, intervals_ns)
             lengths[is_step] = np.maximum([usual_ns, *intervals_ns], span_ns)

@@ -204,6 +204,43 @@ def test_a_rank_that_costs_at_all_collectives_is_no_occasional_straggler(
     assert frame["pattern"].tolist() == ["", pattern, "", ""]
 
 
+@pytest.mark.parametrize("later_us", [10_000_000, 60_000])
+@pytest.mark.parametrize("steps", [6, 5])
+def test_verdicts_on_two_runs_in_one_folder_are_those_of_each(tmp_path, later_us, steps):
+    """Rank 2 is late in both; the second run has the same step numbers, or one less."""
+
+    def run(folder, start_us, steps):
+        for rank in range(4):
+            records = []
+            for step in range(steps):
+                start = start_us + step * STEP
+                arrival = start + 6_000 + 1_500 * (rank == 2)
+                records += [
+                    event("user_annotation", f"ProfilerStep#{step}", start * US,
+                          (start + STEP) * US, pid=10),
+                    kernel(start * US, arrival * US),
+                    collective(arrival * US, (start + 8_000) * US, ranks=(0, 1, 2, 3)),
+                ]  # fmt: skip
+            folder.mkdir(exist_ok=True)
+            stated = {"rank": rank, "world_size": 4}
+            text = json.dumps({"traceEvents": records, "distributedInfo": stated})
+            (folder / f"rank{rank}.json").write_text(text)
+
+    run(tmp_path / "first", 0, 6)
+    run(tmp_path / "second", later_us, steps)
+    alone = hw.load(tmp_path / "first", cache=False, progress=False)
+    assert "one run at a time" not in str(headline(alone))
+    both = hw.load(tmp_path, cache=False, progress=False)
+    columns = ["lost_share", "is_straggler", "pattern", "cause"]
+    expected = stragglers(alone)[columns]
+    frame = stragglers(both)[columns]
+    assert expected["is_straggler"].tolist() == [False, False, True, False]
+    assert frame["is_straggler"].tolist() == [False, False, True, False] * 2
+    assert frame["lost_share"][2] == pytest.approx(expected["lost_share"][2], rel=0.2)
+    text = "Ranks 4–7 are files that state the rank of another one, perhaps of another run"
+    assert text in str(headline(both))
+
+
 def test_the_host_event_that_makes_a_rank_late_is_named(tmp_path):
     """All hosts also idle between steps, so the event has less than half of the idle time."""
     name = "torch/serialization.py(450): save"

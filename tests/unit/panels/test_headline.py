@@ -1,6 +1,7 @@
 """A job's headline; it names no rank if none stands out."""
 
 import json
+import shutil
 
 import pytest
 from support import small
@@ -284,6 +285,41 @@ def test_a_host_that_pauses_in_python_does_not_run_it(tmp_path, name, cause):
             small.event("python_function", name, at + 2000, at + 9900, pid=10),
         ]
     assert cause in said(small.load(tmp_path, rank))
+
+
+def test_ranks_without_device_work_are_named_and_do_not_wait(tmp_path, slow_job):
+    """Rank 3 of 4 is slow; one or two more files, of coordinators, have host events only."""
+    shutil.copytree(slow_job, tmp_path / "job")
+    host = [small.event("python_function", "serve.py(3): step", 0, 5_000, pid=10)]
+    start = "3 of 4 ranks wait for rank 3"
+    missing = "have no GPU work in the files, and no part in these figures."
+    for names, text in (
+        ((), ""),
+        (("a.async_llm",), f"Rank 4 {missing.replace('have', 'has')}"),
+        (("a.async_llm", "b.async_llm"), f"Ranks 4, 5 {missing}"),
+    ):
+        for name in names:
+            path = tmp_path / "job" / f"{name}.pt.trace.json"
+            path.write_text(json.dumps({"traceEvents": host}))
+        result = said(hw.load(tmp_path / "job", cache=False, progress=False))
+        assert result.startswith(start)
+        assert text in result
+        assert ("no GPU work" in result) == bool(text)
+
+
+@pytest.mark.parametrize("name", ["hipGraphLaunch", "cudaGraphLaunch", "cuGraphLaunch"])
+def test_graphs_without_kernels_in_the_file_keep_the_device_busy(tmp_path, name):
+    """Launches of 9 ms every 10 ms; of the 10 in the middle, no kernels are in the file."""
+    ms = 1_000_000
+    rank = []
+    for number in range(30):
+        at = number * 10 * ms
+        rank.append(small.call(at, at + 9 * ms, number + 1, name=name))
+        if not 10 <= number < 20:
+            rank.append(small.kernel(at + ms, at + 10 * ms, launch=number + 1))
+    text = said(small.load(tmp_path, rank))
+    assert "probably busy with work that is not in the files for 30 % of its span" in text
+    assert "inside operators" not in text
 
 
 @pytest.mark.parametrize(

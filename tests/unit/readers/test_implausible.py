@@ -228,3 +228,50 @@ def test_a_duration_beyond_64_bits_is_an_impossible_time(tmp_path, dur):
     assert problems.loc["overflow", "count"] == 1
     assert "durations beyond 64 bits" in problems.loc["overflow", "detail"]
     assert "1 time in the files cannot be right" in str(headline(traces))
+
+
+def details(traces, kind):
+    problems = traces.problems
+    rows = problems[problems["kind"] == kind]
+    return dict(zip(rows["count"].tolist(), rows["detail"].tolist(), strict=True))
+
+
+@pytest.mark.parametrize(("early_ns", "is_said"), [(0, False), (5_000, False), (50_000, True)])
+def test_work_that_starts_before_its_launch_shows_clocks_that_differ(tmp_path, early_ns, is_said):
+    events = []
+    for at in range(100_000, 1_000_000, 100_000):
+        events += [
+            small.call(at, at + 5_000, at),
+            small.kernel(at - early_ns, at - early_ns + 60_000, launch=at),
+        ]
+    found = details(small.load(tmp_path, events), "clock")
+    assert list(found) == [9] * is_said
+    if is_said:
+        assert "start before the call that launches them, by up to 50.0\u202fµs" in found[9]
+
+
+@pytest.mark.parametrize("streams", [(7,), (7, 20)])
+def test_records_that_a_file_holds_twice_are_counted(tmp_path, streams):
+    events = [
+        event
+        for at in range(1_000, 11_000, 1_000)
+        for stream in streams
+        for event in (
+            small.call(at - 500, at - 400, at + stream),
+            small.kernel(at, at + 500, launch=at + stream, stream=stream),
+        )
+    ]
+    assert not details(small.load(tmp_path, events), "overlap")
+    found = details(small.load(tmp_path, events + events), "overlap")
+    assert "another one; if the file holds its records twice" in found[10 * len(streams)]
+
+
+def test_two_processes_on_one_stream_are_said(tmp_path):
+    """Two ranks joined into one list: kernels of 800 and 900 µs start at the same times."""
+    first, second = (
+        [small.kernel(at, at + length) for at in range(1_000_000, 21_000_000, 1_000_000)]
+        for length in (800_000, 900_000)
+    )
+    assert not details(small.load(tmp_path, first), "overlap")
+    found = details(small.load(tmp_path, first + second), "overlap")
+    assert "may join the work of several processes" in found[20]
