@@ -168,7 +168,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("cpu", _BYTEPS, r"\.(PCIE_REDUCE|(DE)?COMPRESS)$", "sums and codecs on the host"),
     Rule("communication", _BYTEPS, _BYTEPS_TRANSFERS, "to servers, and between a worker's GPUs"),
     Rule("other", _BYTEPS, r"\.[A-Z][A-Z0-9_]+$", "unknown stages, of forks", ignore_case=False),
-    Rule("annotation", _BYTEPS, r"^Comm\.", "a gradient's whole synchronisation"),
+    Rule("annotation", _BYTEPS, r"^Comm\.", "a gradient's whole synchronization"),
     Rule("communication", "byteps-server", r"^(push|pull)-\d+$", "requests of workers"),
     Rule("sync", "waiting", None, "waiting for the root GPU, or for other workers' pushes"),
     # Calls whose time mpitrace counts as communication. In ranks with device work, they are not

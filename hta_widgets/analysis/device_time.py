@@ -82,7 +82,7 @@ def temporal_breakdown(
     instant of the span counts once: as computing if any compute kernel runs, else as non-compute
     if anything communicates or copies, else as idle. Hence, to the nanosecond,
     ``idle_ns + compute_ns + non_compute_ns == span_ns`` and ``exposed_communication_ns +
-    exposed_memory_ns == non_compute_ns``. Synchronisation rows on a stream are waits, not work.
+    exposed_memory_ns == non_compute_ns``. Synchronization rows on a stream are waits, not work.
     Only selected events count: in a selection of communication, all of it is exposed.
 
     Parameters
@@ -427,7 +427,7 @@ def _communication_of_streams(part: RankPart) -> list[tuple[Any, ...]]:
     ]
 
 
-def _communication_of_groups(part: RankPart, labelled: Sequence[str]) -> list[tuple[Any, ...]]:
+def _communication_of_groups(part: RankPart, labeled: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return labels, times and bytes of each group of a rank, the most time first.
 
     `labelled` are the args that distinguish groups; missing ones count as empty text.
@@ -436,7 +436,7 @@ def _communication_of_groups(part: RankPart, labelled: Sequence[str]) -> list[tu
     args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))
     purposes = {group.name: group.description for group in job_header(part.trace).groups}
     events_of_group: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for event, labels in enumerate(zip(*(args[key] for key in labelled), strict=True)):
+    for event, labels in enumerate(zip(*(args[key] for key in labeled), strict=True)):
         group, description, *others = ("" if label is None else str(label) for label in labels)
         description = description or purposes.get(group, "")
         events_of_group[group, description, *others].append(event)

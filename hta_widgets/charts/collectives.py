@@ -513,7 +513,7 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
     )
     _outline_marked_rows(figure, grid, theme, max(0.5, 2 / pitch))
     legend = legend_for(figure, _legend_items(grid, theme), theme)
-    rows_shown = _labelled_rows(grid, pitch)
+    rows_shown = _labeled_rows(grid, pitch)
     names = [(row, grid.names[row]) for row in rows_shown]
     totals: dict[float, str] = {row: duration(float(grid.total_ns[row])) for row in rows_shown}
     figure.yaxis.ticker = models.FixedTicker(ticks=rows_shown)
@@ -536,7 +536,7 @@ def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
     add_row_outlines(figure, columns_of(data), (0, grid.end), theme)
 
 
-def _labelled_rows(grid: _Grid, pitch: int) -> list[int]:
+def _labeled_rows(grid: _Grid, pitch: int) -> list[int]:
     """Return the rows of marked ranks, and as many others as have room for a label."""
     marked = np.searchsorted(grid.ranks, grid.marked).tolist()
     min_distance = 14 / pitch

@@ -395,17 +395,17 @@ def _draw_heatmap(
     ranks = {"row": np.arange(rows), "rank": scope["rank"], "ranks": names, "total_ns": total_ns}
     add_row_outlines(figure, ranks, window, style.theme)
     add_tooltip(figure, [picture], style.theme, "@{of_rank}", [("share", "@{share}{0 %}")])
-    labelled = rows_apart(rows, pitch, 14)
+    labeled = rows_apart(rows, pitch, 14)
     middle = -0.5 - strip / 2
-    numbers: dict[float, str] = {row: duration(float(total_ns[row])) for row in labelled}
+    numbers: dict[float, str] = {row: duration(float(total_ns[row])) for row in labeled}
     numbers[middle] = f"mean {share(float(mean.mean()))}"
-    ticks = [middle, *labelled]
+    ticks = [middle, *labeled]
     figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
     side = side_axis(figure, ticks, numbers, style.theme)
     keep_fitting(
         figure,
         width=style.width,
-        names=[(middle, "mean of ranks"), *((row, names[row]) for row in labelled)],
+        names=[(middle, "mean of ranks"), *((row, names[row]) for row in labeled)],
         columns=[(side, 0)],
         timed=True,
     )

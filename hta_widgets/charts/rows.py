@@ -392,12 +392,12 @@ def _draw_scale(figure: Figure, scale: Scale, theme: Theme, *, profile: bool, ro
 
 def _draw_texts(figure: Figure, marks: Sequence[Any], source: Any, *, profile: bool) -> Any:
     """Write texts into bars and return their source; `keep_fitting` hides those that do not fit."""
-    labelled = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
-    if not labelled or profile:
+    labeled = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
+    if not labeled or profile:
         return None
     data = source.data
     columns: dict[str, list[Any]] = {"row": [], "x": [], "full": [], "span": [], "color": []}
-    for mark in labelled:
+    for mark in labeled:
         right = np.asarray(data[mark.right], dtype=float)
         left = (
             np.asarray(data[mark.left], dtype=float)

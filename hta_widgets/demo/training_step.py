@@ -256,7 +256,7 @@ class Operators:
         return width_in * width_out + width_out
 
     def layer_norm(self) -> None:
-        """Normalise the rows."""
+        """Normalize the rows."""
         p, m = self.program, self.model
         shapes = _inputs([m.rows, m.width], f"[{m.width}]", [m.width], [m.width], "1e-05")
         with (

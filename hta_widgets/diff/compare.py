@@ -205,7 +205,7 @@ def compare(
     steps_alone = [_steps_without(side, places[:, k]) for k, side in enumerate(sides)]
     sides = [side.of_steps(places[:, k]) for k, side in enumerate(sides)]
     if labels is None and names == ("before", "after"):
-        sides = _labelled_by_step(sides)
+        sides = _labeled_by_step(sides)
     return Comparison(
         sides[0], sides[1], pairs, by_rank_means, steps_alone[0], steps_alone[1], matched_by
     )
@@ -223,7 +223,7 @@ def _steps_without(side: RunSide, places: Ints) -> Ints:
     return np.delete(side.steps, places) if side.has_steps else np.empty(0, np.int64)
 
 
-def _labelled_by_step(sides: list[RunSide]) -> list[RunSide]:
+def _labeled_by_step(sides: list[RunSide]) -> list[RunSide]:
     """Return the sides with labels such as ``step 3`` if each has one step, of different number."""
     # A side that is compared as a whole has the single step -1.
     before, after = (side.steps for side in sides)

@@ -10,7 +10,7 @@ in each:
 >>> welch_p_value(before, after).round(2), paired_steps_p_value(before, after).round(2)
 (array([0.87]), array([0.]))
 
-None of the package's dependencies has Student's distribution, so it is here: the regularised
+None of the package's dependencies has Student's distribution, so it is here: the regularized
 incomplete beta function, by its continued fraction.
 """
 
@@ -96,7 +96,7 @@ def _p_value(mean: Floats, error: Floats, freedom: Floats) -> Floats:
 
 
 def _regularised_beta(a: Floats, b: float | Floats, x: Floats) -> Floats:
-    """Return the regularised incomplete beta function, by its continued fraction."""
+    """Return the regularized incomplete beta function, by its continued fraction."""
     x = np.clip(x, 0.0, 1.0)
     # The fraction converges fast below this limit; above it, I(x; a, b) = 1 - I(1 - x; b, a).
     is_mirrored = x > (a + 1) / (a + b + 2)

@@ -164,7 +164,7 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
     launched it; a caution reports it if it differs by 1 % of the steps' time. `names` has whole
     durations.
 
-    A BytePS step of a GPU lasts from its first synchronisation to that of the next step. Stages of
+    A BytePS step of a GPU lasts from its first synchronization to that of the next step. Stages of
     the partition that ends last in it count as communication or copies, queues before these stages
     as idle, and the rest as host. In MPI timelines, calls count as communication, the rest as host.
 

@@ -37,7 +37,7 @@ _PATH_CAUSES = {
     "gpu_communication_bound": "communication", "gpu_memory_bound": "copies",
     "gpu_kernel_kernel_overhead": "between kernels", "gpu_kernel_launch_overhead": "launch",
     "cpu_outside_operators": "host, no operator", "cpu_blocked": "host blocked",
-    "gpu_queue_wait": "queue wait", "sync_overhead": "synchronisation",
+    "gpu_queue_wait": "queue wait", "sync_overhead": "synchronization",
     "unknown_wait": "unknown wait", "outside_path": "nothing recorded",
 }  # fmt: skip
 

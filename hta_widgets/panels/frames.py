@@ -82,7 +82,7 @@ class Panel:
     fits: Callable[[set[str], int], bool] = lambda _formats, _workers: True
 
 
-def catalogue_panel(name: str, **more: Any) -> Panel:
+def catalog_panel(name: str, **more: Any) -> Panel:
     """Return a panel of the catalogue `facts/panels.json`; `more` are further fields."""
     entry = facts("panels")[name]
     is_chart = entry["shape"] in {"chart", "heatmap"}
@@ -96,14 +96,14 @@ def whole_job_panel(
     analysis_frame: Callable[[TraceSet], pd.DataFrame],
 ) -> Panel:
     """Return a panel of the catalogue that ignores windows and ranks."""
-    return catalogue_panel(
+    return catalog_panel(
         name,
         frame=lambda traces, _selection, _top: panel_frame(traces),
         base_frame=lambda traces, _selection: analysis_frame(traces),
     )
 
 
-_SHARED = tuple(map(catalogue_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
+_SHARED = tuple(map(catalog_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
 _ALL_PARTS = ("window", "ranks", "tracks", "ids", "names", "kinds", "rest")
 #: Tables of the whole job by shape, module or source line, which replace the tables by name.
 _GROUPED = tuple(Panel(name, "", _ALL_PARTS) for name in GROUPED_FRAMES)
@@ -120,7 +120,7 @@ def _panel_groups(formats: Iterable[Format]) -> list[tuple[Panel, ...]]:
 
 def panels() -> dict[str, Panel]:
     """Return all panels with a frame, by id."""
-    others = catalogue_panel("summary"), *_GROUPED
+    others = catalog_panel("summary"), *_GROUPED
     return {panel.id: panel for panel in (*_SHARED, *format_panels(), *others)}
 
 

@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileStart:
-    """The beginning of a file, by which its format is recognised."""
+    """The beginning of a file, by which its format is recognized."""
 
     path: str
     #: first decompressed bytes, not empty: at least 16 KiB, or the whole of a smaller file
@@ -75,7 +75,7 @@ class FileStart:
         return self.without_bom[:1] in (b"{", b"[") and self.without_bom[1:2] != b"\0"
 
     def is_of(self, format_: Format) -> bool:
-        """Return whether the functions of a format recognise it."""
+        """Return whether the functions of a format recognize it."""
         words = format_.reading.words
         if words and not any(word in self.text for word in words):
             return False
@@ -84,7 +84,7 @@ class FileStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReading:
-    """Functions that recognise and read the files of a format.
+    """Functions that recognize and read the files of a format.
 
     Attributes
     ----------

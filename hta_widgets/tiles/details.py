@@ -411,14 +411,14 @@ def snap(index: RankIndex, number: int, time: int, tolerance: int) -> int | None
     """Answer ``snap``: the nearest edge of an event of a lane; ties go to the earlier one."""
     _, lane = index.lane(number)
     local = time - index.rank.shift_ns
-    edges = _neighbouring_edges(lane, local)
+    edges = _neighboring_edges(lane, local)
     nearest = min(edges, key=lambda edge: (abs(edge - local), edge), default=None)
     if nearest is None or abs(nearest - local) > tolerance:
         return None
     return nearest + index.rank.shift_ns
 
 
-def _neighbouring_edges(lane: EventLane | CounterLane, time: int) -> list[int]:
+def _neighboring_edges(lane: EventLane | CounterLane, time: int) -> list[int]:
     """Return the last edge before and the first at or after a time: starts, ends and instants."""
     if isinstance(lane, CounterLane):
         edge_arrays = [lane.times]

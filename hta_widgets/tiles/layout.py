@@ -270,7 +270,7 @@ def track_label(track: Track) -> str:
     if track.role in {"stream", "annotation"}:
         stream = f"stream {track.stream}" if track.stream >= 0 else track.label
         return stream if track.role == "stream" else f"{stream} annotations"
-    # BytePS: the row of a tensor's whole synchronisation has the tensor's name.
+    # BytePS: the row of a tensor's whole synchronization has the tensor's name.
     return track.process if track.label == "whole" else track.label
 
 

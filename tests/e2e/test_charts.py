@@ -109,7 +109,7 @@ def test_names_are_text_wherever_they_stand(page, tmp_path):
     assert page.locator("img").count() == 0, "Playwright looks into shadow roots, too"
 
 
-def test_a_thousand_ranks_are_drawn_a_pixel_each_in_their_true_colours(page, tmp_path):
+def test_a_thousand_ranks_are_drawn_a_pixel_each_in_their_true_colors(page, tmp_path):
     page.set_viewport_size({"width": 700, "height": 1300})
     frame = frames.temporal(range(1024))
     frame.loc[512, ["idle_ns", "compute_ns"]] = [0, 700_000_000]
@@ -131,9 +131,9 @@ def test_a_click_and_a_drag_select_rows_of_the_frame(page, tmp_path):
       const { data_source } = figure.renderers.find((each) => "rank" in each.data_source.data);
       return Array.from(data_source.selected.indices);
     }"""
-    colour = tuple(bytes.fromhex(charts.LIGHT.kind["communication"][1:]))
+    color = tuple(bytes.fromhex(charts.LIGHT.kind["communication"][1:]))
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    solid = [down for down in range(60, 200) if picture.getpixel((100, down)) == colour]
+    solid = [down for down in range(60, 200) if picture.getpixel((100, down)) == color]
     page.mouse.click(100, solid[-2])
     page.wait_for_function(f"({selected})().length === 1")
     assert page.evaluate(selected) == [1]

@@ -89,7 +89,7 @@ def nccl(ddp) -> dict:
     return rows[0]
 
 
-def test_first_paint_shows_every_rank_in_the_kinds_colours(ddp, screenshot):
+def test_first_paint_shows_every_rank_in_the_kinds_colors(ddp, screenshot):
     expect(ddp.root.locator("[role=row]")).to_have_count(8)
     wait_for_colors(ddp.stage, "#1f77c0", "#e0630f")
     expect(ddp.root).to_contain_text("21 848 events, 0 dropped")

@@ -155,7 +155,7 @@ def inks(seen, side):
 SLOWER, SAME, COMPUTE = ("d666a8", "c2277f", "80074f"), "b9c1cc", "1f77c0"
 
 
-def colours_say_what_became_of_events(seen):
+def colors_say_what_became_of_events(seen):
     """Slower calls are drawn in the colour that the legend has for them, else in their kind's."""
     legend = seen.root.locator(".hta-diff-keys")
     expect(legend).to_contain_text("slower")
@@ -196,11 +196,11 @@ def colours_say_what_became_of_events(seen):
     assert ">slower<" in picture
     assert any(ink in picture for ink in SLOWER)
     seen.page.keyboard.press("Escape")
-    seen.root.locator("[data-colour=kind]").click()
+    seen.root.locator("[data-color=kind]").click()
     expect(legend).not_to_contain_text("slower")
     wait_until(seen.page, lambda: inks(seen, 1).get(COMPUTE, 0) > 500, "colours of kinds")
     assert not set(SLOWER) & set(inks(seen, 1))
-    seen.root.locator("[data-colour=change]").click()
+    seen.root.locator("[data-color=change]").click()
 
 
 def lies_rank_by_rank(seen):
@@ -307,7 +307,7 @@ def test_a_saved_page_compares_without_kernel_or_network(
     page.mouse.down()
     page.mouse.up()
     expect(seen.root.locator(".hta-diff-side").get_by_text("Duration", exact=True)).to_have_count(2)
-    colours_say_what_became_of_events(seen)
+    colors_say_what_became_of_events(seen)
 
     seen.root.get_by_role("button", name="Swap").click()
     expect(seen.headline).to_contain_text("aten::contiguous is gone")

@@ -24,7 +24,7 @@ SOURCES = {
 WITHOUT_ANALYSIS = {"call_tree", "call_tree_device", "bandwidth", "messages"}
 
 
-def test_both_themes_have_all_tokens_and_a_colour_for_each_kind():
+def test_both_themes_have_all_tokens_and_a_color_for_each_kind():
     light, dark = facts("tokens")["light"], facts("tokens")["dark"]
     for theme in (light, dark):
         assert list(theme) == list(light)
@@ -33,9 +33,9 @@ def test_both_themes_have_all_tokens_and_a_colour_for_each_kind():
         assert {name: shades[0] for name, shades in theme["nameShades"].items()} == theme["kind"]
 
 
-def lab(colour):
+def lab(color):
     """Return a colour in CIELAB (D65)."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
     x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505
     y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
@@ -45,15 +45,15 @@ def lab(colour):
 
 
 @pytest.mark.parametrize("name", ["light", "dark"])
-def test_late_errors_and_synchronisation_are_told_apart(name):
+def test_late_errors_and_synchronization_are_told_apart(name):
     theme = facts("tokens")[name]
-    colours = [theme["late"], theme["errorInk"], theme["kind"]["sync"]]
-    for single, other in itertools.combinations(map(lab, colours), 2):
+    colors = [theme["late"], theme["errorInk"], theme["kind"]["sync"]]
+    for single, other in itertools.combinations(map(lab, colors), 2):
         assert math.dist(single, other) > 25
 
 
 @pytest.mark.parametrize("name", ["event_classes", "bound_classes"])
-def test_every_class_of_events_has_colours_and_one_place_in_the_legend(name):
+def test_every_class_of_events_has_colors_and_one_place_in_the_legend(name):
     expected = facts(name)
     assert list(expected["light"]) == list(expected["dark"])
     listed = [name for group in expected["groups"] for name in group["classes"]]

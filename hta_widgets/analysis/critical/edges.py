@@ -553,7 +553,7 @@ def _recording_calls(trace: Trace, correlations: Ints) -> Ints:
 
 
 def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
-    """Return the work that synchronising calls without a recorded wait have waited for.
+    """Return the work that synchronizing calls without a recorded wait have waited for.
 
     A call has waited for the last work of any stream that ended while it ran, provided that the
     work was launched before the call.

@@ -100,9 +100,9 @@ def critical_path(
     The graph: every operator, runtime call and piece of device work has two nodes, its start and
     its end. On a thread each node depends on the previous node. A kernel depends on the call that
     launched it, on the kernel before it on its stream, and on the CUDA events for which its stream
-    waits; a call that waits for the device (context, stream and event synchronisation) depends
-    on the awaited work. If the file records no synchronisation, calls that
-    synchronise depend on the last work that ended while they ran, and calls that copy depend on
+    waits; a call that waits for the device (context, stream and event synchronization) depends
+    on the awaited work. If the file records no synchronization, calls that
+    synchronize depend on the last work that ended while they ran, and calls that copy depend on
     their copy if it had ended when they returned. In such files, a kernel that was launched after a
     call to wait for an event, and did not start although its stream was idle, depends on the work
     of another stream that had ended within 30 µs before the kernel started, or within twice the

@@ -266,7 +266,7 @@ def _align_over_gaps(
         middles.append(_usual_difference(of_pairs.ravel(), close_ns))
     best, best_count = None, in_order + _MIN_AGREEING - 1
     for middle in middles:
-        nearest, deviations = _mutual_neighbours(end_ns, other_end_ns, middle)
+        nearest, deviations = _mutual_neighbors(end_ns, other_end_ns, middle)
         is_match = nearest != MISSING
         is_match[is_match] = content[nearest[is_match]] == other_content[is_match]
         # Clocks that drift by more than the time between events have chance neighbours.
@@ -292,7 +292,7 @@ def _usual_difference(differences: Ints, close_ns: int) -> int:
     return int(np.median(in_order[start : start + counts[start]]))
 
 
-def _mutual_neighbours(end_ns: Ints, other_end_ns: Ints, middle: int) -> tuple[Ints, Ints]:
+def _mutual_neighbors(end_ns: Ints, other_end_ns: Ints, middle: int) -> tuple[Ints, Ints]:
     """Return the positions of events that are the nearest to each other, and how far they are.
 
     `middle` is the difference of the clocks; events without such a neighbour have `MISSING`.

@@ -190,10 +190,10 @@ def _min_bytes(
     """
     nodes = count_nodes(groups, node_of)
     member_nodes = [[node_of[member] for member in group.ranks] for group in groups]
-    neighbours = [numbers.count(node_of.get(rank, -1)) for numbers in member_nodes]
+    neighbors = [numbers.count(node_of.get(rank, -1)) for numbers in member_nodes]
     n, h, m = (
         np.array(values, dtype=np.float64)[events.group]
-        for values in ([group.size for group in groups], nodes, neighbours)
+        for values in ([group.size for group in groups], nodes, neighbors)
     )
     n, h, m = (np.where(values > 0, values, np.nan) for values in (n, h, m))
     size = np.where(events.size_bytes >= 0, events.size_bytes, np.nan)

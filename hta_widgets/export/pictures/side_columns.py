@@ -126,8 +126,8 @@ class SideColumnPainter(Painter):
         right = self.area.left - 8
         max_width = right - 10
         # The name is beside the lanes above the first lane with its own label.
-        labelled = next((band for band in row.bands[1:] if band.label), None)
-        height = row.height - 4 if labelled is None else labelled.top
+        labeled = next((band for band in row.bands[1:] if band.label), None)
+        height = row.height - 4 if labeled is None else labeled.top
         middle = y + height / 2 + _BASELINE
         name = row.names[0]
         if self.area.narrow:

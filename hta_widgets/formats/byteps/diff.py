@@ -36,7 +36,7 @@ KIND_WORDS = {
     "communication": "time in REDUCE, PUSH, PULL and BROADCAST",
     "copies": "time in copies",
     "idle": "time in queues",
-    "host": "time outside of synchronisations",
+    "host": "time outside of synchronizations",
 }
 KIND_LABELS = {
     "communication": "BytePS stages",
@@ -118,7 +118,7 @@ def _by_stage(side: RunSide) -> dict[tuple[str, bool], Floats]:
 
 
 def byteps_tensors(diff: Comparison) -> pd.DataFrame:
-    """Return the time of the synchronisation of each tensor in both runs."""
+    """Return the time of the synchronization of each tensor in both runs."""
     columns = ["total_ns", "busy_ns", "queue_ns", "tail_ns", "last_share"]
     sides = []
     for side in diff.sides:
@@ -199,8 +199,8 @@ SERVER_TABLES = {"byteps_lag": byteps_lag, "byteps_servers": byteps_server_times
 def iterations(part: RankPart) -> tuple[Ints, Ints, Ints]:
     """Return the numbers, starts and ends of the steps.
 
-    A step lasts from its first synchronisation to the first one of the next step. If the file has
-    only one step, it lasts to the end of its last synchronisation.
+    A step lasts from its first synchronization to the first one of the next step. If the file has
+    only one step, it lasts to the end of its last synchronization.
     """
     totals = worker_rows(part.trace).totals
     lasting = totals.dur_ns > 0
@@ -216,7 +216,7 @@ def iterations(part: RankPart) -> tuple[Ints, Ints, Ints]:
 
 
 def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
-    """Return the pieces of the synchronisation that ends last in each step of a GPU.
+    """Return the pieces of the synchronization that ends last in each step of a GPU.
 
     The pieces are the stages of its last partition, the queues before them, and the time after its
     last stage. They do not overlap, so together with the time outside of them, in which the

@@ -18,7 +18,7 @@ from hta_widgets.formats.byteps.rows import node_label, requests_of, worker_rows
 from hta_widgets.panels.frames import (
     BaseFrameMaker,
     Panel,
-    catalogue_panel,
+    catalog_panel,
     frame_to_json,
     small_frame_to_json,
     take_columns,
@@ -187,7 +187,7 @@ def _panel(
     def has_format(formats: set[str], _workers: int) -> bool:
         return needs in formats
 
-    return catalogue_panel(name, frame=frame, base_frame=run, fits=fits or has_format)
+    return catalog_panel(name, frame=frame, base_frame=run, fits=fits or has_format)
 
 
 def _requests_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
@@ -200,7 +200,7 @@ def _requests_frame(traces: TraceSet, selection: Selection, _top: int | None) ->
 
 #: In the order of the list from which users choose.
 PANELS = (
-    catalogue_panel(
+    catalog_panel(
         "byteps_stragglers",
         frame=_iterations_frame,
         base_frame=_arrivals_frame,
@@ -215,7 +215,7 @@ PANELS = (
         ranks_of="worker",
     ),
     _panel("byteps_servers", "byteps-server", ranks_of="server"),
-    catalogue_panel(
+    catalog_panel(
         "byteps_requests",
         frame=_requests_frame,
         base_frame=_analysis_function("byteps_requests", "byteps-server"),

@@ -21,7 +21,7 @@ Keys = npt.NDArray[np.uint64]
 
 #: Prefix of tensors' names.
 PREFIX = "Comm."
-#: Name of the thread with the whole synchronisations of a tensor.
+#: Name of the thread with the whole synchronizations of a tensor.
 TOTAL = "total"
 #: Stages in the order of the pipeline. Stages that only forks have are ordered by time.
 STAGES: tuple[str, ...] = (
@@ -29,7 +29,7 @@ STAGES: tuple[str, ...] = (
     *("PUSH", "PULL", "DECOMPRESS", "COPYH2D", "COORDINATE_BROADCAST", "BROADCAST"),
 )
 
-#: Stands for a whole synchronisation among the codes of stages; -1 stands for any other event.
+#: Stands for a whole synchronization among the codes of stages; -1 stands for any other event.
 _TOTAL_CODE = -2
 REQUEST = re.compile(r"(push|pull)-([0-9]{1,9})")
 _KEYS = 1 << 64
@@ -40,7 +40,7 @@ _MAX_SERVERS = 4096
 
 @dataclass(slots=True)
 class TotalRows:
-    """Whole synchronisations, each of one tensor in one step."""
+    """Whole synchronizations, each of one tensor in one step."""
 
     row: Ints  # id of the event
     tensor: Ints  # position in `WorkerRows.tensors`
@@ -97,7 +97,7 @@ class WorkerRows:
 
 
 def stage_of(pid: str, tid: str, name: str) -> str | None:
-    """Return the stage of an event, `TOTAL` for a whole synchronisation, None for other events."""
+    """Return the stage of an event, `TOTAL` for a whole synchronization, None for other events."""
     if not pid.startswith(PREFIX) or not name.startswith(pid):
         return None
     if tid == TOTAL:

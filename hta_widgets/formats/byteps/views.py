@@ -126,7 +126,7 @@ def byteps_gradients(
     title: str = "Slowest gradients",
     **options: Any,
 ) -> Any:
-    """Draw the queue, work and tail of the synchronisations of the slowest tensors, by worker.
+    """Draw the queue, work and tail of the synchronizations of the slowest tensors, by worker.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def byteps_gradients(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Split the time of each tensor's synchronisations into work, queue and tail.
+    """Split the time of each tensor's synchronizations into work, queue and tail.
 
     BytePS cuts a tensor into partitions, which go through the stages of a pipeline one by one. A
     stage ends when its task enters the next queue, so the gap to the next stage is waiting in that
@@ -67,7 +67,7 @@ def byteps_gradients(
 
         total = work (its stages) + queue (its gaps) + tail (until the framework is notified),
 
-    exactly. Stages of other partitions overlap with these and are not added. A synchronisation is
+    exactly. Stages of other partitions overlap with these and are not added. A synchronization is
     counted in full if its ``total`` event is selected and overlaps the window.
 
     Parameters
@@ -132,7 +132,7 @@ def byteps_gradients(
         )
     notes = [] if selected_parts else [NO_WORKERS]
     if unfinished:
-        notes.append(f"{unfinished} synchronisations were not finished and are left out")
+        notes.append(f"{unfinished} synchronizations were not finished and are left out")
     if incomplete:
         notes.append(
             f"{incomplete} have partitions that are cut off at the end of the file; one of them may"
@@ -206,7 +206,7 @@ def byteps_gradient_stages(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the stages of the critical partition of each synchronisation.
+    """Return the stages of the critical partition of each synchronization.
 
     The rows of one tensor and step, and the ``tail_ns`` of `byteps_gradients`, add up to its
     ``total_ns``: a stage's own time, and the queue before it. On GPUs other than the root the queue
@@ -412,7 +412,7 @@ def byteps_stages(
           partition was in the stage, so on average ``sum_ns / union_ns`` partitions are in it
         - ``mean_ns`` (float64), ``max_ns`` (int64)
         - ``queue_ns`` (int64): time that tasks waited before the stage, since the previous stage
-          ended or, for first stages, since the synchronisation began. In a cut file, partitions
+          ended or, for first stages, since the synchronization began. In a cut file, partitions
           that lack a stage in a step are not included
         - ``root`` (bool): whether the GPU talks to the servers
         - ``waits_for_root`` (bool): whether ``queue_ns`` is waiting for the root; on other GPUs
@@ -484,9 +484,9 @@ def byteps_steps(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the time of the synchronisations of each GPU and step, and the last tensor to finish.
+    """Return the time of the synchronizations of each GPU and step, and the last tensor to finish.
 
-    Synchronisations are selected as in `byteps_gradients`.
+    Synchronizations are selected as in `byteps_gradients`.
 
     Parameters
     ----------
@@ -498,8 +498,8 @@ def byteps_steps(
     -------
     DataFrame
         One row per GPU and step, with ``rank, worker, local_rank, step`` (int64), ``start_ns,
-        span_ns`` (int64, from the first start to the last end of a synchronisation), ``sum_ns,
-        union_ns`` (int64, of the synchronisations), ``concurrency`` (float64, their ratio),
+        span_ns`` (int64, from the first start to the last end of a synchronization), ``sum_ns,
+        union_ns`` (int64, of the synchronizations), ``concurrency`` (float64, their ratio),
         ``tensor`` (object, the one that ends last) and ``critical_key`` (int64).
     """
     gradients = byteps_gradients(traces, selection=selection, window=window, ranks=ranks)

@@ -19,7 +19,7 @@ from hta_widgets.formats.mpi.ranks import costly_ranks, mpi_stragglers
 from hta_widgets.panels.frames import (
     FrameMaker,
     Panel,
-    catalogue_panel,
+    catalog_panel,
     frame_to_json,
     small_frame_to_json,
     take_columns,
@@ -151,7 +151,7 @@ def _panel(name: str, frame: FrameMaker) -> Panel:
         rows: pd.DataFrame = run(traces, **_scope(traces, selection))
         return rows
 
-    return catalogue_panel(name, frame=frame, base_frame=base_frame)
+    return catalog_panel(name, frame=frame, base_frame=base_frame)
 
 
 #: In the order of the list from which users choose; windows do not apply to totals of a run.

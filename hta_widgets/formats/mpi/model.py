@@ -60,7 +60,7 @@ IO_FROM = ROUTINES.index("MPI_File_close")
 ROOT_SENDS = frozenset(mpi_names("Bcast Ibcast Scatter Iscatter Scatterv Iscatterv"))
 ROOT_RECEIVES = frozenset(mpi_names("Reduce Ireduce Gather Igather Gatherv Igatherv"))
 
-#: Calls that synchronise all ranks of a communicator, unlike nonblocking (I…) and neighbourhood
+#: Calls that synchronize all ranks of a communicator, unlike nonblocking (I…) and neighbourhood
 #: collectives.
 COLLECTIVES = frozenset(
     mpi_names(

@@ -56,7 +56,7 @@ export function abortError(): Error {
 
 /** The host's terms for the program that replies, and for starting it again. */
 export interface HostTerms {
-  /** The subject of a sentence, capitalised. */
+  /** The subject of a sentence, capitalized. */
   who: string;
   badge: string;
   /** When it answers again: "detail follows when …". */

@@ -54,7 +54,7 @@ export function saveTrait(model: Model, name: string, value: unknown): void {
 export type StateKey = keyof SharedState;
 export const SAVE_MS = 80;
 export const COMMIT_MS = 350;
-/** Max number of saved views whose echoes are recognised; a busy kernel answers late. */
+/** Max number of saved views whose echoes are recognized; a busy kernel answers late. */
 const MAX_ECHOES = 50;
 
 export const INITIAL_STATE: SharedState = {

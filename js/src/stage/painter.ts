@@ -1,7 +1,7 @@
 /**
  * Paint the regions of a frame that have changed, on two canvases.
  *
- * The base canvas has head, names, lanes and totals; lanes are rasterised in memory and copied. The
+ * The base canvas has head, names, lanes and totals; lanes are rasterized in memory and copied. The
  * overlay has selection, search hits and hover, so moving the pointer repaints no lane.
  */
 
@@ -89,7 +89,7 @@ export function paintRegions(
   if (dirty.has("lanes") || head) {
     const ticks = drawAxis(pen, frame);
     if (raster !== null) {
-      rasterise(raster, frame);
+      rasterize(raster, frame);
       put?.();
       drawOnLanes(pen, frame, ticks);
       lanesPainted = frame.visible.lanes.length;
@@ -101,7 +101,7 @@ export function paintRegions(
   return lanesPainted;
 }
 
-/** Draw lines, captions and labels over the rasterised lanes. */
+/** Draw lines, captions and labels over the rasterized lanes. */
 function drawOnLanes(pen: CanvasPen, frame: StageFrame, ticks: readonly number[]): void {
   const { geometry, theme, visible, rulers } = frame;
   const { view: axisView } = rulers[0]!;
@@ -119,7 +119,7 @@ function drawOnLanes(pen: CanvasPen, frame: StageFrame, ticks: readonly number[]
 }
 
 /** Fill the raster with the visible rows: grounds, rules, ribbons and lanes. */
-function rasterise(raster: LaneRaster, frame: StageFrame): void {
+function rasterize(raster: LaneRaster, frame: StageFrame): void {
   const { geometry, paints, visible, view, job, windows } = frame;
   const { dpr, rowsTop } = geometry;
   const { hashes } = windows.store;

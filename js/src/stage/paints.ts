@@ -1,4 +1,4 @@
-/** The theme's colours as packed pixels, by form, kind and shade, ready for the rasteriser. */
+/** The theme's colours as packed pixels, by form, kind and shade, ready for the rasterizer. */
 
 import type { ClassPalette, ClassStyle, ClassShares, Kind } from "../protocol/source";
 import { weightOfClass } from "../facts/event_classes";

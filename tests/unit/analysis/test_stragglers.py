@@ -515,7 +515,7 @@ def test_the_bubble_of_a_pipeline_is_nobodys_fault(tmp_path, batches):
 
 
 @pytest.mark.parametrize("seed", [9, 101])
-def test_the_neighbour_of_a_slow_rank_is_not_to_blame(tmp_path, seed):
+def test_the_neighbor_of_a_slow_rank_is_not_to_blame(tmp_path, seed):
     """Gradients are reduced while layers wait in tensor groups: that wait began before the end."""
     shape = {"ranks": 4, "steps": 5, "tensor_ranks": 2, "strided": True, "events_per_step": 500}
     write_demo(tmp_path / "job", straggler=1, factor=1.47, seed=seed, format="json", **shape)

@@ -479,7 +479,7 @@ def test_names_that_differ_only_where_they_are_cut_are_numbered():
     assert max(map(len, labels)) * 6.4 <= 0.36 * 400
 
 
-def test_themes_and_mixed_colours():
+def test_themes_and_mixed_colors():
     with pytest.raises(TraceError, match="theme= takes 'light', 'dark' or a Theme, not 'sepia'"):
         charts.operators(pd.DataFrame(), theme="sepia")
     assert theme_of(DARK) is DARK

@@ -152,7 +152,7 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
     check(look)
 
 
-def test_bar_styles_name_colours_of_both_themes():
+def test_bar_styles_name_colors_of_both_themes():
     for style in definition.bar_styles().values():
         for token in (style.fill, style.line, style.hatch_color, style.on):
             assert defined.color_of(token or "bg", LIGHT).startswith("#")

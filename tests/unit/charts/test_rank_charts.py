@@ -76,7 +76,7 @@ def test_lateness_is_against_the_median_of_the_collective():
     assert median_of([4, 0, 2, 10, 7], [1, 1, 1, 1, 0]).tolist() == [3, 3, 3, 3, 7]
 
 
-def test_who_is_last_most_of_the_time_is_coloured_and_named():
+def test_who_is_last_most_of_the_time_is_colored_and_named():
     figure = charts.arrivals(matched(LATE[:4]))
     data = data_of(figure, "rank", "fill")
     assert (data["fill"] == LIGHT.ink).tolist() == (data["rank"] == 2).tolist()
@@ -305,7 +305,7 @@ def test_a_rank_has_a_cell_in_the_column_of_each_kind():
     assert "?: kind guessed" in text
 
 
-def test_cells_of_one_colour_are_one_group():
+def test_cells_of_one_color_are_one_group():
     data = data_of(charts.parallel_groups(frames.parallel_groups()), "rank", "group", "fill")
     for _, column in data.groupby("x"):
         assert len(column[["group", "fill"]].drop_duplicates()) == column["group"].nunique()
@@ -455,7 +455,7 @@ def test_one_step_a_side_has_no_mean():
     assert "with one step per side, no p-value can be computed" in words_of(figure)
 
 
-def test_who_is_last_has_the_colour_of_who_is_late():
+def test_who_is_last_has_the_color_of_who_is_late():
     figure = charts.byteps_arrivals(frames.byteps_arrivals())
     data = data_of(figure, "label", "fill")
     assert data["fill"].iloc[-1] == charts.LIGHT.late

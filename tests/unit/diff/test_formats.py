@@ -66,7 +66,7 @@ def test_a_worker_that_comes_late_is_found_out(job):
     assert (diff.step_count, diff.before.ranks) == (4, [0, 1, 2, 3])
     assert diff.before.table_ranks == [0, 1, 2, 3, 4, 5]
     adds_up(diff)
-    # A step of a GPU: from the first synchronisation's start to that of the next step's.
+    # A step of a GPU: from the first synchronization's start to that of the next step's.
     for side in diff.sides:
         for rank, part in side.parts.items():
             totals = part.trace.events.query("tid == 'total'")

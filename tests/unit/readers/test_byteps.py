@@ -364,7 +364,7 @@ def test_a_broken_record_does_not_make_a_file_another_one(tmp_path, file, old, n
         ask(traces)
 
 
-def test_servers_are_recognised_behind_long_keys(tmp_path):
+def test_servers_are_recognized_behind_long_keys(tmp_path):
     write_byteps_job(tmp_path / "job", steps=2, gradients=2)
     path = next((tmp_path / "job").rglob("server_profile.json"))
     text = path.read_text()

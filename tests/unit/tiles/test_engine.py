@@ -83,7 +83,7 @@ def test_folded_lanes(ask, lane):
     assert columns["slice_start"].tolist() == [40_000]
     _, columns = one_tile(ask, lane("main thread", folded=True), 10)
     assert len(columns["slice_id"]) == 0
-    # aten::add 10-30 µs around two launches, then the synchronising call at 60-95 µs.
+    # aten::add 10-30 µs around two launches, then the synchronizing call at 60-95 µs.
     assert columns["count"][15] == 2
     assert columns["busy"][15] == 65535
     assert columns["count"].astype(bool).sum() == len({*range(9, 30), *range(58, 93)})

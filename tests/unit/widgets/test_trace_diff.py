@@ -543,7 +543,7 @@ def ink(root, fill):
     return sum(len(path) for path in paths)
 
 
-def test_a_picture_has_the_colours_that_the_page_has(shown, tmp_path, monkeypatch):
+def test_a_picture_has_the_colors_that_the_page_has(shown, tmp_path, monkeypatch):
     root, text = drawn(shown, tmp_path / "change.svg")
     words = [element.text for element in root.iter(f"{SVG}text")]
     for name in ("slower", "only here", "same"):
@@ -556,7 +556,7 @@ def test_a_picture_has_the_colours_that_the_page_has(shown, tmp_path, monkeypatc
     monkeypatch.setattr(shown, "color", "kind")
     root, text = drawn(shown, tmp_path / "kind.svg")
     assert ink(root, COMPUTE) > 10 * by_change
-    assert not any(colour in text for colour in SLOWER)
+    assert not any(color in text for color in SLOWER)
 
 
 def test_of_one_pair_of_ranks_the_picture_has_these(shown, tmp_path, monkeypatch):
