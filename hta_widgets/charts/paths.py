@@ -426,7 +426,7 @@ def _rows_by_rank(frame: pd.DataFrame, by_rank: pd.Series) -> tuple[pd.DataFrame
     """
     row_of = {int(rank): min(row, _MAX_LANES) for row, rank in enumerate(by_rank.index)}
     rows = [row_of[int(rank)] for rank in frame["rank"]]
-    data = frame.reset_index(drop=True).assign(row=rows, bound_by=frame["bound_by"].astype(str))
+    data = frame.assign(row=rows, bound_by=frame["bound_by"].astype(str)).reset_index(drop=True)
     names = [f"rank {rank}" for rank in by_rank.index[:_MAX_LANES]]
     if len(by_rank) <= _MAX_LANES:
         return data, names
