@@ -152,6 +152,24 @@ def test_findings_are_sentences_with_numbers(changed):
     assert all(text.endswith(".") for text in texts.values())
 
 
+@pytest.mark.parametrize(("ranks", "mean"), [(4, "0.25"), (40, "0.025"), (2, "0.5")])
+def test_calls_of_few_ranks_are_not_rounded_away(tmp_path, ranks, mean):
+    """Only the first rank has the new operator."""
+
+    def job(*, logs):
+        return load(tmp_path, *(records(logs=logs and not rank) for rank in range(ranks)))
+
+    def records(*, logs):
+        for start in range(0, 400_000, 100_000):
+            yield event("user_annotation", f"ProfilerStep#{start}", start, start + 100_000, pid=10)
+            yield op("aten::mm", start + 10, start + 50_000)
+            if logs:
+                yield op("aten::log", start + 50_100, start + 99_900)
+
+    texts = [finding.text for finding in hd.findings(hd.compare(job(logs=False), job(logs=True)))]
+    assert any(text.startswith(f"aten::log is new: {mean} a step") for text in texts)
+
+
 def test_truth_and_bytes_of_a_changed_job(jobs, tmp_path):
     truth = jobs(1, CHANGES)[1]
     assert [item["injected"] for item in truth["changes"]] == list(CHANGES)
