@@ -349,18 +349,10 @@ def _total_counts(diff: Comparison) -> dict[tuple[str, bool], tuple[float, float
 
 def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]:
     """Yield changes of calls; the paths of operators whose work changed are added to `listed`."""
-    steps_and_ranks = diff.step_count * max(len(match_ranks(diff).ranks), 1)
-    min_ns = _MIN_SHARE_OF_STEP * diff.step_ns * steps_and_ranks
-    for (word, measure, code), group in _change_groups(diff, listed).items():
-        changed_steps = group.counts.any(axis=0).sum()
-        is_large = any(group.device_ns) or max(group.host_ns) >= min_ns
-        if is_large and changed_steps > _MIN_STEPS_SHARE * diff.step_count:
-            yield _change_of_group(diff, word, measure, code, group)
-
-
-def _change_groups(diff: Comparison, listed: set[int]) -> dict[tuple[str, str, int], _ChangeGroup]:
-    """Return the changed nodes by change, measure and code of the name; see `listed` above."""
     matches = match_ranks(diff)
+    names = matches.pool.names
+    steps_and_ranks = diff.step_count * max(len(matches.ranks), 1)
+    min_ns = _MIN_SHARE_OF_STEP * diff.step_ns * steps_and_ranks
     groups: dict[tuple[str, str, int], _ChangeGroup] = {}
     ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), strict=True)
     for matched, shared, times in ranks:
@@ -377,32 +369,30 @@ def _change_groups(diff: Comparison, listed: set[int]) -> dict[tuple[str, str, i
                     has_name = name == code
                     group = groups.setdefault((word, measure, code), _ChangeGroup(diff.step_count))
                     group.add(k, tree, nodes[has_name], times[k], path[has_name])
-    return groups
-
-
-def _change_of_group(
-    diff: Comparison, word: str, measure: str, code: int, group: _ChangeGroup
-) -> _Change:
-    matches = match_ranks(diff)
-    names = matches.pool.names
-    steps_and_ranks = diff.step_count * max(len(matches.ranks), 1)
-    ranked = ((time, -matches.rank_of_path[path], path) for path, time in group.paths.items())
-    main_path = max(ranked)[2]
-    times_ns = group.device_ns if any(group.device_ns) else group.host_ns
-    before_count, after_count = (group.counts.sum(axis=1) / steps_and_ranks).tolist()
-    before_ns, after_ns = (time_ns / steps_and_ranks for time_ns in times_ns)
-    change = _Change(
-        word, measure, names[code], matches.callers[main_path], len(group.paths),
-        before_count, after_count, before_ns, after_ns,
-    )  # fmt: skip
-    if word != "replaced":
-        return change
-    before, after = (sorted(names[code] for code in side) for side in group.names)
-    return change._replace(
-        before_names="; ".join(before),
-        after_names="; ".join(after),
-        how=how_replaced(before, after, before_count, after_count),
-    )
+    for (word, measure, code), group in groups.items():
+        has_device_time = any(group.device_ns)
+        times_ns = group.device_ns if has_device_time else group.host_ns
+        changed_steps = group.counts.any(axis=0).sum()
+        if changed_steps <= _MIN_STEPS_SHARE * diff.step_count:
+            continue
+        if not has_device_time and max(times_ns) < min_ns:
+            continue
+        ranked = ((time, -matches.rank_of_path[path], path) for path, time in group.paths.items())
+        main_path = max(ranked)[2]
+        before_count, after_count = (group.counts.sum(axis=1) / steps_and_ranks).tolist()
+        before_ns, after_ns = (time_ns / steps_and_ranks for time_ns in times_ns)
+        change = _Change(
+            word, measure, names[code], matches.callers[main_path], len(group.paths),
+            before_count, after_count, before_ns, after_ns,
+        )  # fmt: skip
+        if word == "replaced":
+            before, after = (sorted(names[code] for code in side) for side in group.names)
+            change = change._replace(
+                before_names="; ".join(before),
+                after_names="; ".join(after),
+                how=how_replaced(before, after, before_count, after_count),
+            )
+        yield change
 
 
 class _ChangeGroup:

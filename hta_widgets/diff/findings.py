@@ -247,16 +247,11 @@ def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tup
         if finding.details["sign"] == sign
         and (
             (is_wait and "appears" in finding.details)
-            or 2 * sign * _cost_ns(finding) >= lengths.weight
+            # A rank that one side lacks has no excess: its cost is the difference.
+            or 2 * sign * finding.details.get("excess_ns", finding.diff_ns) >= lengths.weight
         )
     )
     return ranks or causes
-
-
-def _cost_ns(finding: Finding) -> float:
-    """Return by how much a rank that changed makes steps longer."""
-    is_on_one_side = "excess_ns" not in finding.details
-    return finding.diff_ns if is_on_one_side else float(finding.details["excess_ns"])
 
 
 def _largest_cause(diff: Comparison, sign: int, step: int | None = None) -> tuple[Finding, ...]:

@@ -350,7 +350,9 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
     if finding.kind in {"slower", "faster"}:
         text = _time_change_text(finding, diff, name)
     elif finding.kind == "replaced":
-        text = _replaced_work_text(finding, diff, name)
+        counts = f"{mean_count(finding.before_count)} → {mean_count(finding.after_count)}"
+        text = f"Kernels of {name} were replaced{_replacement_text(finding.details)}: "
+        text += f"{counts}{unit}, {_work_text(finding)}{_delta_text(finding, diff)}"
     elif finding.kind == "moved":
         text = f"{name} moved to another place ({mean_count(finding.after_count)}{unit})"
     elif min(finding.details["totals"]) > 0:
@@ -372,14 +374,6 @@ def _time_change_text(finding: Finding, diff: Comparison, name: str) -> str:
         verb = f"takes {longer_or_less(finding)} on the {finding.measure}"
         verb += ", waits for other ranks included"
     return f"{name} {verb}: {times_text(finding)}{unit}{relative_text(finding)}"
-
-
-def _replaced_work_text(finding: Finding, diff: Comparison, name: str) -> str:
-    counts = f"{mean_count(finding.before_count)} → {mean_count(finding.after_count)}"
-    return (
-        f"Kernels of {name} were replaced{_replacement_text(finding.details)}: "
-        f"{counts}{_a_step(diff)}, {_work_text(finding)}{_delta_text(finding, diff)}"
-    )
 
 
 def _call_counts_text(finding: Finding, diff: Comparison) -> str:
