@@ -212,7 +212,15 @@ def keep_fitting(
     if axis is not None and names:
         letters = max(2, int((gutter - 12) / LETTER_WIDTH))
         axis.major_label_overrides = _short_labels(names, letters)
-    titles = _wrap_titles(figure, room, gutter)
+    subtitles = [title for title in figure.above if isinstance(title, models.Title)]
+    titles = [[title, title.text, f"{title.text_font_size} "] for title in subtitles]
+    titles.append([figure.title, figure.title.text, "bold 13px "])
+    max_letters = max(int((room - 12) / LETTER_WIDTH), 1)
+    for title, text, _ in titles:
+        title.offset = 4 - gutter
+        title.text = textwrap.fill(
+            text, max_letters, break_long_words=False, break_on_hyphens=False
+        )
     for column, min_width in columns:
         column.visible = room >= min_width
     if legend is not None:
@@ -248,20 +256,6 @@ def keep_fitting(
     )
     figure.js_on_change("outer_width", fit)
     figure.js_on_change("inner_width", fit)
-
-
-def _wrap_titles(figure: Figure, room: int, gutter: int) -> list[list[Any]]:
-    """Wrap the title and the subtitle; return each with its text and font, for the browser."""
-    subtitles = [title for title in figure.above if isinstance(title, models.Title)]
-    titles = [[title, title.text, f"{title.text_font_size} "] for title in subtitles]
-    titles.append([figure.title, figure.title.text, "bold 13px "])
-    max_letters = max(int((room - 12) / LETTER_WIDTH), 1)
-    for title, text, _ in titles:
-        title.offset = 4 - gutter
-        title.text = textwrap.fill(
-            text, max_letters, break_long_words=False, break_on_hyphens=False
-        )
-    return titles
 
 
 def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:

@@ -381,24 +381,18 @@ def _outlying_mask(gaps: Ints, min_distance_ns: float) -> Bools:
     They are at most a third of all, or at most half if they are the first or the last ones, as
     after a change in the course of the run.
     """
-
-    def far_from(usual: Ints) -> Bools:
+    half = len(gaps) // 2
+    halves = (gaps[half:], gaps[:-half]) if len(gaps) >= _MIN_STEPS_OF_SHIFT else ()
+    for usual in (gaps, *halves):
         middle = np.median(usual)
         spread = np.median(np.abs(usual - middle))
         is_far: Bools = gaps - middle >= max(min_distance_ns, _OUTLYING * spread)
-        return is_far
-
-    is_outlying = far_from(gaps)
-    if is_outlying.any() and 3 * is_outlying.sum() <= len(gaps):
-        return is_outlying
-    if len(gaps) >= _MIN_STEPS_OF_SHIFT:
-        half = len(gaps) // 2
-        # The first steps compared with the rest, then the last ones.
-        for usual, ordered in ((gaps[half:], slice(None)), (gaps[:-half], slice(None, None, -1))):
-            is_outlying = far_from(usual)
-            count = int(is_outlying.sum())
-            if 0 < count <= half and is_outlying[ordered][:count].all():
-                return is_outlying
+        count = int(is_far.sum())
+        max_count = len(gaps) // 3
+        if usual is not gaps:
+            max_count = half if is_far[:count].all() or is_far[-count:].all() else 0
+        if 0 < count <= max_count:
+            return is_far
     return np.zeros(len(gaps), dtype=bool)
 
 
