@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.cross_rank.comm_events import comm_events
 from hta_widgets.analysis.frames import concat_arrays, result_frame
 from hta_widgets.analysis.host_activity import waiting_calls
 from hta_widgets.arguments import check_arguments
@@ -228,6 +229,26 @@ def _time_with_launched_work(tree: RankTree, times: NodeTimes) -> Ints:
     work = np.flatnonzero((tree.kind == WORK) & (tree.parent >= 0))
     np.add.at(device_ns, tree.parent[work], times.device_ns[work])
     return device_ns
+
+
+def moved_bytes(diff: Comparison, name: str) -> list[float]:
+    """Return the bytes of the collectives of an operator or kernel in a step, before and after.
+
+    They are means over steps and paired ranks, NaN if the size of a collective is unknown.
+    """
+    matches = match_ranks(diff)
+    codes = [code for code, text in enumerate(matches.pool.names) if text == name]
+    totals = [0.0, 0.0]
+    for matched in matches.ranks:
+        for k, tree in enumerate(matched.trees):
+            events = comm_events(tree.part.trace)
+            sizes = np.zeros(len(tree.part.table))
+            sizes[events.rows] = np.where(events.size_bytes < 0, np.nan, events.size_bytes)
+            work = np.flatnonzero((tree.content >= 0) & (tree.slot < diff.step_count))
+            launcher = np.where(tree.parent[work] < 0, work, tree.parent[work])
+            is_named = np.isin(tree.name[work], codes) | np.isin(tree.name[launcher], codes)
+            totals[k] += float(sizes[tree.rows[work[is_named]]].sum())
+    return [total / (diff.step_count * max(len(matches.ranks), 1)) for total in totals]
 
 
 class _Change(NamedTuple):
