@@ -174,7 +174,7 @@ def flight_jobs(traces: TraceSet) -> list[_Job]:
         key: trace for key, trace in traces.items() if isinstance(trace.profile, FlightDump)
     }
     ranks = [trace.profile.rank for trace in with_dump.values()]
-    # Names may begin with a host: dumps of different ranks are of one job.
+    # Names may begin with a host: dumps of different ranks belong to one job.
     is_one_job = len(set(ranks)) == len(ranks) and -1 not in ranks
     first_name = next((trace.job for trace in with_dump.values()), "")
     keys_of_job: dict[str, dict[int, int]] = defaultdict(dict)
