@@ -359,7 +359,7 @@ def _last_call(dump: FlightDump) -> tuple[str, str]:
 
 @memoize
 def _recorded_events(traces: TraceSet) -> _Events:
-    """Return the events of profilers' traces by rank, group and number, as rank in the set and id.
+    """Return rank and id of each event of a profiler's trace, by stated rank, group and number.
 
     Of a collective's events, the last one is returned: its kernel or, without a device, its call on
     the host.
