@@ -432,9 +432,10 @@ class _NameGroups:
 
 
 def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
-    """Return the rank whose mean is farthest from each name's median, and the mean per median.
+    """Return the rank whose mean is farthest from each name's median, and their quotient.
 
-    They are -1 and NaN for communication, and for names on few ranks or with a median of 0.
+    The quotient is the mean divided by the median. They are -1 and NaN for communication, and for
+    names on few ranks or with a median of 0.
     """
     mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
     median = pd.Series(mean).groupby(names.code).median().to_numpy()

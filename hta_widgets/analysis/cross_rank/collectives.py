@@ -230,11 +230,11 @@ class ExposedOperation(NamedTuple):
 def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperation | None:
     """Return the operation with the most exposed communication.
 
-    If messages of known bandwidth have at least half of the exposed time, it is the operation of
-    the pair of operation and size with the most exposed time, and the result has the bus bandwidth
-    of this pair. A message takes its transfer time if it is matched on all its ranks, else the time
-    of its event, which includes waits. The result is None if no communication is exposed, or if
-    names do not state the operation.
+    If messages of known bandwidth have at least half of the exposed time, their times are compared
+    by operation and size, and the result has the bus bandwidth of that size. A message takes its
+    transfer time if it is matched on all its ranks, else the time of its event, which includes
+    waits. The result is None if no communication is exposed, or if names do not state the
+    operation.
     """
     calls = _exposed_calls(traces, clock)
     by_operation_ns = calls.groupby("operation")["exposed"].sum()

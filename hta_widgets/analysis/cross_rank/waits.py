@@ -136,7 +136,7 @@ class CollectiveWaits:
         )
 
     def of_rank(self, rank: int) -> RankWaits:
-        """Return the waits of a rank: each until the last arrival, but at most until its end."""
+        """Return the waits of a rank: each ends at the last arrival, or when its event ends."""
         match, number = self.match, [trace.rank for trace in self.match.traces].index(rank)
         entries, events = match.of_trace[number], match.events[number]
         place = match.place[entries]
