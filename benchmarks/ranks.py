@@ -8,7 +8,7 @@ ranks have in common. *Each by itself*: a fresh process per question. *Flat*: th
 
 The job is the demo's: 1 024 ranks of two steps, 6.4 million events, and a store of it, written
 once. `--large` adds ranks of 51 steps, 160 000 events each: 64 that are generated, and 1 024 that
-are those 64 over and over, as hard links under other numbers; so questions of single ranks only.
+are those 64 over and over, as hard links under other numbers; so questions of one rank only.
 `--quick` asks fewer questions, of 256 ranks where one after the other, and two of them for *flat*.
 `--dask` asks all questions one after the other on a
 `LocalCluster` of two workers; memory is that of all processes together.

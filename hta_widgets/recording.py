@@ -156,7 +156,7 @@ def _torch_profiler() -> Any:
         ) from None
 
 
-class _FailedCell(Exception):  # noqa: N818 - no error of its own
+class _FailedCell(Exception):  # noqa: N818 - not an error by itself
     """The cell of ``%%trace`` failed, and IPython has shown how; a run of all cells ends here."""
 
     def _render_traceback_(self) -> list[str]:

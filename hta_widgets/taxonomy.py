@@ -20,7 +20,7 @@ from hta_widgets.arguments import check_arguments, match_pattern, require_patter
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 
-__all__ = ["KINDS", "add", "kind_of", "reset", "rules"]  # noqa: F822 - of `__getattr__`
+__all__ = ["KINDS", "add", "kind_of", "reset", "rules"]  # noqa: F822 - defined by `__getattr__`
 
 #: Every kind, in the order of its code.
 KINDS: Final[tuple[str, ...]] = tuple(facts("kinds"))

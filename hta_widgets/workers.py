@@ -210,7 +210,7 @@ def serve() -> None:
             kwargs["advance"] = lambda value: _send(answers, [pickle.dumps((None, value))])
         try:
             answer = (False, function(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - the caller gets it
+        except Exception as error:  # noqa: BLE001 - sent to the caller
             answer = (True, error)
         buffers: list[pickle.PickleBuffer] = []
         body = pickle.dumps(answer, protocol=5, buffer_callback=buffers.append)

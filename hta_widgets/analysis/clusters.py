@@ -569,7 +569,7 @@ class _FeatureComparison:
         count = len(features.times_ns)
         time = dict(zip(TIMES, features.times_ns.T, strict=True))
         error = {"": np.zeros(count), **dict(zip(TIMES, features.error_ns.T, strict=True))}
-        # Without steps, shares are of each rank's own time, as recordings differ in length.
+        # Without steps, shares refer to each rank's own time, as recordings differ in length.
         step = time["step_ns"]
         if count and features.steps.any():
             step = np.full(count, np.median(step))

@@ -61,7 +61,7 @@ def result_frame(
 
 
 def concat_arrays(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
-    """Concatenate one array per rank; the result is of `dtype` even without arrays."""
+    """Concatenate one array per rank; the result has `dtype` even without arrays."""
     if not len(arrays):
         return np.empty(0, dtype=dtype)
     return np.concatenate(arrays, dtype=dtype, casting="unsafe")

@@ -174,8 +174,8 @@ def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
         covered = Intervals.empty()
         levels: list[_Level] = []
         for activity, is_shared in _LEVELS:
-            # A single thread has no others whose activities could be added.
             added = (on_all_threads if is_shared else on_thread)[activity]
+            # A single thread has no others whose activities could be added.
             if not len(added.start) or (is_shared and len(threads) == 1):
                 continue
             covered = unite(covered, added)

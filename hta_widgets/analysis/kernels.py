@@ -390,7 +390,7 @@ def user_annotation_breakdown(
         (``user_annotation``).
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to work on, narrowed in time and to ranks; all by default. Durations are clipped
-        to the window, counts are of the ranges that overlap it.
+        to the window; counts include all ranges that overlap it.
 
     Returns
     -------

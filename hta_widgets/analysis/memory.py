@@ -241,7 +241,7 @@ def _decode_file(path: str | Path) -> Any:
     try:
         with contextlib.suppress(msgspec.ValidationError):
             return _decode_events(data)
-        # The file has sums, or is of another kind.
+        # The file has sums, or another kind of contents.
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         is_pickle = data[:1] == b"\x80"

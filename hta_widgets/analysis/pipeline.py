@@ -71,7 +71,7 @@ def pipeline_bubbles(
         The clock that compares the stages. Default: fitted, or the set's if no collective is on
         two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The kernels to work on, narrowed in time and to ranks; all by default. Schedules are of all
+        The kernels to work on, narrowed in time and to ranks; all by default. Schedules have all
         kernels of all stages, and are cut at the window.
 
     Returns

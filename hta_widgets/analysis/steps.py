@@ -368,6 +368,7 @@ _LABELS = (
     (re.compile(r"(.*[.:])?backward$", re.IGNORECASE), "backward"),
     (_LOADING, "data loading"),
 )
+#: A name between number signs, such as ``## forward ##``.
 _BANNER = re.compile(r"#+ *(.*?) *#+")
 
 
@@ -484,12 +485,13 @@ def _rank_phases(trace: Trace, place: dict[str, int]) -> RankPhases:
 
 def phase_label(name: str) -> str:
     """Return the label of a phase: ``optimizer`` for ``Optimizer.step#SGD.step``."""
-    framed = _BANNER.fullmatch(name)
-    plain = framed[1] if framed and framed[1] else name
+    banner = _BANNER.fullmatch(name)
+    # A banner may consist of number signs alone.
+    text = banner[1] if banner and banner[1] else name
     for pattern, label in _LABELS:
-        if pattern.match(plain):
+        if pattern.match(text):
             return label
-    return plain if framed else short_name(plain)
+    return text if banner else short_name(text)
 
 
 def _phase_labels(names: Sequence[str]) -> list[str]:

@@ -108,7 +108,9 @@ def load_events(paths: Sequence[str], ranks: Iterable[int] | None = None) -> Tra
     empty = {problem.file for problem in traces.problem_list if problem.kind == "empty"}
     if all(trace.path in empty for trace in traces.values()):
         raise TraceError(
-            "holds no trace events", path=paths[0], remedy="Was anything recorded while it was on?"
+            "holds no trace events",
+            path=paths[0],
+            remedy="Check that the job ran while it was profiled.",
         )
     return traces
 

@@ -348,7 +348,23 @@ def collectives(
 
 
 class _Grid:
-    """Waits or delays by rank and cell; a cell is one collective or `fold` of them."""
+    """Waits or delays by rank and cell; a cell is one collective or `fold` of them.
+
+    Attributes
+    ----------
+    arrivals : DataFrame
+        The chart's frame, with the position of each cell (``row``, ``left``) and its ``shown_ns``.
+    cells : DataFrame
+        The row of `arrivals` with the largest ``shown_ns`` of each cell.
+    count, columns : int
+        Numbers of collectives, and of cells in a row.
+    end : float
+        The right edge of the last cell; an axis unit is one collective.
+    spread : Series
+        Time from the first to the last arrival at each collective.
+    total_ns : array
+        Sum of ``shown_ns`` by row.
+    """
 
     def __init__(self, frame: pd.DataFrame, measure: str, late: Iterable[int] | None) -> None:
         data = frame.reset_index(drop=True)

@@ -145,6 +145,7 @@ def analysis_frame(
     """
     name = analysis or chart
     if isinstance(source, (TraceSet, Trace, Selection)):
+        # The copy gets the selection that `source` implies.
         options = dict(options)
         frame = _run_analysis(input_analysis or name, source, options)
         if input_analysis:

@@ -431,24 +431,24 @@ def _draw_column(
 
 
 def legend_for(figure: Figure, marks: Sequence[Any], theme: Theme) -> Any:
-    """Return the legend of the named marks, or None."""
+    """Add a legend of the named marks above a figure, and return it; None without named marks."""
     named = [mark for mark in marks if isinstance(mark, (Bars, Dots)) and mark.name]
     if not named:
         return None
     items = []
     for mark in named:
-        # The legend shows the style of a mark that is not drawn itself.
-        nowhere = models.ColumnDataSource({"x": [float("nan")]})
+        # Marks at NaN are not drawn, but give the legend their style.
+        undrawn = models.ColumnDataSource({"x": [float("nan")]})
         if isinstance(mark, Dots):
             key = figure.scatter(
-                x="x", y="x", source=nowhere, fill_color=mark.color, line_color=None, size=mark.size
+                x="x", y="x", source=undrawn, fill_color=mark.color, line_color=None, size=mark.size
             )
         else:
             key = figure.hbar(
                 y="x",
                 left="x",
                 right="x",
-                source=nowhere,
+                source=undrawn,
                 fill_color=fill_color(mark, theme),
                 line_color=mark.line,
                 hatch_pattern=mark.hatch,

@@ -297,4 +297,4 @@ def _steps_finding(dots: pd.DataFrame) -> str:
     if len(often):
         verb = "stands" if len(often) == 1 else "stand"
         return f"{rank_list(often.index.tolist())} {verb} out in most of {count(steps)} steps"
-    return f"{rank_list(steps_of_rank.index.tolist())} in single steps"
+    return f"{rank_list(steps_of_rank.index.tolist())} in individual steps"

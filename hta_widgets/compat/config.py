@@ -345,7 +345,7 @@ class ParserConfig:
 
     @classmethod
     def get_versioned_cfg(cls, version: YamlVersion) -> ParserConfig:
-        """Return a new configuration; versions do not differ."""
+        """Return a new configuration, which is the same for all versions."""
         return cls(version=version)
 
     @classmethod

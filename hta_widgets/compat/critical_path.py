@@ -490,7 +490,7 @@ def overlay_graph(
         remedy = "Pass the first item that critical_path_analysis returns."
         raise TraceError(f"critical_path_graph= takes a CPGraph, not {graph!r:.60}", remedy=remedy)
     if rank != graph.rank:
-        raise TraceError(f"the graph is of rank {graph.rank}, not {rank}")
+        raise TraceError(f"the graph belongs to rank {graph.rank}, not {rank}")
     folder = new_folder(output_dir)
     name = Path(graph.path.trace.path).name or f"rank-{rank}.json.gz"
     if not name.endswith((".json", ".gz")):
@@ -524,6 +524,7 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
             remedy="Load the trace from which the graph was made; it must be unchanged.",
         )
     graph, _ = restored
+    # Weights that were changed before the graph was saved.
     for edge in np.flatnonzero(graph.path.edges.weight_ns != weight_ns):
         graph.edges[int(source[edge]), int(target[edge])]["weight"] = int(weight_ns[edge]) / 1000
     graph.critical_path()

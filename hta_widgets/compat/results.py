@@ -449,7 +449,7 @@ def _selection_of(events: pd.DataFrame, trace: Trace) -> Selection:
         if event_ids is not None:
             return trace.select(ids=event_ids)
     raise TraceError(
-        "the events are of several ranks, or not of this trace", remedy="Keep the column 'rank'."
+        "the events belong to several ranks, or to another trace", remedy="Keep the column 'rank'."
     )
 
 

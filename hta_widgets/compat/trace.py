@@ -110,7 +110,7 @@ class Trace(TraceSet):
         self.min_ts: int | float = 0
         self.is_parsed = False
         self._base: TraceSet = self
-        #: the set without dropped rows, and the base set and the dropped rows that identify it
+        #: the id of the base set, the dropped rows by rank, and the set without these rows
         self._edited: tuple[int, dict[int, bytes], TraceSet] | None = None
         self._zero_ns = 0
         self.is_aligned = False

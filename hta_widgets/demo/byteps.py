@@ -377,7 +377,7 @@ def _spans(
 
 
 def _server_file(job: _BytepsJob, server: int, clock: int) -> str:
-    """Return a server's profile: JSON that no server ever closes."""
+    """Return a server's profile: JSON without the closing brackets, which servers never write."""
     first_key = server * (_IDS // job.servers)
     stamps: list[tuple[int, str]] = []
     for request in job.requests:

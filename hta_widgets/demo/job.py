@@ -1,4 +1,4 @@
-"""Write a training job as Kineto files: simulate its ranks, and gather the truth about them."""
+"""Write a training job as Kineto files: simulate its ranks, and collect the truth about them."""
 
 from __future__ import annotations
 

@@ -87,13 +87,13 @@ class TimeMap:
         return self.own_start[piece] + offset
 
     def gaps(self) -> tuple[Ints, Ints]:
-        """Return start and end of the gaps on the common axis, which only the other run has."""
+        """Return starts and ends of the gaps: parts of the common axis that this run lacks."""
         start, end = self.common_end[:-1], self.common_start[1:]
         is_gap = end > start
         return start[is_gap], end[is_gap]
 
     def _pieces(self, time: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """Return the piece of each time, the time since its start, and its two lengths."""
+        """Return the piece of each time, the time since its start, and its length on both axes."""
         piece = np.clip(np.searchsorted(starts, time, side="right") - 1, 0, len(starts) - 1)
         own_length = self.own_end[piece] - self.own_start[piece]
         common_length = self.common_end[piece] - self.common_start[piece]

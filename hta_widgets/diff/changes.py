@@ -64,7 +64,7 @@ _OCCURRENCE_BITS = 0xFFFFFFFF  # the bits of `number_occurrences` that count occ
 # Minimum changes, as shares of the longer of two times.
 _MIN_RATIO = 0.05
 _LARGE_RATIO = 0.4  # larger ones are tested at _ALPHA_LARGE, whatever the number of tests
-_MIN_RATIO_OF_CALLS = 0.2  # if single calls are tested, for lack of steps
+_MIN_RATIO_OF_CALLS = 0.2  # if individual calls are tested, for lack of steps
 _MIN_RATIO_UNTESTED = 0.75  # if the spread is unknown
 # Minimum changes, as shares of a step.
 _MIN_SHARE_OF_STEP = 0.001
@@ -591,7 +591,7 @@ def libraries(names: Sequence[str]) -> list[str]:
 def how_replaced(
     before: Sequence[str], after: Sequence[str], before_count: float, after_count: float
 ) -> str:
-    """Return how work was replaced, one of `HOW`; counts are of kernels.
+    """Return how work was replaced, one of `HOW`; counts are numbers of kernels.
 
     The answer is ``other library`` if the sides have no library in common, whatever the counts.
     """

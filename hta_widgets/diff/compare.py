@@ -519,7 +519,7 @@ def _is_empty(side: RunSide) -> bool:
 
 
 def _outside_ns(side: RunSide) -> float:
-    """Return the time of work of the steps that runs outside of them, a mean over ranks."""
+    """Return the time in which the steps' work runs outside of the steps, as a mean over ranks."""
     times_ns = []
     for rank, part in side.parts.items() if side.has_steps else ():
         rows = part.device_work_rows()

@@ -75,10 +75,11 @@ def findings(diff: Comparison) -> list[Finding]:
     first even if it is smaller or may be chance.
 
     If the steps do not differ in length, the list begins with the kinds of time whose share of the
-    step differs significantly, and by more than 5 % of the step (tests as in `changes` at 1 %,
-    divided by the number of kinds; with one step on a side 20 %). The findings of swapped sides are
-    the same in the other direction. Without any difference the list is empty, except for a caution
-    if a side has no events.
+    step differs significantly, and by more than 5 % of the step. The tests are the same as in
+    `changes`, at 1 % divided by the number of kinds. With one step on a side, the share must differ
+    by more than 20 % of the step instead. The findings of swapped sides are the same in the other
+    direction. Without any difference the list is empty, except for a caution if a side has no
+    events.
 
     Parameters
     ----------

@@ -83,9 +83,9 @@ class RankTimes:
 def late_ranks(diff: Comparison) -> list[Finding]:
     """Return the ranks that keep the others waiting on one side only, the most costly first.
 
-    A rank is returned if its cost at least halves or doubles. Either both sides must have the rank
-    and the waits of all ranks, or only one side has the rank or compares it. With a single step on
-    each side the result is empty. ``details["appears"]`` is True if the rank is late in the second
+    A rank is returned if its cost at least halves or doubles. If both sides compare the rank, the
+    waits of all ranks must be known on both sides. With a single step on each side the result is
+    empty. ``details["appears"]`` is True if the rank is late in the second
     run, and not in the first.
     """
     shared = [before for before, after in diff.rank_pairs if before == after]

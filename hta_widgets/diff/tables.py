@@ -131,8 +131,8 @@ def names(
     Returns
     -------
     DataFrame
-        One row per name, by size of the difference. Counts and times are of the compared steps,
-        means over all ranks, including those that lack the name:
+        One row per name, by size of the difference. Counts and times cover the compared
+        steps; they are means over all ranks, including those that lack the name:
 
         - ``name`` (str), ``kind`` (category)
         - ``before_count, after_count`` (float64), ``before_ns, after_ns, diff_ns`` (int64)

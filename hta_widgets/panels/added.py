@@ -157,9 +157,10 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
     operation, size = match.event_field("operation"), np.maximum(match.event_field("size_bytes"), 0)
     source, target = match.event_field("source"), match.event_field("target")
     rank = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
-    first = np.zeros(len(match), dtype=bool)
-    first[match.starts] = True
-    is_message = (operation == _SEND_RECV) & (source >= 0) & (target >= 0) & first
+    # The entries of the sender and of the receiver are one message.
+    is_first_entry = np.zeros(len(match), dtype=bool)
+    is_first_entry[match.starts] = True
+    is_message = is_first_entry & (operation == _SEND_RECV) & (source >= 0) & (target >= 0)
     sends = pd.DataFrame({"rank": source, "peer": target, "bytes": size})[is_message]
     blocks = [block.assign(count=1) for block in (sends, *map(batched_sends, traces.values()))]
     matrix = analysis.all_to_all_matrix(traces)

@@ -110,7 +110,7 @@ _GROUPED = tuple(Panel(name, "", _ALL_PARTS) for name in GROUPED_FRAMES)
 
 
 def format_panels() -> list[Panel]:
-    """Return the panels of single formats."""
+    """Return the panels that formats define."""
     return list(dict.fromkeys(chain.from_iterable(_panel_groups(all_formats()))))
 
 
@@ -432,7 +432,11 @@ class _NameGroups:
 
 
 def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
-    """Return the rank whose mean is farthest from each name's median, and their ratio."""
+    """Return the rank whose mean is farthest from each name's median, and their quotient.
+
+    The quotient is the mean divided by the median. They are -1 and NaN for communication, and for
+    names on few ranks or with a median of 0.
+    """
     mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
     median = pd.Series(mean).groupby(names.code).median().to_numpy()
     deviation = np.abs(mean - median[names.code])

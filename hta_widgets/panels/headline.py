@@ -192,7 +192,7 @@ def headline(traces: TraceSet) -> Headline:
     5. if files have shapes and devices are busy for half of the time, the operator of the first
        rank that could save the most time.
 
-    Shares are of each rank's span, from its first device work to its last. Findings below 2 % of
+    Shares refer to each rank's span, from its first device work to its last. Findings below 2 % of
     the spans of all ranks are left out, except for ranks that others wait for. A finding whose
     share is less than a tenth of another finding's is not the headline. Without a finding, and in a
     healthy job without such a kernel, the headline states how time is spent. The last sentences

@@ -1,6 +1,6 @@
 """Detection of a file's format by its first bytes.
 
-A file is of the first format of the table whose `FileReading.sniff` accepts its beginning.
+A file has the first format of the table whose `FileReading.sniff` accepts its beginning.
 The module `foreign` describes the contents of other files, for example as "a PNG image".
 """
 

@@ -3,11 +3,12 @@
 PyTorch can dump its flight recorder and memory as JSON and as pickle, and a folder may hold a trace
 and a compressed copy::
 
-    nccl_trace_rank_0         pickle   left out: nccl_trace_rank_0.json holds the same run
-    nccl_trace_rank_0.json    JSON
+    nccl_trace_rank_0         pickle
+    nccl_trace_rank_0.json    JSON     left out: nccl_trace_rank_0 holds the same run
 
 Two files are such copies if the caller named neither of them, their names have different suffixes,
-they state the same ranks, and they hold the same events at the same times.
+they state the same ranks, and they hold the same events at the same times. The first by name is
+read.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class ForeignFormat:
     endings: tuple[str, ...] = ()
 
     def is_of(self, path: str, start: bytes) -> bool:
-        """Return whether a file with this beginning is of the format."""
+        """Return whether a file with this beginning has the format."""
         if Path(path).suffix.lower() in self.endings:
             return True
         has_all = all(word in start for word in self.holds)
@@ -80,12 +80,12 @@ FOREIGN_FORMATS = (
     ),
     ForeignFormat(
         "an Nsight Compute report",
-        "It describes single kernels and has no time line. Open it with ncu-ui.",
+        "It describes individual kernels and has no time line. Open it with ncu-ui.",
         endings=(".ncu-rep",),
     ),
     ForeignFormat(
         "a database of ROCm's compute profiler (SQLite)",
-        f"It describes single kernels and has no time line. {_RECORD_INSTEAD}",
+        f"It describes individual kernels and has no time line. {_RECORD_INSTEAD}",
         _DATABASE,
         holds=(b"\ncompute_",),
     ),

@@ -85,7 +85,7 @@ def read_plain(data: bytes) -> tuple[Any, bool]:
 
 
 def require_plain(value: object) -> None:
-    """Raise `RefusedError` unless a value is of plain types, not deep, and not too large.
+    """Raise `RefusedError` unless a value has only plain types, and is not too deep or large.
 
     Each container is visited once, level by level, as containers can be shared or hold themselves.
     """
@@ -144,7 +144,7 @@ def _answer(size_bytes: int) -> tuple[dict[str, Any], bytes]:
         return {"error": "takes far more memory than a file of its size should"}, b""
     except RecursionError:
         return {"error": f"nests containers more than {_MAX_DEPTH} deep"}, b""
-    except Exception as error:  # noqa: BLE001 - unpickling damaged data raises anything
+    except Exception as error:  # noqa: BLE001 - damaged data can raise any exception
         return {"error": f"is a damaged pickle ({type(error).__name__}: {error})"[:300]}, b""
 
 

@@ -168,7 +168,7 @@ class _RankClaim:
 def _rank_claims(
     traces: Sequence[Trace], stated: Sequence[int | None], cut: Collection[str | None]
 ) -> list[_RankClaim]:
-    """Return each file's claim; files of one format, job, world size and clock are of one run."""
+    """Return each file's claim; files of one format, job, world size and clock are one run."""
     sizes = [trace.world_size or int(getattr(trace.profile, "ntasks", 0)) for trace in traces]
     usual = most_frequent_size(sizes)
     timed = sorted((trace for trace in traces if len(trace)), key=lambda trace: trace.zero_ns)

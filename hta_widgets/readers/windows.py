@@ -55,10 +55,11 @@ from hta_widgets.trace.tracks import disambiguate_tracks
 #: ``NAME.TIME.pt.trace.json``, as `torch.profiler.tensorboard_trace_handler` names files.
 _HANDLER_NAME = re.compile(r"(.+)\.\d{9,}\.pt\.trace\.json(\.gz)?")
 _NUMBER = re.compile(r"\d+")
-#: A process takes longer than this to start: a file that begins sooner after another is of the same
-#: run.
+#: A process takes longer than this to start: a file that begins sooner after another belongs to
+#: the same run.
 _MIN_RESTART_NS = 1_000_000_000
-#: A file that begins more than this after another ends is of another run, whatever its process id.
+#: A file that begins more than this after another ends belongs to another run, whatever its process
+#: id.
 _MAX_PAUSE_NS = 7 * 86_400 * 1_000_000_000
 
 

@@ -284,7 +284,7 @@ class NameSearch:
 
     @cached_property
     def _names(self) -> tuple[list[str], dict[int, Ints]]:
-        """All distinct names, and by pool the position of each of its codes among them."""
+        """All distinct names, and by id of a pool the position of each of its names among them."""
         pool, codes = StringPool(), {}
         for index in self._indices:
             names = index.rank.table.names

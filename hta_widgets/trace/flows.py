@@ -345,7 +345,7 @@ def _pair_records(
 ) -> tuple[Rows, Rows]:
     """Pair the records of each flow; return the positions in `rows` of arrows' tails and heads.
 
-    Records with the same `code` and id are of one flow.
+    Records with the same `code` and id belong to one flow.
     """
     phase, has_id = columns.phase[rows], columns.flow[rows] >= 0
     ids = len(columns.flow_ids) + 1

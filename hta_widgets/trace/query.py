@@ -270,7 +270,7 @@ def _python_token(token: re.Match[str]) -> str:
 def _validate_call(method: ast.expr) -> list[ast.expr]:
     """Check the name of a method of a column; return the attribute nodes of its call."""
     if not isinstance(method, ast.Attribute):
-        raise ValueError("a query can call only methods of columns")  # noqa: TRY004 - of the text
+        raise ValueError("a query can call only methods of columns")  # noqa: TRY004 - invalid text
     receiver = method.value
     is_text = isinstance(receiver, ast.Attribute) and receiver.attr == "str"
     allowed = _TEXT_PREDICATES | _CHANGES_OF_TEXT if is_text else _METHODS

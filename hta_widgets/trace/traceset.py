@@ -444,7 +444,7 @@ class TraceSet(Mapping[int, Trace]):
             like=self,
         )
         for rank, trace in self.items():
-            # Results of single ranks do not depend on the clock.
+            # Results of individual ranks do not depend on the clock.
             moved[rank].memo.update(trace.memo)
         moved.memo = self.memo
         moved._clock, moved.origin_offset_ns = clock, origin_offset_ns
@@ -453,7 +453,7 @@ class TraceSet(Mapping[int, Trace]):
         return moved
 
     def on(self, executor: Executor | None) -> TraceSet:
-        """Return the same set, with its analyses of single ranks run on an executor.
+        """Return the same set, with its analyses of individual ranks run on an executor.
 
         Parameters
         ----------

@@ -238,14 +238,17 @@ def _apply_nesting(
 
     Returns the number of spill lanes.
     """
-    nested_rows = np.delete(np.arange(len(begin)), nesting.spilled)
-    nested_before = np.zeros(len(begin) + 1, dtype=np.int64)
-    nested_before[nested_rows + 1] = 1
-    np.cumsum(nested_before, out=nested_before)
+    is_nested = np.ones(len(begin), dtype=bool)
+    is_nested[nesting.spilled] = False
+    nested_rows = np.flatnonzero(is_nested)
+    # Depths and parents are computed as if there were no other events, so the ends of subtrees are
+    # converted to positions among the nested events.
+    nested_before = np.append(0, np.cumsum(is_nested))
     nested_depth = _depth(nested_before[nesting.stop[nested_rows]])
-    above = _parents(nested_depth)
+    nested_parent = _parents(nested_depth)
     depth[nested_rows] = nested_depth
-    parent[nested_rows] = np.where(above >= 0, low + nested_rows[above], -1)
+    parent[nested_rows] = np.where(nested_parent >= 0, low + nested_rows[nested_parent], -1)
+    # The spilled events follow: they may enclose nested ones, and their lanes are below all others.
     nesting.write_parents(begin, end, low, parent)
     spill_lane = _first_free_lanes(begin[nesting.spilled], end[nesting.spilled])
     depth[nesting.spilled] = nested_depth.max() + 1 + spill_lane
@@ -479,7 +482,7 @@ def find_tracks(
     """Make the tracks of events that are sorted by start.
 
     A track is the events of a thread. The annotations of a device are a second track of their
-    thread. The masks are of events on a device, of annotations of a device, and of calls of MPI.
+    thread. The masks select events on a device, annotations of a device, and calls of MPI.
     """
     threads = len(columns.tids)
     track_key = (pid.astype(np.int64) * threads + tid) * 2 + device_annotation
@@ -506,7 +509,7 @@ def find_tracks(
         elif not is_sync_thread and (track_stream[number] >= 0 or of_mpi[number]):
             role = "stream"
         elif is_sync_thread or of_device[number] or pid_text in _SPANS:
-            # Some events are of a device as a whole, such as waits for all its streams.
+            # Some events belong to a device as a whole, such as waits for all its streams.
             role = "other"
         else:
             role = "thread"

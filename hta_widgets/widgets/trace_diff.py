@@ -250,7 +250,7 @@ class TraceDiff(anywidget.AnyWidget):
             if window is not None:
                 timeline.state.view = window
         self._history = PairHistory(self.sides)
-        # Classes of change are of this comparison; a run may be part of several comparisons.
+        # Classes of change belong to this comparison; a run may be part of several comparisons.
         for place, timeline in enumerate(self.sides):
             timeline.engine.classes_of = partial(self._answers.classes_of, place)
         serve(self, self.answer)

@@ -284,12 +284,16 @@ def _align_over_gaps(
 
 
 def _usual_difference(differences: Ints, close_ns: int) -> int:
-    """Return the difference that most pairs share; of several, the one nearest to 0."""
-    in_order = np.sort(differences)
-    counts = np.searchsorted(in_order, in_order + close_ns, "right") - np.arange(len(in_order))
-    fullest = np.flatnonzero(counts == counts.max())
-    start = int(fullest[np.abs(in_order[fullest]).argmin()])
-    return int(np.median(in_order[start : start + counts[start]]))
+    """Return the median of the largest group of differences within a range of `close_ns`.
+
+    Of groups of equal size, it is the one whose smallest difference is nearest to 0.
+    """
+    ordered = np.sort(differences)
+    # One group begins at each difference.
+    sizes = np.searchsorted(ordered, ordered + close_ns, "right") - np.arange(len(ordered))
+    largest = np.flatnonzero(sizes == sizes.max())
+    first = int(largest[np.abs(ordered[largest]).argmin()])
+    return int(np.median(ordered[first : first + sizes[first]]))
 
 
 def _mutual_neighbors(end_ns: Ints, other_end_ns: Ints, middle: int) -> tuple[Ints, Ints]:

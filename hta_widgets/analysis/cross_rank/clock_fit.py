@@ -141,8 +141,8 @@ def clock_offsets(
     difference of their ends over common collectives. Ranks that share no process group are
     compared through ranks that do: one least-squares fit uses the differences within all groups,
     weighted by how little they scatter. Ranks that no chain of collectives connects are not
-    compared. Each connected part of the ranks keeps the recorded time of its lowest rank, has a
-    number in ``part``, and is listed in the note.
+    compared. Each connected component of the ranks keeps the recorded time of its lowest rank, has
+    a number in ``part``, and is listed in the note.
 
     Parameters
     ----------
@@ -342,7 +342,7 @@ def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
 
 
 def _connected_components(count: int, left: Ints, right: Ints) -> Ints:
-    """Return the number of the connected part of each rank; parts are ordered by lowest rank."""
+    """Return the connected component of each rank; they are numbered by lowest rank."""
     part = np.arange(count, dtype=np.int64)
     while len(left):
         low = np.minimum(part[left], part[right])

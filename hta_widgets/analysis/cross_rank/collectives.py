@@ -105,7 +105,7 @@ def collectives(
         elements, and a drift of clocks, which is corrected in times on the fitted clock.
         ``.attrs["clock"]`` is the clock of the times, ``.attrs["matched_by"]`` counts collectives
         by how they were matched, ``.attrs["links"]`` lists the ``device, link, gb_per_s, source``
-        and ``certainty`` of the rates that shares are of.
+        and ``certainty`` of the rates that shares refer to.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner
@@ -230,10 +230,11 @@ class ExposedOperation(NamedTuple):
 def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperation | None:
     """Return the operation with the most exposed communication.
 
-    If the files state sizes for at least half of the exposed time, it is the operation of the size
-    with the most exposed time, with the bus bandwidth of its messages. A message takes its transfer
-    time if it is matched on all its ranks, else the time of its event, which includes waits. None
-    if names do not state the operation.
+    If messages of known bandwidth have at least half of the exposed time, their times are compared
+    by operation and size, and the result has the bus bandwidth of that size. A message takes its
+    transfer time if it is matched on all its ranks, else the time of its event, which includes
+    waits. The result is None if no communication is exposed, or if names do not state the
+    operation.
     """
     calls = _exposed_calls(traces, clock)
     by_operation_ns = calls.groupby("operation")["exposed"].sum()

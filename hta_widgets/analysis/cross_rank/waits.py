@@ -136,14 +136,14 @@ class CollectiveWaits:
         )
 
     def of_rank(self, rank: int) -> RankWaits:
-        """Return the waits of a rank."""
+        """Return the waits of a rank: each ends at the last arrival, or when its event ends."""
         match, number = self.match, [trace.rank for trace in self.match.traces].index(rank)
         entries, events = match.of_trace[number], match.events[number]
         place = match.place[entries]
-        last = self.times.clocks[number].to_rank(self.times.last_ns[entries])
-        until = np.clip(last, events.start_ns[place], events.end_ns[place])
-        begin, unmatched = events.start_ns[place], unmatched_rows(match, number)
-        return RankWaits(events.rows[place], begin, until, unmatched)
+        begin, end = events.start_ns[place], events.end_ns[place]
+        last_arrival = self.times.clocks[number].to_rank(self.times.last_ns[entries])
+        until = np.clip(last_arrival, begin, end)
+        return RankWaits(events.rows[place], begin, until, unmatched_rows(match, number))
 
     def last_rank_mask(self, rank: int, late: list[int]) -> Bools:
         """Return at which of its collectives one of `late` alone arrives last."""

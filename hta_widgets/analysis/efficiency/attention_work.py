@@ -87,11 +87,11 @@ class AttentionArguments:
     """Places of the arguments of one version of an attention operator; None for missing arguments.
 
     `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes.
-    `lengths` are tensors with the lengths of sequences, the first their sums over queries, and
-    `longest` the place of the longest query, before that of the longest key. `saved` is the flag
-    that asks for logsumexp, True if it is always written. `flag` is a flag that only this version
-    has. `local` is a window that these formulas do not count. `bottom_right`: the last query sees
-    all keys. `is_bound`: the arguments may lack a mask or a window.
+    `lengths` are tensors with the lengths of packed sequences; the first has cumulative lengths of
+    queries. `longest` is the maximum length of queries, and is followed by that of keys. `saved` is
+    the flag that asks for logsumexp, True if it is always written. `flag` is a flag that only this
+    version has. `local` is a window that these formulas do not count. `bottom_right`: the last
+    query sees all keys. `is_bound`: the arguments may lack a mask or a window.
     """
 
     causal: int | None = None

@@ -31,7 +31,7 @@ from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-__all__ = ["add", "of", "peak", "reset", "table"]  # noqa: F822 - of `__getattr__`
+__all__ = ["add", "of", "peak", "reset", "table"]  # noqa: F822 - defined by `__getattr__`
 
 Precision = Literal[
     "fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"

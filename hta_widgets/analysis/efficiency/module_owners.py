@@ -176,7 +176,7 @@ def _owners(stop: Ints, of_event: Ints, optimizer: Bools, forward: Ints) -> Ints
 def _instances(
     calls: _ModuleCalls, call_parent: Ints, is_again: Bools, source: str
 ) -> tuple[Ints, list[str], Ints]:
-    """Return the module of each call, and names and parents of modules by their first call."""
+    """Return the module of each call, and names and parents of modules in order of first call."""
     code = {name: at for at, name in enumerate(dict.fromkeys(calls.names))}
     key = np.array([code[name] for name in calls.names], dtype=np.int64)
     forest = forest_of(call_parent)

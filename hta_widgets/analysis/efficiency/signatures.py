@@ -291,7 +291,7 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
         return {}
     tracks, codes = trace.table.track[calls.rows].tolist(), args.code.tolist()
 
-    # Lists of an optimizer's tensors are long, and only convolutions are of interest.
+    # Lists of an optimizer's tensors are long, and only convolutions need them.
     @cache
     def dims_of(code: int) -> list[Any]:
         return decode_arg(args.texts[code][0])

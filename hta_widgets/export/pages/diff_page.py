@@ -1,7 +1,7 @@
 """Save a comparison as one page: its frames, the pairs of events, and both timelines.
 
-The frames of the whole comparison and the pairs are always included. Frames of single steps and of
-single pairs of ranks get a share of the remaining bytes, and the timelines get the rest.
+The frames of the whole comparison and the pairs are always included. Frames of individual steps
+and of individual pairs of ranks get a share of the remaining bytes, and the timelines get the rest.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _CODE = ("diff.js", "state.js", "widgets.css")
 _FRAME_BYTES = 12_000
 #: The levels of detail of the waterfall.
 LEVELS = ("kind", "cause", "operator", "kernel")
-#: Maximum shares of the frames of single steps and of single pairs of ranks. They are shares of the
-#: bytes that remain after the code, the frames of the whole comparison and the pairs of events.
+#: Maximum shares of the frames of individual steps and of individual pairs of ranks. They are
+#: shares of the bytes that remain after the code, the frames of the whole comparison and the pairs
+#: of events.
 _STEPS_SHARE = 0.25
 _PAIRS_SHARE = 0.15
 #: Maximum numbers of steps and pairs with frames of their own; more would take long to compute.
@@ -115,8 +116,8 @@ def comparison_content(
         words.append(f"{word.capitalize()}: {content.words}")
     sizes += [
         ("frames and pairs", total_size(comparison_blocks)),
-        ("single steps", steps.size_bytes),
-        ("single pairs of ranks", pairs.size_bytes),
+        ("individual steps", steps.size_bytes),
+        ("individual pairs of ranks", pairs.size_bytes),
     ]
     words += [text for text in (steps.words, pairs.words) if text]
     blocks = [*comparison_blocks, *steps.blocks, *pairs.blocks, *blocks]
@@ -192,7 +193,7 @@ class StepBlocks(FrameBlocks):
             f"{held} of {plural(total, 'step')} can be chosen in this page, "
             "those that changed most."
             if held
-            else "No step can be chosen in this page: the figures of single steps did not fit."
+            else "No step can be chosen in this page: the figures of individual steps did not fit."
         )
         self.about = {"held_steps": self.numbers, "held_words": self.words}
 

@@ -366,7 +366,7 @@ def _with_coverage(
 def _coverage_text(full: list[int], args: list[int], overviews: dict[int, PagePart]) -> str:
     """Return a sentence that names the ranks with all events and arguments in a page."""
     if not full:
-        return "Overview only: no single events."
+        return "Overview only: no individual events."
     content = ""
     if len(args) < len(full):
         content = f"arguments of {_format_ranks(args)}" if args else "no arguments"

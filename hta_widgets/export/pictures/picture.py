@@ -46,7 +46,7 @@ _MIN_WIDTH = 320
 #: Opacity of the ground drawn over what is not selected.
 _VEIL = 0.66
 _LANE_BYTES = 256 << 20
-#: Heights above the rows on a screen: minimap and axis, and a row of the strip.
+#: Heights of the parts above the rows on a screen: minimap with axis, and a row of the strip.
 _SCREEN_HEAD, _STRIP_ROW = 58, 16
 
 

@@ -47,7 +47,7 @@ ClockName = Literal["recorded", "fitted"]
 _RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
 #: Top-level keys that readers look for in the first bytes of a file.
 _FIRST = (MARK_KEY, "schemaVersion", "deviceProperties", "distributedInfo")
-#: Offset of the ranks of the side after; a larger power of ten if the side before has such ranks.
+#: Offset of the second run's ranks; a larger power of ten if the first run has such ranks.
 AFTER_RANKS = 1000
 
 
@@ -259,8 +259,8 @@ def export_pair(
 ) -> ExportReport:
     """Write two runs as one merged trace, which Perfetto and this package open.
 
-    The ranks of the side after are increased by 1000, or by a larger power of ten if the side
-    before has such ranks. Processes are named after their side: ``before · rank 3 · python``.
+    The ranks of `after` are increased by 1000, or by a larger power of ten if `before` has such
+    ranks. Processes are named after their run: ``before · rank 3 · python``.
     """
     target = Target.of(path)
     if target.is_directory:
@@ -528,7 +528,7 @@ def _traces_and_selection(source: DiffSource) -> tuple[list[Trace], Selection]:
 
 
 def _rank_offset(before: DiffSource) -> int:
-    """Return the number to add to the ranks of the side after."""
+    """Return the number to add to the ranks of the second run."""
     highest = max((trace.rank for trace in _traces_and_selection(before)[0]), default=0)
     offset = AFTER_RANKS
     while highest >= offset:
@@ -539,7 +539,7 @@ def _rank_offset(before: DiffSource) -> int:
 def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
     """Return the ns to add to the times of both sides for their first steps to start together.
 
-    The side before stays unless a time would be negative.
+    The first run stays unless a time would be negative.
     """
     starts_ns = []
     for side in diff.sides:

@@ -72,8 +72,9 @@ def byteps_requests(
 
     A begin is paired with the first open end of its key and name. The n-th push (pull) of a node
     for a key belongs to iteration n. If a pull came before the last push of its iteration, the
-    time until that push ended is waiting; the rest is service. A push has only service, which
-    includes the queue of the server's thread. Requests that overlap the window are not cut.
+    time until that push ended is waiting; the rest is service. The whole time of a push is
+    service; it includes the queue of the server's thread. Requests that overlap the window are not
+    cut.
 
     Parameters
     ----------

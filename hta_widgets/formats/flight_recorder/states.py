@@ -174,7 +174,7 @@ def flight_jobs(traces: TraceSet) -> list[_Job]:
         key: trace for key, trace in traces.items() if isinstance(trace.profile, FlightDump)
     }
     ranks = [trace.profile.rank for trace in with_dump.values()]
-    # Names may begin with a host: dumps of different ranks are of one job.
+    # Names may begin with a host: dumps of different ranks belong to one job.
     is_one_job = len(set(ranks)) == len(ranks) and -1 not in ranks
     first_name = next((trace.job for trace in with_dump.values()), "")
     keys_of_job: dict[str, dict[int, int]] = defaultdict(dict)
@@ -359,7 +359,7 @@ def _last_call(dump: FlightDump) -> tuple[str, str]:
 
 @memoize
 def _recorded_events(traces: TraceSet) -> _Events:
-    """Return the events of profilers' traces by rank, group and number, as rank in the set and id.
+    """Return rank and id of each event of a profiler's trace, by stated rank, group and number.
 
     Of a collective's events, the last one is returned: its kernel or, without a device, its call on
     the host.

@@ -104,7 +104,7 @@ def mark_rows(columns: RankColumns) -> RankColumns:
 
 
 def has_other_profiler(trace: Trace) -> bool:
-    """Whether a trace is of JAX, TensorFlow or torch_npu, by the names of its processes."""
+    """Whether a trace is from JAX, TensorFlow or torch_npu, by the names of its processes."""
     return any(_OTHER_PROCESS.match(track.process) for track in trace.tracks)
 
 

@@ -68,7 +68,7 @@ PANELS = (
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
-    """Return the panels' frames, which pages without a kernel show as they are."""
+    """Return the frames of the panels, for pages without a kernel."""
     return panel_tables(traces, PANELS)
 
 

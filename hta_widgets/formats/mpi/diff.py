@@ -60,7 +60,7 @@ def _times(side: RunSide) -> dict[str, int]:
         times = [(row.routine, _ns(row.time_s)) for row in rank.routines]
         for routine, time in times:
             sums[routine] += time
-        # Calls of several threads may take longer than the rank.
+        # The calls of several threads may add up to more than the elapsed time.
         sums[OUTSIDE] += max(_ns(rank.elapsed_s) - sum(time for _, time in times), 0)
     if not ranks:
         return {}

@@ -508,7 +508,7 @@ def _no_events() -> RankColumns:
 def finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:
     """Set the hosts of ranks from rank 0's table, and mark files of earlier runs.
 
-    The profile of a rank whose time line is of the same run becomes part of the time line's trace.
+    The profile of a rank whose time line is from the same run becomes part of that trace.
     """
     changed: dict[int, Trace | None] = {}
     for job in mpi_jobs(traces):

@@ -415,7 +415,7 @@ def mpi_negotiation(
 
     Horovod agrees on which gradients are ready with an all-reduce of 8 bytes in each cycle. On CPUs
     these are most of the calls, about half of the time and few of the bytes; if gradients go
-    through NCCL, all of MPI's all-reduces are of this kind. The time is spent waiting for the last
+    through NCCL, all of MPI's all-reduces are such calls. The time is spent waiting for the last
     rank: the same calls take little time after a barrier (``COLLECTIVE_BARRIER``).
 
     Parameters

@@ -124,11 +124,11 @@ def _fields_of(data: bytes, span: Span) -> _Fields:
 
 
 def _fields_before_cut(
-    data: bytes, span: Span, *, nested: int = 0
+    data: bytes, span: Span, *, nested_field: int = 0
 ) -> tuple[_Fields, ProtobufError | None]:
     """Return the values of each field of a message, and where the message is cut, if it is.
 
-    What is left of the last field is a value too if the field's number is `nested`.
+    If the cut field has the number `nested_field`, its remaining bytes are its last value.
     """
     fields: _Fields = defaultdict(list)
     try:
@@ -137,8 +137,8 @@ def _fields_before_cut(
     except ProtobufError as fault:
         if not fault.is_cut:
             raise
-        if fault.cut_field is not None and fault.cut_field[0] == nested:
-            fields[nested].append(fault.cut_field[1])
+        if fault.cut_field is not None and fault.cut_field[0] == nested_field:
+            fields[nested_field].append(fault.cut_field[1])
         return fields, fault
     return fields, None
 
@@ -246,7 +246,7 @@ def read_profile_messages(data: bytes) -> Profile:
     """Decode a profile without its events."""
     profile = Profile()
     try:
-        fields, profile.fault = _fields_before_cut(data, (0, len(data)), nested=1)
+        fields, profile.fault = _fields_before_cut(data, (0, len(data)), nested_field=1)
         profile.messages = [_text(data, [value]) for value in (*fields[2], *fields[3])]
         profile.hosts = [_text(data, [value]) for value in fields[4]]
         for span in map(_span, fields[1]):
@@ -259,7 +259,9 @@ def read_profile_messages(data: bytes) -> Profile:
 def _read_plane(data: bytes, span: Span) -> Plane:
     """Return a plane, or the first part of the plane at the end of a cut file."""
     is_last = span[1] == len(data)
-    fields = _fields_before_cut(data, span, nested=3)[0] if is_last else _fields_of(data, span)
+    fields = (
+        _fields_before_cut(data, span, nested_field=3)[0] if is_last else _fields_of(data, span)
+    )
     lines = [_read_line(data, _span(line)) for line in fields[3]]
     plane = Plane(_text(data, fields[2]), lines)
     for entry in fields[5]:

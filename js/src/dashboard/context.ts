@@ -61,7 +61,7 @@ export class DashContext {
   readonly selectionState: DashSelection;
   /** The numbers of all panels but the heatmap. */
   readonly data: PanelData<SelectionJson>;
-  /** Sums of the selection, whatever the figures of the panels are of. */
+  /** Sums of the selection, whatever the panels show. */
   readonly totals: PanelData<SelectionJson>;
 
   // Traits of the model, which linked views do not share.

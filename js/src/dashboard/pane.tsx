@@ -1,4 +1,4 @@
-/** The frame around a panel: its menu, and its text while numbers are missing, late or failed. */
+/** The frame around a panel: its menu, and its text while it loads, fails or lacks numbers. */
 
 import type { ReadonlySignal } from "@preact/signals";
 import type { VNode } from "preact";

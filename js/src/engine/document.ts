@@ -169,10 +169,10 @@ export function argsBlockName(rank: number, block: number): string {
   return `args-${rank}-${block}`;
 }
 
-/** Message for a request that needs single events of a rank embedded as an overview. */
+/** Message for a request that needs individual events of a rank embedded as an overview. */
 export function notEmbeddedMessage(rank: number): string {
   return (
-    `Rank ${rank} is embedded as an overview only: this page does not hold its single events. ` +
+    `Rank ${rank} is embedded as an overview only: this page does not hold its individual events. ` +
     "Save it again with a larger max_mb, or select in this rank before saving."
   );
 }

@@ -123,14 +123,10 @@ export function snapTime(
 ): number | null {
   const edges =
     index instanceof CounterSeries ? neighbors(index.times, time) : edgesAround(index, time);
-  let best: number | null = null;
-  for (const edge of edges) {
-    const distance = Math.abs(edge - time);
-    if (distance > tolerance) continue;
-    const nearer = best === null ? -1 : distance - Math.abs(best - time);
-    if (nearer < 0 || (nearer === 0 && edge < best!)) best = edge;
-  }
-  return best;
+  const distanceTo = (edge: number): number => Math.abs(edge - time);
+  const reachable = edges.filter((edge) => distanceTo(edge) <= tolerance);
+  reachable.sort((a, b) => distanceTo(a) - distanceTo(b) || a - b);
+  return reachable[0] ?? null;
 }
 
 // Positions of the matches of a search in the view, as runs of bins.

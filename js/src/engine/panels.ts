@@ -137,7 +137,7 @@ export class PanelEngine {
     return { reply, buffer: values.buffer as ArrayBuffer };
   }
 
-  /** Causes of a device's idle time at an instant; null also for a rank without single events. */
+  /** Causes of a device's idle time at an instant; null also for a rank without individual events. */
   async gap({ rank, time, lane = null }: Requests["gap"]): Promise<GapReply> {
     await this.job.loadRank(rank);
     const analysis = await this.analysisOf(rank, new Pacer());

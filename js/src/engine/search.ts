@@ -104,7 +104,7 @@ interface SearchHits {
   names: number;
   total: number;
   error: string | null;
-  /** Matches on ranks whose single events are not in the page. */
+  /** Matches on ranks whose individual events are not in the page. */
   leftOut: [rank: number, count: number][];
 }
 

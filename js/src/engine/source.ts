@@ -164,7 +164,7 @@ export class PageSource implements LocalSource {
     return this.deviceTimes;
   }
 
-  /** All ranks; those with single events have their device work. */
+  /** All ranks; those with individual events have their device work. */
   private loadAnalyses(): Promise<(RankAnalysis | RankOverview)[]> {
     return Promise.all(
       this.job.rankNumbers.map(async (number) => {
@@ -246,7 +246,7 @@ export class PageSource implements LocalSource {
     const overlay = await this.job.loadOverlayLane(lane);
     if (overlay !== null) return snapTime(overlay, time, tolerance);
     const rank = await this.job.loadRank(this.job.rankOfLane(lane));
-    // Without single events there is no edge to snap to.
+    // Without individual events there is no edge to snap to.
     return rank instanceof RankOverview ? null : snapTime(rank.laneIndex(lane), time, tolerance);
   }
 

@@ -20,7 +20,7 @@ interface PanelKind {
   group?: string;
   /** Groupings of a table other than by name. */
   by?: readonly string[];
-  /** Only for panels that users add: whether frames are of the selection or of the whole job. */
+  /** Only for panels that users add: whether frames cover the selection or the whole job. */
   added?: string;
 }
 
@@ -34,7 +34,7 @@ export const PANELS = KINDS.filter(({ id }) => id !== "summary");
 
 const EVERY_DIMENSION = ["window", "ranks", "tracks", "ids", "names", "kinds", "rest"] as const;
 
-/** Frame of a table by name, shape, module or source line; all but the first are of the whole job. */
+/** Frame of a table by name, shape, module or source line; all but the first cover the whole job. */
 export function groupedFrameId(id: string, by: string): string {
   return by === "name" ? id : `${by === "shape" ? id : "work"} by ${by}`;
 }

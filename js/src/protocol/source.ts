@@ -65,7 +65,7 @@ export interface SceneRank {
   /** The word for its devices, such as `NPU`, if they are not GPUs. */
   device?: string;
   /**
-   * Only in saved pages, for ranks without single events: cells finer than 2^this ns are not
+   * Only in saved pages, for ranks without individual events: cells finer than 2^this ns are not
    * embedded, and tiles of finer levels spread the values evenly.
    */
   overview_level?: number;
@@ -403,7 +403,7 @@ export interface Brush {
   names?: string[] | null;
   kinds?: string[] | null;
   window?: [number, number] | null;
-  /** Whether `names` are of operators, whose launched work is chosen too. */
+  /** Whether `names` name operators, whose launched work is chosen too. */
   launches?: boolean;
 }
 

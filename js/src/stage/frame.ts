@@ -26,7 +26,7 @@ export interface StageFrame {
   visible: VisibleLanes;
   windows: LaneWindows;
   stats: StatsByRank | null;
-  /** Whether the figures are of an earlier view. */
+  /** Whether the figures belong to an earlier view. */
   isStale: boolean;
   lateness: LatenessByRank | null;
   ribbon: Ribbon | null;

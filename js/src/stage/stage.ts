@@ -137,8 +137,8 @@ export class Stage {
   }
 
   /**
-   * Colour events by the classes in the tiles; null: by kind or name. Until the classes are
-   * `isKnown`, all events are drawn with the last class. `classShares`: shares of the classes in
+   * Colour events by the classes in the tiles; null: by kind or name. While `isKnown` is
+   * false, all events are drawn with the last class. `classShares`: shares of the classes in
    * the minimap; null: the minimap shows kinds.
    */
   setClasses(

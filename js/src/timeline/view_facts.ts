@@ -137,7 +137,7 @@ export class ViewFacts {
       });
   }
 
-  /** Show the share of waits, if it is of the same window as the legend's other shares. */
+  /** Show the share of waits, if it covers the same window as the legend's other shares. */
   private showWaits(): void {
     const { lateness, shares: stats, shown } = this;
     const isSameWindow = lateness?.start === stats?.start && lateness?.end === stats?.end;

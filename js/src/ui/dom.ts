@@ -36,7 +36,7 @@ export function activeElement(node: Node): Element | null {
   return root instanceof ShadowRoot || root instanceof Document ? root.activeElement : null;
 }
 
-/** The parent of a node, also out of a shadow root. */
+/** The parent of a node; for a shadow root, its host. */
 export function composedParent(node: Node): Node | null {
   return node instanceof ShadowRoot ? node.host : node.parentNode;
 }

@@ -1,4 +1,4 @@
-"""FLOPs and rates of single calls, and the events that show them, calculated by hand."""
+"""FLOPs and rates of individual calls, and the events that show them, calculated by hand."""
 
 import json
 import math

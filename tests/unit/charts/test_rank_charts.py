@@ -192,7 +192,7 @@ def test_who_takes_longer_than_the_median_rank_stands_out():
     assert set(marked.loc[marked["fill"] == LIGHT.late, "rank"]) == {2}
     assert right_of(figure, 0) == ["stands out", "\u200b", "rank 4 +25 %"]
     assert right_of(figure, 1) == ["median rank", "1.00 µs", "1.00 µs"]
-    assert "rank 4 in single steps" in words_of(figure)
+    assert "rank 4 in individual steps" in words_of(figure)
 
 
 def test_no_outlier_of_many_dots_is_lost():

@@ -64,7 +64,7 @@ def test_all_that_is_derived_holds_and_turns_round_with_the_sides(sides):
         assert (first["diff_ns"] == -other["diff_ns"]).all()
         assert (first["before_ns"] == other["after_ns"]).all()
         each = [hd.waterfall(present, by, step=k) for k in range(present.step_count)]
-        # With several ranks, means of single steps are rounded separately.
+        # With several ranks, means of individual steps are rounded separately.
         assert abs(sum(first["diff_ns"].sum() for first in each) - bars["diff_ns"].sum()) <= len(
             each
         )

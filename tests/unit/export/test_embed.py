@@ -163,7 +163,7 @@ def _fixed(engine):
 
 def test_a_rank_without_its_rows_cannot_be_opened(engine):
     result = embed(engine, engine.scene(), {}, 0)
-    assert result.document["scene"]["embedded"]["text"] == "Overview only: no single events."
+    assert result.document["scene"]["embedded"]["text"] == "Overview only: no individual events."
     for rank, header in zip(
         result.document["scene"]["ranks"], result.document["ranks"], strict=True
     ):
