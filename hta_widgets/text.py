@@ -144,7 +144,9 @@ def count(number: Number) -> str:
 
 
 def mean_count(number: float) -> str:
-    """Format a mean number of calls, without decimals if it is nearly whole."""
+    """Format a mean number of calls: ``2.5``, ``2`` if it is nearly whole, ``0.25`` below 1."""
+    if 0 < number <= 0.95:
+        return f"{number:.2g}"
     return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
 
 

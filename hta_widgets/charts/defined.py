@@ -60,7 +60,6 @@ from hta_widgets.text import (
     share,
     share_delta,
 )
-from hta_widgets.trace.arrays import Rows
 
 #: For each rank that shares a row, all ranks of this row in ascending order.
 Groups = Mapping[int, Sequence[int]]
@@ -252,9 +251,15 @@ def rows_content(
     else:
         style = style.with_subtitle(subtitle_of(definition, drawn_frame, scope))
     tooltip = _add_tooltip(definition, scope, data, parts, is_folded=bool(groups))
+    if definition.place is not None:
+        data["row"] = evaluate(definition.place, scope)
+    source_data = drawn_frame.reset_index(drop=True).assign(**data)
+    if definition.order is not None:
+        order = np.argsort(evaluate(definition.order, scope), kind="stable")
+        source_data = source_data.iloc[order]
     pitch = definition.rows.pitch
     content = RowsContent(
-        data=_source_rows(definition, scope, drawn_frame, data),
+        data=source_data.reset_index(drop=True),
         names=list(scope["names"]),
         marks=marks,
         scale=_evaluate_scale(definition.scale, scope_of_all),
@@ -264,18 +269,6 @@ def rows_content(
         pitch=None if pitch is None else evaluate(pitch, scope),
     )
     return content, style, ""
-
-
-def _source_rows(
-    definition: specs.RowsDefinition, scope: Scope, frame: pd.DataFrame, data: dict[str, Any]
-) -> pd.DataFrame:
-    """Return the frame with the columns of marks and texts, in the order in which it is drawn."""
-    if definition.place is not None:
-        data["row"] = evaluate(definition.place, scope)
-    rows = frame.reset_index(drop=True).assign(**data)
-    if definition.order is not None:
-        rows = rows.iloc[np.argsort(evaluate(definition.order, scope), kind="stable")]
-    return rows.reset_index(drop=True)
 
 
 def _fill_columns(definition: specs.Definition, scope: Scope) -> list[Column]:
@@ -347,7 +340,15 @@ def chart_scope(
     for name in (*definition.needs, *definition.uses):
         scope[name] = column(frame[name]) if name in frame else np.full(len(frame), np.nan)
     if definition.from_ is not None:
-        rows = _prepared_rows(definition.from_, scope, len(frame))
+        preparation, rows = definition.from_, np.arange(len(frame))
+        for name, code in preparation.let.items():
+            scope[name] = evaluate(code, scope)
+        if preparation.sort:
+            keys = [evaluate(code, scope) for code in preparation.sort]
+            # `lexsort` sorts by the last key first.
+            rows = np.lexsort([CELLS["order"](key) for key in reversed(keys)])
+        if preparation.keep is not None:
+            rows = rows[np.asarray(evaluate(preparation.keep, scope), bool)[rows]]
         attrs, frame = frame.attrs, frame.iloc[rows]
         frame.attrs = attrs
         scope = {name: value[rows] if is_rows(value) else value for name, value in scope.items()}
@@ -364,21 +365,6 @@ def chart_scope(
         scope[name] = evaluate(code, scope)
     scope["names"] = fill_template(definition.rows.name, scope)
     return scope, frame
-
-
-def _prepared_rows(preparation: specs.Preparation, scope: Scope, length: int) -> Rows:
-    """Return the chosen rows in order, after adding the preparation's names to the scope."""
-    for name, code in preparation.let.items():
-        scope[name] = evaluate(code, scope)
-    rows: Rows = np.arange(length)
-    if preparation.sort:
-        keys = [evaluate(code, scope) for code in preparation.sort]
-        # `lexsort` sorts by the last key first.
-        rows = np.lexsort([CELLS["order"](key) for key in reversed(keys)])
-    if preparation.keep is not None:
-        is_kept = np.asarray(evaluate(preparation.keep, scope), bool)
-        rows = rows[is_kept[rows]]
-    return rows
 
 
 def idle_cause_text(cause: str) -> str:

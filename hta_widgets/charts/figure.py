@@ -200,12 +200,27 @@ def keep_fitting(
     `labels` the source of texts in bars. Figures that are `timed` have the timeline's borders.
     """
     room = width or ASSUMED_WIDTH
-    gutter = _set_borders(figure, room, names, timed=timed)
+    gutter = 4
+    if timed:
+        gutter = 104 if room < 760 else 164
+        figure.min_border_right = 8 if room < 900 else 128
+    elif names:
+        longest = max(len(text) for _, text in names)
+        gutter = int(min(longest * LETTER_WIDTH + 14, max(72, room * 0.36)))
+    figure.min_border_left = gutter
     axis = figure.yaxis[0] if len(figure.yaxis) else None
     if axis is not None and names:
         letters = max(2, int((gutter - 12) / LETTER_WIDTH))
         axis.major_label_overrides = _short_labels(names, letters)
-    titles = _wrap_titles(figure, room, gutter)
+    subtitles = [title for title in figure.above if isinstance(title, models.Title)]
+    titles = [[title, title.text, f"{title.text_font_size} "] for title in subtitles]
+    titles.append([figure.title, figure.title.text, "bold 13px "])
+    max_letters = max(int((room - 12) / LETTER_WIDTH), 1)
+    for title, text, _ in titles:
+        title.offset = 4 - gutter
+        title.text = textwrap.fill(
+            text, max_letters, break_long_words=False, break_on_hyphens=False
+        )
     for column, min_width in columns:
         column.visible = room >= min_width
     if legend is not None:
@@ -241,35 +256,6 @@ def keep_fitting(
     )
     figure.js_on_change("outer_width", fit)
     figure.js_on_change("inner_width", fit)
-
-
-def _set_borders(
-    figure: Figure, room: int, names: Sequence[tuple[float, str]], *, timed: bool
-) -> int:
-    """Set a figure's borders; return the width in px of the left one, which has the names."""
-    gutter = 4
-    if timed:
-        gutter = 104 if room < 760 else 164
-        figure.min_border_right = 8 if room < 900 else 128
-    elif names:
-        longest = max(len(text) for _, text in names)
-        gutter = int(min(longest * LETTER_WIDTH + 14, max(72, room * 0.36)))
-    figure.min_border_left = gutter
-    return gutter
-
-
-def _wrap_titles(figure: Figure, room: int, gutter: int) -> list[list[Any]]:
-    """Wrap the title and the subtitle; return each with its text and font, for the browser."""
-    subtitles = [title for title in figure.above if isinstance(title, models.Title)]
-    titles = [[title, title.text, f"{title.text_font_size} "] for title in subtitles]
-    titles.append([figure.title, figure.title.text, "bold 13px "])
-    max_letters = max(int((room - 12) / LETTER_WIDTH), 1)
-    for title, text, _ in titles:
-        title.offset = 4 - gutter
-        title.text = textwrap.fill(
-            text, max_letters, break_long_words=False, break_on_hyphens=False
-        )
-    return titles
 
 
 def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:

@@ -426,7 +426,11 @@ def _lane_series(
     groups = frame.groupby(["rank", key], observed=True)
     lanes: dict[Any, pd.DataFrame] = dict(list(groups))
     peaks = groups[measure].max().astype(float)
-    drawn = _top_lanes(peaks, top)
+    # First the rank with the highest peak of each stream or kind of copy, then the second rank of
+    # each, and so on.
+    ordered_peaks = peaks.sort_values(ascending=False, kind="stable")
+    place = ordered_peaks.groupby(level=1, observed=True).cumcount()
+    drawn = set(place.sort_values(kind="stable").index[:top])
     has_ranks = len(frame["rank"].unique()) > 1
     series = []
     for (rank, lane_key), changes in lanes.items():
@@ -462,16 +466,6 @@ def _lane_series(
         ),
     )
     return content, f"{plural(omitted, 'more row')} with lower peaks not drawn" if omitted else ""
-
-
-def _top_lanes(peaks: pd.Series, top: int) -> set[Any]:
-    """Return the keys of the lanes to draw, pairs of a rank and a stream or kind of copy.
-
-    First come the ranks with the highest peak of each stream or kind, then the second ranks.
-    """
-    ordered_peaks = peaks.sort_values(ascending=False, kind="stable")
-    place = ordered_peaks.groupby(level=1, observed=True).cumcount()
-    return set(place.sort_values(kind="stable").index[:top])
 
 
 @check_arguments

@@ -419,23 +419,6 @@ def _path_finding(by_rank: pd.Series, causes: pd.Series, total_ns: float) -> str
     return f"{on_first} of it is on rank {by_rank.index[0]}, {cause_text}"
 
 
-def _rows_by_rank(frame: pd.DataFrame, by_rank: pd.Series) -> tuple[pd.DataFrame, list[str]]:
-    """Return a summary with the row of each part, and the names of the rows, longest rank first.
-
-    The ranks beyond the first `_MAX_LANES` share the last row.
-    """
-    row_of = {int(rank): min(row, _MAX_LANES) for row, rank in enumerate(by_rank.index)}
-    rows = [row_of[int(rank)] for rank in frame["rank"]]
-    data = frame.reset_index(drop=True).assign(row=rows, bound_by=frame["bound_by"].astype(str))
-    names = [f"rank {rank}" for rank in by_rank.index[:_MAX_LANES]]
-    if len(by_rank) <= _MAX_LANES:
-        return data, names
-    is_other = data["row"] == _MAX_LANES
-    others = data[is_other].groupby("bound_by", as_index=False)[["count", "dur_ns"]].sum()
-    data = pd.concat([data[~is_other], others.assign(rank=-1, row=_MAX_LANES)], ignore_index=True)
-    return data, [*names, plural(len(by_rank) - _MAX_LANES, "other rank")]
-
-
 @check_arguments
 def job_path_summary(
     frame: ChartSource,
@@ -477,9 +460,19 @@ def job_path_summary(
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    by_rank = _time_by(frame, "rank")
+    data = frame.reset_index(drop=True)
+    data["bound_by"] = data["bound_by"].astype(str)
+    by_rank = _time_by(data, "rank")
     total_ns = float(by_rank.sum()) or 1.0
-    data, names = _rows_by_rank(frame, by_rank)
+    row_of = {int(rank): min(row, _MAX_LANES) for row, rank in enumerate(by_rank.index)}
+    data["row"] = [row_of[int(rank)] for rank in data["rank"]]
+    names = [f"rank {rank}" for rank in by_rank.index[:_MAX_LANES]]
+    if len(by_rank) > _MAX_LANES:
+        names.append(plural(len(by_rank) - _MAX_LANES, "other rank"))
+        is_other = data["row"] == _MAX_LANES
+        others = data[is_other].groupby("bound_by", as_index=False)[["count", "dur_ns"]].sum()
+        others = others.assign(rank=-1, row=_MAX_LANES)
+        data = pd.concat([data[~is_other], others], ignore_index=True)
     causes = _time_by(data, "bound_by")
     # Causes have the same order in each bar.
     data["order"] = causes.index.get_indexer(pd.Index(data["bound_by"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -210,27 +210,17 @@ _COSTLY = 0.05
 #: Minimum share of lost time that is drawn in the darkest colour, even if other steps cost more.
 _STALL = 0.25
 
-
-class _Measure(NamedTuple):
-    """A cost of late ranks: columns of cells and of the rows' sums, and texts of the chart."""
-
-    column: str
-    sum_column: str
-    sum_head: str
-    title: str
-    explanation: str
-
-
+#: By measure: the columns of cells and of the rows' sums, the head of the sums, and two texts.
 _MEASURES = {
-    "lost_share": _Measure(
-        "lost_share", "lost_ns", "lost", "Time lost to each rank, by step",
+    "lost_share": (
+        *("lost_share", "lost_ns", "lost", "Time lost to each rank, by step"),
         "share of the others' time that is exposed waiting for the rank",
     ),
-    "imposed_wait": _Measure(
-        "imposed_wait_ns", "imposed_wait_ns", "total", "Wait imposed on other ranks, by step",
+    "imposed_wait": (
+        *("imposed_wait_ns", "imposed_wait_ns", "total", "Wait imposed on other ranks, by step"),
         "total time that the others wait in collectives for the last rank to arrive",
     ),
-}  # fmt: skip
+}
 
 
 @check_arguments
@@ -276,8 +266,8 @@ def stragglers_by_step(
         options,
         *("rank", "step", "imposed_wait_ns", "lost_ns", "lost_share"),
     )
-    cost = _MEASURES[measure]
-    style = FigureStyle(title or cost.title, theme_of(theme), width)
+    column, sum_column, sum_head, default_title, explanation = _MEASURES[measure]
+    style = FigureStyle(title or default_title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     is_outside = frame["step"] < 0
@@ -286,7 +276,7 @@ def stragglers_by_step(
     if frame.empty:
         return empty_figure(frame, style, note=left_out)
     costs = frame.reset_index(drop=True)
-    costs["shown"] = costs[cost.column].fillna(0.0).astype(float)
+    costs["shown"] = costs[column].fillna(0.0).astype(float)
     costs["is_costly"] = costs["lost_share"].fillna(0.0) >= _COSTLY
     steps = np.unique(costs["step"])
     names, cells, by_row = _rows_and_sums(costs)
@@ -309,7 +299,7 @@ def stragglers_by_step(
             head=" ",
             columns=[
                 Column(f"costly {kind}s" if kind == "step" else "costly", costly_texts),
-                Column(cost.sum_head, list(map(duration, by_row[cost.sum_column])), 520),
+                Column(sum_head, list(map(duration, by_row[sum_column])), 520),
             ],
             tooltip=Tooltip(
                 f"rank @{{rank}} · {kind} @{{step}}",
@@ -322,7 +312,7 @@ def stragglers_by_step(
             ),
         ),
         style.with_subtitle(
-            f"{cost.explanation}; {_count_text(len(steps), kind)} from left to right",
+            f"{explanation}; {_count_text(len(steps), kind)} from left to right",
             f"each cell the costliest of {count(fold)}" if fold > 1 else "",
             _steps_finding(costs, kind),
             left_out,

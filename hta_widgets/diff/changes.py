@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.cross_rank.comm_events import comm_events
 from hta_widgets.analysis.frames import concat_arrays, result_frame
 from hta_widgets.analysis.host_activity import waiting_calls
 from hta_widgets.arguments import check_arguments
@@ -230,6 +231,26 @@ def _time_with_launched_work(tree: RankTree, times: NodeTimes) -> Ints:
     return device_ns
 
 
+def moved_bytes(diff: Comparison, name: str) -> list[float]:
+    """Return the bytes of the collectives of an operator or kernel in a step, before and after.
+
+    They are means over steps and paired ranks, NaN if the size of a collective is unknown.
+    """
+    matches = match_ranks(diff)
+    codes = [code for code, text in enumerate(matches.pool.names) if text == name]
+    totals = [0.0, 0.0]
+    for matched in matches.ranks:
+        for k, tree in enumerate(matched.trees):
+            events = comm_events(tree.part.trace)
+            sizes = np.zeros(len(tree.part.table))
+            sizes[events.rows] = np.where(events.size_bytes < 0, np.nan, events.size_bytes)
+            work = np.flatnonzero((tree.content >= 0) & (tree.slot < diff.step_count))
+            launcher = np.where(tree.parent[work] < 0, work, tree.parent[work])
+            is_named = np.isin(tree.name[work], codes) | np.isin(tree.name[launcher], codes)
+            totals[k] += float(sizes[tree.rows[work[is_named]]].sum())
+    return [total / (diff.step_count * max(len(matches.ranks), 1)) for total in totals]
+
+
 class _Change(NamedTuple):
     """One row of `changes`; times and counts are per step, means over steps and paired ranks."""
 
@@ -349,18 +370,10 @@ def _total_counts(diff: Comparison) -> dict[tuple[str, bool], tuple[float, float
 
 def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]:
     """Yield changes of calls; the paths of operators whose work changed are added to `listed`."""
-    steps_and_ranks = diff.step_count * max(len(match_ranks(diff).ranks), 1)
-    min_ns = _MIN_SHARE_OF_STEP * diff.step_ns * steps_and_ranks
-    for (word, measure, code), group in _change_groups(diff, listed).items():
-        changed_steps = group.counts.any(axis=0).sum()
-        is_large = any(group.device_ns) or max(group.host_ns) >= min_ns
-        if is_large and changed_steps > _MIN_STEPS_SHARE * diff.step_count:
-            yield _change_of_group(diff, word, measure, code, group)
-
-
-def _change_groups(diff: Comparison, listed: set[int]) -> dict[tuple[str, str, int], _ChangeGroup]:
-    """Return the changed nodes by change, measure and code of the name; see `listed` above."""
     matches = match_ranks(diff)
+    names = matches.pool.names
+    steps_and_ranks = diff.step_count * max(len(matches.ranks), 1)
+    min_ns = _MIN_SHARE_OF_STEP * diff.step_ns * steps_and_ranks
     groups: dict[tuple[str, str, int], _ChangeGroup] = {}
     ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), strict=True)
     for matched, shared, times in ranks:
@@ -377,32 +390,30 @@ def _change_groups(diff: Comparison, listed: set[int]) -> dict[tuple[str, str, i
                     has_name = name == code
                     group = groups.setdefault((word, measure, code), _ChangeGroup(diff.step_count))
                     group.add(k, tree, nodes[has_name], times[k], path[has_name])
-    return groups
-
-
-def _change_of_group(
-    diff: Comparison, word: str, measure: str, code: int, group: _ChangeGroup
-) -> _Change:
-    matches = match_ranks(diff)
-    names = matches.pool.names
-    steps_and_ranks = diff.step_count * max(len(matches.ranks), 1)
-    ranked = ((time, -matches.rank_of_path[path], path) for path, time in group.paths.items())
-    main_path = max(ranked)[2]
-    times_ns = group.device_ns if any(group.device_ns) else group.host_ns
-    before_count, after_count = (group.counts.sum(axis=1) / steps_and_ranks).tolist()
-    before_ns, after_ns = (time_ns / steps_and_ranks for time_ns in times_ns)
-    change = _Change(
-        word, measure, names[code], matches.callers[main_path], len(group.paths),
-        before_count, after_count, before_ns, after_ns,
-    )  # fmt: skip
-    if word != "replaced":
-        return change
-    before, after = (sorted(names[code] for code in side) for side in group.names)
-    return change._replace(
-        before_names="; ".join(before),
-        after_names="; ".join(after),
-        how=how_replaced(before, after, before_count, after_count),
-    )
+    for (word, measure, code), group in groups.items():
+        has_device_time = any(group.device_ns)
+        times_ns = group.device_ns if has_device_time else group.host_ns
+        changed_steps = group.counts.any(axis=0).sum()
+        if changed_steps <= _MIN_STEPS_SHARE * diff.step_count:
+            continue
+        if not has_device_time and max(times_ns) < min_ns:
+            continue
+        ranked = ((time, -matches.rank_of_path[path], path) for path, time in group.paths.items())
+        main_path = max(ranked)[2]
+        before_count, after_count = (group.counts.sum(axis=1) / steps_and_ranks).tolist()
+        before_ns, after_ns = (time_ns / steps_and_ranks for time_ns in times_ns)
+        change = _Change(
+            word, measure, names[code], matches.callers[main_path], len(group.paths),
+            before_count, after_count, before_ns, after_ns,
+        )  # fmt: skip
+        if word == "replaced":
+            before, after = (sorted(names[code] for code in side) for side in group.names)
+            change = change._replace(
+                before_names="; ".join(before),
+                after_names="; ".join(after),
+                how=how_replaced(before, after, before_count, after_count),
+            )
+        yield change
 
 
 class _ChangeGroup:

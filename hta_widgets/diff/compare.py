@@ -182,7 +182,13 @@ def compare(
         If a side has no ranks, a rank or step does not exist, or the formats of the sides cannot be
         compared.
     """
-    chosen = _selected_parts("before", before), _selected_parts("after", after)
+    chosen = (
+        {part.rank: part for part in side_parts(before)},
+        {part.rank: part for part in side_parts(after)},
+    )
+    for word, parts in zip(("before", "after"), chosen, strict=True):
+        if not parts:
+            raise TraceError(f"no ranks {word}", remedy="Give traces, or a selection of some.")
     owners = _trace_set_of(before), _trace_set_of(after)
     compared, tabled = _ranks_by_format(*chosen)
     if isinstance(ranks, Mapping):
@@ -190,10 +196,9 @@ def compare(
         compared, tabled = chosen, ({}, {})
     pairs, by_rank_means = _rank_pairs(ranks, *compared, owners)
     if not by_rank_means:
-        before_ranks, after_ranks = zip(*pairs, strict=True)
         compared = (
-            {rank: compared[0][rank] for rank in before_ranks},
-            {rank: compared[1][rank] for rank in after_ranks},
+            {rank: compared[0][rank] for rank, _ in pairs},
+            {rank: compared[1][rank] for _, rank in pairs},
         )
     names = labels or _labels(*compared)
     sides = make_sides(list(zip(names, owners, compared, strict=True)))
@@ -202,34 +207,18 @@ def compare(
     pairs = [(a, b) for a, b in pairs if a in sides[0].parts and b in sides[1].parts]
     pairs = pairs or [(sides[0].ranks[0], sides[1].ranks[0])]
     matched_by, places = _step_pairs(sides[0], sides[1], steps)
-    steps_alone = [_steps_without(side, places[:, k]) for k, side in enumerate(sides)]
+    steps_alone = [
+        np.delete(side.steps, places[:, k]) if side.has_steps else np.empty(0, np.int64)
+        for k, side in enumerate(sides)
+    ]
     sides = [side.of_steps(places[:, k]) for k, side in enumerate(sides)]
-    if labels is None and names == ("before", "after"):
-        sides = _labeled_by_step(sides)
+    is_unnamed = labels is None and names == ("before", "after")
+    # A side that is compared as a whole has the single step -1.
+    if is_unnamed and len(places) == 1 and sides[0].steps[0] != sides[1].steps[0]:
+        sides = [replace(side, label=f"step {side.steps[0]}") for side in sides]
     return Comparison(
         sides[0], sides[1], pairs, by_rank_means, steps_alone[0], steps_alone[1], matched_by
     )
-
-
-def _selected_parts(word: str, source: DiffSource) -> PartsByRank:
-    parts = {part.rank: part for part in side_parts(source)}
-    if not parts:
-        raise TraceError(f"no ranks {word}", remedy="Give traces, or a selection of some.")
-    return parts
-
-
-def _steps_without(side: RunSide, places: Ints) -> Ints:
-    """Return the numbers of a side's steps without those at `places`."""
-    return np.delete(side.steps, places) if side.has_steps else np.empty(0, np.int64)
-
-
-def _labeled_by_step(sides: list[RunSide]) -> list[RunSide]:
-    """Return the sides with labels such as ``step 3`` if each has one step, of different number."""
-    # A side that is compared as a whole has the single step -1.
-    before, after = (side.steps for side in sides)
-    if len(before) != 1 or before[0] == after[0]:
-        return sides
-    return [replace(side, label=f"step {side.steps[0]}") for side in sides]
 
 
 def both_have_frames(diff: Comparison) -> bool:
@@ -321,8 +310,10 @@ def _rank_pairs(
     if isinstance(ranks, Mapping):
         return _pairs_by_hand(ranks, before, after), False
     if ranks == "representative":
-        sides = zip(owners, (before, after), strict=True)
-        chosen = [_representatives(owner, [*parts]) for owner, parts in sides]
+        chosen = []
+        for owner, side in zip(owners, (before, after), strict=True):
+            clusters = rank_clusters(owner, ranks=list(side)).sort_values("cluster", kind="stable")
+            chosen.append([*dict.fromkeys(clusters["representative"].tolist())] or [*side][:1])
         return list(zip(*chosen, strict=False)), False
     number_of = _stated_numbers(before)
     after_rank = {number: rank for rank, number in _stated_numbers(after).items()}
@@ -354,12 +345,6 @@ def _pairs_by_hand(
                 remedy=f"The ranks are {', '.join(map(str, side))}.",
             )
     return pairs
-
-
-def _representatives(traces: TraceSet, ranks: list[int]) -> list[int]:
-    """Return the representatives of the clusters of ranks, of the largest cluster first."""
-    clusters = rank_clusters(traces, ranks=ranks).sort_values("cluster", kind="stable")
-    return [*dict.fromkeys(clusters["representative"].tolist())] or ranks[:1]
 
 
 def _stated_numbers(parts: PartsByRank) -> dict[int, int]:
@@ -433,8 +418,16 @@ def _condition_cautions(diff: Comparison) -> Iterator[Caution]:
 
 
 def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
+    before, after = diff.sides
     if diff.by_rank_means:
-        yield _means_caution(diff)
+        ranks = f"{plural(len(before.ranks), 'rank')} against {len(after.ranks)}"
+        if len(before.ranks) == len(after.ranks):
+            paired, every = len(diff.rank_pairs), plural(len(before.ranks), "rank")
+            ranks = f"{paired} of {every} are on both sides"
+        text = f"{ranks}: times are means over all ranks of each side"
+        if any(len(part.rows) for side in diff.sides for part in side.parts.values()):
+            text += f", and calls are matched on {paired_ranks(diff)}"
+        yield Caution("ranks", text)
     for side in diff.sides:
         if side.left_out:
             ranks = f"{plural(len(side.left_out), 'rank')} of {side.label}"
@@ -452,18 +445,6 @@ def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
     if renamed:
         reason = "the same ranks under other numbers, because files of a run state the same rank"
         yield Caution("rank", f"{reason}: {_format_pairs(renamed)}")
-
-
-def _means_caution(diff: Comparison) -> Caution:
-    """Return which ranks times are means over, as the sides have different ranks."""
-    before_count, after_count = (len(side.ranks) for side in diff.sides)
-    ranks = f"{plural(before_count, 'rank')} against {after_count}"
-    if before_count == after_count:
-        ranks = f"{len(diff.rank_pairs)} of {plural(before_count, 'rank')} are on both sides"
-    text = f"{ranks}: times are means over all ranks of each side"
-    if any(len(part.rows) for side in diff.sides for part in side.parts.values()):
-        text += f", and calls are matched on {paired_ranks(diff)}"
-    return Caution("ranks", text)
 
 
 def _clock_cautions(diff: Comparison) -> Iterator[Caution]:
@@ -526,8 +507,10 @@ def _pause_ns(side: RunSide) -> int:
     """Return the time between windows of the recording within a side without steps."""
     if side.has_steps:
         return 0
-    lengths = {rank: int(np.diff(window)[0, 0]) for rank, window in side.windows.items()}
-    return max(length - int(side.step_lengths(rank)[0]) for rank, length in lengths.items())
+    return max(
+        int(np.diff(window)[0, 0] - side.step_lengths(rank)[0])
+        for rank, window in side.windows.items()
+    )
 
 
 def _is_empty(side: RunSide) -> bool:

@@ -248,16 +248,11 @@ def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tup
         if finding.details["sign"] == sign
         and (
             (is_wait and "appears" in finding.details)
-            or 2 * sign * _cost_ns(finding) >= lengths.weight
+            # A rank that one side lacks has no excess: its cost is the difference.
+            or 2 * sign * finding.details.get("excess_ns", finding.diff_ns) >= lengths.weight
         )
     )
     return ranks or causes
-
-
-def _cost_ns(finding: Finding) -> float:
-    """Return by how much a rank that changed makes steps longer."""
-    is_on_one_side = "excess_ns" not in finding.details
-    return finding.diff_ns if is_on_one_side else float(finding.details["excess_ns"])
 
 
 def _largest_cause(diff: Comparison, sign: int, step: int | None = None) -> tuple[Finding, ...]:
@@ -387,24 +382,18 @@ def _outlying_mask(gaps: Ints, min_distance_ns: float) -> Bools:
     They are at most a third of all, or at most half if they are the first or the last ones, as
     after a change in the course of the run.
     """
-
-    def far_from(usual: Ints) -> Bools:
+    half = len(gaps) // 2
+    halves = (gaps[half:], gaps[:-half]) if len(gaps) >= _MIN_STEPS_OF_SHIFT else ()
+    for usual in (gaps, *halves):
         middle = np.median(usual)
         spread = np.median(np.abs(usual - middle))
         is_far: Bools = gaps - middle >= max(min_distance_ns, _OUTLYING * spread)
-        return is_far
-
-    is_outlying = far_from(gaps)
-    if is_outlying.any() and 3 * is_outlying.sum() <= len(gaps):
-        return is_outlying
-    if len(gaps) >= _MIN_STEPS_OF_SHIFT:
-        half = len(gaps) // 2
-        # The first steps compared with the rest, then the last ones.
-        for usual, ordered in ((gaps[half:], slice(None)), (gaps[:-half], slice(None, None, -1))):
-            is_outlying = far_from(usual)
-            count = int(is_outlying.sum())
-            if 0 < count <= half and is_outlying[ordered][:count].all():
-                return is_outlying
+        count = int(is_far.sum())
+        max_count = len(gaps) // 3
+        if usual is not gaps:
+            max_count = half if is_far[:count].all() or is_far[-count:].all() else 0
+        if 0 < count <= max_count:
+            return is_far
     return np.zeros(len(gaps), dtype=bool)
 
 

@@ -30,7 +30,6 @@ from hta_widgets.diff.causes import (
 )
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, time_change
-from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import welch_p_value
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.memo import memoize
@@ -93,7 +92,11 @@ def late_ranks(diff: Comparison) -> list[Finding]:
     single = diff.before.has_steps and diff.step_count == 1
     if single or not diff.is_of_devices:
         return []
-    verdicts = [_verdicts(side) for side in diff.sides]
+    verdicts: list[pd.DataFrame] = []
+    for side in diff.sides:
+        low, high = side.envelope()
+        window = int(low.min()), int(high.max())
+        verdicts.append(stragglers(side.traces, window=window).set_index("rank"))
     times = _times_outside_waits(diff, shared)
     excess_ns = _excess_alone(diff, times)
     results: list[Finding] = []
@@ -114,13 +117,13 @@ def late_ranks(diff: Comparison) -> list[Finding]:
         results.append(replace(finding, weight=1 + max(lost)))
     min_excess_ns = _MIN_EXCESS_OF_STEP * diff.step_ns
     results = [finding for finding in results if not _is_as_late(finding, times, min_excess_ns)]
-    return sorted(results, key=lambda finding: -finding.weight)
-
-
-def _verdicts(side: RunSide) -> pd.DataFrame:
-    """Return `stragglers` of the compared steps of a side, indexed by rank."""
-    low, high = side.envelope()
-    return stragglers(side.traces, window=(int(low.min()), int(high.max()))).set_index("rank")
+    results = sorted(results, key=lambda finding: -finding.weight)
+    # Two late ranks that changed as much are in the findings of each other.
+    return [
+        finding
+        for place, finding in enumerate(results)
+        if not any(set(finding.ranks) <= set(other.ranks) for other in results[:place])
+    ]
 
 
 def _is_as_late(finding: Finding, times: RankTimes, min_excess_ns: float) -> bool:
@@ -192,19 +195,14 @@ def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
     # Idle time and exposed copies also change because other ranks did: a device whose host is ahead
     # waits in collectives instead of idling, and a copy may be hidden behind a wait.
     idle, memory = (_OWN_KINDS.index(kind) for kind in ("idle", "memory"))
-    others_follow = _others_follow_mask(times)
+    change_ns = _mean_change(times.communication_ns)
+    others_ns = np.array([np.median(np.delete(change_ns, k)) for k in range(len(change_ns))])
+    others_follow = _follows(others_ns, times.excess_ns) | (not times.communication_ns.any())
     copies_follow = _follows(_mean_change(times.copies_ns), times.excess_ns[memory])
     is_alone[idle] &= others_follow[idle]
     is_alone[memory] &= others_follow[memory] | copies_follow
     excess_ns: Floats = np.where(is_alone, times.excess_ns, 0.0)
     return excess_ns
-
-
-def _others_follow_mask(times: RankTimes) -> Bools:
-    """Return a mask (kinds, ranks) of the excesses that changed the others' communication."""
-    change_ns = _mean_change(times.communication_ns)
-    others_ns = np.array([np.median(np.delete(change_ns, k)) for k in range(len(change_ns))])
-    return _follows(others_ns, times.excess_ns) | (not times.communication_ns.any())
 
 
 def _mean_change(times_ns: Floats) -> Floats:

@@ -19,7 +19,7 @@ from typing import Any
 
 from hta_widgets.diff.align import may_be_chance
 from hta_widgets.diff.causes import splits_communication
-from hta_widgets.diff.changes import libraries
+from hta_widgets.diff.changes import libraries, moved_bytes
 from hta_widgets.diff.compare import Comparison, conditions, paired_ranks
 from hta_widgets.diff.late_ranks import changed_ranks, late_ranks, lone_ranks
 from hta_widgets.diff.records import Finding, topic_of
@@ -36,6 +36,7 @@ from hta_widgets.text import (
     plural,
     run_text,
     share_delta,
+    size,
 )
 from hta_widgets.trace.columns import PARAM_COMMS
 from hta_widgets.trace.names import short_name
@@ -45,6 +46,8 @@ Wording = Callable[[Finding, Comparison], str]
 
 #: Maximum ratio of two times for stating their change in percent.
 _MAX_RATIO = 10
+#: Minimum change of the bytes of collectives for stating it, as a share of the larger number.
+_MIN_BYTES_RATIO = 0.01
 #: Words for kinds of a rank's own time.
 _OWN_TIME_WORDS = {
     "compute": "compute",
@@ -350,7 +353,9 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
     if finding.kind in {"slower", "faster"}:
         text = _time_change_text(finding, diff, name)
     elif finding.kind == "replaced":
-        text = _replaced_work_text(finding, diff, name)
+        counts = f"{mean_count(finding.before_count)} → {mean_count(finding.after_count)}"
+        text = f"Kernels of {name} were replaced{_replacement_text(finding.details)}: "
+        text += f"{counts}{unit}, {_work_text(finding)}{_delta_text(finding, diff)}"
     elif finding.kind == "moved":
         text = f"{name} moved to another place ({mean_count(finding.after_count)}{unit})"
     elif min(finding.details["totals"]) > 0:
@@ -364,22 +369,18 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _time_change_text(finding: Finding, diff: Comparison, name: str) -> str:
-    unit = _a_step(diff)
+    unit, moved = _a_step(diff), ""
     verb = f"is {finding.kind} on the {finding.measure}"
+    before, after = moved_bytes(diff, finding.name)
+    if abs(after - before) >= _MIN_BYTES_RATIO * max(before, after, 1):
+        verb = f"takes {longer_or_less(finding)} on the {finding.measure}"
+        moved = f"; its collectives move {size(before)} → {size(after)}"
     if any(map(is_host_only, diff.before.formats)):
         verb, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
     elif _includes_waits(finding, diff):
         verb = f"takes {longer_or_less(finding)} on the {finding.measure}"
         verb += ", waits for other ranks included"
-    return f"{name} {verb}: {times_text(finding)}{unit}{relative_text(finding)}"
-
-
-def _replaced_work_text(finding: Finding, diff: Comparison, name: str) -> str:
-    counts = f"{mean_count(finding.before_count)} → {mean_count(finding.after_count)}"
-    return (
-        f"Kernels of {name} were replaced{_replacement_text(finding.details)}: "
-        f"{counts}{_a_step(diff)}, {_work_text(finding)}{_delta_text(finding, diff)}"
-    )
+    return f"{name} {verb}: {times_text(finding)}{unit}{relative_text(finding)}{moved}"
 
 
 def _call_counts_text(finding: Finding, diff: Comparison) -> str:

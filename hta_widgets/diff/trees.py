@@ -66,8 +66,9 @@ def comparable_name(name: str, *, frame: bool) -> str:
     folder and line; an ``nn.Module`` keeps its class, without its number. A step of an inference
     engine keeps its phase, without its requests and tokens: ``decode step``.
     """
-    if phase := _phase_of_step(name):
-        return f"{phase} step"
+    step = parse_step_name(name) if name.startswith(_ENGINE_STEPS) else None
+    if step is not None and step.phase:
+        return f"{step.phase} step"
     text = _ADDRESS.sub("0x…", name) if "0x" in name else name
     if not frame:
         return text
@@ -75,12 +76,6 @@ def comparable_name(name: str, *, frame: bool) -> str:
         return f"{match[1]}: {match[2]}"
     match = _MODULE.fullmatch(text)
     return match[1] if match else text
-
-
-def _phase_of_step(name: str) -> str:
-    """Return the phase of an inference engine's step; "" for other names."""
-    step = parse_step_name(name) if name.startswith(_ENGINE_STEPS) else None
-    return step.phase if step is not None else ""
 
 
 #: Patterns of what NVIDIA's demangler writes differently from the demanglers of GNU and LLVM, and

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import isnan
 from typing import Final
 
 import numpy as np
@@ -96,6 +97,7 @@ def _step(engine: str, phase: str, numbers: Mapping[str, int]) -> StepName:
             product = numbers.get(f"{part}_sqsk", square)
             pairs += product - (square - tokens) / 2 if square >= 0 else float("nan")
             visible += numbers.get(f"{part}_sk", tokens)
+    visible = -1 if isnan(pairs) else visible
     prefills, decodes, prefill_tokens, decode_tokens = (
         numbers.get(name, -1) for name in ("c", "g", "c_sq", "g_sq")
     )

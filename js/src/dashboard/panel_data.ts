@@ -158,12 +158,6 @@ export class PanelData<Request> {
   }
 }
 
-/** Whether an error is an answer to the request, not the end of its connection. */
-function isRefusal(error: unknown): boolean {
-  if (isAbort(error) || hasErrorCode(error, "interrupted")) return false;
-  return !hasErrorCode(error, "connection_lost");
-}
-
 /**
  * The numbers of a selection, without the part of it that the panel itself writes. If a request for
  * several panels is refused, each panel is requested alone: the error of one concerns no other.
@@ -172,8 +166,7 @@ export function makePanelRequester(
   source: Source,
   signal: AbortSignal,
 ): PanelRequester<SelectionJson> {
-  type Answers = Map<string, PanelFrame | Error>;
-  const ask = async (panels: readonly string[], selection: SelectionJson): Promise<Answers> => {
+  const ask: PanelRequester<SelectionJson>["ask"] = async (panels, selection) => {
     const requested = { panels, selection, within_ms: REPLY_BUDGET_MS };
     const { reply } = await source.ask("panels", requested, signal);
     const answer = (id: string): PanelFrame | Error => {
@@ -186,30 +179,20 @@ export function makePanelRequester(
     const answered = panels.filter((id) => reply.left?.includes(id) !== true);
     return new Map(answered.map((id) => [id, answer(id)]));
   };
-  const askEach = async (panels: readonly string[], selection: SelectionJson): Promise<Answers> => {
-    const answers: Answers = new Map();
-    for (const id of panels) {
-      try {
-        for (const entry of await ask([id], selection)) answers.set(...entry);
-      } catch (error) {
-        if (!isRefusal(error)) throw error;
-        answers.set(id, asError(error));
-      }
+  const askApart: typeof ask = async (panels, selection) => {
+    try {
+      return await ask(panels, selection);
+    } catch (error) {
+      const isLost = hasErrorCode(error, "connection_lost") || hasErrorCode(error, "interrupted");
+      if (isLost || isAbort(error)) throw error;
+      if (panels.length === 1) return new Map([[panels[0]!, asError(error)]]);
+      const answers = new Map<string, PanelFrame | Error>();
+      for (const id of panels)
+        for (const entry of await askApart([id], selection)) answers.set(...entry);
+      return answers;
     }
-    return answers;
   };
-  return {
-    partOf: withoutOwnDimensions,
-    maxKeptFrames: 12,
-    ask: async (panels, selection) => {
-      try {
-        return await ask(panels, selection);
-      } catch (error) {
-        if (panels.length === 1 || !isRefusal(error)) throw error;
-        return askEach(panels, selection);
-      }
-    },
-  };
+  return { partOf: withoutOwnDimensions, maxKeptFrames: 12, ask: askApart };
 }
 
 /** The numbers of the heatmap; without device work, the reason instead of zeros. */

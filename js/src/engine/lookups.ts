@@ -158,34 +158,28 @@ export function marksReply(
   let inView = 0;
   for (const group of members) {
     total += group.marked.length;
-    const { start: starts, dur } = group.rows;
-    const lanesOf = laneLookup(group, (lane) => indexOfLane.has(lane));
+    const { rank, rows } = group;
+    // Events are on a summary lane as well.
+    const summaries = rows.table === "events" ? rank.header.summary : [];
+    const shownSummaries = summaries
+      .filter(({ lane }) => indexOfLane.has(lane))
+      .map((summary) => ({ lane: summary.lane, includes: rank.summaryTest(summary) }));
     for (const member of membersInWindow(group, view)) {
       inView += 1;
-      const start = starts[member]!;
+      const start = rows.start[member]!;
       const first = binOf(start);
-      const end = binOf(Math.max(start, start + dur[member]! - 1)) + 1;
-      for (const lane of lanesOf(member)) {
+      const end = binOf(Math.max(start, start + rows.dur[member]! - 1)) + 1;
+      const mark = (lane: number): void => {
         const offset = indexOfLane.get(lane)! * width;
         changes[offset + first]! += 1;
         changes[offset + end]! -= 1;
-      }
+      };
+      const lane = rows.lane[member]!;
+      if (indexOfLane.has(lane)) mark(lane);
+      for (const summary of shownSummaries) if (summary.includes(member)) mark(summary.lane);
     }
   }
   return packReply({ in_view: inView, total, error }, markedRuns(changes, width, shownLanes));
-}
-
-/** Return a function from a row to the shown lanes that it is on. */
-function laneLookup({ rank, rows }: MarkedRows, isShown: (lane: number) => boolean) {
-  // Events are on a summary lane as well.
-  const summaries = rows.table === "events" ? rank.header.summary : [];
-  const shownSummaries = summaries
-    .filter(({ lane }) => isShown(lane))
-    .map((summary) => ({ lane: summary.lane, includes: rank.summaryTest(summary) }));
-  return (row: number): number[] => {
-    const lanes = shownSummaries.filter(({ includes }) => includes(row)).map(({ lane }) => lane);
-    return isShown(rows.lane[row]!) ? [rows.lane[row]!, ...lanes] : lanes;
-  };
 }
 
 /** Runs of bins in which the running sum of `changes` is above 0; each lane has `width` entries. */

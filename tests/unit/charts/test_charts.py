@@ -61,6 +61,22 @@ def test_pages_are_written_without_a_warning_and_frames_left_as_they_are(name, c
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_the_labels_of_a_frames_rows_do_not_matter(name):
+    """As of a frame that the caller filtered or sorted."""
+    draw, make = frames.ALL[name]
+    labeled = make()
+    labeled.index = pd.Index(range(7 + len(labeled), 7, -1))
+    of_labeled, drawn = (
+        sorted(
+            repr([list(column) for name, column in source.data.items() if name != "index"])
+            for source in draw(frame, width=500).select({"type": models.ColumnDataSource})
+        )
+        for frame in (labeled, make())
+    )
+    assert of_labeled == drawn
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_nothing_to_draw_is_said_in_words(name, caplog):
     draw, make = frames.ALL[name]
     empty = make().iloc[:0]

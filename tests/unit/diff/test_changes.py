@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from support.collective_job import collective
 from support.small import call, copy, event, kernel, load
 from support.turned import assert_mirrored
 
@@ -150,6 +151,57 @@ def test_findings_are_sentences_with_numbers(changed):
     assert texts["added"].startswith("aten::contiguous is new: 1 a step, +")
     assert texts["replaced"].startswith("Kernels of aten::native_layer_norm_backward were replaced")
     assert all(text.endswith(".") for text in texts.values())
+
+
+@pytest.mark.parametrize(("ranks", "mean"), [(4, "0.25"), (40, "0.025"), (2, "0.5")])
+def test_calls_of_few_ranks_are_not_rounded_away(tmp_path, ranks, mean):
+    """Only the first rank has the new operator."""
+
+    def job(*, logs):
+        return load(tmp_path, *(records(logs=logs and not rank) for rank in range(ranks)))
+
+    def records(*, logs):
+        for start in range(0, 400_000, 100_000):
+            yield event("user_annotation", f"ProfilerStep#{start}", start, start + 100_000, pid=10)
+            yield op("aten::mm", start + 10, start + 50_000)
+            if logs:
+                yield op("aten::log", start + 50_100, start + 99_900)
+
+    texts = [finding.text for finding in hd.findings(hd.compare(job(logs=False), job(logs=True)))]
+    assert any(text.startswith(f"aten::log is new: {mean} a step") for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype", "change", "end"),
+    [
+        ("c10d::allreduce_", "Float", "takes longer", "; its collectives move 4.00 MB → 8.00 MB."),
+        ("", "BFloat16", "takes longer", "; its collectives move 2.00 MB → 4.00 MB."),
+        ("", "unlisted", "is slower", "."),
+    ],
+)
+def test_a_collective_that_moves_more_is_not_called_slower(tmp_path, operator, dtype, change, end):
+    def job(elements, time_ns):
+        return load(tmp_path, *[[*records(elements, time_ns)] for _ in range(2)])
+
+    def records(elements, time_ns):
+        for number in range(6):
+            now = number * 2_000_000
+            yield event("user_annotation", f"ProfilerStep#{number}", now, now + 1_990_000, pid=10)
+            if operator:
+                yield op(operator, now + 40, now + 90)
+                yield call(now + 50, now + 60, launch=number + 1)
+            start = now + 500_000 + 200 * number
+            yield collective(
+                start, start + time_ns, elements=elements, dtype=dtype, seq=number,
+                **({"correlation": number + 1} if operator else {}),
+            )  # fmt: skip
+
+    sentences = [
+        finding.text.replace("\u202f", " ")
+        for finding in hd.findings(hd.compare(job(1_000_000, 300_000), job(2_000_000, 580_000)))
+    ]
+    change = f"{operator or 'NCCL collective'} {change} on the device"
+    assert f"{change}: 300 µs → 580 µs a step, +93 %{end}" in sentences
 
 
 def test_truth_and_bytes_of_a_changed_job(jobs, tmp_path):

@@ -170,6 +170,21 @@ def test_equally_late_ranks_are_named_together(tmp_path, ranks, slow, words):
     assert back[1].startswith(f"Ranks {numbers} no longer keep the others waiting: their compute −")
 
 
+@pytest.mark.parametrize(("ranks", "other"), [(6, 3), (8, 5)])
+def test_ranks_that_are_late_in_turn_are_one_finding(tmp_path, ranks, other):
+    """Rank 1 is last in half of the steps, another rank in the other half."""
+
+    def work_ns(rank, number):
+        late_ns = {1: 160_000, other: 170_000 - 20_000 * (number % 2)}.get(rank, 0)
+        return 600_000 + late_ns + 300 * (number % 3)
+
+    even = meeting_job(tmp_path, ranks, 6, lambda _, number: 600_000 + 300 * (number % 3))
+    first, *rest = hd.findings(hd.compare(even, meeting_job(tmp_path, ranks, 6, work_ns)))
+    numbers = tuple(sorted((1, other)))
+    assert [finding.ranks for finding in rest if finding.ranks] == [numbers]
+    assert [part.ranks for part in first.parts] == [numbers]
+
+
 def test_ranks_that_changed_by_very_different_amounts_are_two_findings(tmp_path):
     even = independent_job(tmp_path, *[900_000] * 6)
     slow = independent_job(tmp_path, 900_000, 1_170_000, 900_000, 963_000, *[900_000] * 2)
