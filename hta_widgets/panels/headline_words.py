@@ -240,7 +240,7 @@ def _idle_meaning(
     longest_call: tuple[str, int] | None = None,
     loading: tuple[int, int] | None = None,
     is_paused: bool = False,
-    stalled_by: str = "",
+    stalled_by: tuple[str, float] | None = None,
 ) -> str:
     """Return what a cause of idle time means, in words.
 
@@ -249,7 +249,7 @@ def _idle_meaning(
     calls. `longest_call` is the call that takes most of the time of calls for memory, with its ns.
     `loading` has the number and the ns of launches that load code. `is_paused` is whether the host
     mostly sleeps or waits in Python. `stalled_by` is the host event that explains the idle time,
-    or "".
+    with its share of it.
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
@@ -257,8 +257,9 @@ def _idle_meaning(
     if is_paused:
         meaning = "the host sleeps in Python or waits for another thread there"
     if stalled_by:
+        name, part = stalled_by
         meaning = _HOST_WAIT if cause == "host_nothing" else meaning
-        meaning += f", within {_host_name(stalled_by)}"
+        meaning += f"; {share(part)} of the idle time is within {_host_name(name)}"
     if not has_waits:
         meaning += ", as they contain no calls that wait"
     if pinned_by:
