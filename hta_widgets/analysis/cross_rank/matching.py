@@ -173,9 +173,7 @@ def _match(trace_set: TraceSet) -> Matching:
         expected=np.where(is_pair, 2, group_size[group[starts]]),
         groups=groups,
         matched_by={"sequence_number": by_number, "order_and_time": len(starts) - by_number},
-        ambiguous=int(np.logical_or.reduceat(ambiguous.astype(bool), starts).sum())
-        if len(starts)
-        else 0,
+        ambiguous=len(np.unique(slot[ambiguous > 0])),
         missing_ranks=missing_ranks(traces, groups, headers),
         incomplete=missing_peers_mask(traces, groups, keys),
         headers=headers,
