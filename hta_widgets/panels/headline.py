@@ -73,13 +73,8 @@ _ORDER = (
 )
 #: Kinds whose sentences come last and are always present.
 _LAST = (
-    "unrecorded",
-    "around_work",
-    "missing_work",
-    "missing_steps",
-    "same_ranks",
-    "impossible_times",
-)
+    "unrecorded", "around_work", "missing_work", "missing_steps", "same_ranks", "impossible_times",
+)  # fmt: skip
 #: The place of kinds in the order for the headline; kinds with equal places are ordered by share.
 _MAIN_PLACES = {
     "waiting": 0,

@@ -333,10 +333,9 @@ def _unrecorded_text(times: RunTimes) -> list[Piece]:
 
 def _missing_work_text(times: RunTimes, *, missing: list[int]) -> list[Piece]:
     """State which ranks have no device work in their files."""
-    subject = f"ranks {_number_runs_text(missing)} have" if len(missing) > 1 else ""
-    subject = subject or f"rank {missing[0]} has"
-    text = f"{subject} no {times.device} work in the files, and no part in these figures."
-    return [f"{text[:1].upper()}{text[1:]}"]
+    numbers = _number_runs_text(missing)
+    subject = f"Ranks {numbers} have" if len(missing) > 1 else f"Rank {numbers} has"
+    return [f"{subject} no {times.device} work in the files, and no part in these figures."]
 
 
 def _missing_steps_text(
@@ -357,12 +356,10 @@ def _missing_steps_text(
 
 def _same_ranks_text(_times: RunTimes, *, ranks: list[int]) -> list[Piece]:
     """State which numbers stand for files of other ranks, perhaps of another run."""
-    several = len(ranks) > 1
-    subject = (
-        f"Ranks {_number_runs_text(ranks)} are files" if several else f"Rank {ranks[0]} is a file"
-    )
-    states = "state" if several else "states"
-    text = f"{subject} that {states} the rank of another one, perhaps of another run"
+    subject = f"Rank {ranks[0]} is a file that states"
+    if len(ranks) > 1:
+        subject = f"Ranks {_number_runs_text(ranks)} are files that state"
+    text = f"{subject} the rank of another one, perhaps of another run"
     return [f"{text}; load one run at a time to compare its ranks."]
 
 
