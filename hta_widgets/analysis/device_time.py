@@ -430,7 +430,7 @@ def _communication_of_streams(part: RankPart) -> list[tuple[Any, ...]]:
 def _communication_of_groups(part: RankPart, labeled: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return labels, times and bytes of each group of a rank, the most time first.
 
-    `labelled` are the args that distinguish groups; missing ones count as empty text.
+    `labeled` are the args that distinguish groups; missing ones count as empty text.
     """
     rows = part.rows_of_kinds("communication")
     args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))

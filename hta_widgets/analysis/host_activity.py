@@ -39,13 +39,13 @@ from hta_widgets.trace.arrays import (
     distinct_codes,
     mask_of_rows,
     occurring_codes,
+    positions_by_code,
 )
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask, names_match
 from hta_widgets.trace.intervals import (
     CumulativeCoverage,
     Intervals,
-    intersect,
     subtract,
     total_length,
     union,
@@ -380,8 +380,10 @@ def _idle_and_busy_times(trace: Trace, min_ns: float) -> dict[str, _EventTimes]:
     Names whose events take less than `min_ns` are left out. The name "" has the busy time in all.
     """
     table, work = trace.table, device_work_rows(trace)
-    gaps = Intervals(*rank_part(trace, Selection()).device_gaps())
-    busy = union(table.start_ns[work], table.end_ns[work])
+    start_ns, end_ns = table.start_ns, table.end_ns
+    busy = union(start_ns[work], end_ns[work])
+    coverages = [CumulativeCoverage(*rank_part(trace, Selection()).device_gaps())]
+    coverages.append(CumulativeCoverage(*busy))
     rows = rows_of_launching_threads(trace)
     rows = rows[(step_numbers(table.names.values) < 0)[table.name[rows]]]
     codes, place = distinct_codes(table.name[rows])
@@ -390,11 +392,12 @@ def _idle_and_busy_times(trace: Trace, min_ns: float) -> dict[str, _EventTimes]:
     number, names = pd.factorize(np.array(texts, dtype=object))
     name_of_row = number[place]
     dur_ns = np.bincount(name_of_row, table.dur_ns[rows], len(names))
+    rows_of_names = positions_by_code(name_of_row, len(names))
     times_by_name = {"": _EventTimes(0, total_length(busy), 0)}
     for code in np.flatnonzero(dur_ns >= min_ns).tolist():
-        of_name = rows[name_of_row == code]
-        covered = union(table.start_ns[of_name], table.end_ns[of_name])
-        idle_ns, busy_ns = (total_length(intersect(covered, times)) for times in (gaps, busy))
+        of_name = rows[rows_of_names[code]]
+        start, end = union(start_ns[of_name], end_ns[of_name])
+        idle_ns, busy_ns = (int((covered(end) - covered(start)).sum()) for covered in coverages)
         times_by_name[names[code]] = _EventTimes(idle_ns, busy_ns, int(table.depth[of_name].max()))
     return times_by_name
 

@@ -73,13 +73,8 @@ _ORDER = (
 )
 #: Kinds whose sentences come last and are always present.
 _LAST = (
-    "unrecorded",
-    "around_work",
-    "missing_work",
-    "missing_steps",
-    "same_ranks",
-    "impossible_times",
-)
+    "unrecorded", "around_work", "missing_work", "missing_steps", "same_ranks", "impossible_times",
+)  # fmt: skip
 #: The place of kinds in the order for the headline; kinds with equal places are ordered by share.
 _MAIN_PLACES = {
     "waiting": 0,
@@ -394,12 +389,12 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
         selection=selection,
         facts={
             "cause": cause,
-            "cause_ns": min(stall[1], times.idle_ns) if stall else cause_ns,
+            "cause_ns": cause_ns,
             "within": within,
             "captured_ns": idle_while_capturing_ns(traces, times),
             "has_waits": cause != "blocked" or _has_waits(traces, times),
             "launches": None if stall else host_bound_rate(traces, times),
-            "stalled_by": stall[0] if stall else "",
+            "stalled_by": stall and (stall[0], min(stall[1] / times.idle_ns, 1.0)),
             **(_memory_call_facts(traces, times) if cause == "host_allocation" else {}),
             **(_loading_facts(traces, times, cause_ns) if cause == "launch_call" else {}),
             "is_paused": cause == "host_python" and 2 * _idle_pauses_ns(traces, times) > cause_ns,

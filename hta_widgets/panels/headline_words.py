@@ -240,7 +240,7 @@ def _idle_meaning(
     longest_call: tuple[str, int] | None = None,
     loading: tuple[int, int] | None = None,
     is_paused: bool = False,
-    stalled_by: str = "",
+    stalled_by: tuple[str, float] | None = None,
 ) -> str:
     """Return what a cause of idle time means, in words.
 
@@ -249,7 +249,7 @@ def _idle_meaning(
     calls. `longest_call` is the call that takes most of the time of calls for memory, with its ns.
     `loading` has the number and the ns of launches that load code. `is_paused` is whether the host
     mostly sleeps or waits in Python. `stalled_by` is the host event that explains the idle time,
-    or "".
+    with its share of it.
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
@@ -257,8 +257,9 @@ def _idle_meaning(
     if is_paused:
         meaning = "the host sleeps in Python or waits for another thread there"
     if stalled_by:
+        name, part = stalled_by
         meaning = _HOST_WAIT if cause == "host_nothing" else meaning
-        meaning += f", within {_host_name(stalled_by)}"
+        meaning += f"; {share(part)} of the idle time is within {_host_name(name)}"
     if not has_waits:
         meaning += ", as they contain no calls that wait"
     if pinned_by:
@@ -332,10 +333,9 @@ def _unrecorded_text(times: RunTimes) -> list[Piece]:
 
 def _missing_work_text(times: RunTimes, *, missing: list[int]) -> list[Piece]:
     """State which ranks have no device work in their files."""
-    subject = f"ranks {_number_runs_text(missing)} have" if len(missing) > 1 else ""
-    subject = subject or f"rank {missing[0]} has"
-    text = f"{subject} no {times.device} work in the files, and no part in these figures."
-    return [f"{text[:1].upper()}{text[1:]}"]
+    numbers = _number_runs_text(missing)
+    subject = f"Ranks {numbers} have" if len(missing) > 1 else f"Rank {numbers} has"
+    return [f"{subject} no {times.device} work in the files, and no part in these figures."]
 
 
 def _missing_steps_text(
@@ -356,12 +356,10 @@ def _missing_steps_text(
 
 def _same_ranks_text(_times: RunTimes, *, ranks: list[int]) -> list[Piece]:
     """State which numbers stand for files of other ranks, perhaps of another run."""
-    several = len(ranks) > 1
-    subject = (
-        f"Ranks {_number_runs_text(ranks)} are files" if several else f"Rank {ranks[0]} is a file"
-    )
-    states = "state" if several else "states"
-    text = f"{subject} that {states} the rank of another one, perhaps of another run"
+    subject = f"Rank {ranks[0]} is a file that states"
+    if len(ranks) > 1:
+        subject = f"Ranks {_number_runs_text(ranks)} are files that state"
+    text = f"{subject} the rank of another one, perhaps of another run"
     return [f"{text}; load one run at a time to compare its ranks."]
 
 

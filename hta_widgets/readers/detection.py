@@ -68,10 +68,8 @@ def _read_beginning(stream: Stream) -> bytes:
     """Return the first bytes of a file; of a JSON object, everything up to its first records."""
     text = stream.read(_SNIFFED_BYTES)
     for _ in range(_MAX_BLANK_READS):
-        more = stream.read(_SNIFFED_BYTES << 4) if text.isspace() else b""
-        text = more or text
-        if not more:
-            break
+        if text.isspace():
+            text = stream.read(_SNIFFED_BYTES << 4) or text
     if text.lstrip()[:1] != b"{" or b'"ph"' in text:
         return text
     while b'"ph"' not in text and len(text) < _MAX_BYTES_BEFORE_RECORDS:

@@ -202,6 +202,14 @@ def compact_codes(codes: Ints, size: int) -> tuple[npt.NDArray[np.int32], Ints]:
     return lookup[codes], unique
 
 
+def positions_by_code(codes: Ints, count: int) -> list[Ints]:
+    """Return the positions of each of the codes ``0 .. count-1``, ascending."""
+    if not count:
+        return []
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
+
+
 def concatenate_ranges(first: Ints, count: Ints) -> Ints:
     """Return the concatenated ranges of integers with these first numbers and lengths."""
     within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)

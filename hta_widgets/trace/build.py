@@ -163,11 +163,8 @@ def _continue_numbers(named: list[int], start: list[int], end: list[int]) -> tup
 _ANNOTATION = taxonomy.KINDS.index("annotation")
 _MEMORY = taxonomy.KINDS.index("memory")
 _DEVICE_WORK_KINDS = [taxonomy.KINDS.index(kind) for kind in ("compute", "communication")]
-
-
 #: Events may start this much before their call if clocks of host and device are compared badly.
 _MAX_EARLY_NS = 10_000
-_WORK_KINDS = [*_DEVICE_WORK_KINDS, _MEMORY]
 
 
 def _count_devices(table: EventTable, problems: Problems) -> None:
@@ -189,24 +186,23 @@ def _count_early_starts(
     """Count device events that start before the call that launches them as a problem."""
     source, target = launch_of
     early_ns = table.start_ns[source] - table.start_ns[target]
-    is_early = early_ns > _MAX_EARLY_NS
-    if is_early.any():
-        problems.add(
-            "clock",
-            int(is_early.sum()),
-            "device events start before the call that launches them, by up to"
-            f" {duration(int(early_ns.max()))}: the clocks of host and device differ, so launch"
-            " delays and causes of idleness are uncertain",
-        )
+    problems.add(
+        "clock",
+        int((early_ns > _MAX_EARLY_NS).sum()),
+        "device events start before the call that launches them, by up to"
+        f" {duration(int(early_ns.max(initial=0)))}: the clocks of host and device differ, so"
+        " launch delays and causes of idleness are uncertain",
+    )
 
 
 def _count_repeated_work(table: EventTable, problems: Problems) -> None:
     """Count device events that equal another one of their stream as a problem."""
     start, dur = table.start_ns, table.dur_ns
-    # Events are in the order of start and duration, so equal ones are neighbors.
+    # Events are in the order of start and duration, so equal ones are neighbours.
     is_tie = (start[1:] == start[:-1]) & (dur[1:] == dur[:-1]) & (dur[1:] > 0)
     rows = np.flatnonzero(np.append(is_tie, False) | np.append(False, is_tie))
-    rows = rows[(table.stream[rows] >= 0) & np.isin(table.kind[rows], _WORK_KINDS)]
+    is_work = np.isin(table.kind[rows], [*_DEVICE_WORK_KINDS, _MEMORY])
+    rows = rows[is_work & (table.stream[rows] >= 0)]
     columns = (start, dur, table.track, table.name, table.correlation)
     keys = np.stack([column[rows].astype(np.int64) for column in columns], axis=1)
     problems.add(

@@ -33,6 +33,7 @@ _SAMPLE, _FEW_SHIFTS = 64, 8  # pairs of each shift in the first sample; shifts 
 _MIN_RIVAL_SHARE = 0.9  # minimum share of pairs at a shift that may be the right one as well
 _SCATTER_NS = 1_000  # noise of ends
 _CLOCK_NS = 1_000_000  # maximum difference of clocks that NTP sets
+_FAR_CLOCK_NS = 1_000_000_000  # clocks that differ by more are not set by NTP at all
 _GOLDEN = 0.618033988749895
 _PRIME, _BASE = (1 << 31) - 1, 1_000_003  # of hashes of contents
 
@@ -174,9 +175,12 @@ def _cost(differences: Ints, time_ns: Ints, share: Any) -> tuple[Any, Floats]:
     """
     deviations = _deviations(differences, time_ns)
     scatter = np.median(deviations, axis=-1) + 1_000.0
-    # The median difference counts little, since clocks may differ by many steps, or by hours.
+    # The median difference counts little, since clocks may differ by many steps, or by hours. The
+    # scatter of a few pairs may be small by chance, so it is no evidence against clocks that agree.
     clock_ns = np.abs(np.median(differences, axis=-1))
-    cost = scatter / share**2 + 0.003 * np.minimum(clock_ns, _CLOCK_NS) + 1e-6 * clock_ns
+    has_few = differences.shape[-1] < _SAMPLE * share
+    near_ns = np.minimum(clock_ns, np.where(has_few, _FAR_CLOCK_NS, _CLOCK_NS))
+    cost = scatter / share**2 + 0.003 * near_ns + 1e-6 * clock_ns
     return cost, deviations
 
 

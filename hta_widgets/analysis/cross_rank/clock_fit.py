@@ -24,7 +24,6 @@ from hta_widgets.analysis.cross_rank.matching import (
     Matching,
     count_selected,
     matching,
-    positions_by_code,
     selected_ranks,
 )
 from hta_widgets.analysis.frames import result_frame
@@ -32,7 +31,15 @@ from hta_widgets.analysis.scope import Window, narrow_selection
 from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.text import duration
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows
+from hta_widgets.trace.arrays import (
+    Array,
+    Bools,
+    Floats,
+    Ints,
+    mask_of_rows,
+    positions_by_code,
+    positions_of_rows,
+)
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace

@@ -53,7 +53,7 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import count_by_name, count_host_collectives
 from hta_widgets.analysis.scope import RankPart, RankParts
 from hta_widgets.readers.formats import all_formats, load_references
-from hta_widgets.trace.arrays import Array, Bools, Ints, number_in_group
+from hta_widgets.trace.arrays import Array, Bools, Ints, number_in_group, positions_by_code
 from hta_widgets.trace.intervals import union
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
@@ -173,9 +173,7 @@ def _match(trace_set: TraceSet) -> Matching:
         expected=np.where(is_pair, 2, group_size[group[starts]]),
         groups=groups,
         matched_by={"sequence_number": by_number, "order_and_time": len(starts) - by_number},
-        ambiguous=int(np.logical_or.reduceat(ambiguous.astype(bool), starts).sum())
-        if len(starts)
-        else 0,
+        ambiguous=len(np.unique(slot[ambiguous > 0])),
         missing_ranks=missing_ranks(traces, groups, headers),
         incomplete=missing_peers_mask(traces, groups, keys),
         headers=headers,
@@ -407,14 +405,6 @@ def _number_combinations(*columns: Array) -> Ints:
         code, distinct = pd.factorize(column, sort=True)
         number = pd.factorize(number * len(distinct) + code, sort=True)[0]
     return number
-
-
-def positions_by_code(codes: Ints, count: int) -> list[Ints]:
-    """Return the positions of each of the codes ``0 .. count-1``, ascending."""
-    if not count:
-        return []
-    order = np.argsort(codes, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
 
 
 def count_selected(match: Matching, chosen: Selection) -> tuple[Bools, dict[str, int]]:

@@ -359,10 +359,7 @@ def decode_or_none(body: bytes) -> Any:
 
 _REPAIRS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
     ("records that are not valid JSON", bytes),
-    (
-        BACKSLASHES_KEPT,
-        with_backslashes_escaped,
-    ),
+    (BACKSLASHES_KEPT, with_backslashes_escaped),
     ("records with stray commas or unquoted values; these are kept as texts", with_words_quoted),
     (
         "records with backslashes that begin no escape and values without quotes; kept as texts",

@@ -117,16 +117,16 @@ _Fields = defaultdict[int, list[Any]]
 
 def _fields_of(data: bytes, span: Span) -> _Fields:
     """Return the values of each field of a complete message."""
-    fields, fault = _fields_before_cut(data, span)
+    fields, fault = _fields_before_fault(data, span)
     if fault is not None:
         raise fault
     return fields
 
 
-def _fields_before_cut(
+def _fields_before_fault(
     data: bytes, span: Span, *, nested_field: int = 0
 ) -> tuple[_Fields, ProtobufError | None]:
-    """Return the values of each field of a message, and where the message is cut, if it is.
+    """Return the values of each field of a message up to a fault, and the fault, if there is one.
 
     If the cut field has the number `nested_field`, its remaining bytes are its last value.
     """
@@ -135,8 +135,6 @@ def _fields_before_cut(
         for number, value in read_fields(data, span):
             fields[number].append(value)
     except ProtobufError as fault:
-        if not fault.is_cut:
-            raise
         if fault.cut_field is not None and fault.cut_field[0] == nested_field:
             fields[nested_field].append(fault.cut_field[1])
         return fields, fault
@@ -246,23 +244,24 @@ def read_profile_messages(data: bytes) -> Profile:
     """Decode a profile without its events."""
     profile = Profile()
     try:
-        fields, profile.fault = _fields_before_cut(data, (0, len(data)), nested_field=1)
+        fields, profile.fault = _fields_before_fault(data, (0, len(data)), nested_field=1)
         profile.messages = [_text(data, [value]) for value in (*fields[2], *fields[3])]
         profile.hosts = [_text(data, [value]) for value in fields[4]]
+        cut_at = -1 if profile.fault is None else len(data)
         for span in map(_span, fields[1]):
-            profile.planes.append(_read_plane(data, span))
+            profile.planes.append(_read_plane(data, span, cut_at))
     except ProtobufError as fault:
         profile.fault = fault
     return profile
 
 
-def _read_plane(data: bytes, span: Span) -> Plane:
-    """Return a plane, or the first part of the plane at the end of a cut file."""
-    is_last = span[1] == len(data)
+def _read_plane(data: bytes, span: Span, cut_at: int) -> Plane:
+    """Return a plane, or what is left of one that the file's end cuts, at the byte `cut_at`."""
+    is_cut = span[1] == cut_at
     fields = (
-        _fields_before_cut(data, span, nested_field=3)[0] if is_last else _fields_of(data, span)
+        _fields_before_fault(data, span, nested_field=3)[0] if is_cut else _fields_of(data, span)
     )
-    lines = [_read_line(data, _span(line)) for line in fields[3]]
+    lines = [_read_line(data, _span(line), cut_at) for line in fields[3]]
     plane = Plane(_text(data, fields[2]), lines)
     for entry in fields[5]:
         number, name, _ = _read_metadata(data, _span(entry))
@@ -274,9 +273,9 @@ def _read_plane(data: bytes, span: Span) -> Plane:
     return plane
 
 
-def _read_line(data: bytes, span: Span) -> Line:
-    is_last = span[1] == len(data)
-    fields = _fields_before_cut(data, span)[0] if is_last else _fields_of(data, span)
+def _read_line(data: bytes, span: Span, cut_at: int) -> Line:
+    is_cut = span[1] == cut_at
+    fields = _fields_before_fault(data, span)[0] if is_cut else _fields_of(data, span)
     number, first_ns = (
         _signed_integer(values[-1]) if values else 0 for values in (fields[1], fields[3])
     )

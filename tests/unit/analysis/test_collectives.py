@@ -714,6 +714,23 @@ def test_uneven_intervals_count_more_than_clocks_that_differ(step_ns, jitter_ns,
         assert result.tolist() == list(range(first, 300))
 
 
+@pytest.mark.parametrize(
+    ("end_us", "other_us", "first"),
+    [
+        ([1_401_070, 2_022_787], [1_401_402, 2_022_598], 0),
+        ([1_401_070, 2_022_787, 2_430_000], [2_022_598, 2_430_300], 1),
+        ([100_000, 200_000, 300_000, 400_000], [100_200, 199_900, 300_050, 399_800], 0),
+        ([100_000, 210_000, 300_000, 420_000], [260_200, 349_900, 470_050], 1),
+    ],
+)
+def test_one_pair_without_scatter_does_not_outweigh_clocks_that_agree(end_us, other_us, first):
+    """The ends of a collective differ by up to 0.4 ms, and those of others by 90 ms or more."""
+    ends, others = (np.array(times, np.int64) * 1000 for times in (end_us, other_us))
+    same = np.zeros(len(ends), dtype=np.int64)
+    result = alignment.align_sequences(same, ends, same[first:], others, sure=True)
+    assert result.tolist() == list(range(first, len(ends)))
+
+
 @pytest.mark.parametrize("drift_ppm", [100, -100, 60, 170])
 @pytest.mark.parametrize("named", [True, False])
 def test_equal_collectives_at_equal_intervals_on_drifting_clocks(tmp_path, drift_ppm, named):

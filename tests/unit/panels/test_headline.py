@@ -360,7 +360,21 @@ def test_the_innermost_event_in_which_a_host_stalls_is_named(
     text = said(small.load(tmp_path, rank))
     assert "launch-bound" not in text
     assert "host-bound" not in text
-    assert f"has not launched the next work yet, within {inner}." in text
+    assert "has not launched the next work yet; " in text
+    assert f" % of the idle time is within {inner}." in text
+
+
+def test_a_stall_does_not_change_the_share_of_the_cause(tmp_path):
+    """The device idles from 20 to 100 µs: 50 µs before a launch, then 30 µs until it starts it."""
+    rank = [
+        small.call(0, 5_000, 1), small.kernel(10_000, 20_000, launch=1),
+        small.event("user_annotation", "save", 22_000, 99_000, pid=10),
+        small.event("cpu_op", "aten::copy_", 22_000, 69_000, pid=10),
+        small.call(70_000, 70_500, 2), small.kernel(100_000, 300_000, launch=2),
+    ]  # fmt: skip
+    text = said(small.load(tmp_path, rank))
+    assert "for 59 % of that, the host is inside operators" in text  # 47 of 80 µs
+    assert "yet; 96 % of the idle time is within save." in text  # 77 of 80 µs
 
 
 def test_a_range_of_the_host_around_the_longest_gap_is_named(tmp_path):

@@ -177,6 +177,15 @@ def test_events_before_the_cut_of_a_plane_are_kept(opened, last, names):
     assert "may lack names" in cut.detail.iloc[0]
 
 
+@pytest.mark.parametrize("missing", [1, 30])
+def test_a_plane_without_its_end_in_a_complete_file_is_reported(opened, missing):
+    lines = {"Stream #1": [("gemm", 0, 9_000, {}), ("relu", 10_000, 19_000, {})]}
+    cut = plane("/device:GPU:1", lines)[:-missing]
+    traces = opened(message(1, plane("/device:GPU:0", lines)) + message(1, cut))
+    assert len(traces[0].events.query("stream == 1")) == 2
+    assert "truncated" in traces.problems.kind.tolist()
+
+
 def test_a_profile_that_is_cut_anywhere_has_only_work_of_the_whole_one(opened):
     data = gpu_profile()
     whole = opened(data)
