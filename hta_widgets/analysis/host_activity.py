@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -345,7 +345,9 @@ def stalling_event(
         if time_ns > min_idle_ns and busy_ns[name] <= max_busy_ns
     }
     if stalls and peers:
-        of_peers = [_idle_and_busy_times(peer, min_idle_ns / 2) for peer in iter_ranks(peers)]
+        of_peers = [
+            _idle_and_busy_times(peer, min_idle_ns / 2, stalls) for peer in iter_ranks(peers)
+        ]
         for name in list(stalls):
             stalls[name] -= int(
                 np.median([times.get(name, _NO_TIME).idle_ns for times in of_peers])
@@ -374,10 +376,13 @@ class _EventTimes(NamedTuple):
 _NO_TIME = _EventTimes(0, 0, 0)
 
 
-def _idle_and_busy_times(trace: Trace, min_ns: float) -> dict[str, _EventTimes]:
+def _idle_and_busy_times(
+    trace: Trace, min_ns: float, selected: Container[str] | None = None
+) -> dict[str, _EventTimes]:
     """Return how long a device idles and works during host events, by their name.
 
-    Names whose events take less than `min_ns` are left out. The name "" has the busy time in all.
+    Names whose events take less than `min_ns`, and those that are not `selected`, are left out.
+    The name "" has the busy time in all.
     """
     table, work = trace.table, device_work_rows(trace)
     start_ns, end_ns = table.start_ns, table.end_ns
@@ -395,6 +400,8 @@ def _idle_and_busy_times(trace: Trace, min_ns: float) -> dict[str, _EventTimes]:
     rows_of_names = positions_by_code(name_of_row, len(names))
     times_by_name = {"": _EventTimes(0, total_length(busy), 0)}
     for code in np.flatnonzero(dur_ns >= min_ns).tolist():
+        if selected is not None and names[code] not in selected:
+            continue
         of_name = rows[rows_of_names[code]]
         start, end = union(start_ns[of_name], end_ns[of_name])
         idle_ns, busy_ns = (int((covered(end) - covered(start)).sum()) for covered in coverages)

@@ -26,6 +26,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -80,10 +81,12 @@ def rank_of_variables(variables: Mapping[str, object]) -> int | None:
 
 def parse_json(text: Any) -> Any:
     """Return the value of JSON; None for anything else."""
-    try:
+    with suppress(msgspec.DecodeError, UnicodeError, RecursionError, TypeError):
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, TypeError, UnicodeError):
-        return None
+    # The standard library also reads NaN, and bytes that begin with a byte order mark.
+    with suppress(ValueError, RecursionError, TypeError):
+        return json.loads(text)
+    return None
 
 
 def device_properties(number: int, **stated: Any) -> dict[str, Any]:

@@ -41,7 +41,7 @@ _FEW_EVENTS = 250_000
 #: Maximum number of events for computing frames ahead; more could delay the next cell.
 _MAX_EVENTS = 1_000_000
 _MAIN_FINDINGS = 3  # number of sentences in outputs of notebooks
-_FINDINGS_MS = 1000  # for finding them; the output of a larger comparison has none
+_FINDINGS_MS = 3000  # for finding them; the output of a larger comparison has none
 #: Pause between two frames that are computed ahead, in which requests of the page are handled.
 _PAUSE_S = 0.002
 
@@ -113,7 +113,7 @@ class DiffAnswers:
 
     def main_findings(self) -> list[str]:
         """Return the first findings as sentences; none if finding them takes too long."""
-        if not self._findings.wait_until(deadline_after(_FINDINGS_MS)):
+        if self.events > _MAX_EVENTS or not self._findings.wait_until(deadline_after(_FINDINGS_MS)):
             return []
         return [finding.text for finding in self._findings.value[:_MAIN_FINDINGS]]
 

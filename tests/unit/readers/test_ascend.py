@@ -77,6 +77,16 @@ def test_the_rank_is_stated_in_the_file_or_by_its_name(tmp_path, stated, info):
     assert load(tmp_path).ranks == [5]
 
 
+@pytest.mark.parametrize("before", [b"\xef\xbb\xbf{", b'{"clock_drift": NaN, '])
+def test_the_rank_is_read_from_json_of_other_writers(tmp_path, before):
+    """A byte order mark, and numbers that JSON does not have."""
+    folder = write_trace_view(tmp_path, rank=5, info="profiler_info.json")
+    for info in tmp_path.rglob("profiler_info.json"):
+        info.write_bytes(before + info.read_bytes().removeprefix(b"{"))
+    assert folder.exists()
+    assert load(tmp_path).ranks == [5]
+
+
 @pytest.mark.parametrize("label", [None, "NPU 0"])
 def test_collectives_count_whatever_the_labels_of_processes(tmp_path, label):
     path = write_trace_view(tmp_path, rank=0) / "trace_view.json"
