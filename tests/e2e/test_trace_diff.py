@@ -26,6 +26,10 @@ def sides(folders):
     return [hw.load(folder, progress=False, cache=False) for folder in folders]
 
 
+#: The part of a status line that states the view: a step, two times, or all.
+_VIEW = re.compile(r"\S+ in view|[\d.]+(?:\s\w+)?–[\d.]+\s\w+ \(|[Ww]hole job")
+
+
 class Seen:
     """A comparison as its user sees it."""
 
@@ -43,8 +47,8 @@ class Seen:
         return self.root.locator(".hta-diff-side .hta-said").nth(side).inner_text()
 
     def window(self, side):
-        """Return the view alone, without the sentences that follow once they are known."""
-        return self.axis(side).split(". ")[0]
+        """Return the times of the view alone, without the sentences on what is selected in it."""
+        return _VIEW.search(self.axis(side))[0]
 
     def lane(self, side):
         return self.root.locator(".hta-stage").nth(side)
