@@ -77,9 +77,14 @@ class ImposedWaits:
         shared: Ints = (member.T @ member > 0).sum(axis=1)
         return np.maximum(shared - 1, 1)
 
-    def time_of_others(self) -> Floats:
-        """Return by step and rank the length of the step, added up over the rank's companions."""
-        return np.outer(self.step_ns(), self.companion_counts())
+    def share_of_others(self, cost_ns: Array) -> Floats:
+        """Return the costs of entries by (step, rank), as shares of the time of the companions.
+
+        On clocks that differ by more than a step, waits are longer than the step; the share is 1.
+        """
+        time_ns = np.outer(self.step_ns(), self.companion_counts())
+        share: Floats = self.sum_by_step(cost_ns) / time_ns
+        return np.minimum(share, 1.0)
 
     def step_ns(self) -> Floats:
         """Return the length of each step, from the previous step's last collective to its own.
@@ -215,9 +220,8 @@ def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, 
     has_collectives = is_step & (work.sum_by_step(work.is_counted & counts).sum(axis=1) > 0)
     usual_count = np.median(collectives[is_step], axis=0) if is_step.any() else 0
     is_partial = ~has_collectives[:, None] | (collectives * 2 < usual_count) | (collectives == 0)
-    scale = work.time_of_others()
     lost, exposed = (
-        np.where(is_partial, np.nan, work.sum_by_step(np.where(counts, cost, 0)) / scale)
+        np.where(is_partial, np.nan, work.share_of_others(np.where(counts, cost, 0)))
         for cost in (work.lost_ns, work.exposed_ns)
     )
     return lost, exposed

@@ -236,14 +236,13 @@ def stragglers_by_step(
     traces = chosen.owner
     work = imposed_waits(traces, chosen, clock)
     collectives = work.sum_by_step(work.is_counted)
-    lost_ns = work.sum_by_step(work.lost_ns)
     place, step = np.nonzero((collectives > 0).T & selected_ranks(traces, chosen)[:, None])
     columns = {
         "collectives": collectives,
         "score": work.sum_by_step(work.is_only_last) / np.maximum(collectives, 1),
         "imposed_wait_ns": work.sum_by_step(work.imposed_ns),
-        "lost_ns": lost_ns,
-        "lost_share": lost_ns / work.time_of_others(),
+        "lost_ns": work.sum_by_step(work.lost_ns),
+        "lost_share": work.share_of_others(work.lost_ns),
     }
     return result_frame(
         {

@@ -571,6 +571,25 @@ def test_skewed_clocks_are_fitted_first(tmp_path):
     assert stragglers(traces.with_clock("fitted")).equals(frame)
 
 
+@pytest.mark.parametrize("off_ms", [20, 3_000])
+def test_clocks_further_apart_than_the_run_cost_no_more_than_all_time(tmp_path, off_ms):
+    ranks = [
+        [
+            collective(
+                (k * 1000 + rank * off_ms * 1000) * US,
+                (k * 1000 + 300 + rank * off_ms * 1000) * US,
+                ranks=(0, 1),
+                seq=k,
+            )
+            for k in range(6)
+        ]
+        for rank in (0, 1)
+    ]
+    traces = load(tmp_path, *ranks)
+    assert stragglers(traces, clock="host").lost_share.between(0, 1).all()
+    assert stragglers_by_step(traces, clock="host").lost_share.between(0, 1).all()
+
+
 def test_by_step_and_window(tmp_path):
     traces = job(tmp_path, [[0, 0, 800, 0], [100, 0, 0, 0], [0, 0, 500, 0]])
     frame = stragglers_by_step(traces)
