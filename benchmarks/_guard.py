@@ -17,7 +17,7 @@ __all__ = ["Ended", "end", "run"]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: by itself or stopped, and why."""
+    """The end of a command: by itself or stopped, and why."""
 
     code: int
     stdout: str

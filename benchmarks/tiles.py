@@ -75,7 +75,7 @@ def got_ready(options: argparse.Namespace) -> tuple[TraceSet, list[dict[str, Any
 
 @dataclass
 class Spent:
-    """Processor time, wall time and bytes of answers: sums, and those of the largest answer."""
+    """Processor time, wall time and bytes of answers: the sums, and the figures of the largest."""
 
     cpu_ms: float = 0.0
     wall_ms: float = 0.0

@@ -329,7 +329,7 @@ def stalling_event(
     """Return the name of the innermost host event that explains idle time, and this time.
 
     Events of its name, such as ``torch.save``, cover more than `min_idle_ns` of the devices' idle
-    time but hardly any of their busy time, unlike those of a host that only launches too slowly.
+    time but hardly any of their busy time, unlike events of a host that only launches too slowly.
     Their idle time on the median of `peers` does not count. None without such events.
     """
     idle_ns, busy_ns, depth = Counter[str](), Counter[str](), Counter[str]()
@@ -366,7 +366,7 @@ def is_pause(name: str) -> bool:
 
 
 class _EventTimes(NamedTuple):
-    """How long a device idles and works during the events of a name, and their largest depth."""
+    """Idle and busy time of a device during the events of a name, and their largest depth."""
 
     idle_ns: int
     busy_ns: int

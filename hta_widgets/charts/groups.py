@@ -74,8 +74,8 @@ def parallel_groups(
         has the colour of its group, and shows the number of the group, from 0 in the order of
         ranks, and the rank's position in it. Guessed kinds have a question mark. At the right are a
         rank's time and bytes in each group. Its source has the frame's rows. With more than 64
-        ranks, a row is a group and ranks go from left to right; above 40 groups, those of a kind
-        with less time share a row.
+        ranks, a row is a group and ranks go from left to right; above 40 groups, the groups
+        of a kind with less time share a row.
 
     Examples
     --------

@@ -121,7 +121,7 @@ class Program:
     """The events of one step, in the host's order, at numbered ticks."""
 
     costs: list[float] = field(default_factory=lambda: [0.0])
-    #: costs of the ticks of a second thread, which are numbered after those of the first, and the
+    #: costs of the ticks of a second thread, which are numbered after the first thread's, and the
     #: tick of the first at which it starts
     side_costs: list[float] = field(default_factory=list)
     side_anchor: int = 0

@@ -85,8 +85,8 @@ def late_ranks(diff: Comparison) -> list[Finding]:
 
     A rank is returned if its cost at least halves or doubles. If both sides compare the rank, the
     waits of all ranks must be known on both sides. With a single step on each side the result is
-    empty. ``details["appears"]`` is True if the rank is late in the second
-    run, and not in the first.
+    empty. ``details["appears"]`` is True if the rank is late in the second run, and not in the
+    first.
     """
     shared = [before for before, after in diff.rank_pairs if before == after]
     single = diff.before.has_steps and diff.step_count == 1
@@ -130,8 +130,8 @@ def _is_as_late(finding: Finding, times: RankTimes, min_excess_ns: float) -> boo
     """Return whether a rank is as slow as before, and another rank changed in the other direction.
 
     Of two ranks that are equally late, only one is charged with the waits. If that one becomes
-    faster, the other is charged with them, although it did not change. So are ranks that others
-    outrun.
+    faster, the other is charged with them, although it did not change. The same holds for a rank
+    if the others become faster.
     """
     if abs(finding.details.get("excess_ns", min_excess_ns)) >= min_excess_ns:
         return False

@@ -91,8 +91,8 @@ def parse_json(text: Any) -> Any:
 
 def device_properties(number: int, **stated: Any) -> dict[str, Any]:
     """Return the properties of a device under PyTorch's keys, without those that are unknown."""
-    known = {key: value for key, value in stated.items() if value not in (None, "")}
-    return {"id": number, **known}
+    values = {key: value for key, value in stated.items() if value not in (None, "")}
+    return {"id": number, **values}
 
 
 class RowPlace(NamedTuple):

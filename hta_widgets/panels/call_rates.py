@@ -1,7 +1,7 @@
 """Rates of operators and kernels, and their shares of the limits of the device, for tables.
 
-The rates of an operator are those of its selected calls. The rates of a kernel are those of the
-calls whose longest kernel it is: a transpose has no FLOPs, although the convolution that launched
+The rates of an operator are the rates of its selected calls. A kernel has the rates of the calls
+whose longest kernel it is: a transpose has no FLOPs, although the convolution that launched
 it has. For example, ``aten::mm`` is called with 1 GFLOP in 10 µs and with 1 GFLOP in 30 µs:
 2 GFLOP in 40 µs are 50 TFLOP/s.
 """

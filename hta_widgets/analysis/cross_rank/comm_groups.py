@@ -68,7 +68,7 @@ def identify_groups(
             ranks = ranks_of_streams[number].get(stated_group.stream, stated_group.ranks)
             group = replace(stated_group, ranks=ranks)
             members = _members_key(group, runs[number])
-            # What identifies the group, on all traces, among the groups of the same members.
+            # Identifies the group, on all traces, among the groups of the same members.
             identity: Hashable = group.name
             if group.stream >= 0:
                 identity = streams[number][group.stream]

@@ -236,8 +236,6 @@ def _events_of_all(
     )
     for number, (trace, rank) in enumerate(zip(traces, ranks, strict=True)):
         events_of_rank = rank.events
-        start_ns = events_of_rank.start_ns + recorded_shift(trace)
-        window = np.searchsorted(rank.windows_ns[1:, 0], start_ns, side="right")
         codes = [contents.setdefault(item, len(contents)) for item in events_of_rank.content]
         columns = {
             "trace": np.full(len(events_of_rank.rows), number),
@@ -247,10 +245,10 @@ def _events_of_all(
             "target": events_of_rank.target,
             "sequence": events_of_rank.sequence,
             "content": np.array(codes, dtype=np.int64)[events_of_rank.content_code],
-            "start": start_ns,
+            "start": events_of_rank.start_ns + recorded_shift(trace),
             "end": events_of_rank.end_ns + recorded_shift(trace),
             "together": events_of_rank.ends_together,
-            "window": window_numbers[number][window],
+            "window": window_numbers[number][_windows_of_events(trace, rank)],
         }
         blocks.append(columns)
     table = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
@@ -259,10 +257,15 @@ def _events_of_all(
     return table | {"lane": _number_combinations(first_trace[lane], lane)}
 
 
+def _windows_of_events(trace: Trace, rank: _RankCommunication) -> Ints:
+    """Return the position among the rank's windows of each event's window."""
+    start_ns = rank.events.start_ns + recorded_shift(trace)
+    return np.searchsorted(rank.windows_ns[1:, 0], start_ns, side="right")
+
+
 def _first_steps(trace: Trace, rank: _RankCommunication) -> Ints:
     """Return the first step of each window of a rank, -1 without steps."""
-    start_ns = rank.events.start_ns + recorded_shift(trace)
-    window = np.searchsorted(rank.windows_ns[1:, 0], start_ns, side="right")
+    window = _windows_of_events(trace, rank)
     first = np.full(len(rank.windows_ns), np.iinfo(np.int64).max)
     has_step = rank.steps >= 0
     np.minimum.at(first, window[has_step], rank.steps[has_step])
@@ -273,7 +276,7 @@ def _number_windows(windows_of_ranks: Sequence[Ints], steps_of_ranks: Sequence[I
     """Return for each rank the numbers that its windows have in the job.
 
     Windows that overlap on the recorded clocks are one window of the job. If few overlap, the
-    clocks differ, and each rank's windows are compared with those of the rank that has the most.
+    clocks differ, and each rank's windows are compared with the windows of the rank with the most.
     `steps_of_ranks` has the first step of each window, -1 if unknown.
     """
     counts = [len(windows) for windows in windows_of_ranks]

@@ -56,7 +56,7 @@ _COLUMNS: Final = (
     "min_device_ns", "max_device_ns", "source", "events",
 )  # fmt: skip
 _TEXTS: Final = ("path", "module", "class_name", "source", "events")
-#: Types of columns; `modules` itself adds those of all phases.
+#: Types of columns; `modules` itself adds the columns of all phases.
 _SCHEMA: Final = {
     **{name: "int64" for name in _COLUMNS if name not in {"device_ns", "tflop_per_s"}},
     **dict.fromkeys(_TEXTS, "str"),
@@ -158,9 +158,9 @@ def _rank_rows(part: RankPart, *, fold: bool) -> tuple[list[dict[str, Any]], int
     device, others, device_ns = _device_columns(part, owners)
     columns["device_self_ns"] = sum(device.values())
     columns |= {name: forest.subtree_sums(values) for name, values in device.items()}
-    known = 1.0 if signatures(part.trace).has_shapes else np.nan
+    factor = 1.0 if signatures(part.trace).has_shapes else np.nan
     flops = _flops_columns(part, owners)
-    columns |= {name: forest.subtree_sums(values) * known for name, values in flops.items()}
+    columns |= {name: forest.subtree_sums(values) * factor for name, values in flops.items()}
     total_ns = sum(columns[name] for name in _DEVICE)
     is_shown = (columns["calls"] > 0) | (total_ns > 0)
     group = _fold(owners) if fold else np.arange(len(owners.names))

@@ -195,7 +195,7 @@ def _rows_of_table(signature_list: Sequence[_Signature], works: Sequence[Work]) 
 
 def _gradient_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return how many gradients the backward calls of convolutions compute in files of 2021."""
-    backward = _named(trace, calls, (_CONVOLUTION_BACKWARD,))
+    backward = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
     if not len(backward):
         return {}
     parents = trace.table.parent[name_mask(trace, _GRADIENTS.__contains__)]
@@ -209,10 +209,10 @@ def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dic
     contexts: dict[int, CallContext] = {}
     codes, sequences = args.code.tolist(), args.sequence.tolist()
     for name in operators_of("backward"):
-        backward = _named(trace, calls, (name,)).tolist()
+        backward = _positions_of_names(trace, calls, (name,)).tolist()
         if backward:
             forward_name = name.removesuffix("Backward")
-            forward = _named(trace, calls, (forward_name,)).tolist()
+            forward = _positions_of_names(trace, calls, (forward_name,)).tolist()
             texts = {sequences[call]: args.texts[codes[call]] for call in forward}
             contexts |= {
                 call: CallContext(forward=texts[sequences[call]])
@@ -224,7 +224,7 @@ def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dic
 
 def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return the kernels of each mixture of experts, with grids of those that show its work."""
-    experts = _named(trace, calls, operators_of("launched_experts"))
+    experts = _positions_of_names(trace, calls, operators_of("launched_experts"))
     is_of_experts = np.isin(calls.call_of_work, experts) & (calls.call_of_work >= 0)
     work, call_of_work = calls.work[is_of_experts], calls.call_of_work[is_of_experts]
     names = [trace.table.names[code] for code in trace.table.name[work].tolist()]
@@ -243,7 +243,7 @@ def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext
 
 def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return the lengths of the engine's step around each call of attention."""
-    attention = _named(trace, calls, operators_of("paged_attention"))
+    attention = _positions_of_names(trace, calls, operators_of("paged_attention"))
     if not len(attention):
         return {}
     steps = engine_steps(trace)
@@ -285,7 +285,7 @@ def _input_type(dims: bytes, types: bytes) -> str:
 def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, _Dims]:
     """Return the output's shape of convolutions without concrete arguments, if it is known."""
     has_no_values = np.array([bool(dims) and not values for dims, _, _, values in args.texts], bool)
-    convolutions = _named(trace, calls, _CONVOLUTIONS)
+    convolutions = _positions_of_names(trace, calls, _CONVOLUTIONS)
     convolutions = convolutions[has_no_values[args.code[convolutions]]].tolist()
     if not convolutions:
         return {}
@@ -316,8 +316,8 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
     return outputs
 
 
-def _named(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Rows:
-    """Return the positions of the calls that have one of some names."""
+def _positions_of_names(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Rows:
+    """Return the positions of the calls whose name is wanted."""
     has_name = names_match(trace, calls.rows, lambda name: unnumbered_name(name) in wanted)
     return np.flatnonzero(has_name)
 
@@ -333,7 +333,7 @@ def _gradient_shapes(
 
     `dims_of` returns the dims of a string of `args`.
     """
-    places = _named(trace, calls, (_CONVOLUTION_BACKWARD,))
+    places = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
     parents = trace.table.parent[calls.rows[places]].astype(np.int64)
     sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()
     codes = args.code[places].tolist()

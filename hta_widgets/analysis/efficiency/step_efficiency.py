@@ -79,7 +79,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _RankSteps:
-    """The rows of a rank; `outside_flops` are those of operators outside of steps."""
+    """The rows of a rank; `outside_flops` are FLOPs of operators outside of steps."""
 
     columns: dict[str, Any]
     device: UsedDevice

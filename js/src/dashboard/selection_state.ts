@@ -76,7 +76,7 @@ export class DashSelection {
     return this.selection.value === null && this.shared.state.selected_event === null;
   }
 
-  /** What is selected: everything without a selection. */
+  /** The selection; it includes everything if none was made. */
   get chosen(): SelectionJson {
     return { ...FULL_SELECTION, ...this.selection.value };
   }

@@ -90,14 +90,14 @@ function enclosingEvents(rank: RankTrace, row: number): Brief[] {
   return chainFrom(parents[row]!, parents).map((ancestor) => rank.brief(rank.events, ancestor));
 }
 
-/** An index and those of its ancestors, innermost first; none for -1. */
+/** The indices of an item and its ancestors, innermost first; none for -1. */
 function chainFrom(first: number, parents: Int32Array): number[] {
   const chain: number[] = [];
   for (let index = first; index >= 0; index = parents[index]!) chain.push(index);
   return chain;
 }
 
-/** What is around the call that launched device work; null if no call is known. */
+/** The call that launched device work, with the events around it; null if no call is known. */
 async function launchOf(
   rank: RankTrace,
   row: number,

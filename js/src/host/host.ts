@@ -1,6 +1,6 @@
 /**
- * Run widgets outside Jupyter: models, references and views. The messages are those of Jupyter's
- * widgets (comm_open, comm_msg, comm_close), over any transport.
+ * Run widgets outside Jupyter: models, references and views. The messages are the messages of
+ * Jupyter's widgets (comm_open, comm_msg, comm_close), over any transport.
  */
 
 import { getOrMake } from "../protocol/maps";

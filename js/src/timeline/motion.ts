@@ -22,7 +22,7 @@ type WheelAction = { type: "zoom"; factor: number } | { type: "pan" | "rows"; pi
 /** Length of the wheel's units by `deltaMode`: pixels, lines, pages. */
 const UNIT_PX: readonly number[] = [1, 16, 240];
 
-/** What a turn of the wheel does; a `factor` above 1 zooms in. */
+/** Return the action of a turn of the wheel; a `factor` above 1 zooms in. */
 export function wheelAction(turn: WheelTurn): WheelAction {
   const unit = UNIT_PX[turn.deltaMode] ?? 1;
   const x = turn.deltaX * unit;

@@ -59,7 +59,7 @@ interface LinkedPanelOptions {
   title?: string;
   status: HTMLElement;
   theme: ThemeName;
-  /** Keys and gestures of the enclosing view; default: those of a dashboard. */
+  /** Keys and gestures of the enclosing view; default: keys and gestures of a dashboard. */
   help?: HelpGroup;
   /** Describe the source's status; null for the default text. */
   kernelStatus(): KernelStatus | null;

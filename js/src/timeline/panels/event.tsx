@@ -117,7 +117,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   const { detail, collective, figures } = picking.stateSignal.value;
   const goTo = (other: Brief): void => picking.goTo(other);
   const event = detail?.event ?? brief;
-  /** Which lists of the event `of` are shown in full. */
+  /** Whether the lists of the event `of` are shown in full. */
   const expanded = useSignal({ of: "", flows: false, parents: false });
   const of = picking.key.value;
   const open = expanded.value.of === of ? expanded.value : { of, flows: false, parents: false };
