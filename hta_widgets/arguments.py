@@ -124,8 +124,7 @@ def match_pattern(
     except pa.ArrowException as error:
         reason = str(error).removeprefix("Invalid regular expression: ")
         raise ValueError(reason) from None
-    result: npt.NDArray[np.bool_] = matches.to_numpy(zero_copy_only=False)
-    return result
+    return matches.to_numpy(zero_copy_only=False)
 
 
 def require_pattern(pattern: str, subject: str) -> None:

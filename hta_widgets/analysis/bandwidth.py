@@ -154,8 +154,8 @@ def memory_bandwidth(
     """Return the rate at which memory is copied and filled, at each instant of change.
 
     Rates of concurrent copies add up. The rate is that in the file, or else bytes divided by
-    duration; copies without either are left out and counted. A copy of 0 µs counts as one unit of
-    the file's times.
+    duration; copies without either are left out and counted. A copy of 0 µs is taken as one
+    unit of the file's times.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def memory_bandwidth(
     Notes
     -----
     The definition is that of HTA's memory bandwidth time series. In HTA rounding may leave a rate
-    other than 0 without copies, unknown rates count as 0, and a copy of 0 µs lasts 1 µs.
+    other than 0 without copies, unknown rates are 0, and a copy of 0 µs lasts 1 µs.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     schema = {"rank": "int64", "copy_kind": "category", "time_ns": "int64", "gb_per_s": "float64"}

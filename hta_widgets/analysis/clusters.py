@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -40,6 +40,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.windows import bin_edges
 from hta_widgets.trace.arrays import Bools, Floats, Ints, positions_in
 from hta_widgets.trace.intervals import (
     CumulativeCoverage,
@@ -114,8 +115,8 @@ class RankFeatures:
 def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
     """Return the features of the ranks, over the steps that all of them have.
 
-    If ranks have no step in common, all steps of each rank count. Without steps, all of a rank's
-    time counts as one step.
+    If ranks have no step in common, all steps of each rank are used. Without steps, all of a rank's
+    time is one step.
     """
     traces = chosen.owner
     ahead = steps_ahead(traces)
@@ -210,7 +211,7 @@ def _kernel_shares(kernels: Sequence[dict[str, float]]) -> tuple[Floats, list[st
     table = pd.DataFrame(list(kernels), index=range(len(kernels))).fillna(0.0)
     share, names = np.array(table, dtype=np.float64, order="C"), [*table.columns]
     share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
-    # A kernel counts if it takes much of any rank's time, even if few ranks run it.
+    # A kernel is important if it takes much of any rank's time, even if few ranks run it.
     order = np.argsort(-share.max(axis=0, initial=0.0), kind="stable")
     first, rest = order[:_MAX_KERNELS], order[_MAX_KERNELS:]
     shown_names = [names[k] for k in first.tolist()]
@@ -278,10 +279,8 @@ def rank_time_heatmap(
     edges = _bin_edges(chosen, bins)
     # Idle time depends on the work around it, which may be outside of the window.
     parts = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
-    arguments, attrs = None, dict[str, Any](metric=metric)
-    if metric == "waiting":
-        waits = collective_waits(chosen.owner, clock)
-        arguments, attrs["clock"] = waits.arguments_by_rank(parts.ranks), waits.clock
+    waits = collective_waits(chosen.owner, clock) if metric == "waiting" else None
+    arguments = None if waits is None else waits.arguments_by_rank(parts.ranks)
     binned = list(map_ranks(parts, _time_in_bins, metric, edges, each=arguments))
     times_ns = np.array([time_ns for time_ns, _, _ in binned], dtype=np.int64).reshape(-1, bins)
     starts, ends = np.tile(edges[:-1], len(parts)), np.tile(edges[1:], len(parts))
@@ -299,7 +298,8 @@ def rank_time_heatmap(
         note=_heatmap_note([has_work for _, has_work, _ in binned], metric, times_ns),
         **device_word_attrs(parts.owner),
         span_ns=[span for _, _, span in binned],
-        **attrs,
+        metric=metric,
+        **({} if waits is None else {"clock": waits.clock}),
     )
 
 
@@ -308,10 +308,7 @@ def _bin_edges(selection: Selection, bins: int) -> Ints:
     job = selection.owner
     low = job.start_ns if selection.start_ns is None else selection.start_ns
     high = max(job.end_ns if selection.end_ns is None else selection.end_ns, low)
-    # Quotient and remainder are scaled separately: duration times bins may exceed int64.
-    width, rest = divmod(high - low, bins)
-    number = np.arange(bins + 1, dtype=np.int64)
-    return low + width * number + rest * number // bins
+    return bin_edges(low, high, bins)
 
 
 def _metric_times(part: RankPart, metric: str, waits: RankWaits | None) -> Intervals:

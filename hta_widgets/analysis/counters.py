@@ -100,6 +100,7 @@ def _with_derived_counters(part: RankPart, kinds: Iterable[CounterKind]) -> Coun
 
 
 def _queues(part: RankPart) -> Iterator[_Series]:
+    """Yield the length of each stream's queue."""
     steps = queue_steps(part)
     is_last = is_last_at_instant(steps.code, steps.time_ns)
     first = np.searchsorted(steps.code, np.arange(len(steps.streams)))
@@ -111,6 +112,7 @@ def _queues(part: RankPart) -> Iterator[_Series]:
 
 
 def _bandwidths(part: RankPart) -> Iterator[_Series]:
+    """Yield the bandwidth of each kind of copy that occurs."""
     steps = bandwidth_steps(part)
     is_last = is_last_at_instant(steps.code, steps.time_ns)
     for code, kind in enumerate(steps.kinds):
@@ -139,8 +141,7 @@ def _rates(part: RankPart) -> Iterator[_Series]:
     time_ns = edges[order]
 
     def sum_of_running(value: Floats) -> Floats:
-        sums: Floats = np.cumsum(np.concatenate([value, -value])[order])
-        return sums
+        return np.cumsum(np.concatenate([value, -value])[order])
 
     # While nothing runs, the rate is 0, not the rounding error of the sums.
     rated, running = sum_of_running(np.sign(rate)), sum_of_running(np.ones(len(rate)))
@@ -158,5 +159,4 @@ _SERIES: dict[str, Callable[[RankPart], Iterator[_Series]]] = {
 
 def _pid(part: RankPart, row: int) -> str:
     """Return the process of an event, which is its device."""
-    pid: str = part.table.tracks[part.table.track[row]].pid
-    return pid
+    return part.table.tracks[part.table.track[row]].pid

@@ -83,7 +83,7 @@ def temporal_breakdown(
     if anything communicates or copies, else as idle. Hence, to the nanosecond,
     ``idle_ns + compute_ns + non_compute_ns == span_ns`` and ``exposed_communication_ns +
     exposed_memory_ns == non_compute_ns``. Synchronization rows on a stream are waits, not work.
-    Only selected events count: in a selection of communication, all of it is exposed.
+    Only selected events are used: in a selection of communication, all of it is exposed.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def kernel_type_breakdown(
     per_rank : bool, default False
         Return one row per rank and label; shares are then of the rank's busy time.
     include_memory : bool, default True
-        Whether copies and fills count.
+        Whether to include copies and fills.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to work on, narrowed in time and to ranks; all by default.
 
@@ -246,8 +246,8 @@ def comm_comp_overlap(
     """Return the share of each rank's communication that overlaps computing.
 
     ``overlap_share`` is the time in which the rank computes and communicates, divided by the time
-    in which it communicates; concurrent communication kernels count once. All computing of the
-    rank in the window counts, whether it is selected or not.
+    in which it communicates; concurrent communication kernels are counted once. All computing
+    of the rank in the window is included, whether it is selected or not.
 
     Parameters
     ----------
@@ -336,7 +336,7 @@ def communication_by_stream(
 
     Notes
     -----
-    Overlap is defined as in `comm_comp_overlap`, but by stream: all compute of the rank counts,
+    Overlap is defined as in `comm_comp_overlap`, but by stream: all compute of the rank is used,
     selected or not. Times of streams that communicate at the same time add up to more than the
     rank's.
     """
@@ -430,7 +430,7 @@ def _communication_of_streams(part: RankPart) -> list[tuple[Any, ...]]:
 def _communication_of_groups(part: RankPart, labeled: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return labels, times and bytes of each group of a rank, the most time first.
 
-    `labeled` are the args that distinguish groups; missing ones count as empty text.
+    `labeled` are the args that distinguish groups; missing ones are empty strings.
     """
     rows = part.rows_of_kinds("communication")
     args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))

@@ -21,11 +21,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.arrays import Array, distinct_codes
+from hta_widgets.trace.arrays import Array
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.trace import categorical_dtype
 
@@ -133,11 +132,3 @@ def _to_column(column: Any, dtype: str) -> Any:
 def categorical(codes: Array, values: Sequence[str]) -> pd.Categorical:
     """Return a categorical of strings, given as codes into distinct `values`."""
     return pd.Categorical.from_codes(codes, dtype=categorical_dtype(values))
-
-
-def drop_unused_texts(
-    codes: Array, texts: Sequence[str] | StringPool
-) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Return the codes renumbered for the strings that occur, and these strings."""
-    used_codes, renumbered = distinct_codes(codes)
-    return renumbered.astype(np.int32), [texts[code] for code in used_codes.tolist()]

@@ -53,7 +53,7 @@ def horovod_readiness(
     traces : TraceSet
         Timelines of Horovod, as ``HOROVOD_TIMELINE`` writes them.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        Only tensors with a selected event of a ready rank count, in the window and these files.
+        Only tensors with a selected event of a ready rank, within the window and these files.
 
     Returns
     -------

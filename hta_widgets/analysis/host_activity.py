@@ -1,7 +1,7 @@
 """Activities of the host's threads: waits, memory calls, data loading, operators, Python functions.
 
 A device idles because of what the host does before it launches the next work. Only threads that
-launch work are analysed. At each instant one activity of a thread counts, the first in `_LEVELS`.
+launch work are analysed. At each instant one activity of a thread applies, the first in `_LEVELS`.
 For example, ``cudaFree`` within an operator within a Python function is a memory call.
 
 A thread that waits for more than 1 ms while its device runs no recorded work waits for work that is
@@ -13,7 +13,7 @@ for 5 ms.
 
 Level k covers the time of the activities 0 to k, so each level contains the one before, and the
 time of activity k is that of level k less that of level k - 1. With levels from 0 to 10 ns (memory
-calls) and from 0 to 25 ns (operators), operators count for 15 ns.
+calls) and from 0 to 25 ns (operators), operators take 15 ns.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.selection import Selection, trace_index
 from hta_widgets.trace.trace import Trace
 
-#: Activities of a thread before it launches; of several at the same time, the first listed counts.
+#: Activities of a thread before it launches; of several at the same time, the first listed applies.
 ACTIVITIES: tuple[str, ...] = tuple(facts("causes"))[:5]
 _ALLOCATION, _PYTHON = 1, 4
 #: The activity, after `ACTIVITIES`, of a thread that waits for work that is not in the file.
 UNRECORDED_WAIT = len(ACTIVITIES)
-#: The order in which activities count: first those of the thread itself (False), then those of all
+#: The order in which activities apply: first those of the thread itself (False), then those of all
 #: threads that launch work (True). Memory calls of any thread delay the device, so they precede
 #: Python functions.
 _LEVELS: tuple[tuple[int, bool], ...] = (
@@ -130,7 +130,7 @@ class _ThreadTimes(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """The time of an activity of a thread and of all activities that count before it."""
+    """The time of an activity of a thread and of all activities that apply before it."""
 
     activity: int
     covered: Intervals
@@ -216,7 +216,7 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
 def waits_without_recorded_work(trace: Trace) -> Rows:
     """Return the calls that wait for more than 1 ms, while the device mostly runs nothing recorded.
 
-    Unlike `UNRECORDED_WAIT`, they count also before the first work of the file.
+    Unlike `UNRECORDED_WAIT`, they include calls before the first work of the file.
     """
     table = trace.table
     rows = np.flatnonzero(table.dur_ns > LONG_WAIT_NS)
@@ -282,7 +282,7 @@ def host_activities(trace: Trace) -> tuple[Bools, ...]:
 def _call_masks(trace: Trace, rows: Rows | slice = slice(None)) -> tuple[Bools, Bools]:
     """Return which of some events are operators and other calls, and which Python functions."""
     table = trace.table
-    # In files of 2021, steps have the category of operators; they do not count as an activity.
+    # In files of 2021, steps have the category of operators; they are not an activity.
     is_step = (step_numbers(table.names.values) >= 0)[table.name[rows]]
     called = (table.stream[rows] < 0) & (table.kind[rows] == KINDS.index("cpu")) & ~is_step
     python = category_mask(trace, "python_function", rows)
@@ -299,7 +299,7 @@ def is_data_loading_name(name: str) -> bool:
 def time_in_calls(trace: Trace) -> Intervals:
     """Return when a thread that launches work is inside a recorded call.
 
-    Python functions count as well, except during `python_pauses`.
+    Python functions are calls as well, except during `python_pauses`.
     """
     rows = rows_of_launching_threads(trace)
     in_calls, in_python = (rows[mask] for mask in _call_masks(trace, rows))
@@ -326,11 +326,12 @@ def rows_of_launching_threads(trace: Trace) -> Rows:
 def stalling_event(
     traces: Sequence[Trace], min_idle_ns: float, peers: Sequence[Trace] = ()
 ) -> tuple[str, int] | None:
-    """Return the name of the innermost host event that explains idle time, and this time.
+    """Return the name of the innermost host events that explain idle time, and the idle time.
 
     Events of its name, such as ``torch.save``, cover more than `min_idle_ns` of the devices' idle
     time but hardly any of their busy time, unlike events of a host that only launches too slowly.
-    Their idle time on the median of `peers` does not count. None without such events.
+    The median of their idle time on `peers` is subtracted. The result is None without such
+    events.
     """
     idle_ns, busy_ns, depth = Counter[str](), Counter[str](), Counter[str]()
     for trace in iter_ranks(traces):

@@ -3,7 +3,7 @@
 A gap is an interval in which no stream of a device works. The call that launched the work after the
 gap splits it. For example, a gap from 0 to 100 µs ends with a kernel that a call from 60 to 70 µs
 launched. The thread of this call was inside ``cudaStreamSynchronize`` until 40 µs, and inside an
-operator from then on::
+operator afterwards::
 
     0 ─ sync_wait ─ 40 ─ host_operator ─ 60 ─ launch_call ─ 70 ─ launch_latency ─ 100
 
@@ -25,7 +25,6 @@ from hta_widgets.analysis.frames import (
     Schema,
     categorical,
     concat_arrays,
-    drop_unused_texts,
     int64,
     result_frame,
     stack_blocks,
@@ -74,7 +73,7 @@ from hta_widgets.trace.intervals import (
 )
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection, trace_index
-from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.trace import Trace, drop_unused_texts
 from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 Columns = dict[str, Array]
@@ -87,7 +86,7 @@ IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
     _HOST_NOTHING, _LAUNCH_CALL, _LAUNCH_LATENCY, _KERNEL_WAIT,
     _STREAM_WAIT, _BLOCKED, _UNRECORDED, _UNKNOWN,
 ) = range(len(ACTIVITIES), len(IDLE_CATEGORIES))  # fmt: skip
-#: Whether each category counts as ``host_wait``.
+#: Whether each category is a part of ``host_wait``.
 _IS_HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
 
 #: Shorter waits of launched work are the latency of the device between two kernels.
@@ -335,7 +334,7 @@ def _split_gaps(part: RankPart, short_ns: int) -> _RankGaps:
     return _RankGaps(low, high, ends_gap, call, pieces, unrecorded)
 
 
-def gap_at(trace: Trace, time: int, short_ns: int = _SHORT_NS) -> IdleGap | None:
+def gap_at(trace: Trace, time: int) -> IdleGap | None:
     """Return the gap of a rank's device at an instant of its table's clock, or None."""
     part = rank_part(trace, Selection())
     starts, ends, ends_gap = part.get_or_compute("gaps", lambda: _whole_gaps(part))
@@ -344,7 +343,7 @@ def gap_at(trace: Trace, time: int, short_ns: int = _SHORT_NS) -> IdleGap | None
         return None
     gap = starts[number : number + 1], ends[number : number + 1]
     call = trace.launch_of[ends_gap[number : number + 1]]
-    pieces = gap_pieces(trace, gap, gap, call, short_ns)[0]
+    pieces = gap_pieces(trace, gap, gap, call, _SHORT_NS)[0]
     by_cause = dict(zip(IDLE_CATEGORIES, pieces.tolist(), strict=True))
     return IdleGap(
         int(starts[number]), int(ends[number]), int(ends_gap[number]), int(call[0]), by_cause
@@ -441,7 +440,7 @@ def unrecorded_work(trace: Trace) -> Intervals:
     """
     part = rank_part(trace, Selection())
     start, end = part.device_gaps()
-    # No part of a shorter gap counts.
+    # No part of a shorter gap is unrecorded work.
     is_long = end - start >= _SHORT_NS
     start, end = start[is_long], end[is_long]
     call = trace.launch_of[_ends_of_gaps(part, end)]
@@ -467,7 +466,7 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap[0])
     long = np.flatnonzero((call >= 0) & (gap[1] - begin > LONG_WAIT_NS))
     if len(long):
-        # The waits of all threads are an upper bound of those that count, and are found faster.
+        # The waits of all threads are an upper bound of the call's thread's, and are found faster.
         waiting = CumulativeCoverage(*union_of_waits(trace))
         waited = waiting(gap[1][long]) - waiting(begin[long])
         long = long[2 * waited > (gap[1] - begin)[long]]
@@ -541,7 +540,7 @@ def idle_time_breakdown(
     - ``other``: otherwise, for example waits for other streams, or long gaps without a known
       launch.
 
-    Time before the first and after the last kernel of a stream does not count. A window cuts gaps
+    Time before the first and after the last kernel of a stream is left out. A window cuts gaps
     at its edges, so times of adjacent windows add up. `device_idle_breakdown` covers the time in
     which no stream works.
 
@@ -683,7 +682,7 @@ def _stream_gaps(
     if part.without_window is part:
         return streams.astype(np.int64), stream[before] * len(_CATEGORIES) + category, length
     low_ns, high_ns = part.clip_edges(gap_start, gap_end)
-    # A gap of 0 ns counts if its instant lies in the window.
+    # A gap of 0 ns is included if its instant lies in the window.
     has_begun = np.ones(len(gap_end), dtype=bool) if part.low is None else gap_end >= part.low
     is_inside = (high_ns > low_ns) | ((length == 0) & part.contains(ends_gap) & has_begun)
     stream_of_gap = stream[before[is_inside]]

@@ -68,11 +68,11 @@ def job_critical_path(
     the others spend waiting for it in collectives is not on the path.
 
     The path is walked back from the end of the rank that ends last. Within a rank it follows the
-    path of `critical_path`: from each start or end to the launching call, the kernel before on the
-    stream, the work of another stream or the device, or the event before on the thread, whichever
-    has the longest chain of dependencies. At the end of a collective in which the rank waited, the
-    transfer, which begins at the last arrival, belongs to the rank; from the last arrival the path
-    continues backwards on the rank that arrived last.
+    path of `critical_path`: from each start or end to the launching call, the previous kernel of
+    the stream, the work of another stream or the device, or the previous event of the thread,
+    whichever has the longest chain of dependencies. At the end of a collective in which the rank
+    waited, the transfer, which begins at the last arrival, belongs to the rank; from the last
+    arrival the path continues backwards on the rank that arrived last.
 
     Times are on the fitted clock (`TraceSet.with_clock`), whatever the clock of the set, because
     only this clock orders the arrivals of different ranks. A clear drift of clocks is corrected.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +11,6 @@ import pandas as pd
 
 from hta_widgets.analysis.frames import (
     categorical,
-    drop_unused_texts,
     int64,
     result_frame,
     stack_blocks,
@@ -30,7 +30,7 @@ from hta_widgets.arguments import Count, check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
-from hta_widgets.trace.columns import decode_json
+from hta_widgets.trace.columns import decode_args
 from hta_widgets.trace.host_stack import (
     attach_backward_threads,
     category_mask,
@@ -40,7 +40,7 @@ from hta_widgets.trace.host_stack import (
     operator_tree,
 )
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.trace import Trace, drop_unused_texts
 from hta_widgets.trace.traceset import TraceSet
 
 _RANGE = "cuda_profiler_range"
@@ -99,7 +99,7 @@ def cupti_counters(
     -----
     The definition is that of HTA's ``get_cupti_counter_data_with_operators``, which returns nothing
     for ranks whose numbers differ, and counts calls named ``cudaLaunchKernel…`` only. Driver calls
-    named ``cuLaunchKernel…`` (Triton) count here if that makes the numbers equal.
+    named ``cuLaunchKernel…`` (Triton) are included here if that makes the numbers equal.
     """
     blocks: list[dict[str, Any]] = []
     stacks: list[list[str]] = []
@@ -202,12 +202,8 @@ def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
     records = trace.table.record[rows]
     if trace.source is not None:
         for record, body in trace.source.records(records):
-            try:
-                event = decode_json(body, strict=False)
-            except ValueError:
-                continue
-            args = event.get("args") if isinstance(event, dict) else None
-            args_by_record[record] = args if isinstance(args, dict) else {}
+            with suppress(ValueError, RecursionError):
+                args_by_record[record] = decode_args(body)
     return [args_by_record.get(record, {}) for record in records.tolist()]
 
 
@@ -260,14 +256,14 @@ def kernel_breakdown(
 ) -> pd.DataFrame:
     """Return count and durations of every kernel, by rank.
 
-    Durations of concurrent kernels add up. They are clipped to the window; a kernel counts if it
-    overlaps the window.
+    Durations of concurrent kernels add up. They are clipped to the window; kernels that
+    overlap the window are included.
 
     Parameters
     ----------
     traces : TraceSet
     include_memory : bool, default True
-        Whether copies and fills count.
+        Whether to include copies and fills.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to work on, narrowed in time and to ranks; all by default.
 
@@ -310,7 +306,7 @@ def kernel_duration_by_rank(
     top : int, optional
         Return only this many kernels, those with the most time over all ranks.
     include_memory : bool, default True
-        Whether copies and fills count.
+        Whether to include copies and fills.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to work on, narrowed in time and to ranks; all by default.
 
@@ -380,7 +376,7 @@ def user_annotation_breakdown(
 
     Ranges come from ``record_function`` and from the profiler, such as ``ProfilerStep#3``. On the
     host they last as long as the code in them, on the device from the start of the first work
-    launched in them to the end of the last. Nested ranges all count.
+    launched in them to the end of the last. All nested ranges are included.
 
     Parameters
     ----------
@@ -431,8 +427,7 @@ def _ranges(trace: Trace, side: str) -> Bools:
     if side == "host":
         return category_mask(trace, "user_annotation")
     table = trace.table
-    is_range: Bools = (table.kind == _ANNOTATION) & (table.stream >= 0)
-    return is_range
+    return (table.kind == _ANNOTATION) & (table.stream >= 0)
 
 
 @check_arguments
@@ -551,10 +546,10 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
 
     Ranges are half-open: an event that ends at the start of a range does not overlap it.
     """
-    # Number ranges by length, so that the smallest number is the shortest range.
-    by_length = np.lexsort((-np.arange(len(low)), high - low))
+    # The longest range comes first, so that shorter ones replace it.
+    by_length = np.lexsort((np.arange(len(low)), low - high))
     low, high = low[by_length], high[by_length]
-    shortest = np.full(len(start), len(low), dtype=np.int64)
+    shortest = np.full(len(start), -1, dtype=np.int64)
     remaining = np.arange(len(start))
     while len(remaining):
         # If events end in the order of their starts, those that overlap a range are contiguous.
@@ -562,33 +557,6 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
         chain, remaining = remaining[is_in_order], remaining[~is_in_order]
         first = np.searchsorted(end[chain], low, side="right")
         after = np.searchsorted(start[chain], high, side="left")
-        shortest[chain] = _first_covering_run(len(chain), first, after)
-    shortest[shortest >= len(low)] = -1
-    return np.append(by_length, -1)[shortest]
-
-
-def _first_covering_run(size: int, first: Ints, after: Ints) -> Ints:
-    """Return the first run ``[first, after)`` that covers each of `size` positions.
-
-    The result is ``len(first)`` at positions that no run covers.
-    """
-    # Each run is split into two overlapping runs whose length is a power of two. Runs of the same
-    # length are then halved together until they are single positions.
-    lowest = np.full(size, len(first), dtype=np.int64)
-    run = np.flatnonzero(after > first)
-    if not len(run):
-        return lowest
-    # The exponent of the largest power of two that is not longer than each run.
-    exponent_of_run = np.frexp((after[run] - first[run]).astype(np.float64))[1] - 1
-    max_exponent = int(exponent_of_run.max())
-    for exponent in range(max_exponent, -1, -1):
-        length = 1 << exponent
-        if exponent < max_exponent:
-            # The number of a run of twice this length applies to both of its halves.
-            halved = lowest.copy()
-            halved[length:] = np.minimum(halved[length:], lowest[:-length])
-            lowest = halved
-        runs = run[exponent_of_run == exponent]
-        np.minimum.at(lowest, first[runs], runs)
-        np.minimum.at(lowest, after[runs] - length, runs)
-    return lowest
+        for number in np.flatnonzero(after > first).tolist():
+            shortest[chain[first[number] : after[number]]] = by_length[number]
+    return shortest

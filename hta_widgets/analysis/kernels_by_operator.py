@@ -18,7 +18,6 @@ import pandas as pd
 
 from hta_widgets.analysis.frames import (
     categorical,
-    drop_unused_texts,
     float64,
     int64,
     result_frame,
@@ -40,7 +39,7 @@ from hta_widgets.trace.host_stack import (
     operator_tree,
 )
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.trace import Trace, drop_unused_texts
 from hta_widgets.trace.traceset import TraceSet
 
 Text = TypeVar("Text", str, tuple[str, str])
@@ -70,8 +69,8 @@ def operator_kernels(
     ----------
     traces : TraceSet
     operator_name : str, optional
-        String in the operators' names, as in `frequent_kernel_sequences`; by default all operators
-        count. With a name, every matching host event counts, including ranges of the program.
+        String in the operators' names, as in `frequent_kernel_sequences`; by default all operators.
+        With a name, every matching host event is used, including ranges of the program.
     exact : bool, default False
         Match the whole name.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
@@ -162,7 +161,7 @@ def operator_launch_delays(
         Start of the operators' names.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The operators to work on, narrowed to ranks and to those that overlap the window; all by
-        default. All work that they launched counts; delays are not cut.
+        default. All work that they launched is included; delays are not cut.
 
     Returns
     -------
@@ -298,7 +297,7 @@ def frequent_kernel_sequences(
         the smallest depth, and so misses an operator that a model calls at several depths.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The operators to work on, narrowed to ranks and to those that overlap the window; all by
-        default. All work that they launched counts. The window cuts times, not patterns.
+        default. All work that they launched is included. The window cuts times, not patterns.
 
     Returns
     -------
@@ -351,7 +350,7 @@ class SequencePatterns:
     count: Ints
     kernel_ns: Ints
     operator_ns: Ints
-    occurrences: Rows  # the operators that count
+    occurrences: Rows  # the operators that are counted
     pattern: Ints  # of each occurrence, -1 beyond the maximum number of patterns
     below: Ints  # the occurrence above each event, as a position, -1 for none
     candidates: int  # number of operators of the name
@@ -404,15 +403,14 @@ def find_patterns(
 
 
 def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
-    """Return the candidates that count: those at the smallest depth, or all outermost ones."""
+    """Return the candidates to count: those at the smallest depth, or all outermost ones."""
     if not len(candidates):
         return candidates
     if every_depth:
         above = nearest_ancestor(parent, mask_of_rows(candidates, len(parent)))[parent[candidates]]
         return candidates[above < 0]
     depth = forest_of(parent).depth[candidates]
-    outermost: Rows = candidates[depth == depth.min()]
-    return outermost
+    return candidates[depth == depth.min()]
 
 
 def _root_of_events(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:

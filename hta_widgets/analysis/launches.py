@@ -14,7 +14,6 @@ import pandas as pd
 
 from hta_widgets.analysis.frames import (
     categorical,
-    drop_unused_texts,
     int64,
     result_frame,
     stack_blocks,
@@ -33,6 +32,7 @@ from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints, Rows, stable_order
 from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import drop_unused_texts
 from hta_widgets.trace.traceset import TraceSet
 
 _OUTLIERS = ("short kernel", "long call", "late start")
@@ -49,16 +49,16 @@ def launch_stats(
 ) -> pd.DataFrame:
     """Return every launch, the device work that it launched, and the durations of both.
 
-    The launching calls of all vendors count: runtime and driver calls that launch kernels, copies,
-    fills, cooperative kernels or graphs. A graph launch has one row per launched event. If several
-    calls share an id, the innermost launching call is used, so no kernel counts twice. A window
-    does not cut durations.
+    The launching calls of all vendors are included: runtime and driver calls that launch kernels,
+    copies, fills, cooperative kernels or graphs. A graph launch has one row per launched event. If
+    several calls share an id, the innermost launching call is used, so no kernel is counted twice.
+    A window does not cut durations.
 
     Parameters
     ----------
     traces : TraceSet
     include_memory : bool, default True
-        Whether copies and fills count.
+        Whether to include copies and fills.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The device events to work on, narrowed in time and to ranks; all by default.
 
@@ -144,7 +144,7 @@ def launch_outliers(
     - ``long call``: the call takes more than `runtime_cutoff_ns`
     - ``late start``: the kernel starts more than `launch_delay_cutoff_ns` after the call's end
 
-    A call that launches several events, such as a graph, counts once: for the event that starts
+    A call that launches several events, such as a graph, is counted once: for the event that starts
     first, with the duration of all.
 
     Parameters
@@ -153,7 +153,7 @@ def launch_outliers(
     runtime_cutoff_ns : int, default 50 000
     launch_delay_cutoff_ns : int, default 100 000
     include_memory : bool, default True
-        Whether copies and fills count.
+        Whether to include copies and fills.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to work on, narrowed in time and to ranks; all by default.
 

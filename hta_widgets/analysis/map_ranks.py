@@ -46,24 +46,22 @@ def map_ranks(
     (`hta_widgets.trace.memo`). An executor receives batches of ranks, a few at a time, if all ranks
     are in files. The rank is a `RankPart` if `over` has a selection, else a `Trace`.
     """
-    parts = over if isinstance(over, RankParts) else None
+    selection = over.selection if isinstance(over, RankParts) else None
     traces: Sequence[Trace]
     if isinstance(over, TraceSet):
         traces = list(over.values())
     else:
         traces = over.traces if isinstance(over, RankParts) else over
-    selection = None if parts is None else parts.selection
     if executor is None:
         executor = getattr(over, "executor", None)
-    each = [()] * len(traces) if each is None else each
-    arguments = [(*args, *rank_args) for rank_args in each]
+    arguments = [(*args, *rank_args) for rank_args in each or [()] * len(traces)]
     if executor is not None and traces and all(trace.in_file for trace in traces):
         results = _map_elsewhere(executor, traces, selection, function, arguments)
     else:
         results = _map_here(traces, selection, function, arguments)
     for trace, (value, counts) in zip(traces, results, strict=True):
-        if counts is not None and parts is not None:
-            parts.kind_counts[trace.rank] = counts
+        if counts is not None and isinstance(over, RankParts):
+            over.kind_counts[trace.rank] = counts
         yield value
 
 

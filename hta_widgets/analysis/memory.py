@@ -113,14 +113,11 @@ def _events_of(part: RankPart) -> dict[str, Any]:
     memory_names = [code for code, text in enumerate(names.values) if text == "[memory]"]
     rows = np.flatnonzero(np.isin(table.name, memory_names))
     args = _memory_args(trace, table.record[rows])
-    devices: dict[str, int] = {}
-    types_and_ids = zip(args["Device Type"].tolist(), args["Device Id"].tolist(), strict=True)
-    codes = [devices.setdefault(_device_name(*pair), len(devices)) for pair in types_and_ids]
-    device = np.array(codes, np.int64)
+    device, devices = pd.factorize(
+        np.array(list(map(_device_name, args["Device Type"], args["Device Id"])), object)
+    )
     # Running sums begin with the recording, wherever the window begins.
-    running = np.empty(len(rows), dtype=np.int64)
-    for code in devices.values():
-        running[device == code] = np.cumsum(args["Bytes"][device == code])
+    running = pd.Series(args["Bytes"]).groupby(device).cumsum().to_numpy()
     time = table.time_ns[rows]
     is_inside = part.is_in_window(time)
     rows, time = rows[is_inside], time[is_inside]
@@ -129,7 +126,7 @@ def _events_of(part: RankPart) -> dict[str, Any]:
     return {
         "rank": trace.rank,
         "time_ns": time + trace.shift_ns,
-        "device": (device[is_inside], list(devices)),
+        "device": (device[is_inside], devices.tolist()),
         "bytes": args["Bytes"][is_inside],
         "total_allocated_bytes": args["Total Allocated"][is_inside],
         "total_reserved_bytes": args["Total Reserved"][is_inside],
@@ -227,6 +224,7 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
 
 
 def _decode_file(path: str | Path) -> Any:
+    """Return the JSON value of a file; raise a `TraceError` for other contents."""
     with open_stream(path) as stream:
         data = b"".join(iter(lambda: stream.read(1 << 20), b""))
         if stream.fault is not None:

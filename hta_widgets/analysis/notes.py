@@ -46,7 +46,7 @@ def count_by_name(trace: Trace, rows: Rows) -> Counter[str]:
 def on_hosts_note(
     counts: Iterable[Counter[str]], meaning: str = "which are not device work and not counted here"
 ) -> str:
-    """Return a note on communication on hosts; `counts` are from `count_host_collectives`."""
+    """Return a note on communication on hosts, given the `count_host_collectives` of ranks."""
     totals = sum(counts, Counter[str]())
     if not totals:
         return ""

@@ -65,7 +65,7 @@ def diff_ops(
         Ranks of one side; all by default.
     before_steps, after_steps : int or iterable of int, optional
         Numbers of training steps (``ProfilerStep#n``) of one side. Device events belong to the
-        step of their launch. By default all events count, including those outside of steps.
+        step of their launch. By default all events are used, including those outside of steps.
     selection : Selection, optional
         Narrows both sides, for example ``traces.select("kind == 'communication'")``.
     window : (start_ns, end_ns), optional

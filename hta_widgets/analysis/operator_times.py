@@ -70,18 +70,18 @@ def operators(
     ``ProfilerStep``. Runtime calls and Python functions between two operators are ignored. If
     events overlap without nesting, an operator's parent is the nearest that encloses it entirely.
 
-    - *Total* host time is from an operator's start to its end. Recursion counts once: an operator
-      within another of the same row (of the same name, and shape or stack) adds nothing.
+    - *Total* host time is from an operator's start to its end. Recursion is counted once: an
+      operator within another of the same row (of the same name, and shape or stack) adds nothing.
     - *Self* host time is the total without the time covered by direct children, so the self times
       of all operators of a thread add up to the time in which any of them runs.
     - *Device self* time is that of the device work (computing, communicating, copying) whose
       launching call has the operator as its innermost, on the call's thread. Work launched by the
       backward pass belongs to the operators of its thread.
-    - *Device total* time includes operators below; recursion counts once as well.
+    - *Device total* time includes operators below; recursion is counted once as well.
 
-    The window cuts times. Device work in the window counts for its operator even if the operator
+    The window cuts times. Device work in the window belongs to its operator even if the operator
     ran before the window; such an operator has ``count`` 0. Other selections choose operators, and
-    the device work of these counts whether it is selected or not.
+    the device work of these is included whether it is selected or not.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     measures = {name: values[selected] for name, values in times.items()}
     measures["count"] = is_counted.astype(np.int64)
     for name in ("cpu_total_ns", "device_total_ns", _COMMUNICATION_NS):
-        measures[name] *= is_outermost  # recursion counts once
+        measures[name] *= is_outermost  # recursion is counted once
     by_group = pd.DataFrame(measures).groupby(group).sum()
     is_shown = ((by_group["count"] > 0) | (by_group["device_total_ns"] > 0)).to_numpy()
     first = np.unique(group, return_index=True)[1][is_shown]

@@ -62,7 +62,7 @@ def pipeline_bubbles(
     """Return how long each pipeline stage computes nothing while a step's passes run.
 
     The schedule of a step lasts from the first forward pass of any stage to the last end of a
-    backward pass. The optimizer and the reduction of gradients after it do not count.
+    backward pass. The reduction of gradients and the optimizer, which follow, are not part of it.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def pipeline_bubbles(
 
         ``.attrs``: ``bubble_share``, of all rows, None without any; ``clock``.
     """
-    job = _staged_job(traces, clock, rank_parts(traces, selection, window, ranks))
+    job = _staged_job(clock, rank_parts(traces, selection, window, ranks))
     results = list(map_ranks(job.parts, _bubbles_of_rank, each=job.schedules))
     columns = stack_blocks(results, _STAGE | int64(_TIMES) | {"bubble_share": "float64"})
     schedule_ns = int(columns["schedule_ns"].sum())
@@ -125,7 +125,7 @@ def pipeline_passes(
 
         ``.attrs``: ``clock``.
     """
-    job = _staged_job(traces, clock, rank_parts(traces, selection, window, ranks))
+    job = _staged_job(clock, rank_parts(traces, selection, window, ranks))
     results = list(map_ranks(job.parts, _passes_of_rank, each=job.schedules))
     columns = stack_blocks(results, _STAGE | int64("direction start_ns end_ns compute_ns"))
     columns["direction"] = categorical(columns["direction"], _DIRECTIONS)
@@ -153,7 +153,7 @@ class _StagedJob:
     has_pipelines: bool
 
 
-def _staged_job(traces: TraceSet, clock: Clock | None, chosen: RankParts) -> _StagedJob:
+def _staged_job(clock: Clock | None, chosen: RankParts) -> _StagedJob:
     """Return the chosen ranks that are in pipelines, with the schedules of their steps."""
     traces = chosen.owner
     on_clock = traces.with_clock(clock or shared_clock(traces))
@@ -183,6 +183,7 @@ def _staged_job(traces: TraceSet, clock: Clock | None, chosen: RankParts) -> _St
 
 
 def _frame(job: _StagedJob, columns: dict[str, Any], counted: str, **attrs: Any) -> pd.DataFrame:
+    """Return the frame of `columns`, in which numbers of pipelines become their ranks."""
     texts = [job.texts[number] for number in columns["pipeline"].tolist()]
     columns["pipeline"] = pd.array(texts, dtype="str")
     none = _NO_PASSES if job.has_pipelines else _NO_PIPELINE
@@ -201,8 +202,7 @@ def _edges_of_steps(trace: Trace) -> pd.DataFrame:
     table = trace.table
     work = pd.DataFrame({"start": table.start_ns[rows], "end": table.end_ns[rows]})
     step = pd.Series(table.step[rows], name="step", dtype=np.int64)
-    edges: pd.DataFrame = work.groupby(step).agg({"start": "min", "end": "max"})
-    return edges
+    return work.groupby(step).agg({"start": "min", "end": "max"})
 
 
 @memoize

@@ -62,7 +62,7 @@ class QueueSteps:
 def queue_steps(part: RankPart, *, launches: bool = False) -> QueueSteps:
     """Return all changes of the queues of one rank's selected device work.
 
-    With `launches`, each call counts once on a stream, until its first work there starts.
+    With `launches`, each call is counted once on a stream, until its first work there starts.
     """
     table = part.table
     call, work, unlaunched = launch_pairs(part, part.device_work_rows())
@@ -157,6 +157,8 @@ def queue_length(
 
 
 def _series(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
+    """Return the columns of `queue_length` for a rank."""
+    # Changes before the window are moved to its start, where only the last one is shown.
     time_ns = steps.time_ns
     if part.low is not None:
         time_ns = np.maximum(time_ns, part.low)
@@ -208,6 +210,7 @@ def queue_length_summary(
 
 
 def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
+    """Return the columns of `queue_length_summary` for a rank."""
     groups = len(steps.streams)
     changes = _steps_in_window(part, steps)
     columns = steps.code, steps.time_ns, steps.queue_length
@@ -257,7 +260,7 @@ def time_blocked_on_full_queue(
 ) -> pd.DataFrame:
     """Return how long each stream's queue was full, which blocks the host that launches on it.
 
-    Unlike in `queue_length`, a graph launch counts once, until its first kernel starts.
+    Unlike in `queue_length`, a graph launch is counted once, until its first kernel starts.
 
     The host may be blocked even if the duration is 0, since queues in files may be full a few
     launches below the limit. Check ``peak`` and ``at_peak_ns``, and lower `max_queue_length` if a

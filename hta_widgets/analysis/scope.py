@@ -83,8 +83,7 @@ class RankPart:
         """Return the cached result of `key`, computed on first use. Callers must not change it."""
         if key not in self._results:
             self._results[key] = compute()
-        result: T = self._results[key]
-        return result
+        return self._results[key]
 
     @property
     def rank(self) -> int:
@@ -98,7 +97,7 @@ class RankPart:
 
     @cached_property
     def kinds(self) -> Codes:
-        """Codes of the kinds of `rows`; collectives on the host do not count as communication."""
+        """Codes of the kinds of `rows`; collectives on the host are not communication."""
         return device_trace_index(self.trace).kind[self.rows]
 
     @cached_property
@@ -136,7 +135,7 @@ class RankPart:
     def device_gaps(self) -> tuple[Ints, Ints]:
         """Return starts and ends of the times between selected device work, in time order.
 
-        The times between windows of a recording do not count as gaps.
+        The times between windows of a recording are not gaps.
         """
         return self.get_or_compute("device gaps", self._device_gaps)
 
@@ -145,7 +144,7 @@ class RankPart:
         if not len(start):
             return start, end
         busy = self.union_of_kinds(*DEVICE_WORK_KINDS)
-        # Events of 0 ns count for the edges of the span, although they cover nothing of it.
+        # Events of 0 ns are part of the span, although they cover nothing of it.
         gap_start = np.concatenate(([start.min()], busy.end))
         gap_end = np.concatenate((busy.start, [end.max()]))
         is_gap = gap_end > gap_start
@@ -164,7 +163,7 @@ class RankPart:
     def span(self) -> tuple[int, int] | None:
         """The window, limited to the time from the first to the last selected device work.
 
-        The work outside the window counts as well, so that idle times of adjacent windows add up.
+        The work outside the window is used as well, so that idle times of adjacent windows add up.
         None if the window lies before or after all work.
         """
         first, last = self.without_window.edges or (0, 0)
@@ -389,7 +388,7 @@ def host_collectives(trace: Trace) -> Rows:
     """Return the collectives that libraries run on a rank's host, each once.
 
     A collective is a range of its library (``gloo:all_reduce``). PyTorch's call for it
-    (``c10d::allreduce_``) counts only if the file has no such ranges and no communication on the
+    (``c10d::allreduce_``) is used only if the file has no such ranges and no communication on the
     device, which the call may have launched.
     """
     table = trace.table

@@ -230,7 +230,8 @@ def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
 def steps_ahead(traces: TraceSet) -> Ints:
     """Return the numbers of the steps that the hosts leave before most of the device work.
 
-    The hosts' ranges are also shorter than the devices' spans: a few late events do not count.
+    The hosts' ranges are also shorter than the devices' spans, so that a few late events make no
+    difference.
     """
     spans = list(map_ranks(traces, _spans_of_steps))
     step, *times_ns = (concat_arrays([span[column] for span in spans]) for column in range(4))
@@ -295,14 +296,7 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     """Return `DEVICE_TIMES` of a rank's work in `count` ranges; `code` is each event's range."""
     if not count:
         return {name: np.empty(0, dtype=np.int64) for name in DEVICE_TIMES}
-    work_at_all_times = part.without_window.device_work_rows()
-    work_at_all_times = work_at_all_times[code[work_at_all_times] >= 0]
-    first = np.full(count, np.iinfo(np.int64).max)
-    last = np.full(count, np.iinfo(np.int64).min)
-    np.minimum.at(first, code[work_at_all_times], part.table.start_ns[work_at_all_times])
-    np.maximum.at(last, code[work_at_all_times], part.table.end_ns[work_at_all_times])
-    # A window without device work may still be within the step's span.
-    first, last = part.clip_edges(first, last)
+    first, last = _edges_of_work(part, code, count)
     work = part.device_work_rows()
     work = work[code[work] >= 0]
     start, end = part.clip_rows(work)
@@ -338,6 +332,20 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
         "exposed_wait_ns": ranges.lengths(subtract(wait, compute)),
         "unmatched_exposed_ns": ranges.lengths(subtract(unmatched, compute)),
     }
+
+
+def _edges_of_work(part: RankPart, code: Ints, count: int) -> tuple[Ints, Ints]:
+    """Return the first start and the last end of the work of each range, cut at the window.
+
+    A window without device work may still be within the span of a range.
+    """
+    rows = part.without_window.device_work_rows()
+    rows = rows[code[rows] >= 0]
+    first = np.full(count, np.iinfo(np.int64).max)
+    last = np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(first, code[rows], part.table.start_ns[rows])
+    np.maximum.at(last, code[rows], part.table.end_ns[rows])
+    return part.clip_edges(first, last)
 
 
 class _ConcatenatedRanges:
@@ -389,7 +397,7 @@ def phase_times(
     Phases are the outermost ranges of the host (`record_function` and PyTorch's own: the forward
     pass of DDP, the optimizer, the DataLoader) on the thread of ``ProfilerStep`` within a step,
     whose names occur exactly once in more than half of all steps of all ranks, selected or not.
-    Ranges of communication libraries do not count. If the host runs ahead of its device, a phase
+    Ranges of communication libraries are left out. If the host runs ahead of its device, a phase
     is the time in which its work is launched.
 
     Parameters
@@ -536,7 +544,7 @@ def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
     is_range = (table.kind == KINDS.index("annotation")) | loads_data[table.name]
     is_range &= on_host & ~is_step & ~communicates[table.name] & ~repeats_step(trace)
     rows = np.flatnonzero(is_range & np.isin(table.track, np.unique(table.track[steps])))
-    # The range or step that encloses each; ranges within other ranges do not count.
+    # The range or step that encloses each; ranges within other ranges are left out.
     above = nearest_ancestor(table.parent, is_range | is_step)[table.parent[rows]]
     is_outermost = (above >= 0) & is_step[above]
     rows, step = rows[is_outermost], table.step[above[is_outermost]]

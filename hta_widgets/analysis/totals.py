@@ -9,14 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.frames import categorical, int64, stack_blocks
 from hta_widgets.analysis.scope import RankPart, RankParts, rank_parts
 from hta_widgets.facts import facts, note_text
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Array, Rows, compact_codes, group_statistics, sum_by_group
+from hta_widgets.trace.arrays import (
+    Array,
+    Ints,
+    Rows,
+    distinct_codes,
+    group_statistics,
+    sum_by_group,
+)
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -56,8 +62,8 @@ def totals_by(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return the time of the selected events by ``kind``, or by ``kind`` and ``name``.
 
     Rows are sorted by time, then by number of events, then by kind. Durations are clipped to the
-    window; events that overlap or enclose each other all count. ``device_ns`` and ``host_ns`` are
-    the parts of ``sum_ns`` on device streams and elsewhere.
+    window and added up, even if events overlap or enclose each other. ``device_ns`` and ``host_ns``
+    are the parts of ``sum_ns`` on device streams and elsewhere.
     """
     aggregation = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max"}
     by_key = sums.groupby(keys, sort=False)
@@ -79,13 +85,11 @@ def _to_records(frame: pd.DataFrame) -> list[Any]:
     return named.astype(object).to_dict("records")
 
 
-def statistics_by_name(
-    part: RankPart, rows: Rows
-) -> tuple[dict[str, Array], npt.NDArray[np.int32]]:
+def statistics_by_name(part: RankPart, rows: Rows) -> tuple[dict[str, Array], Ints]:
     """Return statistics of durations by name and kind as columns, and the row of each event."""
     table = part.table
     name_and_kind = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
-    code, occurring = compact_codes(name_and_kind, len(table.names) * len(KINDS))
+    occurring, code = distinct_codes(name_and_kind)
     statistics = group_statistics(code, len(occurring), part.durations(rows))
     names = [table.names[name_code] for name_code in (occurring // len(KINDS)).tolist()]
     columns = {

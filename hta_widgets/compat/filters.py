@@ -181,8 +181,7 @@ class QueryFilter(Filter):
         self.filter_query = query_str
 
     def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
-        chosen: pd.DataFrame = df.query(self.filter_query)
-        return chosen
+        return df.query(self.filter_query)
 
 
 #: Events with a duration.

@@ -393,8 +393,7 @@ def begin_with(
     """Return a mask of the names, as text or as numbers of symbols, that start with a match."""
     expression = compile_pattern(pattern).pattern
     if symbols is None:
-        is_match: pd.Series[bool] = names.str.match(expression)
-        return is_match
+        return names.str.match(expression)
     numbers = symbols.get_sym_index_series()
     return names.isin(numbers[numbers.index.str.match(expression)])
 

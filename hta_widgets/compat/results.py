@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -32,12 +31,12 @@ from hta_widgets.compat.trace import Trace, owner_of
 from hta_widgets.errors import TraceError
 from hta_widgets.files import new_folder
 from hta_widgets.readers.progress import in_notebook
+from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.selection import Selection
 from hta_widgets.widgets.timeline import Timeline as TraceTimeline
 
-_STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
 _OTHERS = "others"
-#: Minimum duration of a collective that counts, as a share of the mean iteration.
+#: Minimum duration of a collective that is used, as a share of the mean iteration.
 _MIN_SHARE = 0.01
 _SERIES = ["stream", "iteration", "name"]  # kernels that only their order distinguishes
 
@@ -226,8 +225,7 @@ def top_names(
 
 def step_number(name: str) -> int:
     """Return n of ``ProfilerStep#n``, -1 for other names."""
-    match = _STEP.match(name)
-    return int(match[1]) if match else -1
+    return int(step_numbers([name])[0])
 
 
 def extract_iteration_info(trace: Trace) -> pd.DataFrame:
@@ -269,8 +267,7 @@ def find_stragglers_with_late_start_comm_kernels(
     chosen = kernels[(kernels["stream"] == stream) & (kernels["name"] == name)]
     order = chosen.groupby("iteration")["ts"].rank(method="min", ascending=False)
     late = (order <= max(n_stragglers, 1)).astype("int64")
-    counts: pd.Series[int] = late.groupby(chosen["rank"]).sum()
-    return counts
+    return late.groupby(chosen["rank"]).sum()
 
 
 def _last_collectives(df: pd.DataFrame, symbol_table: TraceSymbolTable) -> pd.DataFrame:

@@ -216,7 +216,7 @@ class Trace(TraceSet):
             return [self._locate_file(name) for name in self._given]
         folder = Path(self.trace_path)
         files = _trace_files_in(folder) if folder.is_dir() else []
-        # Patterns that match one file each, because `load` raises if a path is not a trace.
+        # A pattern for each file: `load` raises if a path is not a trace, not if a match is none.
         return [glob.escape(name[:-1]) + f"[{name[-1]}]" for name in files] or self.trace_path
 
     def _locate_file(self, name: str) -> str:
@@ -239,6 +239,7 @@ class Trace(TraceSet):
         if self._edited is None or self._edited[:2] != (id(self._base), edits):
             parts = [self._without_rows(rank, dropped.get(rank)) for rank in frames]
             edited = TraceSet(parts, like=self._base, problems=self._base.problem_list)
+            # Kept while the edits stay the same, so that its results stay memoized.
             self._edited = id(self._base), edits, edited
         return self._edited[2]
 
@@ -291,8 +292,7 @@ class Trace(TraceSet):
         if rank not in self._base or rank not in self.traces:
             return []
         steps = np.unique(self.kept[rank].table.step)
-        numbers: list[int] = steps[steps >= 0].tolist()
-        return numbers
+        return steps[steps >= 0].tolist()
 
     def get_trace_duration(self, rank: int | None = None) -> int | float:
         """Return the time in µs from the first to the last start of a rank's events."""
@@ -301,8 +301,7 @@ class Trace(TraceSet):
             raise self._no_rank_error(rank)
         table = self.kept[rank].table
         starts = table.start_ns[hta_rows(table)]
-        span_us: int | float = in_us(np.ptp(starts)).item() if len(starts) else 0
-        return span_us
+        return in_us(np.ptp(starts)).item() if len(starts) else 0
 
     def get_device_type(self) -> str:
         """Return the type of the first rank's device, such as ``NVIDIA GPU``."""
@@ -432,8 +431,7 @@ class _Frames(UserDict[int, Any]):
     def __getitem__(self, rank: int) -> pd.DataFrame:
         if self.data[rank] is None:
             self.data[rank] = self._original(rank).copy(deep=not _COPY_ON_WRITE)
-        frame: pd.DataFrame = self.data[rank]
-        return frame
+        return self.data[rank]
 
     def _original(self, rank: int) -> pd.DataFrame:
         if rank not in self._originals:
@@ -551,8 +549,7 @@ def read_trace(file_path: str) -> dict[str, Any]:
     if not path.name.endswith(_ENDINGS):
         raise TraceError("its name must end in .json or .gz", path=path)
     raw = path.read_bytes()
-    value: dict[str, Any] = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
-    return value
+    return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
 
 
 def write_trace(trace_data: dict[str, Any], file_path: str) -> None:

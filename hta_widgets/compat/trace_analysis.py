@@ -213,15 +213,14 @@ class TraceAnalysis:
         Names beyond `num_kernels`, or beyond the `duration_ratio` quantile of the running sum,
         become ``others``; see `analysis.kernel_type_breakdown` and `kernel_breakdown`.
         """
-        traces, options = self.kept, dict[str, Any](include_memory=include_memory_kernels)
+        traces, options = self.kept, {"include_memory": include_memory_kernels}
         types = self._hta_result("kernel_type_breakdown", {} if visualize else None, **options)
         kernels = analysis.kernel_breakdown(traces, **options)
         if visualize:
             show("kernel_breakdown", kernels, top=num_kernels)
-            by_rank = analysis.kernel_duration_by_rank
             if len(kernels):
-                options["top"] = num_kernels
-                show("kernel_duration_by_rank", lambda: by_rank(traces, **options))
+                by_rank = analysis.kernel_duration_by_rank
+                show("kernel_duration_by_rank", lambda: by_rank(traces, top=num_kernels, **options))
         kind = kernels["kind"].astype("str").map(KERNEL_TYPE_OF_KIND).astype("str")
         shown = kernels.assign(kernel_type=kind)
         shown = shown_statistics(shown, ["rank", "kernel_type"], (num_kernels, duration_ratio))

@@ -50,9 +50,9 @@ DeviceType = Enum("DeviceType", "CPU GPU ALL")
 class LabeledTrace:
     """A job's traces under a label, which becomes part of column names.
 
-    All events count, including those in the last step and in traces without ``ProfilerStep``, which
-    HTA refuses. `t` is what was loaded, or HTA's `Trace`, which is parsed if necessary; `trace_dir`
-    is a folder or a file.
+    All events are compared, also those in the last step. Traces without ``ProfilerStep``, which HTA
+    refuses, are compared as a whole. `t` is what was loaded, or HTA's `Trace`, which is parsed if
+    necessary; `trace_dir` is a folder or a file.
 
     Attributes
     ----------

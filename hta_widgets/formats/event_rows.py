@@ -26,7 +26,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -77,16 +76,6 @@ def rank_of_variables(variables: Mapping[str, object]) -> int | None:
     texts = (str(variables.get(name, "")) for name in RANK_VARIABLES)
     ranks = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
     return next(filter(is_rank, ranks), None)
-
-
-def parse_json(text: Any) -> Any:
-    """Return the value of JSON; None for anything else."""
-    with suppress(msgspec.DecodeError, UnicodeError, RecursionError, TypeError):
-        return msgspec.json.decode(text)
-    # The standard library also reads NaN, and bytes that begin with a byte order mark.
-    with suppress(ValueError, RecursionError, TypeError):
-        return json.loads(text)
-    return None
 
 
 def device_properties(number: int, **stated: Any) -> dict[str, Any]:

@@ -275,7 +275,7 @@ class TileEngine:
         self._clusters = BackgroundTask(self._cluster)
         self._answers = TaskCache(_MAX_ANSWERS)
         self._search = NameSearch(list(self._indices.values()))
-        self._searchable = BackgroundTask(self._search.prepare)
+        self._searchable = BackgroundTask(self._search.names_used)
         #: Function that returns the class of each event of a rank, for tiles with classes.
         self.classes_of: Callable[[int], Classes | None] = self._bound_classes
 

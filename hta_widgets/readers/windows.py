@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +40,7 @@ from hta_widgets.trace.columns import (
     EventTable,
     FlowTable,
     InstantTable,
-    NumberedRecords,
+    JoinedRecords,
     RecordSource,
     StringPool,
     Track,
@@ -183,7 +184,7 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
         async_table=concatenate_tables(asyncs),
         copy_table=concatenate_tables(copies),
         metadata={**first.metadata, MARK_KEY: mark},
-        source=JoinedRecords.of(windows, mark),
+        source=WindowRecords.of(windows, mark),
         resolution_ns=min(trace.resolution_ns for trace in windows),
     )
 
@@ -307,18 +308,17 @@ def _joined_depths(table: EventTable, tracks: Sequence[Track], track_code: Array
     return (table.depth + np.where(spilled, (joined - nested)[table.track], 0)).astype(np.int16)
 
 
-class JoinedRecords(NumberedRecords):
+class WindowRecords(JoinedRecords):
     """The records of several files, numbered in order, with times relative to the first file's."""
 
     def __init__(
         self, sources: Sequence[RecordSource], shifts_ns: Sequence[int], mark: dict[str, Any]
     ) -> None:
-        self.path = sources[0].path
-        self._sources, self._shifts_ns, self._mark = list(sources), list(shifts_ns), mark
-        self._first = np.cumsum([0, *(len(source) for source in sources)])
+        super().__init__(sources)
+        self._shifts_ns, self._mark = list(shifts_ns), mark
 
     @classmethod
-    def of(cls, windows: Sequence[Trace], mark: dict[str, Any]) -> JoinedRecords | None:
+    def of(cls, windows: Sequence[Trace], mark: dict[str, Any]) -> WindowRecords | None:
         """Return the records of traces; None if a trace has no records."""
         sources = [trace.source for trace in windows if trace.source is not None]
         if len(sources) < len(windows):
@@ -326,22 +326,19 @@ class JoinedRecords(NumberedRecords):
         bases = [base_time_ns(trace.metadata) for trace in windows]
         return cls(sources, [base - bases[0] for base in bases], mark)
 
-    def __len__(self) -> int:
-        return int(self._first[-1])
-
     @property
     def metadata_text(self) -> dict[str, bytes]:
         """The top-level keys of the first file, as JSON, and the mark of the windows."""
-        text: Mapping[str, bytes] = getattr(self._sources[0], "metadata_text", None) or {}
+        text: Mapping[str, bytes] = getattr(self.sources[0], "metadata_text", None) or {}
         return {**text, MARK_KEY: json.dumps(self._mark).encode()} if text else {}
 
     @cached_property
     def comm_args(self) -> ArgTable | None:
         """The args of communication; None if they are not known for all files."""
-        if any(not hasattr(source, "comm_args") for source in self._sources):
+        if any(not hasattr(source, "comm_args") for source in self.sources):
             return None
         records, codes, texts = [], [], list[bytes]()
-        for source, first in zip(self._sources, self._first.tolist(), strict=False):
+        for source, first in zip(self.sources, self.first, strict=False):
             table: ArgTable | None = source.comm_args  # type: ignore[attr-defined]
             if table is not None:
                 records.append(table.record + first)
@@ -350,8 +347,6 @@ class JoinedRecords(NumberedRecords):
         return ArgTable(np.concatenate(records), np.concatenate(codes), texts) if records else None
 
     def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
-        bounds = np.searchsorted(wanted, self._first).tolist()
-        for number, (low, high) in enumerate(pairwise(bounds)):
-            first, shift_ns = int(self._first[number]), self._shifts_ns[number]
-            for record, text in self._sources[number].records(wanted[low:high] - first):
-                yield record + first, move_record(text, shift_ns) if shift_ns else text
+        for record, text in super()._ascending(wanted):
+            shift_ns = self._shifts_ns[bisect_right(self.first, record) - 1]
+            yield record, move_record(text, shift_ns) if shift_ns else text

@@ -269,10 +269,6 @@ def _column_fault(rank: CheckedRank, name: str, values: Array) -> str:
     return ""
 
 
-def _has_first_start(rank: CheckedRank, values: Array) -> bool:
-    return not len(values) or int(values[0]) == rank.span_ns[0]
-
-
 def _has_last_end(rank: CheckedRank, values: Array) -> bool:
     first, last = rank.span_ns
     if not len(values):
@@ -285,10 +281,6 @@ def _has_last_end(rank: CheckedRank, values: Array) -> bool:
 def _has_lanes(rank: CheckedRank, values: Array) -> bool:
     lanes = np.array([track[-1] for track in rank.json("tracks")], np.int64)
     return not len(values) or bool(np.all(values < lanes[rank.numbers("events.track")]))
-
-
-def _has_earlier_parents(_: CheckedRank, values: Array) -> bool:
-    return bool(np.all(values < np.arange(len(values), dtype=values.dtype)))
 
 
 def _has_events_and_records(rank: CheckedRank, values: Array) -> bool:
@@ -323,20 +315,16 @@ def _can_expand(rank: CheckedRank, values: Array) -> bool:
     return len(values) == len(packed) and bool(np.all(values >> _MAX_EXPANSION_BITS <= packed))
 
 
-def _has_all_checksums(rank: CheckedRank, values: Array) -> bool:
-    return len(values) + 1 == len(rank.numbers("records.end"))
-
-
 _CHECKS: dict[str, Callable[[CheckedRank, Array], bool]] = {
-    "events.start_ns": _has_first_start,
+    "events.start_ns": lambda rank, values: not len(values) or values[0] == rank.span_ns[0],
     "events.dur_ns": _has_last_end,
     "events.depth": _has_lanes,
-    "events.parent": _has_earlier_parents,
+    "events.parent": lambda _, values: bool((values < np.arange(len(values))).all()),
     "events.ends": _has_events_and_records,
     "counters.time_ns": _is_in_order_by_series,
     **dict.fromkeys((f"comm.{key}" for key in COMMUNICATION_KEYS), _has_length_of("comm.record")),
     "records.first": _has_all_records,
     "records.end": _has_length_of("records.first"),
     "records.raw_bytes": _can_expand,
-    "records.checksum": _has_all_checksums,
+    "records.checksum": lambda rank, values: len(values) + 1 == len(rank.numbers("records.end")),
 }

@@ -85,8 +85,7 @@ class StoredRank:
 
     def numbers(self, name: str) -> Array:
         """Return a column of numbers; keep it until the rank is released."""
-        values: Array = self._get(name, lambda: self._numbers(name), None)
-        return values
+        return self._get(name, lambda: self._numbers(name), None)
 
     def _numbers(self, name: str) -> Array:
         values = self.file.numbers(name)
@@ -95,8 +94,7 @@ class StoredRank:
 
     def strings(self, name: str) -> list[str]:
         """Return a column of strings."""
-        values: list[str] = self._get(name, lambda: self.file.strings(name), 100)
-        return values
+        return self._get(name, lambda: self.file.strings(name), 100)
 
     def json(self, name: str) -> Any:
         """Return a value that is stored as JSON."""

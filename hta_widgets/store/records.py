@@ -105,9 +105,9 @@ def pack_records(source: RecordSource, event_records: Ints) -> dict[str, Column]
 
 def _iter_blocks(source: RecordSource) -> Iterator[list[bytes]]:
     """Yield the texts of all records in blocks; texts of unreadable records are empty."""
-    first, size_bytes, texts = 0, 0, list[bytes]()
+    first, size_bytes, texts = 0, 0, list[bytes]()  # `first` is the first record of the block
     for number, text in source.records(np.arange(len(source), dtype=np.int64)):
-        texts += [b""] * (number - first - len(texts))
+        texts += [b""] * (number - first - len(texts))  # records that `source` skipped
         texts.append(text)
         size_bytes += len(text)
         if size_bytes >= _BLOCK_BYTES:

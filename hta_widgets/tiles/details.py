@@ -30,13 +30,8 @@ from hta_widgets.tiles.windows import check_window
 from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.names import short_name
+from hta_widgets.trace.short_paths import VerbatimNumber
 from hta_widgets.trace.trace import Trace
-
-
-class _NumberLiteral(str):
-    """A number as written in the file, with all its digits."""
-
-    __slots__ = ()
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -47,9 +42,9 @@ class _Pairs(list[tuple[str, Any]]):
 
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_Pairs,
-    parse_int=_NumberLiteral,
-    parse_float=_NumberLiteral,
-    parse_constant=_NumberLiteral,
+    parse_int=VerbatimNumber,
+    parse_float=VerbatimNumber,
+    parse_constant=VerbatimNumber,
     strict=False,
 )
 
@@ -62,20 +57,18 @@ def args_of_record(record: bytes) -> list[tuple[str, str]]:
     if args is None:
         return []
     if not isinstance(args, _Pairs):
-        return [("args", display_text(args))]
-    return [(key, display_text(value)) for key, value in args]
+        return [("args", _display_text(args))]
+    return [(key, _display_text(value)) for key, value in args]
 
 
-def display_text(value: object) -> str:
+def _display_text(value: object) -> str:
     """Return a decoded value as text: strings without quotes, other values as compact JSON."""
-    if isinstance(value, str):
-        return str(value)
-    return _compact_json(value)
+    return str(value) if isinstance(value, str) else _compact_json(value)
 
 
 def _compact_json(value: object) -> str:
     match value:
-        case _NumberLiteral():
+        case VerbatimNumber():
             return str(value)
         case _Pairs():
             inner = ",".join(f"{_quote(key)}:{_compact_json(member)}" for key, member in value)
@@ -93,7 +86,7 @@ def _quote(text: str) -> str:
 
 
 def event_summary(index: RankIndex, table: TableRows, row: int) -> Brief:
-    """Return the brief of a row of one of the rank's tables."""
+    """Return a summary of a row of one of the rank's tables."""
     name = table.names[int(table.name[row])]
     return {
         "rank": index.rank.rank,
@@ -189,35 +182,22 @@ def details(index: RankIndex, table: TableRows, row: int) -> EventDetail:
 
 
 def _place_fields(index: RankIndex, table: TableRows, row: int) -> DetailedEvent:
-    """Return the brief of a row, and its place: category, process, track, stream and step."""
+    """Return a summary of a row, with its category, process, track, depth, stream and step."""
     summary = event_summary(index, table, row)
-    rank, category = index.rank, table.categories[int(table.category[row])]
-    if table.table == "events":
-        events = rank.table
-        track = events.tracks[events.track[row]]
-        return {
-            **summary,
-            "category": category,
-            "process": track.process,
-            "track": track.key,
-            "depth": int(events.depth[row]),
-            "stream": int(events.stream[row]),
-            "step": int(events.step[row]),
-            "correlation": int(events.correlation[row]),
-        }
-    lane = index.side_lanes(table.table)[row]
-    track_row = next(
-        track for track in rank.tracks if track.lane0 <= lane < track.lane0 + track.lanes
+    events, lane = index.rank.table, summary["lane"]
+    is_event = table.table == "events"
+    track = next(
+        track for track in index.rank.tracks if track.lane0 <= lane < track.lane0 + track.lanes
     )
     return {
         **summary,
-        "category": category,
-        "process": track_row.process,
-        "track": track_row.key,
-        "depth": int(lane - track_row.lane0),
-        "stream": None,
-        "step": None,
-        "correlation": None,
+        "category": table.categories[int(table.category[row])],
+        "process": track.process,
+        "track": track.key,
+        "depth": lane - track.lane0,
+        "stream": int(events.stream[row]) if is_event else None,
+        "step": int(events.step[row]) if is_event else None,
+        "correlation": int(events.correlation[row]) if is_event else None,
     }
 
 
@@ -265,8 +245,7 @@ def _forward_rows(trace: Trace, backward_rows: Sequence[int]) -> list[int]:
     flows = trace.flow_table
     code = flows.kinds.index("fwdbwd") if "fwdbwd" in flows.kinds else -1
     leads_there = (flows.kind == code) & np.isin(flows.target, backward_rows)
-    rows: list[int] = flows.source[leads_there].tolist()
-    return rows
+    return flows.source[leads_there].tolist()
 
 
 #: Maximum number of events that a selection names by id; more would make each message large.

@@ -86,8 +86,7 @@ class EventLane:
         if self.durs is not None:
             return self.durs[positions]
         prefix = self.spans.cover.prefix
-        durs: Ints = prefix[positions + 1] - prefix[positions]
-        return durs
+        return prefix[positions + 1] - prefix[positions]
 
     def long_events(self, start: int, end: int, at_least: int) -> Positions:
         """Return positions in `rows` of events of `at_least` ns or more that overlap a window."""

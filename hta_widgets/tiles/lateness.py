@@ -1,6 +1,6 @@
 """Late arrivals and the waits they cause: on lanes, added up over a window, and by time.
 
-Also the reply to ``clusters``.
+The module also makes the reply to ``clusters``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class EventPieces:
     row: Ints
 
     def select_rows(self, member: Bools) -> EventPieces:
-        """Return the events for which `member`, by row, is true."""
+        """Return the pieces of the communication events for which `member` is True."""
         is_member = member[self.row]
         return EventPieces(self.start[is_member], self.dur[is_member], self.row[is_member])
 
@@ -330,8 +330,7 @@ class Ribbon:
         frame = lateness.frame
 
         def column(name: str) -> Ints:
-            values: Ints = frame[name].to_numpy(np.int64)
-            return values
+            return frame[name].to_numpy(np.int64)
 
         call, arrival, time, rank = map(column, ("call", "arrival_ns", "start_ns", "rank"))
         event = column("id")
@@ -343,20 +342,22 @@ class Ribbon:
         sorted_arrival = arrival[by_call]
         median = sorted_arrival[first + (size - 1) // 2]
         late = np.maximum(arrival - median[call], 0)
-        order = np.argsort(time, kind="stable")
-        self._time, self._late, self._rank = time[order], late[order], rank[order]
-        self._call, self._name = call[order], name[order]
-        self._event = event[order]
-        # One entry per call, at the arrival of its last rank.
-        end = first + size - 1
-        last = by_call[end]
-        previous_arrival = sorted_arrival[np.maximum(end - 1, 0)]
-        alone = (size > 1) & (sorted_arrival[end] > previous_arrival)
+        #: One row per arrival, by time.
+        self._arrivals = _take_rows(
+            {"time": time, "late": late, "rank": rank, "call": call, "name": name, "id": event},
+            np.argsort(time, kind="stable"),
+        )
+        last = by_call[first + size - 1]
         waited = np.add.reduceat(column("wait_ns")[by_call], first) if self._calls else first
-        self._job_time, self._job_name = time[last], name[last]
-        self._job_wait = waited // np.maximum(size - 1, 1)
-        self._job_rank = np.where(alone, rank[last], -1)
-        self._job_event = event[last]
+        #: One row per call, at the arrival of its last rank.
+        self._costs = {
+            "time": time[last],
+            "wait": waited // np.maximum(size - 1, 1),
+            "rank": column("last_alone")[last],
+            "call": np.arange(self._calls),
+            "name": name[last],
+            "id": event[last],
+        }
 
     def bins_in_window(
         self, start: int, end: int, bins: int, ranks: Sequence[int] | None = None
@@ -368,39 +369,47 @@ class Ribbon:
         check_window(start, end)
         check_bins(bins)
         edges = bin_starts(start, end, bins)
-        rows = np.arange(*np.searchsorted(self._time, (start, end)))
+
+        def bin_of(time: Ints) -> Ints:
+            return edges.searchsorted(time, "right") - 1
+
+        rows = np.arange(*np.searchsorted(self._arrivals["time"], (start, end)))
         if ranks is not None:
-            rows = rows[np.isin(self._rank[rows], np.asarray(ranks, np.int64))]
-        bin_ = edges.searchsorted(self._time[rows], "right") - 1
-        largest = _position_of_largest(self._rank[rows] * bins + bin_, self._late[rows])
-        rows, bin_ = rows[largest], bin_[largest]
-        calls = np.flatnonzero((self._job_time >= start) & (self._job_time < end))
-        call_at = edges.searchsorted(self._job_time[calls], "right") - 1
-        largest = _position_of_largest(call_at, self._job_wait[calls])
-        calls, call_at = calls[largest], call_at[largest]
+            rows = rows[np.isin(self._arrivals["rank"][rows], np.asarray(ranks, np.int64))]
+        arrivals = _take_rows(self._arrivals, rows)
+        rank_and_bin = arrivals["rank"] * bins + bin_of(arrivals["time"])
+        arrivals = _take_rows(arrivals, _position_of_largest(rank_and_bin, arrivals["late"]))
+        time = self._costs["time"]
+        costs = _take_rows(self._costs, np.flatnonzero((time >= start) & (time < end)))
+        costs = _take_rows(costs, _position_of_largest(bin_of(costs["time"]), costs["wait"]))
         columns: dict[str, tuple[str, npt.ArrayLike]] = {
-            "rank": ("i32", self._rank[rows]),
-            "bin": ("u32", bin_),
-            "late": ("f64", self._late[rows]),
-            "call": ("u32", self._call[rows] + 1),
-            "name": ("u32", self._name[rows]),
-            "id": ("u32", self._event[rows]),
-            "job_bin": ("u32", call_at),
-            "job_time": ("f64", self._job_time[calls]),
-            "job_wait": ("f64", self._job_wait[calls]),
-            "job_rank": ("i32", self._job_rank[calls]),
-            "job_call": ("u32", calls + 1),
-            "job_name": ("u32", self._job_name[calls]),
-            "job_id": ("u32", self._job_event[calls]),
+            "rank": ("i32", arrivals["rank"]),
+            "bin": ("u32", bin_of(arrivals["time"])),
+            "late": ("f64", arrivals["late"]),
+            "call": ("u32", arrivals["call"] + 1),
+            "name": ("u32", arrivals["name"]),
+            "id": ("u32", arrivals["id"]),
+            "job_bin": ("u32", bin_of(costs["time"])),
+            "job_time": ("f64", costs["time"]),
+            "job_wait": ("f64", costs["wait"]),
+            "job_rank": ("i32", costs["rank"]),
+            "job_call": ("u32", costs["call"] + 1),
+            "job_name": ("u32", costs["name"]),
+            "job_id": ("u32", costs["id"]),
         }
         header, buffer = pack(columns)
         return {
             "columns": header,
             "names": self._names,
             "of": self._calls,
-            "most": int(self._late.max(initial=0)),
-            "job_most": int(self._job_wait.max(initial=0)),
+            "most": int(self._arrivals["late"].max(initial=0)),
+            "job_most": int(self._costs["wait"].max(initial=0)),
         }, buffer
+
+
+def _take_rows(columns: Mapping[str, Ints], rows: Rows) -> dict[str, Ints]:
+    """Return some rows of a table of columns."""
+    return {name: values[rows] for name, values in columns.items()}
 
 
 def _distinct_names(column: pd.Series) -> tuple[list[str], Ints]:

@@ -9,7 +9,6 @@ The `LaneRef` of a lane states which events it has.
 
 from __future__ import annotations
 
-import heapq
 import os
 import re
 from bisect import bisect_right
@@ -24,8 +23,10 @@ import numpy as np
 from hta_widgets.taxonomy import KINDS, MPI_CATEGORY
 from hta_widgets.tiles.stacks import foldable_stacks
 from hta_widgets.trace.arrays import Codes, Ints, Rows
+from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, StringPool, Track
 from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.tracks import first_free_lanes
 
 #: Maximum number of lanes of a group of async intervals; the last one has all further intervals.
 MAX_LAYERS = 32
@@ -39,7 +40,6 @@ MAX_CPU_LANES = 3
 _SIDE_ROLES = {"counter", "async", "instant"}
 _Key = TypeVar("_Key", bound=Hashable)
 _STEP, _AUTOGRAD = 1, 2
-_STEP_NAME = re.compile(r"ProfilerStep\s*#\s*\d+")
 _AUTOGRAD_NAME = "autograd::engine::evaluate_function"
 #: Function that returns the name of a process by its pid.
 ProcessName = Callable[[str], str]
@@ -240,8 +240,9 @@ def async_groups(table: AsyncTable, categories: StringPool) -> list[AsyncGroup]:
     groups = []
     for (pid, category), unsorted in _rows_by_key(keys).items():
         rows = unsorted[np.lexsort((-durs[unsorted], table.start_ns[unsorted]))]
-        layer = _assign_layers(table.start_ns[rows], durs[rows])
-        groups.append(AsyncGroup(pid, categories[category], rows, layer))
+        start_ns = table.start_ns[rows]
+        layer = np.minimum(first_free_lanes(start_ns, start_ns + durs[rows]), MAX_LAYERS - 1)
+        groups.append(AsyncGroup(pid, categories[category], rows, layer.astype(np.uint8)))
     return groups
 
 
@@ -338,25 +339,6 @@ def job_title(paths: Sequence[str]) -> str:
         return Path(os.path.commonpath([Path(path).resolve() for path in paths])).name or "job"
     except ValueError:  # on several drives
         return "job"
-
-
-def _assign_layers(starts: Ints, durs: Ints) -> Codes:
-    """Put each interval on the first layer that is free when it starts."""
-    layer = np.zeros(len(starts), np.uint8)
-    ends = starts + durs
-    if (starts[1:] >= np.maximum.accumulate(ends)[:-1]).all():
-        return layer
-    free = list(range(MAX_LAYERS - 1))
-    open_layers: list[tuple[int, int]] = []
-    for index, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        while open_layers and open_layers[0][0] <= start:
-            heapq.heappush(free, heapq.heappop(open_layers)[1])
-        if free:
-            layer[index] = heapq.heappop(free)
-            heapq.heappush(open_layers, (end, int(layer[index])))
-        else:
-            layer[index] = MAX_LAYERS - 1
-    return layer
 
 
 def _ranks_to_draw(traces: Mapping[int, Trace]) -> list[int]:
@@ -474,7 +456,7 @@ def _add_waits(rows: Iterable[SummaryRow | TrackRow], first_lane: int) -> list[L
 
 
 def _communicates(row: SummaryRow | TrackRow) -> bool:
-    """Return whether a row has lanes of waits and late arrivals."""
+    """Return whether a row shows communication of a device."""
     if isinstance(row, SummaryRow):
         return row.role == "comm"
     return row.communication and row.role == "stream"
@@ -498,11 +480,9 @@ def _time_range(trace: Trace) -> tuple[int, int]:
 
 def _count_events(table: EventTable) -> tuple[_TrackCounts, Rows]:
     """Count the events of each track, and find the rows of steps on the host."""
-    flags = np.zeros(len(table.names), np.uint8)
+    flags = np.where(step_numbers(table.names.values) >= 0, np.uint8(_STEP), np.uint8(0))
     for code, name in enumerate(table.names.values):
-        if name.startswith("ProfilerStep") and _STEP_NAME.match(name):
-            flags[code] = _STEP
-        elif name.startswith(_AUTOGRAD_NAME):
+        if name.startswith(_AUTOGRAD_NAME):
             flags[code] = _AUTOGRAD
     shape = (len(table.tracks), 8, 4)
     calls_mpi = MPI_CATEGORY in table.categories.values

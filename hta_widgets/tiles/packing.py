@@ -54,8 +54,7 @@ def compact_columns(columns: Columns, level: int) -> dict[str, tuple[str, npt.Ar
 def _nibbles(kind: Codes) -> Codes:
     """Pack two cells into a byte, the first in the lower half; 15 stands for no kind."""
     codes = np.where(kind.ravel() == NO_KIND, NO_KIND_NIBBLE, kind.ravel()).astype(np.uint8)
-    halves: Codes = codes[0::2] | (codes[1::2] << np.uint8(4))
-    return halves
+    return codes[0::2] | (codes[1::2] << np.uint8(4))
 
 
 def _offsets(columns: Columns, level: int) -> Ints | None:

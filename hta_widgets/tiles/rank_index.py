@@ -21,7 +21,6 @@ from hta_widgets.tiles.lanes import (
     AnyLane,
     CounterLane,
     EventLane,
-    Positions,
     index_counter,
     index_lane,
 )
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from hta_widgets.tiles.lateness import LatenessIndex
 
 _OTHER = KINDS.index("other")
-_OPEN_BLOCK = 4096
 #: Roles of lanes with rows of the rank's event table.
 OF_EVENTS = ("events", *FOLDED_ROLES)
 #: Maximum number of tables of columns in memory, enough for the ranks on a screen.
@@ -317,24 +315,3 @@ class RankIndex:
         first, last = np.searchsorted(table.series_id, (series, series + 1))
         end = self.rank.range_ns[1] - self.rank.shift_ns
         return index_counter(table.time_ns[first:last], table.value[first:last], end)
-
-    def rows_running_at(self, time_ns: int) -> Positions:
-        """Return the rows of events that began before an instant and still run then."""
-        table = self.rank.table
-        before = int(table.start_ns.searchsorted(time_ns))
-        blocks = np.flatnonzero(self._last_ends[: -(-before // _OPEN_BLOCK)] > time_ns)
-        if not len(blocks):
-            return np.empty(0, np.intp)
-        positions = (blocks[:, None] * _OPEN_BLOCK + np.arange(_OPEN_BLOCK)).ravel()
-        positions = positions[positions < before]
-        ends = table.start_ns[positions] + table.dur_ns[positions]
-        running: Positions = positions[ends > time_ns]
-        return running
-
-    @cached_property
-    def _last_ends(self) -> Ints:
-        """Last end of each block of `_OPEN_BLOCK` events."""
-        table = self.rank.table
-        if not len(table):
-            return np.empty(0, np.int64)
-        return np.maximum.reduceat(table.end_ns, np.arange(0, len(table), _OPEN_BLOCK))

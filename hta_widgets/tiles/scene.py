@@ -31,7 +31,7 @@ from hta_widgets.tiles.layout import (
 from hta_widgets.tiles.packing import pack
 from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.tiles.replies import Stats
-from hta_widgets.tiles.windows import check_bins, check_window
+from hta_widgets.tiles.windows import bin_edges, check_bins, check_window
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.intervals import Intervals, IntervalUnion, subtract, union, union_of_sorted
 from hta_widgets.trace.memo import raise_if_cancelled
@@ -387,14 +387,13 @@ class DeviceTimes:
 
 def _clipped_length(start: int, end: int, low: Ints, high: Ints) -> Ints:
     """Return the length of the part of a window within each range."""
-    lengths: Ints = np.maximum(np.minimum(high, end) - np.maximum(low, start), 0)
-    return lengths
+    return np.maximum(np.minimum(high, end) - np.maximum(low, start), 0)
 
 
 def device_range(index: RankIndex) -> tuple[int, int]:
     """Return the first start and the last end of a rank's device work; (0, 0) for none.
 
-    In an export, the work stated for the whole job also counts, clipped to the export's window.
+    In an export, the work stated for the whole job is included, clipped to the export's window.
     """
     table, rows = index.rank.table, index.device_rows
     rows = rows[np.isin(table.kind[rows], _WORK_KINDS)]
@@ -477,10 +476,7 @@ def minimap_reply(
     There, a bin whose events last 0 ns counts as 1 ns.
     """
     check_bins(bins)
-    steps = np.arange(bins + 1, dtype=np.int64)
-    # In two parts, since the product of a long time and many bins could overflow int64.
-    bin_ns, rest = divmod(end - start, bins)
-    edges = start + bin_ns * steps + rest * steps // bins
+    edges = bin_edges(start, end, bins)
     if device.has_work:
         totals, lanes = _device_totals(device, edges), len(indices)
     else:

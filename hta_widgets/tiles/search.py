@@ -22,6 +22,7 @@ from hta_widgets.tiles.windows import bin_starts, check_bins, check_window
 from hta_widgets.trace.arrays import Bools, Codes, Ints, positions_in
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.memo import LRU, raise_if_cancelled
+from hta_widgets.trace.selection import trace_index
 
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
@@ -102,7 +103,8 @@ def _rows_in_window(marked: MarkedRows, view: MarksView) -> tuple[RowIds, RowIds
     low, high = table.start_ns.searchsorted((view.start - shift, view.end - shift)).tolist()
     first, last = np.searchsorted(marked.rows, low), np.searchsorted(marked.rows, high)
     if table.table == "events":
-        running = marked.index.rows_running_at(view.start - shift).astype(marked.rows.dtype)
+        running = trace_index(marked.index.rank.trace).rows_running_at(view.start - shift)
+        running = running.astype(marked.rows.dtype)
         earlier = running[positions_in(marked.rows, running) >= 0]
     else:
         earlier = marked.rows[:first]
@@ -220,7 +222,7 @@ class RankHits:
         return start, table, rows
 
     def summary_at(self, position: int) -> Brief:
-        """Return the brief of a match by its position in `sorted_matches`."""
+        """Return a summary of a match by its position in `sorted_matches`."""
         _, table, rows = self.sorted_matches
         table_rows = self.index.rows(TABLES[table[position]])
         return event_summary(self.index, table_rows, int(rows[position]))
@@ -249,7 +251,7 @@ class SearchHits:
         return sum(rank.count for rank in self.ranks)
 
     def summary_at(self, position: int) -> Brief:
-        """Return the brief of a match by its position among the matches of all ranks."""
+        """Return a summary of a match by its position among the matches of all ranks."""
         for rank in self.ranks:
             if position < rank.count:
                 return rank.summary_at(position)
@@ -265,10 +267,6 @@ class NameSearch:
         self._cache: LRU[str, SearchHits] = LRU(_MAX_CACHED_TEXTS)
         self._used: Bools | None = None
 
-    def prepare(self) -> None:
-        """Collect the names in use, so that the first search is fast."""
-        self._names_used()
-
     def search(self, text: str) -> SearchHits:
         """Return the matches of a search text; the last few results are kept."""
         return self._cache.get_or_compute(text, lambda: self._match(text))
@@ -280,7 +278,7 @@ class NameSearch:
         ranks = [
             RankHits(index, lookup[codes[id(index.rank.table.names)]]) for index in self._indices
         ]
-        return SearchHits(ranks, int((lookup & self._names_used()).sum()), error)
+        return SearchHits(ranks, int((lookup & self.names_used()).sum()), error)
 
     @cached_property
     def _names(self) -> tuple[list[str], dict[int, Ints]]:
@@ -292,8 +290,8 @@ class NameSearch:
                 codes[id(names)] = np.array([pool.add(name) for name in names.values], np.int64)
         return pool.values, codes
 
-    def _names_used(self) -> Bools:
-        """Return the mask of names that an event, async or instant has."""
+    def names_used(self) -> Bools:
+        """Return the mask of names that an event, async or instant has; memoized."""
         # Not a `cached_property`, as Python 3.11 holds a lock of the class meanwhile.
         if self._used is None:
             names, codes = self._names

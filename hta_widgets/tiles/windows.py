@@ -27,8 +27,14 @@ def check_bins(bins: int) -> None:
 
 
 def bin_starts(start: int, end: int, bins: int) -> Ints:
-    """Return the first ns of each bin of a window."""
+    """Return the first ns of each bin of a window, rounded up."""
+    # Edges of the negative window, rounded down, are the negatives of edges rounded up.
+    return start - bin_edges(0, start - end, bins)[:-1]
+
+
+def bin_edges(start: int, end: int, bins: int) -> Ints:
+    """Return the edges of the bins of a window, rounded down."""
+    # In two parts, since the product of a long time and many bins could overflow int64.
     bin_ns, rest = divmod(end - start, bins)
-    steps = np.arange(bins, dtype=np.int64)
-    # Rounded up, in two parts, because products of times and bins could overflow int64.
-    return start + bin_ns * steps - (-rest * steps // bins)
+    numbers = np.arange(bins + 1, dtype=np.int64)
+    return start + bin_ns * numbers + rest * numbers // bins

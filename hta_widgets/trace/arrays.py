@@ -1,4 +1,4 @@
-"""Types of NumPy arrays; stable order, codes and sums by group."""
+"""Types of NumPy arrays; orders, groups, sums by group and positions."""
 
 from __future__ import annotations
 
@@ -92,9 +92,12 @@ def occurring_codes(codes: Array) -> Ints:
 def distinct_codes(codes: Array) -> tuple[Ints, Ints]:
     """Return the codes that occur, ascending, and the position of each code among them.
 
-    Unlike `numpy.unique`, it neither sorts nor hashes, but takes memory up to the highest code.
+    Unlike `numpy.unique`, it does not sort codes unless they are too large for a table of them.
     """
-    occurs = mask_of_rows(codes, int(codes.max(initial=-1)) + 1)
+    size = int(codes.max(initial=-1)) + 1
+    if size > 1 << 24:
+        return np.unique(codes, return_inverse=True)
+    occurs = mask_of_rows(codes, size)
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]
 
 
@@ -184,22 +187,11 @@ def first_positions(keys: Array, values: Array) -> Ints:
 
 
 def sorted_unique(values: Ints) -> Ints:
-    """Return the distinct values, ascending, by sorting, which is faster here than hashing."""
+    """Return the distinct values, ascending; sorting is faster here than numpy's hashing."""
     ordered = np.sort(values)
     first = np.ones(len(ordered), dtype=bool)
     first[1:] = ordered[1:] != ordered[:-1]
     return ordered[first]
-
-
-def compact_codes(codes: Ints, size: int) -> tuple[npt.NDArray[np.int32], Ints]:
-    """Return new codes without gaps, and the old code of each; old codes are below `size`."""
-    if size > 1 << 24:
-        unique, inverse = np.unique(codes, return_inverse=True)
-        return inverse.astype(np.int32), unique
-    unique = np.flatnonzero(mask_of_rows(codes, size))
-    lookup = np.zeros(size, dtype=np.int32)
-    lookup[unique] = np.arange(len(unique), dtype=np.int32)
-    return lookup[codes], unique
 
 
 def positions_by_code(codes: Ints, count: int) -> list[Ints]:

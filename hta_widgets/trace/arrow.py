@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from hta_widgets.files import new_folder, write_atomically
 from hta_widgets.trace.arrays import Rows
-from hta_widgets.trace.columns import decode_json
+from hta_widgets.trace.columns import decode_args
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.trace import EVENT_COLUMNS, STRING_COLUMNS, Trace, event_column
 
@@ -110,8 +110,7 @@ class ArgsStream:
             for low in range(0, len(trace), _EVENTS_PER_BATCH)
         )
         reader: Any = pa.RecordBatchReader.from_batches(schema, batches)
-        stream: object = reader.__arrow_c_stream__(requested_schema)
-        return stream
+        return reader.__arrow_c_stream__(requested_schema)
 
 
 def _args_columns(trace: Trace, rows: range) -> list[Any]:
@@ -155,15 +154,12 @@ def _arg_texts(body: bytes) -> dict[str, str]:
         pass
     # The strict decoder refuses control characters, and args that are not an object.
     try:
-        event = decode_json(body, strict=False)
+        args = decode_args(body)
     except (ValueError, RecursionError):
         return {}
-    args = event.get("args") if isinstance(event, dict) else None
-    if args is not None and not isinstance(args, dict):
-        args = {"args": args}
     return {
         key: _valid(value if isinstance(value, str) else json.dumps(value))
-        for key, value in (args or {}).items()
+        for key, value in args.items()
     }
 
 

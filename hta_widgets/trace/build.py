@@ -163,7 +163,7 @@ def _continue_numbers(named: list[int], start: list[int], end: list[int]) -> tup
 _ANNOTATION = taxonomy.KINDS.index("annotation")
 _MEMORY = taxonomy.KINDS.index("memory")
 _DEVICE_WORK_KINDS = [taxonomy.KINDS.index(kind) for kind in ("compute", "communication")]
-#: Events may start this much before their call if clocks of host and device are compared badly.
+#: Maximum time by which an event may start before its call: clocks of host and device differ.
 _MAX_EARLY_NS = 10_000
 
 
@@ -329,26 +329,12 @@ def _event_rows(
 
     The paired events come last, in the order of the rows of ends.
     """
-    rows = by_phase["X"]
+    rows, brackets = by_phase["X"], by_phase["BE"]
     dur = columns.dur_ns[rows]
-    brackets = by_phase["BE"]
     if not len(brackets):
         phase = np.zeros(len(rows), np.uint8)
         return rows, _clip_negative_durations(dur, problems), phase, brackets
-    if pairs is None:
-        thread = columns.pid[brackets].astype(np.int64) * len(columns.tids) + columns.tid[brackets]
-        opens = columns.phase[brackets] == ord("B")
-        matched = match_brackets(thread, columns.start_ns[brackets], opens)
-        begin_rows, end_rows, alone = (brackets[positions] for positions in matched)
-        has_name = columns.name[end_rows] != columns.names.add("")
-        is_crossing = has_name & (columns.name[end_rows] != columns.name[begin_rows])
-        problems.add(
-            "overlap",
-            int(is_crossing.sum()),
-            "ends (E) whose name differs from the begin (B) that they close; paired in order",
-        )
-    else:
-        begin_rows, end_rows, alone = pairs
+    begin_rows, end_rows, alone = pairs or _pair_brackets(columns, brackets, problems)
     lost_begins = int((columns.phase[alone] == ord("B")).sum())
     problems.add("unpaired", lost_begins, "begin records (B) without an end")
     problems.add("unpaired", len(alone) - lost_begins, "end records (E) without a begin")
@@ -358,6 +344,22 @@ def _event_rows(
     phase = np.repeat(np.array([0, 1], np.uint8), (len(rows), len(begin_rows)))
     rows = np.concatenate((rows, begin_rows))
     return rows, _clip_negative_durations(dur, problems), phase, end_rows
+
+
+def _pair_brackets(columns: RankColumns, rows: Rows, problems: Problems) -> tuple[Rows, Rows, Rows]:
+    """Return the begin and end records of each pair of a thread, and the records without one."""
+    thread = columns.pid[rows].astype(np.int64) * len(columns.tids) + columns.tid[rows]
+    opens = columns.phase[rows] == ord("B")
+    matched = match_brackets(thread, columns.start_ns[rows], opens)
+    begin_rows, end_rows, alone = (rows[positions] for positions in matched)
+    has_name = columns.name[end_rows] != columns.names.add("")
+    is_crossing = has_name & (columns.name[end_rows] != columns.name[begin_rows])
+    problems.add(
+        "overlap",
+        int(is_crossing.sum()),
+        "ends (E) whose name differs from the begin (B) that they close; paired in order",
+    )
+    return begin_rows, end_rows, alone
 
 
 def _clip_negative_durations(dur: Ints, problems: Problems) -> Ints:
@@ -406,6 +408,7 @@ def _gather_columns(
     for name, dtype in _BY_ROW.items():
         values = getattr(columns, name)
         if dtype is not None:
+            # These two columns get a wider type only if a value needs it.
             may_be_wider = name == "stream" or (name == "category" and has_many_categories)
             new_dtype = np.promote_types(values.dtype, np.int32) if may_be_wider else dtype
             events[name] = values[rows].astype(new_dtype, copy=False)

@@ -1,25 +1,24 @@
 """Arguments of operators' calls, encoded as a dictionary of their distinct combinations.
 
 A job calls the same few operators with the same few shapes very often. Readers therefore encode the
-arguments while they decode a file. For example, 96 layers call ``aten::addmm`` with the same shapes
-in 5 steps: 480 codes, one JSON text. If a source has no dictionary, records are read instead.
+arguments while they decode a file. For example, if 96 layers call ``aten::addmm`` with the same
+shapes in 5 steps, there are 480 codes and one JSON text. If a source has no dictionary, its records
+are read instead.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.trace.arrays import Ints, Rows, positions_in
-from hta_widgets.trace.columns import RecordedEvents, event_arg_texts
+from hta_widgets.trace.columns import RecordedEvents, event_arg_texts, parse_json
 from hta_widgets.trace.trace import Trace
 
 #: Shapes, types, strides and values of a call; shapes have another name in files of 2021.
@@ -34,7 +33,6 @@ LAUNCH_KEYS: Final = (
 )  # fmt: skip
 
 Texts = tuple[bytes, ...]
-_decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +154,7 @@ def _merge_texts(args: _AnyArgs) -> _AnyArgs:
 
 @lru_cache(maxsize=1 << 14)
 def _plain_texts(texts: Texts) -> Texts:
+    """Return the texts of a call, each as `plain_text` writes it."""
     return tuple(map(plain_text, texts))
 
 
@@ -184,19 +183,10 @@ def decode_arg(text: bytes) -> list[Any]:
     """
     if not text:
         return []
-    value = decode_json(text)
+    value = parse_json(text)
     if isinstance(value, str) and value:  # some converters write lists as strings, as Ascend does
-        value = decode_json(value) if value.startswith("[") else _split_arguments(value)
+        value = parse_json(value) if value.startswith("[") else _split_arguments(value)
     return value if isinstance(value, list) else []
-
-
-def decode_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text, None if it is not valid."""
-    # msgspec takes a quarter of the time, but refuses NaN, infinities and lone surrogates.
-    for decode in (_decode, json.loads):
-        with suppress(ValueError, RecursionError):
-            return decode(text)
-    return None
 
 
 def _split_arguments(text: str) -> list[Any]:
@@ -221,12 +211,14 @@ def launch_args(trace: Trace, rows: Rows) -> LaunchArgs:
     missing = np.flatnonzero(position < 0)
     texts = event_arg_texts(trace, rows[missing], LAUNCH_KEYS)
     calls = trace.launch_of[rows[missing]]
-    from_call = np.flatnonzero((calls >= 0) & np.array([not grid for grid, *_ in texts], bool))
+    lacks_grid = np.array([not grid for grid, *_ in texts], bool)
+    from_call = np.flatnonzero((calls >= 0) & lacks_grid)
     call_texts = event_arg_texts(trace, calls[from_call], LAUNCH_KEYS)
     for place, texts_of_call in zip(from_call.tolist(), call_texts, strict=True):
         pairs = zip(texts_of_call, texts[place], strict=True)
         texts[place] = tuple(call_text or kernel_text for call_text, kernel_text in pairs)
     codes = {text: number for number, text in enumerate(stored.texts if stored else ())}
+    # Missing kernels take the appended -1, which the next line replaces.
     code = np.append(stored.code if stored else [], -1).astype(np.int64)[position]
     code[missing] = [codes.setdefault(text, len(codes)) for text in texts]
     return _merge_texts(LaunchArgs(record, code, list(codes)))

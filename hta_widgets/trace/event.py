@@ -47,7 +47,7 @@ class Event:
         """
         call = int(self.trace.launch_of[self.id])
         if call < 0 and self.trace.table.stream[self.id] >= 0:
-            return None
+            return None  # device work without a launch
         tree = operator_tree(self.trace)
         node = int(tree.innermost[call if call >= 0 else self.id])
         return None if node < 0 else Event(self.trace, int(tree.rows[node]))

@@ -19,7 +19,7 @@ from hta_widgets.trace.arrays import (
     Codes,
     Ints,
     Rows,
-    compact_codes,
+    distinct_codes,
     mask_of_rows,
     match_brackets,
     order_and_bounds,
@@ -66,8 +66,10 @@ def flow_table(
     code, kind_of_code = _flow_kinds(columns, rows, kinds)
     tail_at, head_at = _pair_records(columns, rows, code, problems)
     flow_kind = kind_of_code[code[tail_at]]
+    # The records at both ends of each flow, and the events that they refer to.
     tail_rows, head_rows = rows[tail_at], rows[head_at]
     tail, head = finder.rows_at(columns, tail_rows), finder.rows_at(columns, head_rows)
+    # The position in `launches` of the same arrow, -1 for none.
     index = _FlowIndex(source, target, len(table))
     launch = index.positions(tail, head)
     unsure = np.flatnonzero((flow_kind == 0) & (launch < 0))
@@ -79,11 +81,8 @@ def flow_table(
     problems.add(
         "unpaired", int(is_lost.sum()), "flows that end where no event is; no arrow is drawn"
     )
-    # Tools write 0 for device events without an id, also in the flow records of their launches.
     launching = np.flatnonzero(~is_lost & (flow_kind == 0))
-    to_zero = launching[table.correlation[head[launching]] == 0]
-    ids = [columns.flow_ids[id_code] for id_code in columns.flow[head_rows[to_zero]].tolist()]
-    without_id = to_zero[[text.strip('"') == "0" for text in ids]]
+    without_id = launching[_lack_ids(columns, head_rows[launching], table, head[launching])]
     problems.add("unpaired", len(without_id), "flows of launches with id 0; no arrow is drawn")
     is_lost[without_id] = True
 
@@ -100,6 +99,14 @@ def flow_table(
         source_record=np.concatenate((source_record, tail_record[is_new])),
         target_record=np.concatenate((target_record, head_record[is_new])),
     )
+
+
+def _lack_ids(columns: RankColumns, rows: Rows, table: EventTable, events: Ints) -> Bools:
+    """Return which flow records, and their device events, have the id 0, which means "none"."""
+    has_zero = table.correlation[events] == 0
+    flow_ids = [columns.flow_ids[code] for code in columns.flow[rows[has_zero]].tolist()]
+    has_zero[has_zero] = [text.strip('"') == "0" for text in flow_ids]
+    return has_zero
 
 
 def counter_table(
@@ -286,7 +293,7 @@ class FlowEndpointFinder:
         """Return the track of each record's thread, -1 for none."""
         threads = len(columns.tids)
         thread = columns.pid[rows].astype(np.int64) * threads + columns.tid[rows]
-        position, used_threads = compact_codes(thread, len(columns.pids) * threads)
+        used_threads, position = distinct_codes(thread)
         tracks = [self.of_thread.get(divmod(code, threads), -1) for code in used_threads.tolist()]
         return np.array(tracks, dtype=np.int64)[position]
 
@@ -327,7 +334,7 @@ def _flow_kinds(columns: RankColumns, rows: Rows, kinds: list[str]) -> tuple[Int
     Kinds are positions in `kinds`, to which new ones are added.
     """
     both = columns.category[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
-    code, used = compact_codes(both, len(columns.categories) * len(columns.names))
+    used, code = distinct_codes(both)
     kind_of_code = []
     for category_and_name in used.tolist():
         category, name = divmod(category_and_name, len(columns.names))
@@ -337,7 +344,7 @@ def _flow_kinds(columns: RankColumns, rows: Rows, kinds: list[str]) -> tuple[Int
         if kind not in kinds:
             kinds.append(kind)
         kind_of_code.append(kinds.index(kind))
-    return code.astype(np.int64), np.array(kind_of_code, dtype=np.int64)
+    return code, np.array(kind_of_code, dtype=np.int64)
 
 
 def _pair_records(

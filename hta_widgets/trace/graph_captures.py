@@ -31,8 +31,7 @@ from hta_widgets.trace.arrays import Ints, Rows, first_positions, mask_of_rows, 
 from hta_widgets.trace.columns import (
     EventTable,
     FlowTable,
-    NumberedRecords,
-    RecordSource,
+    JoinedRecords,
     StringPool,
     Track,
     concatenate_tables,
@@ -131,16 +130,19 @@ def captured_graphs(trace: Trace) -> list[CapturedGraph]:
     label_of = nearest_ancestor(table.parent, labels)
     graphs = []
     for rows in filter(len, groups):
-        kernels = event_args(trace, rows, ("kernel",))["kernel"]
-        nodes = []
-        for kernel, code in zip(kernels, table.name[rows].tolist(), strict=True):
-            call = table.names[code]
-            name_of_call = call if _COPY.search(call) else ""
-            nodes.append(_node_name(kernel if isinstance(kernel, str) else name_of_call))
         label = int(label_of[rows[0]])
         name = table.names[table.name[label]] if label >= 0 else ""
-        graphs.append(CapturedGraph(name, rows, tuple(nodes)))
+        graphs.append(CapturedGraph(name, rows, tuple(_nodes_of_calls(trace, rows))))
     return graphs
+
+
+def _nodes_of_calls(trace: Trace, calls: Rows) -> Iterator[str]:
+    """Yield the name of the node that each call records; empty for a kernel without a name."""
+    kernels = event_args(trace, calls, ("kernel",))["kernel"]
+    for kernel, code in zip(kernels, trace.table.name[calls].tolist(), strict=True):
+        call = trace.table.names[code]
+        name_of_call = call if _COPY.search(call) else ""
+        yield _node_name(kernel if isinstance(kernel, str) else name_of_call)
 
 
 @memoize
@@ -230,26 +232,6 @@ def match_nodes(kernels: Sequence[str], nodes: Sequence[str]) -> tuple[str, list
     return "none", []
 
 
-class _JoinedRecords(NumberedRecords):
-    """The records of two files, one after the other."""
-
-    def __init__(self, first: RecordSource | None, second: RecordSource | None) -> None:
-        self.sources = [source for source in (first, second) if source is not None]
-        self.path = self.sources[0].path if self.sources else ""
-        self.offset = len(first) if first is not None else 0
-
-    def __len__(self) -> int:
-        return sum(map(len, self.sources))
-
-    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
-        first = 0
-        for source in self.sources:
-            inside = wanted[(wanted >= first) & (wanted < first + len(source))]
-            for number, body in source.records(inside - first):
-                yield number + first, body
-            first += len(source)
-
-
 @memoize
 def captured_trace(trace: Trace) -> Trace:
     """Return a rank with the captured operators and modules of its graphs' kernels.
@@ -296,11 +278,12 @@ def captured_trace(trace: Trace) -> Trace:
         tracks=[*trace.tracks, track],
     )
     source, target = (np.concatenate(ends) for ends in zip(*launches, strict=True))
+    record_sources = [records for records in (trace.source, capture.source) if records is not None]
     return trace.replace(
         _table=table,
         _rules_version=-1,
         flow_table=_add_launches(trace.flow_table, source, target),
-        source=_JoinedRecords(trace.source, capture.source),
+        source=JoinedRecords(record_sources) if record_sources else None,
         capture=None,
     )
 

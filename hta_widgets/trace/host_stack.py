@@ -137,8 +137,7 @@ class Forest:
         sum_before = np.zeros(len(values) + 1, dtype=np.int64)
         sum_before[self.preorder + 1] = values
         np.cumsum(sum_before, out=sum_before)
-        sums: Ints = sum_before[self.preorder + self.subtree_size] - sum_before[self.preorder]
-        return sums
+        return sum_before[self.preorder + self.subtree_size] - sum_before[self.preorder]
 
     def is_nested_in_group(self, members: Rows, group: npt.NDArray[np.signedinteger]) -> Bools:
         """Return whether each member is enclosed by another member of its group."""
@@ -179,7 +178,7 @@ def add_enclosing_rows(is_chosen: Bools, parent: Array) -> None:
 
 
 def children_coverage(parent: Ints, start: Ints, end: Ints) -> Ints:
-    """Return how long the direct children of each event cover it; overlaps count once."""
+    """Return how long the direct children of each event cover it; overlaps are counted once."""
     covered = np.zeros(len(parent), dtype=np.int64)
     children = np.flatnonzero(parent >= 0)
     if not len(children):

@@ -29,7 +29,7 @@ from hta_widgets.trace.arrays import (
     Bools,
     Ints,
     Rows,
-    compact_codes,
+    distinct_codes,
     event_order,
     mask_of_rows,
     order_and_bounds,
@@ -170,14 +170,14 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
         return dur
     # The end of an event without length may be as wrong as its length.
     work = np.flatnonzero(is_work[events["category"]] & (dur > 0))
-    threads = len(columns.tids)
-    thread = events["pid"][work].astype(np.int64) * threads + events["tid"][work]
-    stream, used_threads = compact_codes(thread, len(columns.pids) * threads)
+    thread = events["pid"][work].astype(np.int64) * len(columns.tids) + events["tid"][work]
+    used_threads, stream = distinct_codes(thread)
     by_stream, bounds = order_and_bounds(stream, len(used_threads))
     work, stream = work[by_stream], stream[by_stream]
     begin = events["start_ns"][work]
     end = begin + dur[work]
     jitter_ns = max(_JITTER_NS, columns.resolution_ns)
+    # Neighbours that end in the wrong order, or overlap by more than a dependent launch explains.
     is_suspicious = (end[1:] < end[:-1] - jitter_ns) | (begin[1:] < end[:-1] - _MAX_OVERLAP_NS)
     suspicious = np.flatnonzero(is_suspicious & (stream[1:] == stream[:-1]))
     if not len(suspicious):
@@ -187,6 +187,7 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
     disordered = 0
     for number in np.unique(stream[suspicious]).tolist():
         low, high = int(bounds[number]), int(bounds[number + 1])
+        # `wrong` are positions from `low`.
         wrong, latest_end, kept = _outlasting(begin[low:high], end[low:high], jitter_ns)
         disordered += kept
         clipped[work[low + wrong]] = latest_end - begin[low + wrong]
@@ -267,6 +268,7 @@ def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints, int
     is_suspect = mask_of_rows(suspects, len(begin))
     is_as_long = ~is_suspect & (2 * dur >= dur[suspects].max(initial=0))
     is_plausible = ~is_suspect & ~is_as_long
+    # Only ends beyond `limit` are far from the plausible ones; few of these show nothing.
     limit = _EVERYTHING[1]
     if np.count_nonzero(is_plausible) >= _MIN_TIMES:
         last_end = int(end[is_plausible].max())

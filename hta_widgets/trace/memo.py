@@ -163,8 +163,7 @@ def memo(owner: MemoOwner, key: Hashable, make: Callable[[], T]) -> T:
             if result.version != version:
                 result.value = make()
                 result.version = version
-    value: T = result.value
-    return value
+    return result.value
 
 
 def memoize(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:

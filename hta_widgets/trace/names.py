@@ -199,7 +199,8 @@ def _short_nccl_name(text: str) -> str:
         return f"{generic[1].upper()} collective"
     old = _NCCL_OLD.match(text)
     if old:
-        words = [old[1], old[2].upper(), (old[3] or "").upper(), *old[4].split("_")]
+        name, algorithm, protocol, more = old.groups(default="")
+        words = [name, algorithm.upper(), protocol.upper(), *more.split("_")]
     else:
         match = _NCCL.match(text)
         if not match:

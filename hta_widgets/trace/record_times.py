@@ -58,15 +58,15 @@ def nanoseconds_of_text(raw: bytes) -> int | None:
 
 def add_ns(raw: bytes, move_ns: int) -> bytes:
     """Return a JSON time in µs plus `move_ns`, exact in whole ns; anything else unchanged."""
-    whole, _, part = raw.partition(b".")
-    if raw.replace(b".", b"", 1).isdigit() and whole and len(part) <= 3:
-        return micros(int(whole) * 1000 + int(part.ljust(3, b"0")) + move_ns)
+    whole, _, decimals = raw.partition(b".")
+    if raw.replace(b".", b"", 1).isdigit() and whole and len(decimals) <= 3:
+        return micros(int(whole) * 1000 + int(decimals.ljust(3, b"0")) + move_ns)
     time_ns = nanoseconds_of_text(raw)
     if time_ns is None:
         return raw
     # Digits below a nanosecond are kept, unless they would now be rounded the other way.
-    text = shift_time(raw, move_ns)
-    return text if nanoseconds_of_text(text) == time_ns + move_ns else micros(time_ns + move_ns)
+    moved_ns, all_digits = time_ns + move_ns, shift_time(raw, move_ns)
+    return all_digits if nanoseconds_of_text(all_digits) == moved_ns else micros(moved_ns)
 
 
 def shift_time(raw: bytes, shift_ns: int) -> bytes:

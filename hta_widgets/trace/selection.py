@@ -309,13 +309,17 @@ class OverlapIndex:
         stop = count if high is None else int(np.searchsorted(self._start, high, "left"))
         if low is None:
             return np.arange(stop)
-        first = min(int(np.searchsorted(self._start, low, "left")), stop)
-        # Events that start before the window may still run; few blocks have such an event.
-        blocks = np.flatnonzero(self._latest_end_of_block[: math.ceil(first / _BLOCK)] > low)
+        earlier, first = self.positions_running_at(low)
+        return np.concatenate((earlier, np.arange(first, stop)))
+
+    def positions_running_at(self, time: int) -> tuple[Rows, int]:
+        """Return the events that start before a time and run then, and the first later event."""
+        first = int(np.searchsorted(self._start, time, "left"))
+        # Few blocks have an event that still runs.
+        blocks = np.flatnonzero(self._latest_end_of_block[: math.ceil(first / _BLOCK)] > time)
         earlier = (blocks[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
         earlier = earlier[: np.searchsorted(earlier, first)]
-        earlier = earlier[self._end[earlier] > low]
-        return np.concatenate((earlier, np.arange(first, stop)))
+        return earlier[self._end[earlier] > time], first
 
 
 #: Kinds of device work.
@@ -350,8 +354,7 @@ class TraceIndex:
             return np.flatnonzero(is_chosen[self.kind])
         # Only a small part of the events is device work, so only that part is searched.
         work = self.rows_of_kinds(_WORK_KINDS)
-        rows: Rows = work[is_chosen[self.kind[work]]]
-        return rows
+        return work[is_chosen[self.kind[work]]]
 
     def rows_of_kinds_within(
         self, kinds: tuple[str, ...], low: int | None, high: int | None
@@ -361,6 +364,10 @@ class TraceIndex:
         if low is None and high is None:
             return rows
         return rows[self._overlap_index(kinds).positions_within(low, high)]
+
+    def rows_running_at(self, time: int) -> Rows:
+        """Return the events that start before a time and run then, ascending."""
+        return self._overlap_index(()).positions_running_at(time)[0]
 
     @memoize
     def _overlap_index(self, kinds: tuple[str, ...]) -> OverlapIndex:

@@ -66,13 +66,13 @@ def shorten_paths(text: str) -> str:
     return _FOLDERS.sub(lambda folders: package_part(folders[0].replace("\\", "/")) or "", text)
 
 
-class _VerbatimNumber(str):
-    """A number as written in a JSON text."""
+class VerbatimNumber(str):
+    """A number as written in a JSON text, with all its digits."""
 
     __slots__ = ()
 
 
-_decode = msgspec.json.Decoder(float_hook=_VerbatimNumber).decode
+_decode = msgspec.json.Decoder(float_hook=VerbatimNumber).decode
 
 
 def shorten_record(record: bytes) -> bytes:
@@ -97,7 +97,7 @@ def _to_ascii(value: object) -> bytes:
 
 def map_texts(value: object, change: Callable[[str], str]) -> Any:
     """Return a JSON value with all its strings changed, including keys."""
-    if isinstance(value, _VerbatimNumber):
+    if isinstance(value, VerbatimNumber):
         return msgspec.Raw(value.encode())
     if isinstance(value, str):
         return change(value)

@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import is_bool_dtype
 
@@ -29,7 +30,7 @@ from hta_widgets.trace.columns import (
     RecordSource,
     StringPool,
     Track,
-    decode_json,
+    decode_args,
 )
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.merged_format import ExportPart, stated_export_part, stated_windows
@@ -78,8 +79,7 @@ def _plain_column(trace: Trace, column: str, rows: _RowSelector) -> Array:
         return table.parent[rows].astype(np.int64)
     if column == "prelaunched":
         return trace.prelaunched[rows]
-    values: Array = getattr(table, column)[rows]
-    return values
+    return getattr(table, column)[rows]
 
 
 def event_column(
@@ -98,13 +98,16 @@ def _concat_columns(parts: list[Array]) -> Array:
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def _drop_unused_categories(codes: Array, values: Sequence[str]) -> tuple[Array, list[str]]:
-    """Drop the values that no row uses, so that grouping by a category has no empty groups."""
-    is_used = mask_of_rows(codes, len(values))
-    if is_used.all():
-        return codes, list(values)
+def drop_unused_texts(
+    codes: Array, texts: Sequence[str] | StringPool
+) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """Return the codes renumbered for the strings that occur, and these strings.
+
+    Grouping by a categorical would have empty groups for the other strings.
+    """
+    is_used = mask_of_rows(codes, len(texts))
     new_code = np.cumsum(is_used, dtype=np.int32) - 1
-    return new_code[codes], [values[code] for code in np.flatnonzero(is_used).tolist()]
+    return new_code[codes], [texts[code] for code in np.flatnonzero(is_used).tolist()]
 
 
 def _categorical(parts: list[tuple[Array, Sequence[str]]], column: str) -> pd.Categorical:
@@ -114,13 +117,12 @@ def _categorical(parts: list[tuple[Array, Sequence[str]]], column: str) -> pd.Ca
     if column in {"kind", "phase"}:  # all ranks have the same strings
         codes, values = np.concatenate([part[0] for part in parts]), list(parts[0][1])
     elif len(parts) == 1:
-        codes, values = _drop_unused_categories(*parts[0])
-        codes = codes.copy() if codes is parts[0][0] else codes
+        codes, values = drop_unused_texts(*parts[0])
     else:
         pool = StringPool()
         merged = []
         for part_codes, part_values in parts:
-            used_codes, used_values = _drop_unused_categories(part_codes, part_values)
+            used_codes, used_values = drop_unused_texts(part_codes, part_values)
             new_code = np.array([pool.add(value) for value in used_values], dtype=np.int32)
             merged.append(new_code[used_codes])
         codes, values = np.concatenate(merged), pool.values
@@ -564,7 +566,7 @@ class Trace:
 
     def _record_args(self, source: RecordSource, record: int) -> dict[str, Any]:
         try:
-            event = decode_json(source.record(record), strict=False)
+            return decode_args(source.record(record))
         except (ValueError, RecursionError) as cause:
             raise TraceError(
                 f"the record cannot be decoded ({cause})",
@@ -572,10 +574,6 @@ class Trace:
                 place=f"record {record}",
                 remedy="Was the file changed after it was loaded? Load it again.",
             ) from None
-        args = event.get("args") if isinstance(event, dict) else None
-        if args is None:
-            return {}
-        return args if isinstance(args, dict) else {"args": args}
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the events as an Arrow stream, for example for ``pa.table(trace)``."""

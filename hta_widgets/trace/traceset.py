@@ -465,8 +465,8 @@ class TraceSet(Mapping[int, Trace]):
         Returns
         -------
         TraceSet
-            Its results are the same. Other processes map stored and cached ranks; ranks that are
-            only in memory are analysed in this process.
+            Its analyses return the same. Other processes map stored and cached ranks; ranks that
+            are only in memory are analysed in this process.
 
         Raises
         ------

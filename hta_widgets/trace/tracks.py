@@ -25,7 +25,7 @@ import numpy.typing as npt
 from hta_widgets.trace.arrays import (
     Bools,
     Ints,
-    compact_codes,
+    distinct_codes,
     fit_int32,
     group_order,
     mask_of_rows,
@@ -58,7 +58,8 @@ class ResolvedNesting:
 def resolve_nesting(begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNesting:
     """Return the nesting of one track's events; edges within `unit` ns are taken as equal.
 
-    Only the events whose nesting crossings can change are nested one by one.
+    Only events that another event outlasts, or that contain the end of such an event, are nested
+    one by one: the nesting of all others is known.
     """
     is_outlasted = _is_outlasted(end, stop)
     outlasted_ends = np.sort(end[is_outlasted])
@@ -250,7 +251,7 @@ def _apply_nesting(
     parent[nested_rows] = np.where(nested_parent >= 0, low + nested_rows[nested_parent], -1)
     # The spilled events follow: they may enclose nested ones, and their lanes are below all others.
     nesting.write_parents(begin, end, low, parent)
-    spill_lane = _first_free_lanes(begin[nesting.spilled], end[nesting.spilled])
+    spill_lane = first_free_lanes(begin[nesting.spilled], end[nesting.spilled])
     depth[nesting.spilled] = nested_depth.max() + 1 + spill_lane
     return int(spill_lane.max(initial=-1)) + 1
 
@@ -323,7 +324,7 @@ def _count_nested_lanes(depth: Ints, spilled: Ints, first: Ints) -> Ints:
     return nested
 
 
-def _first_free_lanes(begin: Ints, end: Ints) -> Ints:
+def first_free_lanes(begin: Ints, end: Ints) -> Ints:
     """Return the first lane that is free when each event starts; events are sorted by start."""
     busy: list[tuple[int, int]] = []  # (end, lane)
     free: list[int] = []
@@ -419,7 +420,7 @@ def device_streams(
         return _narrow(result)
     threads = len(columns.tids)
     pid_and_tid = pid.astype(np.int64) * threads + tid
-    thread, used_threads = compact_codes(pid_and_tid, len(columns.pids) * threads)
+    used_threads, thread = distinct_codes(pid_and_tid)
     stream_of_thread = np.full(len(used_threads), -1, dtype=np.int64)
     for number in np.unique(thread[missing]).tolist():
         tid_text = columns.tids[int(used_threads[number]) % threads]
@@ -428,6 +429,7 @@ def device_streams(
     stream_of_thread[thread[with_stream]] = result[with_stream]
     missing_work = thread[missing[works[missing]]]
     unnumbered = np.unique(missing_work[stream_of_thread[missing_work] < 0])
+    # New numbers are the smallest ones that no stream has.
     candidates = np.arange(len(stream_of_thread) + len(unnumbered))
     stream_of_thread[unnumbered] = np.setdiff1d(candidates, stream_of_thread)[: len(unnumbered)]
     result = result.astype(np.int64)
@@ -479,14 +481,14 @@ def find_tracks(
     columns: RankColumns,
     names: TrackNames | None = None,
 ) -> TrackAssignment:
-    """Make the tracks of events that are sorted by start.
+    """Return the tracks of events that are sorted by start.
 
     A track is the events of a thread. The annotations of a device are a second track of their
     thread. The masks select events on a device, annotations of a device, and calls of MPI.
     """
     threads = len(columns.tids)
     track_key = (pid.astype(np.int64) * threads + tid) * 2 + device_annotation
-    track, used_keys = compact_codes(track_key, len(columns.pids) * threads * 2)
+    used_keys, track = distinct_codes(track_key)
     count = len(used_keys)
     # Assigned in reverse order, so that the first event of each track is written last.
     first_row = np.empty(count, dtype=np.int64)
@@ -503,16 +505,14 @@ def find_tracks(
     new_tracks = []
     for number, (pid_code, tid_code) in enumerate(thread_of_track):
         pid_text, tid_text = columns.pids[pid_code], columns.tids[tid_code]
-        is_sync_thread = _SYNC_THREAD.fullmatch(names.thread.get((pid_text, tid_text), ""))
-        if used_keys[number] % 2:
-            role: TrackRole = "annotation"
-        elif not is_sync_thread and (track_stream[number] >= 0 or of_mpi[number]):
-            role = "stream"
-        elif is_sync_thread or of_device[number] or pid_text in _SPANS:
-            # Some events belong to a device as a whole, such as waits for all its streams.
-            role = "other"
-        else:
-            role = "thread"
+        role: TrackRole = "annotation"
+        if not used_keys[number] % 2:
+            role = _role_of_thread(
+                pid_text,
+                names.thread.get((pid_text, tid_text), ""),
+                has_work=track_stream[number] >= 0 or of_mpi[number],
+                on_device=of_device[number],
+            )
         stream_number, first_ns = int(track_stream[number]), int(start[first_row[number]])
         on_device = pid_text in device_pids
         new_tracks.append(
@@ -526,10 +526,20 @@ def find_tracks(
         # The track of a thread's annotations comes after the thread's other track.
         of_thread.setdefault(thread, int(position[number]))
     return TrackAssignment(
-        position[track] if count else track,
+        position[track],
         disambiguate_tracks([new_tracks[number] for number in order]),
         of_thread,
     )
+
+
+def _role_of_thread(pid: str, name: str, *, has_work: bool, on_device: bool) -> TrackRole:
+    """Return the role of a thread's events; `has_work` is True for work on a stream or in MPI."""
+    if _SYNC_THREAD.fullmatch(name):
+        return "other"
+    if has_work:
+        return "stream"
+    # Some events belong to a device as a whole, such as waits for all its streams.
+    return "other" if on_device or pid in _SPANS else "thread"
 
 
 def _track(

@@ -63,7 +63,7 @@ _MAX_RESUME_NS: Final = 300_000
 #: Maximum number of the last events to end that are tried as what a kernel or thread waited for.
 _MAX_CANDIDATES: Final = 16
 
-#: The launching calls that HTA counts; ``cuLaunchKernelEx`` since 0.6.
+#: The launching calls that HTA counts; it counts ``cuLaunchKernelEx`` since version 0.6.
 _COUNTED_IN_HTA = {
     "cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx",
     "cudaMemcpyAsync", "cudaMemsetAsync",
@@ -82,7 +82,7 @@ def add_device_work(
     """
     # A kernel can start once it is launched, the kernel before it on its stream has ended, and the
     # work that its stream waits for has ended. The last of these three delays the kernel, so only
-    # the time after it counts: since the launching call started, or since the kernel before ended.
+    # the time after it is weighed: since the call started, or since the previous kernel ended.
     table, rows = nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
     end_ns = table.end_ns
@@ -140,8 +140,8 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     """Return whether each device row was alone in its queue from its call to its start.
 
     As in HTA, a queue's length is the number of calls in `_COUNTED_IN_HTA` so far, less the work of
-    these calls that has started. All events of the rank count, not only those in the analysed
-    range. For work without a counted call the length is unknown, which does not count as empty.
+    these calls that has started. All events of the rank are used, not only those in the analysed
+    range. For work without a counted call the length is unknown, and the result is False.
     """
     table = trace.table
     device = np.flatnonzero(table.stream >= 0)
@@ -189,9 +189,9 @@ class _ThreadChains:
 def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools, rules: GraphRules) -> int:
     """Join successive nodes of each thread; return how many pauses wait for something.
 
-    Time within operators belongs to the innermost event and counts, except before the end of a call
-    that was `blocked` (by row) and in pauses in which the host waits for a kernel or for another
-    thread. Time between operators does not count.
+    Time within operators belongs to the innermost event and has a weight, except before the end of
+    a call that was `blocked` (by row) and in pauses in which the host waits for a kernel or for
+    another thread. Time between operators has no weight.
     """
     chains = _ThreadChains(nodes)
     is_same_track = chains.track[1:] == chains.track[:-1]
@@ -259,7 +259,7 @@ class _Pauses:
     def add_joins(self, edges: EdgeList, chains: _ThreadChains, within: Bools) -> Bools:
         """Add edges from and to an outermost event of a launching thread that fills the pause.
 
-        Only pauses `within` an event count.
+        Only pauses `within` an event are used.
         """
         nodes, trace = self._nodes, self._nodes.trace
         table = trace.table
@@ -358,7 +358,7 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
 
 def _wait_call_times(trace: Trace, rows: Ints, call: Ints) -> Ints:
     """Return the time of the last stream wait between the previous and each launch, -1 for none."""
-    # Calls on any thread count, because the code after a backward pass waits for its streams.
+    # Calls on all threads are used, because the code after a backward pass waits for its streams.
     table = trace.table
     called = np.where(call >= 0, table.start_ns[call], -1)
     order = np.lexsort((rows, called))
@@ -373,7 +373,7 @@ def _wait_call_times(trace: Trace, rows: Ints, call: Ints) -> Ints:
 def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, wait_call_ns: Ints) -> Ints:
     """Return the last work of other streams to end in ``(after, start]``, -1 for none.
 
-    Only work that was launched before `wait_call_ns` counts.
+    Only work that was launched before `wait_call_ns` is considered.
     """
     trace = nodes.trace
     table, tracks = trace.table, trace.tracks

@@ -85,7 +85,7 @@ class CriticalPath:
     nodes: Nodes  # in topological order
     edges: Edges
     chains: Chains
-    blocked: Bools  # by row: calls that wait for the device, whose time does not count
+    blocked: Bools  # by row: calls that wait for the device, whose time has no weight
     rules: GraphRules
     matched: dict[str, int]  # number of events and dependencies of each class
 

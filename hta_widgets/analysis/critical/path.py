@@ -18,7 +18,6 @@ from hta_widgets.analysis.critical.nodes import (
 from hta_widgets.analysis.critical.walk import path_segments
 from hta_widgets.analysis.frames import (
     categorical,
-    drop_unused_texts,
     require_columns,
     result_frame,
 )
@@ -30,6 +29,7 @@ from hta_widgets.trace.arrays import Array, Ints
 from hta_widgets.trace.columns import FlowTable, concatenate_tables
 from hta_widgets.trace.intervals import intersect, total_length, union
 from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import drop_unused_texts
 from hta_widgets.trace.traceset import TraceSet, replace_ranks
 
 #: The kind of the arrows along a path.

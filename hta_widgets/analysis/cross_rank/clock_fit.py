@@ -48,7 +48,7 @@ from hta_widgets.trace.traceset import TraceSet
 _COLUMNS = (
     "offset_ns", "residual_ns", "recorded_residual_ns", "collectives", "part", "drift_ppm",
 )  # fmt: skip
-_ROUNDS = 12  # maximum number of solutions, each with less weight for outlying pairs
+_ROUNDS = 12  # maximum number of solutions; each gives less weight to outlying pairs
 _ROUNDS_OF_DRIFT = 30
 _SECOND_NS = 1e9
 MIN_COLLECTIVES = 3  # with fewer, a clock is not called skewed
@@ -155,7 +155,7 @@ def clock_offsets(
     ----------
     traces : TraceSet
     selection, window : Selection, (start_ns, end_ns), optional
-        Only collectives with a selected event in the window count.
+        Only collectives with a selected event in the window are used.
     ranks : iterable of int, optional
         Only these ranks are returned; the fit uses all.
 
@@ -181,7 +181,7 @@ def clock_offsets(
     fit = clock_fit(traces)
     member, matched = count_selected(match, chosen)
     if not replace(chosen, ranks=None).is_everything:
-        # A collective counts if any of its events is selected.
+        # A collective is used if any of its events is selected.
         fit = _fit(match, match.reduce_per_entry(np.logical_or, member))
     shown = selected_ranks(traces, chosen)
     return result_frame(
@@ -221,6 +221,7 @@ def _clock_note(traces: TraceSet, fit: ClockFit, *, has_collectives: bool) -> st
 
 
 def _fit(match: Matching, used: Bools) -> ClockFit:
+    """Return the fit to the entries for which `used` is True."""
     count = len(match.traces)
     shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
     used = used & _usable_mask(match)
@@ -260,8 +261,7 @@ def _usable_mask(match: Matching) -> Bools:
     is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
     has_synchronizing = mask_of_rows(match.group[is_synchronizing], len(match.groups))
     may_leave_early = match.event_field("early") == 1
-    usable: Bools = is_synchronizing | ~(has_synchronizing[match.group] | may_leave_early)
-    return usable
+    return is_synchronizing | ~(has_synchronizing[match.group] | may_leave_early)
 
 
 def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:

@@ -28,7 +28,7 @@ from hta_widgets.trace.host_stack import name_mask, names_match, nested_parents
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
-#: The operations of communication libraries. If a name contains several, the first listed counts.
+#: The operations of communication libraries. If a name contains several, the first listed applies.
 OPERATIONS: tuple[str, ...] = (
     "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather",
     "scatter", "barrier", "send_recv", "other",
@@ -188,8 +188,7 @@ class CommEvents:
     @property
     def ends_together(self) -> Bools:
         """Whether each event ends only after all ranks have arrived."""
-        result: Bools = np.isin(self.operation, SYNCHRONIZING_OPERATIONS) & (self.early == 0)
-        return result
+        return np.isin(self.operation, SYNCHRONIZING_OPERATIONS) & (self.early == 0)
 
 
 @memoize

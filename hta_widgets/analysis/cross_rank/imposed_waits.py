@@ -32,7 +32,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImposedWaits:
-    """The matched collectives that count, and the rank charged with each; one item per entry.
+    """The matched collectives to count, and the rank charged with each; one item per entry.
 
     If several ranks arrive last at the same time, the lowest is charged. Times are 0 for entries
     that are not charged.
@@ -46,7 +46,7 @@ class ImposedWaits:
     steps: Ints  # numbers of the steps
     step: Ints  # positions in `steps`
     stated_steps: bool  # whether the files state steps, else they are estimated
-    is_counted: Bools  # whether the collective counts
+    is_counted: Bools  # whether the collective is selected
     is_charged: Bools
     is_only_last: Bools  # charged, and no other rank arrived at the same time
     imposed_ns: Ints  # waits of the others
@@ -62,8 +62,7 @@ class ImposedWaits:
 
     def sum_by_rank(self, values: Array) -> Array:
         """Add up values of entries by rank."""
-        totals: Array = self.sum_by_step(values).sum(axis=0)
-        return totals
+        return self.sum_by_step(values).sum(axis=0)
 
     def complete_counts(self) -> Ints:
         """Return the number of each rank's collectives that have events of all their ranks."""
@@ -211,7 +210,7 @@ def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, 
     """Return the cost of each rank for the others, by (step, rank), as a share of their time.
 
     The second array includes inherited lateness. NaN stands for steps that are only partly in the
-    file of the rank. With `complete`, only collectives with events of all their ranks count.
+    file of the rank. With `complete`, only collectives with events of all their ranks are used.
     """
     match = work.match
     counts = match.per_entry(match.is_complete) if complete else np.ones(len(match), dtype=bool)

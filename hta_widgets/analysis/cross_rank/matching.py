@@ -333,9 +333,9 @@ def _pair_windows(windows: Ints, other_windows: Ints, steps: Ints, other_steps: 
 def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _Events:
     """Return the events that other ranks share, by collective and rank.
 
-    `events` are from `_events_of_all`. The column ``slot`` has a number for each collective, in
-    order of first starts; ``numbered`` is whether sequence numbers of the files match it, and
-    ``ambiguous`` whether times would also match it with the next or the previous one.
+    `events` is the result of `_events_of_all`. The column ``slot`` has a number for each
+    collective, in order of first starts; ``numbered`` is whether sequence numbers of the files
+    match it, and ``ambiguous`` whether times would also match it with the next or the previous one.
     """
     lane, trace, sequence = events["lane"], events["trace"], events["sequence"]
     lanes = int(lane.max()) + 1

@@ -40,7 +40,7 @@ from hta_widgets.trace.traceset import TraceSet
 #: The purposes of process groups; ``all`` has every rank of the job.
 GROUP_KINDS: tuple[str, ...] = ("data", "tensor", "pipeline", "context", "expert", "all", "unknown")
 
-#: Words in descriptions of groups by PyTorch, DeepSpeed and Megatron. The first match counts, so
+#: Words in descriptions of groups by PyTorch, DeepSpeed and Megatron. The first match applies, so
 #: ``EXPERT_DATA_PARALLEL``, whose group reduces gradients, is ``data``, and
 #: ``PIPELINE_MODEL_PARALLEL``, whose group passes on activations, is ``pipeline``.
 _WORDS: tuple[tuple[str, frozenset[str]], ...] = (

@@ -121,7 +121,7 @@ def stragglers(
     group, such as for its neighbour in tensor parallelism or for the stage before it. A rank is
     never a straggler if a file is missing from one of its groups, because the late rank may be the
     missing one, or if it has fewer than four collectives with events of all their ranks.
-    Collectives without events of all their ranks do not count for the verdict.
+    Collectives without events of all their ranks are not used for the verdict.
 
     The cause is the part of the time from the arrival at the previous collective of the group to
     this arrival that exceeds the median of the other ranks most: kernels that are slower or more
@@ -140,7 +140,7 @@ def stragglers(
     clock : {"host", "fitted"}, optional
         The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
     selection, window : Selection, (start_ns, end_ns), optional
-        Only collectives with a selected event in the window count.
+        Only collectives with a selected event in the window are used.
     ranks : iterable of int, optional
         Only these ranks are returned; the waits that they cause are counted over all.
 
@@ -291,8 +291,7 @@ def _verdict(
 def _always_costs(shares: Floats) -> Bools:
     """Return which ranks cost the others a little in nearly all steps; `shares` is by step."""
     costs = np.where(np.isnan(shares), 0, shares) >= _MIN_WAIT_SHARE
-    is_always: Bools = costs.sum(axis=0) >= _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
-    return is_always
+    return costs.sum(axis=0) >= _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
 
 
 def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
@@ -308,7 +307,7 @@ def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
 def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
     """Return each rank's pattern: consistent, occasional, or "".
 
-    `shares` are from `step_shares`, by step and rank; `sure` is as in `costly_share`.
+    `shares` is the result of `step_shares`, by step and rank; `sure` is as in `costly_share`.
     """
     patterns = np.full(shares.shape[1], "", dtype=object)
     means = mean_share(shares, step_ns)

@@ -55,7 +55,7 @@ def exposed_waits(
     its own event if that is earlier; the last rank is found before anything is selected, as
     in `collectives`. The wait is *exposed* while no selected compute kernel of the rank runs: it
     is the part of ``exposed_communication_ns`` of `temporal_breakdown` before data can move.
-    Waits in collectives that overlap count once.
+    Waits in collectives that overlap are counted once.
 
     Parameters
     ----------

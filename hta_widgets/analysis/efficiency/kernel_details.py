@@ -24,7 +24,8 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.call_args import decode_json, launch_args
+from hta_widgets.trace.call_args import launch_args
+from hta_widgets.trace.columns import parse_json
 from hta_widgets.trace.host_stack import name_mask, operator_tree
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -175,7 +176,7 @@ def _geometry(
     device: dict[str, Any], text: tuple[bytes, ...], *, in_threads: bool
 ) -> dict[str, Any]:
     """Return the columns of a launch, `_GEOMETRY`, on a device of ``deviceProperties``."""
-    grid, block, registers, shared, blocks_per_sm, occupancy, limits = map(decode_json, text)
+    grid, block, registers, shared, blocks_per_sm, occupancy, limits = map(parse_json, text)
     if in_threads and _is_sizes(grid) and _is_sizes(block):
         grid = [-(-total // size) for total, size in zip(grid, block, strict=False)]
     units, max_threads, warp = (max(whole_number(device.get(key)), 0) for key in _UNIT_KEYS)

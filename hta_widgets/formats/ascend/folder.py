@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from hta_widgets.formats.event_rows import parse_json
 from hta_widgets.readers.formats import FileStart
 from hta_widgets.readers.ranks import is_rank
+from hta_widgets.trace.columns import parse_json
 
 _OUTPUTS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
 #: Folders of a recording by torch_npu, MindSpore or msprof.

@@ -20,13 +20,7 @@ from pathlib import PurePath
 from typing import Any
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.event_rows import (
-    EventRows,
-    RankFacts,
-    build_rank,
-    parse_json,
-    timed_columns,
-)
+from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
 from hta_widgets.formats.stack_frames import (
     DumpFrame,
     as_integer,
@@ -38,6 +32,7 @@ from hta_widgets.formats.stack_frames import (
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle
 from hta_widgets.readers.ranks import is_rank
+from hta_widgets.trace.columns import parse_json
 from hta_widgets.trace.short_paths import shorten_paths
 
 FORMAT = "flight-recorder"

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.formats.event_rows import EventRows, distinct_rows, parse_json, select_rows
+from hta_widgets.formats.event_rows import EventRows, distinct_rows, select_rows
 from hta_widgets.formats.nsight.tables import (
     ID_MASK,
     Columns,
@@ -30,7 +30,7 @@ from hta_widgets.formats.nsight.tables import (
 )
 from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.trace.arrays import Bools, Ints, positions_in
-from hta_widgets.trace.columns import StringPool
+from hta_widgets.trace.columns import StringPool, parse_json
 
 NVTX_TABLE = "NVTX_EVENTS"
 #: Types of events by their phase: ranges that nest, marks, and ranges that need not nest.

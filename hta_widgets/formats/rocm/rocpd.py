@@ -26,7 +26,6 @@ from hta_widgets.formats.event_rows import (
     RankFacts,
     distinct_rows,
     map_distinct,
-    parse_json,
     rank_of_variables,
     values_by_id,
 )
@@ -40,6 +39,7 @@ from hta_widgets.formats.rocm.events import (
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
 from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.columns import parse_json
 
 _SET = re.compile(r"rocpd_(?:kernel_dispatch|region|memory_copy)(_.*|)")
 _OLD = {"rocpd_op", "rocpd_api", "rocpd_string"}

@@ -12,6 +12,7 @@ from hta_widgets.tiles.layout import MAX_LAYERS, async_groups
 from hta_widgets.tiles.rank_index import MAX_TABLES, LaneBudget, RankIndex
 from hta_widgets.tiles.tile_reply import NameKeys
 from hta_widgets.trace.columns import AsyncTable, StringPool
+from hta_widgets.trace.selection import trace_index
 
 
 def a_lane(starts, durs, kinds=0, *, slices=True):
@@ -196,8 +197,8 @@ def test_events_that_touch_do_not_overlap():
     assert mixed.overlap_mask(mixed.long_events(0, 100, 1)).tolist() == [False, False, True, False]
 
 
-def test_events_open_at_an_instant(engine, traces):
-    index = RankIndex(engine.job.ranks[0], LaneBudget(0), lambda: engine.lateness)
+def test_events_open_at_an_instant(traces):
+    index = trace_index(traces[0])
     events = traces[0].events
     end = events["start_ns"] + events["dur_ns"]
     for time in (0, 1, 5_000, 15_000, 22_001, 50_000, 60_000, 100_000):
