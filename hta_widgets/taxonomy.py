@@ -345,6 +345,7 @@ def _codes_of_names(category: str, names: Sequence[str], level: int) -> npt.NDAr
 
 
 def _decide_codes(category: str, names: Sequence[str], level: int) -> npt.NDArray[np.uint8]:
+    """Return the code of the kind of each name, by the first rule that matches it."""
     codes = np.full(len(names), KINDS.index("other"), dtype=np.uint8)
     undecided = np.arange(len(names))
     for rule in _rules(level):

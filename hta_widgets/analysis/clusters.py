@@ -636,6 +636,7 @@ class _FeatureComparison:
     def _difference_text(
         self, feature: str, difference: float, kernel_shares: Floats, usual: float
     ) -> str:
+        """Return a clause on the difference of a feature; `usual` is the typical rank's share."""
         _, more_text, less_text = _FEATURE_WORDS[feature]
         if feature == "kernels":
             kernel = int(np.abs(kernel_shares).argmax())

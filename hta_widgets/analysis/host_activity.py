@@ -459,6 +459,7 @@ def waiting_calls(trace: Trace) -> Bools:
 
 
 def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
+    """Return which of some events are calls in which a host thread waits for its device."""
     table = trace.table
     is_waiting = category_mask(trace, CALLS, rows)
     calls = rows[is_waiting]

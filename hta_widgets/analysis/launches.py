@@ -204,7 +204,7 @@ def _outliers_by_kernel(stats: pd.DataFrame, masks: Sequence[pd.Series[bool]]) -
         launch_delay_sum_ns=("launch_delay_ns", "sum"),
     )
     launches = stats.groupby(["rank", "kernel"], observed=True).size().rename("launches")
-    outliers = outliers.reset_index().merge(launches.reset_index())
+    outliers = outliers.reset_index().merge(launches.reset_index(), on=["rank", "kernel"])
     outliers["share"] = outliers["count"] / outliers["launches"]
     by = ["rank", "outlier", "count", "kernel"]
     return outliers.sort_values(by, ascending=[True, True, False, True], ignore_index=True)

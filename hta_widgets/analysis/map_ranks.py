@@ -94,6 +94,7 @@ def _map_elsewhere(
     function: Callable[..., Any],
     arguments: _RankArguments,
 ) -> Iterator[_RankResult]:
+    """Yield the results of `_map_here`, computed in batches by an executor while it takes calls."""
     workers = workers_of(executor)
     batch_count = min(len(traces), workers * _BATCHES_PER_WORKER)
     edges = np.linspace(0, len(traces), batch_count + 1).astype(int)

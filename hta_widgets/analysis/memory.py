@@ -256,6 +256,7 @@ def _has_sums(value: Any) -> bool:
 
 
 def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:
+    """Return the frame of `memory_timeline` for a file of events; `value` is its JSON value."""
     events = _validate(value, list[_Event], path)
     table = _numbers(events, 4, path)
     time, action, amount, category = table.T
@@ -280,6 +281,7 @@ def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:
 
 
 def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
+    """Return the frame of `memory_timeline` for a file of sums; `value` is its JSON value."""
     times, sizes = _validate(value, tuple[list[int], list[list[int]]], path)
     columns = len(MEMORY_CATEGORIES)
     if len(times) != len(sizes):
@@ -321,6 +323,7 @@ def _validate(value: Any, expected: Any, path: str | Path) -> Any:
 
 
 def _numbers(rows: Sequence[Sequence[int]], width: int, path: str | Path) -> Ints:
+    """Return rows of `width` numbers as a table; raise a `TraceError` for numbers over 64 bits."""
     try:
         flat = np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows))
     except OverflowError:

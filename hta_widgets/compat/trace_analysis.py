@@ -622,7 +622,7 @@ class TraceAnalysis:
         None if no range has such a name; a rank or instance that does not exist raises a
         TraceError. See `analysis.critical_path`.
         """
-        from hta_widgets.compat.critical_path import graph_of  # networkx is slow
+        from hta_widgets.compat.critical_path import graph_of  # it imports networkx, which is slow
 
         return graph_of(self.t, rank, annotation, instance_id, data_load_events)
 

@@ -193,6 +193,7 @@ class StoredRecords(NumberedRecords):
         )
 
     def _unpack_block(self, number: int) -> tuple[bytes, list[int]]:
+        """Return a block, and where its records begin in it; the last entry is its end."""
         rank = self._rank
         ends, firsts = rank.numbers("records.end"), rank.numbers("records.first")
         packed = rank.file.slice_bytes("records.block", int(ends[number]), int(ends[number + 1]))

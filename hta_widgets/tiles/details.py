@@ -150,6 +150,7 @@ def duration_figures(durs: Ints) -> SameName:
 
 
 def _histogram_edges(low: int, high: int, count: int) -> tuple[Floats, Literal["linear", "log"]]:
+    """Return the edges of a histogram of `count` durations, and its scale."""
     if low == high:
         return np.array((low, low + 1), np.float64), "linear"
     wanted = min(MAX_HISTOGRAM_BINS, 2 * (count.bit_length() + 1))
@@ -255,13 +256,13 @@ MAX_SELECTED: int = facts("limits")["launch_ids"]
 def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
     """Return figures of the device events that are launched during a host event on its thread."""
     table = index.rank.table
-    ids, called = _launched_by_event(index, row)
+    ids, call_start_ns = _launched_by_event(index, row)
     if not len(ids):
         return None
     return {
         "count": len(ids),
         "dur": int(table.dur_ns[ids].sum()),
-        "delay": float(np.median(table.start_ns[ids] - called)),
+        "delay": float(np.median(table.start_ns[ids] - call_start_ns)),
         "ids": ids.tolist() if len(ids) <= MAX_SELECTED else None,
     }
 
@@ -316,6 +317,7 @@ def _event_args(
 
 
 def _event_flows(index: RankIndex, row: int) -> list[Flow]:
+    """Return the arrows from and to an event, the shortest first."""
     flows, table = index.rank.trace.flow_table, index.events
     event_flows: list[Flow] = []
     directions: tuple[tuple[Literal["out", "in"], Rows, Rows], ...] = (

@@ -254,6 +254,7 @@ def _json_number(value: float) -> float | None:
 
 
 def _rank_lateness(part: Mapping[str, Ints], compute: Intervals) -> RankLateness:
+    """Return the lateness of a rank, from its columns `_OF_RANK` and its compute intervals."""
     start, wait = part["start_ns"], part["wait_ns"]
     waited = union(start, start + wait)
     return RankLateness(

@@ -406,6 +406,7 @@ def device_range(index: RankIndex) -> tuple[int, int]:
 
 
 def _covers_of_rank(index: RankIndex) -> tuple[Intervals, ...]:
+    """Return the unions `_WORK` of a rank, in its table's times."""
     table, rows = index.rank.table, index.device_rows
     kind = table.kind[rows]
 

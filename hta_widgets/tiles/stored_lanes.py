@@ -155,6 +155,7 @@ class _Reader:
         self._numbers = iter(numbers)
 
     def lane(self) -> EventLane:
+        """Read the items of `_lane_items`; raise `ValueError` if they do not fit each other."""
         spans, kind = self._spans(), self._kind()
         rows, longest, durs = self._array(_ROWS), self._array(_NS), self._array(_NS)
         if rows is not None:

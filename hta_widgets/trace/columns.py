@@ -523,6 +523,7 @@ def event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[s
 
 
 def _event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
+    """Return some args of some events, from the columns of the source if it has them."""
     table: ArgTable | None = getattr(trace.source, "comm_args", None)
     if table is None or not set(keys) <= set(COMMUNICATION_KEYS):
         return _read_args(trace, rows, keys)
@@ -593,19 +594,17 @@ def _read_args(
     }
     no_args = [None] * len(keys)  # of records that could not be read
     args_of_rows = [args_of_record.get(record, no_args) for record in records.tolist()]
-    values_by_key = {
-        key: [args[number] for args in args_of_rows] for number, key in enumerate(keys)
-    }
     # An event of two records has the args of both.
-    end_record = table.end_record
     position_of_end = {
-        end_record[row]: position for position, row in enumerate(rows.tolist()) if row in end_record
+        table.end_record[row]: position
+        for position, row in enumerate(rows.tolist())
+        if row in table.end_record
     }
     for record, body in trace.source.records(np.array(sorted(position_of_end), dtype=np.int64)):
-        for key, value in zip(keys, _selected_args(body, keys, decoder), strict=True):
-            if value is not None:
-                values_by_key[key][position_of_end[record]] = value
-    return values_by_key
+        position = position_of_end[record]
+        of_both = zip(args_of_rows[position], _selected_args(body, keys, decoder), strict=True)
+        args_of_rows[position] = [begin if end is None else end for begin, end in of_both]
+    return {key: [args[number] for args in args_of_rows] for number, key in enumerate(keys)}
 
 
 def record_args(keys: Sequence[str]) -> Callable[[bytes], list[Any]]:

@@ -375,7 +375,7 @@ class TraceSet(Mapping[int, Trace]):
             With ``name``; ``operator``, an event or None; ``kernels``, a frame like `events`.
         """
         if rank is None and len(self) != 1:
-            raise TraceError(f"event() needs rank= among the {len(self)} ranks of this set")
+            raise TraceError(f"event() needs rank=, as this set has {len(self)} ranks")
         trace = self[next(iter(self)) if rank is None else rank]
         if not 0 <= id < len(trace):
             raise TraceError(f"rank {trace.rank} has events 0 to {len(trace) - 1}, not {id}")

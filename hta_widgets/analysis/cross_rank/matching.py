@@ -146,6 +146,7 @@ def matching(traces: TraceSet) -> Matching:
 
 @memoize
 def _match(trace_set: TraceSet) -> Matching:
+    """Return the matched communication, without an executor; the header explains the steps."""
     traces = list(trace_set.values())
     ranks = _communication_of_ranks(trace_set)
     events, headers = [rank.events for rank in ranks], [rank.header for rank in ranks]
@@ -334,8 +335,9 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
     """Return the events that other ranks share, by collective and rank.
 
     `events` is the result of `_events_of_all`. The column ``slot`` has a number for each
-    collective, in order of first starts; ``numbered`` is whether sequence numbers of the files
-    match it, and ``ambiguous`` whether times would also match it with the next or the previous one.
+    collective, in order of first starts. ``numbered`` is True for collectives that the files'
+    sequence numbers identify, ``ambiguous`` for those whose times also fit the next or previous
+    collective.
     """
     lane, trace, sequence = events["lane"], events["trace"], events["sequence"]
     lanes = int(lane.max()) + 1
