@@ -42,8 +42,8 @@ from hta_widgets.trace.build import build_trace, step_numbers
 from hta_widgets.trace.columns import (
     CopyTable,
     CounterTable,
-    NumberedRecords,
     RankColumns,
+    RecordSource,
     StringPool,
 )
 from hta_widgets.trace.problems import ProblemKind, Problems
@@ -559,7 +559,7 @@ def _as_id(text: str) -> int | str:
     return int(text) if text.isdecimal() and len(text) < 19 else text
 
 
-class ColumnRecords(NumberedRecords):
+class ColumnRecords(RecordSource):
     """The records of a rank, made from its columns. They can be pickled, and kept in a store."""
 
     def __init__(

@@ -19,7 +19,6 @@ from hta_widgets.trace.columns import (
     COMMUNICATION_KEYS,
     PARAM_COMMS,
     ArgTable,
-    NumberedRecords,
     RecordSource,
     arg_table,
     event_args,
@@ -133,7 +132,7 @@ def _arg_columns(source: RecordSource, records: Ints) -> dict[str, Column]:
     return {f"args.{key}": to_int64(args[key]) for key in _MPI_ARGS}
 
 
-class StoredRecords(NumberedRecords):
+class StoredRecords(RecordSource):
     """Reads the records of a trace file from a store."""
 
     def __init__(self, rank: StoredRank, count: int, path: str) -> None:

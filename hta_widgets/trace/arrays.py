@@ -198,8 +198,8 @@ def positions_by_code(codes: Ints, count: int) -> list[Ints]:
     """Return the positions of each of the codes ``0 .. count-1``, ascending."""
     if not count:
         return []
-    order = np.argsort(codes, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
+    order, bounds = order_and_bounds(codes, count)
+    return np.split(order, bounds[1:-1])
 
 
 def concatenate_ranges(first: Ints, count: Ints) -> Ints:

@@ -74,7 +74,7 @@ class CallArgs:
             column("call_thread"),
         )
         lengths = {len(values) for values in (args.record, args.code, args.sequence, args.thread)}
-        in_order = (np.diff(np.concatenate(([-1], args.record, [records]))) > 0).all()
+        in_order = (np.diff(args.record, prepend=-1, append=records) > 0).all()
         in_range = args.code.min(initial=0) >= 0 and args.code.max(initial=-1) < len(texts)
         widths = {len(row) for row in texts}
         if not (len(lengths) == 1 and in_order and in_range and widths <= {len(CALL_KEYS)}):
@@ -95,7 +95,7 @@ class LaunchArgs:
 
     def validate(self, records: int) -> LaunchArgs:
         """Return the launches; raise `ValueError` if they do not fit `records` records."""
-        in_order = (np.diff(np.concatenate(([-1], self.record, [records]))) > 0).all()
+        in_order = (np.diff(self.record, prepend=-1, append=records) > 0).all()
         in_range = ((self.code >= 0) & (self.code < len(self.texts))).all()
         is_whole = all(len(text) == len(LAUNCH_KEYS) for text in self.texts)
         if not (in_order and in_range and is_whole and len(self.record) == len(self.code)):

@@ -58,21 +58,6 @@ class StringPool:
         return (StringPool, (self.values,))
 
 
-class RecordSource(Protocol):
-    """Records of a file as the bytes that it holds; implemented by the readers."""
-
-    path: str
-
-    def __len__(self) -> int:
-        """Return the number of records."""
-
-    def record(self, index: int) -> bytes:
-        """Return the verbatim JSON object of record `index` (its position in ``traceEvents``)."""
-
-    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(index, bytes)`` of some records, in file order."""
-
-
 @dataclass(slots=True)
 class CopyTable:
     """Recorded rate and size of copies and fills, by record number.
@@ -315,8 +300,8 @@ def concatenate_tables(tables: Sequence[Table], **changes: object) -> Table:
     return replace_columns(tables[0], **columns)
 
 
-class NumberedRecords(ABC):
-    """Common base of sources of records; see `RecordSource`."""
+class RecordSource(ABC):
+    """Records of a file as JSON, by their positions in ``traceEvents``; readers implement it."""
 
     path: str
     #: whether records lose the folders of paths; see `hta_widgets.trace.short_paths`
@@ -351,7 +336,7 @@ class NumberedRecords(ABC):
         """Yield the records `wanted`; their numbers are valid, distinct and ascending."""
 
 
-class JoinedRecords(NumberedRecords):
+class JoinedRecords(RecordSource):
     """The records of several sources, numbered one after the other."""
 
     def __init__(self, sources: Sequence[RecordSource]) -> None:
@@ -453,12 +438,11 @@ class ArgTable:
 
     def validate(self, records: int) -> ArgTable:
         """Return the table; raise `ValueError` if a file of `records` records cannot have it."""
-        numbers = np.concatenate(([-1], self.record, [records]))
         if self.code.shape != (len(self.record), len(COMMUNICATION_KEYS)):
             raise ValueError(
                 "the number of args of communication differs from the number of its records"
             )
-        if (np.diff(numbers) <= 0).any():
+        if (np.diff(self.record, prepend=-1, append=records) <= 0).any():
             raise ValueError("the records of communication are not in order")
         if self.code.min(initial=0) < 0 or self.code.max(initial=0) >= len(self.values):
             raise ValueError("an arg of communication has no text")

@@ -134,16 +134,11 @@ class Problems:
 
     def frame(self) -> pd.DataFrame:
         """Return one row per problem: ``rank`` (-1 for none), ``file, kind, count, detail``."""
-        problems = list(self)
-        ranks = [-1 if p.rank is None else p.rank for p in problems]
+        rows = [(-1 if p.rank is None else p.rank, p.file, p.kind, p.count, p.detail) for p in self]
+        columns = ["rank", "file", "kind", "count", "detail"]
+        frame = pd.DataFrame(rows, columns=columns, dtype=object)
         return CompactFrame(
-            {
-                "rank": pd.array(ranks, dtype="int64"),
-                "file": pd.Series([p.file for p in problems], dtype=object),
-                "kind": pd.Series([p.kind for p in problems], dtype=object),
-                "count": pd.array([p.count for p in problems], dtype="int64"),
-                "detail": pd.Series([p.detail for p in problems], dtype=object),
-            },
+            frame.astype({"rank": "int64", "count": "int64"}),
             if_empty="No problems: nothing was skipped, repaired or guessed.",
         )
 

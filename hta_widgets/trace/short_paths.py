@@ -84,15 +84,11 @@ def shorten_record(record: bytes) -> bytes:
         try:
             value = _decode(record)
         except msgspec.DecodeError:  # NaN, or half of a surrogate pair
-            value, encode = json.loads(record), _to_ascii
+            value, encode = json.loads(record), lambda value: json.dumps(value).encode()
         short = map_texts(value, shorten_paths)
         return record if short == value else encode(short)
     except (ValueError, RecursionError):
         return b"{}"
-
-
-def _to_ascii(value: object) -> bytes:
-    return json.dumps(value).encode()
 
 
 def map_texts(value: object, change: Callable[[str], str]) -> Any:

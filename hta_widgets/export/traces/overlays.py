@@ -341,7 +341,7 @@ def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
 
 
 @dataclass
-class _MarkedRecords:
+class _MarkedRecords(RecordSource):
     """A file's records with the marks of patterns in their args; the others are edited."""
 
     source: RecordSource
@@ -355,11 +355,8 @@ class _MarkedRecords:
     def __len__(self) -> int:
         return len(self.source)
 
-    def record(self, index: int) -> bytes:
-        return self._edit_record(index, self.source.record(index))
-
-    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        for number, text in self.source.records(indices):
+    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
+        for number, text in self.source.records(wanted):
             yield number, self._edit_record(number, text)
 
     def _edit_record(self, number: int, text: bytes) -> bytes:

@@ -254,7 +254,7 @@ def as_bytes(texts: Mapping[str, str]) -> dict[str, bytes]:
     return {key: text.encode("latin-1") for key, text in texts.items()}
 
 
-class MergedRecords:
+class MergedRecords(RecordSource):
     """The records of one rank of a merged file, as they were before merging."""
 
     def __init__(
@@ -302,13 +302,7 @@ class MergedRecords:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def record(self, index: int) -> bytes:
-        """Return the JSON object of one record."""
-        return self._restore_record(self._source.record(int(self._numbers[index])))
-
-    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(index, JSON object)`` of some records, in file order."""
-        wanted = np.unique(np.asarray(indices, dtype=np.int64))
+    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
         numbers = self._numbers[wanted]
         index_of = dict(zip(numbers.tolist(), wanted.tolist(), strict=True))
         for number, text in self._source.records(numbers):  # without records that cannot be read

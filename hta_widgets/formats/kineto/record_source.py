@@ -20,7 +20,7 @@ from hta_widgets.readers.streams import Checkpoints, Stream, open_stream
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.call_args import CallArgs, LaunchArgs
-from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, NumberedRecords
+from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, RecordSource
 from hta_widgets.trace.record_times import move_record
 
 
@@ -89,7 +89,7 @@ class RecordMove(NamedTuple):
     ns: int
 
 
-class FileRecords(NumberedRecords):
+class FileRecords(RecordSource):
     """The JSON text of records of one file, which is reopened when needed; can be pickled."""
 
     def __init__(

@@ -29,7 +29,7 @@ from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, number_in_group
 from hta_widgets.trace.build import build_trace
-from hta_widgets.trace.columns import NumberedRecords, RankColumns, StringPool, event_args, to_int64
+from hta_widgets.trace.columns import RankColumns, RecordSource, StringPool, event_args, to_int64
 from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.record_times import micros
@@ -214,7 +214,7 @@ def _nanoseconds(seconds: Array) -> Ints:
     return np.asarray(np.rint(seconds * 1e9), np.int64)
 
 
-class TimeLineRecords(NumberedRecords):
+class TimeLineRecords(RecordSource):
     """The records of one rank as JSON objects, read from the file on demand.
 
     Records after the events name the process and its tracks.
