@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -285,6 +285,7 @@ def rank_time_heatmap(
     times_ns = np.array([time_ns for time_ns, _, _ in binned], dtype=np.int64).reshape(-1, bins)
     starts, ends = np.tile(edges[:-1], len(parts)), np.tile(edges[1:], len(parts))
     length = np.where(ends > starts, ends - starts, np.nan)
+    clock_attr: dict[str, Any] = {} if waits is None else {"clock": waits.clock}
     return result_frame(
         {
             "rank": np.array(parts.ranks, dtype=np.int64).repeat(bins),
@@ -299,7 +300,7 @@ def rank_time_heatmap(
         **device_word_attrs(parts.owner),
         span_ns=[span for _, _, span in binned],
         metric=metric,
-        **({} if waits is None else {"clock": waits.clock}),
+        **clock_attr,
     )
 
 

@@ -159,4 +159,5 @@ _SERIES: dict[str, Callable[[RankPart], Iterator[_Series]]] = {
 
 def _pid(part: RankPart, row: int) -> str:
     """Return the process of an event, which is its device."""
-    return part.table.tracks[part.table.track[row]].pid
+    pid: str = part.table.tracks[part.table.track[row]].pid
+    return pid

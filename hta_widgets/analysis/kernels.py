@@ -427,7 +427,8 @@ def _ranges(trace: Trace, side: str) -> Bools:
     if side == "host":
         return category_mask(trace, "user_annotation")
     table = trace.table
-    return (table.kind == _ANNOTATION) & (table.stream >= 0)
+    is_range: Bools = (table.kind == _ANNOTATION) & (table.stream >= 0)
+    return is_range
 
 
 @check_arguments

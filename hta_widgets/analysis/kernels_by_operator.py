@@ -410,7 +410,8 @@ def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
         above = nearest_ancestor(parent, mask_of_rows(candidates, len(parent)))[parent[candidates]]
         return candidates[above < 0]
     depth = forest_of(parent).depth[candidates]
-    return candidates[depth == depth.min()]
+    outermost: Rows = candidates[depth == depth.min()]
+    return outermost
 
 
 def _root_of_events(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:

@@ -83,7 +83,8 @@ class RankPart:
         """Return the cached result of `key`, computed on first use. Callers must not change it."""
         if key not in self._results:
             self._results[key] = compute()
-        return self._results[key]
+        result: T = self._results[key]
+        return result
 
     @property
     def rank(self) -> int:

@@ -178,7 +178,8 @@ def _ns(times: pd.Series[Any]) -> Ints:
     """Return times in µs as ns."""
     if times.dtype.kind in "iu":
         return times.to_numpy(dtype=np.int64) * 1000
-    return np.rint(times.to_numpy(dtype=np.float64) * 1000).astype(np.int64)
+    nanoseconds: Ints = np.rint(times.to_numpy(dtype=np.float64) * 1000).astype(np.int64)
+    return nanoseconds
 
 
 class CallStackIdentity(NamedTuple):
@@ -308,7 +309,8 @@ class CallStackGraph:
     def get_depth(self) -> pd.Series[Any]:
         """Return the depth of each of the thread's events."""
         if "depth" in self.full_df.columns:
-            return self.full_df.loc[self.df["index"], "depth"]
+            depth: pd.Series[Any] = self.full_df.loc[self.df["index"], "depth"]
+            return depth
         depths = {index: self.nodes[index].depth for index in self.df["index"].tolist()}
         return pd.Series(depths, name="depth", dtype="Int16")
 

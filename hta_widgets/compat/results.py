@@ -267,7 +267,8 @@ def find_stragglers_with_late_start_comm_kernels(
     chosen = kernels[(kernels["stream"] == stream) & (kernels["name"] == name)]
     order = chosen.groupby("iteration")["ts"].rank(method="min", ascending=False)
     late = (order <= max(n_stragglers, 1)).astype("int64")
-    return late.groupby(chosen["rank"]).sum()
+    counts: pd.Series[int] = late.groupby(chosen["rank"]).sum()
+    return counts
 
 
 def _last_collectives(df: pd.DataFrame, symbol_table: TraceSymbolTable) -> pd.DataFrame:

@@ -292,7 +292,8 @@ class Trace(TraceSet):
         if rank not in self._base or rank not in self.traces:
             return []
         steps = np.unique(self.kept[rank].table.step)
-        return steps[steps >= 0].tolist()
+        numbers: list[int] = steps[steps >= 0].tolist()
+        return numbers
 
     def get_trace_duration(self, rank: int | None = None) -> int | float:
         """Return the time in µs from the first to the last start of a rank's events."""
@@ -431,7 +432,8 @@ class _Frames(UserDict[int, Any]):
     def __getitem__(self, rank: int) -> pd.DataFrame:
         if self.data[rank] is None:
             self.data[rank] = self._original(rank).copy(deep=not _COPY_ON_WRITE)
-        return self.data[rank]
+        frame: pd.DataFrame = self.data[rank]
+        return frame
 
     def _original(self, rank: int) -> pd.DataFrame:
         if rank not in self._originals:
@@ -549,7 +551,8 @@ def read_trace(file_path: str) -> dict[str, Any]:
     if not path.name.endswith(_ENDINGS):
         raise TraceError("its name must end in .json or .gz", path=path)
     raw = path.read_bytes()
-    return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    value: dict[str, Any] = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    return value
 
 
 def write_trace(trace_data: dict[str, Any], file_path: str) -> None:

@@ -213,7 +213,7 @@ class TraceAnalysis:
         Names beyond `num_kernels`, or beyond the `duration_ratio` quantile of the running sum,
         become ``others``; see `analysis.kernel_type_breakdown` and `kernel_breakdown`.
         """
-        traces, options = self.kept, {"include_memory": include_memory_kernels}
+        traces, options = self.kept, dict[str, Any](include_memory=include_memory_kernels)
         types = self._hta_result("kernel_type_breakdown", {} if visualize else None, **options)
         kernels = analysis.kernel_breakdown(traces, **options)
         if visualize:

@@ -85,7 +85,8 @@ class StoredRank:
 
     def numbers(self, name: str) -> Array:
         """Return a column of numbers; keep it until the rank is released."""
-        return self._get(name, lambda: self._numbers(name), None)
+        values: Array = self._get(name, lambda: self._numbers(name), None)
+        return values
 
     def _numbers(self, name: str) -> Array:
         values = self.file.numbers(name)
@@ -94,7 +95,8 @@ class StoredRank:
 
     def strings(self, name: str) -> list[str]:
         """Return a column of strings."""
-        return self._get(name, lambda: self.file.strings(name), 100)
+        values: list[str] = self._get(name, lambda: self.file.strings(name), 100)
+        return values
 
     def json(self, name: str) -> Any:
         """Return a value that is stored as JSON."""

@@ -246,7 +246,8 @@ def _forward_rows(trace: Trace, backward_rows: Sequence[int]) -> list[int]:
     flows = trace.flow_table
     code = flows.kinds.index("fwdbwd") if "fwdbwd" in flows.kinds else -1
     leads_there = (flows.kind == code) & np.isin(flows.target, backward_rows)
-    return flows.source[leads_there].tolist()
+    rows: list[int] = flows.source[leads_there].tolist()
+    return rows
 
 
 #: Maximum number of events that a selection names by id; more would make each message large.

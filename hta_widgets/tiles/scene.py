@@ -387,7 +387,8 @@ class DeviceTimes:
 
 def _clipped_length(start: int, end: int, low: Ints, high: Ints) -> Ints:
     """Return the length of the part of a window within each range."""
-    return np.maximum(np.minimum(high, end) - np.maximum(low, start), 0)
+    lengths: Ints = np.maximum(np.minimum(high, end) - np.maximum(low, start), 0)
+    return lengths
 
 
 def device_range(index: RankIndex) -> tuple[int, int]:

@@ -103,8 +103,8 @@ def _rows_in_window(marked: MarkedRows, view: MarksView) -> tuple[RowIds, RowIds
     low, high = table.start_ns.searchsorted((view.start - shift, view.end - shift)).tolist()
     first, last = np.searchsorted(marked.rows, low), np.searchsorted(marked.rows, high)
     if table.table == "events":
-        running = trace_index(marked.index.rank.trace).rows_running_at(view.start - shift)
-        running = running.astype(marked.rows.dtype)
+        index = trace_index(marked.index.rank.trace)
+        running = index.rows_running_at(view.start - shift).astype(marked.rows.dtype)
         earlier = running[positions_in(marked.rows, running) >= 0]
     else:
         earlier = marked.rows[:first]

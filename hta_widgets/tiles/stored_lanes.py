@@ -61,7 +61,8 @@ def folded_rows(table: EventTable, ref: LaneRef, device: RowIds) -> RowIds:
         member = member.take(table.track)
         return np.flatnonzero(member if ref.annotations else member & (table.kind != _ANNOTATION))
     communicates = table.kind.take(device) == _COMMUNICATION
-    return device[communicates if ref.role == "comm" else ~communicates]
+    chosen: RowIds = device[communicates if ref.role == "comm" else ~communicates]
+    return chosen
 
 
 def folded_lane(table: EventTable, ref: LaneRef, device: RowIds) -> EventLane:

@@ -103,7 +103,7 @@ def flow_table(
 
 def _lack_ids(columns: RankColumns, rows: Rows, table: EventTable, events: Ints) -> Bools:
     """Return which flow records, and their device events, have the id 0, which means "none"."""
-    has_zero = table.correlation[events] == 0
+    has_zero: Bools = table.correlation[events] == 0
     flow_ids = [columns.flow_ids[code] for code in columns.flow[rows[has_zero]].tolist()]
     has_zero[has_zero] = [text.strip('"') == "0" for text in flow_ids]
     return has_zero

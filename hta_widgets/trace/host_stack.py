@@ -137,7 +137,8 @@ class Forest:
         sum_before = np.zeros(len(values) + 1, dtype=np.int64)
         sum_before[self.preorder + 1] = values
         np.cumsum(sum_before, out=sum_before)
-        return sum_before[self.preorder + self.subtree_size] - sum_before[self.preorder]
+        sums: Ints = sum_before[self.preorder + self.subtree_size] - sum_before[self.preorder]
+        return sums
 
     def is_nested_in_group(self, members: Rows, group: npt.NDArray[np.signedinteger]) -> Bools:
         """Return whether each member is enclosed by another member of its group."""

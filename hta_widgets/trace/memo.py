@@ -163,7 +163,8 @@ def memo(owner: MemoOwner, key: Hashable, make: Callable[[], T]) -> T:
             if result.version != version:
                 result.value = make()
                 result.version = version
-    return result.value
+    value: T = result.value
+    return value
 
 
 def memoize(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:

@@ -354,7 +354,8 @@ class TraceIndex:
             return np.flatnonzero(is_chosen[self.kind])
         # Only a small part of the events is device work, so only that part is searched.
         work = self.rows_of_kinds(_WORK_KINDS)
-        return work[is_chosen[self.kind[work]]]
+        rows: Rows = work[is_chosen[self.kind[work]]]
+        return rows
 
     def rows_of_kinds_within(
         self, kinds: tuple[str, ...], low: int | None, high: int | None

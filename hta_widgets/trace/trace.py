@@ -79,7 +79,8 @@ def _plain_column(trace: Trace, column: str, rows: _RowSelector) -> Array:
         return table.parent[rows].astype(np.int64)
     if column == "prelaunched":
         return trace.prelaunched[rows]
-    return getattr(table, column)[rows]
+    values: Array = getattr(table, column)[rows]
+    return values
 
 
 def event_column(

@@ -261,7 +261,8 @@ def _usable_mask(match: Matching) -> Bools:
     is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
     has_synchronizing = mask_of_rows(match.group[is_synchronizing], len(match.groups))
     may_leave_early = match.event_field("early") == 1
-    return is_synchronizing | ~(has_synchronizing[match.group] | may_leave_early)
+    usable: Bools = is_synchronizing | ~(has_synchronizing[match.group] | may_leave_early)
+    return usable
 
 
 def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:

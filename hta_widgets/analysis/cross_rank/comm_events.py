@@ -188,7 +188,8 @@ class CommEvents:
     @property
     def ends_together(self) -> Bools:
         """Whether each event ends only after all ranks have arrived."""
-        return np.isin(self.operation, SYNCHRONIZING_OPERATIONS) & (self.early == 0)
+        result: Bools = np.isin(self.operation, SYNCHRONIZING_OPERATIONS) & (self.early == 0)
+        return result
 
 
 @memoize

@@ -62,7 +62,8 @@ class ImposedWaits:
 
     def sum_by_rank(self, values: Array) -> Array:
         """Add up values of entries by rank."""
-        return self.sum_by_step(values).sum(axis=0)
+        totals: Array = self.sum_by_step(values).sum(axis=0)
+        return totals
 
     def complete_counts(self) -> Ints:
         """Return the number of each rank's collectives that have events of all their ranks."""

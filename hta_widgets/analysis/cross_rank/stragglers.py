@@ -291,7 +291,8 @@ def _verdict(
 def _always_costs(shares: Floats) -> Bools:
     """Return which ranks cost the others a little in nearly all steps; `shares` is by step."""
     costs = np.where(np.isnan(shares), 0, shares) >= _MIN_WAIT_SHARE
-    return costs.sum(axis=0) >= _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
+    is_always: Bools = costs.sum(axis=0) >= _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
+    return is_always
 
 
 def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
