@@ -116,6 +116,7 @@ FOREIGN_FORMATS = (
     ForeignFormat("a tar archive", _UNPACK, r"[\x00-\xff]{257}ustar"),
     ForeignFormat("a zip archive", _UNPACK, r"PK(\x03\x04|\x05\x06)"),
     ForeignFormat("a 7z archive", _UNPACK, r"7z\xbc\xaf\x27\x1c"),
+    ForeignFormat("compressed twice", "Decompress it once.", r"\x1f\x8b|\x28\xb5\x2f\xfd"),
     ForeignFormat("compressed with xz", _DECOMPRESS, r"\xfd7zXZ\0"),
     ForeignFormat("compressed with bzip2", _DECOMPRESS, "BZh"),
     ForeignFormat("compressed with lz4", _DECOMPRESS, r"\x04\x22\x4d\x18"),

@@ -24,7 +24,9 @@ from hta_widgets.trace.shared_clock import clock_groups
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import most_frequent_size
 
-_RANK = re.compile(r"(?i)(?<![a-z])rank[-_ =:]{0,2}\[?(\d+)\]?")
+#: A rank of all nodes; a name may also state the rank on the node, as ``rank_9_local_rank_1``.
+_RANK = re.compile(r"(?i)(?<!local[-_ ])(?<![a-z])rank[-_ =:]{0,2}\[?(\d+)\]?")
+_LOCAL_RANK = re.compile(r"(?i)local[-_ ]?rank[-_ =:]{0,2}\[?(\d+)\]?")
 _WORKER = re.compile(r"(?i)(?<![a-z])worker[-_ ]?(\d+)")
 #: -TP-0-DP-1-PP-0-EP-0, dp0_tp1 …: a coordinate per kind of parallelism
 _DIMENSIONS = re.compile(r"(?i)(?<![a-z])(dp|pp|tp|ep|cp|sp)[-_ =:]{0,2}(\d+)(?!\d)")
@@ -255,7 +257,7 @@ def _have_same_events(first: Trace, second: Trace) -> bool:
 
 def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
     """Return a rank for each path, and the source of the ranks in words."""
-    for pattern in (_RANK, _WORKER):
+    for pattern in (_RANK, _LOCAL_RANK, _WORKER):
         ranks = [_last_number(pattern, path) for path in paths]
         if _are_unique_and_free(ranks, taken):
             return [rank for rank in ranks if rank is not None], "from its name"
@@ -284,7 +286,7 @@ def _last_number(pattern: re.Pattern[str], path: str) -> int | None:
 
 def rank_in_name(name: str) -> str | None:
     """Return the part of a file's name that states its rank or coordinates; None without one."""
-    for pattern in (_RANK, _WORKER, _DIMENSIONS):
+    for pattern in (_RANK, _LOCAL_RANK, _WORKER, _DIMENSIONS):
         if parts := [match[0].lower() for match in pattern.finditer(name)]:
             return " ".join(parts)
     return None

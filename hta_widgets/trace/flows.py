@@ -79,6 +79,10 @@ def flow_table(
     problems.add(
         "unpaired", int(is_lost.sum()), "flows that end where no event is; no arrow is drawn"
     )
+    if not len(source):
+        # Without ids, arrows from the host to a device are launches, whatever the tool calls them.
+        to_device = (table.stream[tail] < 0) & (table.stream[head] >= 0)
+        flow_kind[~is_lost & to_device] = 0
     # Tools write 0 for device events without an id, also in the flow records of their launches.
     launching = np.flatnonzero(~is_lost & (flow_kind == 0))
     to_zero = launching[table.correlation[head[launching]] == 0]

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.formats.kineto.growing import (
+    ID_SEPARATOR,
     CallArgColumns,
     CodeTable,
     CommunicationColumns,
@@ -209,7 +210,7 @@ class Columns:
         batch = self._batch
         id_rows = np.flatnonzero(_WITH_ID[phase])
         batch.id_rows.append(first + id_rows)
-        batch.ids += [records[row].id for row in id_rows.tolist()]
+        batch.ids += [records[row].id or _scoped_id(records[row]) for row in id_rows.tolist()]
         flow_ends = np.flatnonzero(phase == _F).tolist()
         batch.ends_at_next += [first + row for row in flow_ends if records[row].bp != "e"]
         for row in np.flatnonzero(_INSTANTS[phase]).tolist():
@@ -233,8 +234,10 @@ class Columns:
             keep &= is_metadata | (start_state == OK)
         if not keep.all():
             is_skipped = ~keep
-            if not phase[-1] and bytes(batch.bodies[-1]()[-1]).split() == [b"{}"]:
-                is_skipped[-1] = False  # JAX ends its list with an empty object
+            # JAX ends its list with an empty object, and rocprof begins its list with one.
+            for row in (0, -1):
+                if not phase[row] and bytes(batch.bodies[row]()[row]).split() == [b"{}"]:
+                    is_skipped[row] = False
             self._note_skipped(batch, phase, start_state, is_skipped)
         if dur_state is not None:
             self._note_durations(batch, dur_state, keep)
@@ -436,6 +439,14 @@ def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
             letter if len(letter) == 1 and letter.isascii() else "\0" for letter in letters
         )
     return np.frombuffer(text.encode(), np.uint8)[::2]
+
+
+def _scoped_id(record: Record) -> bytes:
+    """Return the id in ``id2``, which may be unique within the process only; empty for none."""
+    if record.id2 is None:
+        return b""
+    local, everywhere = bytes(record.id2.local), bytes(record.id2.everywhere)
+    return local + ID_SEPARATOR + str(record.pid).encode() if local else everywhere
 
 
 _SCOPED = re.compile(r"[0-9]{4,10}:([0-9]{1,18})")

@@ -287,7 +287,10 @@ class _TolerantReader:
 
 
 def read_top_level(text: bytes, begin: int) -> TopLevel:
-    """Read ``"key": value`` pairs of the outermost object from `begin` to its closing brace."""
+    """Read ``"key": value`` pairs of the outermost object from `begin` to its closing brace.
+
+    A value that is not JSON, as Kineto does not escape quotes, is kept as a string.
+    """
     chars = text.decode("latin-1")
     values: dict[str, bytes] = {}
 
@@ -296,6 +299,7 @@ def read_top_level(text: bytes, begin: int) -> TopLevel:
         return blanks.end() if blanks else position
 
     position = good = skip(begin)
+    broken = 0
     try:
         while chars[position] != "}":
             if chars[position] == ",":
@@ -307,12 +311,44 @@ def read_top_level(text: bytes, begin: int) -> TopLevel:
             if chars[start] != ":" or not isinstance(key, str):
                 return TopLevel(values, good, complete=False)
             start = skip(start + 1)
-            _, end = _scan(chars, start)
+            end, is_json = _end_of_top_value(chars, start)
+            broken += not is_json
+            if broken > _MOST_BROKEN_VALUES:
+                break
             position = good = skip(end)
-            values[encodable(key)] = text[start:end]
+            value = text[start:end]
+            values[encodable(key)] = (
+                value if is_json else encode_json(value.decode("utf-8", "replace"))
+            )
+        else:
+            return TopLevel(values, position + 1, complete=True)
     except (*_UNREADABLE, IndexError):
-        return TopLevel(values, good, complete=False)
-    return TopLevel(values, position + 1, complete=True)
+        pass
+    return TopLevel(values, good, complete=False)
+
+
+_AFTER_VALUE = re.compile(r"\s*+(?:[,}\"]|\Z)")
+#: What follows a value of the outermost object on the next line: a key, or the last brace.
+_NEXT_LINE = re.compile(r',[ \t]*+\r?\n[ \t]*+(?="[^"\n]*+"\s*+:)|\r?\n[ \t]*+(?=\}\s*+\Z)')
+_MOST_BROKEN_VALUES = 16
+
+
+def _end_of_top_value(chars: str, start: int) -> tuple[int, bool]:
+    """Return the end of a value of the outermost object, and whether the value is JSON.
+
+    Other values end before a line that begins with a key, or with the brace of the object.
+    """
+    try:
+        end = _scan(chars, start)[1]
+        if _AFTER_VALUE.match(chars, end):
+            return end, True
+    except json.JSONDecodeError as failure:
+        if failure.pos > len(chars) - _ESCAPE or failure.msg.startswith("Unterminated"):
+            raise  # the text ends in the value
+    following = _NEXT_LINE.search(chars, start)
+    if following is None:
+        raise ValueError("the value does not end")
+    return following.start(), False
 
 
 def starts_record(text: bytes) -> bool:
