@@ -63,7 +63,7 @@ def drop_copies(
 
 
 def _outline(trace: Trace) -> tuple[object, ...]:
-    return len(trace), len(trace.async_table), trace.start_ns, trace.end_ns
+    return len(trace), len(trace.async_table), trace.zero_ns, trace.start_ns, trace.end_ns
 
 
 def _may_repeat(pair: tuple[FoundFile, FoundFile], outcomes: tuple[Outcome, Outcome]) -> bool:
@@ -71,7 +71,7 @@ def _may_repeat(pair: tuple[FoundFile, FoundFile], outcomes: tuple[Outcome, Outc
     if any(file.named for file in pair) or pair[0] == pair[1]:
         return False
     if any(len(outcome.traces) > 1 for outcome in outcomes):
-        return True
+        return len({PurePath(file.path).parent for file in pair}) == 1
     if len({outcome.traces[0].stated_rank for outcome in outcomes}) > 1:
         return False
     short, long = map(_stem, pair)

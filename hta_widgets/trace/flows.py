@@ -79,7 +79,7 @@ def flow_table(
     problems.add(
         "unpaired", int(is_lost.sum()), "flows that end where no event is; no arrow is drawn"
     )
-    if not len(source):
+    if not len(source) and len(table):
         # Without ids, arrows from the host to a device are launches, whatever the tool calls them.
         to_device = (table.stream[tail] < 0) & (table.stream[head] >= 0)
         flow_kind[~is_lost & to_device] = 0

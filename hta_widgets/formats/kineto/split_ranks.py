@@ -95,9 +95,8 @@ def _merged_rank(
 def _ranks_of_pids(columns: RankColumns) -> Ints | None:
     """Return the rank of each pid code if pids or their names state coordinates, else None.
 
-    Processes without coordinates get the first rank. If there is a single rank, it counts only in
-    brackets in a pid or if all processes state it, as the name of any process may begin with
-    coordinates.
+    Processes without coordinates get the first rank. A single rank counts only if all processes
+    state it, as the name of any process may begin with coordinates.
     """
     pids = columns.pids.values
     named = read_track_names(columns).process
@@ -106,11 +105,7 @@ def _ranks_of_pids(columns: RankColumns) -> Ints | None:
         labels = [match and (match[1] or match[2]) for match in map(_LABEL.search, processes)]
         texts = sorted({text for text in labels if text})
         ranks = ranks_of_coordinates(texts)
-        is_certain = (
-            len(texts) > 1
-            or any(text.startswith("[") for text in pids)
-            or all(labels[code] for code in used)
-        )
+        is_certain = len(texts) > 1 or all(labels[code] for code in used)
         if texts and ranks is not None and is_certain:
             rank_of = dict(zip(texts, ranks, strict=True))
             return np.array([rank_of.get(text, min(ranks)) for text in labels], np.int64)

@@ -312,14 +312,14 @@ def read_top_level(text: bytes, begin: int) -> TopLevel:
                 return TopLevel(values, good, complete=False)
             start = skip(start + 1)
             end, is_json = _end_of_top_value(chars, start)
-            broken += not is_json
+            value = text[start:end]
+            if not is_json:
+                value = encode_json(value.decode("utf-8", "replace"))
+                broken += 1
             if broken > _MOST_BROKEN_VALUES:
                 break
             position = good = skip(end)
-            value = text[start:end]
-            values[encodable(key)] = (
-                value if is_json else encode_json(value.decode("utf-8", "replace"))
-            )
+            values[encodable(key)] = value
         else:
             return TopLevel(values, position + 1, complete=True)
     except (*_UNREADABLE, IndexError):
