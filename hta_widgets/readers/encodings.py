@@ -42,7 +42,8 @@ def drop_copies(
         file, outcome = files[place], outcomes[place]
         traces = []
         for trace in outcome.traces:
-            similar = originals.setdefault((file.format, *_outline(trace)), [])
+            outline = len(trace), len(trace.async_table), trace.zero_ns, trace.end_ns
+            similar = originals.setdefault((file.format, outline), [])
             copied = (
                 original
                 for original, holder, earlier in similar
@@ -60,10 +61,6 @@ def drop_copies(
             remaining[place] = outcome._replace(traces=tuple(traces))
     places = sorted(remaining)
     return [files[place] for place in places], [remaining[place] for place in places]
-
-
-def _outline(trace: Trace) -> tuple[object, ...]:
-    return len(trace), len(trace.async_table), trace.zero_ns, trace.start_ns, trace.end_ns
 
 
 def _may_repeat(pair: tuple[FoundFile, FoundFile], outcomes: tuple[Outcome, Outcome]) -> bool:

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from hta_widgets import taxonomy
 from hta_widgets.formats.kineto.merged import UNSCOPED, MergedRank, MergedRecords, columns_of_rank
 from hta_widgets.formats.kineto.other_tools import device_of_thread, track_names
-from hta_widgets.readers.ranks import ranks_of_coordinates
+from hta_widgets.readers.ranks import ranks_of_coordinates, stated_rank
 from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, positions_in
 from hta_widgets.trace.columns import RankColumns, RecordSource
 from hta_widgets.trace.problems import Problems
@@ -49,7 +49,7 @@ def split_ranks(
     columns: RankColumns, metadata: dict[str, Any], source: RecordSource, problems: Problems
 ) -> list[MergedRank]:
     """Return the ranks that a file's processes name, else one per device; empty for one rank."""
-    rank_of_pid = _ranks_of_pids(columns)
+    rank_of_pid = _ranks_of_pids(columns, is_rank_stated=stated_rank(metadata) is not None)
     if rank_of_pid is not None:
         rank_of_row = rank_of_pid[columns.pid]
         return [
@@ -92,11 +92,11 @@ def _merged_rank(
     return MergedRank(rank, rank_columns, metadata, records, "kineto", device)
 
 
-def _ranks_of_pids(columns: RankColumns) -> Ints | None:
+def _ranks_of_pids(columns: RankColumns, *, is_rank_stated: bool) -> Ints | None:
     """Return the rank of each pid code if pids or their names state coordinates, else None.
 
     Processes without coordinates get the first rank. A single rank counts only if all processes
-    state it, as the name of any process may begin with coordinates.
+    state it and the metadata state none, as the name of any process may begin with coordinates.
     """
     pids = columns.pids.values
     named = read_track_names(columns).process
@@ -105,7 +105,7 @@ def _ranks_of_pids(columns: RankColumns) -> Ints | None:
         labels = [match and (match[1] or match[2]) for match in map(_LABEL.search, processes)]
         texts = sorted({text for text in labels if text})
         ranks = ranks_of_coordinates(texts)
-        is_certain = len(texts) > 1 or all(labels[code] for code in used)
+        is_certain = len(texts) > 1 or (not is_rank_stated and all(labels[code] for code in used))
         if texts and ranks is not None and is_certain:
             rank_of = dict(zip(texts, ranks, strict=True))
             return np.array([rank_of.get(text, min(ranks)) for text in labels], np.int64)

@@ -110,7 +110,7 @@ class _TolerantReader:
         reading.outcome = "starved"
         position = begin
         while True:
-            position = reading.end = self._skip(position)
+            position = reading.end = _after_blanks(self.chars, position)
             if position >= len(chars):
                 return reading
             if chars[position] == "]":
@@ -120,14 +120,16 @@ class _TolerantReader:
                 self._note("repaired", "commas without a record", position)
                 position = _COMMAS.match(chars, position).end()  # type: ignore[union-attr]
                 continue
-            if chars[position] == "[" and _RECORD.match(chars, self._skip(position + 1)):
+            if chars[position] == "[" and _RECORD.match(
+                chars, _after_blanks(self.chars, position + 1)
+            ):
                 self._note("repaired", "brackets between records", position)
                 position += 1
                 continue
             end, is_complete = self._end_of_entry(position)
             if end < 0:
                 return reading
-            after = self._skip(end)
+            after = _after_blanks(self.chars, end)
             if after >= len(chars) and not self.last:
                 return reading  # the separator after the record is not in the text yet
             self._take(position, end, is_complete=is_complete)
@@ -138,7 +140,7 @@ class _TolerantReader:
                 return reading
             if chars[after] == ",":
                 position = after + 1
-                following = self._skip(position)
+                following = _after_blanks(self.chars, position)
                 if following < len(chars) and chars[following] == "]":
                     self._note("repaired", "a comma after the last record", after)
                     continue
@@ -278,12 +280,12 @@ class _TolerantReader:
         reading.spans.append((start, end))
         reading.places.append(place)
 
-    def _skip(self, position: int) -> int:
-        blanks = _BLANKS.match(self.chars, position)
-        return blanks.end() if blanks else position
-
     def _note(self, kind: Any, reason: str, position: int) -> None:
         self.notes.add(kind, reason, self.base + position)
+
+
+def _after_blanks(chars: str, position: int) -> int:
+    return _BLANKS.match(chars, position).end()  # type: ignore[union-attr]
 
 
 def read_top_level(text: bytes, begin: int) -> TopLevel:
@@ -293,38 +295,29 @@ def read_top_level(text: bytes, begin: int) -> TopLevel:
     """
     chars = text.decode("latin-1")
     values: dict[str, bytes] = {}
-
-    def skip(position: int) -> int:
-        blanks = _BLANKS.match(chars, position)
-        return blanks.end() if blanks else position
-
-    position = good = skip(begin)
+    position = good = _after_blanks(chars, begin)
     broken = 0
     try:
-        while chars[position] != "}":
+        while chars[position] != "}" and broken <= _MOST_BROKEN_VALUES:
             if chars[position] == ",":
-                position = skip(position + 1)
+                position = _after_blanks(chars, position + 1)
                 continue
             _, end = _scan(chars, position)
             key = decode_leniently(text[position:end])
-            start = skip(end)
+            start = _after_blanks(chars, end)
             if chars[start] != ":" or not isinstance(key, str):
                 return TopLevel(values, good, complete=False)
-            start = skip(start + 1)
+            start = _after_blanks(chars, start + 1)
             end, is_json = _end_of_top_value(chars, start)
             value = text[start:end]
             if not is_json:
                 value = encode_json(value.decode("utf-8", "replace"))
                 broken += 1
-            if broken > _MOST_BROKEN_VALUES:
-                break
-            position = good = skip(end)
+            position = good = _after_blanks(chars, end)
             values[encodable(key)] = value
-        else:
-            return TopLevel(values, position + 1, complete=True)
     except (*_UNREADABLE, IndexError):
-        pass
-    return TopLevel(values, good, complete=False)
+        return TopLevel(values, good, complete=False)
+    return TopLevel(values, position + 1, complete=broken <= _MOST_BROKEN_VALUES)
 
 
 _AFTER_VALUE = re.compile(r"\s*+(?:[,}\"]|\Z)")

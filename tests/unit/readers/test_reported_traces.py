@@ -176,6 +176,13 @@ def test_ranks_and_devices_of_unitrace(write):
     assert not len(traces.problems)
 
 
+def test_the_rank_that_a_file_states_comes_before_the_names_of_its_processes(load_one):
+    names = [process(1, "trainer rank 3"), process(0, "trainer rank 3")]
+    records = [*names, event("op"), event("gemm", 1, 5, cat="kernel", pid=0)]
+    assert load_one(records)[0].rank == 3
+    assert load_one(records, distributedInfo={"rank": 11})[0].rank == 11
+
+
 def rank_trace(rank, *more):
     info = {"rank": rank, "world_size": 2}
     records = [event("op", 7 * rank), event("gemm", 10 + rank, 5, cat="kernel", pid=0), *more]
