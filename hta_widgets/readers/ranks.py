@@ -101,10 +101,7 @@ def assign_ranks(
     for file, guess in zip(unknown, guesses, strict=True):
         ranks[file] = guess
         used.add(guess)
-        traces_of_file = paths.count(paths[file])
-        reason = "the file has no rank number"
-        if traces_of_file > 1:
-            reason = f"is one of {traces_of_file} ranks or devices of the file"
+        reason = _reason_of_guess(paths.count(paths[file]))
         detail = f"{reason}; taken as {guess} {source_text}"
         problems.add("guessed_rank", 1, detail, guess, paths[file])
     for file in duplicates:
@@ -113,14 +110,20 @@ def assign_ranks(
         used.add(rank)
         holder = ranks.index(stated[file])
         early = ", and ends early" if paths[file] in cut else ""
-        name = PurePath(paths[holder]).name
-        name = name if name != PurePath(paths[file]).name else paths[holder]
+        has_same_name = PurePath(paths[holder]).name == PurePath(paths[file]).name
+        name = paths[holder] if has_same_name else PurePath(paths[holder]).name
         difference = _describe_difference(claims[file], claims[holder], name) if claims else ""
         detail = f"states rank {stated[file]}, as {name} does{early}{difference}"
         problems.add("duplicate_rank", 1, f"{detail}; kept as rank {rank}", rank, paths[file])
     for rank, file in enumerate(numbered_last, max(used, default=-1) + 1):
         ranks[file] = rank
     return [rank for rank in ranks if rank is not None]
+
+
+def _reason_of_guess(traces_of_file: int) -> str:
+    if traces_of_file > 1:
+        return f"is one of {traces_of_file} ranks or devices of the file"
+    return "the file has no rank number"
 
 
 def _assign_stated_ranks(

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.formats.ascend.folder import rank_of_folder
+from hta_widgets.formats.ascend.trace_view import rank_of_folder
 from hta_widgets.formats.event_rows import (
     EventRows,
     RankFacts,

@@ -17,7 +17,7 @@ from msgspec import Raw
 from hta_widgets.formats.kineto.records import TEXT_ARGS, Args, Record
 
 _INT64 = 1 << 63
-#: What is noted of records with Windows' paths.
+#: The note on records with paths of Windows.
 BACKSLASHES_KEPT = (
     "records with backslashes that begin no escape; all backslashes of the text are kept"
 )

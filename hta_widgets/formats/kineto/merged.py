@@ -53,14 +53,14 @@ _HAS_SMALL_ARGS = np.isin(np.arange(256), np.frombuffer(b"MC", np.uint8))
 UNSCOPED = -1
 
 
-class MergedRank(NamedTuple):
-    """One rank of a merged file."""
+class RankContents(NamedTuple):
+    """The records of one rank in a file; `rank` is None if the file does not state it."""
 
     rank: int | None
     columns: RankColumns
     metadata: dict[str, Any]
-    source: MergedRecords
-    format: str
+    source: RecordSource
+    format: str = "kineto"
     #: number of the device, if the rank is one of several devices in a file
     device: int = -1
 
@@ -84,7 +84,7 @@ def split_merged(
     source: RecordSource,
     path: str,
     problems: Problems,
-) -> list[MergedRank] | None:
+) -> list[RankContents] | None:
     """Split a file's columns by rank; None if it is not a merged file."""
     head = metadata.get(MARK_KEY)
     if not isinstance(head, dict) or "merged" not in head:
@@ -122,7 +122,7 @@ def split_merged(
             {key: json.dumps(value).encode() for key, value in entry.metadata.items()},
         )  # fmt: skip
         rank_columns = columns_of_rank(columns, rows, rank, pids)
-        ranks.append(MergedRank(rank, rank_columns, entry.metadata, records, entry.format))
+        ranks.append(RankContents(rank, rank_columns, entry.metadata, records, entry.format))
         is_unassigned[rows] = False
     detail = "records that belong to no rank of the merged file"
     problems.add("skipped", int(is_unassigned.sum()), detail, file=path)

@@ -26,11 +26,11 @@ from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
 from hta_widgets.formats.stack_frames import (
     DumpFrame,
+    StackPool,
     as_integer,
     as_list,
     frame_text,
     read_dump_value,
-    stack_of,
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle
@@ -147,8 +147,7 @@ class _SnapshotReader:
     def __init__(self, rows: EventRows) -> None:
         self._rows = rows
         self._snapshot = MemorySnapshot()
-        self._number_of: dict[tuple[DumpFrame, ...], int] = {}
-        self._number_of_list: dict[int, int] = {}
+        self._stacks = StackPool()
         self._skipped = 0
         self._has_segments = True
 
@@ -177,19 +176,10 @@ class _SnapshotReader:
                 snapshot.devices.append(self._device(number, events, on_device))
         self._rows.note("skipped", self._skipped, "events without a size or an address")
         snapshot.segments.extend(map(_segment, segments))
-        snapshot.stacks.extend(map(list, self._number_of))
+        snapshot.stacks.extend(self._stacks.stacks)
         for memory in snapshot.devices:
             _add_history(self._rows, snapshot, memory)
         return snapshot
-
-    def _stack(self, frames: Any) -> int:
-        # Events share the lists of their frames.
-        number = self._number_of_list.get(id(frames))
-        if number is None:
-            stack = stack_of(frames)
-            number = self._number_of.setdefault(stack, len(self._number_of))
-            self._number_of_list[id(frames)] = number
-        return number
 
     def _device(self, number: int, events: Any, segments: list[dict[str, Any]]) -> DeviceMemory:
         memory = DeviceMemory(number)
@@ -212,7 +202,7 @@ class _SnapshotReader:
             elif action in {"alloc", "free_completed"} and (size < 0 or address < 0):
                 self._skipped += 1
             elif action == "alloc":
-                live[address] = size, self._stack(entry.get("frames"))
+                live[address] = size, self._stacks.add(entry.get("frames"))
                 changes.append((place, time_ns, size, reserved, address, live[address][1]))
             elif action == "free_completed":
                 was, stack = live.pop(address, (size, -1))
@@ -264,7 +254,7 @@ class _SnapshotReader:
                 frames = block.get("frames") or _frames_of_history(block)
                 is_in_use = str(block.get("state")).startswith("active")
                 if is_in_use and size >= 0 and address not in live and frames:
-                    memory.older.append((size, self._stack(frames)))
+                    memory.older.append((size, self._stacks.add(frames)))
 
     def _add_failure(self, memory: DeviceMemory, time_ns: int) -> None:
         args = dict(zip(("size", "device free"), memory.failed[-1], strict=True))

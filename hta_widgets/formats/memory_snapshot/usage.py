@@ -1,4 +1,4 @@
-"""Memory in use by snapshots: over time by use, at the peak by frame, and fragmentation."""
+"""Analyses of memory snapshots: memory over time by use, the peak by frame, fragmentation."""
 
 from __future__ import annotations
 
