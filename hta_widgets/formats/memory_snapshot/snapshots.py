@@ -133,7 +133,7 @@ def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome
     if not isinstance(value, dict) or not ({"segments", "device_traces"} & set(value)):
         message = "is not a snapshot of memory: it has neither segments nor a history"
         raise TraceError(message, path=path, remedy=_REMEDY)
-    snapshot = _SnapshotReader(rows).read(value)
+    snapshot = _SnapshotReader(rows, value).read()
     _add_annotations(rows, snapshot, value.get("external_annotations"))
     job = PurePath(path).name.partition(".")[0]
     events = timed_columns(rows)
@@ -144,26 +144,22 @@ def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome
 class _SnapshotReader:
     """Reads the history and the segments of a snapshot."""
 
-    def __init__(self, rows: EventRows) -> None:
-        self._rows = rows
-        self._snapshot = MemorySnapshot()
+    def __init__(self, rows: EventRows, value: Mapping[str, Any]) -> None:
+        self._rows, self._value = rows, value
+        device_type = _device_type(value.get("allocator_settings"))
+        self._snapshot = MemorySnapshot(device_type=device_type)
         self._stacks = StackPool()
         self._skipped = 0
-        self._has_segments = True
+        self._has_segments = isinstance(value.get("segments"), (list, tuple))
 
-    def read(self, value: Mapping[str, Any]) -> MemorySnapshot:
+    def read(self) -> MemorySnapshot:
         """Return the devices with events or segments."""
-        snapshot = MemorySnapshot(device_type=_device_type(value.get("allocator_settings")))
-        self._snapshot = snapshot
-        stated = value.get("segments")
-        self._has_segments = isinstance(stated, (list, tuple))
-        segments = [entry for entry in as_list(stated) if isinstance(entry, dict)]
-        detail = (
-            "no segments: of the blocks from before the history, only those that it releases are"
-            " known"
-        )
+        snapshot = self._snapshot
+        stated = as_list(self._value.get("segments"))
+        segments = [entry for entry in stated if isinstance(entry, dict)]
+        detail = "no segments, so blocks from before the history are known only by their release"
         self._rows.note("part", int(not self._has_segments), detail)
-        traces = as_list(value.get("device_traces"))
+        traces = as_list(self._value.get("device_traces"))
         detail = "no history: _record_memory_history() was off, so only the end is known"
         self._rows.note("part", int(not any(traces)), detail)
         devices = [max(as_integer(entry.get("device")), 0) for entry in segments]

@@ -114,10 +114,9 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     columns = stack_blocks(blocks, schema)
     count = len(columns["rank"])
     note = _note_without_memory(traces, ranks)
-    if snapshot_memories(traces, ranks):
+    if blocks:
         note = "the snapshots have no history: _record_memory_history() was off"
-    note = "" if count else note
-    return result_frame(columns, matched={"events": count}, note=note)
+    return result_frame(columns, matched={"events": count}, note="" if count else note)
 
 
 def _blocks_at_peak(memory: DeviceMemory) -> Iterator[tuple[int, int]]:

@@ -126,6 +126,7 @@ def read_ranges(
             "name": rows.name_codes(range_names)[text],
             "category": np.where(is_call, call, annotation),
             "process": process,
+            "device": np.full(len(process), -1),
             "thread": columns["globalTid"] & ID_MASK,
             "args": rows.args_by_row(args_of, text, domain, payload),
             "domain": domain,
