@@ -511,11 +511,12 @@ def _rank_columns(
     dur_ns = events["end_ns"] - events["start_ns"]
     with np.errstate(divide="ignore", invalid="ignore"):
         gb_per_s = np.where(dur_ns > 0, events["size_bytes"] / dur_ns, np.nan)
+    phase = events["phase"]
+    flow = np.full(total, -1, np.int32)
+    async_count = np.count_nonzero(phase == _ASYNC_BEGIN)
     # The ends of asynchronous ranges are last, in the order of their begins.
-    phase, flow = events["phase"], np.full(total, -1, np.int32)
-    async_number = np.arange(np.count_nonzero(phase == _ASYNC_BEGIN))
     for letter in (_ASYNC_BEGIN, _ASYNC_END):
-        flow[np.flatnonzero(phase == letter)] = async_number
+        flow[np.flatnonzero(phase == letter)] = np.arange(async_count)
     name, pid, tid = (
         [pool.add(str(record[key])) for record in naming]
         for pool, key in ((names, "name"), (pids, "pid"), (tids, "tid"))
@@ -536,7 +537,7 @@ def _rank_columns(
         categories=StringPool(texts["category"].values),
         pids=pids,
         tids=tids,
-        flow_ids=StringPool(map(str, async_number.tolist())),
+        flow_ids=StringPool(map(str, range(async_count))),
         small_args={
             **{count + number: record["args"] for number, record in enumerate(naming)},
             **{row: json.loads(texts["args"][events["args"][row]]) for row in samples.tolist()},

@@ -308,7 +308,9 @@ def ranks_of_coordinates(texts: Sequence[str]) -> list[int] | None:
     if not texts or not all(coordinates) or len({frozenset(place) for place in coordinates}) > 1:
         return None
     keys = [tuple(place[name] for name in _ORDER if name in place) for place in coordinates]
-    if len(keys[0]) == 1 and len(set(keys)) == len(keys) and max(keys)[0] <= LAST_RANK:
+    if len(set(keys)) < len(keys):
+        return None
+    if len(keys[0]) == 1 and max(keys)[0] <= LAST_RANK:
         return [key[0] for key in keys]
-    order = {key: rank for rank, key in enumerate(sorted(set(keys)))}
-    return [order[key] for key in keys] if len(order) == len(keys) else None
+    rank_of_key = {key: rank for rank, key in enumerate(sorted(keys))}
+    return [rank_of_key[key] for key in keys]

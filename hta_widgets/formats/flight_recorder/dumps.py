@@ -50,7 +50,7 @@ _ENDINGS = re.compile(r"(\.(json|pkl|pickle|gz|zst))+$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class EnqueuedCollective:
-    """An entry of a dump. Times are -1 if unknown; durations NaN, which JSON lacks, are -1 too."""
+    """An entry of a dump; times and durations are -1 if they are unknown."""
 
     group: str = ""
     sequence: int = -1

@@ -66,7 +66,7 @@ class RecordSlice(NamedTuple):
     start: int
     end: int
     first_record: int
-    #: start and end of each record in the slice's text, if the strict decoder rejects that
+    #: start and end of each record in the slice's text, if the strict decoder rejects the text
     spans: Ints | None = None
 
     def decode_records(self, text: bytes, numbers: Ints) -> Iterator[tuple[int, bytes]]:
@@ -126,7 +126,7 @@ class FileRecords(NumberedRecords):
         self._checkpoints = checkpoints
         self._moves = list(moves)
 
-    #: whether a restored source can take over this one's checkpoints
+    #: whether a restored source can take over the checkpoints of this source
     keeps_places = True
 
     def to_stored(self) -> StoredSource:

@@ -112,7 +112,7 @@ class MemorySnapshot:
     device_type: str = "cuda"
 
     def label(self, device: int) -> str:
-        """Return the name of a device, as PyTorch has it."""
+        """Return PyTorch's name of a device."""
         return f"{self.device_type}:{device}"
 
 
@@ -128,7 +128,7 @@ def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome
     """Read a snapshot as events of allocations, and counters of memory in use."""
     rows = EventRows(path)
     value = read_dump_value(rows, advance, remedy=_REMEDY)
-    if isinstance(value, list):  # of torch.cuda.memory_snapshot(), which has segments alone
+    if isinstance(value, list):  # by torch.cuda.memory_snapshot(), which has only segments
         value = {"segments": value}
     if not isinstance(value, dict) or not ({"segments", "device_traces"} & set(value)):
         message = "is not a snapshot of memory: it has neither segments nor a history"

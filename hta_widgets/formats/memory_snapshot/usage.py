@@ -39,7 +39,7 @@ class RankMemory(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The device's name, as PyTorch has it."""
+        """PyTorch's name of the device."""
         return self.snapshot.label(self.memory.device)
 
 

@@ -58,11 +58,19 @@ _BIN = re.compile(rf"\s*(?P<calls>\d+)\s+{_numeric('bytes')}\s+{_numeric('second
 _ROLE = re.compile(
     r"MPI task \d+ of \d+ had the (?P<role>minimum|maximum|median) communication time"
 )
-_VALUE = re.compile(
-    r"(?P<name>synchronization time|total communication time|total elapsed time"
-    r"|exclusive elapsed time|user cpu time|system time|max resident set size|maximum memory size"
-    rf"|total MPI-IO time)\s*=\s*{_numeric('value')}\s*(?P<unit>\w+)"
-)
+#: Fields by the names of values in the head.
+_VALUES = {
+    "synchronization time": "sync_s",
+    "total communication time": "comm_s",
+    "total elapsed time": "elapsed_s",
+    "exclusive elapsed time": "exclusive_s",
+    "user cpu time": "user_s",
+    "system time": "system_s",
+    "max resident set size": "rss_mib",
+    "maximum memory size": "rss_mib",
+    "total MPI-IO time": "io_s",
+}
+_VALUE = re.compile(rf"(?P<name>{'|'.join(_VALUES)})\s*=\s*{_numeric('value')}\s*(?P<unit>\w+)")
 _LARGEST = re.compile(
     r"\s*Rank (?P<rank>\d+) reported the largest (?P<name>memory utilization|elapsed time)"
     rf"\s*:\s*{_numeric('value')}\s*(?P<unit>\w+)"
@@ -105,18 +113,7 @@ _IGNORED_LINE = re.compile(
     r"|addr2line .*|Or translate all .*|Ensure -g .*|MPI time for this communicator bin.*)?\s*$"
 )
 _BIN_TIME = re.compile(r"\s*MPI time for this communicator bin.*?=\s*(?P<seconds>\S*)")
-#: Fields by the names of values in the head, and by the starts of column headings.
-_VALUES = {
-    "synchronization time": "sync_s",
-    "total communication time": "comm_s",
-    "total elapsed time": "elapsed_s",
-    "exclusive elapsed time": "exclusive_s",
-    "user cpu time": "user_s",
-    "system time": "system_s",
-    "max resident set size": "rss_mib",
-    "maximum memory size": "rss_mib",
-    "total MPI-IO time": "io_s",
-}
+#: Fields by the starts of column headings.
 _COLUMNS = {
     "taskid": "rank",
     "host": "host",
@@ -543,7 +540,7 @@ def finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:
                     "stale", 1, f"left over by another run of the job: {stale}", file=trace.path
                 )
             line = lines.pop(trace.stated_rank, None)
-            changed[id(trace)] = None  # unless it stays a trace of its own
+            changed[id(trace)] = None  # replaced below if it remains a separate trace
             holder = trace if line is None else line
             changed[id(holder)] = holder.replace(
                 host=None if stale else hosts.get(trace.profile.rank),

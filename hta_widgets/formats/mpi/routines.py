@@ -352,11 +352,9 @@ def mpi_message_sizes(
             place = rank.job, rank.rank, row.routine, *bin_bounds(row.avg_bytes)
             figures = row.avg_bytes, row.calls, row.time_s
             shares = sums[row.routine].shares_of(row.calls, row.time_s, size)
-            mean_us, gb_per_s = (
-                safe_ratio(row.time_s * 1e6, row.calls), safe_ratio(size / 1e9, row.time_s),
-            )  # fmt: skip
+            rates = safe_ratio(row.time_s * 1e6, row.calls), safe_ratio(size / 1e9, row.time_s)
             origin = size_class(row.avg_bytes), rank.key, rank.source
-            rows.append((*place, *figures, *shares, size, mean_us, gb_per_s, *origin))
+            rows.append((*place, *figures, *shares, size, *rates, *origin))
     of_routine = f" of {routine}" if routine else ""
     note = scoped_ranks.note or ("" if rows else f"no profile has message sizes{of_routine}")
     schema = {
@@ -380,7 +378,7 @@ class _Sums(NamedTuple):
     time_s: float
 
     def shares_of(self, calls: int, time_s: float, size_bytes: float) -> tuple[float, ...]:
-        """Return the shares that some of the calls, of the time and of the bytes are."""
+        """Return the shares of these calls, this time and these bytes in the sums."""
         return (
             safe_ratio(calls, self.calls), safe_ratio(time_s, self.time_s),
             safe_ratio(size_bytes, self.size_bytes),

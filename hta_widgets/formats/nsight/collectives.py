@@ -30,8 +30,8 @@ _RANKS, _RANK, _DEVICE = "No. of ranks", "Rank", "CUDA device"
 #: A field of the payload of a kernel's range; such a range repeats the range of the call.
 _CHANNELS = "No. of channels"
 _GROUP_END = "ncclGroupEnd"
-#: c10d's names by NCCL's. Sends and receives are named by their kernel: their peers are numbered
-#: within the communicator.
+#: Names of c10d by names of NCCL. Sends and receives are named by their kernel, since their peers
+#: are numbered within the communicator.
 _COLLECTIVES = {
     "ncclAllReduce": "allreduce",
     "ncclAllGather": "allgather",

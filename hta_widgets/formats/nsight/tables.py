@@ -69,7 +69,7 @@ def machine_of(process: int) -> int:
 
 
 def texts_by_id(database: Database, ids: Iterable[int]) -> dict[int, str]:
-    """Return texts of an export by their ids."""
+    """Return strings of an export by their ids."""
     return database.texts_of("StringIds", "id", "value", ids)
 
 
@@ -80,9 +80,9 @@ def text_codes(
     unknown: str = "event {}",
     change: Callable[[str], str] = str,
 ) -> Ints:
-    """Return the code in `pool` of the text of each id.
+    """Return the code in `pool` of the string of each id.
 
-    `unknown` is the name of events whose text is not in the export; it is formatted with the id.
+    `unknown` is the name of events whose string is not in the export; it is formatted with the id.
     """
     texts = {-1: f"{unknown.removesuffix(' {}')} without a name"}
     texts |= texts_by_id(database, np.unique(ids).tolist())
@@ -97,11 +97,11 @@ class ExportTable:
 
     name: str
     category: str
-    #: columns with the id of a name's text; the first one whose text is known is used
+    #: columns with the id of a name; the first whose string is in the export is used
     names: tuple[str, ...] = ("nameId",)
-    #: the name of an event whose text is unknown, given the id
+    #: the name of an event whose string is not in the export, given the id
     unknown: str = "event {}"
-    #: makes a name from the values in the columns `names`, which then are not ids of texts
+    #: makes a name from the values in the columns `names`, which then are not ids of strings
     label: Callable[..., str] | None = None
     #: whether its events have a device and a stream; others have a thread
     of_device: bool = False

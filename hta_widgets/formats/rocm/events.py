@@ -64,7 +64,7 @@ class RocmRows(EventRows):
         self.add(category=category, place=place, **columns | {"stream": stream})
 
     def add_calls(self, category: str | Ints, *, pid: Ints, tid: Ints, **columns: Any) -> None:
-        """Add calls of a process and thread of the host; other keywords as for `EventRows.add`."""
+        """Add calls of threads of the host; the other keywords are those of `EventRows.add`."""
         self.add(category=category, place=self.place_codes(_thread_place, pid, tid), **columns)
 
     def build(

@@ -165,7 +165,7 @@ class _TableSet:
         )  # fmt: skip
 
     def _device_of(self, agent: int) -> int:
-        """Return the number of a GPU; a copy within the host gets that of a GPU with kernels."""
+        """Return the number of an agent's GPU; a copy within the host gets a GPU with kernels."""
         if agent in self._gpus:
             return int(self._gpus[agent]["id"])
         if agent >= 0 and agent not in self._cpus:

@@ -163,9 +163,10 @@ class _ProfileReader:
         started = environment.stats.get("profile_start_time")
         lines = [line for plane in profile.planes for line in plane.lines if line.events]
         self._is_utc = any(line.first_ns >= _MIN_UTC_NS for line in lines)
-        self._start_ns = started if isinstance(started, int) and 0 < started < 1 << 62 else None
-        for line in lines if self._is_utc else ():
-            if line.first_ns < _MIN_UTC_NS:
+        is_time = isinstance(started, int) and 0 < started < 1 << 62
+        self._start_ns = started if is_time else None
+        for line in lines:  # a profile may have lines of both kinds
+            if self._is_utc and line.first_ns < _MIN_UTC_NS:
                 line.first_ns += self._start_ns or 0
         if self._start_ns is None and not self._is_utc:
             self._rows.note("clock", 1, "the profile does not state when it began")
