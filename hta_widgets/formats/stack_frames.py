@@ -88,7 +88,7 @@ class StackPool:
 
     def __init__(self) -> None:
         self._number_of: dict[tuple[DumpFrame, ...], int] = {}
-        # Events of a dump share the lists of their frames, which stay in memory meanwhile.
+        # Events of a dump share the lists of their frames, which outlive the pool.
         self._number_of_list: dict[int, int] = {}
 
     def add(self, frames: Any) -> int:

@@ -200,7 +200,7 @@ class _AscendTables:
         return np.where(is_unknown, (self._devices or [0])[0], device)
 
     def read_calls(self) -> None:
-        """Read calls of CANN; those within an operator are not linked, as the operator is linked."""
+        """Read calls of CANN; a call within an operator has no link, since the operator has it."""
         columns = self._database.integers("CANN_API", "startNs endNs globalTid connectionId name")
         ids = _ids(columns["connectionId"])
         is_in_operator = np.isin(ids, self._connections()["connectionId"])

@@ -31,7 +31,6 @@ from hta_widgets.formats.kineto.merged import RankContents
 from hta_widgets.readers.discovery import natural_key
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, number_in_group
-from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import AsyncTable, CounterTable, RankColumns
 from hta_widgets.trace.merged_format import IDENTITY_KEY, MARK_KEY
 from hta_widgets.trace.problems import Problems
@@ -244,17 +243,12 @@ def build_server(contents: RankContents, path: str, problems: Problems) -> Trace
     # Kinds follow from categories and tracks from threads: the trace is built after both are set.
     category = columns.categories.add(_SERVER_CATEGORY)
     columns.category = np.full(len(columns.category), category, columns.category.dtype)
-    trace = build_trace(
-        columns,
-        rank=contents.rank or 0,
-        path=path,
-        metadata=contents.metadata,
-        source=contents.source,
-        problems=problems,
+    trace = contents.build(
+        path,
+        problems,
         pairs=(pairs.begins, pairs.ends, pairs.alone),
         names=_assign_node_threads(columns),
         format="byteps-server",
-        stated_rank=contents.rank,
     )
     table = trace.table
     table.tracks[:] = [replace(track, role="other", tid=track.pid) for track in table.tracks]
@@ -387,17 +381,8 @@ def build_worker(contents: RankContents, path: str, problems: Problems) -> Trace
         category = columns.categories.add(_WORKER_CATEGORY)
         code = columns.category.dtype.type(category)
         columns.category = np.where(np.isin(columns.category, blank), code, columns.category)
-    trace = build_trace(
-        columns,
-        rank=contents.rank or 0,
-        path=path,
-        metadata=contents.metadata,
-        source=contents.source,
-        problems=problems,
-        names=_tensor_track_names(columns),
-        format="byteps",
-        stated_rank=contents.rank,
-    )
+    names = _tensor_track_names(columns)
+    trace = contents.build(path, problems, names=names, format="byteps")
     table = trace.table
     table.tracks[:] = [replace(track, role="other") for track in table.tracks]
     table.categories.add(_WAIT_CATEGORY)

@@ -585,23 +585,27 @@ def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Plac
     left, used_nodes, certain = list(options), set[int](), set[int]()
     assigned = []
 
-    def free(fits: _Fits, gone: set[int]) -> list[_Place]:
-        """Return the places that fit every server and have a free node."""
-        every = [set(fits_of_worker) for fits_of_worker in fits.values()]
-        common = set.intersection(*every) if every else set()
-        return [place for place in common if place[0] not in gone]
+    def places_with_free_node(fits: _Fits, taken_nodes: set[int]) -> list[_Place]:
+        """Return the places that fit every server, without those of taken nodes."""
+        places_of_servers = [set(fits_of_place) for fits_of_place in fits.values()]
+        common = set.intersection(*places_of_servers) if places_of_servers else set()
+        return [(node, skipped) for node, skipped in common if node not in taken_nodes]
+
+    def choices_and_number(option: tuple[Trace, _Fits]) -> tuple[int, int]:
+        worker, fits = option
+        return len(places_with_free_node(fits, certain)), worker.worker
 
     while left:
-        left.sort(key=lambda option: (len(free(option[1], certain)), option[0].worker))
+        left.sort(key=choices_and_number)
         worker, fits = left.pop(0)
-        distance = {
-            place: sum(abs(fits_of_worker[place].theta_ns) for fits_of_worker in fits.values())
-            for place in free(fits, used_nodes)
+        distance_ns = {
+            place: sum(abs(fits_of_place[place].theta_ns) for fits_of_place in fits.values())
+            for place in places_with_free_node(fits, used_nodes)
         }
-        if not distance:
+        if not distance_ns:
             continue
-        best = min(distance, key=lambda place: (distance[place], place))
-        others = len(free(fits, certain)) - 1
+        best = min(distance_ns, key=lambda place: (distance_ns[place], place))
+        others = len(places_with_free_node(fits, certain)) - 1
         used_nodes.add(best[0])
         if not others:
             certain.add(best[0])

@@ -23,6 +23,7 @@ from hta_widgets.readers.cache import source_from_store, source_to_store
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import (
     CopyTable,
     Fields,
@@ -43,6 +44,7 @@ from hta_widgets.trace.merged_format import (
 )
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.record_times import shift_time
+from hta_widgets.trace.trace import Trace
 
 _VERSION = 1
 _M = ord("M")
@@ -63,6 +65,13 @@ class RankContents(NamedTuple):
     format: str = "kineto"
     #: number of the device, if the rank is one of several devices in a file
     device: int = -1
+
+    def build(self, path: str, problems: Problems, **fields: Any) -> Trace:
+        """Return the trace of the rank; `fields` are further arguments of `build_trace`."""
+        return build_trace(
+            self.columns, rank=self.rank or 0, path=path, metadata=self.metadata,
+            source=self.source, problems=problems, stated_rank=self.rank, **fields,
+        )  # fmt: skip
 
 
 class _Entry(Struct):

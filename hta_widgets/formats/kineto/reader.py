@@ -56,7 +56,6 @@ from hta_widgets.readers.streams import (
     open_stream,
     separators_before,
 )
-from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.problems import NoteCounts, Problems
 from hta_widgets.trace.record_times import BASE_KEY, parse_base_time
@@ -585,18 +584,13 @@ def _builder(columns: RankColumns) -> _Build:
 def build_plain(contents: RankContents, path: str, problems: Problems) -> Trace:
     """Build the trace of Kineto or other Chrome records."""
     host = contents.metadata.get("host_name")
-    return build_trace(
-        contents.columns,
-        rank=contents.rank or 0,
-        path=path,
-        metadata=contents.metadata,
-        source=contents.source,
-        problems=problems,
+    return contents.build(
+        path,
+        problems,
         consume=True,
         names=track_names(contents.columns),
         format="kineto",
         host=host if isinstance(host, str) and host else None,
-        stated_rank=contents.rank,
     )
 
 

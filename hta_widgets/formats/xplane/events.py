@@ -55,7 +55,7 @@ class LineEvents:
 
 
 def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]:
-    """Return the events of a line, and the number of its events that are sums, without times.
+    """Return the events of a line, and the number of events left out as sums without times.
 
     Raises
     ------
@@ -149,7 +149,7 @@ class _FieldColumns:
 
 
 def _read_columns(octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
-    """Return the fields of messages, given the position of their first byte and of their end."""
+    """Return the fields of messages, given the positions of their first bytes and ends."""
     rounds: list[tuple[npt.NDArray[np.generic], ...]] = []
     at = start.copy()
     active = np.flatnonzero(at < end)

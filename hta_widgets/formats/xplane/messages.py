@@ -119,8 +119,7 @@ def _fields_of(data: bytes, span: Span, *, cut_at: int = -1, nested_field: int =
     """Return the values of each field of a message.
 
     If the message ends at `cut_at`, where the file was cut, it may be incomplete. The remaining
-    bytes of the last field are its last value if the field has the number `nested_field`, whose
-    messages are read in the same way.
+    bytes of its last field are a value too if the field has the number `nested_field`.
     """
     fields, fault = _fields_before_fault(data, span, nested_field)
     if fault is not None and span[1] != cut_at:
