@@ -60,6 +60,7 @@ def _rows_around(traces: TraceSet, hang: Hang) -> list[tuple[Any, ...]]:
     near = near.sort_values("rank", key=lambda rank: rank.map(ranks.index), kind="stable")
     last_calls = next(job.last_calls for job in flight_jobs(traces) if job.name == hang.job)
     rows = []
+    state: Any
     for state in near.itertuples(index=False):
         key = str(state.key) if state.key >= 0 else ""
         last, last_where = last_calls.get(state.rank, ("no dump is loaded", ""))

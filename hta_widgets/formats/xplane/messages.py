@@ -143,7 +143,8 @@ def _fields_before_fault(
 
 
 def _integer(value: Any) -> int:
-    return _require_type(value, int)
+    number: int = _require_type(value, int)
+    return number
 
 
 def _signed_integer(value: Any) -> int:
@@ -152,7 +153,8 @@ def _signed_integer(value: Any) -> int:
 
 
 def _span(value: Any) -> Span:
-    return _require_type(value, tuple)
+    span: Span = _require_type(value, tuple)
+    return span
 
 
 def _require_type(value: Any, kind: type) -> Any:
