@@ -341,8 +341,9 @@ class _ProfileReader:
         used_kinds, kind = np.unique(events.kind, return_inverse=True)
         names = self._rows.name_codes([events.names[number] for number in used_kinds.tolist()])
         self._rows.add(
-            **events.times_ns, name=names[kind], category=category, place=place, **columns
-        )
+            start_ns=events.start_ns, end_ns=events.end_ns, name=names[kind], category=category,
+            place=place, **columns,
+        )  # fmt: skip
 
     def _events(self, plane: Plane, line: Line) -> LineEvents:
         events, sums = read_events(self._data, plane, line)
