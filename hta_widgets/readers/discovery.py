@@ -167,7 +167,7 @@ def _drop_companions(
             for path, repeats_events in resolve_reference(companions)(file.path):
                 dropped.add(str(path))
                 if repeats_events:
-                    original_of[str(path)] = file.path
+                    original_of.setdefault(str(path), file.path)
     dropped -= {file.path for file in readable if file.named}
     for path in sorted({file.path for file in readable} & set(original_of) & dropped):
         detail = f"left out: {Path(original_of[path]).name} holds the same run"

@@ -84,7 +84,7 @@ def _stem(file: FoundFile) -> str:
 
 
 def _encoding(file: FoundFile) -> tuple[str, ...]:
-    """Return how the name of a file ends: ``.json``, ``.json`` and ``.gz``, or nothing."""
+    """Return the suffixes that state the encoding of a file, such as ``.json`` and ``.gz``."""
     suffixes = PurePath(file.path).suffixes
     count = 2 if suffixes[-1:] in ([".gz"], [".zst"]) else 1
     return tuple(suffix for suffix in suffixes[-count:] if not suffix[1:].isdecimal())

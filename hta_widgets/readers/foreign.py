@@ -32,7 +32,7 @@ class ForeignFormat:
 
     name: str  # as in "is an Nsight Systems report"
     remedy: str
-    begins: str = r"(?!)"  # regular expression, by default of no text
+    begins: str = r"(?!)"  # regular expression; by default, it matches nothing
     holds: tuple[bytes, ...] = ()
     endings: tuple[str, ...] = ()
 
@@ -51,7 +51,7 @@ _DATABASES_REMEDY = (
     f" {_RECORD_INSTEAD}"
 )
 _DATABASE = "SQLite format 3\0"
-#: Bytes that text does not have.
+#: Bytes that do not occur in text.
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 #: Recognized by `_is_perfetto`.
 _PERFETTO = ForeignFormat(
@@ -160,7 +160,7 @@ def foreign_format(path: str, start: bytes) -> ForeignFormat | None:
 
 
 def has_json_lines(start: bytes) -> bool:
-    """Return whether the beginning of a file is an object in a line, and another one after it."""
+    """Return whether the first line of a file is a JSON object, and another object follows."""
     line, _, rest = start.partition(b"\n")
     if not line.startswith(b"{") or not rest.lstrip().startswith(b"{") or b"traceEvents" in line:
         return False

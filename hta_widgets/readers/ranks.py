@@ -103,10 +103,7 @@ def assign_ranks(
     for file, guess in zip(unknown, guesses, strict=True):
         ranks[file] = guess
         used.add(guess)
-        traces_of_file = paths.count(paths[file])
-        reason = "the file has no rank number"
-        if traces_of_file > 1:
-            reason = f"is one of {traces_of_file} ranks or devices of the file"
+        reason = _reason_of_guess(paths.count(paths[file]))
         detail = f"{reason}; taken as {guess} {source_text}"
         problems.add("guessed_rank", 1, detail, guess, paths[file])
     for file in duplicates:
@@ -115,14 +112,20 @@ def assign_ranks(
         used.add(rank)
         holder = ranks.index(stated[file])
         early = ", and ends early" if paths[file] in cut else ""
-        name = PurePath(paths[holder]).name
-        name = name if name != PurePath(paths[file]).name else paths[holder]
+        has_same_name = PurePath(paths[holder]).name == PurePath(paths[file]).name
+        name = paths[holder] if has_same_name else PurePath(paths[holder]).name
         difference = _describe_difference(claims[file], claims[holder], name) if claims else ""
         detail = f"states rank {stated[file]}, as {name} does{early}{difference}"
         problems.add("duplicate_rank", 1, f"{detail}; kept as rank {rank}", rank, paths[file])
     for rank, file in enumerate(numbered_last, max(used, default=-1) + 1):
         ranks[file] = rank
     return [rank for rank in ranks if rank is not None]
+
+
+def _reason_of_guess(traces_of_file: int) -> str:
+    if traces_of_file > 1:
+        return f"is one of {traces_of_file} ranks or devices of the file"
+    return "the file has no rank number"
 
 
 def _assign_stated_ranks(
@@ -307,7 +310,9 @@ def ranks_of_coordinates(texts: Sequence[str]) -> list[int] | None:
     if not texts or not all(coordinates) or len({frozenset(place) for place in coordinates}) > 1:
         return None
     keys = [tuple(place[name] for name in _ORDER if name in place) for place in coordinates]
-    if len(keys[0]) == 1 and len(set(keys)) == len(keys) and max(keys)[0] <= LAST_RANK:
+    if len(set(keys)) < len(keys):
+        return None
+    if len(keys[0]) == 1 and max(keys)[0] <= LAST_RANK:
         return [key[0] for key in keys]
-    order = {key: rank for rank, key in enumerate(sorted(set(keys)))}
-    return [order[key] for key in keys] if len(order) == len(keys) else None
+    rank_of_key = {key: rank for rank, key in enumerate(sorted(keys))}
+    return [rank_of_key[key] for key in keys]

@@ -19,7 +19,7 @@ from hta_widgets.trace.problems import Problems
 
 _BLANK = b" \t\r\n"
 _COMMA, _CLOSE = ord(","), ord("}")
-#: Beginning of an object whose first key is one of trace records.
+#: Beginning of an object whose first key is a key of trace records.
 _KEYS = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
 _MAX_SEPARATORS = 8
 #: Maximum number of braces that are tried; a cut file may end in millions of them.
@@ -30,7 +30,7 @@ _LOOK_BACK = 1 << 20
 def separators_before(text: bytes, low: int, high: int) -> Iterator[int]:
     """Yield the positions of a few commas that seem to separate records, the last first.
 
-    Commas before an object whose first key is one of trace records come before all others.
+    Commas before an object whose first key is a key of trace records come first.
     """
     possible: list[int] = []
     likely = 0

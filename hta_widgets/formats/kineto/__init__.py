@@ -10,12 +10,11 @@ def is_json(start: FileStart) -> bool:
     return start.is_json
 
 
-def companions_of(path: str) -> list[tuple[Path, bool]]:
-    """Return the copies that JAX writes for Perfetto next to the file of a host."""
-    if not path.endswith((".trace.json.gz", ".trace.json")):
+def copies_of(path: str) -> list[tuple[Path, bool]]:
+    """Return the copies for Perfetto that JAX writes next to a file, with the same events."""
+    if not path.endswith((".trace.json", ".trace.json.gz")):
         return []
-    names = ("perfetto_trace.json", "perfetto_trace.json.gz")
-    return [(Path(path).parent / name, True) for name in names]
+    return [(Path(path).with_name(f"perfetto_trace.json{end}"), True) for end in ("", ".gz")]
 
 
 KINETO = Format(
@@ -26,7 +25,7 @@ KINETO = Format(
         sniff=f"{__name__}:is_json",
         read=f"{__name__}.reader:read_kineto",
         peek_rank=f"{__name__}.reader:peek_rank",
-        companions=f"{__name__}:companions_of",
+        companions=f"{__name__}:copies_of",
         shortens_paths_of=f"{__name__}.other_tools:has_other_profiler",
         sources={
             "file": f"{__name__}.record_source:FileRecords",

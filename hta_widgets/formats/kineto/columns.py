@@ -239,16 +239,17 @@ class Columns:
                 if not phase[row] and bytes(batch.bodies[row]()[row]).split() == [b"{}"]:
                     is_skipped[row] = False
             self._note_skipped(batch, phase, start_state, is_skipped)
+        has_dur = np.ones(batch.count, np.bool_)
         if dur_state is not None:
             self._note_durations(batch, dur_state, keep)
-            dur[dur_state != OK] = -1
-        negative = dur < 0
-        if dur_state is not None:
-            negative &= dur_state == OK
-        if negative.any():
-            dur[negative] = 0
-            self._note_rows(batch, negative & keep, "negative durations, taken as 0")
-        self._note_resolution(start, dur, dur_state, keep & ~is_metadata)
+            has_dur = dur_state == OK
+            dur[~has_dur] = -1
+        is_negative = has_dur & (dur < 0)
+        if is_negative.any():
+            dur[is_negative] = 0
+            self._note_rows(batch, is_negative & keep, "negative durations, taken as 0")
+        is_timed = keep & ~is_metadata
+        self._note_resolution(start[is_timed], dur[is_timed & has_dur])
         self._add_args(batch, parts["record"], keep)
         flow = np.full(batch.count, -1, np.int64)
         flow[np.concatenate(batch.id_rows)] = self._flow_ids.codes(batch.ids)
@@ -359,18 +360,9 @@ class Columns:
             for row in rows[slice_of == number].tolist():
                 self._small_args.add(int(numbers[row]), texts[row - first])
 
-    def _note_resolution(
-        self,
-        start: Ints,
-        dur: Ints,
-        dur_state: npt.NDArray[Any] | None,
-        timed: npt.NDArray[np.bool_],
-    ) -> None:
-        if self._resolution_ns == 1 or not timed.any():
-            return
-        has_dur = timed if dur_state is None else timed & (dur_state == OK)
-        step = resolution(start[timed], dur[has_dur])
-        self._resolution_ns = min(self._resolution_ns, step)
+    def _note_resolution(self, start: Ints, dur: Ints) -> None:
+        if self._resolution_ns > 1:
+            self._resolution_ns = min(self._resolution_ns, resolution(start, dur))
 
     def _note_skipped(
         self,

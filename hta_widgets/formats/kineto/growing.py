@@ -82,7 +82,7 @@ class CopyColumns:
 def _decode_numbers(
     decode: Callable[[bytes], list[Any]], texts: list[Any], convert: Callable[[Any], Any]
 ) -> list[Any]:
-    """Return the numbers in JSON texts; if any text is not a number, each is converted singly."""
+    """Return the numbers in JSON texts; if one is not a number, each is converted individually."""
     try:
         numbers = decode(b"[%b]" % b",".join(texts))
     except msgspec.DecodeError:

@@ -17,7 +17,7 @@ from msgspec import Raw
 from hta_widgets.formats.kineto.records import TEXT_ARGS, Args, Record, ScopedId
 
 _INT64 = 1 << 63
-#: What is noted of records with Windows' paths.
+#: The note on records with paths of Windows.
 BACKSLASHES_KEPT = (
     "records with backslashes that begin no escape; all backslashes of the text are kept"
 )
@@ -152,7 +152,7 @@ def _escape_backslashes(text: bytes) -> bytes:
     is_json = all(match[1] for match in _BACKSLASHES.finditer(text))
     if is_json and not _DRIVE.match(text) and not _is_path(text):
         return text
-    # Quotes stay escaped, as they would have ended the text otherwise.
+    # Quotes stay escaped, as they would have ended the string otherwise.
     return _ESCAPE.sub(
         lambda match: match[0] if match[1] == b'"' else match[0].replace(b"\\", b"\\\\"), text
     )

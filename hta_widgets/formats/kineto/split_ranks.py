@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets import taxonomy
-from hta_widgets.formats.kineto.merged import UNSCOPED, MergedRank, MergedRecords, columns_of_rank
+from hta_widgets.formats.kineto.merged import UNSCOPED, MergedRecords, RankContents, columns_of_rank
 from hta_widgets.formats.kineto.other_tools import device_of_thread, track_names
 from hta_widgets.readers.ranks import ranks_of_coordinates, stated_rank
 from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, positions_in
@@ -47,7 +47,7 @@ _FLOWS = [ord(phase) for phase in "stf"]
 
 def split_ranks(
     columns: RankColumns, metadata: dict[str, Any], source: RecordSource, problems: Problems
-) -> list[MergedRank]:
+) -> list[RankContents]:
     """Return the ranks that a file's processes name, else one per device; empty for one rank."""
     rank_of_pid = _ranks_of_pids(columns, is_rank_stated=stated_rank(metadata) is not None)
     if rank_of_pid is not None:
@@ -85,11 +85,11 @@ def _merged_rank(
     metadata: dict[str, Any],
     rank: int | None,
     device: int = -1,
-) -> MergedRank:
+) -> RankContents:
     text: Mapping[str, bytes] = getattr(source, "metadata_text", {})
     records = MergedRecords(source, columns.record[rows], UNSCOPED, 0, {}, dict(text))
     rank_columns = columns_of_rank(columns, rows, UNSCOPED, {})
-    return MergedRank(rank, rank_columns, metadata, records, "kineto", device)
+    return RankContents(rank, rank_columns, metadata, records, device=device)
 
 
 def _ranks_of_pids(columns: RankColumns, *, is_rank_stated: bool) -> Ints | None:
