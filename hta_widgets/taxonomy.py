@@ -27,7 +27,7 @@ KINDS: Final[tuple[str, ...]] = tuple(facts("kinds"))
 
 #: Categories of rows that are the device's own work. Case is ignored: files of 2021 have "Kernel"
 #: and "Memcpy", later files "kernel" and "gpu_memcpy".
-_DEVICE_WORK: Final = r"(concurrent_)?kernel|mtia_ccp_events|hpu_op"
+_DEVICE_WORK: Final = r"(concurrent_)?kernel|mtia_ccp_events|hpu_op|gpu_op"
 _COPIES: Final = r"(gpu_)?(memcpy|memset)"
 _SYNCS: Final = r"(cuda|hip|gpu|xpu|mtia)_(sync|event)"
 #: Category that BytePS workers write since 2019-12; readers set it on events of older files.
@@ -133,8 +133,9 @@ _DEVICE_WORK_NAMES: Final = (
     ("memory", r"^__amd_rocclr_(copy|fill)", "ROCm's copy and fill kernels"),
     ("memory", r"^zeCommandListAppendMemory(Copy|Fill)", "Level Zero's copies and fills (XPU)"),
     ("memory", r"^copy([-_](start|done))?(\.\d+)?$", "XLA's copies"),
+    ("memory", r"^(async-copy|hcMemcpy\w+|[hd]2[hd](_(rect|image))?|fill)$", "rocprof and HIP"),
     ("memory", r"^dma(_(request|copy|transfer|read|write)\w*)?\b", "DMA"),
-    ("sync", r"^(stream|event|context|device) (sync|wait)", "waits"),
+    ("sync", r"^((stream|event|context|device) (sync|wait)|barrier$)", "waits"),
     ("sync", r"^(event|notify|capture)_(wait|record)(_sqe)?$", "waits, records (MTIA, Ascend)"),
     ("sync", r"^__amd_rocclr_streamOps", "ROCm's waits and flags on a stream"),
     ("compute", r"^triton_([a-z0-9]+_)?fused_", "Inductor's kernels, named after their operators"),

@@ -125,8 +125,19 @@ def columns_of_rows(rows: Iterable[Iterable[Any]], schema: Schema) -> dict[str, 
 
 
 def _to_column(column: Any, dtype: str) -> Any:
+    if dtype == "str":
+        return text_column(column)
     # Without a dtype, pandas would infer one for arrays of objects.
     return pd.Series(column, dtype=object) if dtype == "object" else np.asarray(column, dtype)
+
+
+def text_column(values: Iterable[str]) -> Any:
+    """Return strings as a column of dtype ``str``, or of objects if any is not valid Unicode."""
+    texts = list(values)
+    try:
+        return pd.array(texts, dtype="str")
+    except UnicodeError:
+        return np.array(texts, dtype=object)
 
 
 def categorical(codes: Array, values: Sequence[str]) -> pd.Categorical:

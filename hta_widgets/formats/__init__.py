@@ -1,1 +1,1 @@
-"""Code for single trace formats; `hta_widgets.readers.formats` lists the formats."""
+"""Code for individual trace formats; `hta_widgets.readers.formats` lists the formats."""

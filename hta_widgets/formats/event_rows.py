@@ -45,6 +45,7 @@ from hta_widgets.trace.columns import (
     RankColumns,
     RecordSource,
     StringPool,
+    parse_json,
 )
 from hta_widgets.trace.problems import ProblemKind, Problems
 from hta_widgets.trace.record_times import BASE_KEY, FIRST_NS, LAST_NS, micros
@@ -76,6 +77,12 @@ def rank_of_variables(variables: Mapping[str, object]) -> int | None:
     texts = (str(variables.get(name, "")) for name in RANK_VARIABLES)
     ranks = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
     return next(filter(is_rank, ranks), None)
+
+
+def parse_json_object(text: Any) -> dict[str, Any]:
+    """Return the value of JSON that is an object; {} for anything else."""
+    value = parse_json(text)
+    return value if isinstance(value, dict) else {}
 
 
 def device_properties(number: int, **stated: Any) -> dict[str, Any]:
@@ -202,16 +209,17 @@ class EventRows:
     ) -> None:
         """Add events.
 
-        ``device`` is -1 on the host, where ``target`` may state the device of a call. The phases
-        are ``X``, ``i`` for instants, ``b`` for ranges that need not nest, ``B`` and ``E`` for the
+        ``device`` is -1 on the host, where ``target`` may state the device of a call. A call and
+        its device work have the same ``correlation``, which is greater than 0. The phases are
+        ``X``, ``i`` for instants, ``b`` for ranges that need not nest, ``B`` and ``E`` for the
         two ends of ranges, and ``C`` for samples of counters, whose values are the args. Events
         with `is_outer` contain other events of the same times.
         """
         code = self.category.add(category) if isinstance(category, str) else category
         letter = ord(phase) if isinstance(phase, str) else phase
         values = (
-            start_ns, end_ns, name, code, place, process, device, target, stream, correlation,
-            size_bytes, args, letter,
+            start_ns, end_ns, name, code, place, process, device, target, stream,
+            np.where(np.asarray(correlation) > 0, correlation, -1), size_bytes, args, letter,
         )  # fmt: skip
         arrays = (np.asarray(value, getattr(value, "dtype", np.int64)) for value in values)
         block = narrow_columns(dict(zip(_COLUMNS, arrays, strict=True)))
@@ -493,11 +501,12 @@ def _rank_columns(
     dur_ns = events["end_ns"] - events["start_ns"]
     with np.errstate(divide="ignore", invalid="ignore"):
         gb_per_s = np.where(dur_ns > 0, events["size_bytes"] / dur_ns, np.nan)
+    phase = events["phase"]
+    flow = np.full(total, -1, np.int32)
+    async_count = np.count_nonzero(phase == _ASYNC_BEGIN)
     # The ends of asynchronous ranges are last, in the order of their begins.
-    phase, flow = events["phase"], np.full(total, -1, np.int32)
-    async_number = np.arange(np.count_nonzero(phase == _ASYNC_BEGIN))
     for letter in (_ASYNC_BEGIN, _ASYNC_END):
-        flow[np.flatnonzero(phase == letter)] = async_number
+        flow[np.flatnonzero(phase == letter)] = np.arange(async_count)
     name, pid, tid = (
         [pool.add(str(record[key])) for record in naming]
         for pool, key in ((names, "name"), (pids, "pid"), (tids, "tid"))
@@ -518,7 +527,7 @@ def _rank_columns(
         categories=StringPool(texts["category"].values),
         pids=pids,
         tids=tids,
-        flow_ids=StringPool(map(str, async_number.tolist())),
+        flow_ids=StringPool(map(str, range(async_count))),
         small_args={
             **{count + number: record["args"] for number, record in enumerate(naming)},
             **{row: json.loads(texts["args"][events["args"][row]]) for row in samples.tolist()},

@@ -1,6 +1,6 @@
-"""Values and frames of stacks in dumps of PyTorch: the user's own line, and files without folders.
+"""Read PyTorch's dumps, which are pickles or JSON, and the stacks in them.
 
-A dump is a pickle, or the same values as JSON.
+Of the path of a file, only its name, or the part within a package, is kept.
 """
 
 from __future__ import annotations
@@ -83,7 +83,31 @@ class DumpFrame(NamedTuple):
         return f"{self.name} ({self.file}{line})"
 
 
-def stack_frame(frame: Mapping[str, Any]) -> DumpFrame:
+class StackPool:
+    """The distinct stacks of a dump, in the order of their first occurrence."""
+
+    def __init__(self) -> None:
+        self._number_of: dict[tuple[DumpFrame, ...], int] = {}
+        # Events of a dump share the lists of their frames, which outlive the pool.
+        self._number_of_list: dict[int, int] = {}
+
+    def add(self, frames: Any) -> int:
+        """Return the number of the stack with these frames, innermost first."""
+        number = self._number_of_list.get(id(frames))
+        if number is None:
+            entries = (entry for entry in as_list(frames) if isinstance(entry, dict))
+            stack = tuple(map(_stack_frame, entries))
+            number = self._number_of.setdefault(stack, len(self._number_of))
+            self._number_of_list[id(frames)] = number
+        return number
+
+    @property
+    def stacks(self) -> list[list[DumpFrame]]:
+        """The stacks by number."""
+        return list(map(list, self._number_of))
+
+
+def _stack_frame(frame: Mapping[str, Any]) -> DumpFrame:
     """Return a frame of a dump; its path is relative to the package, or only a file name."""
     line = frame.get("line")
     number = line if isinstance(line, int) and 0 <= line < 1 << 31 else 0
@@ -101,19 +125,12 @@ def _frame_at(name: str, path: str, line: int) -> DumpFrame:
     return DumpFrame(name, short, line, is_library)
 
 
-def stack_of(frames: Any) -> tuple[DumpFrame, ...]:
-    """Return the frames of a dump, innermost first."""
-    return tuple(stack_frame(entry) for entry in as_list(frames) if isinstance(entry, dict))
+def frame_text(stack: Sequence[DumpFrame], without: str = "") -> str:
+    """Return the innermost frame of the user's code, or else of any file, as text.
 
-
-def user_frame(stack: Sequence[DumpFrame]) -> DumpFrame | None:
-    """Return the innermost frame of the user's code, or else the innermost frame with a file."""
+    `without` is returned for an empty stack.
+    """
     user_frames = (frame for frame in stack if not frame.is_library)
     file_frames = (frame for frame in stack if frame.file not in {"", "??"})
-    return next(user_frames, None) or next(file_frames, None) or next(iter(stack), None)
-
-
-def frame_text(stack: Sequence[DumpFrame], without: str = "") -> str:
-    """Return the user's frame of a stack in words; `without` if the stack is empty."""
-    frame = user_frame(stack)
+    frame = next(user_frames, None) or next(file_frames, None) or next(iter(stack), None)
     return without if frame is None else frame.text

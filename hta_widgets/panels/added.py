@@ -16,6 +16,7 @@ from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.parallel_groups import pipelines
 from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
 from hta_widgets.analysis.efficiency.module_owners import has_module_ranges
+from hta_widgets.analysis.frames import text_column
 from hta_widgets.errors import TraceError
 from hta_widgets.panels.call_tree import call_tree
 from hta_widgets.panels.groupings import GROUPED_FRAMES
@@ -51,7 +52,7 @@ def _critical_path(traces: TraceSet) -> pd.DataFrame:
     window = traces.start_ns, traces.end_ns
     path = analysis.job_critical_path(traces, annotation="", window=window)
     summary = analysis.job_path_summary(path)
-    causes = [path_cause_text(str(bound)) for bound in summary["bound_by"]]
+    causes = text_column(path_cause_text(str(bound)) for bound in summary["bound_by"])
     frame = summary[["rank", "count", "dur_ns", "share"]].assign(cause=causes)
     return _first_rows(frame[summary["bound_by"] != "outside_path"], path)
 
@@ -109,14 +110,14 @@ def _clusters(traces: TraceSet) -> pd.DataFrame:
     groups = ranks.groupby("cluster", sort=True)
     frame = groups[means].mean().reset_index(drop=True)
     members = [sorted(ranks_of_group) for ranks_of_group in groups["rank"].agg(list)]
-    frame["label"] = [rank_list(group, len(group)) for group in members]
-    frame["members"] = [",".join(map(str, group)) for group in members]
-    frame["ranks"] = list(map(len, members))
+    frame["label"] = text_column(rank_list(group, len(group)) for group in members)
+    frame["members"] = text_column(",".join(map(str, group)) for group in members)
+    frame["ranks"] = groups.size().array
     compute_ns = groups["compute_ns"]
     frame["spread"] = (compute_ns.max() / compute_ns.min().clip(lower=1) - 1).array
-    frame["why"] = [
+    frame["why"] = text_column(
         next((text for text in reasons if text), "") for reasons in groups["why"].agg(list)
-    ]
+    )
     frame.attrs = {"note": ranks.attrs.get("note", "")}
     return frame
 
@@ -145,7 +146,7 @@ def _launch_outliers(traces: TraceSet) -> pd.DataFrame:
     )
     frame = frame.assign(outlier=frame["outlier"].astype(str), kernel=frame["kernel"].astype(str))
     shown = _first_rows(frame, rows)
-    return shown.assign(short=[short_name(name) for name in shown["kernel"]])
+    return shown.assign(short=text_column(map(short_name, shown["kernel"])))
 
 
 def _messages(traces: TraceSet) -> pd.DataFrame:
@@ -263,7 +264,7 @@ def _kernel_geometry(traces: TraceSet) -> pd.DataFrame:
     ranks = max(rows["rank"].nunique(), 1)
     frame[["count", "sum_ns"]] //= ranks
     frame = frame.sort_values(["sum_ns", "count"], ascending=False).reset_index()
-    frame.insert(1, "short", [short_name(name) for name in frame["name"]])
+    frame.insert(1, "short", text_column(map(short_name, frame["name"])))
     frame.attrs = {"ranks": ranks, "note": rows.attrs.get("note", "")}
     for name in ("tensor_core_share", "short_kernels"):
         if np.isfinite(value := rows.attrs.get(name, np.nan)):
@@ -278,9 +279,9 @@ def _fusion_chains(traces: TraceSet) -> pd.DataFrame:
     columns = ["count", "device_ns", "total_saved_bytes", "saving_ns"]
     frame = groups[columns].sum() // max(rows["rank"].nunique(), 1)
     frame = frame.sort_values(["total_saved_bytes", "device_ns"], ascending=False).reset_index()
-    frame["short"] = [
+    frame["short"] = text_column(
         " → ".join(map(short_operator, operators.split(" → "))) for operators in frame["operators"]
-    ]
+    )
     frame.attrs = {"ranks": rows["rank"].nunique(), "note": rows.attrs.get("note", "")}
     return frame
 

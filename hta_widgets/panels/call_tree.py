@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.frames import columns_of_rows, int64, text_column
 from hta_widgets.analysis.scope import RankPart, rank_parts
 from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import Ints, Rows
@@ -30,7 +31,10 @@ from hta_widgets.trace.traceset import TraceSet
 MIN_SHARE = 0.002
 #: Columns of the sums of a path; device time includes that of callees.
 _SUMS = ("count", "host_ns", "device_ns")
-_COLUMNS = ("depth", "name", "left_ns", "right_ns", "own_ns", *_SUMS)
+_SCHEMA = {
+    "depth": "int64", "name": "str", **int64("left_ns right_ns own_ns"),
+    **int64("count host_ns device_ns"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +153,8 @@ def _flame_bars(paths: _MergedPaths, measure: int) -> pd.DataFrame:
             rows.append((depth, names[path], left_ns, right_ns, own_ns, *sums[path]))
             callers.append((path, depth + 1, left_ns))
             left_ns = right_ns  # noqa: PLW2901 - the next bar begins there
-    frame = pd.DataFrame(rows, columns=_COLUMNS)
-    frame.insert(2, "short", [short_name(name) for name in frame["name"]])
+    frame = pd.DataFrame(columns_of_rows(rows, _SCHEMA))
+    frame.insert(2, "short", text_column(map(short_name, frame["name"])))
     frame.attrs = {"left_out": left_out}
     if not rows:
         frame.attrs["note"] = note_text("no_operators_selected" if names else "no_operators")

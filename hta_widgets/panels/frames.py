@@ -22,6 +22,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.matching import count_selected, matching
 from hta_widgets.analysis.cross_rank.waits import RankWaits, collective_waits, wait_intervals
+from hta_widgets.analysis.frames import text_column
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.operator_times import operators_with_communication
 from hta_widgets.analysis.scope import RankPart, narrow_selection, rank_parts
@@ -427,7 +428,7 @@ class _NameGroups:
     def labels(self, order: Rows) -> dict[str, Any]:
         names = [self.names[group] for group in order.tolist()]
         kind = pd.Categorical.from_codes(self.kind[order], dtype=categorical_dtype(KINDS))
-        shorts = text_column(list(map(short_name, names)))
+        shorts = text_column(map(short_name, names))
         return {"name": text_column(names), "short": shorts, "kind": kind}
 
 
@@ -623,11 +624,3 @@ def null_if_negative(values: npt.ArrayLike) -> Any:
     """Return integers as a column in which negative numbers are missing values."""
     numbers = np.asarray(values, dtype=np.int64)
     return pd.arrays.IntegerArray(numbers, numbers < 0)
-
-
-def text_column(values: Sequence[str]) -> Any:
-    """Return strings as a column, even if some are not valid Unicode."""
-    try:
-        return pd.array(values, dtype="str")
-    except UnicodeError:
-        return np.array(values, dtype=object)

@@ -19,6 +19,7 @@ import pandas as pd
 
 from hta_widgets.analysis.efficiency.call_efficiency import call_efficiency
 from hta_widgets.analysis.efficiency.module_owners import module_owners
+from hta_widgets.analysis.frames import columns_of_rows, int64
 from hta_widgets.analysis.operator_times import call_stacks
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.facts import facts, note_text
@@ -48,13 +49,20 @@ _SOURCE_LINE: Final = re.compile(r"\.py\(\d+\)")
 _LAYER_NAMES: Final = {-1: "", -2: "(backward, unattributed)", -3: "(optimizer)"}
 
 
+#: The columns of a frame without the rates of `_with_rates`.
+_SCHEMA: Final = {
+    "name": "str", "label": "str", **int64("sum_ns count"), "mean_ns": "float64",
+    **int64("min_ns max_ns"), "kind": "str", "events": "str",
+}  # fmt: skip
+
+
 def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
     """Return the GPU time of all ranks by the kernels or operators of `panel` and `by`."""
     blocks = [_work_of_rank(trace, panel, by) for trace in traces.values()]
     work = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame({"label": []})
     work = work[work["label"] != ""]
     if not len(work):
-        frame = pd.DataFrame(columns=["name", "label", "sum_ns", "count", "kind", "events"])
+        frame = pd.DataFrame(columns_of_rows((), _SCHEMA))
         frame.attrs = {"note": _NOTES[by] if sum(map(len, blocks)) else note_text("no_device_work")}
         return frame
     groups = work.groupby(["name", "label"], sort=False, observed=True)

@@ -17,6 +17,7 @@ from hta_widgets import analysis
 from hta_widgets.analysis.efficiency.call_efficiency import CERTAIN, FAR_SHARE, has_shapes
 from hta_widgets.analysis.efficiency.counted_calls import counted_calls
 from hta_widgets.analysis.efficiency.devices import used_device
+from hta_widgets.analysis.frames import text_column
 from hta_widgets.errors import TraceError
 from hta_widgets.text import plural
 from hta_widgets.trace.arrays import sorted_unique
@@ -95,8 +96,8 @@ def operator_savings(traces: TraceSet) -> pd.DataFrame:
     ).reset_index()
     ranks = max(compared["rank"].nunique(), 1)
     frame[sums] = frame[sums] // ranks
-    frame["short"] = [short_operator(name) for name in frame["name"]]
-    frame["shapes"] = [short_shapes(text) for text in frame.pop("input_shapes")]
+    frame["short"] = text_column(map(short_operator, frame["name"]))
+    frame["shapes"] = text_column(map(short_shapes, frame.pop("input_shapes")))
     frame = frame.sort_values(["saving_ns", "device_ns"], ascending=False, ignore_index=True)
     peaks = compared[["device", "peak_source", "peak_certainty"]].drop_duplicates()
     roofs = compared[["precision", "peak_tflop_per_s", "memory_gb_s"]].drop_duplicates()

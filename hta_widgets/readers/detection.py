@@ -46,15 +46,9 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
     if not start.without_bom and len(text) < _SNIFFED_BYTES:
         return Sniffed()
     format_name = next((format_.name for format_ in all_formats() if start.is_of(format_)), None)
-    has_records = b'"ph"' in text or b'"traceEvents"' in text
-    if format_name in {None, "kineto"} and has_json_lines(start.without_bom):
-        return Sniffed(foreign=JSON_LINES.name)
-    if format_name is None or (format_name == "kineto" and not has_records):
-        other = foreign_format(str(path), start.text if format_name is None else start.without_bom)
-        if other is not None:
-            return Sniffed(foreign=other.name)
-    if format_name is None:
-        return Sniffed(foreign=describe_unknown(start))
+    other_contents = _contents_of_other(start, format_name)
+    if format_name is None or other_contents is not None:
+        return Sniffed(foreign=other_contents or describe_unknown(start))
     if wanted in ("auto", format_name):
         if format_name == "kineto" and _begins_horovod_timeline(start):
             return Sniffed(format_name, "a Horovod timeline", aside=True)
@@ -64,12 +58,29 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
     return Sniffed(foreign=f"of the format {format_name}")
 
 
+def _contents_of_other(start: FileStart, format_name: str | None) -> str | None:
+    """Return what a file of another program is; None if it may have the format `format_name`.
+
+    Kineto's format accepts any JSON, so JSON without records is examined too.
+    """
+    if format_name not in {None, "kineto"}:
+        return None
+    if has_json_lines(start.without_bom):
+        return JSON_LINES.name
+    is_json = format_name == "kineto"
+    if is_json and (b'"ph"' in start.text or b'"traceEvents"' in start.text):
+        return None
+    other = foreign_format(start.path, start.without_bom if is_json else start.text)
+    return None if other is None else other.name
+
+
 def _read_beginning(stream: Stream) -> bytes:
     """Return the first bytes of a file; of a JSON object, everything up to its first records."""
     text = stream.read(_SNIFFED_BYTES)
     for _ in range(_MAX_BLANK_READS):
-        if text.isspace():
-            text = stream.read(_SNIFFED_BYTES << 4) or text
+        if not text.isspace():
+            break
+        text = stream.read(_SNIFFED_BYTES << 4) or text
     if text.lstrip()[:1] != b"{" or b'"ph"' in text:
         return text
     while b'"ph"' not in text and len(text) < _MAX_BYTES_BEFORE_RECORDS:
@@ -83,7 +94,7 @@ def _read_beginning(stream: Stream) -> bytes:
 def _begins_horovod_timeline(start: FileStart) -> bool:
     """Return whether the contents are a Horovod timeline; dPRO names such files ``comm.json``."""
     text = start.text
-    # PyTorch and exports of this package write these; an exported timeline is a rank of its set.
+    # PyTorch and exports of this package write these keys; an exported timeline is a rank.
     if any(f'"{key}"'.encode() in text for key in _KEYS_OF_A_RANK):
         return False
     has_phase = f'"{HOROVOD_PHASE}'.encode() in text

@@ -71,7 +71,6 @@ def natural_key(path: str) -> list[tuple[int, int, str]]:
 
 
 _MAX_FOREIGN_ROWS = 50
-_PERFETTO_COPY = re.compile(r"perfetto_trace\.json(\.gz)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ def find_files(source: object, problems: Problems, wanted: str = "auto") -> list
     TraceError
         If the source has no trace file.
     """
-    files = _drop_copies(list(_Search().files_of(source)), problems)
+    files = list(_Search().files_of(source))
     is_only = len(files) == 1 and files[0].named
     readable: list[FoundFile] = []
     aside: list[tuple[FoundFile, str]] = []
@@ -156,24 +155,6 @@ def _no_trace_error(source: object, files: int, reasons: str) -> TraceError:
     return TraceError(message, path=path, remedy=remedy)
 
 
-def _drop_copies(files: list[FoundFile], problems: Problems) -> list[FoundFile]:
-    """Drop the copies that JAX writes for Perfetto next to the file of the host."""
-    originals = {
-        str(Path(file.path).parent): file.path
-        for file in reversed(files)
-        if Path(file.path).name.endswith((".trace.json.gz", ".trace.json"))
-    }
-    remaining = []
-    for file in files:
-        original = originals.get(str(Path(file.path).parent))
-        if original and not file.named and _PERFETTO_COPY.fullmatch(Path(file.path).name):
-            detail = f"left out: {Path(original).name} holds the same run"
-            problems.add("duplicate_rank", 1, detail, file=file.path)
-        else:
-            remaining.append(file)
-    return remaining
-
-
 def _drop_companions(
     foreign: list[tuple[str, str]], readable: list[FoundFile], problems: Problems
 ) -> tuple[list[tuple[str, str]], list[FoundFile]]:
@@ -186,8 +167,9 @@ def _drop_companions(
             for path, repeats_events in resolve_reference(companions)(file.path):
                 dropped.add(str(path))
                 if repeats_events:
-                    original_of[str(path)] = file.path
-    for path in sorted({file.path for file in readable} & set(original_of)):
+                    original_of.setdefault(str(path), file.path)
+    dropped -= {file.path for file in readable if file.named}
+    for path in sorted({file.path for file in readable} & set(original_of) & dropped):
         detail = f"left out: {Path(original_of[path]).name} holds the same run"
         problems.add("duplicate_rank", 1, detail, file=path)
     remaining = [file for file in readable if file.path not in dropped]

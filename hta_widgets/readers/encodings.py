@@ -1,18 +1,22 @@
-"""Leave out files that repeat the contents of another file in another encoding.
+"""Leave out what repeats the events of another file of the job.
 
-PyTorch can dump its flight recorder and memory as JSON and as pickle, and a folder may hold a trace
-and a compressed copy::
+PyTorch can dump its flight recorder and memory as JSON and as pickle, a folder may hold a trace and
+a compressed copy, and tools write their results beside the traces that they read::
 
-    nccl_trace_rank_0         pickle
-    nccl_trace_rank_0.json    JSON     left out: nccl_trace_rank_0 holds the same run
+    nccl_trace_rank_0           pickle
+    nccl_trace_rank_0.json      JSON              left out: nccl_trace_rank_0 holds the same run
+    rank-1.json                 a trace
+    rank-1_with_counters.json   written by HTA    left out: rank-1.json holds the same run
+    merged.json                 ranks 0 and 1     its rank 1 is left out, too
 
-Two files are such copies if the caller named neither of them, their names have different suffixes,
-they state the same ranks, and they hold the same events at the same times. The first by name is
-read.
+Both hold the same events at the same times, and the caller named neither file. The names have
+different suffixes, or one contains the other, or one of the files has several ranks. Files of one
+rank come first, of these the shortest name.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
@@ -24,51 +28,71 @@ from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 
 
-def drop_encodings(
+def drop_copies(
     files: Sequence[FoundFile], outcomes: Sequence[Outcome], problems: Problems
 ) -> tuple[list[FoundFile], list[Outcome]]:
-    """Report copies in other encodings; return the other files and their outcomes."""
-    originals: dict[object, list[int]] = {}
-    remaining = []
-    for place, (file, outcome) in enumerate(zip(files, outcomes, strict=True)):
-        similar = originals.setdefault((file.format, *map(_outline, outcome.traces)), [])
-        first = next((other for other in similar if _is_copy(files, outcomes, other, place)), None)
-        if first is None:
-            similar.append(place)
-            remaining.append(place)
-        else:
-            detail = f"left out: {PurePath(files[first].path).name} holds the same run"
-            problems.add("duplicate_rank", 1, detail, file=file.path)
-    return [files[place] for place in remaining], [outcomes[place] for place in remaining]
+    """Report traces that repeat those of other files; return the other files and outcomes."""
+    originals: dict[object, list[tuple[FoundFile, Outcome, Trace]]] = {}
+    remaining: dict[int, Outcome] = {}
+    order = [
+        (len(outcome.traces) > 1, len(_stem(file)), place)
+        for place, (file, outcome) in enumerate(zip(files, outcomes, strict=True))
+    ]
+    for _, _, place in sorted(order):
+        file, outcome = files[place], outcomes[place]
+        traces = []
+        for trace in outcome.traces:
+            outline = len(trace), len(trace.async_table), trace.zero_ns, trace.end_ns
+            similar = originals.setdefault((file.format, outline), [])
+            copied = (
+                original
+                for original, holder, earlier in similar
+                if _may_repeat((original, file), (holder, outcome))
+                and _has_same_events(earlier, trace)
+            )
+            original = next(copied, None)
+            if original is None:
+                similar.append((file, outcome, trace))
+                traces.append(trace)
+            else:
+                detail = f"left out: {PurePath(original.path).name} holds the same run"
+                problems.add("duplicate_rank", 1, detail, file=file.path)
+        if traces or not outcome.traces:
+            remaining[place] = outcome._replace(traces=tuple(traces))
+    places = sorted(remaining)
+    return [files[place] for place in places], [remaining[place] for place in places]
 
 
-def _outline(trace: Trace) -> tuple[object, ...]:
-    return trace.stated_rank, len(trace), len(trace.async_table), trace.start_ns, trace.end_ns
-
-
-def _is_copy(
-    files: Sequence[FoundFile], outcomes: Sequence[Outcome], first: int, other: int
-) -> bool:
-    """Return whether two files whose traces have equal outlines hold the same run."""
-    pair = files[first], files[other]
-    traces = outcomes[first].traces
-    is_filled = any(len(trace) + len(trace.async_table) for trace in traces)
-    if not is_filled or any(file.named for file in pair) or len(set(map(_encoding, pair))) < 2:
+def _may_repeat(pair: tuple[FoundFile, FoundFile], outcomes: tuple[Outcome, Outcome]) -> bool:
+    """Return whether the files may hold the same events, by their names and numbers of ranks."""
+    if any(file.named for file in pair) or pair[0] == pair[1]:
         return False
-    return all(
-        _has_same_events(before, after)
-        for before, after in zip(traces, outcomes[other].traces, strict=True)
-    )
+    if any(len(outcome.traces) > 1 for outcome in outcomes):
+        return len({PurePath(file.path).parent for file in pair}) == 1
+    if len({outcome.traces[0].stated_rank for outcome in outcomes}) > 1:
+        return False
+    short, long = map(_stem, pair)
+    # As a word: "rank-1" is a part of "rank-1_with_counters", and not of "rank-10".
+    contains = re.search(rf"(?<![^\W_]){re.escape(short)}(?![^\W_])", long) and short != long
+    return len(set(map(_encoding, pair))) > 1 or bool(contains)
+
+
+def _stem(file: FoundFile) -> str:
+    """Return the name of a file without the endings that tell its encoding."""
+    name = PurePath(file.path).name
+    return name.removesuffix("".join(_encoding(file)))
 
 
 def _encoding(file: FoundFile) -> tuple[str, ...]:
-    """Return how the name of a file ends: ``.json``, ``.json`` and ``.gz``, or nothing."""
+    """Return the suffixes that state the encoding of a file, such as ``.json`` and ``.gz``."""
     suffixes = PurePath(file.path).suffixes
     count = 2 if suffixes[-1:] in ([".gz"], [".zst"]) else 1
     return tuple(suffix for suffix in suffixes[-count:] if not suffix[1:].isdecimal())
 
 
 def _has_same_events(first: Trace, other: Trace) -> bool:
+    if not len(first) + len(first.async_table):
+        return False
     pools = [np.array(trace.table.names.values, dtype=object) for trace in (first, other)]
     tables = ((first.table, other.table), (first.async_table, other.async_table))
     return all(

@@ -32,7 +32,7 @@ class ForeignFormat:
 
     name: str  # as in "is an Nsight Systems report"
     remedy: str
-    begins: str = r"(?!)"  # regular expression, by default of no text
+    begins: str = r"(?!)"  # regular expression; by default, it matches nothing
     holds: tuple[bytes, ...] = ()
     endings: tuple[str, ...] = ()
 
@@ -51,7 +51,7 @@ _DATABASES_REMEDY = (
     f" {_RECORD_INSTEAD}"
 )
 _DATABASE = "SQLite format 3\0"
-#: Bytes that text does not have.
+#: Bytes that do not occur in text.
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 #: Recognized by `_is_perfetto`.
 _PERFETTO = ForeignFormat(
@@ -116,6 +116,7 @@ FOREIGN_FORMATS = (
     ForeignFormat("a tar archive", _UNPACK, r"[\x00-\xff]{257}ustar"),
     ForeignFormat("a zip archive", _UNPACK, r"PK(\x03\x04|\x05\x06)"),
     ForeignFormat("a 7z archive", _UNPACK, r"7z\xbc\xaf\x27\x1c"),
+    ForeignFormat("compressed twice", "Decompress it once.", r"\x1f\x8b|\x28\xb5\x2f\xfd"),
     ForeignFormat("compressed with xz", _DECOMPRESS, r"\xfd7zXZ\0"),
     ForeignFormat("compressed with bzip2", _DECOMPRESS, "BZh"),
     ForeignFormat("compressed with lz4", _DECOMPRESS, r"\x04\x22\x4d\x18"),
@@ -159,7 +160,7 @@ def foreign_format(path: str, start: bytes) -> ForeignFormat | None:
 
 
 def has_json_lines(start: bytes) -> bool:
-    """Return whether the beginning of a file is an object in a line, and another one after it."""
+    """Return whether the first line of a file is a JSON object, and another object follows."""
     line, _, rest = start.partition(b"\n")
     if not line.startswith(b"{") or not rest.lstrip().startswith(b"{") or b"traceEvents" in line:
         return False

@@ -117,7 +117,7 @@ class FileReading:
     shortens_paths : bool
         Whether names and args lose the folders of paths, which name users.
     shortens_paths_of : (Trace) -> bool
-        The same for single traces, such as those of another profiler.
+        The same for individual traces, such as those of another profiler.
     """
 
     sniff: str

@@ -30,7 +30,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache as columnar
 from hta_widgets.readers.discovery import FoundFile, find_files, report_foreign
-from hta_widgets.readers.encodings import drop_encodings
+from hta_widgets.readers.encodings import drop_copies
 from hta_widgets.readers.file_traces import read_file
 from hta_widgets.readers.foreign import SUPPORTED_FORMATS_TEXT
 from hta_widgets.readers.formats import (
@@ -455,7 +455,7 @@ def _assemble_set(
     problems: Problems,
 ) -> TraceSet:
     """Return the set of the ranks in all files that could be read."""
-    files, outcomes = drop_encodings(files, outcomes, problems)
+    files, outcomes = drop_copies(files, outcomes, problems)
     traces, caller_ranks, stored = _traces_of(source, files, outcomes, problems)
     traces, caller_ranks = _finish_formats(traces, caller_ranks, problems)
     first_of: dict[str, str] = {}

@@ -138,18 +138,18 @@ def _as_completed(tasks: Iterable[Any]) -> Iterator[Any]:
 
 def _warn_about_transfers(reads: list[_Read], handover: _Handover, *, to_cache: bool) -> None:
     """Warn if workers sent columns because they could not write to a folder that all share."""
-    workers = sorted({read.sent_by for read in reads if read.sent_by})
-    if not workers:
+    senders = [read.sent_by for read in reads if read.sent_by is not None]
+    if not senders:
         return
-    count = sum(read.sent_by is not None for read in reads)
+    workers = sorted(set(senders))
     names = ", ".join(workers[:3]) + (", …" if len(workers) > 3 else "")
     folder = handover.cache if to_cache else handover.temporary
     remedy = "Set HTA_WIDGETS_CACHE to a folder that all machines share"
     remedy += "." if to_cache else ", and pass cache=True."
     _warn(
-        f"Columns of {count} of {len(reads)} files were sent over the network and are analysed in "
-        f"this process, because the workers on {names} do not share {folder}, or cannot write to "
-        f"it. {remedy}"
+        f"Columns of {len(senders)} of {len(reads)} files were sent over the network and are"
+        f" analysed in this process, because the workers on {names} do not share {folder}, or"
+        f" cannot write to it. {remedy}"
     )
 
 

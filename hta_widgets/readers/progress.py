@@ -61,7 +61,7 @@ def reporting_progress(
 
 @contextmanager
 def _notebook_bar(total_bytes: int, title: str) -> Iterator[Callable[[float], object]]:
-    """Yield a function that adds bytes to a bar in the cell's output; the output ends empty.
+    """Yield a function that adds bytes to a bar in the cell's output, until the bar is removed.
 
     The bar is HTML. A widget would leave a view in the notebook, which is an error once its model
     is closed.

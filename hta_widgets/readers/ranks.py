@@ -24,7 +24,9 @@ from hta_widgets.trace.shared_clock import clock_groups
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import most_frequent_size
 
-_RANK = re.compile(r"(?i)(?<![a-z])rank[-_ =:]{0,2}\[?(\d+)\]?")
+#: A rank of all nodes; a name may also state the rank on the node, as ``rank_9_local_rank_1``.
+_RANK = re.compile(r"(?i)(?<!local[-_ ])(?<![a-z])rank[-_ =:]{0,2}\[?(\d+)\]?")
+_LOCAL_RANK = re.compile(r"(?i)local[-_ ]?rank[-_ =:]{0,2}\[?(\d+)\]?")
 _WORKER = re.compile(r"(?i)(?<![a-z])worker[-_ ]?(\d+)")
 #: -TP-0-DP-1-PP-0-EP-0, dp0_tp1 …: a coordinate per kind of parallelism
 _DIMENSIONS = re.compile(r"(?i)(?<![a-z])(dp|pp|tp|ep|cp|sp)[-_ =:]{0,2}(\d+)(?!\d)")
@@ -101,10 +103,7 @@ def assign_ranks(
     for file, guess in zip(unknown, guesses, strict=True):
         ranks[file] = guess
         used.add(guess)
-        traces_of_file = paths.count(paths[file])
-        reason = "the file has no rank number"
-        if traces_of_file > 1:
-            reason = f"is one of {traces_of_file} ranks or devices of the file"
+        reason = _reason_of_guess(paths.count(paths[file]))
         detail = f"{reason}; taken as {guess} {source_text}"
         problems.add("guessed_rank", 1, detail, guess, paths[file])
     for file in duplicates:
@@ -113,14 +112,20 @@ def assign_ranks(
         used.add(rank)
         holder = ranks.index(stated[file])
         early = ", and ends early" if paths[file] in cut else ""
-        name = PurePath(paths[holder]).name
-        name = name if name != PurePath(paths[file]).name else paths[holder]
+        has_same_name = PurePath(paths[holder]).name == PurePath(paths[file]).name
+        name = paths[holder] if has_same_name else PurePath(paths[holder]).name
         difference = _describe_difference(claims[file], claims[holder], name) if claims else ""
         detail = f"states rank {stated[file]}, as {name} does{early}{difference}"
         problems.add("duplicate_rank", 1, f"{detail}; kept as rank {rank}", rank, paths[file])
     for rank, file in enumerate(numbered_last, max(used, default=-1) + 1):
         ranks[file] = rank
     return [rank for rank in ranks if rank is not None]
+
+
+def _reason_of_guess(traces_of_file: int) -> str:
+    if traces_of_file > 1:
+        return f"is one of {traces_of_file} ranks or devices of the file"
+    return "the file has no rank number"
 
 
 def _assign_stated_ranks(
@@ -255,7 +260,7 @@ def _have_same_events(first: Trace, second: Trace) -> bool:
 
 def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
     """Return a rank for each path, and the source of the ranks in words."""
-    for pattern in (_RANK, _WORKER):
+    for pattern in (_RANK, _LOCAL_RANK, _WORKER):
         ranks = [_last_number(pattern, path) for path in paths]
         if _are_unique_and_free(ranks, taken):
             return [rank for rank in ranks if rank is not None], "from its name"
@@ -284,7 +289,7 @@ def _last_number(pattern: re.Pattern[str], path: str) -> int | None:
 
 def rank_in_name(name: str) -> str | None:
     """Return the part of a file's name that states its rank or coordinates; None without one."""
-    for pattern in (_RANK, _WORKER, _DIMENSIONS):
+    for pattern in (_RANK, _LOCAL_RANK, _WORKER, _DIMENSIONS):
         if parts := [match[0].lower() for match in pattern.finditer(name)]:
             return " ".join(parts)
     return None
@@ -305,7 +310,9 @@ def ranks_of_coordinates(texts: Sequence[str]) -> list[int] | None:
     if not texts or not all(coordinates) or len({frozenset(place) for place in coordinates}) > 1:
         return None
     keys = [tuple(place[name] for name in _ORDER if name in place) for place in coordinates]
-    if len(keys[0]) == 1 and len(set(keys)) == len(keys) and max(keys)[0] <= LAST_RANK:
+    if len(set(keys)) < len(keys):
+        return None
+    if len(keys[0]) == 1 and max(keys)[0] <= LAST_RANK:
         return [key[0] for key in keys]
-    order = {key: rank for rank, key in enumerate(sorted(set(keys)))}
-    return [order[key] for key in keys] if len(order) == len(keys) else None
+    rank_of_key = {key: rank for rank, key in enumerate(sorted(keys))}
+    return [rank_of_key[key] for key in keys]

@@ -152,22 +152,19 @@ class Database:
             **dict.fromkeys(reals.split(), _ColumnKind(missing, is_real=True)),
             **dict.fromkeys(["rowid", *columns.split()], _ColumnKind(missing, is_required=True)),
         }
-        names = list(kinds)
         if not present:
-            yield {name: np.empty(0, kinds[name].dtype) for name in names}
+            yield {name: kind.missing_values(0) for name, kind in kinds.items()}
             return
-        stored = [name for name in names if name in present or name == "rowid"]
-        stored_kinds = [kinds[name] for name in stored]
-        values = [kinds[name].expression(_quote(name)) for name in stored]
+        stored = {name: kinds[name] for name in kinds if name in present or name == "rowid"}
         for condition in self._row_ranges(table):
-            block = self._read_block(table, values, condition, stored_kinds)
+            block = self._read_block(table, stored, condition)
             if block is None:
-                block = self._read_mixed_block(table, values, condition, stored_kinds)
-            values_of = dict(zip(stored, block, strict=True))
-            for name in set(names).difference(stored):
-                missing_value = np.nan if kinds[name].is_real else missing
-                values_of[name] = np.full(len(block[0]), missing_value)
-            yield {name: values_of[name] for name in names}
+                block = self._read_mixed_block(table, stored, condition)
+            count = len(block["rowid"])
+            yield {
+                name: block[name] if name in block else kind.missing_values(count)
+                for name, kind in kinds.items()
+            }
 
     def rows(
         self, table: str, columns: str, *, where: str = "1", kinds: Sequence[type] = ()
@@ -199,12 +196,8 @@ class Database:
         has_texts = {key, value} <= set(self.columns_of(table))
         for start in range(0, len(wanted) if has_texts else 0, _IDS_PER_QUERY):
             listed = ",".join(map(str, wanted[start : start + _IDS_PER_QUERY]))
-            rows = self._select(map(_quote, (key, value)), table, f"{_quote(key)} in ({listed})")
-            texts.update(
-                (number, text_of(value))
-                for number, value in rows
-                if isinstance(value, (str, bytes))
-            )
+            where = f"{_quote(key)} in ({listed})"
+            texts.update(self.rows(table, f"{key} {value}", where=where, kinds=(int, str)))
         self.missing_texts[table].update(number for number in wanted if number > 0)
         self.missing_texts[table].difference_update(texts)
         return texts
@@ -310,16 +303,19 @@ class Database:
             low = high
 
     def _read_block(
-        self, table: str, values: Sequence[str], where: str, kinds: Sequence[_ColumnKind]
-    ) -> list[Array] | None:
-        """Return the values of expressions in SQL; None if a value is not of its kind."""
-        lists = [f"group_concat({value})" for value in values]
+        self, table: str, kinds: dict[str, _ColumnKind], where: str
+    ) -> dict[str, Array] | None:
+        """Return columns of a table; None if a value is not of its column's kind."""
+        lists = [f"group_concat({kind.expression(name)})" for name, kind in kinds.items()]
         ((count, *texts),) = self._select(["count(*)", *lists], table, where)
         self._report(sum(len(text or "") for text in texts) // 2)
-        pairs = zip(texts, kinds, strict=True)
-        block = [_parse_numbers(text or "", count, kind.dtype) for text, kind in pairs]
-        columns = [column for column in block if column is not None]
-        return columns if len(columns) == len(block) else None
+        block = {}
+        for (name, kind), text in zip(kinds.items(), texts, strict=True):
+            column = _parse_numbers(text or "", count, kind.dtype)
+            if column is None:
+                return None
+            block[name] = column
+        return block
 
     def _report(self, size_bytes: int) -> None:
         """Report progress: an estimate, at most the size of the file."""
@@ -328,19 +324,21 @@ class Database:
             self._unreported_bytes -= min(size_bytes, self._unreported_bytes)
 
     def _read_mixed_block(
-        self, table: str, values: Sequence[str], where: str, kinds: Sequence[_ColumnKind]
-    ) -> list[Array]:
+        self, table: str, kinds: dict[str, _ColumnKind], where: str
+    ) -> dict[str, Array]:
         """Return a block without the rows in which a required value is not an integer."""
-        stored_rows = self._select(values, table, where)
+        expressions = [kind.expression(name) for name, kind in kinds.items()]
+        stored_rows = self._select(expressions, table, where)
         rows = [
-            [kind.convert(value) for kind, value in zip(kinds, row, strict=True)]
+            [kind.convert(value) for kind, value in zip(kinds.values(), row, strict=True)]
             for row in stored_rows
         ]
         valid = [row for row in rows if None not in row]
         self.skipped[table] += len(rows) - len(valid)
-        return [
-            np.array([row[place] for row in valid], kind.dtype) for place, kind in enumerate(kinds)
-        ]
+        return {
+            name: np.array([row[place] for row in valid], kind.dtype)
+            for place, (name, kind) in enumerate(kinds.items())
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,8 +353,13 @@ class _ColumnKind:
     def dtype(self) -> type[np.float64 | np.int64]:
         return np.float64 if self.is_real else np.int64
 
-    def expression(self, column: str) -> str:
+    def missing_values(self, count: int) -> Array:
+        """Return the values of a column that the table lacks."""
+        return np.full(count, np.nan if self.is_real else self.missing, self.dtype)
+
+    def expression(self, name: str) -> str:
         """Return the value in SQL; real numbers as strings, since SQLite would print 15 digits."""
+        column = _quote(name)
         if self.is_real:  # SQLite has no iif() before 3.32
             is_number = f"typeof({column}) in ('integer', 'real')"
             return f"case when {is_number} then printf('%!.17g', {column}) else 'nan' end"
@@ -373,7 +376,9 @@ def _as_kind(value: object, kind: type) -> object:
     """Return an integer or a string; None for a value of another kind."""
     if kind is int:
         return _as_integer(value, None)
-    return text_of(value) if isinstance(value, (str, bytes)) else None
+    if isinstance(value, bytes):  # some writers store strings as blobs
+        return str(value, "utf-8", "replace")
+    return value if isinstance(value, str) else None
 
 
 def _as_integer(value: object, default: int | None) -> int | None:
@@ -393,11 +398,6 @@ def _parse_numbers(text: str, count: int, dtype: type[np.float64 | np.int64]) ->
         except (DeprecationWarning, ValueError):
             return None
     return values if len(values) == count else None
-
-
-def text_of(value: str | bytes) -> str:
-    """Return a value as a string; some writers store strings as blobs."""
-    return value if isinstance(value, str) else str(value, "utf-8", "replace")
 
 
 def _quote(name: str) -> str:

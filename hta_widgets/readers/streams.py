@@ -19,7 +19,7 @@ from hta_widgets.trace.problems import Problems
 
 _BLANK = b" \t\r\n"
 _COMMA, _CLOSE = ord(","), ord("}")
-#: Beginning of an object whose first key is one of trace records.
+#: Beginning of an object whose first key is a key of trace records.
 _KEYS = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
 _MAX_SEPARATORS = 8
 #: Maximum number of braces that are tried; a cut file may end in millions of them.
@@ -30,7 +30,7 @@ _LOOK_BACK = 1 << 20
 def separators_before(text: bytes, low: int, high: int) -> Iterator[int]:
     """Yield the positions of a few commas that seem to separate records, the last first.
 
-    Commas before an object whose first key is one of trace records come before all others.
+    Commas before an object whose first key is a key of trace records come first.
     """
     possible: list[int] = []
     likely = 0
@@ -66,7 +66,8 @@ except ImportError:
 
 
 GZIP_MAGIC = b"\x1f\x8b"
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+#: The beginning of a frame; pzstd writes a frame of its own, which decoders skip, before others.
+_ZSTD_MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 _GZIP = 31  # zlib's window size for a gzip header and trailer
 _INPUT_BYTES = 1 << 16
 _MAX_CHECKPOINTS = 64
@@ -366,7 +367,7 @@ def decompressed_size(path: str | Path) -> int:
     """Return the approximate decompressed size of a file."""
     with Stream(path) as start:
         size, head = start.size_bytes, start.read(18)
-        if head.startswith(ZSTD_MAGIC):
+        if _ZSTD_MAGIC.match(head):
             estimate = _zstd_content_size(head) or size * _USUAL_EXPANSION
             return min(max(estimate, size), _max_bytes(size))
         if not head.startswith(GZIP_MAGIC) or size < 18:
@@ -394,7 +395,7 @@ def open_stream(
     """Open a plain, gzip or zstd file at an offset in its decompressed bytes."""
     with Stream(path) as start:
         magic = start.read(4)
-    if magic == ZSTD_MAGIC:
+    if _ZSTD_MAGIC.match(magic):
         return _ZstdStream(path, offset)
     if magic.startswith(GZIP_MAGIC):
         return _GzipStream(path, offset, checkpoints)

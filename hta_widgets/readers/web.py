@@ -101,7 +101,7 @@ def split_url(url: str) -> SplitResult:
 
 
 def _state(reply: Any) -> str:
-    """Return text that changes with a file, from the headers of a reply."""
+    """Return a string that changes with a file, from the headers of a reply."""
     headers = ("ETag", "Last-Modified", "Content-Length")
     return repr([reply.headers.get(name) for name in headers])
 

@@ -147,24 +147,24 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
     first, pools = windows[0], _Pools()
     tracks, track_codes = _join_tracks([trace.table.tracks for trace in windows])
     parts: list[_WindowTables] = []
-    rows = records = 0
+    earlier = _Earlier(0, 0, 0)
     last_step = -1
     end_record: dict[int, int] = {}
     for trace, track_code in zip(windows, track_codes, strict=True):
-        shift_ns = trace.zero_ns - first.zero_ns
+        earlier = earlier._replace(ns=trace.zero_ns - first.zero_ns)
         depth = _joined_depths(trace.table, tracks, track_code)
         step = _continue_steps(trace.table.step, last_step)
         last_step = max(last_step, int(step.max(initial=-1)))
-        tables = _renumber_tables(
-            trace, pools, track_code, depth, shift_ns=shift_ns, rows=rows, records=records
-        )
-        parts.append(tables._replace(events=replace_columns(tables.events, step=step)))
+        tables = _renumber_tables(trace, pools, track_code, earlier)
+        events = replace_columns(tables.events, depth=depth, step=step)
+        parts.append(tables._replace(events=events))
         end_record |= {
-            row + rows: record + records for row, record in trace.table.end_record.items()
+            row + earlier.rows: record + earlier.records
+            for row, record in trace.table.end_record.items()
         }
-        rows += len(trace.table)
-        records += 0 if trace.source is None else len(trace.source)
-    events, flows, counters, instants, asyncs, copies = zip(*parts, strict=True)
+        records = 0 if trace.source is None else len(trace.source)
+        earlier = _Earlier(0, earlier.rows + len(trace.table), earlier.records + records)
+    event_tables, flows, counters, instants, asyncs, copies = zip(*parts, strict=True)
     counter_table = concatenate_tables(counters, series=pools.series.values)
     order = np.lexsort((counter_table.time_ns, counter_table.series_id))
     mark = windows_mark([(t.zero_ns, t.zero_ns + t.table.last_ns) for t in windows])
@@ -172,7 +172,7 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
     mark = {**(stated if isinstance(stated, Mapping) else {}), **mark}
     return first.replace(
         _table=concatenate_tables(
-            events,
+            event_tables,
             names=pools.names,
             categories=pools.categories,
             tracks=tracks,
@@ -210,17 +210,19 @@ class _WindowTables(NamedTuple):
     copies: CopyTable
 
 
+class _Earlier(NamedTuple):
+    """What precedes a window in the joined trace: time, events and records."""
+
+    ns: int
+    rows: int
+    records: int
+
+
 def _renumber_tables(
-    trace: Trace,
-    pools: _Pools,
-    track_code: Array,
-    depth: Array,
-    *,
-    shift_ns: int,
-    rows: int,
-    records: int,
+    trace: Trace, pools: _Pools, track_code: Array, earlier: _Earlier
 ) -> _WindowTables:
-    """Return the tables of a window; times, rows and records follow the windows before it."""
+    """Return the tables of a window, with the joined trace's times, numbers and codes."""
+    shift_ns, rows, records = earlier
     table, flow = trace.table, trace.flow_table
     counter, instant, interval = trace.counter_table, trace.instant_table, trace.async_table
     name = _codes(pools.names, table.names.values)
@@ -232,7 +234,6 @@ def _renumber_tables(
             name=name[table.name],
             category=category[table.category],
             track=track_code[table.track],
-            depth=depth,
             parent=np.where(table.parent >= 0, table.parent + rows, -1).astype(np.int32),
             record=table.record + records,
         ),

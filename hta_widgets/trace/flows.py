@@ -81,6 +81,10 @@ def flow_table(
     problems.add(
         "unpaired", int(is_lost.sum()), "flows that end where no event is; no arrow is drawn"
     )
+    if not len(source) and len(table):
+        # Without ids, arrows from the host to a device are launches, whatever the tool calls them.
+        to_device = (table.stream[tail] < 0) & (table.stream[head] >= 0)
+        flow_kind[~is_lost & to_device] = 0
     launching = np.flatnonzero(~is_lost & (flow_kind == 0))
     without_id = launching[_lack_ids(columns, head_rows[launching], table, head[launching])]
     problems.add("unpaired", len(without_id), "flows of launches with id 0; no arrow is drawn")

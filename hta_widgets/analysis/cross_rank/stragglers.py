@@ -37,7 +37,7 @@ from hta_widgets.analysis.cross_rank.imposed_waits import (
 )
 from hta_widgets.analysis.cross_rank.lateness import PARTS, has_longer_pauses
 from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
-from hta_widgets.analysis.frames import result_frame
+from hta_widgets.analysis.frames import result_frame, text_column
 from hta_widgets.analysis.host_activity import is_pause, stalling_event
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import ambiguous_note, on_hosts_note
@@ -177,7 +177,7 @@ def stragglers(
     pattern, cause = _verdict(work, excess)
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
-        "host": np.array([header.host for header in match.headers], dtype=object),
+        "host": text_column(header.host for header in match.headers),
         "collectives": collectives,
         "score": work.sum_by_rank(work.is_only_last) / np.maximum(collectives, 1),
         "late_ns_mean": work.sum_by_rank(np.where(is_counted, times.arrival_ns - median_ns, 0.0))
@@ -187,8 +187,8 @@ def stragglers(
         "lost_ns": work.sum_by_rank(work.lost_ns),
         "lost_share": mean_lost_shares(work),
         "is_straggler": pattern != "",
-        "pattern": pattern,
-        "cause": cause,
+        "pattern": text_column(pattern),
+        "cause": text_column(cause),
         **{f"late_{part}_ns": np.rint(excess[part]).astype(np.int64) for part in PARTS},
     }
     shown = selected_ranks(traces, chosen) if len(match) else slice(0)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.formats.ascend.folder import rank_of_folder
+from hta_widgets.formats.ascend.trace_view import rank_of_folder
 from hta_widgets.formats.event_rows import (
     EventRows,
     RankFacts,
@@ -95,7 +95,7 @@ class _AscendTables:
         self._device_of_collective = self._device_of_connection = none, none
 
     def facts(self, folder_rank: int | None) -> Callable[[int, int], RankFacts]:
-        """Return a function of process and device, which returns the facts of a rank."""
+        """Return a function that returns the facts of a rank, given its process and device."""
         pairs = self._database.rows("RANK_DEVICE_MAP", "deviceId rankId", kinds=(int, int))
         ranks = {device: rank for device, rank in pairs if is_rank(rank)}
         models = dict(self._database.rows("NPU_INFO", "id name"))
@@ -200,7 +200,7 @@ class _AscendTables:
         return np.where(is_unknown, (self._devices or [0])[0], device)
 
     def read_calls(self) -> None:
-        """Read calls of CANN; a call within an operator is not linked, since the operator is."""
+        """Read calls of CANN; a call within an operator has no link, since the operator has it."""
         columns = self._database.integers("CANN_API", "startNs endNs globalTid connectionId name")
         ids = _ids(columns["connectionId"])
         is_in_operator = np.isin(ids, self._connections()["connectionId"])

@@ -1,16 +1,45 @@
 """Read ``trace_view.json`` of Ascend's profiler: Chrome JSON, in a folder that states the rank.
 
+::
+
+    host_123_ascend_pt/profiler_info_0.json            {…, "rank_id": 0}
+    host_123_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json, step_trace_time.csv, …
+
 What its rows mean is in `hta_widgets.formats.kineto.ascend_rows`, so that an exported file has the
 same figures.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from hta_widgets.formats.ascend.folder import rank_of_folder
+from hta_widgets.formats.event_rows import parse_json_object
 from hta_widgets.formats.kineto.reader import read_kineto
-from hta_widgets.readers.formats import Advance, Outcome
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
+from hta_widgets.readers.ranks import is_rank
+
+_OUTPUTS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
+#: Folders of a recording by torch_npu, MindSpore or msprof.
+_RECORDING = re.compile(r".*_ascend_(pt|ms)|PROF_.*")
+_INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json")
+_TRACE_NAME = re.compile(r"trace_view\.json(\.gz)?")
+_PROCESS = re.compile(rb'"(Ascend Hardware|CANN)"')
+_EXPORT = re.compile(r"msprof_.*\.json")
+_DATABASE = re.compile(r"(ascend_pytorch_profiler|msprof).*\.db")
+_TABLES = re.compile(r".*\.(csv|json|db|xlsx|log|txt)(-wal|-shm)?")
+_MAX_INFO_BYTES = 1 << 20
+
+
+def is_trace_view(start: FileStart) -> bool:
+    """Whether a file is a time line of Ascend's profiler."""
+    if _TRACE_NAME.fullmatch(Path(start.path).name):
+        return start.is_json
+    is_list = start.is_json and start.without_bom[:1] == b"["
+    return is_list and _PROCESS.search(start.text) is not None
 
 
 def read_trace_view(path: str, *, advance: Advance = None, keepalive: Any = None) -> Outcome:
@@ -21,3 +50,41 @@ def read_trace_view(path: str, *, advance: Advance = None, keepalive: Any = None
     if rank is not None:
         traces = [trace.replace(stated_rank=rank, rank=rank) for trace in traces]
     return outcome._replace(traces=tuple(traces))
+
+
+def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
+    """Yield the tables and raw data of a trace's recording, and files with the same events."""
+    trace = Path(path)
+    is_view = _TRACE_NAME.fullmatch(trace.name) is not None
+    if trace.parent.name not in _OUTPUTS:
+        return
+    recording = trace.parent.parent
+    is_sole = _RECORDING.fullmatch(recording.name) is not None
+    files = recording.rglob("*") if is_sole else (*recording.glob("*"), *trace.parent.glob("*"))
+    for file in files:
+        if _DATABASE.fullmatch(file.name) or _EXPORT.fullmatch(file.name):
+            if is_view:
+                yield file, True
+        elif not _TRACE_NAME.fullmatch(file.name) and (is_sole or _TABLES.fullmatch(file.name)):
+            yield file, False
+
+
+def rank_of_folder(path: str) -> int | None:
+    """Return the rank that ``profiler_info_N.json`` in a folder of the recording states."""
+    for folder in Path(path).parents[:2]:
+        files = list(folder.glob("profiler_info*.json"))
+        rank = _stated_rank(files[0]) if len(files) == 1 else None
+        if rank is not None:
+            return rank
+    return None
+
+
+def _stated_rank(file: Path) -> int | None:
+    """Return the rank in the contents of a file, or else in its name."""
+    rank = None
+    with suppress(OSError), file.open("rb") as stream:
+        rank = parse_json_object(stream.read(_MAX_INFO_BYTES)).get("rank_id")
+    if is_rank(rank):
+        return rank
+    match = _INFO.fullmatch(file.name)
+    return int(match[1]) if match is not None and match[1] else None

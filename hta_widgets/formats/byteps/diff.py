@@ -72,14 +72,21 @@ def _stage_frame(diff: Comparison) -> pd.DataFrame:
         "waits_for_root": np.array([root for _, root in order], dtype=np.bool_),
     }
     before, after = (
-        np.array([side.get(key, nothing) for key in order]).reshape(-1, *nothing.shape)
+        np.array([side.get(key, nothing) for key in order])
+        .reshape(-1, *nothing.shape)
+        .swapaxes(0, 1)
         for side in sides
     )
-    for k, name in enumerate(_MEASURES):
-        a, b = before[:, k].mean(axis=1), after[:, k].mean(axis=1)
-        columns |= {f"before_{name}": a, f"after_{name}": b, f"diff_{name}": b - a}
-    for k, name in ((1, "work"), (2, "queue")):
-        columns[f"{name}_p_value"] = welch_p_value(before[:, k].T, after[:, k].T)
+    # By measure, then stage and step.
+    steps_of_measure = dict(zip(_MEASURES, zip(before, after, strict=True), strict=True))
+    for name, (old, new) in steps_of_measure.items():
+        mean, new_mean = old.mean(axis=1), new.mean(axis=1)
+        columns |= {
+            f"before_{name}": mean, f"after_{name}": new_mean, f"diff_{name}": new_mean - mean,
+        }  # fmt: skip
+    for name in ("work", "queue"):
+        old, new = steps_of_measure[f"{name}_ns"]
+        columns[f"{name}_p_value"] = welch_p_value(old.T, new.T)
     return result_frame(
         columns,
         matched={"stages": len(order)},

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis.frames import text_column
 from hta_widgets.facts import facts
 from hta_widgets.formats.byteps.rows import node_label, requests_of, worker_rows
 from hta_widgets.panels.frames import (
@@ -59,6 +60,7 @@ def by_tensor(frame: pd.DataFrame) -> pd.DataFrame:
     order = np.lexsort((tensors["worker"], tensors["job"], tensors["tensor"], -slowest))
     tensors = tensors.iloc[order].reset_index(drop=True)
     tensors["tensor"] = tensors["tensor"].astype(object)
+    tensors["job"] = text_column(tensors["job"])
     tensors.attrs = dict(frame.attrs)
     return tensors
 

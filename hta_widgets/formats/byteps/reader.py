@@ -27,11 +27,11 @@ from hta_widgets.formats.byteps.rows import (
     stage_of,
     worker_rows,
 )
+from hta_widgets.formats.kineto.merged import RankContents
 from hta_widgets.readers.discovery import natural_key
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, number_in_group
-from hta_widgets.trace.build import build_trace
-from hta_widgets.trace.columns import AsyncTable, CounterTable, RankColumns, RecordSource
+from hta_widgets.trace.columns import AsyncTable, CounterTable, RankColumns
 from hta_widgets.trace.merged_format import IDENTITY_KEY, MARK_KEY
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
@@ -231,35 +231,24 @@ class _RequestPairs(NamedTuple):
     iteration: Ints  # by row: number of earlier requests of a worker for the key; -1 for ends
 
 
-def build_server(
-    rank: int | None,
-    columns: RankColumns,
-    metadata: dict[str, Any],
-    source: RecordSource,
-    path: str,
-    problems: Problems,
-) -> Trace:
+def build_server(contents: RankContents, path: str, problems: Problems) -> Trace:
     """Build the trace of one server.
 
     A track holds the requests of one worker for one key. Requests that are open at the end of the
     file are asyncs without a duration. The time that a pull waits for the last push of its
     iteration is an async as well.
     """
+    columns = contents.columns
     pairs = _pair_requests(columns)
     # Kinds follow from categories and tracks from threads: the trace is built after both are set.
     category = columns.categories.add(_SERVER_CATEGORY)
     columns.category = np.full(len(columns.category), category, columns.category.dtype)
-    trace = build_trace(
-        columns,
-        rank=0 if rank is None else rank,
-        path=path,
-        metadata=metadata,
-        source=source,
-        problems=problems,
+    trace = contents.build(
+        path,
+        problems,
         pairs=(pairs.begins, pairs.ends, pairs.alone),
         names=_assign_node_threads(columns),
         format="byteps-server",
-        stated_rank=rank,
     )
     table = trace.table
     table.tracks[:] = [replace(track, role="other", tid=track.pid) for track in table.tracks]
@@ -378,14 +367,7 @@ def is_worker(columns: RankColumns) -> bool:
     return int(is_tensor[columns.pid[complete]].sum()) > len(complete) // 2
 
 
-def build_worker(
-    rank: int | None,
-    columns: RankColumns,
-    metadata: dict[str, Any],
-    source: RecordSource,
-    path: str,
-    problems: Problems,
-) -> Trace:
+def build_worker(contents: RankContents, path: str, problems: Problems) -> Trace:
     """Build the trace of one GPU of a worker.
 
     Events keep the file's names. Steps are numbered from 0 within the file. On a GPU that is
@@ -393,22 +375,14 @@ def build_worker(
     added as asyncs. Counters are added for the number of partitions in a stage: PUSH and PULL on
     the root, this wait on other GPUs.
     """
+    columns = contents.columns
     blank = [code for code, text in enumerate(columns.categories.values) if not text]
     if blank:
         category = columns.categories.add(_WORKER_CATEGORY)
         code = columns.category.dtype.type(category)
         columns.category = np.where(np.isin(columns.category, blank), code, columns.category)
-    trace = build_trace(
-        columns,
-        rank=0 if rank is None else rank,
-        path=path,
-        metadata=metadata,
-        source=source,
-        problems=problems,
-        names=_tensor_track_names(columns),
-        format="byteps",
-        stated_rank=rank,
-    )
+    names = _tensor_track_names(columns)
+    trace = contents.build(path, problems, names=names, format="byteps")
     table = trace.table
     table.tracks[:] = [replace(track, role="other") for track in table.tracks]
     table.categories.add(_WAIT_CATEGORY)
@@ -417,7 +391,7 @@ def build_worker(
     if "COPYH2D" in rows.stages and not rows.is_root:
         trace.async_table = _root_waits(trace, rows)
     trace.counter_table = _in_flight(trace, rows)
-    _note_problems(rows, rank, path, problems)
+    _note_problems(rows, contents.rank, path, problems)
     trace.memo.clear()
     return trace
 

@@ -223,23 +223,25 @@ def is_key(text: str) -> bool:
 def requests_of(trace: Trace) -> Requests:
     """Return the requests of a server's trace."""
     table, asyncs = trace.table, trace.async_table
-    parsed = [REQUEST.fullmatch(name) for name in table.names.values]
-    is_request = np.array([match is not None for match in parsed], np.bool_)
-    is_push = np.array([match is not None and match[1] == "push" for match in parsed], np.bool_)
-    node = np.array([int(match[2]) if match else -1 for match in parsed], np.int64)
+    # By name: whether it is of a request, and the request's operation and node.
+    matches = [REQUEST.fullmatch(name) for name in table.names.values]
+    is_request = np.array([match is not None for match in matches], np.bool_)
+    is_push = np.array([match is not None and match[1] == "push" for match in matches], np.bool_)
+    node = np.array([int(match[2]) if match else -1 for match in matches], np.int64)
+    # By track: whether it has a key, and the key.
     pids = [track.pid for track in table.tracks]
-    keyed = np.array([is_key(pid) for pid in pids], np.bool_)
+    has_key = np.array([is_key(pid) for pid in pids], np.bool_)
     key = np.array([int(pid) if is_key(pid) else 0 for pid in pids], np.uint64)
-    rows = np.flatnonzero(is_request[table.name] & keyed[table.track])
-    request_rows = np.flatnonzero(is_request[asyncs.name] & (asyncs.record >= 0))
-    request_rows = np.array(
-        [row for row in request_rows.tolist() if is_key(asyncs.pid[row])], np.int64
-    )
-    open_key = np.array([int(asyncs.pid[row]) for row in request_rows.tolist()], np.uint64)
-    iteration = np.array([int(asyncs.async_id[row]) for row in request_rows.tolist()], np.int64)
-    name = np.concatenate([table.name[rows], asyncs.name[request_rows]])
-    start = np.concatenate([table.start_ns[rows], asyncs.start_ns[request_rows]]).astype(np.int64)
-    none = np.full(len(request_rows), -1)
+    rows = np.flatnonzero(is_request[table.name] & has_key[table.track])
+    # Requests that were open at the end of the file are asyncs.
+    open_requests = np.flatnonzero(is_request[asyncs.name] & (asyncs.record >= 0)).tolist()
+    open_requests = [row for row in open_requests if is_key(asyncs.pid[row])]
+    open_key = np.array([int(asyncs.pid[row]) for row in open_requests], np.uint64)
+    iteration = np.array([int(asyncs.async_id[row]) for row in open_requests], np.int64)
+    open_rows = np.array(open_requests, np.int64)
+    name = np.concatenate([table.name[rows], asyncs.name[open_rows]])
+    start = np.concatenate([table.start_ns[rows], asyncs.start_ns[open_rows]]).astype(np.int64)
+    none = np.full(len(open_rows), -1)
     order = np.argsort(start, kind="stable")
     return Requests(
         row=np.concatenate([rows, none]).astype(np.int64)[order],

@@ -410,8 +410,16 @@ class _Fit:
 
 #: The possible nodes of one worker at each server, by the server's rank.
 _Fits = dict[int, dict[_Place, _Fit]]
-#: Position of each raw key, and per node begins and ends by (operation, key, iteration).
-_Tables = tuple[dict[int, int], dict[int, tuple[Ints, Ints]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestTimes:
+    """The times of a server's requests in ns, `_NONE` for requests that it has not served."""
+
+    #: position of each raw key
+    positions: dict[int, int]
+    #: begins and ends by node; each has the axes operation (push, pull), key and iteration
+    times_of_node: dict[int, tuple[Ints, Ints]]
 
 
 @check_arguments
@@ -464,21 +472,23 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
     raw = _raw_keys(traces)
     rows: list[tuple[object, ...]] = []
     for job in sorted({trace.job or "" for trace in workers}):
-        tables = {t.rank: _request_tables(t, raw[t.rank]) for t in servers if (t.job or "") == job}
+        times = {t.rank: _request_times(t, raw[t.rank]) for t in servers if (t.job or "") == job}
         options: list[tuple[Trace, _Fits]] = []
         for worker in workers:
             if (worker.job or "") == job:
-                every = {
-                    rank: _possible_fits(worker, of_server) for rank, of_server in tables.items()
+                fits_of_server = {
+                    rank: fits
+                    for rank, times_of_server in times.items()
+                    if (fits := _possible_fits(worker, times_of_server)) is not None
                 }
-                options.append((worker, {r: fits for r, fits in every.items() if fits is not None}))
+                options.append((worker, fits_of_server))
         for worker, (node, skipped), others, fits_of in _assign_nodes(options):
             for rank, fits in fits_of.items():
                 fit = fits[node, skipped]
                 error = (fit.high_ns - fit.low_ns + 1) // 2
-                place = worker.worker, traces[rank].server, worker.rank, rank, node, skipped
+                pair = worker.worker, traces[rank].server, worker.rank, rank, node, skipped
                 interval = fit.theta_ns, error, fit.low_ns, fit.high_ns, fit.requests
-                rows.append((*place, *interval, others, worker.job))
+                rows.append((*pair, *interval, others, worker.job))
     note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
     if workers and servers and not rows:
         note = "no worker's requests match those of the servers: are the files from one run?"
@@ -505,69 +515,62 @@ def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
         of_server = first.set_index("server_rank")["offset_ns"]
         offsets |= {int(rank): int(offset) for rank, offset in of_server.items()}
         shared = of_job[of_job["server_rank"].isin(of_server.index)]
-        for worker, offsets_of_worker in shared.groupby("worker"):
-            ahead = (
-                offsets_of_worker["server_rank"].map(of_server) - offsets_of_worker["offset_ns"]
-            ).tolist()
+        # How far a worker's clock is ahead of the first worker's, by each server that both use.
+        ahead_ns = shared["server_rank"].map(of_server) - shared["offset_ns"]
+        job = of_job["job"].iloc[0]
+        for worker, ahead_of_worker in ahead_ns.groupby(shared["worker"]):
             for rank, trace in traces.items():
-                place = trace.worker, trace.job
-                if trace.format == "byteps" and place == (worker, offsets_of_worker["job"].iloc[0]):
-                    offsets[rank] = round(sum(ahead) / len(ahead))
+                if trace.format == "byteps" and (trace.worker, trace.job) == (worker, job):
+                    offsets[rank] = round(sum(ahead_of_worker.tolist()) / len(ahead_of_worker))
     return offsets
 
 
-def _request_tables(trace: Trace, raw: dict[int, int]) -> _Tables:
-    """Return the requests of a server as tables; missing requests are `_NONE`."""
+def _request_times(trace: Trace, raw: dict[int, int]) -> _RequestTimes:
+    """Return the times of a server's requests; `raw` has the raw key of each key."""
     requests = requests_of(trace)
-    places = {key: place for place, key in enumerate(sorted(set(raw.values())))}
-    of_key = np.array([places.get(raw.get(k, -1), -1) for k in requests.key.tolist()], np.int64)
+    positions = {key: position for position, key in enumerate(sorted(set(raw.values())))}
+    raw_keys = (raw.get(key, -1) for key in requests.key.tolist())
+    key_position = np.array([positions.get(key, -1) for key in raw_keys], np.int64)
     iterations = int(requests.iteration.max(initial=-1)) + 1
-    tables = {}
+    times_of_node = {}
     for node in np.unique(requests.node).tolist():
-        positions = np.flatnonzero((requests.node == node) & requests.is_answered & (of_key >= 0))
-        begin = np.full((2, len(places), iterations), _NONE)
-        end = begin.copy()
-        where = (
-            (~requests.push[positions]).astype(np.int64),
-            of_key[positions],
-            requests.iteration[positions],
-        )
-        begin[where] = requests.start_ns[positions] + trace.zero_ns
-        end[where] = requests.end_ns[positions] + trace.zero_ns
-        tables[node] = (begin, end)
-    return places, tables
+        is_of_node = (requests.node == node) & requests.is_answered & (key_position >= 0)
+        rows = np.flatnonzero(is_of_node)
+        begins = np.full((2, len(positions), iterations), _NONE)
+        ends = begins.copy()
+        operation = (~requests.push[rows]).astype(np.int64)
+        cells = operation, key_position[rows], requests.iteration[rows]
+        begins[cells] = requests.start_ns[rows] + trace.zero_ns
+        ends[cells] = requests.end_ns[rows] + trace.zero_ns
+        times_of_node[node] = begins, ends
+    return _RequestTimes(positions, times_of_node)
 
 
-def _possible_fits(worker: Trace, tables: _Tables) -> dict[_Place, _Fit] | None:
+def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] | None:
     """Return the places of a worker for which an offset is possible; None without common keys."""
-    rows = worker_rows(worker)
-    places, by_node = tables
-    parts = rows.parts
-    pull = rows.stages.index("PULL")
-    is_sent = np.isin(parts.stage, [rows.stages.index("PUSH"), pull])
-    place = np.array([places.get(key, -1) for key in parts.key.tolist()], np.int64)
-    positions = np.flatnonzero(is_sent & (place >= 0))
-    if not len(positions):
+    stages, parts = worker_rows(worker).stages, worker_rows(worker).parts
+    pull = stages.index("PULL")
+    is_sent = np.isin(parts.stage, [stages.index("PUSH"), pull])
+    key_position = np.array([server.positions.get(key, -1) for key in parts.key.tolist()], np.int64)
+    rows = np.flatnonzero(is_sent & (key_position >= 0))
+    if not len(rows):
         return None
-    op, where, step = (
-        (parts.stage[positions] == pull).astype(np.int64),
-        place[positions],
-        parts.step[positions],
-    )
-    start = parts.start_ns[positions] + worker.zero_ns
-    end = start + parts.dur_ns[positions]
+    operation = (parts.stage[rows] == pull).astype(np.int64)
+    key, step = key_position[rows], parts.step[rows]
+    start = parts.start_ns[rows] + worker.zero_ns
+    end = start + parts.dur_ns[rows]
     fits = {}
-    for node, (begins, ends) in by_node.items():
-        for skipped in range(max(begins.shape[2] - int(step.min()), 0)):
+    for node, (begins, ends) in server.times_of_node.items():
+        iterations = begins.shape[2]
+        for skipped in range(max(iterations - int(step.min()), 0)):
             iteration = step + skipped
-            inside = np.flatnonzero(iteration < begins.shape[2])
-            cell = (op[inside], where[inside], iteration[inside])
-            begin = begins[cell]
-            is_known = begin != _NONE
-            if is_known.sum() < _MIN_MATCHED * len(positions):
+            inside = np.flatnonzero(iteration < iterations)
+            cells = operation[inside], key[inside], iteration[inside]
+            is_known = begins[cells] != _NONE
+            if is_known.sum() < _MIN_MATCHED * len(rows):
                 continue
-            high = int((begin - start[inside])[is_known].min())
-            low = int((ends[cell] - end[inside])[is_known].max())
+            high = int((begins[cells] - start[inside])[is_known].min())
+            low = int((ends[cells] - end[inside])[is_known].max())
             if low <= high:
                 fits[node, skipped] = _Fit(low, high, int(is_known.sum()))
     return fits
@@ -582,23 +585,27 @@ def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Plac
     left, used_nodes, certain = list(options), set[int](), set[int]()
     assigned = []
 
-    def free(fits: _Fits, gone: set[int]) -> list[_Place]:
-        """Return the places that fit every server and have a free node."""
-        every = [set(fits_of_worker) for fits_of_worker in fits.values()]
-        common = set.intersection(*every) if every else set()
-        return [place for place in common if place[0] not in gone]
+    def places_with_free_node(fits: _Fits, taken_nodes: set[int]) -> list[_Place]:
+        """Return the places that fit every server, without those of taken nodes."""
+        places_of_servers = [set(fits_of_place) for fits_of_place in fits.values()]
+        common = set.intersection(*places_of_servers) if places_of_servers else set()
+        return [(node, skipped) for node, skipped in common if node not in taken_nodes]
+
+    def choices_and_number(option: tuple[Trace, _Fits]) -> tuple[int, int]:
+        worker, fits = option
+        return len(places_with_free_node(fits, certain)), worker.worker
 
     while left:
-        left.sort(key=lambda option: (len(free(option[1], certain)), option[0].worker))
+        left.sort(key=choices_and_number)
         worker, fits = left.pop(0)
-        distance = {
-            place: sum(abs(fits_of_worker[place].theta_ns) for fits_of_worker in fits.values())
-            for place in free(fits, used_nodes)
+        distance_ns = {
+            place: sum(abs(fits_of_place[place].theta_ns) for fits_of_place in fits.values())
+            for place in places_with_free_node(fits, used_nodes)
         }
-        if not distance:
+        if not distance_ns:
             continue
-        best = min(distance, key=lambda place: (distance[place], place))
-        others = len(free(fits, certain)) - 1
+        best = min(distance_ns, key=lambda place: (distance_ns[place], place))
+        others = len(places_with_free_node(fits, certain)) - 1
         used_nodes.add(best[0])
         if not others:
             certain.add(best[0])

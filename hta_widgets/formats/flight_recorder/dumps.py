@@ -23,11 +23,11 @@ from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
 from hta_widgets.formats.stack_frames import (
     DumpFrame,
+    StackPool,
     as_integer,
     as_list,
     frame_text,
     read_dump_value,
-    stack_of,
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle
@@ -45,7 +45,7 @@ _ENDINGS = re.compile(r"(\.(json|pkl|pickle|gz|zst))+$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class EnqueuedCollective:
-    """An entry of a dump. Times are -1 if unknown; durations NaN, which JSON lacks, are -1 too."""
+    """An entry of a dump; times and durations are -1 if they are unknown."""
 
     group: str = ""
     sequence: int = -1
@@ -145,7 +145,7 @@ class _DumpReader:
             for entry in self._entries
             if "coalesced" in str(entry.get("profiling_name")) and self._is_finished(entry)
         }
-        self._number_of_stack: dict[tuple[DumpFrame, ...], int] = {}
+        self._stacks = StackPool()
         self._dump = FlightDump(
             rank,
             str(value.get("version") or ""),
@@ -160,7 +160,7 @@ class _DumpReader:
         self._dump.entries.extend(filter(None, collectives))
         if not self._dump.entries:
             self._dump.entries.extend(filter(None, map(self._last_collective, self._status)))
-        self._dump.stacks.extend(map(list, self._number_of_stack))
+        self._dump.stacks.extend(self._stacks.stacks)
         detail = "entries without a process group and a number"
         rows.note("skipped", collectives.count(None), detail)
         return self._dump
@@ -194,7 +194,7 @@ class _DumpReader:
             input_sizes=_sizes(entry.get("input_sizes")),
             output_sizes=_sizes(entry.get("output_sizes")),
             dtype=", ".join(sorted({str(dtype) for dtype in as_list(entry.get("input_dtypes"))})),
-            stack=self._stack(entry.get("frames")),
+            stack=self._stacks.add(entry.get("frames")),
         )
 
     def _is_finished(self, entry: Mapping[str, Any]) -> bool:
@@ -212,9 +212,6 @@ class _DumpReader:
         group, _ = _group_and_description(entry)
         return self._status.get(str(entry.get("pg_id"))) or self._status.get(group) or {}
 
-    def _stack(self, frames: Any) -> int:
-        return self._number_of_stack.setdefault(stack_of(frames), len(self._number_of_stack))
-
     def _last_collective(self, group: str) -> EnqueuedCollective | None:
         """Return the last collective of a group by ``pg_status``, for a dump without entries."""
         sequence, started, completed = (
@@ -225,7 +222,7 @@ class _DumpReader:
             return None
         return EnqueuedCollective(
             group, sequence, operation="collective", is_finished=completed >= sequence,
-            state="started" if started >= sequence else "scheduled", stack=self._stack(()),
+            state="started" if started >= sequence else "scheduled", stack=self._stacks.add(()),
         )  # fmt: skip
 
 

@@ -28,29 +28,28 @@ from hta_widgets.trace.traceset import TraceSet
 #: Limits of the panel of the hang: collectives around it, and ranks, the missing ones first.
 _BEFORE, _AFTER, _MAX_RANKS = 6, 3, 64
 _MAX_COLLECTIVES = 1000
-#: Columns of the panel of the hang.
-_HANG_COLUMNS = (
-    "group", "rank", "keys", "sequence", "state", "operation", "sizes", "where", "is_missing",
-    "last", "last_where", "is_different",
-)  # fmt: skip
+_HANG_SCHEMA = {
+    "group": "str", "rank": "int64", "keys": "str", "sequence": "int64",
+    **dict.fromkeys(("state", "operation", "sizes", "where"), "str"), "is_missing": "bool",
+    "last": "str", "last_where": "str", "is_different": "bool",
+}  # fmt: skip
 
 
 def _hang_frame(traces: TraceSet) -> pd.DataFrame:
     """Return the states of the collectives around the first hang, by rank of its group."""
     hang = next(iter(find_hangs(traces)), None)
-    columns = dict.fromkeys(_HANG_COLUMNS, ()) if hang is None else _columns_around(traces, hang)
-    count = len(columns["rank"])
+    rows = () if hang is None else _rows_around(traces, hang)
     return result_frame(
-        columns,
-        matched={"collectives": count},
-        note="" if count else note_without_hang(traces),
+        columns_of_rows(rows, _HANG_SCHEMA),
+        matched={"collectives": len(rows)},
+        note="" if len(rows) else note_without_hang(traces),
         sentence="" if hang is None else hang.sentence,
         others=0 if hang is None else max(len(hang.ranks) - _MAX_RANKS, 0),
     )
 
 
-def _columns_around(traces: TraceSet, hang: Hang) -> dict[str, Any]:
-    """Return the states of the collectives around a hang, of the missing ranks first."""
+def _rows_around(traces: TraceSet, hang: Hang) -> list[tuple[Any, ...]]:
+    """Return a row for each collective around a hang and each rank, the missing ranks first."""
     states = collective_states(traces)
     is_near = (states["job"] == hang.job) & (states["group"] == hang.group)
     is_near &= states["is_p2p"] == hang.is_p2p
@@ -59,20 +58,19 @@ def _columns_around(traces: TraceSet, hang: Hang) -> dict[str, Any]:
     ranks = sorted(hang.ranks, key=lambda rank: (rank not in missing, rank))[:_MAX_RANKS]
     near = states[is_near & states["rank"].isin(ranks)].drop_duplicates(["sequence", "rank"])
     near = near.sort_values("rank", key=lambda rank: rank.map(ranks.index), kind="stable")
-    rank = near["rank"]
     last_calls = next(job.last_calls for job in flight_jobs(traces) if job.name == hang.job)
-    last = [last_calls.get(number, ("no dump is loaded", "")) for number in rank]
-    columns = {
-        **near.to_dict("series"),
-        "keys": near["key"].astype(str).where(near["key"] >= 0, ""),
-        "operation": near["operation"].map(short_operation),
-        "sizes": near["input_sizes"],
-        "is_missing": rank.isin(missing),
-        "last": [call for call, _ in last],
-        "last_where": [where for _, where in last],
-        "is_different": (near["sequence"] == hang.sequence) & rank.isin(hang.differing),
-    }
-    return {name: list(columns[name]) for name in _HANG_COLUMNS}
+    rows = []
+    state: Any
+    for state in near.itertuples(index=False):
+        key = str(state.key) if state.key >= 0 else ""
+        last, last_where = last_calls.get(state.rank, ("no dump is loaded", ""))
+        is_different = state.sequence == hang.sequence and state.rank in hang.differing
+        rows.append((
+            state.group, state.rank, key, state.sequence, state.state,
+            short_operation(state.operation), state.input_sizes, state.where,
+            state.rank in missing, last, last_where, is_different,
+        ))  # fmt: skip
+    return rows
 
 
 def _collectives_frame(traces: TraceSet) -> pd.DataFrame:
@@ -137,7 +135,7 @@ PANELS = (
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
-    """Return the panels' frames, which pages without a kernel show as they are."""
+    """Return the frames of the panels, for pages without a kernel."""
     return panel_tables(traces, PANELS)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.formats.kineto.growing import (
+    ID_SEPARATOR,
     CallArgColumns,
     CodeTable,
     CommunicationColumns,
@@ -209,7 +210,7 @@ class Columns:
         batch = self._batch
         id_rows = np.flatnonzero(_WITH_ID[phase])
         batch.id_rows.append(first + id_rows)
-        batch.ids += [records[row].id for row in id_rows.tolist()]
+        batch.ids += [records[row].id or _scoped_id(records[row]) for row in id_rows.tolist()]
         flow_ends = np.flatnonzero(phase == _F).tolist()
         batch.ends_at_next += [first + row for row in flow_ends if records[row].bp != "e"]
         for row in np.flatnonzero(_INSTANTS[phase]).tolist():
@@ -233,19 +234,22 @@ class Columns:
             keep &= is_metadata | (start_state == OK)
         if not keep.all():
             is_skipped = ~keep
-            if not phase[-1] and bytes(batch.bodies[-1]()[-1]).split() == [b"{}"]:
-                is_skipped[-1] = False  # JAX ends its list with an empty object
+            # JAX ends its list with an empty object, and rocprof begins its list with one.
+            for row in (0, -1):
+                if not phase[row] and bytes(batch.bodies[row]()[row]).split() == [b"{}"]:
+                    is_skipped[row] = False
             self._note_skipped(batch, phase, start_state, is_skipped)
+        has_dur = np.ones(batch.count, np.bool_)
         if dur_state is not None:
             self._note_durations(batch, dur_state, keep)
-            dur[dur_state != OK] = -1
-        negative = dur < 0
-        if dur_state is not None:
-            negative &= dur_state == OK
-        if negative.any():
-            dur[negative] = 0
-            self._note_rows(batch, negative & keep, "negative durations, taken as 0")
-        self._note_resolution(start, dur, dur_state, keep & ~is_metadata)
+            has_dur = dur_state == OK
+            dur[~has_dur] = -1
+        is_negative = has_dur & (dur < 0)
+        if is_negative.any():
+            dur[is_negative] = 0
+            self._note_rows(batch, is_negative & keep, "negative durations, taken as 0")
+        is_timed = keep & ~is_metadata
+        self._note_resolution(start[is_timed], dur[is_timed & has_dur])
         self._add_args(batch, parts["record"], keep)
         flow = np.full(batch.count, -1, np.int64)
         flow[np.concatenate(batch.id_rows)] = self._flow_ids.codes(batch.ids)
@@ -356,18 +360,9 @@ class Columns:
             for row in rows[slice_of == number].tolist():
                 self._small_args.add(int(numbers[row]), texts[row - first])
 
-    def _note_resolution(
-        self,
-        start: Ints,
-        dur: Ints,
-        dur_state: npt.NDArray[Any] | None,
-        timed: npt.NDArray[np.bool_],
-    ) -> None:
-        if self._resolution_ns == 1 or not timed.any():
-            return
-        has_dur = timed if dur_state is None else timed & (dur_state == OK)
-        step = resolution(start[timed], dur[has_dur])
-        self._resolution_ns = min(self._resolution_ns, step)
+    def _note_resolution(self, start: Ints, dur: Ints) -> None:
+        if self._resolution_ns > 1:
+            self._resolution_ns = min(self._resolution_ns, resolution(start, dur))
 
     def _note_skipped(
         self,
@@ -436,6 +431,14 @@ def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
             letter if len(letter) == 1 and letter.isascii() else "\0" for letter in letters
         )
     return np.frombuffer(text.encode(), np.uint8)[::2]
+
+
+def _scoped_id(record: Record) -> bytes:
+    """Return the id in ``id2``, which may be unique within the process only; empty for none."""
+    if record.id2 is None:
+        return b""
+    local, everywhere = bytes(record.id2.local), bytes(record.id2.everywhere)
+    return local + ID_SEPARATOR + str(record.pid).encode() if local else everywhere
 
 
 _SCOPED = re.compile(r"[0-9]{4,10}:([0-9]{1,18})")

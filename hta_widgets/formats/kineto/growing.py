@@ -82,7 +82,7 @@ class CopyColumns:
 def _decode_numbers(
     decode: Callable[[bytes], list[Any]], texts: list[Any], convert: Callable[[Any], Any]
 ) -> list[Any]:
-    """Return the numbers in JSON texts; if any text is not a number, each is converted singly."""
+    """Return the numbers in JSON texts; if one is not a number, each is converted individually."""
     try:
         numbers = decode(b"[%b]" % b",".join(texts))
     except msgspec.DecodeError:
@@ -109,6 +109,8 @@ def _size(raw: Raw) -> int:
 
 
 _ABSENT = -1
+#: Comes between an id that is unique within a process, and this process.
+ID_SEPARATOR = b"\0"
 
 
 class FlowIds:
@@ -176,7 +178,8 @@ class _IdPool(ReadOnlyIds):
         if not 0 <= code < self._count:
             raise IndexError(code)
         number = code if self._numbers is None else int(self._numbers[code])
-        return str(number) if number >= 0 else self._others[-2 - number]
+        other = "" if number >= 0 else self._others[-2 - number]
+        return str(number) if number >= 0 else other.partition(ID_SEPARATOR.decode())[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_IdPool, (self._numbers, self._others, self._count))

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from hta_widgets.formats.kineto.records import TEXT_ARGS, Args, Record
+from hta_widgets.formats.kineto.records import TEXT_ARGS, Args, Record, ScopedId
 
 _INT64 = 1 << 63
-#: What is noted of records with Windows' paths.
+#: The note on records with paths of Windows.
 BACKSLASHES_KEPT = (
     "records with backslashes that begin no escape; all backslashes of the text are kept"
 )
@@ -44,6 +44,7 @@ def record_of(value: dict[str, Any]) -> Record:
     """Convert a result of `decode_leniently` to a record, whatever the types of its fields."""
     args = value.get("args")
     phase = value.get("ph")
+    id2 = value.get("id2")
     return Record(
         ph=phase if isinstance(phase, str) and not isinstance(phase, _Number) else "",
         ts=_json_text(value.get("ts")),
@@ -55,6 +56,9 @@ def record_of(value: dict[str, Any]) -> Record:
         id=_json_text(value.get("id")),
         bp=_text(value.get("bp")),
         s=_text(value.get("s")),
+        id2=ScopedId(_json_text(id2.get("local")), _json_text(id2.get("global")))
+        if isinstance(id2, dict)
+        else None,
         args=Args(
             _integer(args.get("stream")),
             _integer(args.get("correlation")),
@@ -148,7 +152,7 @@ def _escape_backslashes(text: bytes) -> bytes:
     is_json = all(match[1] for match in _BACKSLASHES.finditer(text))
     if is_json and not _DRIVE.match(text) and not _is_path(text):
         return text
-    # Quotes stay escaped, as they would have ended the text otherwise.
+    # Quotes stay escaped, as they would have ended the string otherwise.
     return _ESCAPE.sub(
         lambda match: match[0] if match[1] == b'"' else match[0].replace(b"\\", b"\\\\"), text
     )

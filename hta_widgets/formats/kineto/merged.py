@@ -23,6 +23,7 @@ from hta_widgets.readers.cache import source_from_store, source_to_store
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import (
     CopyTable,
     Fields,
@@ -43,6 +44,7 @@ from hta_widgets.trace.merged_format import (
 )
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.record_times import shift_time
+from hta_widgets.trace.trace import Trace
 
 _VERSION = 1
 _M = ord("M")
@@ -53,16 +55,23 @@ _HAS_SMALL_ARGS = np.isin(np.arange(256), np.frombuffer(b"MC", np.uint8))
 UNSCOPED = -1
 
 
-class MergedRank(NamedTuple):
-    """One rank of a merged file."""
+class RankContents(NamedTuple):
+    """The records of one rank in a file; `rank` is None if the file does not state it."""
 
     rank: int | None
     columns: RankColumns
     metadata: dict[str, Any]
-    source: MergedRecords
-    format: str
+    source: RecordSource
+    format: str = "kineto"
     #: number of the device, if the rank is one of several devices in a file
     device: int = -1
+
+    def build(self, path: str, problems: Problems, **fields: Any) -> Trace:
+        """Return the trace of the rank; `fields` are further arguments of `build_trace`."""
+        return build_trace(
+            self.columns, rank=self.rank or 0, path=path, metadata=self.metadata,
+            source=self.source, problems=problems, stated_rank=self.rank, **fields,
+        )  # fmt: skip
 
 
 class _Entry(Struct):
@@ -84,7 +93,7 @@ def split_merged(
     source: RecordSource,
     path: str,
     problems: Problems,
-) -> list[MergedRank] | None:
+) -> list[RankContents] | None:
     """Split a file's columns by rank; None if it is not a merged file."""
     head = metadata.get(MARK_KEY)
     if not isinstance(head, dict) or "merged" not in head:
@@ -122,7 +131,7 @@ def split_merged(
             {key: json.dumps(value).encode() for key, value in entry.metadata.items()},
         )  # fmt: skip
         rank_columns = columns_of_rank(columns, rows, rank, pids)
-        ranks.append(MergedRank(rank, rank_columns, entry.metadata, records, entry.format))
+        ranks.append(RankContents(rank, rank_columns, entry.metadata, records, entry.format))
         is_unassigned[rows] = False
     detail = "records that belong to no rank of the merged file"
     problems.add("skipped", int(is_unassigned.sum()), detail, file=path)

@@ -11,12 +11,15 @@ process                thread                      written by
 ``Device 0``           ``Stream 7``                exports of Nsight Systems
 ``Ascend Hardware``    ``Stream 2``                torch_npu (its label is ``NPU``)
 ``CUDA functions``     the number of the device    PyTorch before Kineto
+``gfx942``             ``Compute 1``, ``SDMA 0``   HIP's own profiler
+``GPU0`` and ``COPY``  the number of the queue     rocprof
 =====================  ==========================  ==============================
 
 `mark_rows` gives these rows the category ``kernel`` and a stream, so that they are device work, of
 a kind that depends on the name. Other threads of such a process, for example ``XLA Modules`` next
-to the streams or Ascend's ``Overlap Analysis``, repeat the same time, and are not changed. The rows
-of Horovod's timelines, whose processes are tensors, get the category ``horovod``.
+to the streams or Ascend's ``Overlap Analysis``, repeat the same time, and are not changed. Rows of
+processes such as ``CPU HIP API`` are calls of a runtime. The rows of Horovod's timelines, whose
+processes are tensors, get the category ``horovod``.
 """
 
 from __future__ import annotations
@@ -40,11 +43,14 @@ _DEVICE_NAMES = re.compile(
     r".*/device:(?!cpu)[a-z_]+:\d+.*"
     r"|((cuda|hip|rocm|ascend|nvidia|amd|intel|apple|habana) )?"
     r"(device|gpu|npu|tpu|xpu|hpu|mlu|gcu|dcu|musa|mtia|ipu|neuron[ _-]?core)[ :#_-]*\d+\b.*"
-    r"|(cuda|hip|rocm):\d+\b.*|cuda hw\b.*"
+    r"|(cuda|hip|rocm):\d+\b.*|cuda hw\b.*|gfx[\da-f]{3,}\b.*"
     r"|ascend hardware|(cuda|hip|rocm|npu|xpu) functions|\[\d+:\d+\] overview",
     re.IGNORECASE,
 )
 _FUNCTIONS = re.compile(r"\w+ functions", re.IGNORECASE)
+_RUNTIME = re.compile(r"CPU (HIP|HSA|KFD)( API)?")
+#: The process in which rocprof writes the copies of all devices.
+_COPIES = "COPY"
 #: Rows that Ascend's profiler derives from the rows of other processes.
 _DERIVED_PROCESS = "Overlap Analysis"
 _NPU = "NPU"
@@ -95,6 +101,10 @@ def mark_rows(columns: RankColumns) -> RankColumns:
     )
     stream = np.array(streams, np.int64)[slot_of_row]
     work = stream >= 0
+    processes = [_process_name(pid, names) for pid in columns.pids.values]
+    is_runtime = np.array([_RUNTIME.fullmatch(name) is not None for name in processes])
+    if is_runtime.any():
+        columns = _with_category(columns, rows[is_runtime[columns.pid[rows]]], "hip_runtime")
     if not work.any():
         return columns
     wide = columns.stream.astype(np.int64)
@@ -115,9 +125,11 @@ def is_horovod(names: Sequence[str]) -> bool:
 
 def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
     """Return a string that identifies the device of a thread with device work."""
-    if _FUNCTIONS.fullmatch(_process_name(pid, names)):
+    process = _process_name(pid, names)
+    if _FUNCTIONS.fullmatch(process):
         return f"device {tid}"
-    return _npu_of(pid, names) or pid
+    only_device = _only_device(names) if process == _COPIES else ""
+    return only_device or _npu_of(pid, names) or pid
 
 
 def track_names(columns: RankColumns) -> TrackNames:
@@ -137,7 +149,7 @@ def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> li
     """Return the stream of each (pid, tid) that does device work, -1 for others."""
     streams = [-1] * len(threads)
     unnumbered = []
-    for pid in {pid for pid, _ in threads if _is_device(pid, names)}:
+    for pid in dict.fromkeys(pid for pid, _ in threads if _is_device(pid, names)):
         numbers = [number for number, thread in enumerate(threads) if thread[0] == pid]
         texts = [names.thread.get(threads[number]) or threads[number][1] for number in numbers]
         matches: list[re.Match[str] | None] = []
@@ -150,10 +162,13 @@ def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> li
                 streams[number] = int(match["number"][:9])
             elif match:
                 unnumbered.append(number)
+    devices = [device_of_thread(*thread, names) for thread in threads]
     for number in unnumbered:
         tid = threads[number][1]
         stream = int(tid) if tid.isdecimal() and len(tid) < 10 else 0
-        streams[number] = max(streams) + 1 if stream in streams else stream
+        pairs = zip(streams, devices, strict=True)
+        used = {other for other, device in pairs if device == devices[number]}
+        streams[number] = max(used) + 1 if stream in used else stream
     return streams
 
 
@@ -161,7 +176,15 @@ def _is_device(pid: str, names: TrackNames) -> bool:
     name = _process_name(pid, names)
     if _npu_of(pid, names):
         return name != _DERIVED_PROCESS
+    if name == _COPIES:
+        return bool(_only_device(names))
     return _DEVICE_NAMES.fullmatch(name) is not None
+
+
+def _only_device(names: TrackNames) -> str:
+    """Return the process of the device of the file; "" if there are none or several."""
+    pids = [pid for pid, name in names.process.items() if _DEVICE_NAMES.fullmatch(name)]
+    return pids[0] if len(pids) == 1 else ""
 
 
 def _npu_of(pid: str, names: TrackNames) -> str:

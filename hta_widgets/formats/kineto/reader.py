@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from msgspec import Raw
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.byteps.reader import build_server, build_worker, is_server, is_worker
 from hta_widgets.formats.kineto.columns import Columns, SliceTimes
-from hta_widgets.formats.kineto.merged import split_merged
+from hta_widgets.formats.kineto.merged import RankContents, split_merged
 from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows, track_names
 from hta_widgets.formats.kineto.record_source import FileRecords, FileState, RecordMove, RecordSlice
 from hta_widgets.formats.kineto.records import (
@@ -56,13 +56,12 @@ from hta_widgets.readers.streams import (
     open_stream,
     separators_before,
 )
-from hta_widgets.trace.build import build_trace
-from hta_widgets.trace.columns import RankColumns, RecordSource
+from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.problems import NoteCounts, Problems
 from hta_widgets.trace.record_times import BASE_KEY, parse_base_time
 from hta_widgets.trace.trace import Trace
 
-#: Around damage, pieces of this size are decoded before single records are tried.
+#: Around damage, pieces of this size are decoded before individual records are tried.
 _PIECE_BYTES = 1 << 16
 _LONGEST_RECORD = 1 << 26
 _PEEKED_BYTES = 1 << 10
@@ -280,7 +279,7 @@ class RecordList:
 
 
 def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | None:
-    """Return a decoder for start times as in `records`; None if a start is not a number."""
+    """Return a decoder for starts of the type in `records`; None if one is not a number."""
     texts = [bytes(record.ts) for record in records if record.ts]
     if texts and all(text.isdigit() and len(text) <= 18 for text in texts):
         return decode_timed[int]
@@ -519,16 +518,8 @@ _WORKER = re.compile(rb'"pid"\s*:\s*"Comm\.')
 _SERVER = re.compile(rb'"name"\s*:\s*"(push|pull)-\d+"\s*,\s*"ph"\s*:\s*"[BE]"')
 
 
-class _Build(Protocol):
-    def __call__(
-        self,
-        rank: int | None,
-        columns: RankColumns,
-        metadata: dict[str, Any],
-        source: RecordSource,
-        path: str,
-        problems: Problems,
-    ) -> Trace: ...
+#: Builds the trace of a rank, given its records, the path of the file, and where to note problems.
+_Build = Callable[[RankContents, str, Problems], Trace]
 
 
 def is_worker_json(start: FileStart) -> bool:
@@ -563,26 +554,21 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     parts = split_merged(contents.columns, contents.metadata, contents.source, path, problems)
     if parts is not None:
-        merged = []
+        traces = []
         for part in parts:
             build_part = _BUILDERS.get(part.format) or _builder(part.columns)
             columns = mark_rows(part.columns) if build_part is build_plain else part.columns
-            trace = build_part(part.rank, columns, part.metadata, part.source, path, problems)
-            merged.append(trace)
-        return Outcome(tuple(merged), problems)
+            traces.append(build_part(part._replace(columns=columns), path, problems))
+        return Outcome(tuple(traces), problems)
     if build is build_plain:
         contents = contents._replace(columns=mark_rows(contents.columns))
         split = split_ranks(contents.columns, contents.metadata, contents.source, problems)
         if split:
-            traces = [
-                build(
-                    part.rank, part.columns, part.metadata, part.source, path, problems
-                ).replace(local_rank=part.device)
-                for part in split
-            ]  # fmt: skip
+            traces = [build(part, path, problems).replace(local_rank=part.device) for part in split]
             return Outcome(tuple(traces), problems)
     stated, notes = stated_rank(contents.metadata, problems, path), Problems()
-    trace = build(stated, contents.columns, contents.metadata, contents.source, path, notes)
+    whole = RankContents(stated, contents.columns, contents.metadata, contents.source)
+    trace = build(whole, path, notes)
     for problem in notes:  # the rank may change
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return Outcome((trace,), problems)
@@ -595,28 +581,16 @@ def _builder(columns: RankColumns) -> _Build:
     return build_server if is_server(columns) else build_plain
 
 
-def build_plain(
-    rank: int | None,
-    columns: RankColumns,
-    metadata: dict[str, Any],
-    source: RecordSource,
-    path: str,
-    problems: Problems,
-) -> Trace:
+def build_plain(contents: RankContents, path: str, problems: Problems) -> Trace:
     """Build the trace of Kineto or other Chrome records."""
-    host = metadata.get("host_name")
-    return build_trace(
-        columns,
-        rank=0 if rank is None else rank,
-        path=path,
-        metadata=metadata,
-        source=source,
-        problems=problems,
+    host = contents.metadata.get("host_name")
+    return contents.build(
+        path,
+        problems,
         consume=True,
-        names=track_names(columns),
+        names=track_names(contents.columns),
         format="kineto",
         host=host if isinstance(host, str) and host else None,
-        stated_rank=rank,
     )
 
 

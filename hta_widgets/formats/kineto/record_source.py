@@ -42,14 +42,22 @@ class FileState:
         try:
             is_same = FileState.of(path) == self
         except OSError:
-            is_same = False
-        if not is_same:
             raise TraceError(
-                "was changed or removed after it was loaded, so the details of its events cannot"
-                " be read",
+                "was removed, so the details of its events cannot be read",
                 path=path,
-                remedy="Put the file back, or load it again.",
-            )
+                remedy="Put the file back, or load it from its new path.",
+            ) from None
+        if not is_same:
+            raise changed_file_error(path)
+
+
+def changed_file_error(path: str) -> TraceError:
+    """Return the error for a file whose records are not where they were when it was loaded."""
+    return TraceError(
+        "was changed after it was loaded, so the details of its events cannot be read",
+        path=path,
+        remedy="Load it again.",
+    )
 
 
 class RecordSlice(NamedTuple):
@@ -58,7 +66,7 @@ class RecordSlice(NamedTuple):
     start: int
     end: int
     first_record: int
-    #: start and end of each record in the slice's text, if the strict decoder rejects that
+    #: start and end of each record in the slice's text, if the strict decoder rejects the text
     spans: Ints | None = None
 
     def decode_records(self, text: bytes, numbers: Ints) -> Iterator[tuple[int, bytes]]:
@@ -118,7 +126,7 @@ class FileRecords(RecordSource):
         self._checkpoints = checkpoints
         self._moves = list(moves)
 
-    #: whether a restored source can take over this one's checkpoints
+    #: whether a restored source can take over the checkpoints of this source
     keeps_places = True
 
     def to_stored(self) -> StoredSource:
@@ -163,33 +171,7 @@ class FileRecords(RecordSource):
     @classmethod
     def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> FileRecords:
         """Return a source from the result of `to_stored`; raise `ValueError` if it is forged."""
-        starts, ends, firsts = column("starts"), column("ends"), column("first_records")
-        odd_slices, counts = column("odd_slices"), column("odd_counts")
-        records = np.diff(firsts, append=facts["count"])
-        is_consistent = len(starts) == len(ends) == len(firsts) and len(odd_slices) == len(counts)
-        in_order = (
-            is_consistent and np.all(np.diff(starts, prepend=0) >= 0) and np.all(starts <= ends)
-        )
-        if not (in_order and firsts[:1].tolist() in ([], [0]) and np.all(records >= 0)):
-            raise ValueError("the positions of records are not in order")
-        if not np.array_equal(records[odd_slices], counts):
-            raise ValueError(
-                "the number of records of a slice differs from the number of their positions"
-            )
-        spans = column("odd_spans").reshape(-1, 2)
-        span_starts, span_ends = spans.T
-        slice_sizes = np.repeat((ends - starts)[odd_slices], counts)
-        is_within = (span_starts >= 0) & (span_starts <= span_ends) & (span_ends <= slice_sizes)
-        if not np.all(is_within):
-            raise ValueError("the positions of records are not within their slices")
-        parts = np.split(spans, np.cumsum(counts)[:-1])
-        spans_of_slice = dict(zip(odd_slices.tolist(), parts, strict=False))
-        slices = [
-            RecordSlice(start, end, first, spans_of_slice.get(number))
-            for number, (start, end, first) in enumerate(
-                zip(starts.tolist(), ends.tolist(), firsts.tolist(), strict=True)
-            )
-        ]
+        slices = _restore_slices(facts["count"], column)
         state = FileState(*facts["state"])
         comm_args = None
         if "comm_texts" in facts:
@@ -222,7 +204,7 @@ class FileRecords(RecordSource):
         return self._count
 
     def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
-        self._check_file()
+        self._state.require_unchanged(self.path)
         firsts = np.array([part.first_record for part in self._slices], np.int64)
         slice_of_record = np.searchsorted(firsts, wanted, side="right") - 1
         stream: Stream | None = None
@@ -240,7 +222,7 @@ class FileRecords(RecordSource):
                     for record, body in part.decode_records(text, records):
                         yield record, self._move(record, body)
                 except (msgspec.DecodeError, IndexError):
-                    raise self._changed_file_error() from None
+                    raise changed_file_error(self.path) from None
         finally:
             if stream is not None:
                 stream.close()
@@ -256,27 +238,35 @@ class FileRecords(RecordSource):
             self._checkpoints = Checkpoints()
         return open_stream(self.path, offset, self._checkpoints)
 
-    def _check_file(self) -> None:
-        try:
-            state = FileState.of(self.path)
-        except OSError:
-            raise TraceError(
-                "was removed, so the details of its events cannot be read",
-                path=self.path,
-                remedy="Put the file back, or load it from its new path.",
-            ) from None
-        if state != self._state:
-            raise self._changed_file_error()
-
-    def _changed_file_error(self) -> TraceError:
-        return TraceError(
-            "was changed after it was loaded, so the details of its events cannot be read",
-            path=self.path,
-            remedy="Load it again.",
-        )
-
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_checkpoints": None, "keepalive": None}
+
+
+def _restore_slices(count: int, column: Callable[[str], Any]) -> list[RecordSlice]:
+    """Return the slices of a file of `count` records; raise `ValueError` if they are forged."""
+    starts, ends, firsts = column("starts"), column("ends"), column("first_records")
+    odd_slices, counts = column("odd_slices"), column("odd_counts")
+    records = np.diff(firsts, append=count)
+    is_consistent = len(starts) == len(ends) == len(firsts) and len(odd_slices) == len(counts)
+    in_order = is_consistent and np.all(np.diff(starts, prepend=0) >= 0) and np.all(starts <= ends)
+    if not (in_order and firsts[:1].tolist() in ([], [0]) and np.all(records >= 0)):
+        raise ValueError("the positions of records are not in order")
+    if not np.array_equal(records[odd_slices], counts):
+        raise ValueError(
+            "the number of records of a slice differs from the number of their positions"
+        )
+    spans = column("odd_spans").reshape(-1, 2)
+    span_starts, span_ends = spans.T
+    slice_sizes = np.repeat((ends - starts)[odd_slices], counts)
+    is_within = (span_starts >= 0) & (span_starts <= span_ends) & (span_ends <= slice_sizes)
+    if not np.all(is_within):
+        raise ValueError("the positions of records are not within their slices")
+    parts = np.split(spans, np.cumsum(counts)[:-1])
+    spans_of_slice = dict(zip(odd_slices.tolist(), parts, strict=False))
+    triples = zip(starts.tolist(), ends.tolist(), firsts.tolist(), strict=True)
+    return [
+        RecordSlice(*triple, spans_of_slice.get(number)) for number, triple in enumerate(triples)
+    ]
 
 
 def _plain(text: bytes) -> bytes:

@@ -69,6 +69,13 @@ class Args(Struct, gc=False, rename=TEXT_ARGS):
     limits: Raw = Raw(b"")
 
 
+class ScopedId(Struct, gc=False, rename={"everywhere": "global"}):
+    """An id that is unique within its process, or in all of the file."""
+
+    local: Raw = Raw(b"")
+    everywhere: Raw = Raw(b"")
+
+
 class Record(Struct, gc=False):
     """The fields that become columns, in Kineto's order; numbers that must stay exact are text."""
 
@@ -83,6 +90,7 @@ class Record(Struct, gc=False):
     id: Raw = Raw(b"")
     bp: str | None = None
     s: str | None = None
+    id2: ScopedId | None = None
 
 
 #: Placeholder for a missing time in starts that are decoded as integers.

@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets import taxonomy
-from hta_widgets.formats.kineto.merged import UNSCOPED, MergedRank, MergedRecords, columns_of_rank
+from hta_widgets.formats.kineto.merged import UNSCOPED, MergedRecords, RankContents, columns_of_rank
 from hta_widgets.formats.kineto.other_tools import device_of_thread, track_names
-from hta_widgets.readers.ranks import ranks_of_coordinates
+from hta_widgets.readers.ranks import ranks_of_coordinates, stated_rank
 from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, positions_in
 from hta_widgets.trace.columns import RankColumns, RecordSource
 from hta_widgets.trace.problems import Problems
@@ -47,9 +47,9 @@ _FLOWS = [ord(phase) for phase in "stf"]
 
 def split_ranks(
     columns: RankColumns, metadata: dict[str, Any], source: RecordSource, problems: Problems
-) -> list[MergedRank]:
+) -> list[RankContents]:
     """Return the ranks that a file's processes name, else one per device; empty for one rank."""
-    rank_of_pid = _ranks_of_pids(columns)
+    rank_of_pid = _ranks_of_pids(columns, is_rank_stated=stated_rank(metadata) is not None)
     if rank_of_pid is not None:
         rank_of_row = rank_of_pid[columns.pid]
         return [
@@ -85,26 +85,27 @@ def _merged_rank(
     metadata: dict[str, Any],
     rank: int | None,
     device: int = -1,
-) -> MergedRank:
+) -> RankContents:
     text: Mapping[str, bytes] = getattr(source, "metadata_text", {})
     records = MergedRecords(source, columns.record[rows], UNSCOPED, 0, {}, dict(text))
     rank_columns = columns_of_rank(columns, rows, UNSCOPED, {})
-    return MergedRank(rank, rank_columns, metadata, records, "kineto", device)
+    return RankContents(rank, rank_columns, metadata, records, device=device)
 
 
-def _ranks_of_pids(columns: RankColumns) -> Ints | None:
+def _ranks_of_pids(columns: RankColumns, *, is_rank_stated: bool) -> Ints | None:
     """Return the rank of each pid code if pids or their names state coordinates, else None.
 
-    Processes without coordinates get the first rank. If there is a single rank, it counts only in
-    brackets in a pid, as the name of any process may begin with coordinates.
+    Processes without coordinates get the first rank. A single rank counts only if all processes
+    state it and the metadata state none, as the name of any process may begin with coordinates.
     """
     pids = columns.pids.values
     named = read_track_names(columns).process
+    used = np.unique(columns.pid[columns.phase != _M]).tolist()
     for processes in (pids, [named.get(pid, "") for pid in pids]):
         labels = [match and (match[1] or match[2]) for match in map(_LABEL.search, processes)]
         texts = sorted({text for text in labels if text})
         ranks = ranks_of_coordinates(texts)
-        is_certain = len(texts) > 1 or any(text.startswith("[") for text in pids)
+        is_certain = len(texts) > 1 or (not is_rank_stated and all(labels[code] for code in used))
         if texts and ranks is not None and is_certain:
             rank_of = dict(zip(texts, ranks, strict=True))
             return np.array([rank_of.get(text, min(ranks)) for text in labels], np.int64)

@@ -110,7 +110,7 @@ class _TolerantReader:
         reading.outcome = "starved"
         position = begin
         while True:
-            position = reading.end = self._skip(position)
+            position = reading.end = _after_blanks(self.chars, position)
             if position >= len(chars):
                 return reading
             if chars[position] == "]":
@@ -120,14 +120,16 @@ class _TolerantReader:
                 self._note("repaired", "commas without a record", position)
                 position = _COMMAS.match(chars, position).end()  # type: ignore[union-attr]
                 continue
-            if chars[position] == "[" and _RECORD.match(chars, self._skip(position + 1)):
+            if chars[position] == "[" and _RECORD.match(
+                chars, _after_blanks(self.chars, position + 1)
+            ):
                 self._note("repaired", "brackets between records", position)
                 position += 1
                 continue
             end, is_complete = self._end_of_entry(position)
             if end < 0:
                 return reading
-            after = self._skip(end)
+            after = _after_blanks(self.chars, end)
             if after >= len(chars) and not self.last:
                 return reading  # the separator after the record is not in the text yet
             self._take(position, end, is_complete=is_complete)
@@ -138,7 +140,7 @@ class _TolerantReader:
                 return reading
             if chars[after] == ",":
                 position = after + 1
-                following = self._skip(position)
+                following = _after_blanks(self.chars, position)
                 if following < len(chars) and chars[following] == "]":
                     self._note("repaired", "a comma after the last record", after)
                     continue
@@ -278,41 +280,68 @@ class _TolerantReader:
         reading.spans.append((start, end))
         reading.places.append(place)
 
-    def _skip(self, position: int) -> int:
-        blanks = _BLANKS.match(self.chars, position)
-        return blanks.end() if blanks else position
-
     def _note(self, kind: Any, reason: str, position: int) -> None:
         self.notes.add(kind, reason, self.base + position)
 
 
+def _after_blanks(chars: str, position: int) -> int:
+    return _BLANKS.match(chars, position).end()  # type: ignore[union-attr]
+
+
 def read_top_level(text: bytes, begin: int) -> TopLevel:
-    """Read ``"key": value`` pairs of the outermost object from `begin` to its closing brace."""
+    """Read ``"key": value`` pairs of the outermost object from `begin` to its closing brace.
+
+    A value that is not JSON, as Kineto does not escape quotes, is kept as a string.
+    """
     chars = text.decode("latin-1")
     values: dict[str, bytes] = {}
-
-    def skip(position: int) -> int:
-        blanks = _BLANKS.match(chars, position)
-        return blanks.end() if blanks else position
-
-    position = good = skip(begin)
+    position = good = _after_blanks(chars, begin)
+    broken = 0
     try:
-        while chars[position] != "}":
+        while chars[position] != "}" and broken <= _MOST_BROKEN_VALUES:
             if chars[position] == ",":
-                position = skip(position + 1)
+                position = _after_blanks(chars, position + 1)
                 continue
             _, end = _scan(chars, position)
             key = decode_leniently(text[position:end])
-            start = skip(end)
+            start = _after_blanks(chars, end)
             if chars[start] != ":" or not isinstance(key, str):
                 return TopLevel(values, good, complete=False)
-            start = skip(start + 1)
-            _, end = _scan(chars, start)
-            position = good = skip(end)
-            values[encodable(key)] = text[start:end]
+            start = _after_blanks(chars, start + 1)
+            end, is_json = _end_of_top_value(chars, start)
+            value = text[start:end]
+            if not is_json:
+                value = encode_json(value.decode("utf-8", "replace"))
+                broken += 1
+            position = good = _after_blanks(chars, end)
+            values[encodable(key)] = value
     except (*_UNREADABLE, IndexError):
         return TopLevel(values, good, complete=False)
-    return TopLevel(values, position + 1, complete=True)
+    return TopLevel(values, position + 1, complete=broken <= _MOST_BROKEN_VALUES)
+
+
+_AFTER_VALUE = re.compile(r"\s*+(?:[,}\"]|\Z)")
+#: What follows a value of the outermost object on the next line: a key, or the last brace.
+_NEXT_LINE = re.compile(r',[ \t]*+\r?\n[ \t]*+(?="[^"\n]*+"\s*+:)|\r?\n[ \t]*+(?=\}\s*+\Z)')
+_MOST_BROKEN_VALUES = 16
+
+
+def _end_of_top_value(chars: str, start: int) -> tuple[int, bool]:
+    """Return the end of a value of the outermost object, and whether the value is JSON.
+
+    Other values end before a line that begins with a key, or with the brace of the object.
+    """
+    try:
+        end = _scan(chars, start)[1]
+        if _AFTER_VALUE.match(chars, end):
+            return end, True
+    except json.JSONDecodeError as failure:
+        if failure.pos > len(chars) - _ESCAPE or failure.msg.startswith("Unterminated"):
+            raise  # the text ends in the value
+    following = _NEXT_LINE.search(chars, start)
+    if following is None:
+        raise ValueError("the value does not end")
+    return following.start(), False
 
 
 def starts_record(text: bytes) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from hta_widgets.analysis.frames import result_frame
+from hta_widgets.analysis.frames import result_frame, text_column
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding
 from hta_widgets.diff.tables import join_sides
@@ -56,6 +56,7 @@ def _pools_frame(traces: TraceSet) -> pd.DataFrame:
     sums["largest_free_bytes"] = groups["largest_free_bytes"].max()
     sums["segments"] = groups.size()
     columns: dict[Any, Any] = sums.reset_index().to_dict("series")
+    columns |= {name: text_column(columns[name]) for name in ("device", "kind")}
     note = segments.attrs.get("note", "")
     return result_frame(columns, matched=segments.attrs["matched"], note=note)
 

@@ -26,11 +26,11 @@ from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
 from hta_widgets.formats.stack_frames import (
     DumpFrame,
+    StackPool,
     as_integer,
     as_list,
     frame_text,
     read_dump_value,
-    stack_of,
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle
@@ -112,7 +112,7 @@ class MemorySnapshot:
     device_type: str = "cuda"
 
     def label(self, device: int) -> str:
-        """Return the name of a device, as PyTorch has it."""
+        """Return PyTorch's name of a device."""
         return f"{self.device_type}:{device}"
 
 
@@ -128,12 +128,12 @@ def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome
     """Read a snapshot as events of allocations, and counters of memory in use."""
     rows = EventRows(path)
     value = read_dump_value(rows, advance, remedy=_REMEDY)
-    if isinstance(value, list):  # of torch.cuda.memory_snapshot(), which has segments alone
+    if isinstance(value, list):  # by torch.cuda.memory_snapshot(), which has only segments
         value = {"segments": value}
     if not isinstance(value, dict) or not ({"segments", "device_traces"} & set(value)):
         message = "is not a snapshot of memory: it has neither segments nor a history"
         raise TraceError(message, path=path, remedy=_REMEDY)
-    snapshot = _SnapshotReader(rows).read(value)
+    snapshot = _SnapshotReader(rows, value).read()
     _add_annotations(rows, snapshot, value.get("external_annotations"))
     job = PurePath(path).name.partition(".")[0]
     events = timed_columns(rows)
@@ -144,27 +144,22 @@ def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome
 class _SnapshotReader:
     """Reads the history and the segments of a snapshot."""
 
-    def __init__(self, rows: EventRows) -> None:
-        self._rows = rows
-        self._snapshot = MemorySnapshot()
-        self._number_of: dict[tuple[DumpFrame, ...], int] = {}
-        self._number_of_list: dict[int, int] = {}
+    def __init__(self, rows: EventRows, value: Mapping[str, Any]) -> None:
+        self._rows, self._value = rows, value
+        device_type = _device_type(value.get("allocator_settings"))
+        self._snapshot = MemorySnapshot(device_type=device_type)
+        self._stacks = StackPool()
         self._skipped = 0
-        self._has_segments = True
+        self._has_segments = isinstance(value.get("segments"), (list, tuple))
 
-    def read(self, value: Mapping[str, Any]) -> MemorySnapshot:
+    def read(self) -> MemorySnapshot:
         """Return the devices with events or segments."""
-        snapshot = MemorySnapshot(device_type=_device_type(value.get("allocator_settings")))
-        self._snapshot = snapshot
-        stated = value.get("segments")
-        self._has_segments = isinstance(stated, (list, tuple))
-        segments = [entry for entry in as_list(stated) if isinstance(entry, dict)]
-        detail = (
-            "no segments: of the blocks from before the history, only those that it releases are"
-            " known"
-        )
+        snapshot = self._snapshot
+        stated = as_list(self._value.get("segments"))
+        segments = [entry for entry in stated if isinstance(entry, dict)]
+        detail = "no segments, so blocks from before the history are known only by their release"
         self._rows.note("part", int(not self._has_segments), detail)
-        traces = as_list(value.get("device_traces"))
+        traces = as_list(self._value.get("device_traces"))
         detail = "no history: _record_memory_history() was off, so only the end is known"
         self._rows.note("part", int(not any(traces)), detail)
         devices = [max(as_integer(entry.get("device")), 0) for entry in segments]
@@ -177,19 +172,10 @@ class _SnapshotReader:
                 snapshot.devices.append(self._device(number, events, on_device))
         self._rows.note("skipped", self._skipped, "events without a size or an address")
         snapshot.segments.extend(map(_segment, segments))
-        snapshot.stacks.extend(map(list, self._number_of))
+        snapshot.stacks.extend(self._stacks.stacks)
         for memory in snapshot.devices:
             _add_history(self._rows, snapshot, memory)
         return snapshot
-
-    def _stack(self, frames: Any) -> int:
-        # Events share the lists of their frames.
-        number = self._number_of_list.get(id(frames))
-        if number is None:
-            stack = stack_of(frames)
-            number = self._number_of.setdefault(stack, len(self._number_of))
-            self._number_of_list[id(frames)] = number
-        return number
 
     def _device(self, number: int, events: Any, segments: list[dict[str, Any]]) -> DeviceMemory:
         memory = DeviceMemory(number)
@@ -212,7 +198,7 @@ class _SnapshotReader:
             elif action in {"alloc", "free_completed"} and (size < 0 or address < 0):
                 self._skipped += 1
             elif action == "alloc":
-                live[address] = size, self._stack(entry.get("frames"))
+                live[address] = size, self._stacks.add(entry.get("frames"))
                 changes.append((place, time_ns, size, reserved, address, live[address][1]))
             elif action == "free_completed":
                 was, stack = live.pop(address, (size, -1))
@@ -264,7 +250,7 @@ class _SnapshotReader:
                 frames = block.get("frames") or _frames_of_history(block)
                 is_in_use = str(block.get("state")).startswith("active")
                 if is_in_use and size >= 0 and address not in live and frames:
-                    memory.older.append((size, self._stack(frames)))
+                    memory.older.append((size, self._stacks.add(frames)))
 
     def _add_failure(self, memory: DeviceMemory, time_ns: int) -> None:
         args = dict(zip(("size", "device free"), memory.failed[-1], strict=True))

@@ -1,4 +1,4 @@
-"""Memory in use by snapshots: over time by use, at the peak by frame, and fragmentation."""
+"""Analyses of memory snapshots: memory over time by use, the peak by frame, fragmentation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RankMemory(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The device's name, as PyTorch has it."""
+        """PyTorch's name of the device."""
         return self.snapshot.label(self.memory.device)
 
 
@@ -114,10 +114,9 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     columns = stack_blocks(blocks, schema)
     count = len(columns["rank"])
     note = _note_without_memory(traces, ranks)
-    if snapshot_memories(traces, ranks):
+    if blocks:
         note = "the snapshots have no history: _record_memory_history() was off"
-    note = "" if count else note
-    return result_frame(columns, matched={"events": count}, note=note)
+    return result_frame(columns, matched={"events": count}, note="" if count else note)
 
 
 def _blocks_at_peak(memory: DeviceMemory) -> Iterator[tuple[int, int]]:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis.frames import text_column
 from hta_widgets.facts import facts
 from hta_widgets.formats.byteps.frames import restrict_to_format
 from hta_widgets.formats.mpi.model import MPI_FORMATS
@@ -48,7 +49,7 @@ def by_routine(frame: pd.DataFrame) -> pd.DataFrame:
     comm = sums["time_s"].where(~sums["is_io"], 0.0).groupby(level="job").transform("sum")
     sums["share_of_time"] = (sums["time_s"] / comm).where(~sums["is_io"] & (comm > 0))
     sums["mean_us"] = np.where(sums["calls"] > 0, sums["time_s"] * 1e6 / sums["calls"], np.nan)
-    sums = sums.reset_index().rename(columns={"routine": "name"})
+    sums = _with_text_keys(sums.reset_index())
     order = np.lexsort((sums["name"], -sums["calls"], -sums["time_s"], sums["job"]))
     sums = sums.iloc[order].reset_index(drop=True)
     sums.attrs = dict(frame.attrs)
@@ -73,9 +74,15 @@ def by_size(sizes: pd.DataFrame, routines: pd.DataFrame) -> pd.DataFrame:
     rows["mean_us"] = np.where(rows["calls"] > 0, rows["time_s"] * 1e6 / rows["calls"], np.nan)
     time = rows.groupby(place)["time_s"].transform("sum")
     order = np.lexsort((rows["size_lo"], rows["routine"], -time, rows["job"]))
-    rows = rows.iloc[order].reset_index(drop=True).rename(columns={"routine": "name"})
+    rows = _with_text_keys(rows.iloc[order].reset_index(drop=True))
     rows.attrs = dict(sizes.attrs)
     return rows
+
+
+def _with_text_keys(sums: pd.DataFrame) -> pd.DataFrame:
+    """Return sums with job and routine as strings; without rows, pandas has them as objects."""
+    texts = {"job": text_column(sums["job"]), "routine": text_column(sums["routine"])}
+    return sums.assign(**texts).rename(columns={"routine": "name"})
 
 
 def _keys_of_ranks(traces: TraceSet) -> _Keys:

@@ -253,7 +253,7 @@ def _frame(kind: Any, rows: Iterable[Iterable[Any]]) -> pd.DataFrame:
 
 MPI_FORMATS = ("mpi-profile", "mpi-trace")
 
-#: Rank 0's table prints two digits, and the files three.
+#: Rank 0's table prints times with two decimals, and the files with three.
 _ROUNDING = 0.0056
 
 

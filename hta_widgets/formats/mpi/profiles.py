@@ -35,41 +35,62 @@ _NAN = float("nan")
 # Widths and separators differ between generations, and long names push columns to the right;
 # there are always blanks between the columns.
 
-#: A number; the decimal mark is a comma if the program set such a locale.
-_N = r"([-+]?(?:\d+(?:[.,]\d*)?(?:[eE][-+]?\d+)?|nan|inf))"
+
+def _numeric(name: str) -> str:
+    """Return the pattern of a number, which is the group `name`.
+
+    The decimal mark is a comma if the program set such a locale.
+    """
+    return rf"(?P<{name}>[-+]?(?:\d+(?:[.,]\d*)?(?:[eE][-+]?\d+)?|nan|inf))"
+
 
 #: A count that no program reaches; sums of such counts would overflow.
 _HUGE = re.compile(r"(?<![\w.,])\d{16,}(?![\w.,])")
-_HEAD = re.compile(r"Data for MPI rank (\d+) of (\d+):\s*(?:\((all communicators)\))?\s*$")
-_REGION = re.compile(r"Times(?: and statistics)? from (.+?) to (.+?)\.?\s*$")
-_ROUTINE = re.compile(rf"\s*(MPI_\w+)\s+(\d+)\s+{_N}\s+{_N}\s*$")
-_STACK_ROUTINE = re.compile(rf"\s*(MPI_\w+)\s+(\d+)\s+{_N}\s*$")
-_SIZE_HEAD = re.compile(r"\s*(MPI_\w+)\s+#calls\s+avg\. ?bytes\s+time\(sec\)\s*$")
-_BIN = re.compile(rf"\s*(\d+)\s+{_N}\s+{_N}\s*$")
-_ROLE = re.compile(r"MPI task (\d+) of (\d+) had the (minimum|maximum|median) communication time")
-_VALUE = re.compile(
-    r"(synchronization time|total communication time|total elapsed time|exclusive elapsed time"
-    r"|user cpu time|system time|max resident set size|maximum memory size|total MPI-IO time)"
-    rf"\s*=\s*{_N}\s*(\w+)"
+_HEAD = re.compile(
+    r"Data for MPI rank (?P<rank>\d+) of (?P<ntasks>\d+):\s*(?:\(all communicators\))?\s*$"
 )
+_REGION = re.compile(r"Times(?: and statistics)? from (?P<first>.+?) to (?P<last>.+?)\.?\s*$")
+_CALLS = r"(?P<routine>MPI_\w+)\s+(?P<calls>\d+)"
+_ROUTINE = re.compile(rf"\s*{_CALLS}\s+{_numeric('bytes')}\s+{_numeric('seconds')}\s*$")
+_STACK_ROUTINE = re.compile(rf"\s*{_CALLS}\s+{_numeric('seconds')}\s*$")
+_SIZE_HEAD = re.compile(r"\s*(?P<routine>MPI_\w+)\s+#calls\s+avg\. ?bytes\s+time\(sec\)\s*$")
+_BIN = re.compile(rf"\s*(?P<calls>\d+)\s+{_numeric('bytes')}\s+{_numeric('seconds')}\s*$")
+_ROLE = re.compile(
+    r"MPI task \d+ of \d+ had the (?P<role>minimum|maximum|median) communication time"
+)
+#: Fields by the names of values in the head.
+_VALUES = {
+    "synchronization time": "sync_s",
+    "total communication time": "comm_s",
+    "total elapsed time": "elapsed_s",
+    "exclusive elapsed time": "exclusive_s",
+    "user cpu time": "user_s",
+    "system time": "system_s",
+    "max resident set size": "rss_mib",
+    "maximum memory size": "rss_mib",
+    "total MPI-IO time": "io_s",
+}
+_VALUE = re.compile(rf"(?P<name>{'|'.join(_VALUES)})\s*=\s*{_numeric('value')}\s*(?P<unit>\w+)")
 _LARGEST = re.compile(
-    rf"\s*Rank (\d+) reported the largest (memory utilization|elapsed time)\s*:\s*{_N}\s*(\w+)"
+    r"\s*Rank (?P<rank>\d+) reported the largest (?P<name>memory utilization|elapsed time)"
+    rf"\s*:\s*{_numeric('value')}\s*(?P<unit>\w+)"
 )
-_CONTEXT = re.compile(r"Data for context = (.*), call count = (\d+)\s*$")
+_CONTEXT = re.compile(r"Data for context = (?P<name>.*), call count = (?P<calls>\d+)\s*$")
 _COMMUNICATOR = re.compile(
-    rf"\s*Data for communicator sizes (\d+) to (\d+)\s*, avg size = {_N}\s*:"
+    r"\s*Data for communicator sizes (?P<low>\d+) to (?P<high>\d+)\s*,"
+    rf" avg size = {_numeric('mean')}\s*:"
 )
-_STACKS = re.compile(r"number of stacks = (\d+)")
+_STACKS = re.compile(r"number of stacks = (?P<count>\d+)")
 _STACK = re.compile(
-    rf"(?:time in MPI routines|communication time) = {_N} sec,"
-    r" call (?:stack index = (\d+)|site address = (0x[0-9a-fA-F]+))"
+    rf"(?:time in MPI routines|communication time) = {_numeric('seconds')} sec,"
+    r" call (?:stack index = (?P<index>\d+)|site address = (?P<address>0x[0-9a-fA-F]+))"
 )
-_FILE = re.compile(r"\s+filename = (.*?)\s*$")
-_ADDRESS = re.compile(r"\s+address = (\w+),\s*offset\s*= (\w+)\s*$")
-_TRANSLATED = re.compile(r"\s+(function|source) = (.*?)\s*$")
+_FILE = re.compile(r"\s+filename = (?P<file>.*?)\s*$")
+_ADDRESS = re.compile(r"\s+address = (?P<address>\w+),\s*offset\s*= (?P<offset>\w+)\s*$")
+_TRANSLATED = re.compile(r"\s+(?P<name>function|source) = (?P<text>.*?)\s*$")
 _SUMMARY_LINE = re.compile(
-    rf"\s*(minimum|median|maximum|average)\s+(communication|MPI-IO) time = {_N} sec\w*"
-    r"(?: for task (\d+))?"
+    r"\s*(?P<kind>minimum|median|maximum|average)\s+(?P<of>communication|MPI-IO) time"
+    rf" = {_numeric('seconds')} sec\w*(?: for task (?P<rank>\d+))?"
 )
 
 #: Headings, and the sections that they begin.
@@ -91,19 +112,8 @@ _IGNORED_LINE = re.compile(
     r"\s*(-{5,}|call stack:|time-bin\s+#ranks|Use addr2line .*|For addresses in .*"
     r"|addr2line .*|Or translate all .*|Ensure -g .*|MPI time for this communicator bin.*)?\s*$"
 )
-_BIN_TIME = re.compile(r"\s*MPI time for this communicator bin.*?=\s*(\S*)")
-#: Fields by the names of values in the head, and by the starts of column headings.
-_VALUES = {
-    "synchronization time": "sync_s",
-    "total communication time": "comm_s",
-    "total elapsed time": "elapsed_s",
-    "exclusive elapsed time": "exclusive_s",
-    "user cpu time": "user_s",
-    "system time": "system_s",
-    "max resident set size": "rss_mib",
-    "maximum memory size": "rss_mib",
-    "total MPI-IO time": "io_s",
-}
+_BIN_TIME = re.compile(r"\s*MPI time for this communicator bin.*?=\s*(?P<seconds>\S*)")
+#: Fields by the starts of column headings.
 _COLUMNS = {
     "taskid": "rank",
     "host": "host",
@@ -136,6 +146,12 @@ def _number_or_nan(text: str) -> float:
         return _NAN
 
 
+def _calls(row: re.Match[str], routine: str) -> CallRow:
+    """Return the calls of a routine in a row of a table; NaN for bytes that the table lacks."""
+    mean_bytes = _number_or_nan(row.groupdict().get("bytes", ""))
+    return CallRow(routine, int(row["calls"]), mean_bytes, _number(row["seconds"]))
+
+
 def _scale(text: str, unit: str) -> float:
     """Return a time in seconds or a size in MiB."""
     return _number(text) * (1 / 1024 if unit.lower() in {"kbytes", "kib"} else 1.0)
@@ -146,8 +162,8 @@ def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
     parsers: list[_Parser] = []
     for place, line in enumerate(text.splitlines(), 1):
         head = _HEAD.match(line)
-        if head is not None and max(len(head[1]), len(head[2])) < 10:
-            parsers.append(_Parser(job, int(head[1]), int(head[2])))
+        if head is not None and max(map(len, head.group("rank", "ntasks"))) < 10:
+            parsers.append(_Parser(job, int(head["rank"]), int(head["ntasks"])))
         elif parsers:
             parsers[-1].parse_line(line, place)
     # Complete files end with a line break; only the last profile can be cut.
@@ -227,7 +243,7 @@ class _Parser:
     def _begins_section(self, line: str) -> bool:
         """Whether a line begins a section."""
         if context := _CONTEXT.match(line):
-            self.contexts.append(_Block(Context(context[1], int(context[2]))))
+            self.contexts.append(_Block(Context(context["name"], int(context["calls"]))))
             self._section = "head"
             return True
         section = next((name for pattern, name in _SECTIONS if pattern.match(line)), None)
@@ -237,16 +253,16 @@ class _Parser:
             self._section = section
             self.seen.add(section)
         if stated := _STACKS.search(line):
-            self.stated_stacks = min(int(stated[1]), _MAX_STACKS)
+            self.stated_stacks = min(int(stated["count"]), _MAX_STACKS)
         return True
 
     def _value(self, line: str) -> bool:
         if value := _VALUE.match(line):
-            self.block.values[_VALUES[value[1]]] = _scale(value[2], value[3])
+            self.block.values[_VALUES[value["name"]]] = _scale(value["value"], value["unit"])
         elif region := _REGION.match(line):
-            self.region = (region[1], region[2])
+            self.region = region["first"], region["last"]
         elif role := _ROLE.match(line):
-            self.roles.append(role[3])
+            self.roles.append(role["role"])
         else:
             return False
         return True
@@ -254,53 +270,53 @@ class _Parser:
     def _largest(self, line: str) -> bool:
         match = _LARGEST.match(line)
         if match is not None:
-            self.largest[match[2]] = (_scale(match[3], match[4]), int(match[1]))
+            value = _scale(match["value"], match["unit"])
+            self.largest[match["name"]] = value, int(match["rank"])
         return match is not None
 
     def _routine_line(self, line: str, block: _Block | None = None) -> bool:
         row = _ROUTINE.match(line)
         if row is not None:
-            routine = CallRow(row[1], int(row[2]), _number(row[3]), _number(row[4]))
-            (block or self.block).routines.append(routine)
+            (block or self.block).routines.append(_calls(row, row["routine"]))
         return row is not None
 
     def _size_line(self, line: str) -> bool:
         if head := _SIZE_HEAD.match(line):
-            self._routine = head[1]
+            self._routine = head["routine"]
         elif self._routine and (row := _BIN.match(line)):
-            size = CallRow(self._routine, int(row[1]), _number(row[2]), _number(row[3]))
-            self.block.sizes.append(size)
+            self.block.sizes.append(_calls(row, self._routine))
         else:
             return False
         return True
 
     def _communicator_line(self, line: str) -> bool:
         if head := _COMMUNICATOR.match(line):
-            self.bins.append(_Block(CommunicatorBin(int(head[1]), int(head[2]), _number(head[3]))))
+            size_lo, size_hi = int(head["low"]), int(head["high"])
+            self.bins.append(_Block(CommunicatorBin(size_lo, size_hi, _number(head["mean"]))))
             return True
         if self.bins and (time := _BIN_TIME.match(line)):
-            self.bins[-1].values["time_s"] = _number_or_nan(time[1])
+            self.bins[-1].values["time_s"] = _number_or_nan(time["seconds"])
             return True
         return bool(self.bins) and self._routine_line(line, self.bins[-1])
 
     def _stack_line(self, line: str) -> bool:
         if head := _STACK.match(line):
-            index = int(head[2]) if head[2] else len(self.stacks)
-            site = [StackFrame("", head[3], "")] if head[3] else []
-            self.stacks.append(_Block(CallStack(index, _number(head[1])), frames=site))
+            index = int(head["index"]) if head["index"] else len(self.stacks)
+            site = [StackFrame("", head["address"], "")] if head["address"] else []
+            self.stacks.append(_Block(CallStack(index, _number(head["seconds"])), frames=site))
             return True
         if not self.stacks:
             return False
         stack = self.stacks[-1]
         frames = stack.frames
         if file := _FILE.match(line):
-            frames.append(StackFrame(file[1], "", ""))
+            frames.append(StackFrame(file["file"], "", ""))
         elif frames and (place := _ADDRESS.match(line)):
-            frames[-1] = frames[-1]._replace(address=place[1], offset=place[2])
+            frames[-1] = frames[-1]._replace(**place.groupdict())
         elif frames and (translated := _TRANSLATED.match(line)):
-            frames[-1] = frames[-1]._replace(**{translated[1]: translated[2]})
-        elif match := _STACK_ROUTINE.match(line):
-            stack.routines.append(CallRow(match[1], int(match[2]), _NAN, _number(match[3])))
+            frames[-1] = frames[-1]._replace(**{translated["name"]: translated["text"]})
+        elif row := _STACK_ROUTINE.match(line):
+            stack.routines.append(_calls(row, row["routine"]))
         else:
             return self._routine_line(line, stack)
         return True
@@ -309,10 +325,11 @@ class _Parser:
         match = _SUMMARY_LINE.match(line)
         if match is None:
             return False
-        if match[2] == "MPI-IO":
-            self.io[match[1]] = _number(match[3])
+        seconds = _number(match["seconds"])
+        if match["of"] == "MPI-IO":
+            self.io[match["kind"]] = seconds
         else:
-            self.comm[match[1]] = (_number(match[3]), int(match[4] or -1))
+            self.comm[match["kind"]] = seconds, int(match["rank"] or -1)
         return True
 
     def _histogram_line(self, line: str) -> bool:
@@ -357,16 +374,6 @@ class _Parser:
 
     def finish(self, *, is_complete: bool) -> tuple[MpiProfile, Problems]:
         """Return the profile and its problems; without `is_complete`, its last line is cut off."""
-        summary = None
-        if {"summary", "table"} & self.seen:
-            summary = Summary(
-                tuple(self.ranks),
-                tuple(self.histogram),
-                tuple(self.io[name] for name in _IO_ORDER if name in self.io),
-                tuple(self.comm[name] for name in _COMM_ORDER if name in self.comm),
-                self.largest.get("memory utilization", (_NAN, -1)),
-                self.largest.get("elapsed time", (_NAN, -1)),
-            )
         values: dict[str, Any] = {**self.main.values}
         profile = MpiProfile(
             self.job,
@@ -383,7 +390,7 @@ class _Parser:
             ),
             communicator_bins=tuple(bin_.build("time_s") for bin_ in self.bins),
             call_stacks=tuple(stack.build(frames=tuple(stack.frames)) for stack in self.stacks),
-            summary=summary,
+            summary=self._summary() if {"summary", "table"} & self.seen else None,
         )
         problems = Problems()
         missing = self._missing_part(profile)
@@ -400,6 +407,16 @@ class _Parser:
             )
             problems.add("overflow", calls, detail)
         return profile, problems
+
+    def _summary(self) -> Summary:
+        return Summary(
+            tuple(self.ranks),
+            tuple(self.histogram),
+            tuple(self.io[name] for name in _IO_ORDER if name in self.io),
+            tuple(self.comm[name] for name in _COMM_ORDER if name in self.comm),
+            self.largest.get("memory utilization", (_NAN, -1)),
+            self.largest.get("elapsed time", (_NAN, -1)),
+        )
 
     def _missing_part(self, profile: MpiProfile) -> str:
         """Describe the first part that a complete profile has and `profile` lacks; "" if none."""
@@ -523,11 +540,12 @@ def finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:
                     "stale", 1, f"left over by another run of the job: {stale}", file=trace.path
                 )
             line = lines.pop(trace.stated_rank, None)
-            changed[id(trace)] = None
-            changed[id(line or trace)] = (line or trace).replace(
+            changed[id(trace)] = None  # replaced below if it remains a separate trace
+            holder = trace if line is None else line
+            changed[id(holder)] = holder.replace(
                 host=None if stale else hosts.get(trace.profile.rank),
                 profile=replace(trace.profile, stale=bool(stale)),
-                profile_path=line and trace.path,
+                profile_path=None if line is None else trace.path,
             )
     remaining = (changed.get(id(trace), trace) for trace in traces)
     return [trace for trace in remaining if trace is not None]

@@ -183,27 +183,25 @@ def mpi_hosts(
     """
     frame, notes, matched = _rank_frame(traces, selection, window, ranks)
     rows: list[tuple[Any, ...]] = []
-    for (job, host), ranks_of_host in frame[frame["comm_s"].notna()].groupby(
-        ["job", "host"], sort=False
-    ):
+    timed = frame[frame["comm_s"].notna()]
+    for (job, host), ranks_of_host in timed.groupby(["job", "host"], sort=False):
         comm, rss = ranks_of_host["comm_s"].to_numpy(), ranks_of_host["rss_mib"].to_numpy()
         other = ranks_of_host["elapsed_s"].to_numpy() - comm
-        switches = (
-            ranks_of_host["switches"].mean() if (ranks_of_host["switches"] >= 0).all() else _NAN
-        )
+        counts = ranks_of_host["switches"]
+        switches = counts.mean() if (counts >= 0).all() else _NAN
         times = comm.mean(), comm.min(), comm.max(), other.mean()
         rows.append((job, host, len(ranks_of_host), *times, rss.max(), rss.sum(), switches))
-    slow = []
-    for job, host, _, _, _, max_s, *_ in rows:
-        # The minima of the other hosts of the job.
-        others_s = [row[4] for row in rows if row[0] == job and row[1] != host]
-        slow.append(bool(others_s) and max_s < min(others_s))
     schema = {
         "job": "object", "host": "object", "ranks": "int64",
         **float64("comm_mean_s comm_min_s comm_max_s noncomm_mean_s rss_max_mib rss_sum_mib"),
         **float64("switches_mean"),
     }  # fmt: skip
-    columns = {**columns_of_rows(rows, schema), "is_slow": np.array(slow, dtype=np.bool_)}
+    hosts = pd.DataFrame(columns_of_rows(rows, schema))
+    is_slow = [
+        bool(max_s < hosts["comm_min_s"][(hosts["job"] == job) & (hosts["host"] != host)].min())
+        for job, host, max_s in zip(hosts["job"], hosts["host"], hosts["comm_max_s"], strict=True)
+    ]
+    columns: dict[Any, Any] = hosts.assign(is_slow=np.array(is_slow, bool)).to_dict("series")
     return result_frame(columns, matched=matched, note=notes)
 
 

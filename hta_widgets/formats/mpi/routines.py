@@ -348,25 +348,13 @@ def mpi_message_sizes(
         for row in rank.sizes:
             if routine is not None and row.routine != routine:
                 continue
-            calls, total, time = sums[row.routine]
             size = row.calls * row.avg_bytes
-            rows.append(
-                (
-                    *(rank.job, rank.rank, row.routine, *bin_bounds(row.avg_bytes)),
-                    *(row.avg_bytes, row.calls, row.time_s),
-                    *(
-                        safe_ratio(row.calls, calls),
-                        safe_ratio(row.time_s, time),
-                        safe_ratio(size, total),
-                    ),
-                    *(
-                        size,
-                        safe_ratio(row.time_s * 1e6, row.calls),
-                        safe_ratio(size / 1e9, row.time_s),
-                    ),
-                    *(size_class(row.avg_bytes), rank.key, rank.source),
-                )
-            )
+            place = rank.job, rank.rank, row.routine, *bin_bounds(row.avg_bytes)
+            figures = row.avg_bytes, row.calls, row.time_s
+            shares = sums[row.routine].shares_of(row.calls, row.time_s, size)
+            rates = safe_ratio(row.time_s * 1e6, row.calls), safe_ratio(size / 1e9, row.time_s)
+            origin = size_class(row.avg_bytes), rank.key, rank.source
+            rows.append((*place, *figures, *shares, size, *rates, *origin))
     of_routine = f" of {routine}" if routine else ""
     note = scoped_ranks.note or ("" if rows else f"no profile has message sizes{of_routine}")
     schema = {
@@ -388,6 +376,13 @@ class _Sums(NamedTuple):
     calls: int
     size_bytes: float
     time_s: float
+
+    def shares_of(self, calls: int, time_s: float, size_bytes: float) -> tuple[float, ...]:
+        """Return the shares of these calls, this time and these bytes in the sums."""
+        return (
+            safe_ratio(calls, self.calls), safe_ratio(time_s, self.time_s),
+            safe_ratio(size_bytes, self.size_bytes),
+        )  # fmt: skip
 
 
 def _sums(bins: Iterable[CallRow], *routines: str, max_bytes: float = np.inf) -> _Sums:
@@ -449,22 +444,16 @@ def mpi_negotiation(
         if routine_row is None:
             continue
         calls, size, time = _sums(rank.sizes, routine, max_bytes=limit_bytes)
-        total = _sums(rank.sizes, routine)
+        shares = _sums(rank.sizes, routine).shares_of(calls, time, size)
+        totals_s = rank.comm_s, rank.elapsed_s, routine_row.time_s
         announced = [size_row for size_row in rank.sizes if size_row.avg_bytes > 0]
         coordination = _sums(announced, "MPI_Gather", "MPI_Bcast", max_bytes=4)
-        shares = (
-            safe_ratio(calls, total.calls),
-            safe_ratio(time, total.time_s),
-            safe_ratio(size, total.size_bytes),
-        )
-        rows.append(
-            (
-                *(rank.job, rank.rank, calls, size, time, safe_ratio(time * 1e6, calls), *shares),
-                *(safe_ratio(time, rank.comm_s), safe_ratio(time, rank.elapsed_s)),
-                *(safe_ratio(time, routine_row.time_s), routine_row.calls, routine_row.time_s),
-                *(coordination.calls, coordination.time_s, rank.key, rank.source),
-            )
-        )
+        rows.append((
+            rank.job, rank.rank, calls, size, time, safe_ratio(time * 1e6, calls), *shares,
+            *(safe_ratio(time, total_s) for total_s in totals_s),
+            routine_row.calls, routine_row.time_s,
+            coordination.calls, coordination.time_s, rank.key, rank.source,
+        ))  # fmt: skip
     schema = {
         "job": "object", **int64("rank calls"),
         **float64("bytes time_s mean_us share_of_calls share_of_time share_of_bytes"),
@@ -591,7 +580,14 @@ def mpi_compare(
     before_means, after_means = (_means(scope.ranks, by_size=by_size) for scope in scopes)
     nothing = (0.0, 0.0, 0.0)
     rows: list[tuple[Any, ...]] = []
-    for key in dict.fromkeys([*before_means, *after_means]):
+
+    def changed_time_s(key: _Key) -> float:
+        *_, before_s = before_means.get(key, nothing)
+        *_, after_s = after_means.get(key, nothing)
+        return abs(after_s - before_s)
+
+    keys = dict.fromkeys([*before_means, *after_means])
+    for key in sorted(keys, key=changed_time_s, reverse=True):
         old, new = before_means.get(key, nothing), after_means.get(key, nothing)
         if key not in before_means:
             change = "added"
@@ -600,9 +596,8 @@ def mpi_compare(
         else:
             change = "changed" if old[:2] != new[:2] else "same"  # by calls and bytes
         figures = [value for a, b in zip(old, new, strict=True) for value in (a, b, b - a)]
-        means = [safe_ratio(side[2] * 1e6, side[0]) for side in (old, new)]
+        means = [safe_ratio(time_s * 1e6, calls) for calls, _, time_s in (old, new)]
         rows.append((*(key if by_size else key[:1]), *figures, *means, change))
-    rows.sort(key=lambda row: -abs(row[-4]))
     measures, words = ("calls", "bytes", "time_s"), ("before", "after", "diff")
     names = [f"{word}_{measure}" for measure in measures for word in words]
     sizes = int64("size_lo size_hi") if by_size else {}

@@ -298,40 +298,34 @@ class TimeLineRecords(RecordSource):
     def _texts(self, records: Array) -> Iterator[bytes]:
         start = _nanoseconds(records["begin_s"])
         dur = _nanoseconds(records["end_s"]) - start
-        columns = (
-            records[name].tolist()
-            for name in (
-                "routine", "source", "target", "bytes", "caller", "callers_caller", "is_io",
-            )
-        )  # fmt: skip
-        for begin, length, routine, source, target, size, caller, above, io in zip(
-            start.tolist(), dur.tolist(), *columns, strict=True
-        ):
+        rows = zip(start.tolist(), dur.tolist(), records.tolist(), strict=True)
+        for start_ns, dur_ns, (_, _, _, routine, *fields) in rows:
             category, tid = (MPI_IO_CATEGORY, 1) if routine >= IO_FROM else (MPI_CATEGORY, 0)
-            args = _record_args(routine, source, target, size, io=bool(io))
-            if caller:
-                args["caller"] = f"0x{caller:08x}"
-            if above:
-                args["callers_caller"] = f"0x{above:08x}"
             yield (
                 f'{{"ph": "X", "cat": "{category}", "name": "{ROUTINES[routine]}", '
                 f'"pid": {self._rank}, "tid": {tid}, '
-                f'"ts": {micros(begin).decode()}, "dur": {micros(length).decode()}, '
-                f'"args": {json.dumps(args)}}}'
+                f'"ts": {micros(start_ns).decode()}, "dur": {micros(dur_ns).decode()}, '
+                f'"args": {json.dumps(_record_args(routine, *fields))}}}'
             ).encode()
 
 
-def _record_args(routine: int, source: int, target: int, size: int, *, io: bool) -> dict[str, Any]:
-    """Return the args of a record; -1 is a missing value."""
-    args: dict[str, Any] = {}
-    if size != -1:
-        args["bytes"] = size
+def _record_args(
+    routine: int, source: int, target: int, size: int, caller: int, callers_caller: int, is_io: int
+) -> dict[str, Any]:
+    """Return the args of a record, given its `_FIELDS` after the rank; -1 is a missing value."""
+    args = _peers(routine, source, target)
     # Older writers leave garbage in the last word, so it counts for file operations only.
     if routine >= IO_FROM:
         offset = (target << 32) | (source & 0xFFFFFFFF)
-        if io and offset != -1:
-            args["offset"] = offset
-        return args
+        args = {"offset": offset} if is_io and offset != -1 else {}
+    addresses = {"caller": caller, "callers_caller": callers_caller}
+    stated = {name: f"0x{address:08x}" for name, address in addresses.items() if address}
+    return ({} if size == -1 else {"bytes": size}) | args | stated
+
+
+def _peers(routine: int, source: int, target: int) -> dict[str, Any]:
+    """Return the ranks that a call states: source, target, root and peer."""
+    args = {}
     if source != -1:
         args["src"] = source
     if target != -1:

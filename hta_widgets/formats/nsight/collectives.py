@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hta_widgets.analysis.cross_rank.comm_events import bytes_of
+from hta_widgets.formats.event_rows import values_by_id
 from hta_widgets.formats.nsight.nvtx import NvtxRanges
 from hta_widgets.formats.nsight.tables import Columns
-from hta_widgets.trace.arrays import Ints, first_positions
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import StringPool
 
 _COMMUNICATOR, _SIZE = "NCCL communicator ID", "Message size [bytes]"
@@ -29,8 +30,8 @@ _RANKS, _RANK, _DEVICE = "No. of ranks", "Rank", "CUDA device"
 #: A field of the payload of a kernel's range; such a range repeats the range of the call.
 _CHANNELS = "No. of channels"
 _GROUP_END = "ncclGroupEnd"
-#: c10d's names by NCCL's. Sends and receives are named by their kernel: their peers are numbered
-#: within the communicator.
+#: Names of c10d by names of NCCL. Sends and receives are named by their kernel, since their peers
+#: are numbered within the communicator.
 _COLLECTIVES = {
     "ncclAllReduce": "allreduce",
     "ncclAllGather": "allgather",
@@ -134,11 +135,11 @@ def _calls_of_kernels(
 ) -> list[list[_NcclCall]]:
     """Return the calls of NCCL whose work each kernel does; none if they are unknown."""
     result: list[list[_NcclCall]] = [[] for _ in kernels["name"]]
-    launch_of_kernel = first_positions(calls["correlation"], kernels["correlation"])
-    launch_of_kernel[kernels["correlation"] < 0] = -1
-    # Kernels without a launch have position -1, which selects the value appended to each column.
-    thread_of_kernel = np.append(calls["thread"], -1)[launch_of_kernel]
-    launch_ns = np.append(calls["start_ns"], 0)[launch_of_kernel]
+    # Both are -1 for kernels without a launch.
+    thread_of_kernel, launch_ns = (
+        values_by_id(calls["correlation"], calls[name], kernels["correlation"])
+        for name in ("thread", "start_ns")
+    )
     kernels_by_launch = np.argsort(launch_ns, kind="stable")
     ranges = ranges.select(np.argsort(ranges.columns["start_ns"], kind="stable"))
     for thread in np.unique(thread_of_kernel[thread_of_kernel >= 0]).tolist():

@@ -19,7 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.formats.event_rows import EventRows, distinct_rows, select_rows
+from hta_widgets.formats.event_rows import (
+    EventRows,
+    distinct_rows,
+    parse_json_object,
+    select_rows,
+)
 from hta_widgets.formats.nsight.tables import (
     ID_MASK,
     Columns,
@@ -120,6 +125,7 @@ def read_ranges(
             "name": rows.name_codes(range_names)[text],
             "category": np.where(is_call, call, annotation),
             "process": process,
+            "device": np.full(len(process), -1),
             "thread": columns["globalTid"] & ID_MASK,
             "args": rows.args_by_row(args_of, text, domain, payload),
             "domain": domain,
@@ -194,8 +200,7 @@ def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int
 
 def _decode_json_payload(text: object) -> dict[str, int]:
     """Return the fields of a payload in JSON that are integers, also in quotes."""
-    fields = parse_json(text)
-    pairs = fields.items() if isinstance(fields, dict) else ()
+    pairs = parse_json_object(text).items()
     return {name: int(value) for name, value in pairs if re.fullmatch(r"-?\d{1,20}", str(value))}
 
 

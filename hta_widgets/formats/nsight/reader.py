@@ -236,8 +236,7 @@ class _ExportReader:
 
     def _add(self, columns: Columns, phase: str = "X") -> None:
         """Add events with their threads or streams."""
-        missing = np.full(len(columns["start_ns"]), -1)
-        track = [columns.get(name, missing) for name in ("process", "device", "thread")]
+        track = (columns[name] for name in ("process", "device", "thread"))
         names = ("start_ns", "end_ns", "name", "category", "process", "args", "device", "stream",
                  "correlation", "size_bytes")  # fmt: skip
         events: dict[str, Any] = {name: columns[name] for name in names if name in columns}

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.formats.event_rows import EventRows, distinct_rows, join_columns
+from hta_widgets.formats.event_rows import EventRows, distinct_rows, join_columns, map_distinct
 from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Ints
@@ -69,7 +69,7 @@ def machine_of(process: int) -> int:
 
 
 def texts_by_id(database: Database, ids: Iterable[int]) -> dict[int, str]:
-    """Return texts of an export by their ids."""
+    """Return strings of an export by their ids."""
     return database.texts_of("StringIds", "id", "value", ids)
 
 
@@ -80,15 +80,15 @@ def text_codes(
     unknown: str = "event {}",
     change: Callable[[str], str] = str,
 ) -> Ints:
-    """Return the code in `pool` of the text of each id.
+    """Return the code in `pool` of the string of each id.
 
-    `unknown` is the name of events whose text is not in the export; it is formatted with the id.
+    `unknown` is the name of events whose string is not in the export; it is formatted with the id.
     """
     texts = {-1: f"{unknown.removesuffix(' {}')} without a name"}
-    distinct, position = np.unique(ids, return_inverse=True)
-    texts |= texts_by_id(database, distinct.tolist())
-    names = (change(texts.get(number, unknown.format(number))) for number in distinct.tolist())
-    return np.array([pool.add(name) for name in names], np.int64)[position]
+    texts |= texts_by_id(database, np.unique(ids).tolist())
+    return map_distinct(
+        ids, lambda number: pool.add(change(texts.get(number, unknown.format(number))))
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,11 +97,11 @@ class ExportTable:
 
     name: str
     category: str
-    #: columns with the id of a name's text; the first one whose text is known is used
+    #: columns with the id of a name; the first whose string is in the export is used
     names: tuple[str, ...] = ("nameId",)
-    #: the name of an event whose text is unknown, given the id
+    #: the name of an event whose string is not in the export, given the id
     unknown: str = "event {}"
-    #: makes a name from the values in the columns `names`, which then are not ids of texts
+    #: makes a name from the values in the columns `names`, which then are not ids of strings
     label: Callable[..., str] | None = None
     #: whether its events have a device and a stream; others have a thread
     of_device: bool = False
@@ -212,15 +212,15 @@ def _event_columns(
         "end_ns": columns["end"],
         "name": _names(database, table, columns, rows),
         "category": category,
-        "correlation": _link_ids(columns["correlationId"], table),
         "args": _args(database, table, columns, rows),
     }
+    links = columns["correlationId"]
     if not table.of_device:
         ids = columns["globalTid"]
         none = np.full(len(ids), -1)
         return event_columns | {
             "process": processes_of(ids), "thread": ids & ID_MASK, "device": none, "stream": none,
-            "size_bytes": none,
+            "correlation": links if table is CALLS else none, "size_bytes": none,
         }  # fmt: skip
     stream = np.maximum(columns["streamId"], 0)
     kinds = columns.get("copyKind", np.array(-1))
@@ -230,15 +230,10 @@ def _event_columns(
         "thread": np.where(is_unified, UNIFIED_THREAD, stream),
         "device": np.maximum(columns["deviceId"], 0),
         "stream": stream,
+        "correlation": links,
         "size_bytes": columns["bytes"],
         "graph_node": columns["graphNodeId"],
     }
-
-
-def _link_ids(correlation: Ints, table: ExportTable) -> Ints:
-    """Return the ids that link calls with device work, -1 for other events."""
-    is_linked = table.of_device or table is CALLS
-    return np.where((correlation > 0) & is_linked, correlation, -1)
 
 
 def _names(database: Database, table: ExportTable, columns: Columns, rows: EventRows) -> Ints:

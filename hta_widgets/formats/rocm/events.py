@@ -1,4 +1,4 @@
-"""Collect the events of ROCm's profilers, whatever the kind of their file.
+"""Collect the events of all kinds of files that ROCm's profilers write.
 
 Times count from the start of the host. RCCL creates a stream per channel, and most of these streams
 run one kernel. If a device has many streams, those with little work share tracks: each event gets
@@ -60,13 +60,11 @@ class RocmRows(EventRows):
         for number in range(len(ranks)):
             rows = np.flatnonzero(rank == number)
             stream[rows] = _join_rare_streams(start_ns[rows], end_ns[rows], stream[rows])
-        columns |= {"stream": stream, "correlation": _link_ids(columns["correlation"])}
         place = self.place_codes(_stream_place, device, stream)
-        self.add(category=category, place=place, **columns)
+        self.add(category=category, place=place, **columns | {"stream": stream})
 
     def add_calls(self, category: str | Ints, *, pid: Ints, tid: Ints, **columns: Any) -> None:
-        """Add calls of a process and thread of the host; other keywords as for `EventRows.add`."""
-        columns |= {"correlation": _link_ids(columns["correlation"])}
+        """Add calls of threads of the host; the other keywords are those of `EventRows.add`."""
         self.add(category=category, place=self.place_codes(_thread_place, pid, tid), **columns)
 
     def build(
@@ -75,11 +73,8 @@ class RocmRows(EventRows):
         """Return the ranks of the file."""
         add_steps(self, steps, "ranges of the host")
         record = "Record with rocprofv3 --runtime-trace, and load the file that it writes."
-
-        def facts_of(process: int, device: int) -> RankFacts:
-            return facts.get((process, device)) or RankFacts()
-
-        return build_traces(self, format_name, facts_of, record)
+        no_facts = RankFacts()
+        return build_traces(self, format_name, lambda *rank: facts.get(rank, no_facts), record)
 
 
 def _stream_place(device: int, stream: int) -> RowPlace:
@@ -113,10 +108,6 @@ def launch_args(*sizes: int) -> dict[str, Any]:
     shared_bytes, queue = sizes[6:]
     shared = {"shared memory": shared_bytes} if shared_bytes >= 0 else {}
     return {"grid": grid, "block": block, **shared, "queue": queue}
-
-
-def _link_ids(correlation: Ints) -> Ints:
-    return np.where(np.asarray(correlation) > 0, correlation, -1)
 
 
 def _join_rare_streams(start_ns: Ints, end_ns: Ints, stream: Ints) -> Ints:

@@ -26,6 +26,7 @@ from hta_widgets.formats.event_rows import (
     RankFacts,
     distinct_rows,
     map_distinct,
+    parse_json_object,
     rank_of_variables,
     values_by_id,
 )
@@ -39,7 +40,6 @@ from hta_widgets.formats.rocm.events import (
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.columns import parse_json
 
 _SET = re.compile(r"rocpd_(?:kernel_dispatch|region|memory_copy)(_.*|)")
 _OLD = {"rocpd_op", "rocpd_api", "rocpd_string"}
@@ -104,7 +104,7 @@ class _TableSet:
                 continue
             number_in_host = next(filter(_is_index, (gpu, index)), agent)
             model = next((text for text in (product, name) if isinstance(text, str) and text), "")
-            units = _json(extra).get("cu_count")
+            units = parse_json_object(extra).get("cu_count")
             self._gpus[agent] = gpu_properties(number_in_host, model, units)
         processes = self._table_rows("info_process", "id pid")
         threads = self._table_rows("info_thread", "id tid")
@@ -126,7 +126,7 @@ class _TableSet:
         facts = {}
         for process, environment in self._table_rows("info_process", "id environment"):
             devices = {device for user, device in self._used if user == process}
-            rank = rank_of_variables(_json(environment)) if len(devices) == 1 else None
+            rank = rank_of_variables(parse_json_object(environment)) if len(devices) == 1 else None
             for gpu in self._gpus.values():
                 facts[self._first_process + process, gpu["id"]] = RankFacts(0, host, rank, gpu)
         return facts
@@ -165,7 +165,7 @@ class _TableSet:
         )  # fmt: skip
 
     def _device_of(self, agent: int) -> int:
-        """Return the number of a GPU; a copy within the host gets that of a GPU with kernels."""
+        """Return the number of an agent's GPU; a copy within the host gets a GPU with kernels."""
         if agent in self._gpus:
             return int(self._gpus[agent]["id"])
         if agent >= 0 and agent not in self._cpus:
@@ -242,11 +242,6 @@ class _TableSet:
 
 def _is_index(value: object) -> bool:
     return isinstance(value, int) and 0 <= value < 1 << 31
-
-
-def _json(text: object) -> dict[str, Any]:
-    value = parse_json(text)
-    return value if isinstance(value, dict) else {}
 
 
 def _old_category(operation: str) -> str:

@@ -253,8 +253,6 @@ class _ProcessRecords:
         )
 
     def _add_copies(self, records: list[_BufferRecord]) -> None:
-        if not records:
-            return
         ends = [(record.dst_agent_id.handle, record.src_agent_id.handle) for record in records]
         agents = [target if target in self._gpus else source for target, source in ends]
         names = (copy_name(self._operation(record)) for record in records)

@@ -12,6 +12,7 @@ ids are one kind of event, whose name and statistics are decoded once::
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +27,6 @@ Unsigned = npt.NDArray[np.uint64]
 
 CORRELATION = "correlation_id"
 _MAX_FIELDS = 1 << 12
-#: An event with more statistics than this is a separate kind.
-_MAX_STATS = 64
 _MAX_SHIFT = 63
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _NUMBER, _OFFSET, _DURATION, _STATS, _COUNT = 1, 2, 3, 4, 5
@@ -44,6 +43,11 @@ class LineEvents:
     names: list[str]
     stats: list[Stats]
 
+    @property
+    def times_ns(self) -> dict[str, Ints]:
+        """The columns of times, by name."""
+        return {"start_ns": self.start_ns, "end_ns": self.end_ns}
+
     def take(self, rows: Rows) -> LineEvents:
         """Return some of the events."""
         columns = ("start_ns", "end_ns", "correlation", "kind")
@@ -51,7 +55,7 @@ class LineEvents:
 
 
 def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]:
-    """Return the events of a line, and the number of its events that are sums, without times.
+    """Return the events of a line, and the number of events left out as sums without times.
 
     Raises
     ------
@@ -145,7 +149,7 @@ class _FieldColumns:
 
 
 def _read_columns(octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
-    """Return the fields of messages, given the position of their first byte and of their end."""
+    """Return the fields of messages, given the positions of their first bytes and ends."""
     rounds: list[tuple[npt.NDArray[np.generic], ...]] = []
     at = start.copy()
     active = np.flatnonzero(at < end)
@@ -245,22 +249,12 @@ def _varint(number: int) -> bytes:
 
 def _kinds(data: bytes, stats: _FieldColumns, columns: list[Ints]) -> Ints:
     """Return the kind of each event: the values of `columns` and all statistics in their order."""
-    kind = distinct_rows(*columns)[1]
-    code_of_text: dict[bytes, int] = {}
     first_byte = stats.value.astype(np.int64)
-    spans = zip(first_byte.tolist(), (first_byte + stats.size).tolist(), strict=True)
-    texts = (data[start:end] for start, end in spans)
-    code = np.array([code_of_text.setdefault(text, len(code_of_text)) for text in texts], np.int64)
-    # Each round combines the kinds so far with the next statistic of every event that has more.
-    first_stat = np.searchsorted(stats.row, np.arange(len(kind)))
-    place = np.arange(len(code)) - first_stat[stats.row]
-    next_kind = len(kind)
-    for number in range(min(int(place.max(initial=-1)) + 1, _MAX_STATS)):
-        is_next = place == number
-        rows = stats.row[is_next]
-        pair = kind[rows] * len(code_of_text) + code[is_next]
-        kind[rows] = next_kind + pd.factorize(pair)[0]
-        next_kind += len(rows)
-    many = np.unique(stats.row[place >= _MAX_STATS])
-    kind[many] = next_kind + np.arange(len(many))
-    return kind
+    begins, ends = first_byte.tolist(), (first_byte + stats.size).tolist()
+    first_stat = np.searchsorted(stats.row, np.arange(len(columns[0]) + 1)).tolist()
+    code_of_stats: dict[tuple[bytes, ...], int] = {}
+    codes = []
+    for first, end in pairwise(first_stat):
+        event_stats = tuple(data[begins[number] : ends[number]] for number in range(first, end))
+        codes.append(code_of_stats.setdefault(event_stats, len(code_of_stats)))
+    return distinct_rows(*columns, np.array(codes, np.int64))[1]

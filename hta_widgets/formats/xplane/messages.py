@@ -115,21 +115,22 @@ def _read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 _Fields = defaultdict[int, list[Any]]
 
 
-def _fields_of(data: bytes, span: Span) -> _Fields:
-    """Return the values of each field of a complete message."""
-    fields, fault = _fields_before_fault(data, span)
-    if fault is not None:
+def _fields_of(data: bytes, span: Span, *, cut_at: int = -1, nested_field: int = 0) -> _Fields:
+    """Return the values of each field of a message.
+
+    If the message ends at `cut_at`, where the file was cut, it may be incomplete. The remaining
+    bytes of its last field are a value too if the field has the number `nested_field`.
+    """
+    fields, fault = _fields_before_fault(data, span, nested_field)
+    if fault is not None and span[1] != cut_at:
         raise fault
     return fields
 
 
 def _fields_before_fault(
-    data: bytes, span: Span, *, nested_field: int = 0
+    data: bytes, span: Span, nested_field: int
 ) -> tuple[_Fields, ProtobufError | None]:
-    """Return the values of each field of a message up to a fault, and the fault, if there is one.
-
-    If the cut field has the number `nested_field`, its remaining bytes are its last value.
-    """
+    """Return the values of the fields before a fault, as `_fields_of` does, and the fault."""
     fields: _Fields = defaultdict(list)
     try:
         for number, value in read_fields(data, span):
@@ -142,9 +143,8 @@ def _fields_before_fault(
 
 
 def _integer(value: Any) -> int:
-    if not isinstance(value, int):
-        raise ProtobufError("the type of a field differs from the schema")
-    return value
+    number: int = _require_type(value, int)
+    return number
 
 
 def _signed_integer(value: Any) -> int:
@@ -153,7 +153,12 @@ def _signed_integer(value: Any) -> int:
 
 
 def _span(value: Any) -> Span:
-    if not isinstance(value, tuple):
+    span: Span = _require_type(value, tuple)
+    return span
+
+
+def _require_type(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
         raise ProtobufError("the type of a field differs from the schema")
     return value
 
@@ -166,6 +171,10 @@ def _text(data: bytes, values: Sequence[Any]) -> str:
 def _finite(value: Any) -> float | None:
     number = struct.unpack("<d", value)[0] if isinstance(value, bytes) and len(value) == 8 else nan
     return number if isfinite(number) else None
+
+
+#: Converts the value of each field that is a number.
+_STAT_NUMBERS = {2: _finite, 3: _integer, 4: _signed_integer}
 
 
 @dataclass(slots=True)
@@ -214,19 +223,15 @@ class Plane:
     def _decode_stat(self, data: bytes) -> tuple[str, Any]:
         name = ""
         content: Any = None
-        for key, value in read_fields(data, (0, len(data))):
-            if key == 1:
+        for number, value in read_fields(data, (0, len(data))):
+            if number == 1:
                 name = self.stat_names.get(_integer(value), f"stat {value}")
-            elif key == 2:
-                content = _finite(value)
-            elif key == 3:
-                content = _integer(value)
-            elif key == 4:
-                content = _signed_integer(value)
-            elif key == 5:
+            elif number == 5:
                 content = _text(data, [value])
-            elif key == 7:
+            elif number == 7:
                 content = self.stat_names.get(_integer(value))
+            elif number in _STAT_NUMBERS:
+                content = _STAT_NUMBERS[number](value)
         return name, content
 
 
@@ -244,7 +249,7 @@ def read_profile_messages(data: bytes) -> Profile:
     """Decode a profile without its events."""
     profile = Profile()
     try:
-        fields, profile.fault = _fields_before_fault(data, (0, len(data)), nested_field=1)
+        fields, profile.fault = _fields_before_fault(data, (0, len(data)), 1)
         profile.messages = [_text(data, [value]) for value in (*fields[2], *fields[3])]
         profile.hosts = [_text(data, [value]) for value in fields[4]]
         cut_at = -1 if profile.fault is None else len(data)
@@ -256,11 +261,8 @@ def read_profile_messages(data: bytes) -> Profile:
 
 
 def _read_plane(data: bytes, span: Span, cut_at: int) -> Plane:
-    """Return a plane, or what is left of one that the file's end cuts, at the byte `cut_at`."""
-    is_cut = span[1] == cut_at
-    fields = (
-        _fields_before_fault(data, span, nested_field=3)[0] if is_cut else _fields_of(data, span)
-    )
+    """Return a plane, or what remains of a plane that ends where the file was cut."""
+    fields = _fields_of(data, span, cut_at=cut_at, nested_field=3)
     lines = [_read_line(data, _span(line), cut_at) for line in fields[3]]
     plane = Plane(_text(data, fields[2]), lines)
     for entry in fields[5]:
@@ -274,8 +276,7 @@ def _read_plane(data: bytes, span: Span, cut_at: int) -> Plane:
 
 
 def _read_line(data: bytes, span: Span, cut_at: int) -> Line:
-    is_cut = span[1] == cut_at
-    fields = _fields_before_fault(data, span)[0] if is_cut else _fields_of(data, span)
+    fields = _fields_of(data, span, cut_at=cut_at)
     number, first_ns = (
         _signed_integer(values[-1]) if values else 0 for values in (fields[1], fields[3])
     )

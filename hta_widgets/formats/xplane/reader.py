@@ -163,9 +163,10 @@ class _ProfileReader:
         started = environment.stats.get("profile_start_time")
         lines = [line for plane in profile.planes for line in plane.lines if line.events]
         self._is_utc = any(line.first_ns >= _MIN_UTC_NS for line in lines)
-        self._start_ns = started if isinstance(started, int) and 0 < started < 1 << 62 else None
-        for line in lines if self._is_utc else ():
-            if line.first_ns < _MIN_UTC_NS:
+        is_time = isinstance(started, int) and 0 < started < 1 << 62
+        self._start_ns = started if is_time else None
+        for line in lines:  # a profile may have lines of both kinds
+            if self._is_utc and line.first_ns < _MIN_UTC_NS:
                 line.first_ns += self._start_ns or 0
         if self._start_ns is None and not self._is_utc:
             self._rows.note("clock", 1, "the profile does not state when it began")
@@ -275,15 +276,12 @@ class _ProfileReader:
         ]
         count = len(events.kind)
         number = np.array(numbers, np.int64)[events.kind] if -1 not in numbers else np.arange(count)
-        self._append_steps(events, number, place, target=device)
-
-    def _append_steps(self, events: LineEvents, number: Ints, place: int, **columns: Any) -> None:
-        times_ns = {"start_ns": events.start_ns, "end_ns": events.end_ns}
-        add_profiler_steps(self._rows, number, **times_ns, place=place, **columns)
+        add_profiler_steps(self._rows, number, **events.times_ns, place=place, target=device)
 
     def _read_thread(self, plane: Plane, line: Line) -> None:
         events = self._events(plane, line)
-        self._note_memory(events)
+        device_of_kind = np.array(list(map(_allocator_device, events.stats)), np.int64)
+        self._note_memory(events, device_of_kind)
         name = line.name.removesuffix(f"/{line.number}")
         tid = str(line.number & ((1 << 63) - 1))
         process = plane.name.removeprefix("/host:").replace("CPU", "host")
@@ -293,20 +291,21 @@ class _ProfileReader:
         self._add_operations(events, place)
         categories = self._rows.category_codes(map(_host_category, events.names, events.stats))
         args = self._rows.args_codes(map(_args_of_stats, events.stats))
-        target = np.array([_allocator_device(stats) for stats in events.stats], np.int64)
         self._append(
             events, categories[events.kind], place, correlation=events.correlation,
-            target=target[events.kind], args=args[events.kind],
+            target=device_of_kind[events.kind], args=args[events.kind],
         )  # fmt: skip
 
-    def _note_memory(self, events: LineEvents) -> None:
-        sizes = _numbers(events.stats, "bytes_allocated")
-        devices = np.array([_allocator_device(stats) for stats in events.stats], np.int64)
+    def _note_memory(self, events: LineEvents, device_of_kind: Ints) -> None:
+        """Store the samples of allocated memory among the events of a thread."""
+        size_of_kind = _numbers(events.stats, "bytes_allocated")
         is_sample = np.array([name.startswith("Memory") for name in events.names], bool)
-        is_sample &= (sizes >= 0) & (devices >= 0)
+        is_sample &= (size_of_kind >= 0) & (device_of_kind >= 0)
         rows = np.flatnonzero(is_sample[events.kind])
-        kinds = events.kind[rows]
-        columns = devices[kinds].tolist(), events.start_ns[rows].tolist(), sizes[kinds].tolist()
+        kind, start_ns = events.kind[rows], events.start_ns[rows]
+        columns = (
+            column.tolist() for column in (device_of_kind[kind], start_ns, size_of_kind[kind])
+        )
         for device, at_ns, size in zip(*columns, strict=True):
             self._memory.setdefault(device, []).append((at_ns, size))
 
@@ -315,7 +314,7 @@ class _ProfileReader:
         number = _numbers(events.stats, "step_num")[events.kind]
         rows = np.flatnonzero(number >= 0)
         if len(rows):
-            self._append_steps(events.take(rows), number[rows], place)
+            add_profiler_steps(self._rows, number[rows], **events.take(rows).times_ns, place=place)
             detail = "ranges of the host are taken as steps; each got a ProfilerStep#n around it"
             self._rows.note("repaired", len(rows), detail)
 

@@ -14,6 +14,7 @@ from hta_widgets import analysis
 from hta_widgets.analysis.frames import stack_blocks
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
+from hta_widgets.panels.frames import panels
 
 WORK = "no device work is selected: no kernels and no copies"
 STREAMS = "no device work is selected: no stream has kernels or copies"
@@ -83,6 +84,24 @@ NOTES = {
 }
 
 
+#: Arguments of analyses that need more than traces.
+ARGUMENTS = {
+    "byteps_bandwidth": {"sizes": {0: 4096, 1: 100}},
+    "frequent_kernel_sequences": {"operator_name": "aten::mm"},
+}
+#: Functions whose arguments or results are not traces and a table.
+OTHERS = {
+    *("critical_path", "critical_path_summary", "job_path_summary", "memory_timeline"),
+    *("path_selection", "with_counters", "with_critical_path"),
+}
+#: Columns of panels that only jobs with figures of their work have.
+RATES = {"gb_per_s", "bound", "tflop_per_s", "roofline_share"}
+
+
+def types(frame):
+    return frame.dtypes.astype(str).to_dict()
+
+
 @pytest.fixture(scope="module")
 def nothing(tmp_path_factory):
     return load(tmp_path_factory.mktemp("host"), [event("cpu_op", "aten::mm", 1, 2)])
@@ -121,9 +140,41 @@ def test_an_empty_frame_and_its_reason(nothing, jobs, name):
     matched = {count for what, count in frame.attrs["matched"].items() if what != "operators"}
     assert matched == {0}
     for empty in (frame, call(hw.TraceSet([]))):
-        assert empty.dtypes.astype(str).to_dict() == full.dtypes.astype(str).to_dict()
+        assert types(empty) == types(full)
     if "ranks" in signature(function).parameters:
         assert call(job, ranks=[]).empty
+
+
+def same_types(frames):
+    """Return the columns of the frame with most of them; all frames have the same dtypes."""
+    columns = types(max(frames, key=lambda frame: (len(frame) > 0, len(frame.columns))))
+    for frame in frames:
+        assert types(frame) == {name: columns[name] for name in frame}
+        assert set(columns) - set(frame) <= RATES
+    return columns
+
+
+@pytest.mark.parametrize("name", sorted({*analysis.__all__} - OTHERS))
+def test_a_table_has_the_same_types_with_and_without_rows(nothing, jobs, name):
+    function = getattr(analysis, name)
+    more = ARGUMENTS.get(name, {})
+
+    def call(traces, **scope):
+        sides = (traces, traces) if name in {"mpi_compare", "diff_ops"} else (traces,)
+        return function(*sides, **more, **scope)
+
+    frames = [call(traces) for traces in (*jobs.values(), nothing, hw.TraceSet([]))]
+    scopes = {"ranks": [], "window": (0, 0), "selection": hw.Selection(query="name == 'none'")}
+    accepted = scopes.keys() & signature(function).parameters.keys()
+    frames += [call(jobs[""], **{key: scopes[key]}) for key in accepted]
+    assert same_types(frames)
+
+
+@pytest.mark.parametrize("name", panels())
+def test_a_panel_has_the_same_types_with_and_without_rows(nothing, jobs, name):
+    jobs = [*jobs.values(), nothing, hw.TraceSet([])]
+    frames = [hw.Dashboard(job).panel_frame(name) for job in jobs]
+    assert same_types(frames)
 
 
 def test_times_stay_exact_next_to_a_rank_without_rows():

@@ -137,7 +137,7 @@ def test_other_binary_files_are_none(load, contents):
 def test_a_file_that_changed_is_not_read_again(load, tmp_path):
     traces = load(lines())
     (tmp_path / "42.trc").write_bytes(lines() * 2)
-    with pytest.raises(hw.TraceError, match="changed or removed"):
+    with pytest.raises(hw.TraceError, match="was changed after it was loaded"):
         traces[0].args(0)
 
 
