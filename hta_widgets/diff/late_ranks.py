@@ -163,8 +163,8 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
     on each side cannot be tested: the shares are the same, at least three ranks are needed, and
     idle time, which differs between any two steps, does not count. Otherwise idle time counts if
     the exposed communication of the other ranks changed by at least half as much, or there is none;
-    exposed copies count also if the rank copied longer. Ranks whose changes of one kind of time have the same direction, and differ by less than
-    a factor of two, are one finding.
+    exposed copies count also if the rank copied longer. Ranks whose changes of one kind of time
+    have the same direction, and differ by less than a factor of two, are one finding.
     """
     ranks = [before for before, after in diff.rank_pairs if before == after]
     if len(ranks) < 2 or not diff.is_of_devices:
