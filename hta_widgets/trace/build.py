@@ -249,9 +249,12 @@ def build_trace(
         columns, rows[order], dur[order], phase[order], other_rows, consume=consume
     )
     events["start_ns"] -= zero_ns
-    end_record = repair_durations(columns, events, end_record, notes)
     del by_phase, rows, order, dur, phase, end_rows, instant_rows, timed_rows
     flow_rows, instant_rows, async_rows, counter_rows = other_rows
+    is_stop = columns.name[instant_rows] == columns.names.find("Record Window End")
+    stops_ns = columns.start_ns[instant_rows[is_stop]]
+    window_end_ns = int(stops_ns.max()) - zero_ns if len(stops_ns) else None
+    end_record = repair_durations(columns, events, end_record, notes, window_end_ns=window_end_ns)
 
     table, device, of_thread = _event_table(columns, events, notes, names)
     table.end_record = end_record

@@ -10,7 +10,8 @@ overlap if they end in order: with programmatic dependent launch, a kernel begin
 previous one ends.
 
 A call such as ``cudaDeviceSynchronize`` returns after all work that was launched before it. If such
-work states an end far after all host events, it is cut at the end of the call.
+work states an end far after all host events, it is cut at the end of the call. PyTorch's profiler
+writes no work that ends after the record ``Record Window End``, so work is cut there as well.
 
 Among times since 1970, a record at time 0 is left out, since the job would last 50 years with it.
 All such records are counted as problems, with names and record numbers.
@@ -125,15 +126,23 @@ def _widen(low: int, high: int, length_ns: int) -> tuple[int, int]:
 
 
 def repair_durations(
-    columns: RankColumns, events: dict[str, Any], end_record: dict[int, int], problems: Problems
+    columns: RankColumns,
+    events: dict[str, Any],
+    end_record: dict[int, int],
+    problems: Problems,
+    *,
+    window_end_ns: int | None,
 ) -> dict[int, int]:
     """Cut or leave out events whose durations cannot be right, and sort the events again.
 
-    `events` has the columns of the event table, sorted. Returns `end_record` for the new rows.
+    `events` has the columns of the event table, sorted. `window_end_ns` is when the profiler
+    stopped, if the file states it. Returns `end_record` for the new rows.
     """
     recorded_dur = events["dur_ns"]
     dur = _clip_outlasting(columns, events, problems)
     dur = _clip_at_syncs(columns, events, dur, problems)
+    if window_end_ns is not None:
+        dur = _clip_at_window_end(columns, events, dur, window_end_ns, problems)
     is_near = _ends_near(columns, events, dur, problems)
     if dur is recorded_dur and is_near is None:
         return end_record
@@ -231,6 +240,24 @@ def _clip_at_syncs(
     clipped = dur.copy()
     clipped[rows] = synced_ns[is_cut] - start[rows]
     text = "durations that outlast a call that waited for their device; cut at its end"
+    _count(columns, events["name"], events["record"], rows, text, problems)
+    return clipped
+
+
+def _clip_at_window_end(
+    columns: RankColumns, events: dict[str, Any], dur: Ints, window_end_ns: int, problems: Problems
+) -> Ints:
+    start = events["start_ns"]
+    latest_end_ns = window_end_ns + max(_JITTER_NS, columns.resolution_ns)
+    late = np.flatnonzero((start < window_end_ns) & (start + dur > latest_end_ns))
+    categories = columns.categories.values
+    is_device = [is_device_category(categories[code]) for code in events["category"][late].tolist()]
+    rows = late[np.array(is_device, np.bool_)]
+    if not len(rows):
+        return dur
+    clipped = dur.copy()
+    clipped[rows] = window_end_ns - start[rows]
+    text = "durations that end after the profiler stopped; cut there"
     _count(columns, events["name"], events["record"], rows, text, problems)
     return clipped
 

@@ -190,6 +190,19 @@ def test_the_last_work_of_a_stream_ends_before_the_host_stops_waiting_for_it(wri
     assert "'ncclAllReduce' (record 21)" in result["detail"].iloc[0]
 
 
+@pytest.mark.parametrize("stated", [1_800_000, 40_000])
+@pytest.mark.parametrize("sync", ["cudaStreamSynchronize", "aten::item"])
+def test_the_last_work_of_a_stream_ends_before_the_profiler_stopped(write, stated, sync):
+    """A collective from 1 000 µs takes at most 400 µs if the profiler stopped at 1 400 µs."""
+    stop = {"ph": "i", "name": "Record Window End", "ts": 1_400, "pid": "", "tid": "", "s": "g"}
+    traces = hw.load(write([*waited_job(stated, sync), stop]))
+    assert (busy(traces)["communication_ns"], busy(traces)["span_ns"]) == (400_000, 1_400_000)
+    (detail,) = overflows(traces)["detail"]
+    assert "end after the profiler stopped; cut there: 'ncclAllReduce' (record 21)" in detail
+    unchanged = hw.load(write([*waited_job(400, sync), stop]))
+    assert not len(overflows(unchanged))
+
+
 @pytest.mark.parametrize(
     "records",
     [
