@@ -172,19 +172,20 @@ def device_idle_breakdown(
     chosen = rank_parts(traces, selection, window, ranks)
     working = map_working_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
     size = len(IDLE_CATEGORIES)
-    idle, gaps, longest, unrecorded = (
-        concat_arrays([sums[column] for sums in working.values()]) for column in range(4)
+    idle, gaps, longest = (
+        concat_arrays([sums[column] for sums in working.values()]) for column in range(3)
     )
+    category = np.tile(np.arange(size), len(working))
     idle_of_rank = idle.reshape(-1, size).sum(axis=1).repeat(size)
     return result_frame(
         {
             "rank": np.array(list(working), dtype=np.int64).repeat(size),
-            "idle_category": categorical(np.tile(np.arange(size), len(working)), IDLE_CATEGORIES),
+            "idle_category": categorical(category, IDLE_CATEGORIES),
             "idle_ns": idle,
             "gaps": gaps,
             "idle_share": idle / np.where(idle_of_rank > 0, idle_of_rank, np.nan),
             "max_ns": longest,
-            "unrecorded_ns": unrecorded,
+            "unrecorded_ns": np.where(category == _UNRECORDED, idle, 0),
         },
         matched=count_by_kind(chosen),
         note=missing_ranks_note(chosen.ranks, working),
@@ -250,8 +251,8 @@ def device_idle_gaps(
     )
 
 
-def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints, Ints] | None:
-    """Return the time, number of gaps, longest time and unrecorded time of each category."""
+def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
+    """Return the time, number of gaps and longest time of each category."""
     gaps = _gaps_of_rank(part, short_ns)
     if gaps is None:
         return None
@@ -263,10 +264,7 @@ def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints, Ints] | 
     last = int(end.max(initial=low)) if len(end) else high
     beyond[:, -1] = max(first - low, 0), max(high - last, 0)
     pieces = np.concatenate((gaps.pieces, beyond))
-    total = pieces.sum(axis=0)
-    unrecorded = np.zeros(len(IDLE_CATEGORIES), dtype=np.int64)
-    unrecorded[_UNRECORDED] = total[_UNRECORDED]
-    return total, (pieces > 0).sum(axis=0), pieces.max(axis=0, initial=0), unrecorded
+    return pieces.sum(axis=0), (pieces > 0).sum(axis=0), pieces.max(axis=0, initial=0)
 
 
 def _longest_gaps(part: RankPart, short_ns: int, top: int | None) -> dict[str, Any] | None:
@@ -447,12 +445,7 @@ def unrecorded_work(trace: Trace) -> Intervals:
         is_launched = trace.table.track[call] == thread
         until_launched = union(start[is_launched], np.minimum(begin, end)[is_launched])
         unrecorded = unite(unrecorded, intersect(waits, until_launched))
-    waits_long = end - begin >= _SHORT_NS
-    if not waits_long.any():
-        return unrecorded
-    start, end, call, begin = (column[waits_long] for column in (start, end, call, begin))
-    is_unrecorded = _is_host_blocked(trace, (start, end), call)
-    is_unrecorded |= _first_start_of_launches(trace)[call] < start
+    is_unrecorded = _wait_category(trace, (start, end), call, _SHORT_NS) == _UNRECORDED
     return unite(unrecorded, union(begin[is_unrecorded], end[is_unrecorded]))
 
 
