@@ -79,6 +79,7 @@ def _change_in_step(diff: Comparison, step: int) -> Finding | None:
     return Finding("shapes", measure=measure, before=sizes[0], after=sizes[1], details=counts)
 
 
+@memoize
 def repetition_factor(diff: Comparison) -> float:
     """Return how many times as often the repeated work of a step runs after; 1 if unknown.
 
