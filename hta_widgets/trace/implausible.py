@@ -23,7 +23,7 @@ All such records are counted as problems, with names and record numbers.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -344,7 +344,7 @@ def _count(
     text: str,
     problems: Problems,
     *,
-    kind: str = "overflow",
+    kind: Literal["overflow", "overlap"] = "overflow",
 ) -> None:
     """Count records as a problem, with the names and record numbers of some."""
     named = [
