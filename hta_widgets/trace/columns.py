@@ -47,6 +47,10 @@ class StringPool:
             self.values.append(value)
         return code
 
+    def find(self, value: str) -> int:
+        """Return the code of `value`, -1 if there is none."""
+        return self._codes.get(value, -1)
+
     def __len__(self) -> int:
         return len(self.values)
 
