@@ -118,6 +118,7 @@ describe("a page that holds all of the job", () => {
     await vi.waitFor(() => expect(kernel.asked).toHaveLength(1));
     kernel.asked[0]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
+    vi.mocked(console.error).mockClear();
   });
 
   test("logs once for each operation that only the kernel could answer", async () => {

@@ -324,15 +324,14 @@ def test_a_set_without_ranks_has_no_groups(panel):
 
 
 @pytest.mark.parametrize("within_ms", [None, 60_000])
-def test_a_panel_without_an_answer_leaves_the_others_their_frames(engine, monkeypatch, within_ms):
+def test_a_panel_without_an_answer_leaves_the_others_their_frames(job, monkeypatch, within_ms):
     def fail(*_arguments):
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setitem(MAKERS, "idle", fail)
     asked = ["pie", "breakdown", "idle", "queue"]
-    reply, _ = engine.answer(
-        {"op": "panels", "panels": asked, "selection": None, "within_ms": within_ms}
-    )
+    request = {"op": "panels", "panels": asked, "selection": None, "within_ms": within_ms}
+    reply, _ = PanelEngine(job).answer(request)
     assert list(reply["panels"]) == ["breakdown", "queue"]
     assert reply["errors"]["pie"]["code"] == "no_answer"
     assert reply["errors"]["pie"]["message"].startswith("no panel 'pie'")
