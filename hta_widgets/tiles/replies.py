@@ -420,11 +420,7 @@ class Clusters(TypedDict):
 
 
 class Panels(TypedDict):
-    """The reply to ``panels``: frames by panel.
-
-    `errors` has the reasons of panels without a frame. `left` has the panels that took too long:
-    request them next.
-    """
+    """The reply to ``panels``; `left` has the panels that took too long: request them next."""
 
     panels: dict[str, Frame]
     errors: NotRequired[dict[str, ErrorReply]]

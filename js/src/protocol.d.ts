@@ -599,12 +599,7 @@ export type Clusters = {
   note: string;
 };
 
-/**
- * The reply to `panels`: frames by panel.
- *
- * `errors` has the reasons of panels without a frame. `left` has the panels that took too long:
- * request them next.
- */
+/** The reply to `panels`; `left` has the panels that took too long: request them next. */
 export type Panels = {
   panels: Record<string, PanelFrame>;
   errors?: Record<string, ErrorReply>;

@@ -59,6 +59,8 @@ import { queueFigures } from "./queues";
 import { IntervalSet } from "./spans";
 import { stepsFrame } from "./steps";
 
+/** Functions that build the indices of a rank, which take longest. */
+const INDEX_BUILDERS = [deviceSpansOf, eventIntervals, queueFigures, gapIndexOf, operatorSums];
 const { table_rows: TOP, duration_names: TOP_DURATIONS } = LIMITS;
 /** Max number of cached frames: all panels for a few selections. */
 const MAX_FRAMES = 48;
@@ -203,17 +205,11 @@ export class PanelEngine {
     return getOrMake(this.analyses, number, () => this.buildAnalysis(number, pacer));
   }
 
-  /** A rank with the indices of all its events, which take longest to build. */
+  /** A rank with the indices of all its events. */
   private async buildAnalysis(number: number, pacer: Pacer): Promise<RankAnalysis | null> {
     const analysis = await this.job.loadAnalysis(number);
     if (analysis === null) return null;
-    for (const buildIndex of [
-      deviceSpansOf,
-      eventIntervals,
-      queueFigures,
-      gapIndexOf,
-      operatorSums,
-    ]) {
+    for (const buildIndex of INDEX_BUILDERS) {
       await pacer.yieldIfDue();
       buildIndex(analysis.fullSelection);
     }

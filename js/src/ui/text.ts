@@ -237,10 +237,13 @@ export function joinSentences(...parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join(" · ");
 }
 
+export function capitalize(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 /** Make a sentence of a note or message: with a capital letter and a full stop. */
 export function capitalizeSentence(text: string): string {
-  const first = text.charAt(0).toUpperCase() + text.slice(1);
-  return /[.!?…]$/.test(first) ? first : `${first}.`;
+  return /[.!?…]$/.test(text) ? capitalize(text) : `${capitalize(text)}.`;
 }
 
 export function frameNote(frame: PanelFrame): string {
