@@ -194,6 +194,16 @@ def _repeated_rows(
     keys = np.stack([start[rows], dur[rows], *identifying], axis=1, dtype=np.int64)
     _, first = np.unique(keys, axis=0, return_index=True)
     repeated: Rows = np.delete(rows, first)
+    # A graph may run equal kernels at the same time, but its launch is in the file once.
+    is_call = (correlation > 0) & ~is_work[events["category"]]
+    called, count = np.unique(correlation[is_call], return_counts=True)
+    is_of_single_call = np.isin(correlation[repeated], called[count == 1])
+    problems.add(
+        "overlap",
+        int(is_of_single_call.sum()),
+        "device events equal another one of the same launch; sums and counts include both",
+    )
+    repeated = repeated[~is_of_single_call]
     text = "device events and calls that equal an earlier one in all; left out"
     _count(columns, events["name"], events["record"], repeated, text, problems, kind="overlap")
     return repeated

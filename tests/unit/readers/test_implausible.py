@@ -295,6 +295,13 @@ def test_events_that_differ_in_one_respect_are_two(tmp_path, change):
     assert [len(traces_.select("kind == 'compute'").events()) for traces_ in traces] == [2, 1]
 
 
+def test_equal_kernels_of_one_graph_launch_are_all_kept(tmp_path):
+    kernels = [small.kernel(1_000, 1_500, launch=7) for _ in range(2)]
+    traces = small.load(tmp_path, [small.launch(500, 600, launch=7), *kernels])
+    assert len(traces.select("kind == 'compute'").events()) == 2
+    assert "sums and counts include both" in details(traces, "overlap")[1]
+
+
 def test_two_processes_on_one_stream_are_said(tmp_path):
     """Two ranks joined into one list: kernels of 800 and 900 µs start at the same times."""
     first, second = (
