@@ -21,7 +21,7 @@ no call on the host launches, such as a TPU, the operations of the device are th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
@@ -107,21 +107,21 @@ class Signatures:
 
     def figures(self, name: str) -> Floats:
         """Return a number of the work of each call."""
-        values = [getattr(signature.work, name) for signature in self.distinct]
-        return np.array(values, np.float64)[self.code]
+        return self._of_work(name, np.float64)
 
     def texts_of_work(self, name: str) -> Array:
         """Return a string of the work of each call."""
-        values = [getattr(signature.work, name) for signature in self.distinct]
-        of_calls: Array = np.array(values, object)[self.code]
-        return of_calls
+        return self._of_work(name, object)
+
+    def _of_work(self, name: str, dtype: Any) -> Array:
+        values: Array = np.array([getattr(row.work, name) for row in self.distinct], dtype)
+        return values[self.code]
 
     @property
     def has_known_matrix_flops(self) -> Bools:
         """Whether the matrix FLOPs of each call are known, or it does no matrix work."""
         kind, has_flops = self.texts_of_work("kind"), ~np.isnan(self.figures("flops"))
-        is_known: Bools = (kind == "vector") | ((kind == "matrix") & has_flops)
-        return is_known
+        return np.asarray((kind == "vector") | ((kind == "matrix") & has_flops))
 
     @property
     def has_shapes(self) -> bool:
@@ -160,17 +160,15 @@ def _distinct_signatures(
 ) -> tuple[list[_Signature], Ints]:
     """Return the distinct signatures of calls, and the position of each call's among them."""
     # The contexts of the calls whose arguments do not suffice, by position.
-    outputs = _linked_outputs(trace, calls, args)
-    contexts = {call: CallContext(output=dims) for call, dims in outputs.items()}
-    contexts |= _expert_contexts(trace, calls) | _backward_contexts(trace, calls, args)
-    contexts |= _step_contexts(trace, calls) | _gradient_contexts(trace, calls)
+    contexts = _output_contexts(trace, calls, args) | _gradient_contexts(trace, calls)
+    contexts |= _backward_contexts(trace, calls, args)
+    contexts |= _expert_contexts(trace, calls) | _step_contexts(trace, calls)
     codes = {NO_CONTEXT: 0}
     context_code = np.zeros(len(calls), np.int64)
     for call, context in contexts.items():
         context_code[call] = codes.setdefault(context, len(codes))
     name = trace.table.name[calls.rows]
-    columns = [name, args.code, context_code, calls.is_matrix]
-    first, code = group_by_columns(columns)
+    first, code = group_by_columns([name, args.code, context_code, calls.is_matrix])
     distinct = [
         _Signature(
             name=trace.table.names[name[call]],
@@ -244,17 +242,14 @@ def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext
 def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return the lengths of the engine's step around each call of attention."""
     attention = _positions_of_names(trace, calls, operators_of("paged_attention"))
-    if not len(attention):
-        return {}
-    steps = engine_steps(trace)
-    if not len(steps.rows):
+    if not len(attention) or not len(engine_steps(trace).rows):
         return {}
     # The launch of a replayed graph, not the captured call, is within a step.
-    linked = calls.call_of_work >= 0
-    launch = np.full(len(calls), -1, dtype=np.int64)
-    launch[calls.call_of_work[linked]] = graph_launch_of(trace, calls.work[linked])
+    launch = np.full(len(calls) + 1, -1, dtype=np.int64)  # the last is of work without a call
+    launch[calls.call_of_work] = graph_launch_of(trace, calls.work)
     launch = launch[attention]
     event = np.where(launch >= 0, launch, calls.rows[attention])
+    steps = engine_steps(trace)
     step_of_call = step_of_events(trace, steps.rows, event)
     return {
         call: CallContext(step=steps.names[step])
@@ -282,7 +277,7 @@ def _input_type(dims: bytes, types: bytes) -> str:
     return "float" if names[:1] == ["TensorList"] else (names or [""])[0]
 
 
-def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, _Dims]:
+def _output_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, CallContext]:
     """Return the output's shape of convolutions without concrete arguments, if it is known."""
     has_no_values = np.array([bool(dims) and not values for dims, _, _, values in args.texts], bool)
     convolutions = _positions_of_names(trace, calls, _CONVOLUTIONS)
@@ -290,58 +285,60 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
     if not convolutions:
         return {}
     tracks, codes = trace.table.track[calls.rows].tolist(), args.code.tolist()
+    gradients = _gradient_shapes(trace, calls, args)
 
-    # Lists of an optimizer's tensors are long, and only convolutions need them.
+    # Lists of an optimizer's tensors are long, and only calls near convolutions need them.
     @cache
     def dims_of(code: int) -> list[Any]:
         return decode_arg(args.texts[code][0])
 
-    gradients = _gradient_shapes(trace, calls, args, dims_of)
-    outputs = {}
+    contexts = {}
     for call in convolutions:
-        dims = dims_of(codes[call])
-        number = int(args.sequence[call])
-        output = gradients.get((number, str(dims[:2]))) if number >= 0 else None
-        if output is None and _is_shape(dims[1:2]) and _is_shape(dims[:1]):
+        operands = dims_of(codes[call])[:2]
+        output = gradients.get((int(args.sequence[call]), str(operands)))
+        if output is None and len(operands) == 2 and all(map(_has_channels, operands)):
             following = range(call + 1, min(call + 1 + _MAX_AHEAD, len(codes)))
-            on_track = [
-                dims_of(codes[other]) for other in following if tracks[other] == tracks[call]
-            ]
-            # The first shape with the batch of the input and the channels of the weight.
-            shapes = [tuple(of[0]) for of in on_track if of and len(of[0]) == len(dims[1])]
-            batch_and_channels = dims[0][0], dims[1][0]
-            output = next((shape for shape in shapes if shape[:2] == batch_and_channels), None)
+            on_track = [other for other in following if tracks[other] == tracks[call]]
+            output = _taken_output(*operands, [dims_of(codes[other]) for other in on_track])
         if output is not None:
-            outputs[call] = output
-    return outputs
+            contexts[call] = CallContext(output=output)
+    return contexts
+
+
+def _has_channels(dims: Any) -> bool:
+    return isinstance(dims, list) and len(dims) > 1
+
+
+def _taken_output(x: list[int], w: list[int], calls: Iterable[list[Any]]) -> _Dims | None:
+    """Return the output of a convolution of `x` and `w`, if one of `calls` takes it first.
+
+    It has the batch of the input and the channels of the weight.
+    """
+    taken = [dims[0] for dims in calls if dims]
+    shapes = [tuple(dims) for dims in taken if len(dims) == len(w)]
+    return next((shape for shape in shapes if shape[:2] == (x[0], w[0])), None)
+
+
+def _gradient_shapes(
+    trace: Trace, calls: CountedCalls, args: CallArgs
+) -> dict[tuple[int, str], _Dims]:
+    """Return the shapes of gradients by sequence number, and dims of input and weight as text."""
+    places = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
+    parents = trace.table.parent[calls.rows[places]].astype(np.int64)
+    sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()
+    shapes = {}
+    for code, number in zip(args.code[places].tolist(), sequence, strict=True):
+        dims = decode_arg(args.texts[code][0])
+        if number >= 0 and len(dims) > 2:
+            x, gradient, weight = dims[:3]
+            shapes[number, str([x, weight])] = tuple(gradient)
+    return shapes
 
 
 def _positions_of_names(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Rows:
     """Return the positions of the calls whose name is wanted."""
     has_name = names_match(trace, calls.rows, lambda name: unnumbered_name(name) in wanted)
     return np.flatnonzero(has_name)
-
-
-def _is_shape(dims: Sequence[Any]) -> bool:
-    return bool(dims) and isinstance(dims[0], list) and len(dims[0]) > 1
-
-
-def _gradient_shapes(
-    trace: Trace, calls: CountedCalls, args: CallArgs, dims_of: Callable[[int], list[Any]]
-) -> dict[tuple[int, str], _Dims]:
-    """Return the shapes of gradients by the sequence number, and the dims of input and weight.
-
-    `dims_of` returns the dims of a string of `args`.
-    """
-    places = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
-    parents = trace.table.parent[calls.rows[places]].astype(np.int64)
-    sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()
-    codes = args.code[places].tolist()
-    return {
-        (number, str(dims_of(code)[:3:2])): tuple(dims_of(code)[1])
-        for code, number in zip(codes, sequence, strict=True)
-        if len(dims_of(code)) > 2
-    }
 
 
 def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bools:
