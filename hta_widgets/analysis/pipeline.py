@@ -26,7 +26,7 @@ import pandas as pd
 from hta_widgets.analysis.cross_rank.arrivals import Clock, shared_clock
 from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, comm_events, stated_rank
 from hta_widgets.analysis.cross_rank.parallel_groups import pipelines
-from hta_widgets.analysis.efficiency.counted_calls import is_autograd_node
+from hta_widgets.analysis.efficiency.signatures import is_autograd_node
 from hta_widgets.analysis.frames import categorical, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, RankParts, Window, rank_parts

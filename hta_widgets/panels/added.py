@@ -15,7 +15,7 @@ from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, batched_send
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.parallel_groups import pipelines
 from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
-from hta_widgets.analysis.efficiency.module_owners import has_module_ranges
+from hta_widgets.analysis.efficiency.modules import has_module_ranges
 from hta_widgets.errors import TraceError
 from hta_widgets.panels.call_tree import call_tree
 from hta_widgets.panels.groupings import GROUPED_FRAMES

@@ -19,7 +19,7 @@ from hta_widgets.analysis.efficiency.call_efficiency import (
     call_efficiency,
     has_shapes,
 )
-from hta_widgets.analysis.efficiency.counted_calls import counted_calls
+from hta_widgets.analysis.efficiency.signatures import counted_calls
 from hta_widgets.analysis.scope import RankPart, rank_parts
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.efficiency.call_efficiency import call_efficiency
-from hta_widgets.analysis.efficiency.module_owners import module_owners
+from hta_widgets.analysis.efficiency.modules import module_owners
 from hta_widgets.analysis.operator_times import call_stacks
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.facts import facts, note_text

@@ -15,8 +15,8 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.efficiency.call_efficiency import CERTAIN, FAR_SHARE, has_shapes
-from hta_widgets.analysis.efficiency.counted_calls import counted_calls
 from hta_widgets.analysis.efficiency.devices import used_device
+from hta_widgets.analysis.efficiency.signatures import counted_calls
 from hta_widgets.errors import TraceError
 from hta_widgets.text import plural
 from hta_widgets.trace.arrays import sorted_unique

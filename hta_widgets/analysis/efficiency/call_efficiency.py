@@ -31,7 +31,6 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
-from hta_widgets.analysis.efficiency.counted_calls import CountedCalls
 from hta_widgets.analysis.efficiency.devices import (
     PRECISIONS,
     Device,
@@ -41,7 +40,11 @@ from hta_widgets.analysis.efficiency.devices import (
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_names import call_precision, kernel_units
-from hta_widgets.analysis.efficiency.signatures import Signatures, signatures_with_stated_work
+from hta_widgets.analysis.efficiency.signatures import (
+    CountedCalls,
+    Signatures,
+    signatures_with_stated_work,
+)
 from hta_widgets.analysis.scope import RankPart, rank_part
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts

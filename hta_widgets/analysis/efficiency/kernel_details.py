@@ -17,7 +17,7 @@ import pandas as pd
 
 from hta_widgets.analysis.efficiency.devices import device_properties, used_device, whole_number
 from hta_widgets.analysis.efficiency.kernel_names import kernel_units
-from hta_widgets.analysis.efficiency.module_owners import module_owners
+from hta_widgets.analysis.efficiency.modules import module_owners
 from hta_widgets.analysis.efficiency.signatures import signatures
 from hta_widgets.analysis.frames import float64, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
