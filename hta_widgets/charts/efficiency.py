@@ -88,13 +88,13 @@ def operator_efficiency(
     drawn = frame[(frame["intensity"] > 0) & is_fast & is_long]
     if drawn.empty:
         return empty_figure(frame, style, note="no operator has a rate")
-    omitted = plural(len(frame) - len(drawn), "row")
+    omitted = (
+        f"{plural(len(frame) - len(drawn), 'row')} without FLOPs, or with little time, not drawn"
+    )
     style = style.with_subtitle(
         "TFLOP/s over FLOPs per byte, both logarithmic; a mark's area is the time on the device",
         *_peak_sources(drawn),
-        f"{omitted} without FLOPs, or with little time, not drawn"
-        if len(drawn) < len(frame)
-        else "",
+        omitted if len(drawn) < len(frame) else "",
         unmatched_note(frame),
     )
     return _draw_roofline(drawn, style)

@@ -20,10 +20,10 @@ from hta_widgets.errors import TraceError
 from hta_widgets.panels.call_tree import call_tree
 from hta_widgets.panels.groupings import GROUPED_FRAMES
 from hta_widgets.panels.layers import layers
-from hta_widgets.panels.savings import operator_savings, short_operator
+from hta_widgets.panels.savings import operator_savings
 from hta_widgets.text import rank_list
 from hta_widgets.trace.memo import memo
-from hta_widgets.trace.names import short_name
+from hta_widgets.trace.names import short_name, short_operator
 from hta_widgets.trace.selection import Selection, overlaps_window
 from hta_widgets.trace.traceset import TraceSet
 

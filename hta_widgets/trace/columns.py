@@ -234,6 +234,11 @@ class FlowTable:
     def __len__(self) -> int:
         return len(self.source)
 
+    def of_kind(self, kind: str) -> tuple[Ints, Ints]:
+        """Return the sources and the targets of the arrows of a kind."""
+        arrows = np.flatnonzero(self.kind == self.kinds.index(kind)) if kind in self.kinds else []
+        return self.source[arrows], self.target[arrows]
+
 
 @dataclass(slots=True)
 class CounterTable:

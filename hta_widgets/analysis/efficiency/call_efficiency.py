@@ -214,8 +214,7 @@ def _precisions(
         call_precision(kernel_units(trace.table.names[name]), distinct[code].input_type, device)
         for name, code in pairs
     ]
-    codes = np.array([PRECISION_NAMES.index(name) for name in names], np.int64)
-    precision[matrix_call] = codes[pair]
+    precision[matrix_call] = np.array(list(map(PRECISION_NAMES.index, names)), np.int64)[pair]
     return precision
 
 

@@ -320,10 +320,9 @@ def matrix_work(
     model_flops: int | None = None,
     certainty: str = "exact",
     reason: str = "",
-    type_name: str = "",
     **parameters: Any,
 ) -> Work:
     """Return the work of a matrix operator with known figures."""
     model = flops if model_flops is None else model_flops
     figures = float(flops), float(model), float(min_bytes)
-    return Work("", *figures, "matrix", certainty, reason, parameters, type_name)
+    return Work("", *figures, "matrix", certainty, reason, parameters)

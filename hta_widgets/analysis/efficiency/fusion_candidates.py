@@ -18,7 +18,7 @@ from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.devices import Device, devices_of_user, used_device
 from hta_widgets.analysis.efficiency.signatures import Signatures, signatures
-from hta_widgets.analysis.frames import columns_of_rows, result_frame
+from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, RankParts, Window, rank_parts
 from hta_widgets.arguments import check_arguments
@@ -32,8 +32,7 @@ _MAX_BYTES: Final = 1 << 50
 _SCHEMA: Final = {
     "rank": "int64",
     **dict.fromkeys(("operators", "shape"), "str"),
-    **dict.fromkeys(("length", "count", "device_ns", "saved_bytes", "total_saved_bytes"), "int64"),
-    "saving_ns": "int64",
+    **int64("length count device_ns saved_bytes total_saved_bytes saving_ns"),
 }
 
 

@@ -78,11 +78,7 @@ def _replays_of_rank(part: RankPart) -> list[tuple[Any, ...]]:
     rows = []
     for replay in (replays[place] for place in np.flatnonzero(is_chosen).tolist()):
         kernels, matched = len(replay.kernels), int((replay.calls >= 0).sum())
-        row = (
-            *(part.rank, replay.graph, replay.launch, kernels, matched, matched / max(kernels, 1)),
-            replay.certainty,
-            captures[replay.capture].label if replay.capture >= 0 else "",
-            replays_of_graph[replay.graph],
-        )
-        rows.append(row)
+        row = (part.rank, replay.graph, replay.launch, kernels, matched, matched / max(kernels, 1))
+        label = captures[replay.capture].label if replay.capture >= 0 else ""
+        rows.append((*row, replay.certainty, label, replays_of_graph[replay.graph]))
     return rows

@@ -187,6 +187,7 @@ def _geometry(
     occupancy_share = _positive(occupancy) / 100
     resident = occupancy_share * max_threads / threads  # blocks that run on a unit at a time
     limiting = limits.get("limitingFactors") if isinstance(limits, dict) else ""
+    limited_by = ", ".join(map(str, limiting)) if isinstance(limiting, list) else str(limiting)
     return {
         "grid": json.dumps(grid) if _is_sizes(grid) else "",
         "block": json.dumps(block) if _is_sizes(block) else "",
@@ -198,9 +199,7 @@ def _geometry(
         "waves": max(per_sm / resident, 1.0) if resident > 0 else float("nan"),
         "sm_efficiency_share": float(np.minimum(per_sm, 1.0)),
         "occupancy_share": occupancy_share,
-        "limited_by": ", ".join(map(str, limiting))
-        if isinstance(limiting, list)
-        else str(limiting),
+        "limited_by": limited_by,
     }
 
 

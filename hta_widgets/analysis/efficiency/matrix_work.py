@@ -69,6 +69,8 @@ _WEIGHT_BITS: Final = {
     "fp8": 8.0, "bfloat16": 16.0, "bf16": 16.0, "fp16": 16.0,
 }  # fmt: skip
 
+_Dims = Sequence[int]
+_Shapes = tuple[_Dims, _Dims, _Dims]
 #: Values of a convolution's parameters that are not among the arguments.
 _CONVOLUTION_DEFAULTS: Final = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
 
@@ -155,27 +157,18 @@ def _gemm_work(
     type_name = type_name or call.type_of(0)
     k *= 2 if bits_of_small_float(type_name) == 4 else 1
     estimate = estimate or (_ASSUMED_TYPES if call.has_lists else "")
-    return matrix_work(
-        2 * batch * m * n * k,
-        size,
-        certainty="estimate" if estimate else "exact",
-        reason=estimate,
-        type_name=type_name,
-        m=m,
-        n=n,
-        k=k,
-        batch=batch,
-        layout=layout,
-    )
+    certainty = "estimate" if estimate else "exact"
+    parameters = {"m": m, "n": n, "k": k, "batch": batch, "layout": layout}
+    work = matrix_work(2 * batch * m * n * k, size, certainty=certainty, **parameters)
+    return replace(work, reason=estimate, type_name=type_name)
 
 
 def _layout(a: Tensor, b: Tensor, *, is_linear: bool) -> str:
     """Return whether each operand is transposed: ``NN``, ``NT``, ``TN`` or ``TT``."""
-    if min(len(a.strides or ()), len(b.strides or ())) < 2:
+    strides = [tensor.strides or () for tensor in (a, b)]
+    if min(map(len, strides)) < 2:
         return ""
-    is_transposed = [
-        steps[-1] != 1 and steps[-2] == 1 for steps in (a.strides or (), b.strides or ())
-    ]
+    is_transposed = [of_tensor[-1] != 1 and of_tensor[-2] == 1 for of_tensor in strides]
     is_transposed[1] ^= is_linear
     return "".join("T" if flag else "N" for flag in is_transposed)
 
@@ -374,8 +367,7 @@ def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _
     matches = [(match, grid) for match, grid in kernels if match]
     if len(matches) != 2:
         raise CallError("weights of the experts are not among the arguments")
-    # The activation is part of the first product. The second one comes first here, because its
-    # number of columns is known, from which the number of blocks follows.
+    # The second product, without the activation, comes first: its `hidden` columns give `blocks`.
     matches.sort(key=lambda pair: "glu" in pair[0].string.lower())
     blocks, products = 0, []
     for match, grid in matches:
@@ -470,26 +462,14 @@ def _convolution(
 
 
 def _convolution_work(
-    call: OperatorCall,
-    flops: int,
-    size: float,
-    shapes: tuple[Sequence[int], Sequence[int], Sequence[int]],
-    groups: int,
-    strides: Sequence[int] = (),
+    call: OperatorCall, flops: int, size: float, shapes: _Shapes, groups: int, strides: _Dims = ()
 ) -> Work:
     """Return the work of a convolution of `shapes`: input, weight, and output or its gradient."""
     x, w, out = shapes
-    return matrix_work(
-        flops,
-        size,
-        certainty="exact" if call.values else "linked",
-        batch=x[0],
-        channels_in=x[1],
-        channels_out=out[1],
-        groups=groups,
-        kernel_size="×".join(map(str, w[2:])),
-        stride="×".join(map(str, strides)),
-    )
+    parameters = {"batch": x[0], "channels_in": x[1], "channels_out": out[1], "groups": groups}
+    texts = {"kernel_size": "×".join(map(str, w[2:])), "stride": "×".join(map(str, strides))}
+    certainty = "exact" if call.values else "linked"
+    return matrix_work(flops, size, certainty=certainty, **parameters, **texts)
 
 
 def _gradients(

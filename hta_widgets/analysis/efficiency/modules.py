@@ -26,7 +26,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.signatures import is_autograd_node, signatures
+from hta_widgets.analysis.efficiency.signatures import signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
@@ -40,8 +40,9 @@ from hta_widgets.trace.arrays import (
     positions_of_rows,
     sum_by_group,
 )
-from hta_widgets.trace.columns import event_arg_texts, to_int64
+from hta_widgets.trace.call_args import call_args
 from hta_widgets.trace.host_stack import (
+    autograd_nodes,
     category_mask,
     children_coverage,
     forest_of,
@@ -140,7 +141,7 @@ class _ModuleCalls:
 def module_owners(trace: Trace) -> ModuleOwners:
     """Return the modules of a rank, and the module and phase of each event."""
     table = trace.table
-    nodes = name_mask(trace, is_autograd_node)
+    nodes = autograd_nodes(trace)
     optimizer = name_mask(trace, lambda name: name.startswith("Optimizer.step"))
     is_call, source = name_mask(trace, lambda name: name.startswith(MODULE_PREFIX)), "nn.Module"
     if not is_call.any():
@@ -253,14 +254,11 @@ def _instances(
 
 def _forward_operators(trace: Trace, nodes: Bools) -> Ints:
     """Return the forward operator of each node of autograd, -1 for other events."""
-    table, flows = trace.table, trace.flow_table
+    table = trace.table
     forward = np.full(len(table), -1, dtype=np.int64)
-    is_backward = np.zeros(len(flows.kind), dtype=bool)
-    if "fwdbwd" in flows.kinds:
-        is_backward = flows.kind == flows.kinds.index("fwdbwd")
-    if is_backward.any():
-        forward[flows.target[is_backward]] = flows.source[is_backward]
-    elif nodes.any():
+    operators, linked_nodes = trace.flow_table.of_kind("fwdbwd")
+    forward[linked_nodes] = operators
+    if not len(linked_nodes) and nodes.any():
         _link_by_sequence(trace, nodes, forward)
     # The range of the engine has no flow of its own.
     targets = np.flatnonzero(forward >= 0)
@@ -280,16 +278,15 @@ def _forward_operators(trace: Trace, nodes: Bools) -> Ints:
 def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
     """Link nodes to the last operator before them with their number, on the thread they name."""
     table, rows = trace.table, operator_tree(trace).rows
-    args = event_arg_texts(trace, rows, ("Sequence number", "Fwd thread id"))
-    number, thread = (to_int64([text[at] or -1 for text in args]) for at in (0, 1))
+    args = call_args(trace, rows)
     columns = {
         "row": rows,
-        "number": number,
-        "thread": thread,
+        "number": args.sequence,
+        "thread": args.thread,
         "track": table.track[rows].astype(np.int64),
         "start_ns": table.start_ns[rows],
     }
-    numbered = pd.DataFrame(columns)[number >= 0].sort_values("start_ns")
+    numbered = pd.DataFrame(columns)[args.sequence >= 0].sort_values("start_ns")
     makers = numbered[numbered["thread"] == 0].drop(columns="thread")
     linked = numbered[(numbered["thread"] > 0) & nodes[numbered["row"]]].drop(columns="track")
     # PyTorch numbers threads itself. Numbers that occur on one thread only show which it is.
@@ -488,17 +485,16 @@ def _host_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
     size, forest = len(owners.names), forest_of(owners.call_parent)
     start, end = part.clip_edges(owners.start_ns, owners.end_ns)
     end = np.maximum(start, end)
-    is_chosen = (end > start) | (owners.end_ns == owners.start_ns)
+    is_chosen = (end > start) | (owners.end_ns == owners.start_ns)  # in the window
     is_event = owners.row >= 0
     is_chosen[is_event] &= part.contains(owners.row[is_event])
     is_chosen &= ~owners.is_again
-    members = np.arange(len(start))
-    outermost = ~forest.is_nested_in_group(members, owners.instance)
-    alone = end - start - children_coverage(owners.call_parent, start, end)
+    # A call below a call of the same module is not counted again.
+    is_outermost = ~forest.is_nested_in_group(np.arange(len(start)), owners.instance)
     measures = {
         "calls": np.ones(len(start), np.int64),
-        "host_ns": (end - start) * outermost,
-        "host_self_ns": alone,
+        "host_ns": (end - start) * is_outermost,
+        "host_self_ns": end - start - children_coverage(owners.call_parent, start, end),
     }
     return {
         name: sum_by_group(owners.instance[is_chosen], values[is_chosen], size)
@@ -572,10 +568,10 @@ def _descriptions(owners: ModuleOwners, group: Ints, chosen: Ints) -> dict[str, 
     """Return paths, names, depths and parents of the chosen groups."""
     outer = np.append(group, -1)[owners.parent]
     count = np.bincount(group, minlength=len(group))
-    times = (count // np.append(count, 1)[outer]).tolist()
+    repeats = (count // np.append(count, 1)[outer]).tolist()  # in one module of the outer group
+    labels = zip(owners.names, owners.class_names, repeats, strict=True)
     names = [
-        name if number < 2 else f"{class_name} ×{number}"
-        for name, class_name, number in zip(owners.names, owners.class_names, times, strict=True)
+        name if number < 2 else f"{class_name} ×{number}" for name, class_name, number in labels
     ]
     paths = list(names)
     for at, above in enumerate(outer.tolist()):  # parents come before their children

@@ -16,7 +16,7 @@ import pandas as pd
 
 from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
 from hta_widgets.analysis.efficiency.signatures import signatures
-from hta_widgets.analysis.frames import result_frame, stack_blocks
+from hta_widgets.analysis.frames import float64, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
@@ -41,18 +41,13 @@ _NUMBERS: Final = (
     "prefill_requests", "decode_requests", "prefill_tokens", "decode_tokens", "padded_tokens",
     "tokens",
 )  # fmt: skip
-_TIMES: Final = (
-    "start_ns", "host_ns", "device_start_ns", "device_ns", "device_span_ns", "gap_ns",
-    "waited_ns",
-)  # fmt: skip
 _SCHEMA: Final = {
-    **dict.fromkeys(("rank", "step"), "int64"),
+    **int64("rank step"),
     **dict.fromkeys(("name", "engine", "phase"), "str"),
     **dict.fromkeys(_NUMBERS, "int64"),
     "attention_pairs": "float64",
-    **dict.fromkeys(_TIMES, "int64"),
-    "tokens_per_s": "float64",
-    "flops": "float64",
+    **int64("start_ns host_ns device_start_ns device_ns device_span_ns gap_ns waited_ns"),
+    **float64("tokens_per_s flops"),
     "replayed": "bool",
 }
 

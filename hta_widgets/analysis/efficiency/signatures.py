@@ -10,9 +10,9 @@ For example, ``linear`` calls ``t`` and ``addmm``, which launches a kernel: the 
 ``addmm``. An operator that launched nothing computed nothing, on a rank with device work: the last
 operator of a checkpoint's recomputation is in the trace, but was stopped before its kernel.
 
-The signature of a call is its operator with the arguments, and determines its work.
-A formula runs once for each distinct signature, whatever the number of calls. For example, 96
-layers call ``aten::addmm`` with the same shapes in 5 steps: 480 calls, one signature.
+A signature is an operator and its arguments, which determine its work, so a formula runs once for
+each. For example, 96 layers call ``aten::addmm`` with the same shapes in 5 steps: 480 calls, one
+signature.
 
 Files of 2021 and 2022 have shapes but no strides and paddings, so the output of a convolution is
 unknown from its own arguments. Its backward operator has the same sequence number and takes a
@@ -72,6 +72,7 @@ from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.graph_captures import graph_launch_of
 from hta_widgets.trace.host_stack import (
     Forest,
+    autograd_nodes,
     name_mask,
     names_match,
     nearest_ancestor,
@@ -94,8 +95,6 @@ _INDUCTOR = ("kernel_flop", "kernel_num_gb")
 STATED: Final = "stated"
 
 _Dims = tuple[int, ...]
-_NODE = "autograd::engine::evaluate_function"
-_BACKWARD_SUFFIXES = tuple(f"Backward{number}" for number in ("", *range(10)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,16 +145,14 @@ def counted_calls(trace: Trace) -> CountedCalls:
         # Without device work, a rank has no launches to show which operators count.
         is_listed = roles["listed"] & ~_has_below(tree.forest, roles["listed"])
         counted = np.flatnonzero((owner == np.arange(len(owner))) & (is_matrix | is_listed))
-    is_node = name_mask(trace, is_autograd_node)[tree.rows]
+    is_node = autograd_nodes(trace)[tree.rows]
     is_backward = nearest_ancestor(tree.forest.parent, is_node)[:-1] >= 0
-    call_of_operator = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
-    call_of_operator[counted] = np.arange(len(counted))
     return CountedCalls(
         rows=tree.rows[counted],
         is_matrix=is_matrix[counted],
         is_backward=is_backward[counted],
         work=work,
-        call_of_work=call_of_operator[owner_of_work],
+        call_of_work=positions_of_rows(counted, len(tree.rows))[owner_of_work],
         launched_nothing=launched_nothing,
     )
 
@@ -196,11 +193,6 @@ def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
 def _has_below(forest: Forest, targets: Bools) -> Bools:
     """Return which operators have one of `targets` below them."""
     return forest.subtree_sums(targets.astype(np.int64)) > targets
-
-
-def is_autograd_node(name: str) -> bool:
-    """Return whether an operator is a node of autograd, by its name."""
-    return name.startswith(_NODE) or (name.endswith(_BACKWARD_SUFFIXES) and "::" not in name)
 
 
 class _Signature(NamedTuple):
@@ -480,16 +472,15 @@ def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bo
     if len(calls.work) or not within_backward.any():
         return np.zeros(len(calls), dtype=bool)
     tree = operator_tree(trace)
-    names, name = trace.table.names.values, trace.table.name
-    detach = [code for code, text in enumerate(names) if text == _DETACH]
-    is_detach = np.isin(name[tree.rows], detach)
+    is_detach = names_match(trace, tree.rows, _DETACH.__eq__)
     parent = tree.forest.parent
     positions = positions_of_rows(tree.rows, len(trace))[calls.rows]
     calls_detach, calls_others = (
         np.bincount(parent[mask & (parent >= 0)], minlength=len(parent))[positions] > 0
         for mask in (is_detach, ~is_detach)
     )
-    others_compute = np.isin(name[calls.rows], name[calls.rows[calls_others]])
+    name = trace.table.name[calls.rows]
+    others_compute = np.isin(name, name[calls_others])
     return within_backward & calls_detach & ~calls_others & others_compute
 
 
@@ -519,8 +510,8 @@ def _with_counts_of_inductor(trace: Trace, signature_set: Signatures) -> Signatu
     is_triton = [distinct[code].name.startswith("triton_") for code in codes.tolist()]
     args = event_args(trace, signature_set.calls.rows[first[is_triton]], _INDUCTOR)
     for code, flops, gigabytes in zip(codes[is_triton].tolist(), *args.values(), strict=True):
-        size = gigabytes * 1e9 if isinstance(gigabytes, (int, float)) else None
-        distinct[code] = _with_stated_work(distinct[code], flops, size)
+        size_bytes = gigabytes * 1e9 if isinstance(gigabytes, (int, float)) else None
+        distinct[code] = _with_stated_work(distinct[code], flops, size_bytes)
     return replace(signature_set, distinct=distinct)
 
 
@@ -528,17 +519,20 @@ def _with_stated_work(
     signature: CallSignature, flops: Any, size_bytes: Any, category: Any = None
 ) -> CallSignature:
     """Return a signature with the work that the file states, if it states any."""
-    if not isinstance(flops, (int, float)) and not isinstance(size_bytes, (int, float)):
+    flops, size_bytes = (
+        value if isinstance(value, (int, float)) else None for value in (flops, size_bytes)
+    )
+    if flops is None and size_bytes is None:
         return signature
-    derived = signature.work
-    flops = float(flops) if isinstance(flops, (int, float)) else 0.0
-    is_vector = derived.kind == "vector"
+    derived, flops = signature.work, float(flops or 0)
+    kind = "matrix" if flops else "none"
+    kind = "vector" if derived.kind == "vector" else kind
     work = Work(
         category if isinstance(category, str) else derived.category,
         flops=flops,
-        model_flops=0.0 if is_vector else flops,
-        min_bytes=size_bytes if isinstance(size_bytes, (int, float)) else derived.min_bytes,
-        kind="vector" if is_vector else "matrix" if flops else "none",
+        model_flops=0.0 if kind == "vector" else flops,
+        min_bytes=derived.min_bytes if size_bytes is None else size_bytes,
+        kind=kind,
         certainty=STATED,
     )
     return signature._replace(work=work)
