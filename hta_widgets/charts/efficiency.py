@@ -141,7 +141,7 @@ def modules(
 
 
 def _peak_sources(frame: pd.DataFrame) -> list[str]:
-    """Return each device, the source of its peaks, and how certain they are, as texts."""
+    """Return a string for each device: its name, the source of its peaks and their certainty."""
     columns = ["device", "peak_source", "peak_certainty"]
     rows = frame.loc[frame["device"] != "", columns].drop_duplicates()
     return [", ".join(row) for row in rows.itertuples(index=False, name=None)]

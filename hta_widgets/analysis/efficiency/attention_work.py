@@ -116,7 +116,7 @@ class AttentionArguments:
         return has_flags and self.mask_of(call) in _MASKS and not is_local
 
     def mask_of(self, call: OperatorCall) -> str:
-        """Return the argument that states the mask; without one, all pairs count."""
+        """Return the argument that states the mask, ``False`` for an operator without one."""
         return "False" if self.causal is None else call.value(self.causal)
 
 
@@ -169,7 +169,7 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
 
 
 def _pairs_function(call: OperatorCall, places: AttentionArguments) -> Callable[[int, int], int]:
-    """Return the function of the pairs of a sequence by the numbers of its queries and keys."""
+    """Return a function that counts the pairs of a number of queries and a number of keys."""
     left = right = -1
     if places.window is not None:
         left, right = (int(call.number(places.window + number, -1)) for number in range(2))
@@ -182,7 +182,7 @@ def _pairs_function(call: OperatorCall, places: AttentionArguments) -> Callable[
 def _batch_pairs(
     call: OperatorCall, places: AttentionArguments
 ) -> tuple[tuple[int, int, int], list[int]]:
-    """Return number and lengths of sequences in a batch, and the pairs of a head."""
+    """Return the number and the lengths of sequences in a batch, and the pairs of a head."""
     q, k, _ = (call.shape(places.query + number, 4) for number in range(3))
     sequence_axis = 1 if places.heads_last else 2
     batch, queries, keys = q[0], q[sequence_axis], k[sequence_axis]
@@ -192,17 +192,17 @@ def _batch_pairs(
 def _packed_pairs(
     call: OperatorCall, places: AttentionArguments
 ) -> tuple[tuple[int, int, int], list[int]]:
-    """Return number and maximum lengths of sequences, and the pairs of a head, or their bounds.
+    """Return the number and maximum lengths of sequences, and the pairs of a head or their bounds.
 
-    Query and key have the dimensions (token, head, element), maybe in a batch of 1. If the numbers
-    and maximum lengths of queries and keys agree, the bounds are for sequences with a query for
-    each key. Some sequences may be empty, as in a batch that is padded for a CUDA graph.
+    Query and key have the dimensions (token, head, element), possibly in a batch of 1. If the
+    numbers and maximum lengths of queries and keys agree, the bounds are for sequences with a query
+    for each key. Some sequences may be empty, as in a batch that is padded for a CUDA graph.
     """
     pairs_of = _pairs_function(call, places)
     shapes = [call.shape(places.query + number) for number in range(2)]
     if any(len(shape) != 3 and (len(shape) != 4 or shape[0] != 1) for shape in shapes):
         raise CallError(Reason.DATA_DEPENDENT)
-    if [*filter(call.is_present, places.lengths)] != [places.lengths[0]]:  # pages, or used lengths
+    if [*filter(call.is_present, places.lengths)] != [places.lengths[0]]:  # as for a paged cache
         raise CallError(Reason.DATA_DEPENDENT)
     tokens, cached = shapes[0][-3], shapes[1][-3]
     sequences = call.shape(places.lengths[0])[0] - 1
@@ -234,8 +234,8 @@ def unmasked_attention_work(
     """Return an upper bound of the work of attention whose layout and mask are not in the file.
 
     Query, key and value have the dimensions (batch, sequence, size) or (sequence, batch, size), or
-    have the heads before or after the sequence. Argument `rope` has further elements of the
-    queries.
+    four dimensions, with the heads before or after the sequence. Argument `rope` has further
+    elements of the queries.
     """
     q, k, v = (call.shape(place) for place in range(3))
     has_rope = rope is not None and call.is_present(rope)

@@ -110,7 +110,7 @@ _MAX_OPERATORS = 200  # operators whose args are read to find out whether a trac
 class CallTimes:
     """Figures of the counted calls of a rank; `precision` is a code into `PRECISION_NAMES`.
 
-    `is_counted` are the selected calls that ran: with device work, or else in the window.
+    `is_counted` marks the selected calls that ran: with device work, or else in the window.
 
     `compute_ns` is the time of kernels that compute, without copies and communication. `inside` is
     the share of each call's work that is in the window. `is_host_copy` marks copies over the link
@@ -219,9 +219,9 @@ def _precisions(
 
 
 def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Array]:
-    """Return the calls with work, and the name of the kernel of each that does the matrix work.
+    """Return the calls with work, and the name of the main kernel of each.
 
-    It is the longest of those that look most like matrix work.
+    It is the longest of the kernels whose names look most like matrix work.
     """
     name = trace.table.name[work]
     used, position = np.unique(name, return_inverse=True)
@@ -232,7 +232,7 @@ def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Array]:
 
 
 def _largest_of_calls(call: Ints, *keys: Ints) -> Rows:
-    """Return the position of the largest entry of each call, by the last of `keys` first."""
+    """Return the position of the largest entry of each call; later keys come first."""
     order = np.lexsort((*keys, call))
     largest: Rows = order[np.append(np.diff(call[order]) != 0, True)[: len(order)]]
     return largest
@@ -359,7 +359,7 @@ def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | 
     columns = ["row", "device_ns", "kernels", *CALL_RATES]
     linked = calls.call_of_work >= 0
     work = calls.work[linked]
-    # If several pieces of work are equally long, the first.
+    # If several pieces of work are equally long, the first one counts.
     longest = _largest_of_calls(calls.call_of_work[linked], -work, trace.table.dur_ns[work])
     return CallEfficiency(
         frame[columns].assign(longest=work[longest], signature=groups.ngroup()),
@@ -403,7 +403,7 @@ def _call_frame(times: CallTimes, device: UsedDevice) -> pd.DataFrame:
 
 
 def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:
-    """Return the call of each kernel, counted operator, and operator that calls only the latter."""
+    """Return the call of each kernel and counted operator, and of operators with one call below."""
     tree, places = operator_tree(trace), np.append(position, -1)
     call_of_event = np.full(len(trace), -1, dtype=np.int64)
     if len(tree.rows):

@@ -67,8 +67,8 @@ class CallContext(NamedTuple):
 
     `output` is the shape of a convolution's output, from another call; `kernels` are the kernels of
     a mixture of experts; `step` is the step of attention in an inference engine; `forward` are the
-    arguments of the forward call of an autograd function; `gradients` is how many a backward call
-    of a convolution computes.
+    arguments of the forward call of an autograd function; `gradients` is the number of gradients
+    that a backward call of a convolution computes.
     """
 
     output: tuple[int, ...] | None = None

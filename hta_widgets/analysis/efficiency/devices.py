@@ -204,7 +204,7 @@ def add(
     source: str = "user",
     **tflop_per_s: float,
 ) -> None:
-    """Put a device before the built-in ones.
+    """Add a device, which is matched before the built-in ones.
 
     Parameters
     ----------

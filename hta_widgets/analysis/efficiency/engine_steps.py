@@ -1,4 +1,4 @@
-"""The steps that an inference engine annotates: phase, requests and tokens, and what is in them.
+"""The steps that an inference engine annotates: their phase, requests and tokens.
 
 For example, vLLM's ``execute_context_2(6144)_generation_3(3)`` is a step of 2 requests whose
 prompts have 6144 tokens, and 3 that generate a token each. A name may also have sums over requests
@@ -62,7 +62,7 @@ class StepName:
 
 @lru_cache(maxsize=1 << 14)
 def parse_step_name(name: str) -> StepName | None:
-    """Return what the name of an annotation states, None if it is not that of a step.
+    """Return what the name of an annotation states, None if it does not name a step.
 
     Examples
     --------

@@ -86,7 +86,7 @@ def _note_of(parts: RankParts) -> str:
         return note_text("no_ranks")
     if not any(map(has_shapes, iter_ranks(parts.traces))):
         return NO_SHAPES_NOTE
-    return "no two pointwise operators of one shape follow each other on a stream"
+    return "no two pointwise operators of the same shape follow each other on a stream"
 
 
 def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> list[tuple[Any, ...]]:

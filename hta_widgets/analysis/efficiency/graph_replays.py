@@ -37,7 +37,7 @@ def graph_replays(
     """Return the launches of graphs, with the certainty of their kernels' operators.
 
     The operators come from the traces given as ``hw.load(replay, capture=...)``. A graph's kernels
-    are compared with the launches that ran nothing while the graph was captured.
+    are compared with the launches that started no work while the graph was captured.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Launch geometry, occupancy and tensor cores of kernels.
 
 NVIDIA's profiler computes the occupancy from the launch: with 256 threads in a block, 2 blocks on
-a unit of at most 2048 threads are 25 %. It is not measured. AMD's writes grid and block only,
-in older files on the launching call; the grid of ``hipExtModuleLaunchKernel`` is in threads.
+a unit of at most 2048 threads are 25 %. It is not measured. AMD's profiler writes only grid and
+block, in older files on the launching call. ``hipExtModuleLaunchKernel`` has its grid in threads.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     main_operator, main_module = (
         _value_with_most_time(kernels, key)[times.index] for key in ("operator", "module")
     )
-    operators = groups["operator"].nunique() - (groups["operator"].min() < 0)  # -1 is none
+    operators = groups["operator"].nunique() - (groups["operator"].min() < 0)  # -1 is no operator
     units = [kernel_units(table.names[name]) for name in names]
     properties = device_properties(trace, used_device(trace).device_id)
     geometry = [
@@ -152,7 +152,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
 
 
 def _callers_of_kernels(trace: Trace, rows: Rows, class_of_module: list[int]) -> pd.DataFrame:
-    """Return the operator (a name's code) and the module's class of each kernel, -1 for none.
+    """Return the code of the operator's name and the module's class of each kernel, -1 for none.
 
     ``is_vector`` is whether its operator does no matrix work.
     """
@@ -204,7 +204,7 @@ def _geometry(
 
 
 def _positive(value: Any) -> float:
-    """Return a number that a file states, NaN if it is none or not positive."""
+    """Return a number that a file states, NaN if it is not a positive number."""
     is_positive = isinstance(value, (int, float)) and 0 < value < float("inf")
     return float(value) if is_positive else float("nan")
 

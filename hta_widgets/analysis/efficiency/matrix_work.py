@@ -63,7 +63,7 @@ _TRITON: Final = re.compile(
     r"(?<!_p)_matmul_ogs_[NT]{3}_\w+?x\w+?x(?P<weight>\w+?)"
     r"_(?P<pairs>\d+)x(?P<columns>\d+)x\d+x(?P<splits>\d+)"
 )
-#: Bits of a weight with its share of the scale of a block.
+#: Bits of a weight, with its share of the scale of its block.
 _WEIGHT_BITS: Final = {
     "mxe2m1": 4.25, "mxfp4": 4.25, "e2m1": 4.5, "mxe4m3": 8.25, "mxfp8": 8.25, "e4m3": 8.0,
     "fp8": 8.0, "bfloat16": 16.0, "bf16": 16.0, "fp16": 16.0,
@@ -131,7 +131,7 @@ def _output_item_bytes(
 
 
 def _addmm(call: OperatorCall) -> Work:
-    """Return the work of a product that is added to argument 0, in a type of its own since 2.8."""
+    """Return the work of a product that is added to argument 0; since PyTorch 2.8 in any type."""
     has_type = len(call.dims) == 6 and not call.is_present(5)  # else a tensor for the output
     return _product(call, 1, 2, added=0, beta=3 + has_type, out_type=3 if has_type else None)
 
@@ -152,7 +152,7 @@ def _gemm_work(
     layout: str = "",
     estimate: str = "",
 ) -> Work:
-    """Return the work of `sizes`: batch, rows, columns and depth, of operands of a type."""
+    """Return the work of products of `sizes`: batch, rows, columns and depth, of a type."""
     batch, m, n, k = sizes
     type_name = type_name or call.type_of(0)
     k *= 2 if bits_of_small_float(type_name) == 4 else 1
@@ -228,7 +228,7 @@ def _packed_product(
 
 
 def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
-    """Return the work of Marlin, in any version: m, n and k are numbers that follow each other.
+    """Return the work of Marlin, in any version: m, n and k are consecutive arguments.
 
     With experts, the number before the first flag is how many of them each row goes to.
     """
@@ -309,7 +309,7 @@ def _products_with_weights(
 ) -> Work:
     """Return the work of the products of `m` rows by each of some weights.
 
-    It is that of one product of depth 1 with a column for each element of the weights.
+    It equals that of one product of depth 1 with a column for each element of the weights.
     """
     elements = sum(tensor.elements for tensor in weights)
     work = _gemm_work(call, (1, m, elements, 1), size, estimate=estimate)

@@ -73,7 +73,7 @@ _NO_LAYER: Final = re.compile(
 )
 _ACCUMULATE: Final = "AccumulateGrad"
 _MAX_NODES_ABOVE: Final = 3
-#: Minimum repetitions and operators of a layer, and maximum operators.
+#: Minimum number of repetitions of a layer, and minimum and maximum number of its operators.
 _MIN_REPEATS, _MIN_PERIOD, _MAX_PERIOD = 3, 2, 512
 _NO_MODULES: Final = (
     "no module, annotation or repeated layer: record stacks with with_stack=True, or name layers "
@@ -191,7 +191,7 @@ def has_module_ranges(trace: Trace) -> bool:
 
 
 def _class_name(name: str, source: str) -> str:
-    """Return a name without its number: ``Conv2d`` of ``Conv2d_1``, ``layer.#.mlp`` of ranges."""
+    """Return ``Conv2d`` for a module ``Conv2d_1``, ``layer.#.mlp`` for a range ``layer.3.mlp``."""
     class_name = re.sub(r"_\d+$", "", name)
     return class_name if source == "nn.Module" else re.sub(r"\d+", "#", class_name)
 
@@ -224,7 +224,7 @@ def _owners(stop: Ints, of_event: Ints, optimizer: Bools, forward: Ints) -> Ints
 def _instances(
     calls: _ModuleCalls, call_parent: Ints, is_again: Bools, source: str
 ) -> tuple[Ints, list[str], Ints]:
-    """Return the module of each call, and names and parents of modules in order of first call."""
+    """Return the module of each call, and the modules' names and parents by first call."""
     code = {name: at for at, name in enumerate(dict.fromkeys(calls.names))}
     key = np.array([code[name] for name in calls.names], dtype=np.int64)
     forest = forest_of(call_parent)
@@ -260,7 +260,7 @@ def _forward_operators(trace: Trace, nodes: Bools) -> Ints:
     forward[linked_nodes] = operators
     if not len(linked_nodes) and nodes.any():
         _link_by_sequence(trace, nodes, forward)
-    # The range of the engine has no flow of its own.
+    # The engine's range around a node has no flow of its own.
     targets = np.flatnonzero(forward >= 0)
     engine = table.parent[targets].astype(np.int64)
     is_engine = (engine >= 0) & nodes[engine] & (forward[engine] < 0)
@@ -276,7 +276,7 @@ def _forward_operators(trace: Trace, nodes: Bools) -> Ints:
 
 
 def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
-    """Link nodes to the last operator before them with their number, on the thread they name."""
+    """Link each node to the last earlier operator with its number, on the thread that it names."""
     table, rows = trace.table, operator_tree(trace).rows
     args = call_args(trace, rows)
     columns = {
@@ -289,7 +289,7 @@ def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
     numbered = pd.DataFrame(columns)[args.sequence >= 0].sort_values("start_ns")
     makers = numbered[numbered["thread"] == 0].drop(columns="thread")
     linked = numbered[(numbered["thread"] > 0) & nodes[numbered["row"]]].drop(columns="track")
-    # PyTorch numbers threads itself. Numbers that occur on one thread only show which it is.
+    # PyTorch numbers threads itself. Sequence numbers that only one thread has show which it is.
     tracks = makers.groupby("number")["track"].agg(["min", "max"])
     track_of_number = tracks["min"][tracks["min"] == tracks["max"]]
     votes = pd.Series(linked["number"].map(track_of_number).to_numpy(), linked["thread"]).dropna()
@@ -305,7 +305,7 @@ def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
 def _add_sequences(
     trace: Trace, calls: _ModuleCalls, parent: Ints, stops: Bools, forward: Ints
 ) -> tuple[_ModuleCalls, Ints]:
-    """Return the calls and parents with a call ``Layer_n`` around operators that repeat."""
+    """Add a call ``Layer_n`` around operators that repeat; return all calls and the parents."""
     table, tree = trace.table, operator_tree(trace)
     outermost = tree.rows[tree.forest.levels[0]] if tree.forest.levels else tree.rows
     stop = nearest_ancestor(parent, stops)[outermost]
@@ -503,7 +503,7 @@ def _host_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
 
 
 def _device_times(part: RankPart, owners: ModuleOwners) -> Ints:
-    """Return the time of device work by phase and owner, as `_sums_by_phase`."""
+    """Return the time of device work by phase and owner, in the form of `_sums_by_phase`."""
     work = part.device_work_rows()
     launch = part.trace.launch_of[work]
     owner = np.append(owners.owner, OUTSIDE)[launch]
@@ -515,7 +515,7 @@ def _device_times(part: RankPart, owners: ModuleOwners) -> Ints:
 
 
 def _flops(part: RankPart, owners: ModuleOwners) -> Ints:
-    """Return the known matrix FLOPs by phase and owner, as `_sums_by_phase`."""
+    """Return the known matrix FLOPs by phase and owner, in the form of `_sums_by_phase`."""
     calls, table = signatures(part.trace), part.table
     rows, flops = calls.calls.rows, calls.figures("flops")
     is_chosen = part.contains(rows) & part.is_in_window(table.start_ns[rows]) & ~calls.is_stopped
@@ -568,7 +568,7 @@ def _descriptions(owners: ModuleOwners, group: Ints, chosen: Ints) -> dict[str, 
     """Return paths, names, depths and parents of the chosen groups."""
     outer = np.append(group, -1)[owners.parent]
     count = np.bincount(group, minlength=len(group))
-    repeats = (count // np.append(count, 1)[outer]).tolist()  # in one module of the outer group
+    repeats = (count // np.append(count, 1)[outer]).tolist()  # in each module above
     labels = zip(owners.names, owners.class_names, repeats, strict=True)
     names = [
         name if number < 2 else f"{class_name} ×{number}" for name, class_name, number in labels

@@ -104,7 +104,7 @@ _UNKNOWN: Final = {
     "inside": 1.0,
 }
 _COMPUTE, _COMMUNICATION = KINDS.index("compute"), KINDS.index("communication")
-#: Why work belongs to no operator; without a launch, with one, of a graph.
+#: Why work belongs to no operator, by code.
 _REASONS: Final = (
     "no launching call in the file",
     "launched outside of operators",
@@ -117,7 +117,7 @@ _PHASES: Final = ("forward", "backward", "recompute", "optimizer")
 
 @dataclass(frozen=True, slots=True)
 class _RankRows:
-    """The rows of one rank, its device, and its numbers that are added up over ranks."""
+    """The rows of one rank, its device, and `totals`, which are added up over ranks."""
 
     blocks: list[dict[str, Any]]
     device: UsedDevice
@@ -349,7 +349,7 @@ def _sums(group: Ints, size: int, device_ns: Ints, **measures: Ints) -> dict[str
 
 
 def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Return the rows of the selected work below no operator."""
+    """Return the rows of the selected work that no operator launched."""
     calls, table = times.signatures.calls, part.table
     work = calls.work[(calls.call_of_work < 0) & part.contains(calls.work)]
     if part.has_window:

@@ -167,7 +167,7 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
 
 
 def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> dict[str, Ints]:
-    """Return the device's columns of the steps that launched the work; the start is -1 without."""
+    """Return the device's columns of steps; starts are -1 for steps without work."""
     start, end = part.clip_rows(work)
     spans = pd.DataFrame({"first": start, "last": end}).groupby(step)
     has_work = mask_of_rows(step, size)
@@ -202,7 +202,7 @@ def _begin_of_recorded_work(part: RankPart, work: Rows) -> int:
     idle_ns = start[1:] - np.maximum.accumulate(end[order])[:-1]
     launch_start, launch_end = part.table.start_ns[launch], part.table.end_ns[launch]
     launched_ns = np.minimum(launch_end, launch_start + _MAX_LAUNCH_NS)
-    # Work that was launched early in the idle time before it waits for something unrecorded.
+    # Work waits for unrecorded work if it was launched early in the idle time before it.
     waits = (idle_ns > _MIN_WAIT_NS) & (launched_ns[1:] < start[1:] - idle_ns * 0.9)
     return int(start[np.flatnonzero(waits).max(initial=-1) + 1])
 

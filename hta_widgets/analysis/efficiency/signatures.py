@@ -82,7 +82,7 @@ from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
 _CONVOLUTIONS = ("aten::convolution", "aten::cudnn_convolution", "aten::conv2d")
-#: Calls an operator for each gradient that it computes, until PyTorch 1.9.
+#: Until PyTorch 1.9, this operator calls another one for each gradient that it computes.
 _CONVOLUTION_BACKWARD = "aten::cudnn_convolution_backward"
 _GRADIENTS = (f"{_CONVOLUTION_BACKWARD}_input", f"{_CONVOLUTION_BACKWARD}_weight")
 #: Number of calls after a convolution that are searched for one that takes its output.
@@ -117,7 +117,7 @@ class CountedCalls:
         return len(self.rows)
 
     def of_work(self, rows: Rows, events: int) -> Ints:
-        """Return the position of the call of some device work of a rank with `events`, or -1."""
+        """Return the call of each piece of work, -1 for none; the rank has `events` events."""
         return np.append(self.call_of_work, -1)[positions_of_rows(self.work, events)[rows]]
 
 
@@ -136,7 +136,7 @@ def counted_calls(trace: Trace) -> CountedCalls:
         return _calls_on_device(trace, work)
     launched_nothing = 0
     if len(work):
-        # Masks: `numpy.unique` hashes, which is slow for numbers in order.
+        # Masks, because `numpy.unique` hashes, which is slow for numbers in order.
         launches = mask_of_rows(owner_of_work[owner_of_work >= 0], len(owner))
         is_matrix_owner = mask_of_rows(owner[is_matrix[owner]], len(owner))
         launched_nothing = int(np.count_nonzero(is_matrix_owner & ~launches))
@@ -172,7 +172,7 @@ def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
 
 
 def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
-    """Return the operator that counts for each operator's device work, and which do matrix work."""
+    """Return the owner of each operator's device work, and which operators own matrix work."""
     parent, owner = forest.parent, np.arange(len(forest.parent))
     # Convolutions and attention below no other.
     is_below = nearest_ancestor(parent, roles["outermost"])[parent] >= 0
@@ -183,7 +183,7 @@ def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
     has_primary_above = nearest_ancestor(parent, is_primary)[:-1] >= 0
     is_wrapper = roles["fallback"] & ~has_primary_above & ~_has_below(forest, is_primary)
     is_wrapper &= ~_has_below(forest, is_wrapper)
-    # The last of these that an operator is below owns its work.
+    # A later kind of owner overrides an earlier one.
     for stops in (roles["listed"], is_wrapper, is_product, is_top):
         nearest = nearest_ancestor(parent, stops)[:-1]
         owner = np.where(nearest >= 0, nearest, owner)
@@ -196,7 +196,7 @@ def _has_below(forest: Forest, targets: Bools) -> Bools:
 
 
 class _Signature(NamedTuple):
-    """What the work of a call follows from; unless `is_matrix`, calls below do its products."""
+    """What determines the work of a call; unless `is_matrix`, calls below do its products."""
 
     name: str
     texts: Texts
@@ -229,11 +229,11 @@ class Signatures:
     is_stopped: Bools
 
     def figures(self, name: str) -> Floats:
-        """Return a number of the work of each call."""
+        """Return the field `name`, a number, of the work of each call."""
         return self._of_work(name, np.float64)
 
     def texts_of_work(self, name: str) -> Array:
-        """Return a string of the work of each call."""
+        """Return the field `name`, a string, of the work of each call."""
         return self._of_work(name, object)
 
     def _of_work(self, name: str, dtype: Any) -> Array:
@@ -383,7 +383,7 @@ def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
 
 @lru_cache(maxsize=1 << 14)
 def _work(signature: _Signature) -> Work:
-    """Return the work of a signature, without that of a matrix operator below it."""
+    """Return the work of a signature, without the products of a matrix operator below it."""
     dims, types, strides, values = map(decode_arg, signature.texts)
     work = call_work(OperatorCall(signature.name, dims, types, strides, values, signature.context))
     if signature.is_matrix or work.kind != "matrix":
@@ -433,7 +433,7 @@ def _has_channels(dims: Any) -> bool:
 
 
 def _taken_output(x: list[int], w: list[int], calls: Iterable[list[Any]]) -> _Dims | None:
-    """Return the output of a convolution of `x` and `w`, if one of `calls` takes it first.
+    """Return the output of a convolution of `x` and `w`, if it is the first argument of a call.
 
     It has the batch of the input and the channels of the weight.
     """
@@ -445,7 +445,7 @@ def _taken_output(x: list[int], w: list[int], calls: Iterable[list[Any]]) -> _Di
 def _gradient_shapes(
     trace: Trace, calls: CountedCalls, args: CallArgs
 ) -> dict[tuple[int, str], _Dims]:
-    """Return the shapes of gradients by sequence number, and dims of input and weight as text."""
+    """Return the shapes of gradients by sequence number, and dims of input and weight."""
     places = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
     parents = trace.table.parent[calls.rows[places]].astype(np.int64)
     sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()
@@ -465,7 +465,7 @@ def _positions_of_names(trace: Trace, calls: CountedCalls, wanted: Collection[st
 
 
 def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bools:
-    """Return which recomputed calls were stopped before they computed, without a device.
+    """Return which recomputed calls were stopped before they computed, on ranks without devices.
 
     Only ``detach`` is below them, while others of the same name have other operators below.
     """

@@ -39,10 +39,10 @@ def _vector(flops: float, size: float, certainty: str = "exact") -> Work:
 
 
 def pointwise_work(call: OperatorCall, operands: int, *, to: str = "", flops: int = 1) -> Work:
-    """Return the work of an operator of some operands; further tensors are ``out=``.
+    """Return the work of a pointwise operator with `operands`; further tensors are ``out=``.
 
-    The result is of type `to`, if that is bool or the operands are integers; ``real``: of the parts
-    of complex numbers.
+    The result has the type `to` if that is bool or the operands are integers; with ``real``, it has
+    the type of the parts of complex numbers.
     """
     places = range(min(operands, len(call.dims)))
     tensors = [call.tensor(index) for index in places if call.is_present(index)]
@@ -82,9 +82,9 @@ def _rule(
     """Return the work of an operator that reads and writes arguments as they are.
 
     Its new outputs are like the arguments `makes`. The argument `elements_of` sets the number of
-    elements, by default the first written or new output; `extra_bytes` are written for each in
-    addition, such as the mask of a dropout. The list `state` of an optimizer is read and written if
-    it has tensors. New outputs are of type `to`, if the operands are integers.
+    elements, by default the first written or new output; `extra_bytes` are written for each
+    element in addition, such as the mask of a dropout. The list `state` of an optimizer is read and
+    written if it has tensors. New outputs are of type `to`, if the operands are integers.
     """
     if state is not None and any(call.dims[state : state + 1]):
         reads, writes = (*reads, state), (*writes, state)
@@ -177,9 +177,9 @@ def _row_norm(
 ) -> Work:
     """Return the work of a norm of rows: of the last dimensions, or of `groups` of channels.
 
-    `flops` per element are without and with one of the `weights`. A norm without a bias writes one
-    statistic of each row, else two, in the type of the weight. CUDA kernels always write float, but
-    the arguments do not state the device.
+    `flops` are those per element without `weights` and with any of them. A norm without a bias
+    writes one statistic of each row, else two, in the type of the weight. CUDA kernels always write
+    float, but the arguments do not state the device.
     """
     elements = prod(call.shape(0))
     if groups:

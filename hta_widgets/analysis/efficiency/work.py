@@ -107,7 +107,7 @@ def operators_of(formula: str) -> frozenset[str]:
 
 
 def role_of(name: str) -> Role:
-    """Return how an operator counts."""
+    """Return how an operator counts among nested operators."""
     listed = _find(name)
     return listed.role if listed else "unlisted"
 
