@@ -236,8 +236,8 @@ class FlowTable:
 
     def of_kind(self, kind: str) -> tuple[Ints, Ints]:
         """Return the sources and the targets of the arrows of a kind."""
-        arrows = np.flatnonzero(self.kind == self.kinds.index(kind)) if kind in self.kinds else []
-        return self.source[arrows], self.target[arrows]
+        code = self.kinds.index(kind) if kind in self.kinds else -1
+        return self.source[self.kind == code], self.target[self.kind == code]
 
 
 @dataclass(slots=True)

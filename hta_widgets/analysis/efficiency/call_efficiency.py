@@ -260,7 +260,6 @@ def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
     is_overhead = kernel_ns < THRESHOLDS["overhead_kernel_ns"]
     is_overhead &= peak_share < THRESHOLDS["overhead_share"]
     is_compute = frame["compute_ns"].fillna(0) >= frame["memory_ns"].fillna(0)
-    bounds = [(~is_known, "unknown"), (is_overhead, "overhead"), (is_compute, "compute")]
     return frame.assign(
         mean_ns=frame["device_ns"] / frame["count"].clip(lower=1),
         intensity=flops / size_bytes.where(size_bytes > 0),
@@ -271,7 +270,9 @@ def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
         roofline_share=(limit_ns / time_ns).where(frame["is_limited"]),
         roofline_ns=_round_ns(limit_ns.where(is_known, -1)),
         saving_ns=_round_ns(saving_ns.where(is_known, -1)),
-        bound=np.select(*zip(*bounds, strict=True), "memory"),
+        bound=np.select(
+            [~is_known, is_overhead, is_compute], ["unknown", "overhead", "compute"], "memory"
+        ),
         above_peak=peak_share > THRESHOLDS["above_peak_share"],
     )
 

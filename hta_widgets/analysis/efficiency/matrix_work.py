@@ -158,7 +158,7 @@ def _gemm_work(
     k *= 2 if bits_of_small_float(type_name) == 4 else 1
     estimate = estimate or (_ASSUMED_TYPES if call.has_lists else "")
     certainty = "estimate" if estimate else "exact"
-    parameters = {"m": m, "n": n, "k": k, "batch": batch, "layout": layout}
+    parameters: dict[str, Any] = {"m": m, "n": n, "k": k, "batch": batch, "layout": layout}
     work = matrix_work(2 * batch * m * n * k, size, certainty=certainty, **parameters)
     return replace(work, reason=estimate, type_name=type_name)
 
@@ -367,10 +367,11 @@ def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _
     matches = [(match, grid) for match, grid in kernels if match]
     if len(matches) != 2:
         raise CallError("weights of the experts are not among the arguments")
-    # The second product, without the activation, comes first: its `hidden` columns give `blocks`.
-    matches.sort(key=lambda pair: "glu" in pair[0].string.lower())
+    # The first product has the activation; without any, it is launched first. The loop begins with
+    # the second one, whose `hidden` columns give the number of blocks.
+    matches.sort(key=lambda pair: "glu" not in pair[0].string.lower())
     blocks, products = 0, []
-    for match, grid in matches:
+    for match, grid in reversed(matches):
         sizes = match.groupdict()
         width, tiles = int(sizes["columns"]), grid[0]
         if "splits" in sizes:  # one dimension for all tiles
@@ -466,10 +467,11 @@ def _convolution_work(
 ) -> Work:
     """Return the work of a convolution of `shapes`: input, weight, and output or its gradient."""
     x, w, out = shapes
-    parameters = {"batch": x[0], "channels_in": x[1], "channels_out": out[1], "groups": groups}
-    texts = {"kernel_size": "×".join(map(str, w[2:])), "stride": "×".join(map(str, strides))}
+    kernel_size, stride = ("×".join(map(str, sizes)) for sizes in (w[2:], strides))
+    parameters: dict[str, Any] = {"batch": x[0], "channels_in": x[1], "channels_out": out[1]}
+    parameters |= {"groups": groups, "kernel_size": kernel_size, "stride": stride}
     certainty = "exact" if call.values else "linked"
-    return matrix_work(flops, size, certainty=certainty, **parameters, **texts)
+    return matrix_work(flops, size, certainty=certainty, **parameters)
 
 
 def _gradients(

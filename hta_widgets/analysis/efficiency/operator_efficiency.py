@@ -44,14 +44,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import share as share_text
-from hta_widgets.trace.arrays import (
-    Floats,
-    Ints,
-    Rows,
-    group_by_columns,
-    group_statistics,
-    sum_by_group,
-)
+from hta_widgets.trace.arrays import Ints, Rows, group_by_columns, group_statistics, sum_by_group
 from hta_widgets.trace.host_stack import names_match, operator_tree
 from hta_widgets.trace.intervals import CumulativeCoverage
 from hta_widgets.trace.selection import Selection
@@ -388,7 +381,7 @@ def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dic
     }
 
 
-def _figures_of_calls(times: CallTimes, calls: Rows, group: Rows, first: Rows) -> dict[str, Floats]:
+def _figures_of_calls(times: CallTimes, calls: Rows, group: Rows, first: Rows) -> dict[str, Any]:
     """Return the figures of a call of each row, the mean if calls of a row differ.
 
     ``inside`` is the number of calls, in parts for those that the window cuts.
