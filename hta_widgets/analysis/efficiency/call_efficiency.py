@@ -254,7 +254,7 @@ def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
     compute_share = frame["compute_ns"] / time_ns
     memory_share = (frame["memory_ns"] / time_ns).where(frame["is_limited"])
     peak_share = np.fmax(compute_share, memory_share)
-    saving_ns = np.maximum(time_ns - limit_ns / THRESHOLDS["target_roofline_share"], 0)
+    saving_ns = (time_ns - limit_ns / THRESHOLDS["target_roofline_share"]).clip(lower=0)
     is_known = (limit_ns > 0) & time_ns.notna() & frame["is_limited"]
     kernel_ns = time_ns / frame["kernels"].clip(lower=1)
     is_overhead = kernel_ns < THRESHOLDS["overhead_kernel_ns"]

@@ -96,11 +96,9 @@ def _step(engine: str, phase: str, numbers: Mapping[str, int]) -> StepName:
             product = numbers.get(f"{part}_sqsk", square)
             pairs += product - (square - tokens) / 2 if square >= 0 else float("nan")
             visible += numbers.get(f"{part}_sk", tokens)
-    requests_and_tokens = (numbers.get(name, -1) for name in ("c", "g", "c_sq", "g_sq"))
     visible = -1 if isnan(pairs) else visible
-    return StepName(
-        engine, phase, *requests_and_tokens, attention_pairs=pairs, visible_tokens=visible
-    )
+    c, g, c_sq, g_sq = (numbers.get(name, -1) for name in ("c", "g", "c_sq", "g_sq"))
+    return StepName(engine, phase, c, g, c_sq, g_sq, attention_pairs=pairs, visible_tokens=visible)
 
 
 def _vllm_step(texts: Mapping[str, str | None]) -> StepName:

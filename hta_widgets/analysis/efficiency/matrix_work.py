@@ -71,8 +71,6 @@ _WEIGHT_BITS: Final = {
 
 _Dims = Sequence[int]
 _Shapes = tuple[_Dims, _Dims, _Dims]
-#: Values of a convolution's parameters that are not among the arguments.
-_CONVOLUTION_DEFAULTS: Final = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
 
 
 def _product(
@@ -418,15 +416,17 @@ def _launched_experts(call: OperatorCall) -> Work:
 def _convolution(
     call: OperatorCall,
     *,
+    stride: int,
+    padding: int,
     bias: int | None = None,
+    dilation: int | None = None,
+    output_padding: int | None = None,
     groups: int | None = None,
     transposed: bool | None = None,
-    **places: int,
 ) -> Work:
     """Return the work of a forward convolution with any number of dimensions.
 
-    `places` are those of the arguments in `_CONVOLUTION_DEFAULTS`. Argument 6 states whether it is
-    transposed, unless the operator does.
+    Argument 6 states whether it is transposed, unless the operator does.
     """
     x, w = call.shape(0), call.shape(1)
     x = (1, *x) if len(x) == len(w) - 1 else x
@@ -439,11 +439,10 @@ def _convolution(
             group_count = int(call.number(groups, 1))
         elif transposed:
             group_count = 1
-        if not transposed:
-            places.pop("output_padding", None)
+        places = (stride, padding, dilation, output_padding if transposed else None)
         strides, *others = (
-            call.numbers(places[name], len(w) - 2) if name in places else [default] * (len(w) - 2)
-            for name, default in _CONVOLUTION_DEFAULTS.items()
+            [default] * (len(w) - 2) if place is None else call.numbers(place, len(w) - 2)
+            for place, default in zip(places, (1, 0, 1, 0), strict=True)
         )
         sides = zip(x[2:], w[2:], strides, *others, strict=True)
         if transposed:

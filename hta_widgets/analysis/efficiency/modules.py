@@ -521,8 +521,8 @@ def _flops(part: RankPart, owners: ModuleOwners) -> Ints:
     is_chosen = part.contains(rows) & part.is_in_window(table.start_ns[rows]) & ~calls.is_stopped
     is_chosen &= (calls.texts_of_work("kind") == "matrix") & ~np.isnan(flops)
     phase = np.where(calls.is_recomputed, RECOMPUTE, owners.phase[rows])
-    owner, flops = owners.owner[rows[is_chosen]], flops[is_chosen].astype(np.int64)
-    return _sums_by_phase(owner, phase[is_chosen], flops, owners)
+    owner, known_flops = owners.owner[rows[is_chosen]], flops[is_chosen].astype(np.int64)
+    return _sums_by_phase(owner, phase[is_chosen], known_flops, owners)
 
 
 def _sums_by_phase(owner: Ints, phase: Ints, values: Ints, owners: ModuleOwners) -> Ints:

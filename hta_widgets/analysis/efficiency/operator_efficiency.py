@@ -390,7 +390,7 @@ def _figures_of_calls(times: CallTimes, calls: Rows, group: Rows, first: Rows) -
     code, share_inside = signature_set.code, times.inside[calls]
     mixed = np.unique(group[code[calls] != code[first][group]])
     inside = np.bincount(group, share_inside, minlength=len(first))
-    columns = {"inside": inside}
+    columns: dict[str, Any] = {"inside": inside}
     for name, (figure, _) in _FIGURES.items():
         of_calls = signature_set.figures(figure)
         sums = np.bincount(group, of_calls[calls] * share_inside, minlength=len(first))

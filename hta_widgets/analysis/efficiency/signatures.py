@@ -422,7 +422,8 @@ def _output_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[
         if output is None and len(operands) == 2 and all(map(_has_channels, operands)):
             following = range(call + 1, min(call + 1 + _MAX_AHEAD, len(codes)))
             on_track = [other for other in following if tracks[other] == tracks[call]]
-            output = _taken_output(*operands, [dims_of(codes[other]) for other in on_track])
+            dims_of_following = [dims_of(codes[other]) for other in on_track]
+            output = _taken_output(operands[0], operands[1], dims_of_following)
         if output is not None:
             contexts[call] = CallContext(output=output)
     return contexts
