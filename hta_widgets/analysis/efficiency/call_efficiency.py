@@ -199,7 +199,7 @@ def _matrix_score(name: str) -> int:
 def _precisions(
     trace: Trace, signature_set: Signatures, work: Rows, call: Ints, device: UsedDevice
 ) -> Ints:
-    """Return the precision of each matrix call, and FP32 or FP64 of other calls."""
+    """Return the precision of each call: that of its main kernel, FP32 or FP64 without matrices."""
     distinct = signature_set.distinct
     vector = [_VECTOR_PRECISION.get(signature.input_type, 0) for signature in distinct]
     precision = np.array(vector, dtype=np.int64)[signature_set.code]

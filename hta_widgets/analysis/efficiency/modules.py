@@ -169,18 +169,18 @@ def module_owners(trace: Trace) -> ModuleOwners:
     phase[(stop >= 0) & (call < 0)] = BACKWARD
     phase[owner == OPTIMIZER] = FORWARD
     return ModuleOwners(
-        source if names else "",
-        names,
-        [_class_name(name, source) for name in names],
-        module_parent,
-        owner[: len(table)],
-        phase[: len(table)],
-        np.where(calls.place < len(table), calls.place, -1),
-        instance,
-        call_parent,
-        calls.start_ns,
-        calls.end_ns,
-        is_again,
+        source=source if names else "",
+        names=names,
+        class_names=[_class_name(name, source) for name in names],
+        parent=module_parent,
+        owner=owner[: len(table)],
+        phase=phase[: len(table)],
+        row=np.where(calls.place < len(table), calls.place, -1),
+        instance=instance,
+        call_parent=call_parent,
+        start_ns=calls.start_ns,
+        end_ns=calls.end_ns,
+        is_again=is_again,
     )
 
 

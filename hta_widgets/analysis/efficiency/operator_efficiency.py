@@ -51,7 +51,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 GroupKey = Literal["name", "category", "input_shapes", "input_types", "step", "phase"]
-#: `group_by` of one row per signature.
+#: The default `group_by`: one row per signature.
 _SIGNATURE_KEYS: Final = ("name", "input_shapes")
 #: Parameters of matrix products, convolutions and attention; -1 if they do not apply.
 _NUMBERS: Final = (
