@@ -30,8 +30,8 @@ from hta_widgets.analysis.steps import deviation_from_median, device_steps
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.panels import added
-from hta_widgets.panels.call_rates import add_call_rates, selected_kernels, selected_operators
 from hta_widgets.panels.groupings import GROUPED_FRAMES
+from hta_widgets.panels.savings import add_call_rates, selected_kernels, selected_operators
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows, concatenate_ranges

@@ -17,9 +17,9 @@ from hta_widgets.analysis.cross_rank.collectives import ExposedOperation
 from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport, cause_text
 from hta_widgets.facts import facts
 from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, LaunchRate, RunTimes
-from hta_widgets.panels.savings import Saving, short_operator
+from hta_widgets.panels.savings import Saving
 from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
-from hta_widgets.trace.names import short_name
+from hta_widgets.trace.names import short_name, short_operator
 
 #: Maximum number of sentences after the headline, without those that are always present.
 MAX_SENTENCES = 2

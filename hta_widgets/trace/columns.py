@@ -238,6 +238,11 @@ class FlowTable:
     def __len__(self) -> int:
         return len(self.source)
 
+    def of_kind(self, kind: str) -> tuple[Ints, Ints]:
+        """Return the sources and the targets of the arrows of a kind."""
+        code = self.kinds.index(kind) if kind in self.kinds else -1
+        return self.source[self.kind == code], self.target[self.kind == code]
+
 
 @dataclass(slots=True)
 class CounterTable:

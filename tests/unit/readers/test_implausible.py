@@ -297,7 +297,7 @@ def test_events_that_differ_in_one_respect_are_two(tmp_path, change):
 
 def test_equal_kernels_of_one_graph_launch_are_all_kept(tmp_path):
     kernels = [small.kernel(1_000, 1_500, launch=7) for _ in range(2)]
-    traces = small.load(tmp_path, [small.launch(500, 600, launch=7), *kernels])
+    traces = small.load(tmp_path, [small.call(500, 600, 7, name="cudaGraphLaunch"), *kernels])
     assert len(traces.select("kind == 'compute'").events()) == 2
     assert "sums and counts include both" in details(traces, "overlap")[1]
 
