@@ -35,17 +35,32 @@ run_pytest() {
   $bin/pytest --dist=loadfile --durations=15 "$@"
 }
 
-# mypy uses one core for as long as all checks of the front end take on another.
-start_mypy() {
+# What uses one core runs beside other checks.
+begin() {
+  local name=$1
+  shift
   (
-    $bin/mypy >"$logs/mypy" 2>&1
-    echo $? >"$logs/mypy_status"
+    "$@" >"$logs/$name" 2>&1
+    echo $? >"$logs/$name.status"
   ) &
 }
 
-finish_mypy() {
-  cat "$logs/mypy"
-  return "$(<"$logs/mypy_status")"
+# Show what was begun, after a `wait`.
+finish() {
+  cat "$logs/$1"
+  rm "$logs/$1"
+  return "$(<"$logs/$1.status")"
+}
+
+# Workers of pytest that start together would each compile all tests, which takes them four times as
+# long as to collect compiled ones.
+python_types() {
+  local failed=0
+  $bin/mypy || failed=1
+  if [ "$only" = test ] || [ "$only" = all ]; then
+    $bin/pytest --collect-only --quiet >/dev/null
+  fi
+  return $failed
 }
 
 front_end_types() {
@@ -57,20 +72,20 @@ front_end_types() {
 
 check "Python style" $bin/ruff check .
 check "Python format" $bin/ruff format --check .
-start_mypy
+begin mypy python_types
 check "front-end types, style" front_end_types
-if [ "$only" = test ] || [ "$only" = all ]; then
-  check "front end" make build
-  check "front end tests" env NO_COLOR=1 $node_bin/vitest run --config js/vitest.config.ts
-fi
 wait
-check "Python types" finish_mypy
+check "Python types" finish mypy
 
 if [ "$only" = check ]; then
   check "unit tests" run_pytest --numprocesses=auto -m "not slow" tests/unit
 elif [ "$only" != lint ]; then
+  check "front end" make build
+  begin vitest env NO_COLOR=1 $node_bin/vitest run --config js/vitest.config.ts
   # More processes than cores, as tests wait for browsers and kernels.
   check "tests" run_pytest --numprocesses=$(($(nproc) + 2)) --no-loadscope-reorder
+  wait
+  check "front end tests" finish vitest
 fi
 
 echo

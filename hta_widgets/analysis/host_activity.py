@@ -82,6 +82,8 @@ _WAITING_CALLS = re.compile(
 #: `_BLOCKING_NS` wait.
 _ASYNC_COPIES = re.compile(r"(cuda|cu|hip|musa)Memcpy\w*Async\w*", re.IGNORECASE)
 _BLOCKING_NS = 1_000_000
+#: Maximum time for launching a node of a graph; real launches take up to 4 µs.
+_NODE_NS = 10_000
 #: Calls that make a stream wait for work of another stream.
 _STREAM_WAITS = re.compile(
     r"(cuda|hip|cu|musa|mu|aclrt)StreamWait(Event|Value)\w*|urEnqueueEventsWait\w*", re.IGNORECASE
@@ -464,12 +466,28 @@ def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
     is_waiting = category_mask(trace, CALLS, rows)
     calls = rows[is_waiting]
     blocks = names_match(trace, calls, _ASYNC_COPIES.fullmatch)
-    # A launch of a graph whose work is not in the file waits for earlier graphs.
-    has_work = mask_of_rows(launch_calls(trace), len(table))[calls]
-    blocks |= names_match(trace, calls, _GRAPH_LAUNCHES.fullmatch) & ~has_work
     blocks &= table.dur_ns[calls] > _BLOCKING_NS
+    blocks |= mask_of_rows(_blocked_graph_launches(trace), len(table))[calls]
     is_waiting[is_waiting] = blocks | names_match(trace, calls, _WAITING_CALLS.search)
     return is_waiting
+
+
+@memoize
+def _blocked_graph_launches(trace: Trace) -> Rows:
+    """Return the launches of graphs that wait for earlier graphs, whose work is not in the file.
+
+    They last longer than the launch of the nodes that the file has. The first launch of a graph may
+    also load it; graphs are told apart by their number of nodes.
+    """
+    launches = np.flatnonzero(name_mask(trace, _GRAPH_LAUNCHES.fullmatch))
+    if not len(launches):
+        return launches
+    launch_of_work = trace.launch_of[trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)]
+    calls = launch_of_work[launch_of_work >= 0]
+    nodes = np.bincount(calls, minlength=len(trace))[launches]
+    is_first = mask_of_rows(np.unique(nodes, return_index=True)[1], len(nodes))
+    is_long = trace.table.dur_ns[launches] > _BLOCKING_NS + _NODE_NS * nodes
+    return launches[is_long & ~(is_first & (nodes > 0))]
 
 
 @memoize

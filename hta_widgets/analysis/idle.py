@@ -132,12 +132,12 @@ def device_idle_breakdown(
     - ``launch_latency``: the call ended within the gap.
     - ``kernel_wait``: the call ended before the gap, and the gap is shorter than
       `consecutive_kernel_delay_ns`, the time of a device between two kernels.
-    - ``stream_wait``: the time is at least `consecutive_kernel_delay_ns`, and the kernel is the
-      first that its thread launched after a call such as ``cudaStreamWaitEvent``: it waited for
-      another stream or device.
     - ``unrecorded``: the time is at least `consecutive_kernel_delay_ns`, and work of the same
       launch, a CUDA graph, had started before the gap; or the time is longer than 1 ms, and for
       most of it a thread that launches work was inside a call that waits for the device.
+    - ``stream_wait``: neither; the time is at least `consecutive_kernel_delay_ns`, and the kernel
+      is the first that its thread launched after a call such as ``cudaStreamWaitEvent``: it waited
+      for another stream or device.
     - ``blocked``: none of these; the reason for the wait is unknown.
     - ``unknown``: the file lacks the launch call; in an exported window, also the time before the
       first and after the last work in the file.
@@ -166,25 +166,25 @@ def device_idle_breakdown(
         - ``idle_share`` (float): of the rank's idle time, 0..1; NaN without idle time
         - ``max_ns`` (int64): the maximum in one gap
         - ``unrecorded_ns`` (int64): the part of ``idle_ns`` in which the device was probably busy
-          with work that is not in the file: all of ``unrecorded``, and of ``stream_wait`` the
-          waits longer than 1 ms during which the host waited for the device
+          with work that is not in the file: all of ``unrecorded``, nothing of the others
     """
     chosen = rank_parts(traces, selection, window, ranks)
     working = map_working_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
     size = len(IDLE_CATEGORIES)
-    idle, gaps, longest, unrecorded = (
-        concat_arrays([sums[column] for sums in working.values()]) for column in range(4)
+    idle, gaps, longest = (
+        concat_arrays([sums[column] for sums in working.values()]) for column in range(3)
     )
+    category = np.tile(np.arange(size), len(working))
     idle_of_rank = idle.reshape(-1, size).sum(axis=1).repeat(size)
     return result_frame(
         {
             "rank": np.array(list(working), dtype=np.int64).repeat(size),
-            "idle_category": categorical(np.tile(np.arange(size), len(working)), IDLE_CATEGORIES),
+            "idle_category": categorical(category, IDLE_CATEGORIES),
             "idle_ns": idle,
             "gaps": gaps,
             "idle_share": idle / np.where(idle_of_rank > 0, idle_of_rank, np.nan),
             "max_ns": longest,
-            "unrecorded_ns": unrecorded,
+            "unrecorded_ns": np.where(category == _UNRECORDED, idle, 0),
         },
         matched=count_by_kind(chosen),
         note=missing_ranks_note(chosen.ranks, working),
@@ -250,8 +250,8 @@ def device_idle_gaps(
     )
 
 
-def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints, Ints] | None:
-    """Return the time, number of gaps, longest time and unrecorded time of each category."""
+def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
+    """Return the time, number of gaps and longest time of each category."""
     gaps = _gaps_of_rank(part, short_ns)
     if gaps is None:
         return None
@@ -263,11 +263,7 @@ def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints, Ints] | 
     last = int(end.max(initial=low)) if len(end) else high
     beyond[:, -1] = max(first - low, 0), max(high - last, 0)
     pieces = np.concatenate((gaps.pieces, beyond))
-    total = pieces.sum(axis=0)
-    unrecorded = np.zeros(len(IDLE_CATEGORIES), dtype=np.int64)
-    unrecorded[_UNRECORDED] = total[_UNRECORDED]
-    unrecorded[_STREAM_WAIT] = gaps.unrecorded_wait.sum()
-    return total, (pieces > 0).sum(axis=0), pieces.max(axis=0, initial=0), unrecorded
+    return pieces.sum(axis=0), (pieces > 0).sum(axis=0), pieces.max(axis=0, initial=0)
 
 
 def _longest_gaps(part: RankPart, short_ns: int, top: int | None) -> dict[str, Any] | None:
@@ -297,7 +293,6 @@ class _RankGaps(NamedTuple):
     next: Rows  # the events that end gaps
     call: Ints  # the calls that launched these, -1 for none
     pieces: Ints  # the time by gap and category
-    unrecorded_wait: Ints  # the part of ``stream_wait`` while the host waits for the device
 
 
 class IdleGap(NamedTuple):
@@ -328,10 +323,8 @@ def _split_gaps(part: RankPart, short_ns: int) -> _RankGaps:
         column[inside] for column in (start, end, ends_gap, low, high)
     )
     call = part.trace.launch_of[ends_gap]
-    blocked = _is_host_blocked(part.trace, (start, end), call)
     pieces = gap_pieces(part.trace, (start, end), (low, high), call, short_ns)
-    unrecorded = np.where(blocked, pieces[:, _STREAM_WAIT], 0)
-    return _RankGaps(low, high, ends_gap, call, pieces, unrecorded)
+    return _RankGaps(low, high, ends_gap, call, pieces)
 
 
 def gap_at(trace: Trace, time: int) -> IdleGap | None:
@@ -421,12 +414,12 @@ def _wait_category(trace: Trace, gap: tuple[Ints, Ints], call: Ints, short_ns: i
         [
             call < 0,
             is_long & (_first_start_of_launches(trace)[call] < gap[0]),
-            is_long & follows_stream_wait(trace)[call],
             _is_host_blocked(trace, gap, call),
+            is_long & follows_stream_wait(trace)[call],
             returned > gap[0],
             ~is_long,
         ],
-        [_UNKNOWN, _UNRECORDED, _STREAM_WAIT, _UNRECORDED, _LAUNCH_LATENCY, _KERNEL_WAIT],
+        [_UNKNOWN, _UNRECORDED, _UNRECORDED, _STREAM_WAIT, _LAUNCH_LATENCY, _KERNEL_WAIT],
         _BLOCKED,
     )
     return category
@@ -451,12 +444,7 @@ def unrecorded_work(trace: Trace) -> Intervals:
         is_launched = trace.table.track[call] == thread
         until_launched = union(start[is_launched], np.minimum(begin, end)[is_launched])
         unrecorded = unite(unrecorded, intersect(waits, until_launched))
-    waits_long = end - begin >= _SHORT_NS
-    if not waits_long.any():
-        return unrecorded
-    start, end, call, begin = (column[waits_long] for column in (start, end, call, begin))
-    is_unrecorded = _is_host_blocked(trace, (start, end), call)
-    is_unrecorded |= _first_start_of_launches(trace)[call] < start
+    is_unrecorded = _wait_category(trace, (start, end), call, _SHORT_NS) == _UNRECORDED
     return unite(unrecorded, union(begin[is_unrecorded], end[is_unrecorded]))
 
 

@@ -293,7 +293,7 @@ def _operators_in_window(
     trace = part.trace
     calls = trace.launch_of[work]
     innermost = tree.innermost[calls]
-    if part.low is None and part.high is None:
+    if not part.has_window:
         return _WindowOperators(np.arange(len(tree.rows)), tree.forest, innermost, calls)
 
     def derive() -> OverlapIndex:

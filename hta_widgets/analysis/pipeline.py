@@ -26,7 +26,6 @@ import pandas as pd
 from hta_widgets.analysis.cross_rank.arrivals import Clock, shared_clock
 from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, comm_events, stated_rank
 from hta_widgets.analysis.cross_rank.parallel_groups import pipelines
-from hta_widgets.analysis.efficiency.counted_calls import is_autograd_node
 from hta_widgets.analysis.frames import categorical, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, RankParts, Window, rank_parts
@@ -34,7 +33,12 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.arrays import Bools, Ints, Rows
-from hta_widgets.trace.host_stack import name_mask, nearest_ancestor, nested_parents
+from hta_widgets.trace.host_stack import (
+    autograd_nodes,
+    name_mask,
+    nearest_ancestor,
+    nested_parents,
+)
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, total_length, union
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
@@ -209,7 +213,7 @@ def _edges_of_steps(trace: Trace) -> pd.DataFrame:
 def _pass_kernels(trace: Trace) -> tuple[Rows, Bools]:
     """Return the compute kernels of passes within steps, and whether they are backward."""
     table = trace.table
-    nodes = name_mask(trace, is_autograd_node)
+    nodes = autograd_nodes(trace)
     others = name_mask(trace, lambda name: name.startswith("Optimizer."))
     stops = nodes | others
     above = nearest_ancestor(nested_parents(trace, stops), stops)

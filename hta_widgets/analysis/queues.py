@@ -235,7 +235,7 @@ def _steps_in_window(part: RankPart, steps: QueueSteps) -> slice | Rows:
 
     The last change before the window has the length at its start.
     """
-    if part.low is None and part.high is None:
+    if not part.has_window:
         return slice(None)
     edges_of_streams = np.searchsorted(steps.code, np.arange(len(steps.streams) + 1)).tolist()
     positions = [np.empty(0, dtype=np.intp)]

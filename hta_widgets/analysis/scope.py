@@ -96,6 +96,11 @@ class RankPart:
         """The rank's table of events."""
         return self.trace.table
 
+    @property
+    def has_window(self) -> bool:
+        """Whether a window narrows the selection in time."""
+        return self.low is not None or self.high is not None
+
     @cached_property
     def kinds(self) -> Codes:
         """Codes of the kinds of `rows`; collectives on the host are not communication."""
@@ -104,7 +109,7 @@ class RankPart:
     @cached_property
     def kind_counts(self) -> Ints:
         """Number of selected events by kind."""
-        if self.plain and self.low is None and self.high is None:
+        if self.plain and not self.has_window:
             return device_trace_index(self.trace).kind_counts
         return np.bincount(self.kinds, minlength=len(KINDS))
 
@@ -156,7 +161,7 @@ class RankPart:
     @property
     def without_window(self) -> RankPart:
         """The same selection without its window."""
-        if self.low is None and self.high is None:
+        if not self.has_window:
             return self
         return rank_part(self.trace, replace(self.chosen_by, start_ns=None, end_ns=None))
 

@@ -26,8 +26,8 @@ from hta_widgets.diff.findings import cautions, findings
 from hta_widgets.diff.tables import iter_rows
 from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder
-from hta_widgets.panels.savings import short_shapes
 from hta_widgets.text import duration, escape_controls, share, share_delta, shorten_words
+from hta_widgets.trace.call_args import short_shapes
 
 BASELINE = "baseline:"
 _NAME = re.compile(r"[\w.-]{1,80}")

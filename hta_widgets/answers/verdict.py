@@ -7,6 +7,8 @@ For steps of 100, 101, 99 ms before and 107, 106, 108 ms after, and a limit of 5
 
     change +7.0 %, noise 4.0 %, p 0.001: regressed
     # the same at a limit of 8 %: within; with one step per side: cannot tell
+
+Step times of unequal work are no verdict: with twice the batch, the time per sample is stated.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ from hta_widgets import analysis
 from hta_widgets.arguments import match_pattern, require_pattern
 from hta_widgets.diff.align import STEP_KINDS, kind_times
 from hta_widgets.diff.compare import CONDITIONS, Comparison
+from hta_widgets.diff.shapes import repetition_factor, shape_changes
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import combined_p_value
 from hta_widgets.errors import TraceError
-from hta_widgets.text import duration, p_value as p_value_text, share, share_delta
+from hta_widgets.text import count, duration, p_value as p_value_text, share, share_delta
 from hta_widgets.trace.arrays import Floats
 
 Outcome = Literal["regressed", "within", "cannot tell"]
@@ -39,6 +42,8 @@ _ALPHA = 0.01
 _MAX_NOISE = 4.0
 _ROUNDS = 30  # of the bisection that finds the noise
 _WORDS = {"regressed": "Regressed", "within": "Within the limit", "cannot tell": "Cannot tell"}
+#: Words for what changed and for its unit, by the measure of `shape_changes`.
+_WORK_WORDS = {"shapes": ("batch size", "sample"), "sequences": ("sequence length", "token")}
 _NAMES = {"step": "step time", "exposed_comm": "exposed communication", "idle": "idle time"}
 
 
@@ -150,9 +155,31 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
         return f"the runs differ: {'; '.join(differences)}"
     if not diff.before.has_steps:
         return "the runs have no steps to compare"
+    if other_work := "" if metric == "mfu" else _other_work(diff, before, after, metric):
+        return other_work
     if not (np.isfinite(before).all() and np.isfinite(after).all()):
         return f"{metric} is unknown in a step"
     return ""
+
+
+def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:
+    """Return how the work of a step differs, with the time per sample or token; "" if it does not.
+
+    The MFU relates time to work, so it can be compared all the same.
+    """
+    for change in shape_changes(diff):
+        word, unit = _WORK_WORDS[change.measure]
+        text = f"a step does other work: {word} {count(change.before)} → {count(change.after)}"
+        if metric != "step":
+            return text
+        times = before.mean() / change.before, after.mean() / change.after
+        # Without the size of the batch, the time per token is unknown, but not its change.
+        values = f"{' → '.join(map(duration, times))}, " if change.measure == "shapes" else ""
+        return f"{text}; time per {unit} {values}{share_delta(times[1] / times[0] - 1)}"
+    factor = repetition_factor(diff)
+    if factor == 1.0:
+        return ""
+    return f"a step does other work: it repeats nearly all of it {factor:.3g} times as often"
 
 
 def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None, float | None]:

@@ -88,13 +88,13 @@ def operator_efficiency(
     drawn = frame[(frame["intensity"] > 0) & is_fast & is_long]
     if drawn.empty:
         return empty_figure(frame, style, note="no operator has a rate")
-    omitted = plural(len(frame) - len(drawn), "row")
+    omitted = (
+        f"{plural(len(frame) - len(drawn), 'row')} without FLOPs, or with little time, not drawn"
+    )
     style = style.with_subtitle(
         "TFLOP/s over FLOPs per byte, both logarithmic; a mark's area is the time on the device",
         *_peak_sources(drawn),
-        f"{omitted} without FLOPs, or with little time, not drawn"
-        if len(drawn) < len(frame)
-        else "",
+        omitted if len(drawn) < len(frame) else "",
         unmatched_note(frame),
     )
     return _draw_roofline(drawn, style)
@@ -141,7 +141,7 @@ def modules(
 
 
 def _peak_sources(frame: pd.DataFrame) -> list[str]:
-    """Return each device, the source of its peaks, and how certain they are, as texts."""
+    """Return a string for each device: its name, the source of its peaks and their certainty."""
     columns = ["device", "peak_source", "peak_certainty"]
     rows = frame.loc[frame["device"] != "", columns].drop_duplicates()
     return [", ".join(row) for row in rows.itertuples(index=False, name=None)]

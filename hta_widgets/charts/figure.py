@@ -22,7 +22,7 @@ from hta_widgets.charts.theme import FONT, LIGHT, Theme, ThemeName, color_channe
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
 from hta_widgets.files import write_text
-from hta_widgets.text import count, rank_list
+from hta_widgets.text import count
 
 
 class _LazyModule:
@@ -303,16 +303,14 @@ _MISSING_NOUNS = {"memory": "copies", "launched": "launched work"}
 def unmatched_note(
     frame: pd.DataFrame, kinds: Iterable[str] = ("compute", "communication", "memory")
 ) -> str:
-    """Return a note on kinds that no event matches and on missing ranks, and the frame's note."""
+    """Return a note on kinds that no event matches, and the frame's note."""
     matched = frame.attrs.get("matched", {})
     without = [
         f"no {_MISSING_NOUNS.get(kind, kind)}"
         for kind, matches in matched.items()
         if matches == 0 and kind in kinds
     ]
-    missing = [int(rank) for rank in frame.attrs.get("missing_ranks", [])]
-    nothing = f"nothing on {rank_list(missing)}" if missing else ""
-    return join_sentences(" and ".join(without), nothing, str(frame.attrs.get("note", "")))
+    return join_sentences(" and ".join(without), str(frame.attrs.get("note", "")))
 
 
 @dataclass(frozen=True)

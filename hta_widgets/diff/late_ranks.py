@@ -72,6 +72,17 @@ class RankTimes:
             return change_ns
         return change_ns - np.take_along_axis(change_ns, self.usual_rank[:, None], axis=1)
 
+    def chance_of_waits(self, rank: int) -> float:
+        """Return the p-value of the change in how much longer the other ranks wait than this one.
+
+        Both sides count as steady as the steadier one: a rank that is late in half of the steps is
+        late. NaN if there are too few steps for a test.
+        """
+        place = self.ranks.index(rank)
+        longer_ns = np.delete(self.waits_ns, place, axis=0).mean(axis=0) - self.waits_ns[place]
+        steadier_ns = longer_ns[longer_ns.std(axis=1).argmin()][:, None]
+        return float(welch_p_value(steadier_ns, steadier_ns + _mean_change(longer_ns))[0])
+
     @property
     def usual_rank(self) -> Ints:
         """Position of the rank whose change is in the middle by size, for each kind."""
@@ -84,9 +95,9 @@ def late_ranks(diff: Comparison) -> list[Finding]:
     """Return the ranks that keep the others waiting on one side only, the most costly first.
 
     A rank is returned if its cost at least halves or doubles. If both sides compare the rank, the
-    waits of all ranks must be known on both sides. With a single step on each side the result is
-    empty. ``details["appears"]`` is True if the rank is late in the second run, and not in the
-    first.
+    waits of all ranks must be known on both sides, and their change must pass a test at 1 %. With a
+    single step on each side the result is empty. ``details["appears"]`` is True if the rank is late
+    in the second run, and not in the first.
     """
     shared = [before for before, after in diff.rank_pairs if before == after]
     single = diff.before.has_steps and diff.step_count == 1
@@ -108,6 +119,8 @@ def late_ranks(diff: Comparison) -> list[Finding]:
         was_late, is_late = (bool(frame["is_straggler"].get(rank, False)) for frame in verdicts)
         lost = [float(frame["lost_share"].get(rank, 0.0)) for frame in verdicts]
         if was_late is is_late or abs(lost[1] - lost[0]) < _MIN_LOST_RATIO * max(lost):
+            continue
+        if rank in shared and times.chance_of_waits(rank) >= _ALPHA:
             continue
         if rank in shared:
             finding = _late_on_both_sides(times, excess_ns, rank, appears=is_late)
@@ -145,13 +158,13 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
 
     For each kind of own time, at most half of the ranks that both sides have are returned. The
     change must exceed the usual one by 2 % of the longer time, 1 % of the step, and four times the
-    spread of the other ranks, and pass Welch's test at 1 %. With two ranks, the shares are 5 % of
-    the longer time and 3 % of the step. A single step on each side cannot be tested: the shares are
-    the same, at least three ranks are needed, and idle time, which differs between any two steps,
-    does not count. Otherwise idle time counts if the exposed communication of the other ranks
-    changed by at least half as much, or there is none; exposed copies count also if the rank copied
-    longer. Ranks whose changes of one kind of time have the same direction, and differ by less than
-    a factor of two, are one finding.
+    spread of the other ranks, and pass Welch's test at 1 % divided by the number of times that are
+    tested. With two ranks, the shares are 5 % of the longer time and 3 % of the step. A single step
+    on each side cannot be tested: the shares are the same, at least three ranks are needed, and
+    idle time, which differs between any two steps, does not count. Otherwise idle time counts if
+    the exposed communication of the other ranks changed by at least half as much, or there is none;
+    exposed copies count also if the rank copied longer. Ranks whose changes of one kind of time
+    have the same direction, and differ by less than a factor of two, are one finding.
     """
     ranks = [before for before, after in diff.rank_pairs if before == after]
     if len(ranks) < 2 or not diff.is_of_devices:
@@ -233,7 +246,9 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
         usual_ns = np.take_along_axis(times.own_ns, times.usual_rank[:, None, None, None], axis=1)
         gap_ns = times.own_ns - usual_ns
         before, after = (gap_ns[:, :, k].reshape(-1, step_count).T for k in (0, 1))
-        is_alone &= (welch_p_value(before, after) < _ALPHA).reshape(is_alone.shape)
+        # Each kind of time of each rank but the usual one is a test.
+        tests = np.count_nonzero(longer_ns.any(axis=1)) * max(len(times.ranks) - 1, 1)
+        is_alone &= (welch_p_value(before, after) * tests < _ALPHA).reshape(is_alone.shape)
     else:
         is_alone[_OWN_KINDS.index("idle")] = False
     # The others include a rank that changed as much, but perhaps by chance.

@@ -19,29 +19,43 @@ import numpy as np
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.match import match_ranks
 from hta_widgets.diff.records import Finding
+from hta_widgets.diff.tables import names
 from hta_widgets.diff.trees import OPERATOR
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.columns import event_args
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
 _MIN_CALLS = 3
 _MAX_CALLS = 2_000  # calls whose args are read from the file
 _MIN_SHARE = 0.25  # of the calls with shapes; the shapes of weights do not change
-_MIN_ALIKE = 0.8  # of the calls that changed: by one factor
+_MIN_ALIKE = 0.8  # of the calls that changed, or of repeated names: by one factor
+#: Minimum change of the number of calls, and the range within which factors are alike.
+_MIN_REPETITION_CHANGE, _MAX_REPETITION_ERROR = 0.02, 0.5
 
 
+@memoize
 def shape_changes(diff: Comparison) -> list[Finding]:
-    """Return the change of the inputs' sizes in the first step of the first ranks, if any.
+    """Return the change of the inputs' sizes in the steps of the first ranks, if any.
 
-    Only matched operators count.
+    Only matched operators count. The numbers are those of the first step; the last one must have
+    changed by the same factor, as sizes may also vary from step to step.
     """
-    ranks = match_ranks(diff).ranks
-    if not ranks or diff.before.formats | diff.after.formats != {"kineto"}:
+    if not match_ranks(diff).ranks or diff.before.formats | diff.after.formats != {"kineto"}:
         return []
+    changes = [_change_in_step(diff, step) for step in sorted({0, diff.step_count - 1})]
+    factors = [change.after / change.before for change in changes if change]
+    if len(factors) < len(changes) or not np.isclose(factors[0], factors[-1]):
+        return []
+    return [change for change in changes[:1] if change]
+
+
+def _change_in_step(diff: Comparison, step: int) -> Finding | None:
+    ranks = match_ranks(diff).ranks
     before_tree, after_tree = ranks[0].trees
     partner = ranks[0].partner[0]
-    is_compared = (partner >= 0) & (before_tree.kind == OPERATOR) & (before_tree.slot == 0)
+    is_compared = (partner >= 0) & (before_tree.kind == OPERATOR) & (before_tree.slot == step)
     nodes = np.flatnonzero(is_compared)[:_MAX_CALLS]
     shapes = [
         _first_shapes(tree.part.trace, tree.rows[of_tree])
@@ -50,19 +64,41 @@ def shape_changes(diff: Comparison) -> list[Finding]:
     pairs = [pair for pair in zip(*shapes, strict=True) if all(pair)]
     changed = np.array([size for pair in pairs if (size := _changed_size(*pair))]).reshape(-1, 4)
     if len(changed) < max(_MIN_CALLS, _MIN_SHARE * len(pairs)):
-        return []
+        return None
     before, after, dimension, dimensions = changed.T
     factor = after / before
     is_alike = np.isclose(factor, np.median(factor))
     if is_alike.sum() < _MIN_ALIKE * len(changed):
-        return []
+        return None
     has_batch = (is_alike & (dimension == 0) & (dimensions > 2)).any()
     is_counted, measure = is_alike & (dimension > 0), "sequences"
     if has_batch or not is_counted.any():
         is_counted, measure = is_alike, "shapes"
     sizes = float(before[is_counted].min()), float(after[is_counted].min())
     counts = {"changed_calls": int(is_counted.sum()), "calls": len(pairs)}
-    return [Finding("shapes", measure=measure, before=sizes[0], after=sizes[1], details=counts)]
+    return Finding("shapes", measure=measure, before=sizes[0], after=sizes[1], details=counts)
+
+
+@memoize
+def repetition_factor(diff: Comparison) -> float:
+    """Return how many times as often the repeated work of a step runs after; 1 if unknown.
+
+    With three layers in place of two, each kernel of a layer runs 1.5 times as often. The factor is
+    known if it holds for nearly all names that occur more than once in a step.
+    """
+    table = names(diff)
+    before, after = (table[f"{side}_count_per_step"].to_numpy() for side in ("before", "after"))
+    is_repeated = np.maximum(before, after) >= 2
+    before, after = before[is_repeated], after[is_repeated]
+    is_shared = (before > 0) & (after > 0)
+    if is_shared.sum() < max(_MIN_CALLS, _MIN_ALIKE * len(before)):
+        return 1.0
+    factor = after[is_shared] / before[is_shared]
+    middle = float(np.median(factor))
+    change = abs(middle - 1)
+    is_alike = np.abs(factor - middle) <= min(change, _MAX_REPETITION_ERROR * middle) / 2
+    is_known = change >= _MIN_REPETITION_CHANGE and is_alike.sum() >= _MIN_ALIKE * len(before)
+    return middle if is_known else 1.0
 
 
 def _changed_size(before: Sequence[int], after: Sequence[int]) -> tuple[int, int, int, int] | None:

@@ -32,7 +32,7 @@ from hta_widgets.analysis.totals import totals
 from hta_widgets.facts import facts
 from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, BackgroundTask, T, TaskCache, deadline_after
-from hta_widgets.live.operations import Answer, Request, answer
+from hta_widgets.live.operations import Answer, Request, answer, error_reply
 from hta_widgets.panels.frames import (
     ADDED,
     CLOCK,
@@ -211,14 +211,19 @@ class PanelEngine:
     def _on_panels(self, request: operations.PanelsRequest) -> Answer:
         selection, panels = Selection.from_json(request.selection), request.panels
         deadline = deadline_after(request.within_ms)
-        frames: dict[str, Any] = {}
+        reply: dict[str, Any] = {"panels": {}}
         for index, panel in enumerate(panels):
-            is_late = index and time.perf_counter() >= deadline
-            frame = None if is_late else self._frame_until(deadline, panel, selection, request.top)
+            if index and time.perf_counter() >= deadline:
+                return {**reply, "left": panels[index:]}, None
+            try:
+                frame = self._frame_until(deadline, panel, selection, request.top)
+            except Exception as failure:  # noqa: BLE001 - the other panels have their frames
+                reply.setdefault("errors", {})[panel] = error_reply(failure)
+                continue
             if frame is None:
-                return {"panels": frames, "left": panels[index:]}, None
-            frames[panel] = frame_to_json(frame)
-        return {"panels": frames}, None
+                return {**reply, "left": panels[index:]}, None
+            reply["panels"][panel] = frame_to_json(frame)
+        return reply, None
 
     def _on_heatmap(self, request: operations.HeatmapRequest) -> Answer:
         metric, start, end, bins = request.metric, request.start, request.end, request.bins

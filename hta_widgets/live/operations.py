@@ -343,12 +343,12 @@ def error_reply(failure: BaseException) -> ErrorReply:
             "message": "The kernel was interrupted.",
             "remedy": "Ask again.",
         }
-    if not isinstance(failure, TraceError):
+    if not isinstance(failure, ValueError):
         detail = "".join(traceback.format_exception(failure, limit=-6))
         message = f"{type(failure).__name__}: {failure}"
         return {"code": "internal_error", "message": message, "detail": detail}
     code = failure.code if isinstance(failure, RequestError) else "no_answer"
-    message, remedy = str(failure), failure.remedy
+    message, remedy = str(failure), failure.remedy if isinstance(failure, TraceError) else ""
     if not remedy:
         return {"code": code, "message": message}
     return {"code": code, "message": message.removesuffix(f" {remedy}"), "remedy": remedy}

@@ -15,16 +15,16 @@ from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, batched_send
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.parallel_groups import pipelines
 from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
-from hta_widgets.analysis.efficiency.module_owners import has_module_ranges
+from hta_widgets.analysis.efficiency.modules import has_module_ranges
 from hta_widgets.analysis.frames import text_column
 from hta_widgets.errors import TraceError
 from hta_widgets.panels.call_tree import call_tree
 from hta_widgets.panels.groupings import GROUPED_FRAMES
 from hta_widgets.panels.layers import layers
-from hta_widgets.panels.savings import operator_savings, short_operator
+from hta_widgets.panels.savings import operator_savings
 from hta_widgets.text import rank_list
 from hta_widgets.trace.memo import memo
-from hta_widgets.trace.names import short_name
+from hta_widgets.trace.names import short_name, short_operator
 from hta_widgets.trace.selection import Selection, overlaps_window
 from hta_widgets.trace.traceset import TraceSet
 

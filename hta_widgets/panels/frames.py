@@ -30,8 +30,8 @@ from hta_widgets.analysis.steps import deviation_from_median, device_steps
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.panels import added
-from hta_widgets.panels.call_rates import add_call_rates, selected_kernels, selected_operators
 from hta_widgets.panels.groupings import GROUPED_FRAMES
+from hta_widgets.panels.savings import add_call_rates, selected_kernels, selected_operators
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows, concatenate_ranges
@@ -548,7 +548,6 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
         times = np.array(list(map_ranks(parts, _selected_times, each=arguments)))
     for name, times_ns in zip(_SELECTED, times.reshape(-1, len(_SELECTED)).T, strict=True):
         breakdown[name] = null_if_negative(times_ns)
-    breakdown.attrs["missing_ranks"] = _missing_ranks(traces, selection, frame)
     return breakdown
 
 
@@ -572,13 +571,6 @@ def _selected_times(part: RankPart, waits: RankWaits) -> tuple[int, int, int, in
     )
 
 
-def _idle(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    frame = analysis.device_idle_breakdown(traces, selection=selection)
-    columns = take_columns(frame, ["rank", "idle_category", "idle_ns", "gaps", "idle_share"])
-    columns.attrs["missing_ranks"] = _missing_ranks(traces, selection, frame)
-    return columns
-
-
 def _columns_of(name: str, *columns: str) -> FrameMaker:
     """Return a function that makes the frame of an analysis with some columns, by default all."""
 
@@ -593,7 +585,9 @@ def _columns_of(name: str, *columns: str) -> FrameMaker:
 MAKERS: dict[str, FrameMaker] = {
     "breakdown": _breakdown,
     "overlap": _columns_of("comm_comp_overlap"),
-    "idle": _idle,
+    "idle": _columns_of(
+        "device_idle_breakdown", "rank", "idle_category", "idle_ns", "gaps", "idle_share"
+    ),
     "queue": _columns_of("queue_length_summary", *_QUEUE_COLUMNS),
     "kernel_types": _columns_of("kernel_type_breakdown", "kernel_type", "sum_ns", "share"),
     "kernel_durations": _durations,
@@ -606,13 +600,6 @@ MAKERS: dict[str, FrameMaker] = {
     "summary": _summary,
     **added.SELECTION_FRAMES,
 }
-
-
-def _missing_ranks(traces: TraceSet, selection: Selection, frame: pd.DataFrame) -> list[int]:
-    """Return the selected ranks without a row."""
-    selected = set(traces.ranks if selection.ranks is None else selection.ranks)
-    missing = selected - set(frame["rank"].tolist())
-    return [rank for rank in traces.ranks if rank in missing]
 
 
 def take_columns(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:

@@ -18,18 +18,17 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.efficiency.call_efficiency import call_efficiency
-from hta_widgets.analysis.efficiency.module_owners import module_owners
+from hta_widgets.analysis.efficiency.modules import module_owners
 from hta_widgets.analysis.frames import columns_of_rows, int64
 from hta_widgets.analysis.operator_times import call_stacks
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.facts import facts, note_text
-from hta_widgets.panels.call_rates import assign_rates, call_figures
-from hta_widgets.panels.savings import short_operator, short_shapes
+from hta_widgets.panels.savings import assign_rates, call_figures
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Rows, distinct_codes
-from hta_widgets.trace.call_args import call_args
+from hta_widgets.trace.call_args import call_args, short_shapes
 from hta_widgets.trace.host_stack import operator_tree
-from hta_widgets.trace.names import short_name
+from hta_widgets.trace.names import short_name, short_operator
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 

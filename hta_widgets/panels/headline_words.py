@@ -10,15 +10,16 @@ finding has one function, which takes the times of the run and the finding's fac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import mean
 from typing import Any
 
 from hta_widgets.analysis.cross_rank.collectives import ExposedOperation
 from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport, cause_text
 from hta_widgets.facts import facts
 from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, LaunchRate, RunTimes
-from hta_widgets.panels.savings import Saving, short_operator
+from hta_widgets.panels.savings import Saving
 from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
-from hta_widgets.trace.names import short_name
+from hta_widgets.trace.names import short_name, short_operator
 
 #: Maximum number of sentences after the headline, without those that are always present.
 MAX_SENTENCES = 2
@@ -59,10 +60,18 @@ def _span_text(times: RunTimes, subject: str = "device") -> str:
 
 
 def _share_of_span(times_ns: dict[int, int], times: RunTimes, subject: str = "device") -> str:
-    """Return the share of spans, as a mean if ranks differ, and the rank with most of the time."""
+    """Return the share of spans, as a mean if ranks differ, and the rank with most of the time.
+
+    If spans differ so much that the share of their sum is not the mean of the shares, the range of
+    the shares is stated.
+    """
     total_ns = sum(times_ns.values())
-    text = f"{share(total_ns / times.all_ns)} of {_span_text(times, subject)}"
+    total_share = total_ns / times.all_ns
     shares = {rank: ns / max(times.span_ns[rank], 1) for rank, ns in times_ns.items()}
+    if abs(mean(shares.values()) - total_share) >= MIN_SHARE:
+        ends = " to ".join(share(end) for end in (min(shares.values()), max(shares.values())))
+        return f"{share(total_share)} of all {times.device} spans together, {ends} of each rank's"
+    text = f"{share(total_share)} of {_span_text(times, subject)}"
     if max(shares.values()) - min(shares.values()) >= MIN_SHARE:
         text += " on average"
         rank = max(times_ns, key=times_ns.__getitem__)

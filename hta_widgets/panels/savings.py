@@ -1,35 +1,133 @@
-"""The time that operators would save if they came closer to the limits of their device.
+"""Rates of operators and kernels, their shares of the device's limits, and possible savings.
 
-For example, ``aten::native_layer_norm_backward`` takes 2.8 ms in five steps and would take 0.8 ms
-at full memory bandwidth: it runs at 27 % of that limit. At 70 % of the limit it would save 1.8 ms,
-0.36 ms per step.
+The rates of an operator are the rates of its selected calls. A kernel has the rates of the calls
+whose longest kernel it is: a transpose has no FLOPs, although the convolution that launched
+it has. For example, ``aten::mm`` is called with 1 GFLOP in 10 µs and with 1 GFLOP in 30 µs:
+2 GFLOP in 40 µs are 50 TFLOP/s.
+
+A saving is the time that an operator would gain at 70 % of its limit. For example,
+``aten::native_layer_norm_backward`` takes 2.8 ms in five steps and would take 0.8 ms at full memory
+bandwidth: it runs at 27 % of that limit. At 70 % of the limit it would save 1.8 ms, 0.36 ms per
+step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.efficiency.call_efficiency import CERTAIN, FAR_SHARE, has_shapes
-from hta_widgets.analysis.efficiency.counted_calls import counted_calls
+from hta_widgets.analysis.efficiency.call_efficiency import (
+    CERTAIN,
+    FAR_SHARE,
+    CallEfficiency,
+    call_efficiency,
+    has_shapes,
+)
 from hta_widgets.analysis.efficiency.devices import used_device
+from hta_widgets.analysis.efficiency.signatures import counted_calls
 from hta_widgets.analysis.frames import text_column
+from hta_widgets.analysis.scope import RankPart, rank_parts
 from hta_widgets.errors import TraceError
-from hta_widgets.text import plural
-from hta_widgets.trace.arrays import sorted_unique
-from hta_widgets.trace.call_args import decode_arg
+from hta_widgets.trace.arrays import Ints, Rows, sorted_unique
+from hta_widgets.trace.call_args import short_shapes
+from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.names import short_operator
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
+#: Columns that are added to tables of jobs with shapes.
+RATE_COLUMNS: Final = ("tflop_per_s", "gb_per_s", "roofline_share", "bound")
 #: Maximum number of operators that `job_efficiency` lists.
-_MAX_FAR = 3
-#: Maximum number of operators whose args are read, which takes about a second.
-_MAX_COUNTED = 50_000
-#: Maximum number of shapes in an operator's label.
-_MAX_SHAPES = 3
+_MAX_FAR: Final = 3
+#: Maximum number of calls in a job whose tables have rates, and in a rank whose largest saving is
+#: found; more would take over a second.
+_MAX_CALLS: Final = 50_000
+
+
+def selected_kernels(part: RankPart, efficiency: CallEfficiency) -> Rows:
+    """Return the selected kernels of a rank that are the longest of their call."""
+    longest: Rows = efficiency.calls["longest"].to_numpy()
+    return np.intersect1d(longest, part.device_work_rows())
+
+
+def selected_operators(part: RankPart, _efficiency: CallEfficiency) -> Rows:
+    """Return the selected operators of a rank."""
+    rows = operator_tree(part.trace).rows
+    return rows[part.contains(rows)]
+
+
+def add_call_rates(
+    frame: pd.DataFrame,
+    traces: TraceSet,
+    selection: Selection,
+    rows_of: Callable[[RankPart, CallEfficiency], Rows],
+) -> pd.DataFrame:
+    """Return a frame of names with `RATE_COLUMNS`, or unchanged if no call has figures."""
+    if not len(frame) or not all(map(has_shapes, traces.values())):
+        return frame
+    if sum(len(counted_calls(trace)) for trace in traces.values()) > _MAX_CALLS:
+        return frame
+    blocks = []
+    for part in rank_parts(traces, selection):
+        efficiency = call_efficiency(part.trace)
+        if efficiency is not None:
+            blocks.append(_calls_by_name(part, efficiency, rows_of(part, efficiency)))
+    if not any(map(len, blocks)):
+        return frame
+    return assign_rates(frame, pd.concat(blocks), frame["name"].astype(object))
+
+
+def _calls_by_name(part: RankPart, efficiency: CallEfficiency, rows: Rows) -> pd.DataFrame:
+    """Return the figures of calls with an event among `rows`, once for each name of an event."""
+    rows = rows[efficiency.call_of_event[rows] >= 0]
+    pairs = np.stack((part.table.name[rows].astype(np.int64), efficiency.call_of_event[rows]))
+    name, call = np.unique(pairs, axis=1)
+    names = [part.table.names[code] for code in name.tolist()]
+    return call_figures(efficiency, call).assign(name=names)
+
+
+def call_figures(efficiency: CallEfficiency, call: Ints) -> pd.DataFrame:
+    """Return the figures of calls that `assign_rates` adds up."""
+    calls = efficiency.calls.iloc[call]
+    return pd.DataFrame(
+        {
+            "device_ns": calls["device_ns"].to_numpy(np.float64),
+            "limit_ns": (calls["roofline_share"].astype("f8") * calls["device_ns"]).to_numpy(),
+            "flops": efficiency.values_of_calls("flops", np.float64)[call],
+            "least_bytes": efficiency.values_of_calls("least_bytes", np.float64)[call],
+            "bound": efficiency.values_of_calls("bound", object)[call],
+        }
+    )
+
+
+def assign_rates(frame: pd.DataFrame, calls: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
+    """Return a frame with the `RATE_COLUMNS` of the calls that have each row's name."""
+    rates = _rates_by_name(calls).reindex(names).reset_index(drop=True)
+    bounds = [bound if isinstance(bound, str) else None for bound in rates["bound"]]
+    rates["bound"] = pd.Series(bounds, dtype=object)
+    return frame.assign(**{name: rates[name] for name in RATE_COLUMNS})
+
+
+def _rates_by_name(calls: pd.DataFrame) -> pd.DataFrame:
+    """Return the rates of the calls of each name, and the bound of most of their device time."""
+    columns = {}
+    for rate, amount, scale in (
+        ("tflop_per_s", "flops", 1e3),
+        ("gb_per_s", "least_bytes", 1),
+        ("roofline_share", "limit_ns", 1),
+    ):
+        sums = calls[calls[amount].notna()].groupby("name")[[amount, "device_ns"]].sum()
+        columns[rate] = sums[amount] / sums["device_ns"].where(sums["device_ns"] > 0) / scale
+    limited = calls[calls["limit_ns"].notna()]
+    spent = limited.groupby(["name", "bound"])["device_ns"].sum().reset_index()
+    spent = spent.sort_values(["device_ns", "bound"], ascending=[False, True])
+    columns["bound"] = spent.drop_duplicates("name").set_index("name")["bound"]
+    return pd.DataFrame(columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +146,12 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
     """Return the operator of a rank that could save the most time.
 
     None if shapes are missing, if the peaks or all figures are uncertain, and for ranks with more
-    than `_MAX_COUNTED` operators.
+    than `_MAX_CALLS` calls.
     """
     trace = traces[rank]
     if used_device(trace).certainty != "certain":
         return None
-    if not has_shapes(trace) or len(counted_calls(trace)) > _MAX_COUNTED:
+    if not has_shapes(trace) or len(counted_calls(trace)) > _MAX_CALLS:
         return None
     try:
         rows = analysis.operator_efficiency(traces, ranks=[rank])
@@ -78,14 +176,12 @@ def operator_savings(traces: TraceSet) -> pd.DataFrame:
     """
     rows = analysis.operator_efficiency(traces)
     compared = rows[rows["saving_ns"] >= 0]
-    keys = ["name", "input_shapes", "precision"]
-    groups = compared.groupby(keys, sort=False)
+    compared = compared.assign(size_bytes=compared["gb_per_s"] * compared["device_ns"])
+    groups = compared.groupby(["name", "input_shapes", "precision"], sort=False)
     sums = ["count", "device_ns", "roofline_ns", "saving_ns"]
     frame = groups[sums].sum()
     time_ns = frame["device_ns"].clip(lower=1)
-    size = compared["gb_per_s"] * compared["device_ns"]
-    sizes = size.groupby([compared[key] for key in keys], sort=False)
-    flops, size_bytes = groups["total_flops"].sum(min_count=1), sizes.sum(min_count=1)
+    flops, size_bytes = (groups[name].sum(min_count=1) for name in ("total_flops", "size_bytes"))
     frame = frame.assign(
         tflop_per_s=flops / time_ns / 1e3,
         gb_per_s=size_bytes / time_ns,
@@ -127,22 +223,3 @@ def job_efficiency(traces: TraceSet) -> dict[str, Any]:
         "operators": far[columns].to_dict("records"),
         "note": operators.attrs.get("note", ""),
     }
-
-
-def short_operator(name: str) -> str:
-    """Return an operator's name without ``aten::`` and underscores before it."""
-    return name.removeprefix("aten::").lstrip("_")
-
-
-def short_shapes(text: str) -> str:
-    """Return the shapes of inputs in short: ``2048×1024 · 1024×4096``.
-
-    Vectors next to matrices, and shapes equal to the previous shape, are left out.
-    """
-    shapes = [dims for dims in decode_arg(text.encode()) if isinstance(dims, list) and dims]
-    if any(isinstance(size, list) for dims in shapes for size in dims):
-        return plural(len(shapes[0]), "tensor")
-    matrices = [dims for dims in shapes if len(dims) > 1]
-    texts = ["×".join(map(str, dims)) for dims in matrices or shapes]
-    distinct = [text for before, text in pairwise(["", *texts]) if text != before]
-    return " · ".join(distinct[:_MAX_SHAPES])

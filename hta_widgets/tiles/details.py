@@ -243,10 +243,8 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
 
 def _forward_rows(trace: Trace, backward_rows: Sequence[int]) -> list[int]:
     """Return the operators of the forward pass that lead to some operators of the backward pass."""
-    flows = trace.flow_table
-    code = flows.kinds.index("fwdbwd") if "fwdbwd" in flows.kinds else -1
-    leads_there = (flows.kind == code) & np.isin(flows.target, backward_rows)
-    rows: list[int] = flows.source[leads_there].tolist()
+    forward, backward = trace.flow_table.of_kind("fwdbwd")
+    rows: list[int] = forward[np.isin(backward, backward_rows)].tolist()
     return rows
 
 

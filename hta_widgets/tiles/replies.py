@@ -423,6 +423,7 @@ class Panels(TypedDict):
     """The reply to ``panels``; `left` has the panels that took too long: request them next."""
 
     panels: dict[str, Frame]
+    errors: NotRequired[dict[str, ErrorReply]]
     left: NotRequired[list[str]]
 
 

@@ -195,24 +195,6 @@ def _count_early_starts(
     )
 
 
-def _count_repeated_work(table: EventTable, problems: Problems) -> None:
-    """Count device events that equal another one of their stream as a problem."""
-    start, dur = table.start_ns, table.dur_ns
-    # Events are in the order of start and duration, so equal ones are neighbours.
-    is_tie = (start[1:] == start[:-1]) & (dur[1:] == dur[:-1]) & (dur[1:] > 0)
-    rows = np.flatnonzero(np.append(is_tie, False) | np.append(False, is_tie))
-    is_work = np.isin(table.kind[rows], [*_DEVICE_WORK_KINDS, _MEMORY])
-    rows = rows[is_work & (table.stream[rows] >= 0)]
-    columns = (start, dur, table.track, table.name, table.correlation)
-    keys = np.stack([column[rows].astype(np.int64) for column in columns], axis=1)
-    problems.add(
-        "overlap",
-        len(rows) - len(np.unique(keys, axis=0)),
-        "device events have the stream, times, name and correlation of another one; if the file"
-        " holds its records twice, sums and counts include both",
-    )
-
-
 def build_trace(
     columns: RankColumns,
     *,
@@ -249,9 +231,12 @@ def build_trace(
         columns, rows[order], dur[order], phase[order], other_rows, consume=consume
     )
     events["start_ns"] -= zero_ns
-    end_record = repair_durations(columns, events, end_record, notes)
     del by_phase, rows, order, dur, phase, end_rows, instant_rows, timed_rows
     flow_rows, instant_rows, async_rows, counter_rows = other_rows
+    is_stop = columns.name[instant_rows] == columns.names.find("Record Window End")
+    stops_ns = columns.start_ns[instant_rows[is_stop]]
+    window_end_ns = int(stops_ns.max()) - zero_ns if len(stops_ns) else None
+    end_record = repair_durations(columns, events, end_record, notes, window_end_ns=window_end_ns)
 
     table, device, of_thread = _event_table(columns, events, notes, names)
     table.end_record = end_record
@@ -261,7 +246,6 @@ def build_trace(
     table.step = assign_steps(table, device, launches, notes)
     _count_devices(table, notes)
     _count_early_starts(table, launches, notes)
-    _count_repeated_work(table, notes)
     finder = FlowEndpointFinder(table, of_thread, zero_ns)
     trace = Trace(
         rank=rank,

@@ -12,11 +12,13 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Ints, Rows, positions_in
 from hta_widgets.trace.columns import RecordedEvents, event_arg_texts, parse_json
 from hta_widgets.trace.trace import Trace
@@ -31,6 +33,8 @@ LAUNCH_KEYS: Final = (
     "grid", "block", "registers per thread", "shared memory", "blocks per SM",
     "est. achieved occupancy %", "occupancy",
 )  # fmt: skip
+#: Maximum number of shapes in an operator's label.
+_MAX_SHAPES: Final = 3
 
 Texts = tuple[bytes, ...]
 
@@ -187,6 +191,20 @@ def decode_arg(text: bytes) -> list[Any]:
     if isinstance(value, str) and value:  # some converters write lists as strings, as Ascend does
         value = parse_json(value) if value.startswith("[") else _split_arguments(value)
     return value if isinstance(value, list) else []
+
+
+def short_shapes(text: str) -> str:
+    """Return the shapes of inputs in short: ``2048×1024 · 1024×4096``.
+
+    Vectors next to matrices, and shapes equal to the previous shape, are left out.
+    """
+    shapes = [dims for dims in decode_arg(text.encode()) if isinstance(dims, list) and dims]
+    if any(isinstance(size, list) for dims in shapes for size in dims):
+        return plural(len(shapes[0]), "tensor")
+    matrices = [dims for dims in shapes if len(dims) > 1]
+    texts = ["×".join(map(str, dims)) for dims in matrices or shapes]
+    distinct = [text for before, text in pairwise(["", *texts]) if text != before]
+    return " · ".join(distinct[:_MAX_SHAPES])
 
 
 def _split_arguments(text: str) -> list[Any]:

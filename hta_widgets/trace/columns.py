@@ -48,6 +48,10 @@ class StringPool:
             self.values.append(value)
         return code
 
+    def find(self, value: str) -> int:
+        """Return the code of `value`, -1 if there is none."""
+        return self._codes.get(value, -1)
+
     def __len__(self) -> int:
         return len(self.values)
 
@@ -216,6 +220,11 @@ class FlowTable:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    def of_kind(self, kind: str) -> tuple[Ints, Ints]:
+        """Return the sources and the targets of the arrows of a kind."""
+        code = self.kinds.index(kind) if kind in self.kinds else -1
+        return self.source[self.kind == code], self.target[self.kind == code]
 
 
 @dataclass(slots=True)

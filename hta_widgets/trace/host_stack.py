@@ -27,6 +27,8 @@ _STEP = "ProfilerStep#"
 _BACKWARD = "## backward ##"
 _OPERATORS = "cpu_op|operator"
 CALLS = "(.+_)?(runtime|driver)"
+_NODE_PREFIX = "autograd::engine::evaluate_function"
+_NODE_SUFFIXES = tuple(f"Backward{number}" for number in ("", *range(10)))
 
 
 def category_mask(trace: Trace, pattern: str, rows: Rows | slice = slice(None)) -> Bools:
@@ -49,6 +51,16 @@ def names_match(trace: Trace, rows: Rows, matches: Callable[[str], object]) -> B
     used, place = distinct_codes(trace.table.name[rows])
     wanted = [bool(matches(trace.table.names[code])) for code in used.tolist()]
     return np.array(wanted, dtype=bool)[place]
+
+
+def autograd_nodes(trace: Trace) -> Bools:
+    """Return which events are nodes of autograd, by their names."""
+
+    def is_node(name: str) -> bool:
+        is_function = name.endswith(_NODE_SUFFIXES) and "::" not in name
+        return is_function or name.startswith(_NODE_PREFIX)
+
+    return name_mask(trace, is_node)
 
 
 def nearest_ancestor(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.arrays import Ints, Rows, concatenate_ranges
+from hta_widgets.trace.arrays import Ints, Rows, concatenate_ranges, sum_by_group
 
 _FIRST = np.iinfo(np.int64).min
 _LAST = np.iinfo(np.int64).max
@@ -49,6 +49,31 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
     first = np.append(0, np.flatnonzero(starts[1:] > latest_end[:-1]) + 1)
     last = np.append(first[1:], len(starts)) - 1
     return Intervals(starts[first], latest_end[last])
+
+
+def union_by_group(group: Ints, start: Ints, end: Ints, groups: int) -> tuple[Ints, Ints, Ints]:
+    """Return the union of the intervals of each group: the group, start and end of its pieces.
+
+    Groups are numbered ``0 .. groups-1``; the pieces are in their order.
+    """
+    first, last = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
+    first[group], last[group] = start, end
+    np.minimum.at(first, group, start)
+    np.maximum.at(last, group, end)
+    # Place the groups end to end, one ns apart, so that one union covers each on its own.
+    width = last - first + 1
+    offset = np.cumsum(width) - width
+    moved_by = offset - first
+    pieces = union(start + moved_by[group], end + moved_by[group])
+    group_of_piece = np.searchsorted(offset, pieces.start, side="right") - 1
+    moved_back = moved_by[group_of_piece]
+    return group_of_piece, pieces.start - moved_back, pieces.end - moved_back
+
+
+def covered_by_group(group: Ints, start: Ints, end: Ints, groups: int) -> Ints:
+    """Return the time that the intervals of each group cover."""
+    piece_group, piece_start, piece_end = union_by_group(group, start, end, groups)
+    return sum_by_group(piece_group, piece_end - piece_start, groups)
 
 
 def unite(a: Intervals, b: Intervals) -> Intervals:

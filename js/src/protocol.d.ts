@@ -602,6 +602,7 @@ export type Clusters = {
 /** The reply to `panels`; `left` has the panels that took too long: request them next. */
 export type Panels = {
   panels: Record<string, PanelFrame>;
+  errors?: Record<string, ErrorReply>;
   left?: readonly string[];
 };
 

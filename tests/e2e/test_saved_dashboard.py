@@ -402,3 +402,37 @@ def test_charts_fold_and_unfold_with_the_timeline(page, job, tmp_path, built, sc
     expect(fold).to_have_attribute("aria-pressed", "true")
     expect(names["breakdown"]).to_have_count(2)
     expect(dash.root.locator(".hta-said")).to_contain_text("2 of 8 ranks shown; similar ranks")
+
+
+def test_details_are_one_column_in_narrow_windows(page, job, report):
+    page.set_viewport_size({"width": 400, "height": 1000})
+    page.goto(report.as_uri())
+    Dash(page, job).ready("breakdown")
+    page.keyboard.press("/")
+    page.keyboard.type("gemm")
+    page.keyboard.press("Enter")
+    dock = page.locator(".hta-dock")
+    expect(dock.locator(".hta-what")).to_contain_text("Launched by")
+    facts = dock.locator(".hta-what").bounding_box()
+    assert facts["width"] >= 300
+
+
+def test_tab_closes_a_menu_and_moves_on_from_its_button(page, report):
+    page.goto(report.as_uri())
+    toolbar = page.get_by_role("toolbar").first
+    button = toolbar.get_by_role("button", name="Share")
+    button.press("Enter")
+    popover = page.locator(".hta-popover")
+    expect(popover).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(popover).to_have_count(0)
+    expect(toolbar.locator(":focus")).to_have_count(0)
+    button.press("Enter")
+    page.keyboard.press("Shift+Tab")
+    expect(popover).to_have_count(0)
+    expect(button).to_be_focused()
+    page.get_by_role("button", name="Choose which panels are shown").press("Enter")
+    page.keyboard.press("Tab")
+    expect(popover).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(popover).to_have_count(0)

@@ -52,14 +52,20 @@ class Finding:
 
 
 class _Journey:
-    def __init__(self, seed: int, share: float) -> None:
+    def __init__(self, seed: int, share: float, drawn: float) -> None:
         self.seed = seed
         self.findings: list[Finding] = []
         self._share, self._draw = share, random.Random(seed)
+        self._drawn, self._draw_chart = drawn, random.Random(seed)
 
     def sometimes(self, step: str, what: Callable[[], Any]) -> Any:
         """Do as `call`, or, with the share of steps that are left out, nothing."""
         return self.call(step, what) if self._draw.random() < self._share else None
+
+    def chart(self, name: str, traces: TraceSet) -> None:
+        """Sometimes draw a chart; all of them take three times as long as all other steps."""
+        if self._draw_chart.random() < self._drawn:
+            self.sometimes(f"charts.{name}", partial(getattr(charts, name), traces))
 
     def call(self, step: str, what: Callable[[], Any]) -> Any:
         """Return the result; None after a `TraceError`, which is a proper answer."""
@@ -76,8 +82,11 @@ class _Journey:
             return None
 
 
-def run(seed: int, share: float = 1.0) -> list[Finding]:
-    """Load one damaged input, take all steps or a share of them, and return what was wrong."""
+def run(seed: int, share: float = 1.0, drawn: float = 1.0) -> list[Finding]:
+    """Load one damaged input, take all steps or a share of them, and return what was wrong.
+
+    `drawn` is the share of the charts that are among these steps.
+    """
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         folder = Path(name)
         sample, files = damaged(seed)
@@ -85,12 +94,14 @@ def run(seed: int, share: float = 1.0) -> list[Finding]:
             target = folder / sample / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(text)
-        return journey(folder / sample, folder, seed, share)
+        return journey(folder / sample, folder, seed, share, drawn)
 
 
-def journey(source: Path, folder: Path, seed: int, share: float) -> list[Finding]:
+def journey(
+    source: Path, folder: Path, seed: int, share: float, drawn: float = 1.0
+) -> list[Finding]:
     """Load a source, take all steps or a share of them, and return what was wrong."""
-    taken = _Journey(seed, share)
+    taken = _Journey(seed, share, drawn)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _travel(taken, source, folder)
@@ -113,7 +124,7 @@ def _travel(journey: _Journey, source: Path, folder: Path) -> None:
     for name in ANALYSES:
         some(name, partial(getattr(analysis, name), traces))
         if name in charts.__all__:
-            some(f"charts.{name}", partial(getattr(charts, name), traces))
+            journey.chart(name, traces)
     for rank in traces.ranks[:2]:
         for function in (analysis.critical_path, analysis.with_critical_path):
             some(function.__name__, partial(function, traces, rank))

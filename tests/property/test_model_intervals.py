@@ -6,11 +6,14 @@ from hypothesis import given, strategies as st
 from hta_widgets.trace.arrays import match_brackets
 from hta_widgets.trace.intervals import (
     CumulativeCoverage,
+    Intervals,
     clip,
+    covered_by_group,
     intersect,
     subtract,
     total_length,
     union,
+    union_by_group,
 )
 
 PIECES = st.lists(st.tuples(st.integers(-20, 40), st.integers(0, 12)), max_size=25)
@@ -51,6 +54,18 @@ def test_clip(pieces, low, high):
     assert members(clip(made(pieces), low, high)) == instants(pieces) & window
     assert members(clip(made(pieces), None, high)) == {t for t in instants(pieces) if t < high}
     assert members(clip(made(pieces), low, None)) == {t for t in instants(pieces) if t >= low}
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-20, 40), st.integers(0, 9)), max_size=20))
+def test_union_and_covered_time_of_each_group(rows):
+    group, start, length = np.array(rows, np.int64).reshape(-1, 3).T
+    pieces = union_by_group(group, start, start + length, 4)
+    expected = [instants((low, size) for of, low, size in rows if of == key) for key in range(4)]
+    for key in range(4):
+        _, piece_start, piece_end = (column[pieces[0] == key] for column in pieces)
+        assert members(Intervals(piece_start, piece_end)) == expected[key]
+    covered = covered_by_group(group, start, start + length, 4)
+    assert covered.tolist() == [len(times) for times in expected]
 
 
 @given(PIECES, st.lists(st.integers(-25, 60), max_size=20))

@@ -86,7 +86,6 @@ def cases() -> list[tuple[str, str, pd.DataFrame]]:
     unmatched = panel_frames.made(3)["breakdown"]
     unmatched["exposed_wait_ns"] = np.nan
     unmatched.attrs = {"matched": {"communication": 0, "memory": 4}, "note": "clocks not aligned"}
-    unmatched.attrs["missing_ranks"] = [3, 4, 5, 7, 8, 11, 20]
     result.append(("breakdown without waits", "breakdown", unmatched))
     selected = panel_frames.made(3)["breakdown"]
     selected["unrecorded_ns"] = selected["idle_ns"] // 2

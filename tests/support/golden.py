@@ -77,10 +77,10 @@ def differing(expected: dict, got: dict, close: float) -> dict[Any, tuple]:
     result = {}
     for key in {**expected, **got}:
         a, b = expected.get(key, np.nan), got.get(key, np.nan)
-        if isinstance(a, str) or isinstance(b, str):
-            same = a == b
-        else:
-            same = np.isclose(a, b, rtol=1e-9, atol=close) or (pd.isna(a) and pd.isna(b))
-        if not same:
+        # Almost all cells are equal, and `isclose` takes 20 us.
+        if a == b:
+            continue
+        is_text = isinstance(a, str) or isinstance(b, str)
+        if is_text or not (np.isclose(a, b, rtol=1e-9, atol=close) or (pd.isna(a) and pd.isna(b))):
             result[key] = (a, b)
     return result

@@ -310,14 +310,11 @@ def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
 def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
     """Return pairs of tracks: the threads of forward operators and of their backward pass."""
     trace = nodes.trace
-    table, flows = trace.table, trace.flow_table
-    if "fwdbwd" in flows.kinds:
-        arrows = flows.kind == flows.kinds.index("fwdbwd")
-        tails, heads = table.track[flows.source[arrows]], table.track[flows.target[arrows]]
-        pairs = np.column_stack((tails, heads))
-        pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
-        if len(pairs):
-            return [(int(forward), int(backward)) for forward, backward in pairs]
+    table = trace.table
+    pairs = np.column_stack([table.track[rows] for rows in trace.flow_table.of_kind("fwdbwd")])
+    pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
+    if len(pairs):
+        return [(int(forward), int(backward)) for forward, backward in pairs]
     # Without arrows: the threads of the autograd engine, and the thread with the most operators.
     track = table.track[nodes.host].astype(np.int64)
     backward = np.unique(track[names_match(trace, nodes.host, _BACKWARD.search)])

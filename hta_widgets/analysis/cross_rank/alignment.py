@@ -98,8 +98,8 @@ def _fit_of_shift(longest: RankSequence, sequence: RankSequence, shift: int) -> 
     low, high = _overlap(shift, len(longest.end), len(sequence.end))
     ends = longest.end[low:high]
     differences = sequence.end[low - shift : high - shift] - ends
-    scatter = np.median(_deviations(differences, ends))
-    return float(scatter), float(np.abs(np.median(differences)))
+    _, middle, scatter = _deviations(differences, ends)
+    return float(scatter), float(np.abs(middle))
 
 
 def align_sequences(
@@ -141,8 +141,7 @@ def _best_shift(
     """Return the shift at which contents agree (None without one), and how many ends agree."""
     first, second = len(content), len(other_content)
     if np.array_equal(content, other_content):
-        differences = other_end_ns - end_ns
-        deviations = _deviations(differences, end_ns)
+        deviations, _, _ = _deviations(other_end_ns - end_ns, end_ns)
         # If steps have equal lengths, other shifts agree as well, but ranks record the same steps.
         if (deviations <= _CLOSE_NS).sum() >= 0.9 * first:
             return 0, int((deviations <= _TOLERANCE_NS).sum())
@@ -173,29 +172,42 @@ def _cost(differences: Ints, time_ns: Ints, share: Any) -> tuple[Any, Floats]:
     `differences` are differences of ends, on the last axis, and `time_ns` the ends on the first
     clock. `share` is the part of the shorter sequence that has partners.
     """
-    deviations = _deviations(differences, time_ns)
-    scatter = np.median(deviations, axis=-1) + 1_000.0
+    deviations, middle, scatter = _deviations(differences, time_ns)
     # The median difference counts little, since clocks may differ by many steps, or by hours. The
     # scatter of a few pairs may be small by chance, so it is no evidence against clocks that agree.
-    clock_ns = np.abs(np.median(differences, axis=-1))
+    clock_ns = np.abs(middle)
     has_few = differences.shape[-1] < _SAMPLE * share
     near_ns = np.minimum(clock_ns, np.where(has_few, _FAR_CLOCK_NS, _CLOCK_NS))
-    cost = scatter / share**2 + 0.003 * near_ns + 1e-6 * clock_ns
+    cost = (scatter + 1_000.0) / share**2 + 0.003 * near_ns + 1e-6 * clock_ns
     return cost, deviations
 
 
-def _deviations(differences: Ints, time_ns: Ints) -> Floats:
-    """Return how far differences are from their median, or from a drift if it explains most."""
-    from_median = np.asarray(differences - np.median(differences, axis=-1, keepdims=True))
+def _deviations(differences: Ints, time_ns: Ints) -> tuple[Floats, Any, Any]:
+    """Return how far differences are from their median, or from a drift if it explains most.
+
+    Also returns the median difference, and the median of these deviations.
+    """
+    middle = np.median(differences, axis=-1, keepdims=True)
+    from_median = differences - middle
+    deviations: Floats = np.abs(from_median)
+    scatter = np.median(deviations, axis=-1, keepdims=True)
     elapsed = time_ns - time_ns.mean(axis=-1, keepdims=True)
-    moment = np.maximum((elapsed**2).sum(axis=-1, keepdims=True), 1)
-    drift = (elapsed * from_median).sum(axis=-1, keepdims=True) / moment
-    rest = from_median - np.clip(drift, -_MAX_DRIFT_APART, _MAX_DRIFT_APART) * elapsed
-    rest = np.abs(rest - np.median(rest, axis=-1, keepdims=True))
-    deviations = np.abs(from_median)
-    scatter, rest_scatter = (np.median(part, axis=-1, keepdims=True) for part in (deviations, rest))
-    best: Floats = np.where(2 * rest_scatter < scatter, rest, deviations)
-    return best
+    moment, covariance = (
+        np.einsum("...i,...i->...", elapsed, values) for values in (elapsed, from_median)
+    )
+    drift = np.clip(covariance / np.maximum(moment, 1), -_MAX_DRIFT_APART, _MAX_DRIFT_APART)
+    drift = drift[..., None]
+    # A line and its median move no value by more than this, so less cannot halve the scatter.
+    moved_ns = 2 * np.abs(drift) * np.abs(elapsed).max(axis=-1, keepdims=True)
+    rows = (scatter < 2 * moved_ns)[..., 0]
+    if rows.any():
+        rest = from_median[rows] - drift[rows] * elapsed[rows]
+        rest = np.abs(rest - np.median(rest, axis=-1, keepdims=True))
+        rest_scatter = np.median(rest, axis=-1, keepdims=True)
+        is_better = 2 * rest_scatter < scatter[rows]
+        deviations[rows] = np.where(is_better, rest, deviations[rows])
+        scatter[rows] = np.where(is_better, rest_scatter, scatter[rows])
+    return deviations, middle[..., 0], scatter[..., 0]
 
 
 def _shifts_of_equal_content(content: Ints, other_content: Ints, *, min_pairs: int) -> Ints:
@@ -232,9 +244,8 @@ def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
             low, high = _overlap(block, first, second)
             place = low + (parts * (high - low)).astype(np.int64)
             share = (high - low)[:, 0] / shorter
-            costs.append(
-                _cost(other_end_ns[place - block] - end_ns[place], end_ns[place], share)[0]
-            )
+            ends = end_ns[place]
+            costs.append(_cost(other_end_ns[place - block] - ends, ends, share)[0])
         cheapest = np.argsort(np.concatenate(costs), kind="stable")
         shifts = np.sort(shifts[cheapest[: max(len(shifts) // 4, _FEW_SHIFTS)]])
         size *= 4

@@ -145,11 +145,12 @@ def clock_offsets(
     """Return each rank's clock offset, fitted from collectives.
 
     All ranks leave a collective together, so the clocks of two ranks differ by the median
-    difference of their ends over common collectives. Ranks that share no process group are
-    compared through ranks that do: one least-squares fit uses the differences within all groups,
-    weighted by how little they scatter. Ranks that no chain of collectives connects are not
-    compared. Each connected component of the ranks keeps the recorded time of its lowest rank, has
-    a number in ``part``, and is listed in the note.
+    difference of their ends over common collectives. Ranks that share no process group are compared
+    through ranks that do: one least-squares fit uses the differences within all groups, weighted by
+    how little they scatter. Ranks that no chain of collectives connects are not compared.
+    Broadcasts, reductions and messages count only in groups without other collectives, and a note
+    says so, as ranks may leave them before others arrive. Each connected component of the ranks
+    keeps the recorded time of its lowest rank, has a number in ``part``, and is listed in the note.
 
     Parameters
     ----------
@@ -190,7 +191,11 @@ def clock_offsets(
             **{name: getattr(fit, name)[shown] for name in _COLUMNS},
         },
         matched=matched,
-        note=[_clock_note(traces, fit, has_collectives=len(match) > 0), drift_fit(traces).note],
+        note=[
+            _clock_note(traces, fit, has_collectives=len(match) > 0),
+            _early_leavers_note(match),
+            drift_fit(traces).note,
+        ],
     )
 
 
@@ -218,6 +223,17 @@ def _clock_note(traces: TraceSet, fit: ClockFit, *, has_collectives: bool) -> st
     listed = "; ".join(", ".join(map(str, ranks[part].tolist())) for part in parts[:8])
     listed += "; …" if len(parts) > 8 else ""
     return f"no collectives connect these parts, so their clocks are not compared: {listed}"
+
+
+def _early_leavers_note(match: Matching) -> str:
+    """Return what limits the fit if groups have no collectives that all ranks leave together."""
+    is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
+    if (is_synchronizing | ~_usable_mask(match)).all():
+        return ""
+    return (
+        "some groups have broadcasts, reductions or messages only, which a rank may leave before"
+        " others arrive: there, a rank that is always late may look like a clock that is ahead"
+    )
 
 
 def _fit(match: Matching, used: Bools) -> ClockFit:

@@ -64,6 +64,9 @@ from hta_widgets.trace.traceset import TraceSet
 _Events = dict[str, Array]
 #: More than the collectives of a window.
 _WINDOW_SLOTS = 1 << 40
+#: Above this number of pairs of windows, only the usual differences of their starts are tried.
+#: Differences are nearly equal within this part of the shortest window.
+_MAX_OFFSETS, _PARTS_OF_WINDOW = 2_500, 8
 #: The columns of `_entries_with_partners` that `_match` reads.
 _COLUMNS = ("trace", "place", "lane", "group", "source", "slot", "numbered", "ambiguous")
 
@@ -316,7 +319,7 @@ def _pair_windows(windows: Ints, other_windows: Ints, steps: Ints, other_steps: 
     first steps that agree, since a rank that lacks windows may count its steps from 0.
     """
     best_score, best_partners = (-1, 0), np.full(len(other_windows), -1)
-    for offset in (other_windows[:, :1] - windows[:, 0]).ravel().tolist():
+    for offset in _clock_offsets(windows, other_windows):
         start, end = (other_windows - offset).T
         place = np.clip(np.searchsorted(windows[:, 0], start, "right") - 1, 0, None)
         low, high = np.maximum(start, windows[place, 0]), np.minimum(end, windows[place, 1])
@@ -329,6 +332,21 @@ def _pair_windows(windows: Ints, other_windows: Ints, steps: Ints, other_steps: 
         if score > best_score:
             best_score, best_partners = score, np.where(overlaps, place, -1)
     return best_partners
+
+
+def _clock_offsets(windows: Ints, other_windows: Ints) -> list[int]:
+    """Return the differences of the windows' starts; of many, those that the most pairs share."""
+    offsets = np.sort((other_windows[:, :1] - windows[:, 0]).ravel())
+    if len(offsets) > _MAX_OFFSETS:
+        lengths = np.diff(np.concatenate((windows, other_windows)), axis=1)
+        near_ns = max(int(lengths.min()) // _PARTS_OF_WINDOW, 1)
+        first = np.searchsorted(offsets, offsets - near_ns)
+        pairs = np.searchsorted(offsets, offsets + near_ns, "right") - first
+        offsets = offsets[2 * pairs >= pairs.max()]
+        # One of several that are nearly equal.
+        offsets = offsets[np.unique(offsets // near_ns, return_index=True)[1]]
+    distinct: list[int] = offsets.tolist()
+    return distinct
 
 
 def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _Events:

@@ -7,11 +7,10 @@ From the bottom up:
 - `matrix_work`, `attention_work`, `vector_work`: formulas of FLOPs and minimum bytes; `work` has
   the table of operators and their formulas
 - `kernel_names`: tensor cores, precision and category of a kernel, by its name
-- `counted_calls`: the calls of a rank that do its work, each piece of work once
-- `signatures`: these calls by signature, with their work by formulas or by the file
+- `signatures`: the calls of a rank that do its work, with their work by formulas or by the file
 - `call_efficiency`: device time, limits and rates of each call
 - `operator_efficiency`, `step_efficiency`: the frames
-- `module_owners`, `modules`: the module of each event, and the tree of modules
+- `modules`: the module of each event, and the tree of modules
 - `kernel_details`, `fusion_candidates`: occupancy and tensor cores; chains of pointwise operators
 - `graph_replays`: launches of graphs and the operators of their captures
 - `engine_steps`, `serving_steps`: steps of inference engines

@@ -116,7 +116,7 @@ class AttentionArguments:
         return has_flags and self.mask_of(call) in _MASKS and not is_local
 
     def mask_of(self, call: OperatorCall) -> str:
-        """Return the argument that states the mask; without one, all pairs count."""
+        """Return the argument that states the mask, ``False`` for an operator without one."""
         return "False" if self.causal is None else call.value(self.causal)
 
 
@@ -136,33 +136,32 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     heads, kv_heads = q[heads_axis], k[heads_axis]
     if q[-1] != k[-1] or heads % kv_heads:
         raise CallError(Reason.OTHER_ARGUMENTS)
-    pairs_of = _packed_pairs if is_packed else _batch_pairs
-    (batch, queries, keys), pairs_of_head = pairs_of(call, places)
-    parameters = {
-        "batch": batch,
-        "heads": heads,
-        "kv_heads": kv_heads,
-        "query_length": queries,
-        "key_length": keys,
-        "head_size": q[-1],
-    }
+    lengths_and_pairs = _packed_pairs if is_packed else _batch_pairs
+    (batch, queries, keys), pairs_of_head = lengths_and_pairs(call, places)
+    parameters = {"batch": batch, "heads": heads, "kv_heads": kv_heads, "head_size": q[-1]}
+    parameters |= {"query_length": queries, "key_length": keys}
     rows = prod(q[:-1])  # a row for each query and head
-    products = [(heads * pairs * q[-1], heads * pairs * v[-1]) for pairs in pairs_of_head]
-    figures = [
-        _figures(call, places.query, *counts, rows * v[-1], backward=places.backward)
-        for counts in products
+    works = [
+        _work_of_products(
+            call,
+            places.query,
+            scores=heads * pairs * q[-1],
+            outputs=heads * pairs * v[-1],
+            out_elements=rows * v[-1],
+            backward=places.backward,
+        )
+        for pairs in pairs_of_head
     ]
     masks = [] if places.mask is None else [places.mask]
     is_upper_bound = any(map(call.is_present, masks)) or places.is_bound
-    if len(figures) > 1:
+    if len(works) > 1:
         if not is_upper_bound:
-            bounds = [int(work.flops) for work in figures]
-            parameters |= dict(zip(("min_flops", "max_flops"), bounds, strict=True))
+            parameters["min_flops"], parameters["max_flops"] = (int(work.flops) for work in works)
         return Work(reason=Reason.DATA_DEPENDENT, parameters=parameters)
     is_saved = places.saved if isinstance(places.saved, bool) else call.flag(places.saved)
     return replace(
-        figures[0],
-        min_bytes=figures[0].min_bytes + call.size_bytes(*masks) + 4 * rows * is_saved,
+        works[0],
+        min_bytes=works[0].min_bytes + call.size_bytes(*masks) + 4 * rows * is_saved,
         certainty="upper bound" if is_upper_bound else "exact",
         reason=_HIDDEN_MASK if places.is_bound else "",
         parameters=parameters,
@@ -170,23 +169,20 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
 
 
 def _pairs_function(call: OperatorCall, places: AttentionArguments) -> Callable[[int, int], int]:
-    """Return the function of the pairs of a sequence by the numbers of its queries and keys."""
+    """Return a function that counts the pairs of a number of queries and a number of keys."""
     left = right = -1
     if places.window is not None:
         left, right = (int(call.number(places.window + number, -1)) for number in range(2))
     is_causal, bottom_right = _MASKS[places.mask_of(call)]
-    return partial(
-        attention_pairs,
-        left=left,
-        right=0 if is_causal else right,
-        bottom_right=bottom_right or places.bottom_right,
-    )
+    right = 0 if is_causal else right
+    bottom_right |= places.bottom_right
+    return partial(attention_pairs, left=left, right=right, bottom_right=bottom_right)
 
 
 def _batch_pairs(
     call: OperatorCall, places: AttentionArguments
 ) -> tuple[tuple[int, int, int], list[int]]:
-    """Return number and lengths of sequences in a batch, and the pairs of a head."""
+    """Return the number and the lengths of sequences in a batch, and the pairs of a head."""
     q, k, _ = (call.shape(places.query + number, 4) for number in range(3))
     sequence_axis = 1 if places.heads_last else 2
     batch, queries, keys = q[0], q[sequence_axis], k[sequence_axis]
@@ -196,17 +192,17 @@ def _batch_pairs(
 def _packed_pairs(
     call: OperatorCall, places: AttentionArguments
 ) -> tuple[tuple[int, int, int], list[int]]:
-    """Return number and maximum lengths of sequences, and the pairs of a head, or their bounds.
+    """Return the number and maximum lengths of sequences, and the pairs of a head or their bounds.
 
-    Query and key have the dimensions (token, head, element), maybe in a batch of 1. If the numbers
-    and maximum lengths of queries and keys agree, the bounds are for sequences with a query for
-    each key. Some sequences may be empty, as in a batch that is padded for a CUDA graph.
+    Query and key have the dimensions (token, head, element), possibly in a batch of 1. If the
+    numbers and maximum lengths of queries and keys agree, the bounds are for sequences with a query
+    for each key. Some sequences may be empty, as in a batch that is padded for a CUDA graph.
     """
     pairs_of = _pairs_function(call, places)
     shapes = [call.shape(places.query + number) for number in range(2)]
     if any(len(shape) != 3 and (len(shape) != 4 or shape[0] != 1) for shape in shapes):
         raise CallError(Reason.DATA_DEPENDENT)
-    if [*filter(call.is_present, places.lengths)] != [places.lengths[0]]:  # pages, or used lengths
+    if [*filter(call.is_present, places.lengths)] != [places.lengths[0]]:  # as for a paged cache
         raise CallError(Reason.DATA_DEPENDENT)
     tokens, cached = shapes[0][-3], shapes[1][-3]
     sequences = call.shape(places.lengths[0])[0] - 1
@@ -238,8 +234,8 @@ def unmasked_attention_work(
     """Return an upper bound of the work of attention whose layout and mask are not in the file.
 
     Query, key and value have the dimensions (batch, sequence, size) or (sequence, batch, size), or
-    have the heads before or after the sequence. Argument `rope` has further elements of the
-    queries.
+    four dimensions, with the heads before or after the sequence. Argument `rope` has further
+    elements of the queries.
     """
     q, k, v = (call.shape(place) for place in range(3))
     has_rope = rope is not None and call.is_present(rope)
@@ -256,24 +252,28 @@ def unmasked_attention_work(
     if has_pages or q[batch] != k[batch] or ("ScalarList" in call.types and not generates):
         raise CallError(Reason.DATA_DEPENDENT)
     out_elements = prod(q) * v[-1] // k[-1]
-    work = _figures(
-        call, 0, prod(q) * k[axis], out_elements * k[axis], out_elements, backward=backward
+    work = _work_of_products(
+        call,
+        query=0,
+        scores=prod(q) * k[axis],
+        outputs=out_elements * k[axis],
+        out_elements=out_elements,
+        backward=backward,
     )
     parameters = {"query_length": q[axis], "key_length": k[axis]}
     return replace(work, certainty="upper bound", reason=_HIDDEN_LAYOUT, parameters=parameters)
 
 
-def _figures(
-    call: OperatorCall, query: int, scores: int, outputs: int, out_elements: int, *, backward: bool
+def _work_of_products(
+    call: OperatorCall, query: int, *, scores: int, outputs: int, out_elements: int, backward: bool
 ) -> Work:
     """Return the work of attention by the multiply-adds of its `scores` and `outputs`.
 
     Argument `query` is followed by key and value. The output has `out_elements`.
     """
     inputs, type_name = range(query, query + 3), call.type_of(query)
-    out_bytes = out_elements * item_bytes(
-        "c10::BFloat16" if bits_of_small_float(type_name) else type_name
-    )
+    out_type = "c10::BFloat16" if bits_of_small_float(type_name) else type_name
+    out_bytes = out_elements * item_bytes(out_type)
     size = call.size_bytes(*inputs) + out_bytes
     if not backward:
         return matrix_work(2 * (scores + outputs), size)

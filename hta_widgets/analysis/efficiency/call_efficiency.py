@@ -31,7 +31,6 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
-from hta_widgets.analysis.efficiency.counted_calls import CountedCalls
 from hta_widgets.analysis.efficiency.devices import (
     PRECISIONS,
     Device,
@@ -41,7 +40,11 @@ from hta_widgets.analysis.efficiency.devices import (
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_names import call_precision, kernel_units
-from hta_widgets.analysis.efficiency.signatures import Signatures, signatures_with_stated_work
+from hta_widgets.analysis.efficiency.signatures import (
+    CountedCalls,
+    Signatures,
+    signatures_with_stated_work,
+)
 from hta_widgets.analysis.scope import RankPart, rank_part
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
@@ -60,7 +63,7 @@ from hta_widgets.trace.arrays import (
 )
 from hta_widgets.trace.call_args import call_args, decode_arg
 from hta_widgets.trace.host_stack import names_match, operator_tree
-from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
+from hta_widgets.trace.intervals import CumulativeCoverage, covered_by_group, union_by_group
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -107,7 +110,7 @@ _MAX_OPERATORS = 200  # operators whose args are read to find out whether a trac
 class CallTimes:
     """Figures of the counted calls of a rank; `precision` is a code into `PRECISION_NAMES`.
 
-    `is_counted` are the selected calls that ran: with device work, or else in the window.
+    `is_counted` marks the selected calls that ran: with device work, or else in the window.
 
     `compute_ns` is the time of kernels that compute, without copies and communication. `inside` is
     the share of each call's work that is in the window. `is_host_copy` marks copies over the link
@@ -142,77 +145,47 @@ def call_times(part: RankPart, device: UsedDevice) -> CallTimes:
     calls, table = signature_set.calls, part.table
     count = len(calls)
     start, end = part.clip_rows(calls.work)
-    is_inside = end > start
-    if part.low is None and part.high is None:
-        is_inside = np.ones(len(start), dtype=bool)
-    work, start, end, call = (
-        column[is_inside] for column in (calls.work, start, end, calls.call_of_work)
+    is_inside = (end > start) | (not part.has_window)
+    inside_ns, is_compute = (end - start)[is_inside], table.kind[calls.work] == _COMPUTE
+    inside_compute_ns = inside_ns[is_compute[is_inside]]
+    is_counted_work = is_inside & (calls.call_of_work >= 0)
+    work, start, end, call, is_compute = (
+        column[is_counted_work]
+        for column in (calls.work, start, end, calls.call_of_work, is_compute)
     )
-    kind = table.kind[work]
-    time_ns = end - start
-    has_call, is_compute = call >= 0, kind == _COMPUTE
-    device_ns, overlapped_ns = unions_of_calls(
-        call[has_call],
-        start[has_call],
-        end[has_call],
-        count,
-        part.union_of_all_of_kinds("communication"),
-    )
-    communicates = mask_of_rows(call[has_call & (kind == _COMMUNICATION)], count)
+    piece_call, piece_start, piece_end = union_by_group(call, start, end, count)
+    device_ns = sum_by_group(piece_call, piece_end - piece_start, count)
+    communicated_before = CumulativeCoverage(*part.union_of_all_of_kinds("communication"))
+    overlap_ns = communicated_before(piece_end) - communicated_before(piece_start)
+    communicates = mask_of_rows(call[table.kind[work] == _COMMUNICATION], count)
     is_host_copy = names_match(part.trace, work, _HOST_COPY.search)
-    computes = has_call & is_compute
-    kernels = np.bincount(call[has_call], minlength=count)
+    kernels = np.bincount(call, minlength=count)
     runs = kernels > 0 if len(calls.work) else part.is_in_window(table.start_ns[calls.rows])
     return CallTimes(
         signatures=signature_set,
         is_counted=part.contains(calls.rows) & ~signature_set.is_stopped & runs,
         device_ns=device_ns,
-        compute_ns=sum_by_group(call[computes], time_ns[computes], count),
-        overlapped_ns=np.where(communicates, 0, overlapped_ns),
+        compute_ns=sum_by_group(call[is_compute], (end - start)[is_compute], count),
+        overlapped_ns=np.where(communicates, 0, sum_by_group(piece_call, overlap_ns, count)),
         kernels=kernels,
-        precision=_precisions(part.trace, signature_set, work[has_call], call[has_call], device),
+        precision=_precisions(part.trace, signature_set, work, call, device),
         communicates=communicates,
-        is_host_copy=mask_of_rows(call[has_call & is_host_copy], count),
-        inside=_share_inside(part, device_ns),
-        all_work_ns=int(time_ns.sum()),
-        all_compute_ns=int(time_ns[is_compute].sum()),
+        is_host_copy=mask_of_rows(call[is_host_copy], count),
+        inside=_share_inside(part, calls, device_ns),
+        all_work_ns=int(inside_ns.sum()),
+        all_compute_ns=int(inside_compute_ns.sum()),
     )
 
 
-def _share_inside(part: RankPart, covered: Ints) -> Floats:
+def _share_inside(part: RankPart, calls: CountedCalls, inside_ns: Ints) -> Floats:
     """Return the share of each call's device time in the window; 1 without a window."""
-    if part.low is None and part.high is None:
-        return np.ones(len(covered))
-    calls, table = signatures_with_stated_work(part.trace).calls, part.table
+    if not part.has_window:
+        return np.ones(len(calls))
     linked = calls.call_of_work >= 0
-    work, call = calls.work[linked], calls.call_of_work[linked]
-    start = table.start_ns[work]
-    full, _ = unions_of_calls(
-        call, start, start + table.dur_ns[work], len(calls), Intervals.empty()
-    )
-    return np.where(full > 0, covered / np.maximum(full, 1), 1.0)
-
-
-def unions_of_calls(
-    call: Ints, start: Ints, end: Ints, count: int, communication: Intervals
-) -> tuple[Ints, Ints]:
-    """Return the time that each call's work covers, and its part during communication."""
-    first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, dtype=np.int64)
-    np.minimum.at(first, call, start)
-    np.maximum.at(last, call, end)
-    has_work = last >= first
-    first[~has_work] = last[~has_work] = 0
-    # Place the calls end to end, one ns apart, so that one union covers each on its own.
-    width = last - first + 1
-    offset = np.cumsum(width) - width
-    moved = offset[call] - first[call]
-    pieces = union(start + moved, end + moved)
-    owner = np.searchsorted(offset, pieces.start, side="right") - 1
-    covered = sum_by_group(owner, pieces.end - pieces.start, count)
-    to_place = first[owner] - offset[owner]  # where the pieces were before they were moved
-    coverage = CumulativeCoverage(communication.start, communication.end)
-    during = coverage(pieces.end + to_place) - coverage(pieces.start + to_place)
-    return covered, sum_by_group(owner, during, count)
+    work, table = calls.work[linked], part.table
+    times = table.start_ns[work], table.end_ns[work]
+    full_ns = covered_by_group(calls.call_of_work[linked], *times, len(calls))
+    return np.where(full_ns > 0, inside_ns / np.maximum(full_ns, 1), 1.0)
 
 
 @cache
@@ -226,7 +199,7 @@ def _matrix_score(name: str) -> int:
 def _precisions(
     trace: Trace, signature_set: Signatures, work: Rows, call: Ints, device: UsedDevice
 ) -> Ints:
-    """Return the precision of each matrix call, and FP32 or FP64 of other calls."""
+    """Return the precision of each call: that of its main kernel, FP32 or FP64 without matrices."""
     distinct = signature_set.distinct
     vector = [_VECTOR_PRECISION.get(signature.input_type, 0) for signature in distinct]
     precision = np.array(vector, dtype=np.int64)[signature_set.code]
@@ -241,15 +214,14 @@ def _precisions(
         call_precision(kernel_units(trace.table.names[name]), distinct[code].input_type, device)
         for name, code in pairs
     ]
-    codes = np.array([PRECISION_NAMES.index(name) for name in names], np.int64)
-    precision[matrix_call] = codes[pair]
+    precision[matrix_call] = np.array(list(map(PRECISION_NAMES.index, names)), np.int64)[pair]
     return precision
 
 
 def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Array]:
-    """Return the calls with work, and the name of the kernel of each that does the matrix work.
+    """Return the calls with work, and the name of the main kernel of each.
 
-    It is the longest of those that look most like matrix work.
+    It is the longest of the kernels whose names look most like matrix work.
     """
     name = trace.table.name[work]
     used, position = np.unique(name, return_inverse=True)
@@ -260,14 +232,14 @@ def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Array]:
 
 
 def _largest_of_calls(call: Ints, *keys: Ints) -> Rows:
-    """Return the position of the largest entry of each call, by the last of `keys` first."""
+    """Return the position of the largest entry of each call; later keys come first."""
     order = np.lexsort((*keys, call))
     largest: Rows = order[np.append(np.diff(call[order]) != 0, True)[: len(order)]]
     return largest
 
 
 def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the times at the peak rate and at the bandwidth, and the longer."""
+    """Add the times at the peak rate and at the memory bandwidth, and the longer of the two."""
     with np.errstate(divide="ignore", invalid="ignore"):
         compute_ns = frame["total_flops"] / frame["peak_tflop_per_s"] / 1e3
         memory_ns = frame["total_bytes"] / frame["memory_gb_s"]
@@ -276,44 +248,38 @@ def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame that has limits with rates, shares of peaks and verdicts."""
-    device_ns, kernels, is_limited, compute_ns, memory_ns, limit_ns, flops, size = (
-        frame[name].to_numpy()
-        for name in (
-            "device_ns", "kernels", "is_limited", "compute_ns", "memory_ns", "limit_ns",
-            "total_flops", "total_bytes",
-        )
-    )  # fmt: skip
-    time = np.where(device_ns > 0, device_ns, np.nan)
-    compute_share = compute_ns / time
-    memory_share = np.where(is_limited, memory_ns / time, np.nan)
-    shares = np.fmax(compute_share, memory_share)
-    saving_ns = np.maximum(device_ns - limit_ns / THRESHOLDS["target_roofline_share"], 0)
-    is_known = (limit_ns > 0) & (device_ns > 0) & is_limited
-    is_short = (time / np.maximum(kernels, 1) < THRESHOLDS["overhead_kernel_ns"]) & (
-        shares < THRESHOLDS["overhead_share"]
-    )
-    is_compute = np.fmax(compute_ns, 0) >= np.fmax(memory_ns, 0)
+    """Add rates, shares of peaks and verdicts to a frame with the columns of `add_limits`."""
+    time_ns = frame["device_ns"].where(frame["device_ns"] > 0)
+    flops, size_bytes, limit_ns = frame["total_flops"], frame["total_bytes"], frame["limit_ns"]
+    compute_share = frame["compute_ns"] / time_ns
+    memory_share = (frame["memory_ns"] / time_ns).where(frame["is_limited"])
+    peak_share = np.fmax(compute_share, memory_share)
+    saving_ns = (time_ns - limit_ns / THRESHOLDS["target_roofline_share"]).clip(lower=0)
+    is_known = (limit_ns > 0) & time_ns.notna() & frame["is_limited"]
+    kernel_ns = time_ns / frame["kernels"].clip(lower=1)
+    is_overhead = kernel_ns < THRESHOLDS["overhead_kernel_ns"]
+    is_overhead &= peak_share < THRESHOLDS["overhead_share"]
+    is_compute = frame["compute_ns"].fillna(0) >= frame["memory_ns"].fillna(0)
     return frame.assign(
-        mean_ns=device_ns / np.maximum(frame["count"], 1),
-        intensity=flops / np.where(size > 0, size, np.nan),
-        tflop_per_s=flops / time / 1e3,
-        gb_per_s=size / time,
+        mean_ns=frame["device_ns"] / frame["count"].clip(lower=1),
+        intensity=flops / size_bytes.where(size_bytes > 0),
+        tflop_per_s=flops / time_ns / 1e3,
+        gb_per_s=size_bytes / time_ns,
         compute_share=compute_share,
         memory_share=memory_share,
-        roofline_share=np.where(is_limited, limit_ns / time, np.nan),
-        roofline_ns=_round_ns(np.where(is_known, limit_ns, -1)),
-        saving_ns=_round_ns(np.where(is_known, saving_ns, -1)),
+        roofline_share=(limit_ns / time_ns).where(frame["is_limited"]),
+        roofline_ns=_round_ns(limit_ns.where(is_known, -1)),
+        saving_ns=_round_ns(saving_ns.where(is_known, -1)),
         bound=np.select(
-            [~is_known, is_short, is_compute], ["unknown", "overhead", "compute"], "memory"
+            [~is_known, is_overhead, is_compute], ["unknown", "overhead", "compute"], "memory"
         ),
-        above_peak=shares > THRESHOLDS["above_peak_share"],
+        above_peak=peak_share > THRESHOLDS["above_peak_share"],
     )
 
 
-def _round_ns(time_ns: Floats) -> Ints:
+def _round_ns(time_ns: pd.Series) -> pd.Series:
     """Return integer nanoseconds; a tiny rate may give more than an integer holds."""
-    return np.minimum(time_ns, _MAX_NS).round().astype(np.int64)
+    return time_ns.clip(upper=_MAX_NS).round().astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,7 +360,7 @@ def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | 
     columns = ["row", "device_ns", "kernels", *CALL_RATES]
     linked = calls.call_of_work >= 0
     work = calls.work[linked]
-    # If several pieces of work are equally long, the first.
+    # If several pieces of work are equally long, the first one counts.
     longest = _largest_of_calls(calls.call_of_work[linked], -work, trace.table.dur_ns[work])
     return CallEfficiency(
         frame[columns].assign(longest=work[longest], signature=groups.ngroup()),
@@ -438,7 +404,7 @@ def _call_frame(times: CallTimes, device: UsedDevice) -> pd.DataFrame:
 
 
 def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:
-    """Return the call of each kernel, counted operator, and operator that calls only the latter."""
+    """Return the call of each kernel and counted operator, and of operators with one call below."""
     tree, places = operator_tree(trace), np.append(position, -1)
     call_of_event = np.full(len(trace), -1, dtype=np.int64)
     if len(tree.rows):

@@ -67,8 +67,8 @@ class CallContext(NamedTuple):
 
     `output` is the shape of a convolution's output, from another call; `kernels` are the kernels of
     a mixture of experts; `step` is the step of attention in an inference engine; `forward` are the
-    arguments of the forward call of an autograd function; `gradients` is how many a backward call
-    of a convolution computes.
+    arguments of the forward call of an autograd function; `gradients` is the number of gradients
+    that a backward call of a convolution computes.
     """
 
     output: tuple[int, ...] | None = None
@@ -320,10 +320,9 @@ def matrix_work(
     model_flops: int | None = None,
     certainty: str = "exact",
     reason: str = "",
-    type_name: str = "",
     **parameters: Any,
 ) -> Work:
     """Return the work of a matrix operator with known figures."""
     model = flops if model_flops is None else model_flops
     figures = float(flops), float(model), float(min_bytes)
-    return Work("", *figures, "matrix", certainty, reason, parameters, type_name)
+    return Work("", *figures, "matrix", certainty, reason, parameters)

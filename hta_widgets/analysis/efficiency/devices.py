@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -152,11 +152,6 @@ def _built_in() -> tuple[Device, ...]:
     return tuple(Device(**row) for row in facts("devices"))
 
 
-@lru_cache(maxsize=64)
-def _rows_of_name(name: str) -> list[Device]:
-    return [row for row in _built_in() if row.pattern and re.search(row.pattern, name)]
-
-
 def _all_devices() -> tuple[Device, ...]:
     """Return all devices; those that the user added come first."""
     return (*_added, *_built_in())
@@ -209,7 +204,7 @@ def add(
     source: str = "user",
     **tflop_per_s: float,
 ) -> None:
-    """Put a device before the built-in ones.
+    """Add a device, which is matched before the built-in ones.
 
     Parameters
     ----------
@@ -242,16 +237,8 @@ def add(
     pattern = f"^{re.escape(device)}$" if pattern is None and not properties else pattern
     require_pattern(pattern or "", f"pattern={pattern!r}")
     rates = {precision: float(rate) for precision, rate in tflop_per_s.items()}
-    row = Device(
-        device,
-        pattern,
-        rates,
-        memory_gb_s or _NAN,
-        link=link,
-        link_gb_s=link_gb_s or _NAN,
-        source=source,
-        properties=properties or {},
-    )
+    row = Device(device, pattern, rates, memory_gb_s or _NAN, source=source)
+    row = replace(row, link=link, link_gb_s=link_gb_s or _NAN, properties=properties or {})
     _added.insert(0, row)
 
 
@@ -269,8 +256,8 @@ def peak(name: str, precision: str) -> float:
     >>> peak("H100 SXM", "bf16")
     989.0
     """
-    rates = [row.tflop_per_s.get(precision) for row in _all_devices() if row.device == name]
-    return float(next((rate for rate in rates if rate is not None), "nan"))
+    rows = [row.tflop_per_s for row in _all_devices() if row.device == name]
+    return float(next((rates[precision] for rates in rows if precision in rates), _NAN))
 
 
 @check_arguments
@@ -364,8 +351,8 @@ def device_of_entry(
         is_named = row.pattern is None or match_pattern(row.pattern, [device.name])[0]
         if is_named and all(entry.get(key) == value for key, value in row.properties.items()):
             return replace(device, matched_by="user", row=row)
-    named = _rows_of_name(device.name)
-    if named:
+    rows = _built_in()
+    if named := [row for row in rows if row.pattern and re.search(row.pattern, device.name)]:
         sized = [row for row in named if row.has_memory(device.memory_bytes)]
         # Two devices may share a name, such as AMD Instinct MI250X/MI250.
         row = max(sized or named, key=lambda row: row.units == device.units)
@@ -374,7 +361,7 @@ def device_of_entry(
         matched_by = "name" if sized else "name only"
         return replace(device, matched_by=matched_by, row=row, scaled=scaled)
     shape = (device.compute_capability, device.units, device.warp_size)
-    for row in _built_in():
+    for row in rows:
         is_same = shape == (row.compute_capability, row.units, row.warp_size)
         if is_same and row.has_memory(device.memory_bytes):
             return replace(device, matched_by="properties", row=row)

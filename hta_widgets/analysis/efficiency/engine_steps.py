@@ -1,4 +1,4 @@
-"""The steps that an inference engine annotates: phase, requests and tokens, and what is in them.
+"""The steps that an inference engine annotates: their phase, requests and tokens.
 
 For example, vLLM's ``execute_context_2(6144)_generation_3(3)`` is a step of 2 requests whose
 prompts have 6144 tokens, and 3 that generate a token each. A name may also have sums over requests
@@ -62,7 +62,7 @@ class StepName:
 
 @lru_cache(maxsize=1 << 14)
 def parse_step_name(name: str) -> StepName | None:
-    """Return what the name of an annotation states, None if it is not that of a step.
+    """Return what the name of an annotation states, None if it does not name a step.
 
     Examples
     --------
@@ -77,15 +77,14 @@ def parse_step_name(name: str) -> StepName | None:
         return _sglang_step(match["mode"], int(match["bs"]), match["rest"])
     if match := _ATOM.match(name):
         requests, tokens = int(match["bs"]), int(match["tokens"])
-        padded = int(match["padded"] or -1)
-        if match["mode"] == "prefill":
-            return StepName("atom", "prefill", requests, 0, tokens, 0, padded)
-        return StepName("atom", "decode", 0, requests, 0, tokens, padded)
+        is_prefill = match["mode"] == "prefill"
+        counts = (requests, 0, tokens, 0) if is_prefill else (0, requests, 0, tokens)
+        return StepName("atom", match["mode"], *counts, padded_tokens=int(match["padded"] or -1))
     return StepName("diffusion", "") if _DIFFUSION.match(name) else None
 
 
 def _step(engine: str, phase: str, numbers: Mapping[str, int]) -> StepName:
-    """Return a step by the numbers of prefill (``c``) and decode (``g``).
+    """Return a step by the numbers of prefill, ``c``, and of decode, ``g``.
 
     ``c`` and ``c_sq`` are requests and new tokens; ``c_sk, c_sqsq, c_sqsk`` are sums.
     """
@@ -98,35 +97,30 @@ def _step(engine: str, phase: str, numbers: Mapping[str, int]) -> StepName:
             pairs += product - (square - tokens) / 2 if square >= 0 else float("nan")
             visible += numbers.get(f"{part}_sk", tokens)
     visible = -1 if isnan(pairs) else visible
-    prefills, decodes, prefill_tokens, decode_tokens = (
-        numbers.get(name, -1) for name in ("c", "g", "c_sq", "g_sq")
-    )
-    return StepName(
-        engine, phase, prefills, decodes, prefill_tokens, decode_tokens, -1, pairs, visible
-    )
+    c, g, c_sq, g_sq = (numbers.get(name, -1) for name in ("c", "g", "c_sq", "g_sq"))
+    return StepName(engine, phase, c, g, c_sq, g_sq, attention_pairs=pairs, visible_tokens=visible)
 
 
 def _vllm_step(texts: Mapping[str, str | None]) -> StepName:
     """Return a step of vLLM from the groups of `_VLLM`."""
     names = {"c_tokens": "c_sq", "g_tokens": "g_sq", "c_square": "c_sqsq", "g_square": "g_sqsq"}
     numbers = {names.get(key, key): int(text) for key, text in texts.items() if text is not None}
-    phase = "decode" if not numbers["c"] else "mixed" if numbers["g"] else "prefill"
-    return _step("vllm", phase, numbers)
+    phase = "prefill" if numbers["c"] else "decode"
+    return _step("vllm", "mixed" if numbers["c"] and numbers["g"] else phase, numbers)
 
 
 def _sglang_step(mode: str, requests: int, rest: str) -> StepName:
-    stated = {key: int(text) for key, text in re.findall(r"(\w+)=(\d+)", rest)}
+    """Return a step of SGLang from its mode, its requests and its further numbers."""
+    numbers = {key: int(text) for key, text in re.findall(r"(\w+)=(\d+)", rest)}
     if mode == "DECODE":
-        return _step(
-            "sglang", "decode", {"c": 0, "c_sq": 0, "g": requests, "g_sq": requests, **stated}
-        )
+        numbers = {"c": 0, "c_sq": 0, "g": requests, "g_sq": requests} | numbers
+        return _step("sglang", "decode", numbers)
     if mode == "EXTEND":
-        tokens = stated.get("toks", stated.get("c_sq", -1))
-        return _step(
-            "sglang", "prefill", {**stated, "c": requests, "c_sq": tokens, "g": 0, "g_sq": 0}
-        )
+        tokens = numbers.get("toks", numbers.get("c_sq", -1))
+        numbers |= {"c": requests, "c_sq": tokens, "g": 0, "g_sq": 0}
+        return _step("sglang", "prefill", numbers)
     # In speculative decoding, the name does not say which tokens are new.
-    return _step("sglang", "mixed", stated) if mode == "MIXED" else StepName("sglang", "")
+    return _step("sglang", "mixed", numbers) if mode == "MIXED" else StepName("sglang", "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,24 +139,26 @@ def engine_steps(trace: Trace) -> EngineSteps:
     is_step = name_mask(trace, lambda name: parse_step_name(name) is not None)
     is_step &= category_mask(trace, "user_annotation|cpu_op|operator")
     rows = np.flatnonzero(is_step)
-    above = nearest_ancestor(table.parent, is_step)[table.parent[rows]]
-    nested, rows = rows[above >= 0], rows[above < 0]
-    inner = {names[code] for code in table.name[nested].tolist()}
-    engines = {step.engine for step in map(parse_step_name, inner) if step}
-    rows = rows[np.argsort(table.start_ns[rows], kind="stable")]
-    steps = [parse_step_name(names[code]) or StepName("", "") for code in table.name[rows].tolist()]
-    if engines == {"sglang"}:  # its scheduler adds names in the form of vLLM's
+    is_nested = nearest_ancestor(table.parent, is_step)[table.parent[rows]] >= 0
+    nested, outermost = rows[is_nested], rows[~is_nested]
+    outermost = outermost[np.argsort(table.start_ns[outermost], kind="stable")]
+    nested_steps, steps = (
+        [parse_step_name(names[code]) or StepName("", "") for code in table.name[of].tolist()]
+        for of in (nested, outermost)
+    )
+    # SGLang's scheduler puts annotations in the form of vLLM's around its own.
+    if {step.engine for step in nested_steps} == {"sglang"}:
         steps = [replace(step, engine="sglang") for step in steps]
-    return EngineSteps(rows, steps)
+    return EngineSteps(outermost, steps)
 
 
 def step_of_events(trace: Trace, steps: Rows, rows: Rows) -> Ints:
-    """Return the step that encloses each host event, or begins last before it; -1 for none."""
+    """Return the step that encloses each host event, on its thread or in time; -1 for none."""
     table = trace.table
     above = nearest_ancestor(table.parent, mask_of_rows(steps, len(table)))[rows]
-    place = positions_of_rows(steps, len(table))[above]
+    enclosing = positions_of_rows(steps, len(table))[above]
     # A thread without the annotation may launch work of the step.
     start = table.start_ns[rows]
-    before = np.searchsorted(table.start_ns[steps], start, side="right") - 1
-    is_inside = (before >= 0) & (start < table.end_ns[steps[before]])
-    return np.where((place < 0) & is_inside & (rows >= 0), before, place)
+    latest = np.searchsorted(table.start_ns[steps], start, side="right") - 1
+    is_inside = (latest >= 0) & (start < table.end_ns[steps[latest]])
+    return np.where((enclosing < 0) & is_inside & (rows >= 0), latest, enclosing)

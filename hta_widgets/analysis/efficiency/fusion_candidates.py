@@ -18,7 +18,7 @@ from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.devices import Device, devices_of_user, used_device
 from hta_widgets.analysis.efficiency.signatures import Signatures, signatures
-from hta_widgets.analysis.frames import result_frame, stack_blocks
+from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, RankParts, Window, rank_parts
 from hta_widgets.arguments import check_arguments
@@ -32,9 +32,12 @@ _MAX_BYTES: Final = 1 << 50
 _SCHEMA: Final = {
     "rank": "int64",
     **dict.fromkeys(("operators", "shape"), "str"),
-    **dict.fromkeys(("length", "count", "device_ns", "saved_bytes", "total_saved_bytes"), "int64"),
-    "saving_ns": "int64",
+    **int64("length count device_ns saved_bytes total_saved_bytes saving_ns"),
 }
+
+
+#: Position of the bytes that all chains of a row save.
+_TOTAL: Final = list(_SCHEMA).index("total_saved_bytes")
 
 
 @check_arguments
@@ -67,14 +70,13 @@ def fusion_candidates(
         unknown.
     """
     parts = rank_parts(traces, selection, window, ranks, captured=True)
-    blocks = list(map_ranks(parts, partial(_chains_of_rank, added=devices_of_user())))
-    frame = pd.DataFrame(stack_blocks(blocks, _SCHEMA))
-    order = ["rank", "total_saved_bytes"]
-    frame = frame.sort_values(order, ascending=[True, False], ignore_index=True)
+    rows_of_ranks = map_ranks(parts, partial(_chains_of_rank, added=devices_of_user()))
+    rows = [row for rows in rows_of_ranks for row in rows]
+    columns = columns_of_rows(rows, _SCHEMA)
     return result_frame(
-        {name: frame[name] for name in _SCHEMA},
-        matched={"chains": int(frame["count"].sum())},
-        note=_note_of(parts) if frame.empty else "",
+        columns,
+        matched={"chains": int(columns["count"].sum())},
+        note="" if rows else _note_of(parts),
     )
 
 
@@ -84,42 +86,35 @@ def _note_of(parts: RankParts) -> str:
         return note_text("no_ranks")
     if not any(map(has_shapes, iter_ranks(parts.traces))):
         return NO_SHAPES_NOTE
-    return "no two pointwise operators of one shape follow each other on a stream"
+    return "no two pointwise operators of the same shape follow each other on a stream"
 
 
-def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> dict[str, Any]:
-    """Return the chains of a rank, each a tuple of the codes of its signatures, as columns."""
+def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> list[tuple[Any, ...]]:
+    """Return the rows of a rank, the most bytes first."""
     signature_set = signatures(part.trace)
-    works = [signature.work for signature in signature_set.distinct]
+    distinct = signature_set.distinct
+    works = [signature.work for signature in distinct]
     results = [work.result if work.category == "elementwise" else None for work in works]
     # Larger results come from damaged shapes.
-    results = [of if of and of.size_bytes < _MAX_BYTES else None for of in results]
+    results = [result if result and result.size_bytes < _MAX_BYTES else None for result in results]
     shapes = [result.dims if result else () for result in results]
+    size_bytes = [int(result.size_bytes) if result else 0 for result in results]
     count: Counter[tuple[int, ...]] = Counter()
     device_ns: Counter[tuple[int, ...]] = Counter()
     for work, codes in _chains(part, signature_set, shapes):
         count[codes] += 1
         device_ns[codes] += int(part.durations(work).sum())
-    chains = list(count)
-    size_bytes = np.array([result.size_bytes if result else 0 for result in results], np.int64)
-    saved_bytes = np.array([2 * size_bytes[[*codes[:-1]]].sum() for codes in chains], np.int64)
-    counts = np.array([count[codes] for codes in chains], dtype=np.int64)
     bandwidth = used_device(part.trace, added).memory_gb_s
-    total_bytes = saved_bytes * counts
-    saving_ns = total_bytes / bandwidth if bandwidth > 0 else np.full(len(chains), -1)
-    return {
-        "rank": part.rank,
-        "operators": [
-            " → ".join(signature_set.distinct[code].name for code in codes) for codes in chains
-        ],
-        "shape": ["×".join(map(str, shapes[code])) for code, *_ in chains],
-        "length": np.array(list(map(len, chains)), dtype=np.int64),
-        "count": counts,
-        "device_ns": np.array([device_ns[codes] for codes in chains], dtype=np.int64),
-        "saved_bytes": saved_bytes,
-        "total_saved_bytes": total_bytes,
-        "saving_ns": saving_ns.astype(np.int64),
-    }
+    rows = []
+    for codes in count:
+        operators = " → ".join(distinct[code].name for code in codes)
+        shape = "×".join(map(str, shapes[codes[0]]))
+        saved_bytes = sum(2 * size_bytes[code] for code in codes[:-1])
+        total_bytes = saved_bytes * count[codes]
+        saving_ns = int(total_bytes / bandwidth) if bandwidth > 0 else -1
+        numbers = (len(codes), count[codes], device_ns[codes], saved_bytes, total_bytes, saving_ns)
+        rows.append((part.rank, operators, shape, *numbers))
+    return sorted(rows, key=lambda row: -row[_TOTAL])
 
 
 def _chains(

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import result_frame, stack_blocks
+from hta_widgets.analysis.frames import columns_of_rows, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
@@ -37,7 +37,7 @@ def graph_replays(
     """Return the launches of graphs, with the certainty of their kernels' operators.
 
     The operators come from the traces given as ``hw.load(replay, capture=...)``. A graph's kernels
-    are compared with the launches that ran nothing while the graph was captured.
+    are compared with the launches that started no work while the graph was captured.
 
     Parameters
     ----------
@@ -54,46 +54,31 @@ def graph_replays(
 
         - ``name``: same names in the same order
         - ``name-order``: the same number of each name, in another order, or equal graphs taken in
-        turn
+          turn
         - ``order``: the same number of calls, which do not name their kernels
         - ``partial``: the capture has calls that launched nothing
         - ``none``: no capture, fewer than 95 % match, or several captures fit
     """
     parts = rank_parts(traces, selection, window, ranks)
-    blocks = list(map_ranks(parts, _replays_of_rank))
-    frame = stack_blocks(blocks, _SCHEMA)
+    rows = [row for rows_of_rank in map_ranks(parts, _replays_of_rank) for row in rows_of_rank]
     has_capture = any(trace.capture is not None for trace in parts.traces)
-    is_missing = bool(len(frame["rank"])) and not has_capture
-    return result_frame(
-        frame,
-        matched={"launches": len(frame["rank"])},
-        note=[
-            note_text("no_ranks") if not blocks else "",
-            "no graph was launched" if blocks and not len(frame["rank"]) else "",
-            "no capture: give hw.load the trace of the graph's capture" if is_missing else "",
-        ],
-    )
+    note = "" if has_capture else "no capture: give hw.load the trace of the graph's capture"
+    if not rows:
+        note = "no graph was launched" if parts.traces else note_text("no_ranks")
+    return result_frame(columns_of_rows(rows, _SCHEMA), matched={"launches": len(rows)}, note=note)
 
 
-def _replays_of_rank(part: RankPart) -> dict[str, Any]:
-    trace = part.trace
-    replays = graph_captures.graph_replays(trace)
+def _replays_of_rank(part: RankPart) -> list[tuple[Any, ...]]:
+    """Return the rows of a rank."""
+    replays = graph_captures.graph_replays(part.trace)
     is_chosen = part.contains(np.array([replay.launch for replay in replays], dtype=np.int64))
-    counts = Counter(replay.graph for replay in replays)
-    replays = [replay for replay, chosen in zip(replays, is_chosen, strict=True) if chosen]
-    captures = graph_captures.captured_graphs(trace.capture) if trace.capture else []
-    kernels = np.array([len(replay.kernels) for replay in replays], dtype=np.int64)
-    matched = np.array([(replay.calls >= 0).sum() for replay in replays], dtype=np.int64)
-    return {
-        "rank": part.rank,
-        "graph": np.array([replay.graph for replay in replays], dtype=np.int64),
-        "launch_id": np.array([replay.launch for replay in replays], dtype=np.int64),
-        "kernels": kernels,
-        "matched": matched,
-        "matched_share": matched / np.maximum(kernels, 1),
-        "certainty": [replay.certainty for replay in replays],
-        "capture": [
-            captures[replay.capture].label if replay.capture >= 0 else "" for replay in replays
-        ],
-        "replays": np.array([counts[replay.graph] for replay in replays], dtype=np.int64),
-    }
+    replays_of_graph = Counter(replay.graph for replay in replays)
+    capture = part.trace.capture
+    captures = graph_captures.captured_graphs(capture) if capture else []
+    rows = []
+    for replay in (replays[place] for place in np.flatnonzero(is_chosen).tolist()):
+        kernels, matched = len(replay.kernels), int((replay.calls >= 0).sum())
+        row = (part.rank, replay.graph, replay.launch, kernels, matched, matched / max(kernels, 1))
+        label = captures[replay.capture].label if replay.capture >= 0 else ""
+        rows.append((*row, replay.certainty, label, replays_of_graph[replay.graph]))
+    return rows

@@ -1,15 +1,15 @@
 """Launch geometry, occupancy and tensor cores of kernels.
 
 NVIDIA's profiler computes the occupancy from the launch: with 256 threads in a block, 2 blocks on
-a unit of at most 2048 threads are 25 %. It is not measured. AMD's writes grid and block only,
-in older files on the launching call; the grid of ``hipExtModuleLaunchKernel`` is in threads.
+a unit of at most 2048 threads are 25 %. It is not measured. AMD's profiler writes only grid and
+block, in older files on the launching call. ``hipExtModuleLaunchKernel`` has its grid in threads.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from math import prod
+from math import isnan, prod
 from typing import Any, Final
 
 import numpy as np
@@ -17,23 +17,26 @@ import pandas as pd
 
 from hta_widgets.analysis.efficiency.devices import device_properties, used_device, whole_number
 from hta_widgets.analysis.efficiency.kernel_names import kernel_units
-from hta_widgets.analysis.efficiency.module_owners import module_owners
+from hta_widgets.analysis.efficiency.modules import module_owners
 from hta_widgets.analysis.efficiency.signatures import signatures
 from hta_widgets.analysis.frames import float64, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
+from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.call_args import launch_args
 from hta_widgets.trace.columns import parse_json
 from hta_widgets.trace.host_stack import name_mask, operator_tree
 from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 #: Maximum mean duration of short kernels, whose launch takes as long as they do.
 _SHORT_NS: Final = 10_000
 #: A call of HIP whose ``grid`` counts threads; MIOpen and hipBLASLt launch kernels with it.
 _IN_THREADS: Final = "hipExtModuleLaunchKernel"
+_KEYS: Final = ["name", "launch"]
 _UNIT_KEYS: Final = ("numSms", "maxThreadsPerMultiprocessor", "warpSize")
 _GEOMETRY: Final = (
     "grid", "block", "threads", "registers", "shared_memory", "blocks_per_sm", "warps_per_sm",
@@ -106,91 +109,86 @@ def kernel_details(
 
 
 def _details_of_rank(part: RankPart) -> dict[str, Any]:
+    """Return the columns of a rank."""
     trace, table = part.trace, part.table
     rows = part.rows_of_kinds("compute")
     rows = rows[table.stream[rows] >= 0]
-    call = trace.launch_of[rows]
     launches = launch_args(trace, rows)
-    in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[call]
-    owners, signature_set = module_owners(trace), signatures(trace)
+    in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[trace.launch_of[rows]]
+    owners = module_owners(trace)
     classes = list(dict.fromkeys(owners.class_names))
-    class_of_module = np.array([*map(classes.index, owners.class_names), -1], dtype=np.int64)
-    module = np.maximum(np.append(owners.owner, -1)[call], -1)
-    tree = operator_tree(trace)
-    innermost = tree.innermost[call]
-    operator = np.where(innermost >= 0, table.name[np.append(tree.rows, 0)[innermost]], -1)
-    events = pd.DataFrame(
-        {
-            "name": table.name[rows],
-            "launch": launches.code * 2 + in_threads,
-            "time_ns": part.durations(rows),
-            "operator": operator,
-            "module": class_of_module[module],
-            # Whether the kernel's operator does no matrix work.
-            "is_vector": np.append(signature_set.texts_of_work("kind") == "vector", False)[
-                signature_set.calls.of_work(rows, len(trace))
-            ],
-        }
+    kernels = _callers_of_kernels(trace, rows, list(map(classes.index, owners.class_names))).assign(
+        name=table.name[rows], launch=launches.code * 2 + in_threads, time_ns=part.durations(rows)
     )
-    groups = events.groupby(["name", "launch"], sort=False)
+    groups = kernels.groupby(_KEYS, sort=False)
     times = groups["time_ns"].agg(["count", "sum", "mean", "min", "max"])
-    keys = times.index
-    main_operator = _value_with_most_time(events, "operator")
-    main_module = _value_with_most_time(events, "module")
-    has_operator = events["operator"] >= 0
-    operators = events[has_operator].groupby(["name", "launch"])["operator"].nunique()
-    only_vector = groups["is_vector"].all()
-    units = [kernel_units(table.names[name]) for name, _ in keys]
+    names, launch_codes = (times.index.get_level_values(key).tolist() for key in _KEYS)
+    main_operator, main_module = (
+        _value_with_most_time(kernels, key)[times.index] for key in ("operator", "module")
+    )
+    operators = groups["operator"].nunique() - (groups["operator"].min() < 0)  # -1 is no operator
+    units = [kernel_units(table.names[name]) for name in names]
     properties = device_properties(trace, used_device(trace).device_id)
     geometry = [
         _geometry(properties, launches.texts[code // 2], in_threads=bool(code % 2))
-        for _, code in keys
+        for code in launch_codes
     ]
     tensor_core = [
-        "no" if each.tensor_core == "unknown" and below else each.tensor_core
-        for each, below in zip(units, only_vector, strict=True)
+        "no" if each.tensor_core == "unknown" and does_no_matrix_work else each.tensor_core
+        for each, does_no_matrix_work in zip(units, groups["is_vector"].all(), strict=True)
     ]
     return {
         "rank": part.rank,
-        "name": [table.names[name] for name, _ in keys],
+        "name": [table.names[name] for name in names],
         **{f"{name}_ns": times[name].to_numpy() for name in ("sum", "mean", "min", "max")},
         "count": times["count"].to_numpy(),
-        **{key: np.array([each[key] for each in geometry]) for key in _GEOMETRY},
+        **{key: np.array([columns[key] for columns in geometry]) for key in _GEOMETRY},
         "tensor_core": tensor_core,
         "precision": [each.precision for each in units],
-        "operator": [table.names[code] if code >= 0 else "" for code in main_operator[keys]],
-        "operators": operators.reindex(keys, fill_value=0).to_numpy(),
-        "module": [classes[code] if code >= 0 else "" for code in main_module[keys]],
+        "operator": [table.names[code] if code >= 0 else "" for code in main_operator],
+        "operators": operators.to_numpy(),
+        "module": [classes[code] if code >= 0 else "" for code in main_module],
         "short": times["mean"].to_numpy() < _SHORT_NS,
     }
 
 
-def _value_with_most_time(events: pd.DataFrame, key: str) -> pd.Series:
+def _callers_of_kernels(trace: Trace, rows: Rows, class_of_module: list[int]) -> pd.DataFrame:
+    """Return the code of the operator's name and the module's class of each kernel, -1 for none.
+
+    ``is_vector`` is whether its operator does no matrix work.
+    """
+    tree, signature_set, call = operator_tree(trace), signatures(trace), trace.launch_of[rows]
+    operator = np.append(trace.table.name[tree.rows].astype(np.int64), -1)[tree.innermost[call]]
+    module = np.maximum(np.append(module_owners(trace).owner, -1)[call], -1)
+    is_vector = np.append(signature_set.texts_of_work("kind") == "vector", False)
+    counted_call = signature_set.calls.of_work(rows, len(trace))
+    columns = {"operator": operator, "module": np.array([*class_of_module, -1])[module]}
+    return pd.DataFrame({**columns, "is_vector": is_vector[counted_call]})
+
+
+def _value_with_most_time(kernels: pd.DataFrame, column: str) -> pd.Series:
     """Return the value of a column with the most time, by kernel and launch."""
-    sums = events.groupby(["name", "launch", key], sort=False)["time_ns"].sum()
+    sums = kernels.groupby([*_KEYS, column], sort=False)["time_ns"].sum()
     ordered = sums.reset_index().sort_values("time_ns", kind="stable")
-    return ordered.groupby(["name", "launch"])[key].last()
+    return ordered.groupby(_KEYS)[column].last()
 
 
 def _geometry(
-    device: dict[str, Any], text: tuple[bytes, ...], *, in_threads: bool
+    device: dict[str, Any], texts: tuple[bytes, ...], *, in_threads: bool
 ) -> dict[str, Any]:
     """Return the columns of a launch, `_GEOMETRY`, on a device of ``deviceProperties``."""
-    grid, block, registers, shared, blocks_per_sm, occupancy, limits = map(parse_json, text)
+    grid, block, registers, shared, blocks_per_sm, occupancy, limits = map(parse_json, texts)
     if in_threads and _is_sizes(grid) and _is_sizes(block):
         grid = [-(-total // size) for total, size in zip(grid, block, strict=False)]
     units, max_threads, warp = (max(whole_number(device.get(key)), 0) for key in _UNIT_KEYS)
     threads = prod(block) if _is_sizes(block) else -1
-    per_sm = float("nan")
-    if isinstance(blocks_per_sm, (int, float)) and 0 < blocks_per_sm < float("inf"):
-        per_sm = float(blocks_per_sm)
-    elif _is_sizes(grid) and units:
+    per_sm = _positive(blocks_per_sm)
+    if isnan(per_sm) and _is_sizes(grid) and units:
         per_sm = prod(grid) / units
-    share = float("nan")
-    if isinstance(occupancy, (int, float)) and occupancy > 0:
-        share = occupancy / 100
-    resident = share * max_threads / threads if max_threads and threads > 0 else float("nan")
-    limited = limits.get("limitingFactors") if isinstance(limits, dict) else ""
+    occupancy_share = _positive(occupancy) / 100
+    resident = occupancy_share * max_threads / threads  # blocks that run on a unit at a time
+    limiting = limits.get("limitingFactors") if isinstance(limits, dict) else ""
+    limited_by = ", ".join(map(str, limiting)) if isinstance(limiting, list) else str(limiting)
     return {
         "grid": json.dumps(grid) if _is_sizes(grid) else "",
         "block": json.dumps(block) if _is_sizes(block) else "",
@@ -201,9 +199,15 @@ def _geometry(
         "warps_per_sm": per_sm * threads / (warp or 32) if threads > 0 else float("nan"),
         "waves": max(per_sm / resident, 1.0) if resident > 0 else float("nan"),
         "sm_efficiency_share": float(np.minimum(per_sm, 1.0)),
-        "occupancy_share": share,
-        "limited_by": ", ".join(map(str, limited)) if isinstance(limited, list) else str(limited),
+        "occupancy_share": occupancy_share,
+        "limited_by": limited_by,
     }
+
+
+def _positive(value: Any) -> float:
+    """Return a number that a file states, NaN if it is not a positive number."""
+    is_positive = isinstance(value, (int, float)) and 0 < value < float("inf")
+    return float(value) if is_positive else float("nan")
 
 
 def _is_sizes(value: Any) -> bool:

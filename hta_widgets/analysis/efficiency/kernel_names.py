@@ -72,7 +72,7 @@ def kernel_units(name: str) -> KernelUnits:
 def _type_of_value(match: re.Match[str]) -> str:
     """Return the type of data that a value of an enumeration states, else the value.
 
-    The name of an enumeration states none.
+    The name of an enumeration alone states no type.
     """
     value = match[2] or match[4]
     types: dict[str, str] = facts("name_patterns")["enumerations"].get(match[1] or match[3], {})
@@ -99,8 +99,8 @@ _OF_TYPE: Final[dict[str, str]] = {
 def call_precision(units: KernelUnits, type_name: str, device: UsedDevice) -> str:
     """Return the precision of a matrix operator from its kernel and the type of its inputs.
 
-    Float inputs run as FP32 or TF32 on NVIDIA's devices since 8.0, and on ordinary or matrix units
-    of AMD's, which only the kernel's name shows. Empty if neither does.
+    Only the kernel's name shows whether float inputs run as FP32 or TF32 on NVIDIA's devices since
+    compute capability 8.0, and on ordinary or matrix units of AMD's. The result may be empty.
     """
     if units.precision and not (units.precision == "fp32" and type_name in _OF_TYPE):
         if units.precision == "fp32" and units.tensor_core == "yes" and not device.is_amd:

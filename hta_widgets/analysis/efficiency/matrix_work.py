@@ -63,11 +63,14 @@ _TRITON: Final = re.compile(
     r"(?<!_p)_matmul_ogs_[NT]{3}_\w+?x\w+?x(?P<weight>\w+?)"
     r"_(?P<pairs>\d+)x(?P<columns>\d+)x\d+x(?P<splits>\d+)"
 )
-#: Bits of a weight with its share of the scale of a block.
+#: Bits of a weight, with its share of the scale of its block.
 _WEIGHT_BITS: Final = {
     "mxe2m1": 4.25, "mxfp4": 4.25, "e2m1": 4.5, "mxe4m3": 8.25, "mxfp8": 8.25, "e4m3": 8.0,
     "fp8": 8.0, "bfloat16": 16.0, "bf16": 16.0, "fp16": 16.0,
 }  # fmt: skip
+
+_Dims = Sequence[int]
+_Shapes = tuple[_Dims, _Dims, _Dims]
 
 
 def _product(
@@ -108,19 +111,25 @@ def _product(
     size = call.size_bytes(left, right, *reads)
     if added is not None and not (call.values and call.number(beta, 1) == 0):
         size += call.size_bytes(added)
-    type_name = a.type if out_type is None else out_type
-    if isinstance(type_name, int):
-        type_name = call.output_type(type_name, a.type)
-    if out is not None and call.is_present(out):
-        type_name = call.type_of(out)
-    written = (1 if is_sum else batch) * m * n * item_bytes(type_name)
+    written = (1 if is_sum else batch) * m * n * _output_item_bytes(call, a.type, out, out_type)
     layout = _layout(a, b, is_linear=is_linear)
     type_name = _FLOAT4 if is_packed else a.type
     return _gemm_work(call, (batch, m, n, k), size + written, type_name, layout)
 
 
+def _output_item_bytes(
+    call: OperatorCall, default: str, out: int | None, out_type: int | str | None
+) -> float:
+    """Return the bytes of an element of the output: argument `out`, or a tensor of `out_type`."""
+    if out is not None and call.is_present(out):
+        return item_bytes(call.type_of(out))
+    if isinstance(out_type, int):
+        out_type = call.output_type(out_type, default)
+    return item_bytes(default if out_type is None else out_type)
+
+
 def _addmm(call: OperatorCall) -> Work:
-    """Return the work of a product that is added to argument 0, in a type of its own since 2.8."""
+    """Return the work of a product that is added to argument 0; since PyTorch 2.8 in any type."""
     has_type = len(call.dims) == 6 and not call.is_present(5)  # else a tensor for the output
     return _product(call, 1, 2, added=0, beta=3 + has_type, out_type=3 if has_type else None)
 
@@ -141,32 +150,23 @@ def _gemm_work(
     layout: str = "",
     estimate: str = "",
 ) -> Work:
-    """Return the work of `sizes`: batch, rows, columns and depth, of operands of a type."""
+    """Return the work of products of `sizes`: batch, rows, columns and depth, of a type."""
     batch, m, n, k = sizes
     type_name = type_name or call.type_of(0)
     k *= 2 if bits_of_small_float(type_name) == 4 else 1
     estimate = estimate or (_ASSUMED_TYPES if call.has_lists else "")
-    return matrix_work(
-        2 * batch * m * n * k,
-        size,
-        certainty="estimate" if estimate else "exact",
-        reason=estimate,
-        type_name=type_name,
-        m=m,
-        n=n,
-        k=k,
-        batch=batch,
-        layout=layout,
-    )
+    certainty = "estimate" if estimate else "exact"
+    parameters: dict[str, Any] = {"m": m, "n": n, "k": k, "batch": batch, "layout": layout}
+    work = matrix_work(2 * batch * m * n * k, size, certainty=certainty, **parameters)
+    return replace(work, reason=estimate, type_name=type_name)
 
 
 def _layout(a: Tensor, b: Tensor, *, is_linear: bool) -> str:
     """Return whether each operand is transposed: ``NN``, ``NT``, ``TN`` or ``TT``."""
-    if min(len(a.strides or ()), len(b.strides or ())) < 2:
+    strides = [tensor.strides or () for tensor in (a, b)]
+    if min(map(len, strides)) < 2:
         return ""
-    is_transposed = [
-        steps[-1] != 1 and steps[-2] == 1 for steps in (a.strides or (), b.strides or ())
-    ]
+    is_transposed = [of_tensor[-1] != 1 and of_tensor[-2] == 1 for of_tensor in strides]
     is_transposed[1] ^= is_linear
     return "".join("T" if flag else "N" for flag in is_transposed)
 
@@ -186,26 +186,21 @@ def _grouped_product(
     """Return the work of products of groups, whose bounds are the contents of a tensor."""
     a, b = call.shape(left), call.shape(right)
     b = (*b[:-2], b[-1], b[-2]) if is_linear else b
-    ranks = (len(a), len(b))
+    dimensions = (len(a), len(b))
     groups = 1
     if offsets is not None and call.is_present(offsets):
         groups, reads = call.tensor(offsets).elements, (*reads, offsets)
     m, k, n = a[-2], a[-1], b[-1]
-    batch = a[0] if ranks == (3, 3) else 1
-    # Elements of the output: two matrices share K, so each group writes an output of its own.
-    outputs = {(2, 3): m * n, (2, 2): groups * m * n, (3, 3): batch * m * n, (3, 2): m * n}
-    if ranks not in outputs or b[-2] != k:
+    batch = a[0] if dimensions == (3, 3) else 1
+    # Number of outputs: two matrices share K, so each group writes an output of its own.
+    outputs = {(2, 3): 1, (2, 2): groups, (3, 3): batch, (3, 2): 1}
+    if dimensions not in outputs or b[-2] != k:
         raise CallError(Reason.OTHER_ARGUMENTS)
     type_name = call.type_of(left)
-    if out is not None:
-        type_name = call.type_of(out)
-    elif bits_of_small_float(type_name):
-        type_name = "c10::BFloat16"
-    if out_type is not None:
-        type_name = call.output_type(out_type, type_name)
-    size = call.size_bytes(left, right, *reads) + outputs[ranks] * item_bytes(type_name)
-    type_name = _FLOAT4 if is_packed else call.type_of(left)
-    return _gemm_work(call, (batch, m, n, k), size, type_name)
+    default = "c10::BFloat16" if bits_of_small_float(type_name) else type_name
+    written = outputs[dimensions] * m * n * _output_item_bytes(call, default, out, out_type)
+    size = call.size_bytes(left, right, *reads) + written
+    return _gemm_work(call, (batch, m, n, k), size, _FLOAT4 if is_packed else type_name)
 
 
 def _packed_product(
@@ -222,17 +217,16 @@ def _packed_product(
     first number in that argument.
     """
     *rows, k = call.shape(left)
-    numbers = call.numbers(columns) if dim is None else [call.shape(columns)[dim]]
-    if not numbers or not numbers[0]:
+    n = (call.numbers(columns) or [0])[0] if dim is None else call.shape(columns)[dim]
+    if not n:
         raise CallError(Reason.OTHER_ARGUMENTS)
-    n = numbers[0]
     m, type_name = prod(rows), call.type_of(left)
     size = call.size_bytes(left, *reads) + m * n * item_bytes(type_name)
     return _gemm_work(call, (1, m, n, k), size, type_name)
 
 
 def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
-    """Return the work of Marlin, in any version: m, n and k are numbers that follow each other.
+    """Return the work of Marlin, in any version: m, n and k are consecutive arguments.
 
     With experts, the number before the first flag is how many of them each row goes to.
     """
@@ -242,21 +236,22 @@ def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
     n = next((n for rows, n, depth in triples if (rows, depth) == (m, k) and n > 0), 0)
     if not n:
         raise CallError(Reason.OTHER_ARGUMENTS if call.values else Reason.NO_VALUES)
-    places = [place for place in range(1, len(call.dims)) if call.is_present(place)]
     # Products of 8-bit integers are written as half.
     type_name = call.type_of(0) if call.type_of(0) in FLOATS else "c10::Half"
-    if not has_experts:
+    inputs = [place for place in range(1, len(call.dims)) if call.is_present(place)]
+    rows = m
+    if has_experts:
+        flags = [place for place, text in enumerate(call.values) if text in {"True", "False"}]
+        rows *= max(numbers[flags[0] - 1], 1)
+        weights = [call.tensor(place) for place in inputs if len(call.shape(place)) == 3]
+        experts = weights[0].dims[0]
+        read = sum(tensor.size_bytes for tensor in weights) * min(rows, experts) // experts
+    else:
         # The last tensor is a workspace, and one of the output's shape is the output.
-        read = [place for place in places[:-1] if call.shape(place) != (m, n)]
-        size = call.size_bytes(0, *read) + m * n * item_bytes(type_name)
-        return _gemm_work(call, (1, m, n, k), size)
-    flags = [place for place, text in enumerate(call.values) if text in {"True", "False"}]
-    rows = m * max(numbers[flags[0] - 1], 1)
-    weights = [call.tensor(place) for place in places if len(call.shape(place)) == 3]
-    experts = weights[0].dims[0]
-    stored = sum(tensor.size_bytes for tensor in weights) * min(rows, experts) // experts
-    size = call.size_bytes(0) + stored + rows * n * item_bytes(type_name)
-    return _gemm_work(call, (1, rows, n, k), size, estimate=_EVERY_EXPERT)
+        read = call.size_bytes(*(at for at in inputs[:-1] if call.shape(at) != (m, n)))
+    size = call.size_bytes(0) + read + rows * n * item_bytes(type_name)
+    estimate = _EVERY_EXPERT if has_experts else ""
+    return _gemm_work(call, (1, rows, n, k), size, estimate=estimate)
 
 
 def _te_product(call: OperatorCall) -> Work:
@@ -312,7 +307,7 @@ def _products_with_weights(
 ) -> Work:
     """Return the work of the products of `m` rows by each of some weights.
 
-    It is that of one product of depth 1 with a column for each element of the weights.
+    It equals that of one product of depth 1 with a column for each element of the weights.
     """
     elements = sum(tensor.elements for tensor in weights)
     work = _gemm_work(call, (1, m, elements, 1), size, estimate=estimate)
@@ -366,27 +361,27 @@ class _ExpertProduct(NamedTuple):
 
 def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _ExpertProduct]:
     """Return the first product of experts and the second, which writes `hidden` columns."""
-    matches = [
-        (match, grid)
-        for name, grid in call.context.kernels
-        if grid and (match := match_expert_kernel(name))
-    ]
+    kernels = [(match_expert_kernel(name), grid) for name, grid in call.context.kernels if grid]
+    matches = [(match, grid) for match, grid in kernels if match]
     if len(matches) != 2:
         raise CallError("weights of the experts are not among the arguments")
-    matches.sort(key=lambda at: "glu" not in at[0].string.lower())
+    # The first product has the activation; without any, it is launched first. The loop begins with
+    # the second one, whose `hidden` columns give the number of blocks.
+    matches.sort(key=lambda pair: "glu" not in pair[0].string.lower())
     blocks, products = 0, []
     for match, grid in reversed(matches):
         sizes = match.groupdict()
-        width, columns = int(sizes["columns"]), grid[0]
+        width, tiles = int(sizes["columns"]), grid[0]
         if "splits" in sizes:  # one dimension for all tiles
-            blocks = blocks or grid[0] // (-(-hidden // width) * int(sizes["splits"]))
-            columns, remainder = divmod(grid[0], max(blocks * int(sizes["splits"]), 1))
+            splits = int(sizes["splits"])
+            blocks = blocks or grid[0] // (-(-hidden // width) * splits)
+            tiles, remainder = divmod(grid[0], max(blocks * splits, 1))
         else:
             blocks, remainder = grid[1], 0
         bits = _WEIGHT_BITS.get(sizes["weight"].lower())
         if bits is None or remainder:
             raise CallError(Reason.OTHER_ARGUMENTS)
-        products.append(_ExpertProduct(blocks, columns * width, int(sizes["pairs"]), bits))
+        products.append(_ExpertProduct(blocks, tiles * width, int(sizes["pairs"]), bits))
     down, up = products
     if down.columns < hidden or down.blocks != up.blocks or down.tile != up.tile:
         raise CallError(Reason.OTHER_ARGUMENTS)
@@ -467,26 +462,15 @@ def _convolution(
 
 
 def _convolution_work(
-    call: OperatorCall,
-    flops: int,
-    size: float,
-    shapes: tuple[Sequence[int], Sequence[int], Sequence[int]],
-    groups: int,
-    strides: Sequence[int] = (),
+    call: OperatorCall, flops: int, size: float, shapes: _Shapes, groups: int, strides: _Dims = ()
 ) -> Work:
     """Return the work of a convolution of `shapes`: input, weight, and output or its gradient."""
     x, w, out = shapes
-    return matrix_work(
-        flops,
-        size,
-        certainty="exact" if call.values else "linked",
-        batch=x[0],
-        channels_in=x[1],
-        channels_out=out[1],
-        groups=groups,
-        kernel_size="×".join(map(str, w[2:])),
-        stride="×".join(map(str, strides)),
-    )
+    kernel_size, stride = ("×".join(map(str, sizes)) for sizes in (w[2:], strides))
+    parameters: dict[str, Any] = {"batch": x[0], "channels_in": x[1], "channels_out": out[1]}
+    parameters |= {"groups": groups, "kernel_size": kernel_size, "stride": stride}
+    certainty = "exact" if call.values else "linked"
+    return matrix_work(flops, size, certainty=certainty, **parameters)
 
 
 def _gradients(
@@ -502,18 +486,18 @@ def _gradients(
     `places` are the positions of the input, the weight, and the output's gradient.
     """
     x, w, grad = map(call.shape, places)
-    type_name = call.type_of(places[2])
     x_bytes, w_bytes, grad_bytes = (call.size_bytes(place) for place in places)
-    size = grad_bytes
-    size += (w_bytes + prod(x) * item_bytes(type_name)) * mask[0]
-    size += (x_bytes + prod(w) * item_bytes(type_name)) * mask[1]
-    size += grad[1] * item_bytes(type_name) * mask[2]
+    element_bytes = item_bytes(call.type_of(places[2]))
+    size = grad_bytes + grad[1] * element_bytes * mask[2]
+    size += (w_bytes + prod(x) * element_bytes) * mask[0]
+    size += (x_bytes + prod(w) * element_bytes) * mask[1]
     flops = 2 * prod(w[1:]) * prod(x if transposed else grad) * (mask[0] + mask[1])
     groups = groups if transposed else max(x[1] // max(w[1], 1), 1)
     return _convolution_work(call, flops, size, (x, w, grad), groups)
 
 
 def _convolution_backward(call: OperatorCall) -> Work:
+    """Return the work of PyTorch's operator since 1.10; without values, an upper bound."""
     if not call.values and call.shape(0)[:2] == (call.shape(1)[0], call.shape(2)[0]):
         work = _gradients(call, (1, 2, 0), (True, True, True))
         return replace(work, certainty="upper bound", reason=_EVERY_GRADIENT)
@@ -526,9 +510,8 @@ def _convolution_backward(call: OperatorCall) -> Work:
 
 def _cudnn_convolution_backward(call: OperatorCall) -> Work:
     """Return the work of PyTorch's operator until 1.9, which calls one for each gradient."""
-    return _gradients(
-        call, (0, 2, 1), [call.context.gradients > 1, call.context.gradients > 0, False]
-    )
+    gradients = call.context.gradients
+    return _gradients(call, (0, 2, 1), [gradients > 1, gradients > 0, False])
 
 
 #: Formulas by their names in the table of operators.

@@ -1,48 +1,88 @@
-"""The tree of modules with their time on host and device, forward, backward and recomputed.
+"""The module of each event of a rank, and the tree of modules with their time and FLOPs.
 
-Layers that repeat are folded: 12 equal ``Block`` modules below one parent are a row
+Calls of modules are ranges on host threads: ``nn.Module: Linear_3`` in files with stacks, else the
+program's own annotations, else operators that repeat as a layer does. An event belongs to the
+nearest call above it. Below a node of autograd, it belongs to the module of the forward operator
+that made the node, which a flow of the file or the sequence number names. A call of a module below
+a node is recomputation.
+
+For example, ``Block_1`` calls ``Linear_3``, which runs ``addmm``. Later ``AddmmBackward0`` runs on
+autograd's thread, with the sequence number of that ``addmm``: the work that it launches is
+backward work of ``Linear_3``. The checkpoint of ``Block_1`` calls ``Linear_3`` below the node: its
+work there is recomputation.
+
+`modules` folds layers that repeat: 12 equal ``Block`` modules below one parent are a row
 ``Block ×12``, whose children are the sums over all twelve.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.module_owners import (
-    BACKWARD,
-    FORWARD,
-    MODULE_PREFIX,
-    OPTIMIZER,
-    OUTSIDE,
-    RECOMPUTE,
-    UNATTRIBUTED,
-    ModuleOwners,
-    module_owners,
-)
 from hta_widgets.analysis.efficiency.signatures import signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.arrays import Ints, mask_of_rows, positions_of_rows, sum_by_group
-from hta_widgets.trace.host_stack import children_coverage, forest_of
+from hta_widgets.trace.arrays import (
+    Bools,
+    Ints,
+    Rows,
+    mask_of_rows,
+    positions_of_rows,
+    sum_by_group,
+)
+from hta_widgets.trace.call_args import call_args
+from hta_widgets.trace.host_stack import (
+    autograd_nodes,
+    category_mask,
+    children_coverage,
+    forest_of,
+    name_mask,
+    nearest_ancestor,
+    nested_parents,
+    operator_tree,
+)
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
+#: Owners other than modules.
+OUTSIDE: Final = -1
+UNATTRIBUTED: Final = -2
+OPTIMIZER: Final = -3
+#: Phases of an event.
+FORWARD: Final = 0
+BACKWARD: Final = 1
+RECOMPUTE: Final = 2
+
+MODULE_PREFIX: Final = "nn.Module: "
+#: Ranges that do not name a part of the model.
+_NO_LAYER: Final = re.compile(
+    r"ProfilerStep#|Optimizer\.|nccl:|c10d|record_param|gloo:|## backward|enumerate\(DataLoader"
+    r"|DistributedDataParallel\.|FullyShardedDataParallel\.|Torch-Compiled|capture_"
+)
+_ACCUMULATE: Final = "AccumulateGrad"
+_MAX_NODES_ABOVE: Final = 3
+#: Minimum number of repetitions of a layer, and minimum and maximum number of its operators.
+_MIN_REPEATS, _MIN_PERIOD, _MAX_PERIOD = 3, 2, 512
 _NO_MODULES: Final = (
     "no module, annotation or repeated layer: record stacks with with_stack=True, or name layers "
     "with torch.profiler.record_function"
 )
 _GUESSES: Final = "no nn.Module in the file: layers are annotations and repeated operators"
-_PHASES: Final = {FORWARD: "forward", BACKWARD: "backward", RECOMPUTE: "recompute"}
-_DEVICE: Final = tuple(f"{phase}_device_ns" for phase in _PHASES.values())
-_FLOPS: Final = tuple(f"{phase}_flops" for phase in _PHASES.values())
+_PHASES: Final = ("forward", "backward", "recompute")
+_DEVICE: Final = tuple(f"{phase}_device_ns" for phase in _PHASES)
+_FLOPS: Final = tuple(f"{phase}_flops" for phase in _PHASES)
 #: Rows of work that belongs to no module.
 _OTHERS: Final = {
     OUTSIDE: "(outside modules)",
@@ -62,6 +102,267 @@ _SCHEMA: Final = {
     **dict.fromkeys(_TEXTS, "str"),
     **dict.fromkeys(_FLOPS, "float64"),
 }
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleOwners:
+    """Modules of a rank (``instances``), their calls, and the owner of each event.
+
+    Columns by instance: `names, class_names, parent`. By event: `owner`, an instance or a negative
+    number such as `OUTSIDE`, and `phase`. By call: `row` of its event, -1 for a repeated sequence;
+    `instance`; `call_parent`; its times; and `is_again`, whether it is below a node of autograd.
+    """
+
+    source: str
+    names: list[str]
+    class_names: list[str]
+    parent: Ints
+    owner: Ints
+    phase: Ints
+    row: Rows
+    instance: Ints
+    call_parent: Ints
+    start_ns: Ints
+    end_ns: Ints
+    is_again: Bools
+
+
+@dataclass(frozen=True, eq=False)
+class _ModuleCalls:
+    """Calls of modules: `place` is the row; calls without a row are numbered after all events."""
+
+    names: list[str]
+    place: Ints
+    start_ns: Ints
+    end_ns: Ints
+
+
+@memoize
+def module_owners(trace: Trace) -> ModuleOwners:
+    """Return the modules of a rank, and the module and phase of each event."""
+    table = trace.table
+    nodes = autograd_nodes(trace)
+    optimizer = name_mask(trace, lambda name: name.startswith("Optimizer.step"))
+    is_call, source = name_mask(trace, lambda name: name.startswith(MODULE_PREFIX)), "nn.Module"
+    if not is_call.any():
+        is_call, source = _annotations(trace), "annotation"
+    forward = _forward_operators(trace, nodes)
+    stops = is_call | nodes | optimizer | (forward >= 0)
+    parent = nested_parents(trace, stops).astype(np.int64)
+    rows = np.flatnonzero(is_call)
+    labels = [table.names[code].removeprefix(MODULE_PREFIX) for code in table.name[rows].tolist()]
+    calls = _ModuleCalls(labels, rows, table.start_ns[rows], table.end_ns[rows])
+    if source != "nn.Module":
+        calls, parent = _add_sequences(trace, calls, parent, stops, forward)
+        source = "annotation" if len(rows) else "sequence"
+    stops = np.append(stops, np.ones(len(parent) - len(table), dtype=bool))
+    stop = nearest_ancestor(parent, stops)
+    number = positions_of_rows(calls.place, len(parent))
+    call_parent = number[stop[parent[calls.place]]]
+    stop = stop[:-1]
+    has_node = nearest_ancestor(parent, np.append(nodes, np.zeros(len(parent) - len(table), bool)))
+    is_again = has_node[calls.place] >= 0
+    instance, names, module_parent = _instances(calls, call_parent, is_again, source)
+    owner = _owners(stop, np.append(instance, OUTSIDE)[number[:-1]], optimizer, forward)
+    call = number[stop]
+    phase = np.where(call >= 0, RECOMPUTE * np.append(is_again, False)[call], FORWARD)
+    phase[(stop >= 0) & (call < 0)] = BACKWARD
+    phase[owner == OPTIMIZER] = FORWARD
+    return ModuleOwners(
+        source=source if names else "",
+        names=names,
+        class_names=[_class_name(name, source) for name in names],
+        parent=module_parent,
+        owner=owner[: len(table)],
+        phase=phase[: len(table)],
+        row=np.where(calls.place < len(table), calls.place, -1),
+        instance=instance,
+        call_parent=call_parent,
+        start_ns=calls.start_ns,
+        end_ns=calls.end_ns,
+        is_again=is_again,
+    )
+
+
+def has_module_ranges(trace: Trace) -> bool:
+    """Return whether a rank has calls of modules, or annotations that may name them."""
+    is_call = name_mask(trace, lambda name: name.startswith(MODULE_PREFIX))
+    return bool(is_call.any() or _annotations(trace).any())
+
+
+def _class_name(name: str, source: str) -> str:
+    """Return ``Conv2d`` for a module ``Conv2d_1``, ``layer.#.mlp`` for a range ``layer.3.mlp``."""
+    class_name = re.sub(r"_\d+$", "", name)
+    return class_name if source == "nn.Module" else re.sub(r"\d+", "#", class_name)
+
+
+def _annotations(trace: Trace) -> Bools:
+    """Return which events are ranges of the program that may name a part of the model."""
+    names = name_mask(trace, lambda name: not _NO_LAYER.search(name))
+    return category_mask(trace, "user_annotation") & names
+
+
+def _owners(stop: Ints, of_event: Ints, optimizer: Bools, forward: Ints) -> Ints:
+    """Return the owner of each event: that of the nearest call, node or optimizer above it.
+
+    `of_event` has the instances of calls, -1 for other events.
+    """
+    size = len(forward)
+    of_stop = of_event.copy()
+    of_stop[np.flatnonzero(optimizer)] = OPTIMIZER
+    linked = np.flatnonzero((forward >= 0) & (of_event[:size] < 0))
+    maker = stop[forward[linked]]
+    # A node of a recomputed operator links to an operator below another node, up to three deep.
+    for _ in range(_MAX_NODES_ABOVE):
+        of_stop[linked] = np.where(maker >= 0, of_stop[maker], OUTSIDE)
+    is_unlinked = (of_stop == OUTSIDE) & (stop == np.arange(len(stop)))
+    is_unlinked[linked] = False
+    of_stop[is_unlinked] = UNATTRIBUTED
+    return np.where(stop >= 0, of_stop[stop], OUTSIDE)
+
+
+def _instances(
+    calls: _ModuleCalls, call_parent: Ints, is_again: Bools, source: str
+) -> tuple[Ints, list[str], Ints]:
+    """Return the module of each call, and the modules' names and parents by first call."""
+    code = {name: at for at, name in enumerate(dict.fromkeys(calls.names))}
+    key = np.array([code[name] for name in calls.names], dtype=np.int64)
+    forest = forest_of(call_parent)
+    if source != "nn.Module":
+        # The program may use a name in several places, so these are modules by path.
+        path = key.copy()
+        for members in forest.levels[1:]:
+            pairs = (path[call_parent[members]] + 1) * len(code) + key[members]
+            path[members] = len(code) + np.unique(pairs, return_inverse=True)[1]
+            path[members] += path.max(initial=0) + 1
+        key = path
+    # A module does not call itself: another class has its name and so its number, as `torch.nn`'s
+    # `LSTM` has within a model that is called `LSTM`.
+    while (is_nested := forest.is_nested_in_group(np.arange(len(key)), key)).any():
+        key[is_nested] += key.max() + 1
+    # The first call in a forward pass gives the path; recomputation runs below other calls.
+    order = np.lexsort((calls.start_ns, is_again, key))
+    is_first = np.append(True, np.diff(key[order]) != 0)[: len(order)]
+    first = order[is_first]
+    first = first[np.argsort(calls.start_ns[first], kind="stable")]
+    place = dict(zip(key[first].tolist(), range(len(first)), strict=True))
+    instance = np.array([place[value] for value in key.tolist()], dtype=np.int64)
+    parent = np.append(instance, -1)[call_parent[first]]
+    parent = np.where(parent < np.arange(len(first)), parent, -1)
+    return instance, [calls.names[at] for at in first.tolist()], parent
+
+
+def _forward_operators(trace: Trace, nodes: Bools) -> Ints:
+    """Return the forward operator of each node of autograd, -1 for other events."""
+    table = trace.table
+    forward = np.full(len(table), -1, dtype=np.int64)
+    operators, linked_nodes = trace.flow_table.of_kind("fwdbwd")
+    forward[linked_nodes] = operators
+    if not len(linked_nodes) and nodes.any():
+        _link_by_sequence(trace, nodes, forward)
+    # The engine's range around a node has no flow of its own.
+    targets = np.flatnonzero(forward >= 0)
+    engine = table.parent[targets].astype(np.int64)
+    is_engine = (engine >= 0) & nodes[engine] & (forward[engine] < 0)
+    forward[engine[is_engine]] = forward[targets[is_engine]]
+    # A parameter's gradient is accumulated after the node that computed it.
+    accumulates = name_mask(trace, lambda name: _ACCUMULATE in name)
+    order = np.flatnonzero(nodes | (forward >= 0))
+    order = order[np.lexsort((table.start_ns[order], table.track[order]))]
+    last = np.maximum.accumulate(np.where(forward[order] >= 0, np.arange(len(order)), -1))
+    fills = (last >= 0) & accumulates[order] & (table.track[order[last]] == table.track[order])
+    forward[order[fills]] = forward[order[last[fills]]]
+    return forward
+
+
+def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
+    """Link each node to the last earlier operator with its number, on the thread that it names."""
+    table, rows = trace.table, operator_tree(trace).rows
+    args = call_args(trace, rows)
+    columns = {
+        "row": rows,
+        "number": args.sequence,
+        "thread": args.thread,
+        "track": table.track[rows].astype(np.int64),
+        "start_ns": table.start_ns[rows],
+    }
+    numbered = pd.DataFrame(columns)[args.sequence >= 0].sort_values("start_ns")
+    makers = numbered[numbered["thread"] == 0].drop(columns="thread")
+    linked = numbered[(numbered["thread"] > 0) & nodes[numbered["row"]]].drop(columns="track")
+    # PyTorch numbers threads itself. Sequence numbers that only one thread has show which it is.
+    tracks = makers.groupby("number")["track"].agg(["min", "max"])
+    track_of_number = tracks["min"][tracks["min"] == tracks["max"]]
+    votes = pd.Series(linked["number"].map(track_of_number).to_numpy(), linked["thread"]).dropna()
+    track_of_thread = votes.groupby(level=0).agg(lambda values: values.mode().iloc[0])
+    linked = linked.assign(track=linked["thread"].map(track_of_thread))
+    linked = linked.dropna(subset="track").astype({"track": "int64"})
+    pairs = pd.merge_asof(
+        linked, makers, on="start_ns", by=["number", "track"], suffixes=("", "_of_maker")
+    ).dropna(subset="row_of_maker")
+    forward[pairs["row"]] = pairs["row_of_maker"].astype(np.int64)
+
+
+def _add_sequences(
+    trace: Trace, calls: _ModuleCalls, parent: Ints, stops: Bools, forward: Ints
+) -> tuple[_ModuleCalls, Ints]:
+    """Add a call ``Layer_n`` around operators that repeat; return all calls and the parents."""
+    table, tree = trace.table, operator_tree(trace)
+    outermost = tree.rows[tree.forest.levels[0]] if tree.forest.levels else tree.rows
+    stop = nearest_ancestor(parent, stops)[outermost]
+    is_call = np.append(mask_of_rows(calls.place, len(table)), True)
+    # A thread with nodes and no forward operators has collectives between its nodes.
+    linked = forward >= 0
+    backward_tracks = np.setdiff1d(table.track[linked], table.track[forward[linked]])
+    is_chosen = is_call[stop] & ~np.isin(table.track[outermost], backward_tracks)
+    rows, stop = outermost[is_chosen], stop[is_chosen]
+    keys = [table.track[rows], table.step[rows], stop]
+    group = pd.DataFrame(dict(enumerate(keys))).groupby([0, 1, 2], sort=False).ngroup().to_numpy()
+    order = np.argsort(group, kind="stable")
+    repeats: dict[bytes, tuple[int, int, int]] = {}
+    layers: list[Rows] = []
+    names = list(calls.names)
+    for members in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        codes = table.name[rows[members]].astype(np.int64)
+        key = codes.tobytes()
+        if key not in repeats:
+            repeats[key] = longest_repeat(codes)
+        first, period, count = repeats[key]
+        layers += list(members[first : first + count * period].reshape(count, period))
+        names += [f"Layer_{number}" for number in range(count)]
+    if not layers:
+        return calls, parent
+    place = np.arange(len(parent), len(parent) + len(layers))
+    for at, members in zip(place.tolist(), layers, strict=True):
+        parent[rows[members]] = at
+    heads, ends = (np.array([members[at] for members in layers]) for at in (0, -1))
+    start_ns = np.append(calls.start_ns, table.start_ns[rows[heads]])
+    end_ns = np.append(calls.end_ns, table.end_ns[rows[ends]])
+    outer = np.append(parent, stop[heads])
+    return _ModuleCalls(names, np.append(calls.place, place), start_ns, end_ns), outer
+
+
+def longest_repeat(codes: Ints) -> tuple[int, int, int]:
+    """Return start, period and count of the repeats that cover the largest part of a sequence.
+
+    The count is 0 unless at least three repeats cover more than half of the sequence.
+
+    Examples
+    --------
+    >>> longest_repeat(np.array([9, 1, 2, 1, 2, 1, 2]))
+    (1, 2, 3)
+    """
+    best, covered = (0, 1, 0), max(len(codes) / 2, 1)
+    for period in range(_MIN_PERIOD, min(len(codes) // _MIN_REPEATS, _MAX_PERIOD) + 1):
+        differs = np.flatnonzero(codes[period:] != codes[:-period])
+        edges = np.concatenate(([-1], differs, [len(codes) - period]))
+        run = np.diff(edges) - 1
+        longest = int(run.argmax())
+        count = int(run[longest]) // period + 1
+        first = int(edges[longest]) + 1
+        is_varied = (codes[first : first + period] != codes[first]).any()
+        if count >= _MIN_REPEATS and count * period > covered and is_varied:
+            best, covered = (first, period, count), count * period
+    return best
 
 
 @check_arguments
@@ -121,9 +422,9 @@ def modules(
     results = list(map_ranks(parts, partial(_modules_of_rank, fold=fold)))
     blocks = [block for rank_blocks, _ in results for block in rank_blocks]
     frame = pd.DataFrame(stack_blocks(blocks, _SCHEMA))
-    first = frame.groupby("rank").cumcount() == 0
-    offset = np.maximum.accumulate(np.where(first, np.arange(len(frame)), 0))
-    frame["parent"] = frame["parent"].where(frame["parent"] < 0, frame["parent"] + offset)
+    # Parents are numbered by rank: add the row at which the rank begins.
+    rank_start = np.arange(len(frame)) - frame.groupby("rank").cumcount()
+    frame["parent"] = frame["parent"].where(frame["parent"] < 0, frame["parent"] + rank_start)
     frame["device_ns"] = frame[list(_DEVICE)].sum(axis=1)
     time_ns = frame["device_ns"].where(frame["device_ns"] > 0)
     frame["tflop_per_s"] = frame[list(_FLOPS)].sum(axis=1, min_count=1) / time_ns / 1e3
@@ -131,18 +432,17 @@ def modules(
         shown = frame["depth"] < depth
         number = np.append(np.cumsum(shown) - 1, -1)
         frame = frame[shown].assign(parent=number[frame.loc[shown, "parent"]])
-    has_modules = bool((frame["source"] != "").any())
-    if not has_modules:
+    modules_shown = int((frame["source"] != "").sum())
+    if not modules_shown:
         frame = frame[:0]
-    notes = [note_text("no_ranks") if not results else _NO_MODULES]
-    if has_modules:
-        has_class = (frame["source"] == "nn.Module").any()
-        notes = ["" if has_class else _GUESSES]
+        note = _NO_MODULES if results else note_text("no_ranks")
+    else:
+        note = "" if (frame["source"] == "nn.Module").any() else _GUESSES
     return result_frame(
         {name: frame[name].reset_index(drop=True) for name in _COLUMNS},
-        matched={"modules": int((frame["source"] != "").sum())},
-        note=notes,
-        device_ns=sum(device_ns for _, device_ns in results) if has_modules else 0,
+        matched={"modules": modules_shown},
+        note=note,
+        device_ns=sum(device_ns for _, device_ns in results) if modules_shown else 0,
     )
 
 
@@ -153,32 +453,31 @@ def _modules_of_rank(part: RankPart, *, fold: bool) -> tuple[list[dict[str, Any]
 def _rank_rows(part: RankPart, *, fold: bool) -> tuple[list[dict[str, Any]], int]:
     """Return the rows of a rank, and the time of all its device work."""
     owners = module_owners(part.trace)
-    forest = forest_of(owners.parent)
-    columns: dict[str, Any] = _host_columns(part, owners)
-    device, others, device_ns = _device_columns(part, owners)
-    columns["device_self_ns"] = sum(device.values())
-    columns |= {name: forest.subtree_sums(values) for name, values in device.items()}
+    size, forest = len(owners.names), forest_of(owners.parent)
+    device_ns, flops = _device_times(part, owners), _flops(part, owners)
     factor = 1.0 if signatures(part.trace).has_shapes else np.nan
-    flops = _flops_columns(part, owners)
-    columns |= {name: forest.subtree_sums(values) * factor for name, values in flops.items()}
-    total_ns = sum(columns[name] for name in _DEVICE)
-    is_shown = (columns["calls"] > 0) | (total_ns > 0)
-    group = _fold(owners) if fold else np.arange(len(owners.names))
-    measures = pd.DataFrame(columns).assign(total_ns=total_ns)[is_shown]
-    groups = measures.groupby(group[is_shown], sort=True)
-    sums = groups[list(_SUMS)].sum(min_count=1)
-    rows = _descriptions(owners, group, sums.index.to_numpy())
+    columns: dict[str, Any] = _host_columns(part, owners)
+    columns["device_self_ns"] = device_ns[:, :size].sum(axis=0)
+    for name, values in zip(_DEVICE, device_ns[:, :size], strict=True):
+        columns[name] = forest.subtree_sums(values)
+    for name, values in zip(_FLOPS, flops[:, :size], strict=True):
+        columns[name] = forest.subtree_sums(values) * factor
+    measures = pd.DataFrame(columns)
+    total_ns = measures[[*_DEVICE]].sum(axis=1)
+    is_shown = (measures["calls"] > 0) | (total_ns > 0)
+    group = _fold(owners) if fold else np.arange(size)
+    groups = measures.assign(instances=1, total_ns=total_ns)[is_shown].groupby(group[is_shown])
+    sums = groups[[*_SUMS, "instances"]].sum(min_count=1)
     spread = groups["total_ns"].agg(["min", "max"])
     block = {
-        **rows,
-        **{name: sums[name].to_numpy() for name in _SUMS},
-        "instances": groups.size().to_numpy(),
+        **_descriptions(owners, group, sums.index.to_numpy()),
+        **{str(name): values.to_numpy() for name, values in sums.items()},
         "min_device_ns": spread["min"].to_numpy(),
         "max_device_ns": spread["max"].to_numpy(),
     }
     rank_and_source = {"rank": part.rank, "source": owners.source}
-    blocks = [_depth_first(block) | rank_and_source, _other_rows(others) | {"rank": part.rank}]
-    return blocks, device_ns
+    blocks = [_depth_first(block) | rank_and_source, _other_rows(device_ns) | {"rank": part.rank}]
+    return blocks, int(device_ns.sum())
 
 
 def _host_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
@@ -186,17 +485,16 @@ def _host_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
     size, forest = len(owners.names), forest_of(owners.call_parent)
     start, end = part.clip_edges(owners.start_ns, owners.end_ns)
     end = np.maximum(start, end)
-    is_chosen = (end > start) | (owners.end_ns == owners.start_ns)
+    is_chosen = (end > start) | (owners.end_ns == owners.start_ns)  # in the window
     is_event = owners.row >= 0
     is_chosen[is_event] &= part.contains(owners.row[is_event])
     is_chosen &= ~owners.is_again
-    members = np.arange(len(start))
-    outermost = ~forest.is_nested_in_group(members, owners.instance)
-    alone = end - start - children_coverage(owners.call_parent, start, end)
+    # A call below a call of the same module is not counted again.
+    is_outermost = ~forest.is_nested_in_group(np.arange(len(start)), owners.instance)
     measures = {
         "calls": np.ones(len(start), np.int64),
-        "host_ns": (end - start) * outermost,
-        "host_self_ns": alone,
+        "host_ns": (end - start) * is_outermost,
+        "host_self_ns": end - start - children_coverage(owners.call_parent, start, end),
     }
     return {
         name: sum_by_group(owners.instance[is_chosen], values[is_chosen], size)
@@ -204,44 +502,37 @@ def _host_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
     }
 
 
-def _device_columns(
-    part: RankPart, owners: ModuleOwners
-) -> tuple[dict[str, Ints], dict[int, Ints], int]:
-    """Return device time by phase and module, by phase for other owners, and in all."""
+def _device_times(part: RankPart, owners: ModuleOwners) -> Ints:
+    """Return the time of device work by phase and owner, in the form of `_sums_by_phase`."""
     work = part.device_work_rows()
-    time_ns = np.maximum(part.durations(work), 0)
     launch = part.trace.launch_of[work]
     owner = np.append(owners.owner, OUTSIDE)[launch]
     phase = np.append(owners.phase, FORWARD)[launch]
     calls = signatures(part.trace)
     call = calls.calls.of_work(work, len(part.table))
     phase = np.where(np.append(calls.is_recomputed, False)[call], RECOMPUTE, phase)
-    size = len(owners.names)
-    by_phase = {}
-    for code, name in _PHASES.items():
-        chosen = (owner >= 0) & (phase == code)
-        by_phase[f"{name}_device_ns"] = sum_by_group(owner[chosen], time_ns[chosen], size)
-    others = {
-        key: np.array([time_ns[(owner == key) & (phase == code)].sum() for code in _PHASES])
-        for key in _OTHERS
-    }
-    return by_phase, others, int(time_ns.sum())
+    return _sums_by_phase(owner, phase, np.maximum(part.durations(work), 0), owners)
 
 
-def _flops_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
-    """Return the known matrix FLOPs by phase and module."""
-    calls, size = signatures(part.trace), len(owners.names)
-    rows = calls.calls.rows
-    flops = np.where(calls.texts_of_work("kind") == "matrix", calls.figures("flops"), 0)
-    is_chosen = part.contains(rows) & part.is_in_window(part.table.start_ns[rows])
-    is_chosen &= ~calls.is_stopped & ~np.isnan(flops) & (owners.owner[rows] >= 0)
+def _flops(part: RankPart, owners: ModuleOwners) -> Ints:
+    """Return the known matrix FLOPs by phase and owner, in the form of `_sums_by_phase`."""
+    calls, table = signatures(part.trace), part.table
+    rows, flops = calls.calls.rows, calls.figures("flops")
+    is_chosen = part.contains(rows) & part.is_in_window(table.start_ns[rows]) & ~calls.is_stopped
+    is_chosen &= (calls.texts_of_work("kind") == "matrix") & ~np.isnan(flops)
     phase = np.where(calls.is_recomputed, RECOMPUTE, owners.phase[rows])
-    columns = {}
-    for code, name in _PHASES.items():
-        chosen = is_chosen & (phase == code)
-        sums = np.bincount(owners.owner[rows[chosen]], flops[chosen], minlength=size)
-        columns[f"{name}_flops"] = sums.astype(np.int64)
-    return columns
+    owner, known_flops = owners.owner[rows[is_chosen]], flops[is_chosen].astype(np.int64)
+    return _sums_by_phase(owner, phase[is_chosen], known_flops, owners)
+
+
+def _sums_by_phase(owner: Ints, phase: Ints, values: Ints, owners: ModuleOwners) -> Ints:
+    """Return the sums of values by phase and owner.
+
+    Modules come first. `_OTHERS` are at the end, so their negative numbers are indices as well.
+    """
+    count = len(owners.names) + len(_OTHERS)
+    sums = sum_by_group(phase * count + owner % count, values, len(_PHASES) * count)
+    return sums.reshape(len(_PHASES), count)
 
 
 def _fold(owners: ModuleOwners) -> Ints:
@@ -277,10 +568,10 @@ def _descriptions(owners: ModuleOwners, group: Ints, chosen: Ints) -> dict[str, 
     """Return paths, names, depths and parents of the chosen groups."""
     outer = np.append(group, -1)[owners.parent]
     count = np.bincount(group, minlength=len(group))
-    times = (count // np.append(count, 1)[outer]).tolist()
+    repeats = (count // np.append(count, 1)[outer]).tolist()  # in each module above
+    labels = zip(owners.names, owners.class_names, repeats, strict=True)
     names = [
-        name if number < 2 else f"{class_name} ×{number}"
-        for name, class_name, number in zip(owners.names, owners.class_names, times, strict=True)
+        name if number < 2 else f"{class_name} ×{number}" for name, class_name, number in labels
     ]
     paths = list(names)
     for at, above in enumerate(outer.tolist()):  # parents come before their children
@@ -317,16 +608,16 @@ def _depth_first(block: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _other_rows(others: dict[int, Ints]) -> dict[str, Any]:
-    """Return the rows of work outside of modules."""
-    names = {key: name for key, name in _OTHERS.items() if others[key].sum()}
-    times = np.array([others[key] for key in names], np.int64).reshape(-1, len(_PHASES))
+def _other_rows(device_ns: Ints) -> dict[str, Any]:
+    """Return the rows of work outside of modules, from the result of `_device_times`."""
+    names = {key: name for key, name in _OTHERS.items() if device_ns[:, key].any()}
+    times = device_ns[:, list(names)]
     return {
         **dict.fromkeys(_SCHEMA, 0),
-        **{key: list(names.values()) for key in ("path", "module", "class_name")},
+        **{column: list(names.values()) for column in ("path", "module", "class_name")},
         **dict.fromkeys(("source", "events"), ""),
-        **dict(zip(_DEVICE, times.T, strict=True)),
-        **dict.fromkeys(("device_self_ns", "min_device_ns", "max_device_ns"), times.sum(axis=1)),
+        **dict(zip(_DEVICE, times, strict=True)),
+        **dict.fromkeys(("device_self_ns", "min_device_ns", "max_device_ns"), times.sum(axis=0)),
         **dict.fromkeys(_FLOPS, np.nan),
         "parent": -1,
         "instances": 1,

@@ -10,7 +10,8 @@ figures. For example, the replay of a decoding step has the row
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
@@ -50,7 +51,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 GroupKey = Literal["name", "category", "input_shapes", "input_types", "step", "phase"]
-#: `group_by` of one row per signature.
+#: The default `group_by`: one row per signature.
 _SIGNATURE_KEYS: Final = ("name", "input_shapes")
 #: Parameters of matrix products, convolutions and attention; -1 if they do not apply.
 _NUMBERS: Final = (
@@ -96,7 +97,7 @@ _UNKNOWN: Final = {
     "inside": 1.0,
 }
 _COMPUTE, _COMMUNICATION = KINDS.index("compute"), KINDS.index("communication")
-#: Why work belongs to no operator; without a launch, with one, of a graph.
+#: Why work belongs to no operator, by code.
 _REASONS: Final = (
     "no launching call in the file",
     "launched outside of operators",
@@ -108,17 +109,13 @@ _PHASES: Final = ("forward", "backward", "recompute", "optimizer")
 
 
 @dataclass(frozen=True, slots=True)
-class RankEfficiency:
-    """The rows of one rank, its device, and its times for ``attrs``."""
+class _RankRows:
+    """The rows of one rank, its device, and `totals`, which are added up over ranks."""
 
     blocks: list[dict[str, Any]]
     device: UsedDevice
-    work_ns: int
-    compute_ns: int
-    launched_nothing: int
     has_shapes: bool
-    operators: int
-    calls: int
+    totals: Counter[str]
 
 
 @check_arguments
@@ -198,6 +195,7 @@ def operator_efficiency(
     parts = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None), captured=True)
     analyze = partial(_efficiency_of_rank, user_devices=devices_of_user(peaks), keys=group_by)
     results = list(map_ranks(parts, analyze, (chosen.start_ns, chosen.end_ns)))
+    totals = sum((result.totals for result in results), Counter[str]())
     blocks = [block for result in results for block in result.blocks]
     frame = pd.DataFrame(stack_blocks(blocks, _SCHEMA))
     for name, (_, total) in _FIGURES.items():
@@ -214,38 +212,32 @@ def operator_efficiency(
     order = {"rank": True, "device_ns": False, "total_flops": False, "name": True}
     order = {key: ascending for key, ascending in order.items() if key in frame}
     frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
-    compute_ns = sum(result.compute_ns for result in results)
+    keys = [name for name in group_by if name not in _SIGNATURE]
+    compute_ns = totals["compute_ns"]
     return result_frame(
-        {name: frame[name] for name in _columns(group_by) if name in frame},
-        matched={
-            "operators": sum(result.operators for result in results),
-            "calls": int(frame["count"].sum()),
-        },
-        note=_notes(results, known_ns, compute_ns),
-        device_ns=sum(result.work_ns for result in results),
+        {name: frame[name] for name in ("rank", *keys, *_SIGNATURE, *_RESULTS) if name in frame},
+        matched={"operators": totals["operators"], "calls": int(frame["count"].sum())},
+        note=_notes(results, totals, known_ns),
+        device_ns=totals["work_ns"],
         covered_ns=covered_ns,
         unknown_ns=compute_ns - known_ns,
         known_share=known_ns / compute_ns if compute_ns else np.nan,
-        launched_nothing=sum(result.launched_nothing for result in results),
+        launched_nothing=totals["launched_nothing"],
         thresholds=dict(THRESHOLDS),
     )
 
 
-def _columns(group_by: Sequence[str]) -> list[str]:
-    keys = [name for name in group_by if name not in _SIGNATURE]
-    return ["rank", *keys, *_SIGNATURE, *_RESULTS]
-
-
-def _notes(results: Sequence[RankEfficiency], known_ns: int, compute_ns: int) -> list[str]:
+def _notes(results: Sequence[_RankRows], totals: Mapping[str, int], known_ns: int) -> list[str]:
     if not results:
         return [note_text("no_ranks")]
-    if not any(result.operators for result in results):
+    if not totals["operators"]:
         return [note_text("no_operators")]
-    if not any(result.calls for result in results):
+    if not totals["calls"]:
         return ["no operator launched device work"]
     if not any(len(block["count"]) for result in results for block in result.blocks):
         return [note_text("no_operators_selected")]
     notes = notes_of_ranks([(result.device, result.has_shapes) for result in results])
+    compute_ns = totals["compute_ns"]
     if known_ns < compute_ns / 2 and notes != [NO_SHAPES_NOTE]:
         part = share_text(known_ns / compute_ns)
         notes.append(f"matrix FLOPs are known for {part} of the kernels' time")
@@ -258,7 +250,7 @@ def _efficiency_of_rank(
     *,
     user_devices: Sequence[Device],
     keys: tuple[str, ...],
-) -> RankEfficiency:
+) -> _RankRows:
     device = used_device(part.trace, user_devices)
     if window_ns != (None, None):
         return _rank_rows(part.with_window(*window_ns), device, keys)
@@ -266,23 +258,21 @@ def _efficiency_of_rank(
     return part.get_or_compute(key, lambda: _rank_rows(part, device, keys))
 
 
-def _rank_rows(part: RankPart, device: UsedDevice, keys: tuple[str, ...]) -> RankEfficiency:
+def _rank_rows(part: RankPart, device: UsedDevice, keys: tuple[str, ...]) -> _RankRows:
     times = call_times(part, device)
-    signature_set, calls = times.signatures, times.signatures.calls
+    calls = times.signatures.calls
     blocks = [_call_rows(part, times, device, keys)]
     operators = len(operator_tree(part.trace).rows)
     if operators:
         blocks.append(_kernel_rows(part, times, keys))
-    return RankEfficiency(
-        blocks,
-        device,
-        times.all_work_ns,
-        times.all_compute_ns,
-        calls.launched_nothing,
-        signature_set.has_shapes,
-        max(operators, len(calls)),
-        len(calls),
+    totals = Counter(
+        work_ns=times.all_work_ns,
+        compute_ns=times.all_compute_ns,
+        launched_nothing=calls.launched_nothing,
+        operators=max(operators, len(calls)),
+        calls=len(calls),
     )
+    return _RankRows(blocks, device, times.signatures.has_shapes, totals)
 
 
 def _call_rows(
@@ -290,28 +280,28 @@ def _call_rows(
 ) -> dict[str, Any]:
     """Return the rows of calls: by signature, precision, recomputation, and given keys."""
     signature_set, calls = times.signatures, times.signatures.calls
-    place = np.flatnonzero(times.is_counted)
+    counted = np.flatnonzero(times.is_counted)
     step = part.table.step[calls.rows] if "step" in keys else np.full(len(calls), -1)
+    category = signature_set.texts_of_work("category")
     phase = np.zeros(len(calls), dtype=np.int64)
     if "phase" in keys:
-        phase[calls.is_backward] = 1
-        phase[signature_set.is_recomputed] = 2
-        phase[signature_set.texts_of_work("category") == "optimizer"] = 3
-    flags = times.communicates * 2 + times.is_host_copy
-    columns = [signature_set.row, signature_set.is_recomputed, times.precision, step, phase, flags]
-    first_places, group = group_by_columns([column[place] for column in columns])
-    first = place[first_places]
+        phase[calls.is_backward] = _PHASES.index("backward")
+        phase[signature_set.is_recomputed] = _PHASES.index("recompute")
+        phase[category == "optimizer"] = _PHASES.index("optimizer")
+    category[times.communicates] = "communication"
+    columns = [signature_set.row, signature_set.is_recomputed, times.precision, step, phase]
+    columns += [times.communicates, times.is_host_copy]
+    first_counted, group = group_by_columns([column[counted] for column in columns])
+    first = counted[first_counted]
     rows = [signature_set.distinct[code] for code in signature_set.code[first].tolist()]
     parameters = [row.work.parameters or {} for row in rows]
     precisions = [PRECISION_NAMES[code] for code in times.precision[first].tolist()]
-    categories = signature_set.texts_of_work("category")[first]
-    categories[times.communicates[first]] = "communication"
     return {
         "rank": part.rank,
         "step": step[first],
         "phase": [_PHASES[code] for code in phase[first].tolist()],
         "name": [row.name for row in rows],
-        "category": categories,
+        "category": category[first],
         **{
             name: [row.texts[number].decode("utf-8", "replace") for row in rows]
             for number, name in enumerate(_ARGUMENTS)
@@ -325,13 +315,12 @@ def _call_rows(
         **_sums(
             group,
             len(first),
-            times.device_ns[place],
-            kernels=times.kernels[place],
-            compute_kernel_ns=times.compute_ns[place],
-            overlapped_ns=times.overlapped_ns[place],
+            times.device_ns[counted],
+            kernels=times.kernels[counted],
+            compute_kernel_ns=times.compute_ns[counted],
+            overlapped_ns=times.overlapped_ns[counted],
         ),
-        "inside": np.bincount(group, times.inside[place], minlength=len(first)),
-        **_figures_of_calls(times, place, group, first),
+        **_figures_of_calls(times, counted, group, first),
         "peak_tflop_per_s": device.peaks(precisions),
         "memory_gb_s": device.memory_gb_s,
         **device.columns,
@@ -353,59 +342,60 @@ def _sums(group: Ints, size: int, device_ns: Ints, **measures: Ints) -> dict[str
 
 
 def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Return the rows of the selected work below no operator."""
+    """Return the rows of the selected work that no operator launched."""
     calls, table = times.signatures.calls, part.table
-    start, end = part.clip_rows(calls.work)
-    is_shown = (calls.call_of_work < 0) & part.contains(calls.work)
-    if part.low is not None or part.high is not None:
-        is_shown &= end > start
-    work, start, end = calls.work[is_shown], start[is_shown], end[is_shown]
-    coverage = part.union_of_all_of_kinds("communication")
-    during = CumulativeCoverage(coverage.start, coverage.end)
+    work = calls.work[(calls.call_of_work < 0) & part.contains(calls.work)]
+    if part.has_window:
+        work = work[part.durations(work) > 0]
+    start, end = part.clip_rows(work)
+    communicated_before = CumulativeCoverage(*part.union_of_all_of_kinds("communication"))
+    overlapped_ns = communicated_before(end) - communicated_before(start)
     communicates = table.kind[work] == _COMMUNICATION
     launch = part.trace.launch_of[work]
     is_graph = names_match(part.trace, launch, _GRAPH_LAUNCH.search)
-    reason = np.where(launch < 0, 0, 1 + is_graph)
-    reason[communicates] = _REASONS.index("communication")
+    reason_code = np.where(launch < 0, 0, 1 + is_graph)
+    reason_code[communicates] = _REASONS.index("communication")
     step = table.step[work] if "step" in keys else np.full(len(work), -1)
-    first, group = group_by_columns([table.name[work], reason, step])
+    first, group = group_by_columns([table.name[work], reason_code, step])
     names = [table.names[code] for code in table.name[work[first]].tolist()]
-    reasons = [_REASONS[code] for code in reason[first].tolist()]
+    reasons = [_REASONS[code] for code in reason_code[first].tolist()]
     return {
         **_UNKNOWN,
         "rank": part.rank,
         "step": step[first],
         "name": names,
         "category": [
-            text if text == "communication" else kernel_category(name)
-            for name, text in zip(names, reasons, strict=True)
+            "communication" if reason == "communication" else kernel_category(name)
+            for name, reason in zip(names, reasons, strict=True)
         ],
         "reason": reasons,
-        "precision": [kernel_units(text).precision for text in names],
+        "precision": [kernel_units(name).precision for name in names],
         **_sums(
             group,
             len(first),
             end - start,
             kernels=np.ones(len(work), np.int64),
             compute_kernel_ns=np.where(table.kind[work] == _COMPUTE, end - start, 0),
-            overlapped_ns=np.where(communicates, 0, during(end) - during(start)),
+            overlapped_ns=np.where(communicates, 0, overlapped_ns),
         ),
     }
 
 
-def _figures_of_calls(times: CallTimes, place: Rows, group: Rows, first: Rows) -> dict[str, Any]:
-    """Return the figures of a call of each row: the mean if calls of a row differ."""
+def _figures_of_calls(times: CallTimes, calls: Rows, group: Rows, first: Rows) -> dict[str, Any]:
+    """Return the figures of a call of each row, the mean if calls of a row differ.
+
+    ``inside`` is the number of calls, in parts for those that the window cuts.
+    """
     signature_set = times.signatures
-    code, inside = signature_set.code, times.inside[place]
-    mixed = np.unique(group[code[place] != code[first][group]])
-    weight = np.bincount(group, inside, minlength=len(first))
-    columns = {}
+    code, share_inside = signature_set.code, times.inside[calls]
+    mixed = np.unique(group[code[calls] != code[first][group]])
+    inside = np.bincount(group, share_inside, minlength=len(first))
+    columns: dict[str, Any] = {"inside": inside}
     for name, (figure, _) in _FIGURES.items():
         of_calls = signature_set.figures(figure)
-        values = of_calls[first]
-        sums = np.bincount(group, of_calls[place] * inside, minlength=len(first))
-        values[mixed] = sums[mixed] / weight[mixed]
-        columns[name] = values
+        sums = np.bincount(group, of_calls[calls] * share_inside, minlength=len(first))
+        columns[name] = of_calls[first]
+        columns[name][mixed] = sums[mixed] / inside[mixed]
     return columns
 
 
@@ -414,11 +404,12 @@ def _group_rows(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     groups = frame.groupby(keys, sort=False)
     grouped = groups[list(_SUMS)].sum(min_count=1)
     grouped["min_ns"], grouped["max_ns"] = groups["min_ns"].min(), groups["max_ns"].max()
-    rest = [name for name in frame if name not in grouped and name not in keys]
-    first = frame[~frame.duplicated(keys)].set_index(keys)
-    for name in rest:
-        differs = frame.duplicated([*keys, name]) == frame.duplicated(keys)
-        agrees = differs.groupby([frame[key] for key in keys], sort=False).all()
-        other: Any = {"b": False, "i": -1, "f": np.nan}.get(frame[name].dtype.kind, "")
-        grouped[name] = first[name].where(agrees, other).astype(frame[name].dtype)
+    is_repeated = frame.duplicated(keys)
+    first = frame[~is_repeated].set_index(keys)
+    for name in frame.columns.difference([*grouped, *keys], sort=False):
+        # A value that differs from the others of its group is not repeated, though the keys are.
+        is_shared = frame.duplicated([*keys, name]) == is_repeated
+        all_share = is_shared.groupby([frame[key] for key in keys], sort=False).all()
+        unknown: Any = {"b": False, "i": -1, "f": np.nan}.get(frame[name].dtype.kind, "")
+        grouped[name] = first[name].where(all_share, unknown).astype(frame[name].dtype)
     return grouped.reset_index()

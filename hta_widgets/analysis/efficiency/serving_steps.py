@@ -14,20 +14,19 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.call_efficiency import unions_of_calls
 from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
 from hta_widgets.analysis.efficiency.signatures import signatures
-from hta_widgets.analysis.frames import result_frame, stack_blocks
+from hta_widgets.analysis.frames import float64, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.text import duration
-from hta_widgets.trace.arrays import Floats, Ints, Rows, sum_by_group
+from hta_widgets.trace.arrays import Floats, Ints, Rows, mask_of_rows
 from hta_widgets.trace.graph_captures import captured_trace
-from hta_widgets.trace.host_stack import name_mask
-from hta_widgets.trace.intervals import Intervals
+from hta_widgets.trace.host_stack import names_match
+from hta_widgets.trace.intervals import covered_by_group
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -42,18 +41,13 @@ _NUMBERS: Final = (
     "prefill_requests", "decode_requests", "prefill_tokens", "decode_tokens", "padded_tokens",
     "tokens",
 )  # fmt: skip
-_TIMES: Final = (
-    "start_ns", "host_ns", "device_start_ns", "device_ns", "device_span_ns", "gap_ns",
-    "waited_ns",
-)  # fmt: skip
 _SCHEMA: Final = {
-    **dict.fromkeys(("rank", "step"), "int64"),
+    **int64("rank step"),
     **dict.fromkeys(("name", "engine", "phase"), "str"),
     **dict.fromkeys(_NUMBERS, "int64"),
     "attention_pairs": "float64",
-    **dict.fromkeys(_TIMES, "int64"),
-    "tokens_per_s": "float64",
-    "flops": "float64",
+    **int64("start_ns host_ns device_start_ns device_ns device_span_ns gap_ns waited_ns"),
+    **float64("tokens_per_s flops"),
     "replayed": "bool",
 }
 
@@ -137,8 +131,7 @@ def _rates(frame: pd.DataFrame) -> dict[str, float]:
 def _steps_of_rank(part: RankPart) -> dict[str, Any]:
     table, shift_ns = part.table, part.trace.shift_ns
     recorded = engine_steps(part.trace)
-    start, end = part.clip_rows(recorded.rows)
-    shown = np.flatnonzero(part.contains(recorded.rows) & (end >= start))
+    shown = np.flatnonzero(part.contains(recorded.rows) & (part.durations(recorded.rows) >= 0))
     rows, steps = recorded.rows[shown], [recorded.names[step] for step in shown.tolist()]
     size = len(rows)
     if not size:
@@ -150,57 +143,47 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
     times = _device_times(part, work, step, size)
     has_work = times["device_start_ns"] >= 0
     host_ns = part.durations(rows)
-    numbers = {
-        name: np.array([getattr(each, name) for each in steps])
-        for name in (*_NUMBERS, "attention_pairs")
+    stated = {
+        name: np.array([getattr(step_name, name) for step_name in steps])
+        for name in ("engine", "phase", *_NUMBERS, "attention_pairs")
     }
-    tokens = numbers["tokens"]
+    tokens = np.where(stated["tokens"] >= 0, stated["tokens"], np.nan)
     period_ns = np.where(has_work, times["device_span_ns"] + times["gap_ns"], host_ns)
-    is_replay = name_mask(part.trace, lambda name: "GraphLaunch" in name)[
-        part.trace.launch_of[work]
-    ]
+    launches = part.trace.launch_of[work]
+    is_replay = names_match(part.trace, launches, lambda name: "GraphLaunch" in name)
     return {
         "rank": part.rank,
         "step": np.arange(size),
         "name": [table.names[code] for code in table.name[rows].tolist()],
-        "engine": [each.engine for each in steps],
-        "phase": [each.phase for each in steps],
-        **numbers,
+        **stated,
         "start_ns": table.start_ns[rows] + shift_ns,
         "host_ns": host_ns,
         **times,
         "device_start_ns": np.where(has_work, times["device_start_ns"] + shift_ns, -1),
-        "tokens_per_s": np.where(tokens >= 0, tokens, np.nan)
-        / np.where(period_ns > 0, period_ns, np.nan)
-        * 1e9,
+        "tokens_per_s": tokens / np.where(period_ns > 0, period_ns, np.nan) * 1e9,
         "flops": _flops(part, work, step, size),
-        "replayed": sum_by_group(step, is_replay.astype(np.int64), size) > 0,
+        "replayed": mask_of_rows(step[is_replay], size),
     }
 
 
 def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> dict[str, Ints]:
-    """Return the device's columns of steps that launched the work; the start is -1 without work."""
+    """Return the device's columns of steps; starts are -1 for steps without work."""
     start, end = part.clip_rows(work)
-    first, last = np.full(size, np.iinfo(np.int64).max), np.full(size, -1, dtype=np.int64)
-    np.minimum.at(first, step, start)
-    np.maximum.at(last, step, end)
-    has_work = last >= 0
-    first[~has_work] = last[~has_work] = 0
+    spans = pd.DataFrame({"first": start, "last": end}).groupby(step)
+    has_work = mask_of_rows(step, size)
+    first, last = (
+        values.reindex(range(size), fill_value=0).to_numpy(copy=True)
+        for values in (spans["first"].min(), spans["last"].max())
+    )
     waited_ns = np.zeros(size, dtype=np.int64)
     if has_work[0]:
-        first_start = first[0]
-        first[0] = _begin_of_recorded_work(part, work[step == 0])
-        waited_ns[0] = first[0] - first_start
-    is_inside = end > start
-    busy_ns, _ = unions_of_calls(
-        step[is_inside], start[is_inside], end[is_inside], size, Intervals.empty()
-    )
-    gap_ns = np.zeros(size, dtype=np.int64)
-    follows = has_work[:-1] & has_work[1:]
-    gap_ns[:-1][follows] = np.maximum(first[1:] - last[:-1], 0)[follows]
+        recorded_start = _begin_of_recorded_work(part, work[step == 0])
+        first[0], waited_ns[0] = recorded_start, recorded_start - first[0]
+    # The time to the work of the next step, if both have work.
+    gap_ns = np.append(np.maximum(first[1:] - last[:-1], 0) * (has_work[1:] & has_work[:-1]), 0)
     return {
         "device_start_ns": np.where(has_work, first, -1),
-        "device_ns": busy_ns,
+        "device_ns": covered_by_group(step, start, end, size),
         "device_span_ns": last - first,
         "gap_ns": gap_ns,
         "waited_ns": waited_ns,
@@ -217,23 +200,21 @@ def _begin_of_recorded_work(part: RankPart, work: Rows) -> int:
     order = np.argsort(start, kind="stable")
     start, launch = start[order], part.trace.launch_of[work[order]]
     idle_ns = start[1:] - np.maximum.accumulate(end[order])[:-1]
-    launched_ns = np.minimum(
-        part.table.end_ns[launch], part.table.start_ns[launch] + _MAX_LAUNCH_NS
-    )
-    # Work that was launched early in the idle time before it waits for something unrecorded.
+    launch_start, launch_end = part.table.start_ns[launch], part.table.end_ns[launch]
+    launched_ns = np.minimum(launch_end, launch_start + _MAX_LAUNCH_NS)
+    # Work waits for unrecorded work if it was launched early in the idle time before it.
     waits = (idle_ns > _MIN_WAIT_NS) & (launched_ns[1:] < start[1:] - idle_ns * 0.9)
     return int(start[np.flatnonzero(waits).max(initial=-1) + 1])
 
 
 def _flops(part: RankPart, work: Rows, step: Ints, size: int) -> Floats:
     """Return the known matrix FLOPs of each step, by the operators that its work belongs to."""
-    calls = signatures(captured_trace(part.trace))
-    flops = calls.figures("flops")
-    step_of_event = np.full(len(part.table), -1, dtype=np.int64)
-    step_of_event[work] = step
-    linked = calls.calls.call_of_work >= 0
-    step_of_call = np.full(len(calls.calls), -1, dtype=np.int64)
-    step_of_call[calls.calls.call_of_work[linked]] = step_of_event[calls.calls.work[linked]]
-    chosen = calls.calls.is_matrix & ~np.isnan(flops) & (step_of_call >= 0)
-    sums = np.bincount(step_of_call[chosen], flops[chosen], minlength=size)
+    signature_set = signatures(captured_trace(part.trace))
+    calls, flops = signature_set.calls, signature_set.figures("flops")
+    # The last entry is that of work without a call.
+    step_of_call = np.full(len(calls) + 1, -1, dtype=np.int64)
+    step_of_call[calls.of_work(work, len(part.table))] = step
+    step_of_call = step_of_call[:-1]
+    is_known = calls.is_matrix & ~np.isnan(flops) & (step_of_call >= 0)
+    sums = np.bincount(step_of_call[is_known], flops[is_known], minlength=size)
     return np.where(sums > 0, sums, np.nan)

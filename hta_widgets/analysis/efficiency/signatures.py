@@ -1,7 +1,18 @@
-"""The counted calls of a rank by signature: operator and arguments, with their work.
+"""The calls of operators that do the work of a rank, each piece of work once, by signature.
 
-A formula runs once for each distinct signature, whatever the number of calls. For example, 96
-layers call ``aten::addmm`` with the same shapes in 5 steps: 480 calls, one signature.
+Wrappers repeat the shapes of what they call: ``aten::conv2d``, ``convolution``, ``_convolution``
+and ``cudnn_convolution`` are one convolution. Among nested operators with matrix work, the
+outermost attention or convolution counts, else the innermost matrix product, else a wrapper that
+calls none of these. All device work below belongs to it. Other device work belongs to the innermost
+operator that is listed, else to its innermost operator.
+
+For example, ``linear`` calls ``t`` and ``addmm``, which launches a kernel: the counted call is
+``addmm``. An operator that launched nothing computed nothing, on a rank with device work: the last
+operator of a checkpoint's recomputation is in the trace, but was stopped before its kernel.
+
+A signature is an operator and its arguments, which determine its work, so a formula runs once for
+each. For example, 96 layers call ``aten::addmm`` with the same shapes in 5 steps: 480 calls, one
+signature.
 
 Files of 2021 and 2022 have shapes but no strides and paddings, so the output of a convolution is
 unknown from its own arguments. Its backward operator has the same sequence number and takes a
@@ -21,7 +32,7 @@ no call on the host launches, such as a TPU, the operations of the device are th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
@@ -36,28 +47,42 @@ from hta_widgets.analysis.efficiency.calls import (
     Work,
     standard_type,
 )
-from hta_widgets.analysis.efficiency.counted_calls import CountedCalls, counted_calls
 from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
 from hta_widgets.analysis.efficiency.matrix_work import match_expert_kernel
-from hta_widgets.analysis.efficiency.work import call_work, operators_of, unnumbered_name
+from hta_widgets.analysis.efficiency.work import (
+    call_work,
+    operators_of,
+    role_of,
+    unnumbered_name,
+)
+from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.trace.arrays import (
     Array,
     Bools,
     Floats,
     Ints,
     Rows,
+    distinct_codes,
     group_by_columns,
+    mask_of_rows,
     positions_of_rows,
 )
 from hta_widgets.trace.call_args import CallArgs, Texts, call_args, decode_arg, launch_args
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.graph_captures import graph_launch_of
-from hta_widgets.trace.host_stack import name_mask, names_match, operator_tree
+from hta_widgets.trace.host_stack import (
+    Forest,
+    autograd_nodes,
+    name_mask,
+    names_match,
+    nearest_ancestor,
+    operator_tree,
+)
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
 _CONVOLUTIONS = ("aten::convolution", "aten::cudnn_convolution", "aten::conv2d")
-#: Calls an operator for each gradient that it computes, until PyTorch 1.9.
+#: Until PyTorch 1.9, this operator calls another one for each gradient that it computes.
 _CONVOLUTION_BACKWARD = "aten::cudnn_convolution_backward"
 _GRADIENTS = (f"{_CONVOLUTION_BACKWARD}_input", f"{_CONVOLUTION_BACKWARD}_weight")
 #: Number of calls after a convolution that are searched for one that takes its output.
@@ -72,8 +97,106 @@ STATED: Final = "stated"
 _Dims = tuple[int, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class CountedCalls:
+    """The counted calls of a rank, ascending, and the device work below each.
+
+    `call_of_work` is the position of the call of each row of device work, -1 for none.
+    `launched_nothing` is the number of matrix operators without device work, on ranks that have
+    some.
+    """
+
+    rows: Rows
+    is_matrix: Bools
+    is_backward: Bools
+    work: Rows
+    call_of_work: Ints
+    launched_nothing: int = 0
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def of_work(self, rows: Rows, events: int) -> Ints:
+        """Return the call of each piece of work, -1 for none; the rank has `events` events."""
+        return np.append(self.call_of_work, -1)[positions_of_rows(self.work, events)[rows]]
+
+
+@memoize
+def counted_calls(trace: Trace) -> CountedCalls:
+    """Return the counted calls of a rank."""
+    tree = operator_tree(trace)
+    used, place = distinct_codes(trace.table.name[tree.rows])
+    role = np.array([role_of(trace.table.names[code]) for code in used.tolist()], dtype=object)
+    roles = {name: (role == name)[place] for name in ("gemm", "outermost", "fallback", "listed")}
+    owner, is_matrix = _owners(tree.forest, roles)
+    work = device_work_rows(trace)
+    innermost = tree.innermost[trace.launch_of[work]]
+    owner_of_work = np.append(owner, -1)[innermost]
+    if (owner_of_work < 0).all() and getattr(trace.source, "states_work", False):
+        return _calls_on_device(trace, work)
+    launched_nothing = 0
+    if len(work):
+        # Masks, because `numpy.unique` hashes, which is slow for numbers in order.
+        launches = mask_of_rows(owner_of_work[owner_of_work >= 0], len(owner))
+        is_matrix_owner = mask_of_rows(owner[is_matrix[owner]], len(owner))
+        launched_nothing = int(np.count_nonzero(is_matrix_owner & ~launches))
+        counted = np.flatnonzero(launches)
+    else:
+        # Without device work, a rank has no launches to show which operators count.
+        is_listed = roles["listed"] & ~_has_below(tree.forest, roles["listed"])
+        counted = np.flatnonzero((owner == np.arange(len(owner))) & (is_matrix | is_listed))
+    is_node = autograd_nodes(trace)[tree.rows]
+    is_backward = nearest_ancestor(tree.forest.parent, is_node)[:-1] >= 0
+    return CountedCalls(
+        rows=tree.rows[counted],
+        is_matrix=is_matrix[counted],
+        is_backward=is_backward[counted],
+        work=work,
+        call_of_work=positions_of_rows(counted, len(tree.rows))[owner_of_work],
+        launched_nothing=launched_nothing,
+    )
+
+
+def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
+    """Return the device work that encloses no other, each piece as a call of its own."""
+    encloses = mask_of_rows(trace.table.parent[work], len(trace))[work]
+    rows = work[~encloses]
+    never = np.zeros(len(rows), bool)
+    return CountedCalls(
+        rows=rows,
+        is_matrix=never,
+        is_backward=never,
+        work=work,
+        call_of_work=np.where(encloses, -1, np.cumsum(~encloses) - 1),
+    )
+
+
+def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
+    """Return the owner of each operator's device work, and which operators own matrix work."""
+    parent, owner = forest.parent, np.arange(len(forest.parent))
+    # Convolutions and attention below no other.
+    is_below = nearest_ancestor(parent, roles["outermost"])[parent] >= 0
+    is_top = roles["outermost"] & ~is_below
+    top = nearest_ancestor(parent, is_top)[:-1]
+    is_product = roles["gemm"] & ~_has_below(forest, roles["gemm"]) & (top < 0)
+    is_primary = roles["gemm"] | roles["outermost"]
+    has_primary_above = nearest_ancestor(parent, is_primary)[:-1] >= 0
+    is_wrapper = roles["fallback"] & ~has_primary_above & ~_has_below(forest, is_primary)
+    is_wrapper &= ~_has_below(forest, is_wrapper)
+    # A later kind of owner overrides an earlier one.
+    for stops in (roles["listed"], is_wrapper, is_product, is_top):
+        nearest = nearest_ancestor(parent, stops)[:-1]
+        owner = np.where(nearest >= 0, nearest, owner)
+    return owner, is_product | is_wrapper | is_top
+
+
+def _has_below(forest: Forest, targets: Bools) -> Bools:
+    """Return which operators have one of `targets` below them."""
+    return forest.subtree_sums(targets.astype(np.int64)) > targets
+
+
 class _Signature(NamedTuple):
-    """What the work of a call follows from; unless `is_matrix`, calls below do its products."""
+    """What determines the work of a call; unless `is_matrix`, calls below do its products."""
 
     name: str
     texts: Texts
@@ -106,22 +229,22 @@ class Signatures:
     is_stopped: Bools
 
     def figures(self, name: str) -> Floats:
-        """Return a number of the work of each call."""
-        values = [getattr(signature.work, name) for signature in self.distinct]
-        return np.array(values, np.float64)[self.code]
+        """Return the field `name`, a number, of the work of each call."""
+        return self._of_work(name, np.float64)
 
     def texts_of_work(self, name: str) -> Array:
-        """Return a string of the work of each call."""
-        values = [getattr(signature.work, name) for signature in self.distinct]
-        of_calls: Array = np.array(values, object)[self.code]
-        return of_calls
+        """Return the field `name`, a string, of the work of each call."""
+        return self._of_work(name, object)
+
+    def _of_work(self, name: str, dtype: Any) -> Array:
+        values: Array = np.array([getattr(row.work, name) for row in self.distinct], dtype)
+        return values[self.code]
 
     @property
     def has_known_matrix_flops(self) -> Bools:
         """Whether the matrix FLOPs of each call are known, or it does no matrix work."""
         kind, has_flops = self.texts_of_work("kind"), ~np.isnan(self.figures("flops"))
-        is_known: Bools = (kind == "vector") | ((kind == "matrix") & has_flops)
-        return is_known
+        return np.asarray((kind == "vector") | ((kind == "matrix") & has_flops))
 
     @property
     def has_shapes(self) -> bool:
@@ -160,17 +283,15 @@ def _distinct_signatures(
 ) -> tuple[list[_Signature], Ints]:
     """Return the distinct signatures of calls, and the position of each call's among them."""
     # The contexts of the calls whose arguments do not suffice, by position.
-    outputs = _linked_outputs(trace, calls, args)
-    contexts = {call: CallContext(output=dims) for call, dims in outputs.items()}
-    contexts |= _expert_contexts(trace, calls) | _backward_contexts(trace, calls, args)
-    contexts |= _step_contexts(trace, calls) | _gradient_contexts(trace, calls)
+    contexts = _output_contexts(trace, calls, args) | _gradient_contexts(trace, calls)
+    contexts |= _backward_contexts(trace, calls, args)
+    contexts |= _expert_contexts(trace, calls) | _step_contexts(trace, calls)
     codes = {NO_CONTEXT: 0}
     context_code = np.zeros(len(calls), np.int64)
     for call, context in contexts.items():
         context_code[call] = codes.setdefault(context, len(codes))
     name = trace.table.name[calls.rows]
-    columns = [name, args.code, context_code, calls.is_matrix]
-    first, code = group_by_columns(columns)
+    first, code = group_by_columns([name, args.code, context_code, calls.is_matrix])
     distinct = [
         _Signature(
             name=trace.table.names[name[call]],
@@ -244,17 +365,14 @@ def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext
 def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return the lengths of the engine's step around each call of attention."""
     attention = _positions_of_names(trace, calls, operators_of("paged_attention"))
-    if not len(attention):
-        return {}
-    steps = engine_steps(trace)
-    if not len(steps.rows):
+    if not len(attention) or not len(engine_steps(trace).rows):
         return {}
     # The launch of a replayed graph, not the captured call, is within a step.
-    linked = calls.call_of_work >= 0
-    launch = np.full(len(calls), -1, dtype=np.int64)
-    launch[calls.call_of_work[linked]] = graph_launch_of(trace, calls.work[linked])
+    launch = np.full(len(calls) + 1, -1, dtype=np.int64)  # the last is of work without a call
+    launch[calls.call_of_work] = graph_launch_of(trace, calls.work)
     launch = launch[attention]
     event = np.where(launch >= 0, launch, calls.rows[attention])
+    steps = engine_steps(trace)
     step_of_call = step_of_events(trace, steps.rows, event)
     return {
         call: CallContext(step=steps.names[step])
@@ -265,7 +383,7 @@ def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
 
 @lru_cache(maxsize=1 << 14)
 def _work(signature: _Signature) -> Work:
-    """Return the work of a signature, without that of a matrix operator below it."""
+    """Return the work of a signature, without the products of a matrix operator below it."""
     dims, types, strides, values = map(decode_arg, signature.texts)
     work = call_work(OperatorCall(signature.name, dims, types, strides, values, signature.context))
     if signature.is_matrix or work.kind != "matrix":
@@ -282,7 +400,7 @@ def _input_type(dims: bytes, types: bytes) -> str:
     return "float" if names[:1] == ["TensorList"] else (names or [""])[0]
 
 
-def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, _Dims]:
+def _output_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, CallContext]:
     """Return the output's shape of convolutions without concrete arguments, if it is known."""
     has_no_values = np.array([bool(dims) and not values for dims, _, _, values in args.texts], bool)
     convolutions = _positions_of_names(trace, calls, _CONVOLUTIONS)
@@ -290,30 +408,55 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
     if not convolutions:
         return {}
     tracks, codes = trace.table.track[calls.rows].tolist(), args.code.tolist()
+    gradients = _gradient_shapes(trace, calls, args)
 
-    # Lists of an optimizer's tensors are long, and only convolutions need them.
+    # Lists of an optimizer's tensors are long, and only calls near convolutions need them.
     @cache
     def dims_of(code: int) -> list[Any]:
         return decode_arg(args.texts[code][0])
 
-    gradients = _gradient_shapes(trace, calls, args, dims_of)
-    outputs = {}
+    contexts = {}
     for call in convolutions:
-        dims = dims_of(codes[call])
-        number = int(args.sequence[call])
-        output = gradients.get((number, str(dims[:2]))) if number >= 0 else None
-        if output is None and _is_shape(dims[1:2]) and _is_shape(dims[:1]):
+        operands = dims_of(codes[call])[:2]
+        output = gradients.get((int(args.sequence[call]), str(operands)))
+        if output is None and len(operands) == 2 and all(map(_has_channels, operands)):
             following = range(call + 1, min(call + 1 + _MAX_AHEAD, len(codes)))
-            on_track = [
-                dims_of(codes[other]) for other in following if tracks[other] == tracks[call]
-            ]
-            # The first shape with the batch of the input and the channels of the weight.
-            shapes = [tuple(of[0]) for of in on_track if of and len(of[0]) == len(dims[1])]
-            batch_and_channels = dims[0][0], dims[1][0]
-            output = next((shape for shape in shapes if shape[:2] == batch_and_channels), None)
+            on_track = [other for other in following if tracks[other] == tracks[call]]
+            dims_of_following = [dims_of(codes[other]) for other in on_track]
+            output = _taken_output(operands[0], operands[1], dims_of_following)
         if output is not None:
-            outputs[call] = output
-    return outputs
+            contexts[call] = CallContext(output=output)
+    return contexts
+
+
+def _has_channels(dims: Any) -> bool:
+    return isinstance(dims, list) and len(dims) > 1
+
+
+def _taken_output(x: list[int], w: list[int], calls: Iterable[list[Any]]) -> _Dims | None:
+    """Return the output of a convolution of `x` and `w`, if it is the first argument of a call.
+
+    It has the batch of the input and the channels of the weight.
+    """
+    taken = [dims[0] for dims in calls if dims]
+    shapes = [tuple(dims) for dims in taken if len(dims) == len(w)]
+    return next((shape for shape in shapes if shape[:2] == (x[0], w[0])), None)
+
+
+def _gradient_shapes(
+    trace: Trace, calls: CountedCalls, args: CallArgs
+) -> dict[tuple[int, str], _Dims]:
+    """Return the shapes of gradients by sequence number, and dims of input and weight."""
+    places = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
+    parents = trace.table.parent[calls.rows[places]].astype(np.int64)
+    sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()
+    shapes = {}
+    for code, number in zip(args.code[places].tolist(), sequence, strict=True):
+        dims = decode_arg(args.texts[code][0])
+        if number >= 0 and len(dims) > 2:
+            x, gradient, weight = dims[:3]
+            shapes[number, str([x, weight])] = tuple(gradient)
+    return shapes
 
 
 def _positions_of_names(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Rows:
@@ -322,46 +465,23 @@ def _positions_of_names(trace: Trace, calls: CountedCalls, wanted: Collection[st
     return np.flatnonzero(has_name)
 
 
-def _is_shape(dims: Sequence[Any]) -> bool:
-    return bool(dims) and isinstance(dims[0], list) and len(dims[0]) > 1
-
-
-def _gradient_shapes(
-    trace: Trace, calls: CountedCalls, args: CallArgs, dims_of: Callable[[int], list[Any]]
-) -> dict[tuple[int, str], _Dims]:
-    """Return the shapes of gradients by the sequence number, and the dims of input and weight.
-
-    `dims_of` returns the dims of a string of `args`.
-    """
-    places = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
-    parents = trace.table.parent[calls.rows[places]].astype(np.int64)
-    sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()
-    codes = args.code[places].tolist()
-    return {
-        (number, str(dims_of(code)[:3:2])): tuple(dims_of(code)[1])
-        for code, number in zip(codes, sequence, strict=True)
-        if len(dims_of(code)) > 2
-    }
-
-
 def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bools:
-    """Return which recomputed calls were stopped before they computed, without a device.
+    """Return which recomputed calls were stopped before they computed, on ranks without devices.
 
     Only ``detach`` is below them, while others of the same name have other operators below.
     """
     if len(calls.work) or not within_backward.any():
         return np.zeros(len(calls), dtype=bool)
     tree = operator_tree(trace)
-    names, name = trace.table.names.values, trace.table.name
-    detach = [code for code, text in enumerate(names) if text == _DETACH]
-    is_detach = np.isin(name[tree.rows], detach)
+    is_detach = names_match(trace, tree.rows, _DETACH.__eq__)
     parent = tree.forest.parent
     positions = positions_of_rows(tree.rows, len(trace))[calls.rows]
     calls_detach, calls_others = (
         np.bincount(parent[mask & (parent >= 0)], minlength=len(parent))[positions] > 0
         for mask in (is_detach, ~is_detach)
     )
-    others_compute = np.isin(name[calls.rows], name[calls.rows[calls_others]])
+    name = trace.table.name[calls.rows]
+    others_compute = np.isin(name, name[calls_others])
     return within_backward & calls_detach & ~calls_others & others_compute
 
 
@@ -391,8 +511,8 @@ def _with_counts_of_inductor(trace: Trace, signature_set: Signatures) -> Signatu
     is_triton = [distinct[code].name.startswith("triton_") for code in codes.tolist()]
     args = event_args(trace, signature_set.calls.rows[first[is_triton]], _INDUCTOR)
     for code, flops, gigabytes in zip(codes[is_triton].tolist(), *args.values(), strict=True):
-        size = gigabytes * 1e9 if isinstance(gigabytes, (int, float)) else None
-        distinct[code] = _with_stated_work(distinct[code], flops, size)
+        size_bytes = gigabytes * 1e9 if isinstance(gigabytes, (int, float)) else None
+        distinct[code] = _with_stated_work(distinct[code], flops, size_bytes)
     return replace(signature_set, distinct=distinct)
 
 
@@ -400,17 +520,20 @@ def _with_stated_work(
     signature: CallSignature, flops: Any, size_bytes: Any, category: Any = None
 ) -> CallSignature:
     """Return a signature with the work that the file states, if it states any."""
-    if not isinstance(flops, (int, float)) and not isinstance(size_bytes, (int, float)):
+    flops, size_bytes = (
+        value if isinstance(value, (int, float)) else None for value in (flops, size_bytes)
+    )
+    if flops is None and size_bytes is None:
         return signature
-    derived = signature.work
-    flops = float(flops) if isinstance(flops, (int, float)) else 0.0
-    is_vector = derived.kind == "vector"
+    derived, flops = signature.work, float(flops or 0)
+    kind = "matrix" if flops else "none"
+    kind = "vector" if derived.kind == "vector" else kind
     work = Work(
         category if isinstance(category, str) else derived.category,
         flops=flops,
-        model_flops=0.0 if is_vector else flops,
-        min_bytes=size_bytes if isinstance(size_bytes, (int, float)) else derived.min_bytes,
-        kind="vector" if is_vector else "matrix" if flops else "none",
+        model_flops=0.0 if kind == "vector" else flops,
+        min_bytes=derived.min_bytes if size_bytes is None else size_bytes,
+        kind=kind,
         certainty=STATED,
     )
     return signature._replace(work=work)

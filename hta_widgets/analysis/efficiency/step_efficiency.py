@@ -61,14 +61,10 @@ _PEAK_TIMES: Final = ("model_peak_ns", "peak_ns")
 #: Start, length, and time of device work.
 _TIMES: Final = ("start_ns", "step_ns", "busy_ns")
 _SCHEMA: Final = {
-    **dict.fromkeys(("rank", "step", *_TIMES), "int64"),
-    **dict.fromkeys(_FLOPS, "float64"),
-    **dict.fromkeys((*_PEAK_TIMES, "known_share"), "float64"),
-    "matrix_device_ns": "int64",
-    "precision": "str",
-    "peak_tflop_per_s": "float64",
-    **dict.fromkeys(("device", "peak_source", "peak_certainty"), "str"),
-    **dict.fromkeys(("at_least", "whole"), "bool"),
+    **dict.fromkeys(("rank", "step", *_TIMES, "matrix_device_ns"), "int64"),
+    **dict.fromkeys((*_FLOPS, *_PEAK_TIMES, "known_share", "peak_tflop_per_s"), "float64"),
+    **dict.fromkeys(("precision", "device", "peak_source", "peak_certainty"), "str"),
+    **dict.fromkeys(("at_least", "is_whole"), "bool"),
 }
 _COLUMNS: Final = (
     "rank", "step", "start_ns", "step_ns", *_FLOPS, "tflop_per_s", "mfu", "hfu", "known_share",
@@ -160,12 +156,12 @@ def step_efficiency(
         frame["model_peak_ns"] *= scale
         frame["model_flops"] = model_flops
     frame = _add_shares(frame)
-    mfu = frame["mfu"][frame.pop("whole")]
+    mfu_of_whole_steps = frame["mfu"][frame["is_whole"]]
     return result_frame(
         {name: frame[name] for name in _COLUMNS},
         matched={"steps": len(frame)},
         note=_notes(results, times, frame),
-        job_mfu=float(mfu.mean()) if len(mfu) else np.nan,
+        job_mfu=float(mfu_of_whole_steps.mean()),
         ahead=times.attrs.get("ahead", []),
         outside_flops=sum(result.outside_flops for result in results),
     )
@@ -198,17 +194,16 @@ def _steps_of_rank(
     user_devices: Sequence[Device],
     precision: str | None,
 ) -> _RankSteps:
+    """Return the rows of a rank; `lengths` are the times of its steps, None without steps."""
     has_steps = lengths is not None
-    if lengths is None:
-        lengths = _whole_time(part)
+    lengths = _whole_time(part) if lengths is None else lengths
     steps = lengths["step"].to_numpy()
     device = used_device(part.trace, user_devices)
     # A host that runs ahead calls operators before the window whose work is in it.
-    whole = part.without_window
-    times = call_times(
-        part if whole is part else replace(whole, low=part.low, high=part.high, plain=False),
-        device,
-    )
+    operators = part.without_window
+    if part.has_window:
+        operators = replace(operators, low=part.low, high=part.high, plain=False)
+    times = call_times(operators, device)
     calls = times.signatures.calls
     is_counted = times.is_counted & (times.signatures.texts_of_work("kind") == "matrix")
     place_of_step = pd.Index(steps)
@@ -229,9 +224,9 @@ def _steps_of_rank(
         "precision": main,
         "peak_tflop_per_s": device.peaks(main),
         **device.columns,
-        "whole": whole_steps(part, steps) if has_steps else np.ones(len(steps), dtype=bool),
+        "at_least": sums["at_least"] | (known_share < _MIN_KNOWN),
+        "is_whole": whole_steps(part, steps) if has_steps else np.ones(len(steps), dtype=bool),
     }
-    columns["at_least"] = sums["at_least"] | (known_share < _MIN_KNOWN)
     outside_flops = float(figures["flops"][is_counted & (place < 0)].sum())
     return _RankSteps(columns, device, has_shapes, outside_flops)
 
@@ -256,22 +251,21 @@ def _whole_time(part: RankPart) -> pd.DataFrame:
 
 def _figures(times: CallTimes, device: UsedDevice, precision: str | None) -> pd.DataFrame:
     """Return the FLOPs of each call by purpose, NaN if unknown, and its peak."""
-    signature_set = times.signatures
-    all_flops = signature_set.figures("flops") * times.inside
-    model = signature_set.figures("model_flops") * times.inside
-    recomputed, backward = signature_set.is_recomputed, signature_set.calls.is_backward
+    calls = times.signatures
+    flops, first_flops = (calls.figures(name) * times.inside for name in ("flops", "model_flops"))
+    is_recomputed, is_backward = calls.is_recomputed, calls.calls.is_backward
+    model_flops = np.where(is_recomputed, 0, first_flops)
     peak = device.peaks([precision or name for name in PRECISION_NAMES])[times.precision]
-    model_flops = np.where(recomputed, 0, model)
     return pd.DataFrame(
         {
-            "forward_flops": np.where(backward, 0, all_flops),
-            "backward_flops": np.where(backward & ~recomputed, all_flops, 0),
-            "recompute_flops": np.where(recomputed, all_flops, 0),
-            "attention_recompute_flops": np.where(recomputed, 0, all_flops - model),
+            "forward_flops": np.where(is_backward, 0, flops),
+            "backward_flops": np.where(is_backward & ~is_recomputed, flops, 0),
+            "recompute_flops": np.where(is_recomputed, flops, 0),
+            "attention_recompute_flops": np.where(is_recomputed, 0, flops - first_flops),
             "model_flops": model_flops,
-            "flops": all_flops,
+            "flops": flops,
             "model_peak_ns": model_flops / peak / 1e3,
-            "peak_ns": all_flops / peak / 1e3,
+            "peak_ns": flops / peak / 1e3,
             "matrix_device_ns": times.device_ns,
             "precision": times.precision,
             "peak": peak,
@@ -308,7 +302,7 @@ def _known_shares(part: RankPart, times: CallTimes, place: Ints, steps: int) -> 
     total_ns, known_ns = (
         np.bincount(place[chosen], values, minlength=steps) for values in (time_ns, known_ns)
     )
-    return np.where(total_ns > 0, known_ns / np.maximum(total_ns, 1), np.nan)
+    return known_ns / np.where(total_ns > 0, total_ns, np.nan)
 
 
 def _main_precisions(calls: pd.DataFrame, steps: int) -> list[str]:
@@ -321,14 +315,15 @@ def _main_precisions(calls: pd.DataFrame, steps: int) -> list[str]:
 
 
 def _add_shares(frame: pd.DataFrame) -> pd.DataFrame:
-    step = frame["step_ns"].where(frame["step_ns"] > 0)
-    busy = frame["busy_ns"].where(frame["busy_ns"] > 0)
-    matrix = frame["matrix_device_ns"].where(frame["matrix_device_ns"] > 0)
+    """Add rates and shares; a share of no time is NaN."""
+    step_ns, busy_ns, matrix_ns = (
+        frame[name].where(frame[name] > 0) for name in ("step_ns", "busy_ns", "matrix_device_ns")
+    )
     return frame.assign(
-        tflop_per_s=frame["model_flops"] / step / 1e3,
-        mfu=frame["model_peak_ns"] / step,
-        hfu=frame["peak_ns"] / step,
-        busy_share=frame["busy_ns"] / step,
-        matrix_share=frame["matrix_device_ns"] / busy,
-        matrix_efficiency=frame["peak_ns"] / matrix,
+        tflop_per_s=frame["model_flops"] / step_ns / 1e3,
+        mfu=frame["model_peak_ns"] / step_ns,
+        hfu=frame["peak_ns"] / step_ns,
+        busy_share=frame["busy_ns"] / step_ns,
+        matrix_share=frame["matrix_device_ns"] / busy_ns,
+        matrix_efficiency=frame["peak_ns"] / matrix_ns,
     )

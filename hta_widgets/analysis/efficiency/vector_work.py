@@ -39,10 +39,10 @@ def _vector(flops: float, size: float, certainty: str = "exact") -> Work:
 
 
 def pointwise_work(call: OperatorCall, operands: int, *, to: str = "", flops: int = 1) -> Work:
-    """Return the work of an operator of some operands; further tensors are ``out=``.
+    """Return the work of a pointwise operator with `operands`; further tensors are ``out=``.
 
-    The result is of type `to`, if that is bool or the operands are integers; ``real``: of the parts
-    of complex numbers.
+    The result has the type `to` if that is bool or the operands are integers; with ``real``, it has
+    the type of the parts of complex numbers.
     """
     places = range(min(operands, len(call.dims)))
     tensors = [call.tensor(index) for index in places if call.is_present(index)]
@@ -82,9 +82,9 @@ def _rule(
     """Return the work of an operator that reads and writes arguments as they are.
 
     Its new outputs are like the arguments `makes`. The argument `elements_of` sets the number of
-    elements, by default the first written or new output; `extra_bytes` are written for each in
-    addition, such as the mask of a dropout. The list `state` of an optimizer is read and written if
-    it has tensors. New outputs are of type `to`, if the operands are integers.
+    elements, by default the first written or new output; `extra_bytes` are written for each
+    element in addition, such as the mask of a dropout. The list `state` of an optimizer is read and
+    written if it has tensors. New outputs are of type `to`, if the operands are integers.
     """
     if state is not None and any(call.dims[state : state + 1]):
         reads, writes = (*reads, state), (*writes, state)
@@ -177,9 +177,9 @@ def _row_norm(
 ) -> Work:
     """Return the work of a norm of rows: of the last dimensions, or of `groups` of channels.
 
-    `flops` per element are without and with one of the `weights`. A norm without a bias writes one
-    statistic of each row, else two, in the type of the weight. CUDA kernels always write float, but
-    the arguments do not state the device.
+    `flops` are those per element without `weights` and with any of them. A norm without a bias
+    writes one statistic of each row, else two, in the type of the weight. CUDA kernels always write
+    float, but the arguments do not state the device.
     """
     elements = prod(call.shape(0))
     if groups:
@@ -193,31 +193,33 @@ def _row_norm(
 
 
 def _batch_norm(call: OperatorCall) -> Work:
+    """Return the work of a batch norm; arguments 1 to 4 are weight, bias and running statistics."""
     x = call.shape(0)
-    elements, size = prod(x), item_bytes(call.tensor(0).type)
+    elements = prod(x)
+    size = call.size_bytes(0, 1, 2, 3, 4) + elements * item_bytes(call.type_of(0))
     # Files of 2021 have no values; running statistics are there in training as well.
-    training = call.flag(5, default=True) if call.values else True
-    read = call.size_bytes(0, 1, 2, 3, 4) + elements * size
-    affine = call.is_present(1) or call.is_present(2)
-    if not training:
-        return _vector(2 * elements, read)
-    saved = 2 * x[1] * item_bytes(call.tensor(1).type if call.is_present(1) else "float")
+    if call.values and not call.flag(5, default=True):
+        return _vector(2 * elements, size)
+    size += call.size_bytes(3, 4)
+    size += 2 * x[1] * item_bytes(call.type_of(1) if call.is_present(1) else "float")
+    is_affine = call.is_present(1) or call.is_present(2)
     certainty = "exact" if call.values else "estimate"
-    size = read + call.size_bytes(3, 4) + saved
-    return _vector((7 if affine else 5) * elements, size, certainty)
+    return _vector((7 if is_affine else 5) * elements, size, certainty)
 
 
 def _norm_backward(
     call: OperatorCall, reads: tuple[int, ...], *, weight: int, mask: int | None = None
 ) -> Work:
-    """Return the work of a norm's backward: 13 per element, 10 without gradients of weights."""
-    elements, size = prod(call.shape(0)), item_bytes(call.tensor(0).type)
+    """Return the work of a norm's gradients of the input, the weight and the bias, as in `mask`.
+
+    It is 13 FLOPs per element, 10 without gradients of weight and bias.
+    """
+    elements, size = prod(call.shape(0)), item_bytes(call.type_of(0))
     weighted = call.is_present(weight)
     wanted = call.mask(mask) if mask is not None and call.values else [True, weighted, weighted]
     wanted += [False] * (3 - len(wanted))
-    width = prod(call.shape(weight)) if weighted else 0
     written = elements * size * wanted[0] + call.size_bytes(weight) * (wanted[1] + wanted[2])
-    flops = 13 if width and (wanted[1] or wanted[2]) else 10
+    flops = 13 if weighted and (wanted[1] or wanted[2]) else 10
     certainty = "exact" if mask is None or call.values else "estimate"
     return _vector(flops * elements, call.size_bytes(*reads) + written, certainty)
 
@@ -302,19 +304,16 @@ def _triton(call: OperatorCall) -> Work:
     of the loops.
     """
     tensors = call.tensors()
-    has_indices = any(tensor.type in {"int", "long int"} for tensor in tensors)
-    if has_indices:
+    size = sum(tensor.size_bytes for tensor in tensors)
+    if any(tensor.type in {"int", "long int"} for tensor in tensors):
         loops = 1 if call.name.startswith("triton_poi_") else 2
         numbers = [int(text) for text in call.values if str(text).isdecimal()][-loops:]
         if len(numbers) < loops:
             raise CallError(Reason.DATA_DEPENDENT)
-        sizes = [min(t.stored, prod(numbers)) * item_bytes(t.type) for t in tensors]
-    else:
-        sizes = [tensor.size_bytes for tensor in tensors]
-    size = float(sum(sizes))
+        size = sum(min(t.stored, prod(numbers)) * item_bytes(t.type) for t in tensors)
     if not size > 0:
         raise CallError(Reason.UNKNOWN_TYPE if isnan(size) else Reason.NO_SHAPES)
-    return Work("", _NAN, 0.0, size, "vector", "estimate", "each pointer counts once")
+    return Work("", _NAN, 0.0, float(size), "vector", "estimate", "each pointer counts once")
 
 
 #: Formulas by their names in the table of operators.

@@ -95,13 +95,8 @@ def _find(name: str) -> ListedOperator | None:
     out_of_place = table.get(name.removesuffix("_"))
     if out_of_place and out_of_place.work.func is pointwise_work:
         return out_of_place
-    return table.get(next((start for start in _starts() if name.startswith(start[:-1])), ""))
-
-
-@cache
-def _starts() -> tuple[str, ...]:
-    """Return the starts of names in the table, with their ``*``."""
-    return tuple(name for name in _table() if name.endswith("*"))
+    starts = (start for start in table if start.endswith("*") and name.startswith(start[:-1]))
+    return table.get(next(starts, ""))
 
 
 @cache
@@ -112,7 +107,7 @@ def operators_of(formula: str) -> frozenset[str]:
 
 
 def role_of(name: str) -> Role:
-    """Return how an operator counts."""
+    """Return how an operator counts among nested operators."""
     listed = _find(name)
     return listed.role if listed else "unlisted"
 

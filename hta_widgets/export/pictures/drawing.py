@@ -518,14 +518,14 @@ class PlotArea:
     """The window of time and the columns of a picture, in px.
 
     The lanes are between `left` and `right`. Left of them are their names, which a `narrow` picture
-    lacks, and right of them the totals in `margin`, which is 0 in a picture too narrow for totals.
+    lacks, and right of them the totals in `margin`, which is 0 in a picture without totals.
     """
 
-    def __init__(self, width: float, start: int, end: int) -> None:
+    def __init__(self, width: float, start: int, end: int, *, has_totals: bool = True) -> None:
         self.width, self.start, self.end = width, start, end
         self.narrow = width < _GUTTER_FROM
         self.left: float = _NARROW_GUTTER if self.narrow else _GUTTER
-        self.margin: float = _MARGIN if width >= _MARGIN_FROM else 0
+        self.margin: float = _MARGIN if has_totals and width >= _MARGIN_FROM else 0
         self.right = width - self.margin
         self.across = self.right - self.left
         self.span = end - start

@@ -93,7 +93,7 @@ class HeaderPainter(Painter):
             layers = self._class_layers(total, (start, end), classed.parts)
         for heights, color in reversed(layers):
             drawing.path(_step_path(x, np.round(heights * (_MINIMAP - 2)), y + _MINIMAP), color)
-        job = PlotArea(area.width, start, max(end, start + 1))
+        job = PlotArea(area.width, start, max(end, start + 1), has_totals=area.margin > 0)
         x0, x1 = job.x(area.start), job.x(area.end)
         if x1 - x0 > area.across - 1:
             return

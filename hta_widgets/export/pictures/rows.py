@@ -329,7 +329,7 @@ def _track_name(rank: RankScene, track: Mapping[str, Any]) -> str:
             streams = (other for other in rank["tracks"] if other["role"] == "stream")
             devices = {stream["process"] for stream in streams}
             device = track["process"] if len(devices) > 1 else rank.get("device", "GPU")
-            return f"{device}  {label}{' · comm' if track['communication'] else ''}"
+            return f"{device}  {label}{' · communication' if track['communication'] else ''}"
         case "thread":
             return f"CPU  {label}"
         case "instant" | "async":

@@ -13,13 +13,13 @@ from hta_widgets.text import count, duration, share, value
 
 _BASELINE = 4
 #: Minimum distance between the baselines of two texts, one above the other.
-_LINE = 11
+_LINE = 10
 _PAD = 12
 #: Minimum height of a row with a name and a fact below it, and the baselines of both.
 _TWO_LINES_HEIGHT, _FIRST_LINE, _SECOND_LINE = 34, 14, 28
 _WARNING_INK = "#744600"
-#: Short names of lanes, for rows that are too narrow for the long ones.
-_SHORT_LANE_NAMES = {"communication": "comm"}
+#: Distance of the lowest baseline from the bottom of a row.
+_LOWEST_NAME = 3
 #: Minimum number of collectives for a label on how often a rank comes last.
 _MIN_COLLECTIVES = 4
 
@@ -95,12 +95,20 @@ class SideColumnPainter(Painter):
         right = area.left - 8
         bands = [] if area.narrow else [band for band in row.bands if band.label]
         lanes: _LaneNames = [(_name_baseline(band, row.height), band.label) for band in bands]
-        for baseline, texts, bold, color in (
-            (_FIRST_LINE, row.names, True, theme.ink),
-            (_SECOND_LINE, fact.texts, fact.style == "late", ink),
+        # Next to the long name of the communication lane, a fact has no space.
+        last_line = row.height - _LOWEST_NAME
+        has_last_line = last_line >= _SECOND_LINE + _LINE
+        is_beside_long_name = _width_on_line(lanes, _SECOND_LINE) > right / 2
+        fact_line = last_line if is_beside_long_name and has_last_line else _SECOND_LINE
+        is_group = len(row.like) > 1 or row.why != ""
+        for baseline, texts, bold, color, can_remove in (
+            (_FIRST_LINE, row.names, True, theme.ink, True),
+            (fact_line, fact.texts, fact.style == "late", ink, is_group or not has_last_line),
         ):
             width = text_width(first_text_that_fits(texts, right - _PAD, bold=bold), bold=bold)
-            lanes = _lane_names_next_to(lanes, row, baseline, width, right - _PAD)
+            lanes = _lane_names_next_to(
+                lanes, row, baseline, width, right - _PAD, can_remove=can_remove
+            )
             max_width = right - _PAD - _width_on_line(lanes, baseline)
             label = first_text_that_fits(texts, max_width, bold=bold)
             if not label and baseline == _FIRST_LINE:
@@ -124,13 +132,13 @@ class SideColumnPainter(Painter):
     def _draw_track_names(self, row: Row, y: float) -> None:
         theme, drawing = self.theme, self.drawing
         right = self.area.left - 8
-        max_width = right - 10
+        max_width = right - 4
         # The name is beside the lanes above the first lane with its own label.
         labeled = next((band for band in row.bands[1:] if band.label), None)
         height = row.height - 4 if labeled is None else labeled.top
         middle = y + height / 2 + _BASELINE
         name = row.names[0]
-        if self.area.narrow:
+        if self.area.narrow or text_width(name) > max_width:
             # The word before two blanks is left out: "GPU  stream 7" becomes "stream 7".
             name = re.sub(r"^\w+ {2}", "", name)
         name = fit_text(name, max_width)
@@ -311,7 +319,7 @@ def _is_mpi(rank: Mapping[str, Any]) -> bool:
 
 def _name_baseline(band: Band, row_height: float) -> float:
     baseline = band.top + (3 if band.height < 8 else band.height / 2) + _BASELINE
-    return min(baseline, row_height - 3)
+    return min(baseline, row_height - _LOWEST_NAME)
 
 
 #: The baseline of each name of a folded row's lanes, from the row's top, and the name.
@@ -319,24 +327,27 @@ _LaneNames = Sequence[tuple[float, str]]
 
 
 def _lane_names_next_to(
-    lanes: _LaneNames, row: Row, baseline: float, width: float, max_width: float
+    lanes: _LaneNames,
+    row: Row,
+    baseline: float,
+    width: float,
+    max_width: float,
+    *,
+    can_remove: bool,
 ) -> _LaneNames:
     """Return the lane names that leave `width` of `max_width` at a baseline, as the page does.
 
-    Facts on groups and outliers have priority over lane names, which every row repeats.
+    If `can_remove`, lane names, which every row repeats, are left out for a longer text.
     """
-    short_names = {"compute": _device_of([row.rank]), **_SHORT_LANE_NAMES}
     is_near = [abs(lane_baseline - baseline) < _LINE for lane_baseline, _ in lanes]
     pairs = list(zip(lanes, is_near, strict=True))
     others = [lane for lane, is_close in pairs if not is_close]
     short = [
-        (lane_baseline, short_names.get(name, name) if is_close else name)
+        (lane_baseline, _device_of([row.rank]) if is_close and name == "compute" else name)
         for (lane_baseline, name), is_close in pairs
     ]
-    forms = [lanes, others] if len(row.like) > 1 or row.why else [lanes, short]
-    if baseline == _FIRST_LINE and others not in forms:
-        # Without lane names, the rank's name is not cut, which could make it ambiguous.
-        forms.append(others)
+    is_group = len(row.like) > 1 or row.why
+    forms = [lanes, *([] if is_group else [short]), *([others] if can_remove else [])]
     fitting = (form for form in forms if width + _width_on_line(form, baseline) <= max_width)
     return next(fitting, forms[-1])
 

@@ -19,7 +19,7 @@ from hta_widgets.formats.kineto.records import TEXT_ARGS, Args, Record, ScopedId
 _INT64 = 1 << 63
 #: The note on records with paths of Windows.
 BACKSLASHES_KEPT = (
-    "records with backslashes that begin no escape; all backslashes of the text are kept"
+    "records with single backslashes, as in Windows' paths; all backslashes of the text are kept"
 )
 
 
@@ -120,9 +120,10 @@ _DRIVE = re.compile(rb'"[A-Za-z]:\\[bfnrtu]')
 _PATH = re.compile(
     rb'"(?:[A-Za-z]:)?[\w.\-\x80-\xff]*(?:\\[bfnrt][\w.\-\x80-\xff]+)+(?:\(\d+\): [^"\\]*)?"'
 )
-#: What labels of two lines do not have: a drive, a rare control character, or the name of a file.
+#: What labels of two lines do not have: a drive, a rare control character, or the line of a file.
+#: The name of a file is no sign: a label may state it in its second line (``"loss\\ntrain.py"``).
 _SURE_PATH = re.compile(
-    rb'"[A-Za-z]:\\|\\[bfr]|\.(py|pyx|pyd|c|cc|cpp|cu|cuh|h|hpp|dll|exe|ipynb)(\(\d+\): [^"]*)?"$'
+    rb'"[A-Za-z]:\\|\\[bfr]|\.(py|pyx|pyd|c|cc|cpp|cu|cuh|h|hpp|dll|exe|ipynb)\(\d+\): [^"]*"$'
 )
 _CONTROLS = {
     ord(decoded): f"\\{letter}" for decoded, letter in zip("\b\f\n\r\t", "bfnrt", strict=True)

@@ -13,7 +13,7 @@ import {
   plural,
 } from "../ui/formats";
 import { Link } from "../ui/controls";
-import { frameNote } from "../ui/text";
+import { capitalize, frameNote } from "../ui/text";
 import { type TableColumn, FilterField, NameButton, Table } from "../ui/table";
 import {
   barColor,
@@ -479,7 +479,7 @@ function MeasureCells(props: { measure: MeasureColumns; row: FrameRow }) {
 /** `mpi_message_sizes` as `MPI message sizes`. */
 export function tableTitle(name: string): string {
   const [first = "", ...words] = name.split("_");
-  const firstWord = FORMAT_NAMES[first] ?? first.charAt(0).toUpperCase() + first.slice(1);
+  const firstWord = FORMAT_NAMES[first] ?? capitalize(first);
   return [firstWord, ...words].join(" ");
 }
 

@@ -108,6 +108,19 @@ describe("a page that holds all of the job", () => {
     await expect(asked).rejects.toThrow("no event 7");
   });
 
+  test("leaves to the kernel a request of which a panel failed", async () => {
+    page.canAnswer = () => true;
+    page.ask.mockResolvedValue({
+      reply: { panels: {}, errors: { queue: { code: "no_answer", message: "fault" } } },
+      buffer: null,
+    });
+    const asked = source.ask("panels", {} as never);
+    await vi.waitFor(() => expect(kernel.asked).toHaveLength(1));
+    kernel.asked[0]!.answer({ from: "kernel" });
+    expect((await asked).reply).toEqual({ from: "kernel" });
+    vi.mocked(console.error).mockClear();
+  });
+
   test("logs once for each operation that only the kernel could answer", async () => {
     page.ask.mockRejectedValue(new Error("a fault of the engine"));
     for (const at of [0, 1]) {

@@ -77,7 +77,10 @@ export class HybridSource implements Source {
     if (page?.canAnswer(op, request) === true) {
       this.kernel.checkAlive();
       try {
-        return await page.ask(op, request, signal);
+        const answer = await page.ask(op, request, signal);
+        const { errors } = answer.reply as { errors?: unknown };
+        if (errors === undefined) return answer;
+        pageError = errors;
       } catch (error) {
         if (isAbort(error)) throw error;
         pageError = error;

@@ -10,7 +10,7 @@ import {
   withoutDimension,
 } from "../protocol/selection";
 import {
-  RequestError,
+  type ErrorReply,
   type Requests,
   type Scene,
   type SelectionJson,
@@ -194,7 +194,7 @@ describe("questions", () => {
     panels: string[];
     selection: SelectionJson;
     /** Give frames for all panels, or for all but some that are left for later. */
-    answer(value: number, left?: string[]): Promise<void>;
+    answer(value: number, left?: string[], errors?: Record<string, ErrorReply>): Promise<void>;
     fail(error: Error): Promise<void>;
   }
   const settle = () => new Promise<void>((resolve) => setTimeout(resolve));
@@ -207,9 +207,10 @@ describe("questions", () => {
     const ask = (_op: string, { panels, selection }: Requests["panels"]) =>
       new Promise<never>((resolve, reject) => {
         const ids = [...panels];
-        const answer = (value: number, left: string[] = []) => {
-          const made = ids.filter((id) => !left.includes(id)).map((id) => [id, frame(value)]);
-          const reply = { panels: Object.fromEntries(made), ...(left.length > 0 && { left }) };
+        const answer: Call["answer"] = (value, left = [], errors = {}) => {
+          const made = ids.filter((id) => !left.includes(id) && !(id in errors));
+          const panels = Object.fromEntries(made.map((id) => [id, frame(value)]));
+          const reply = { panels, errors, ...(left.length > 0 && { left }) };
           resolve({ reply, buffer: null } as never);
           return settle();
         };
@@ -281,26 +282,18 @@ describe("questions", () => {
     expect(calls).toHaveLength(2);
   });
 
-  test("a panel that is refused leaves the others their numbers", async () => {
-    data.requestPanels(["overlap", "kernels"], FULL_SELECTION);
-    await calls[0]!.fail(new Error("no panel of this name"));
-    expect(calls[1]!.panels).toEqual(["overlap"]);
-    await calls[1]!.fail(new Error("no panel of this name"));
-    await calls[2]!.answer(1);
-    expect(stateOf("overlap").error?.message).toBe("no panel of this name");
+  test("an error of a panel leaves the others their numbers", async () => {
+    data.requestPanels(["overlap", "kernels", "queue"], FULL_SELECTION);
+    await calls[0]!.answer(1, [], {
+      overlap: { code: "no_answer", message: "no column a.", remedy: "Remove it." },
+    });
+    expect(stateOf("overlap").error?.message).toBe("no column a. Remove it.");
     expect(stateOf("kernels")).toMatchObject({ isStale: false, frame: frame(1), error: null });
-    expect(calls).toHaveLength(3);
+    expect(stateOf("queue")).toMatchObject({ isStale: false, frame: frame(1), error: null });
+    expect(calls).toHaveLength(1);
+    data.retry();
+    expect(calls[1]!.panels).toEqual(["overlap"]);
   });
-
-  test.each(["connection_lost", "interrupted"] as const)(
-    "panels are not requested one by one after the error %s",
-    async (code) => {
-      data.requestPanels(["overlap", "kernels"], FULL_SELECTION);
-      await calls[0]!.fail(new RequestError({ code, message: "no reply" }));
-      expect(stateOf("kernels").error?.message).toBe("no reply");
-      expect(calls).toHaveLength(1);
-    },
-  );
 });
 
 test("a table as CSV keeps what its cells hold", () => {

@@ -10,9 +10,9 @@ import { withoutOwnDimensions } from "../facts/panels";
 import { getOrMake } from "../protocol/maps";
 import {
   asError,
-  hasErrorCode,
   isAbort,
   type PanelFrame,
+  RequestError,
   type Requests,
   type SelectionJson,
   type Source,
@@ -25,6 +25,7 @@ export interface PanelState {
   error: Error | null;
 }
 
+const NO_REPLY = "The reply lacks this panel.";
 const NO_DATA: PanelState = { frame: null, isStale: false, error: null };
 
 interface PanelEntry {
@@ -158,10 +159,7 @@ export class PanelData<Request> {
   }
 }
 
-/**
- * The numbers of a selection, without the part of it that the panel itself writes. If a request for
- * several panels is refused, each panel is requested alone: the error of one concerns no other.
- */
+/** The numbers of a selection, without the part of it that the panel itself writes. */
 export function makePanelRequester(
   source: Source,
   signal: AbortSignal,
@@ -171,7 +169,9 @@ export function makePanelRequester(
     const { reply } = await source.ask("panels", requested, signal);
     const answer = (id: string): PanelFrame | Error => {
       const frame = reply.panels[id];
-      if (frame === undefined) return new Error("No answer for this panel.");
+      if (frame === undefined) {
+        return new RequestError(reply.errors?.[id] ?? { code: "no_answer", message: NO_REPLY });
+      }
       const { tracks, query, ids } = withoutOwnDimensions(id, selection);
       const filtered = tracks !== null || query !== null || ids !== null ? 1 : 0;
       return { ...frame, attrs: { ...frame.attrs, filtered } };
@@ -179,20 +179,7 @@ export function makePanelRequester(
     const answered = panels.filter((id) => reply.left?.includes(id) !== true);
     return new Map(answered.map((id) => [id, answer(id)]));
   };
-  const askApart: typeof ask = async (panels, selection) => {
-    try {
-      return await ask(panels, selection);
-    } catch (error) {
-      const isLost = hasErrorCode(error, "connection_lost") || hasErrorCode(error, "interrupted");
-      if (isLost || isAbort(error)) throw error;
-      if (panels.length === 1) return new Map([[panels[0]!, asError(error)]]);
-      const answers = new Map<string, PanelFrame | Error>();
-      for (const id of panels)
-        for (const entry of await askApart([id], selection)) answers.set(...entry);
-      return answers;
-    }
-  };
-  return { partOf: withoutOwnDimensions, maxKeptFrames: 12, ask: askApart };
+  return { partOf: withoutOwnDimensions, maxKeptFrames: 12, ask };
 }
 
 /** The numbers of the heatmap; without device work, the reason instead of zeros. */

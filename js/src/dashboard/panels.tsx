@@ -26,6 +26,7 @@ import { h, renderInto } from "../ui/dom";
 import { formatCount, rangesText } from "../ui/formats";
 import { VisibilityTracker } from "../ui/host";
 import { onSignal } from "../ui/react";
+import { capitalize } from "../ui/text";
 import { FIRST_ROWS, ROW_PX } from "../ui/table";
 import type { DashContext } from "./context";
 import { NameTable, type PanelNumbers } from "./name_table";
@@ -316,10 +317,6 @@ function problemText({ kind, count, detail, ranks }: ProblemLine): { title: stri
     ranks.length === 0 ? "" : `rank${ranks.length === 1 ? "" : "s"} ${rangesText(ranks)}`;
   const parts = [`${formatCount(count)}×`, location, left].filter((part) => part !== "");
   return { title: capitalize(name.replace(/[.:]$/, "")), text: parts.join(" · ") };
-}
-
-function capitalize(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 // Estimated heights of panels, so that the page does not jump when charts appear.

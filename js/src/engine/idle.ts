@@ -156,10 +156,7 @@ class GapIndex {
       const activity = this.threadActivity(call[next]!);
       activity.forEachPiece(UNRECORDED_WAIT, this.start[gap]!, Math.min(begin, end), addPiece);
       const cause = end - begin < SHORT_NS ? BLOCKED : this.waitCause(gap, call[next]!, returned);
-      const isUnrecorded =
-        cause === UNRECORDED ||
-        (cause === STREAM_WAIT && this.isHostBlocked(call[next]!, begin, end));
-      if (isUnrecorded) addPiece(begin, end);
+      if (cause === UNRECORDED) addPiece(begin, end);
     });
     return IntervalUnion.of(Float64Array.from(starts), Float64Array.from(ends));
   }
@@ -223,8 +220,8 @@ class GapIndex {
     const begin = Math.max(returned, start);
     const isLong = end - begin >= SHORT_NS;
     if (isLong && this.firstStarts.get(call)! < start) return UNRECORDED;
-    if (isLong && this.analysis.trace.behindWaits()[call] === 1) return STREAM_WAIT;
     if (this.isHostBlocked(call, begin, end)) return UNRECORDED;
+    if (isLong && this.analysis.trace.behindWaits()[call] === 1) return STREAM_WAIT;
     if (returned > start) return LAUNCH_LATENCY;
     return isLong ? BLOCKED : KERNEL_WAIT;
   }

@@ -81,7 +81,7 @@ export function breakdownFrame(chosen: readonly RankSelection[]): PanelFrame {
     selected_wait_ns: ({ selected }) => selected?.wait ?? null,
     selected_memory_ns: ({ selected }) => selected?.memory ?? null,
   });
-  const attrs = { matched: matchedKinds(countByKind(selections)), missing_ranks: ranksWithoutWork };
+  const attrs = { matched: matchedKinds(countByKind(selections)) };
   const notes = [
     missingRanksNote(rankNumbersOf(selections), ranksWithoutWork, NO_WORK),
     prelaunchedNote(selections),
@@ -136,7 +136,7 @@ export function idleFrame(selections: readonly RankSelection[]): PanelFrame {
     gaps: ({ gaps }) => gaps,
     idle_share: ({ share }) => share,
   });
-  const attrs = { matched: matchedKinds(countByKind(selections)), missing_ranks: ranksWithoutWork };
+  const attrs = { matched: matchedKinds(countByKind(selections)) };
   return makeFrame(
     columns,
     attrs,

@@ -9,7 +9,16 @@ import { LIMITS } from "../facts/limits";
 import { noteFor } from "../facts/notes";
 import { isMetric, METRICS, withoutOwnDimensions } from "../facts/panels";
 import { getOrMake } from "../protocol/maps";
-import type { Answer, GapReply, PanelFrame, Requests, SelectionJson } from "../protocol/source";
+import {
+  type Answer,
+  asError,
+  type ErrorReply,
+  type GapReply,
+  isAbort,
+  type PanelFrame,
+  type Requests,
+  type SelectionJson,
+} from "../protocol/source";
 import { normalizeSelection } from "../protocol/selection";
 import { callTreeFrame } from "./call_tree";
 import { Pacer, gather, indicesWhere } from "./columns";
@@ -50,6 +59,8 @@ import { queueFigures } from "./queues";
 import { IntervalSet } from "./spans";
 import { stepsFrame } from "./steps";
 
+/** Functions that build the indices of a rank, which take longest. */
+const INDEX_BUILDERS = [deviceSpansOf, eventIntervals, queueFigures, gapIndexOf, operatorSums];
 const { table_rows: TOP, duration_names: TOP_DURATIONS } = LIMITS;
 /** Max number of cached frames: all panels for a few selections. */
 const MAX_FRAMES = 48;
@@ -90,24 +101,39 @@ export class PanelEngine {
 
   async panels(request: Requests["panels"]): Promise<Answer<"panels">["reply"]> {
     const selection = normalizeSelection(request.selection);
-    const top = request.top ?? null;
     const panels: Record<string, PanelFrame> = {};
+    const errors: Record<string, ErrorReply> = {};
     const pacer = new Pacer();
     for (const id of request.panels) {
-      const buildFrame = this.builders[id];
-      if (buildFrame === undefined) {
-        const panelNames = Object.keys(this.builders).join(", ");
-        throw new Error(`no panel ${JSON.stringify(id)}; the panels are ${panelNames}`);
+      try {
+        panels[id] = await this.frame(id, selection, request.top ?? null, pacer);
+      } catch (error) {
+        if (isAbort(error)) throw error;
+        errors[id] = { code: "no_answer", message: asError(error).message };
       }
-      const panelSelection = withoutOwnDimensions(id, selection);
-      const key = JSON.stringify([id, top, panelSelection]);
-      panels[id] = await this.frameCache.get(key, async () => {
-        const { selections, missing } = await this.selectRanks(panelSelection, pacer);
-        return withMissingRanks(buildFrame(selections, top), missing);
-      });
       await pacer.yieldIfDue();
     }
-    return { panels };
+    return Object.keys(errors).length > 0 ? { panels, errors } : { panels };
+  }
+
+  /** The frame of a panel for a selection, computed once. */
+  private frame(
+    id: string,
+    selection: SelectionJson,
+    top: number | null,
+    pacer: Pacer,
+  ): Promise<PanelFrame> {
+    const buildFrame = this.builders[id];
+    if (buildFrame === undefined) {
+      const panelNames = Object.keys(this.builders).join(", ");
+      throw new Error(`no panel ${JSON.stringify(id)}; the panels are ${panelNames}`);
+    }
+    const panelSelection = withoutOwnDimensions(id, selection);
+    return this.frameCache.get(JSON.stringify([id, top, panelSelection]), async () => {
+      const { selections, missing } = await this.selectRanks(panelSelection, pacer);
+      const frame = buildFrame(selections, top);
+      return { ...frame, attrs: { ...frame.attrs, ...leftOutAttribute(missing) } };
+    });
   }
 
   async heatmap(request: Requests["heatmap"]): Promise<Answer<"heatmap">> {
@@ -131,7 +157,7 @@ export class PanelEngine {
         return recordedTime(rankSelection, Math.max(first, start), Math.min(last, end));
       }),
       ...(note !== "" && { note }),
-      ...(missing.length > 0 && { missing_ranks: missing, left_out: missing }),
+      ...leftOutAttribute(missing),
     };
     const reply = { ranks: rankNumbersOf(selections), start, end, bins, exact: true, attrs };
     return { reply, buffer: values.buffer as ArrayBuffer };
@@ -179,17 +205,11 @@ export class PanelEngine {
     return getOrMake(this.analyses, number, () => this.buildAnalysis(number, pacer));
   }
 
-  /** A rank with the indices of all its events, which take longest to build. */
+  /** A rank with the indices of all its events. */
   private async buildAnalysis(number: number, pacer: Pacer): Promise<RankAnalysis | null> {
     const analysis = await this.job.loadAnalysis(number);
     if (analysis === null) return null;
-    for (const buildIndex of [
-      deviceSpansOf,
-      eventIntervals,
-      queueFigures,
-      gapIndexOf,
-      operatorSums,
-    ]) {
+    for (const buildIndex of INDEX_BUILDERS) {
       await pacer.yieldIfDue();
       buildIndex(analysis.fullSelection);
     }
@@ -197,12 +217,9 @@ export class PanelEngine {
   }
 }
 
-/** List the chosen ranks whose events the page lacks. */
-function withMissingRanks(frame: PanelFrame, missing: readonly number[]): PanelFrame {
-  if (missing.length === 0) return frame;
-  const missingRanks = (frame.attrs.missing_ranks ?? []) as number[];
-  const all = [...missingRanks, ...missing].sort((a, b) => a - b);
-  return { ...frame, attrs: { ...frame.attrs, missing_ranks: all, left_out: missing } };
+/** The attribute of a reply with the chosen ranks whose events the page lacks. */
+function leftOutAttribute(missing: readonly number[]): { left_out?: readonly number[] } {
+  return missing.length > 0 ? { left_out: missing } : {};
 }
 
 // Key figures of a selection.

@@ -142,10 +142,11 @@ export function computeGeometry(
   stripRows: number,
   lateRow = false,
   rulers = 1,
+  hasMargin = true,
 ) {
   const isNarrow = width < SIZE.gutterFrom;
   const gutter: number = isNarrow ? SIZE.gutterNarrow : SIZE.gutter;
-  const margin: number = width >= SIZE.marginFrom ? SIZE.margin : 0;
+  const margin: number = hasMargin && width >= SIZE.marginFrom ? SIZE.margin : 0;
   const axisTop = SIZE.minimap + MINIMAP_PAD + 1;
   // Only the first ruler has space for the flags of time marks.
   const axisHeight = SIZE.axis + (rulers - 1) * SIZE.steps;

@@ -120,18 +120,14 @@ function rowFact(row: StageRow, frame: StageFrame): RowFact {
 /** Distance of a baseline from the middle of its text. */
 const BASELINE = 4;
 /** Min distance of lines of text that do not touch. */
-const LINE = 11;
+const LINE = 10;
 /** Distance of texts from the right edge of the gutter. */
 const RIGHT_INSET = 8;
 /** Baselines of a folded rank's name and fact, from the top of the row. */
 const NAME_BASELINE = 14;
 const FACT_BASELINE = 28;
-
-/** Short name of a lane, used if the fact next to the lane needs the space. */
-function shortLaneName(name: string, rank: SceneRank): string {
-  if (name === "compute") return deviceOf({ ranks: [rank] });
-  return name === "communication" ? "comm" : name;
-}
+/** Distance of the lowest baseline from the bottom of a row. */
+const LOWEST_NAME = 3;
 
 /** Background of a row. */
 export function rowBackground(theme: Theme, late: boolean): string {
@@ -254,8 +250,14 @@ function drawTwoLines(
   fitRankName(pen, names, left, y + NAME_BASELINE, nameWidth, FONT.bodyStrong, theme.ink);
   // In rows of several ranks, facts take priority over the names of lanes.
   const isGroup = row.badge !== null || row.reason !== "";
-  const factWidth = lanes.makeSpace(facts, factFont, FACT_BASELINE, right - 12, isGroup);
-  pen.drawFirstFit(facts, 12, y + FACT_BASELINE, factWidth, factFont, factColor);
+  // Next to the long name of the communication lane, a fact has no space.
+  const lastBaseline = row.height - LOWEST_NAME;
+  const hasLastLine = lastBaseline >= FACT_BASELINE + LINE;
+  const isBesideLongName = lanes.widthOn(FACT_BASELINE) > right / 2;
+  const baseline = isBesideLongName && hasLastLine ? lastBaseline : FACT_BASELINE;
+  const canRemove = isGroup || !hasLastLine;
+  const factWidth = lanes.makeSpace(facts, factFont, baseline, right - 12, canRemove);
+  pen.drawFirstFit(facts, 12, y + baseline, factWidth, factFont, factColor);
   for (const { name, baseline } of lanes.names) {
     pen.drawText(name, right, y + baseline, FONT.label, theme.ink3, "right");
   }
@@ -277,6 +279,17 @@ class LaneNames {
     }));
   }
 
+  /** Names so close to a baseline that texts on both would touch. */
+  private namesOn(baseline: number): typeof this.names {
+    return this.names.filter((name) => Math.abs(name.baseline - baseline) < LINE);
+  }
+
+  /** Width that the names take from a text on this baseline. */
+  widthOn(baseline: number): number {
+    const names = this.namesOn(baseline);
+    return Math.max(0, ...names.map(({ name }) => this.pen.textWidth(name, FONT.label) + 8));
+  }
+
   /**
    * Make space for the first of `texts` that fits into `width`: shorten the names on its line, and
    * then, if `canRemove`, remove them. Return the width that is free.
@@ -288,16 +301,16 @@ class LaneNames {
     width: number,
     canRemove: boolean,
   ): number {
-    const sameLine = this.names.filter((name) => Math.abs(name.baseline - baseline) < LINE);
-    const freeWidth = (): number =>
-      width - Math.max(0, ...sameLine.map(({ name }) => this.pen.textWidth(name, FONT.label) + 8));
+    const sameLine = this.namesOn(baseline);
+    const freeWidth = (): number => width - this.widthOn(baseline);
     const textWidths = texts.map((text) => this.pen.textWidth(text, font));
     // A shorter fact leaves the names as they are in other rows.
     const longestWidth = textWidths.find((textWidth) => textWidth <= width);
     const neededWidth = (canRemove ? longestWidth : textWidths.at(-1)) ?? -Infinity;
     if (neededWidth <= freeWidth()) return freeWidth();
     const isGroup = this.row.badge !== null || this.row.reason !== "";
-    if (!isGroup) for (const lane of sameLine) lane.name = shortLaneName(lane.name, this.row.rank);
+    const compute = isGroup ? undefined : sameLine.find(({ name }) => name === "compute");
+    if (compute !== undefined) compute.name = deviceOf({ ranks: [this.row.rank] });
     if (!canRemove || neededWidth <= freeWidth()) return freeWidth();
     this.names = this.names.filter((name) => !sameLine.includes(name));
     return width;
@@ -343,7 +356,7 @@ function drawBadge(
 function nameBaseline({ top, height }: Band, rowHeight: number): number {
   const centred = top + (height < 8 ? 3 : height / 2) + BASELINE;
   // A bar at the bottom is lower than its name: keep the name above the next row.
-  return Math.min(centred, rowHeight - 3);
+  return Math.min(centred, rowHeight - LOWEST_NAME);
 }
 
 /**
@@ -358,9 +371,11 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
   for (const band of stacks) drawStackName(pen, frame, band, y, row.stacks === "folded");
   const topStack = stacks.find((band) => band === bands[0]);
   const { right, top, bottom } = trackNameSpace(pen, frame, placed, topStack);
-  const availableWidth = right - (row.pinned ? 14 : 10);
+  const availableWidth = right - (row.pinned ? 14 : 4);
   const fullName = row.pairName ?? row.name;
-  const name = geometry.narrow ? fullName.replace(/^[A-Z]{3,4} {2}/, "") : fullName;
+  // The lanes show whether they are of a device or of the host.
+  const isShort = geometry.narrow || pen.textWidth(fullName, FONT.label) > availableWidth;
+  const name = isShort ? fullName.replace(/^[A-Z]{3,4} {2}/, "") : fullName;
   const middle = (top + bottom) / 2 + BASELINE;
   const range = row.track?.range;
   if (row.thinLanes === bands.length) {

@@ -145,7 +145,7 @@ function trackName(rank: SceneRank, track: SceneTrack): string {
       rank.tracks.filter(({ role }) => role === "stream").map(({ process }) => process),
     );
     const device = devices.size > 1 ? track.process : deviceOf({ ranks: [rank] });
-    return `${device}  ${track.label}${track.communication ? " · comm" : ""}`;
+    return `${device}  ${track.label}${track.communication ? " · communication" : ""}`;
   }
   if (track.role === "thread") return `CPU  ${track.label}`;
   if (track.role === "instant" || track.role === "async") {

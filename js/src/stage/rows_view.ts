@@ -1,7 +1,7 @@
 /** The rows at the current scroll position: visible ones, nearby ones, their lanes. */
 
 import { sum } from "../expressions/numbers";
-import { hasLateness } from "../protocol/scene";
+import { hasDevice, hasLateness } from "../protocol/scene";
 import type { Brief, RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../protocol/source";
 import type { Band } from "./bands";
 import { type StageGeometry, computeGeometry } from "./camera";
@@ -350,5 +350,7 @@ export function stageGeometry(
 ): StageGeometry {
   const hasLateRow = hasLateness(scene);
   const rows = [scene.steps.length > 0, scene.phases.length > 0, hasLateRow].filter(Boolean).length;
-  return computeGeometry(width, height, dpr, rows, hasLateRow, rulers);
+  // The margin has device times alone.
+  const hasMargin = scene.ranks.some(hasDevice);
+  return computeGeometry(width, height, dpr, rows, hasLateRow, rulers, hasMargin);
 }

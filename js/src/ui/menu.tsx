@@ -9,6 +9,7 @@ import { visibleRect } from "./placing";
 
 const GAP_PX = 4;
 const EDGE_PX = 8;
+const CONTROLS = "input, select, button";
 
 interface OpenPopover {
   root: HTMLElement;
@@ -64,8 +65,7 @@ export class Popover {
       target.addEventListener("keydown", (event) => this.onKey(event), { signal });
     }
     const first =
-      el.querySelector<HTMLElement>("[data-first]") ??
-      el.querySelector<HTMLElement>("input, select, button");
+      el.querySelector<HTMLElement>("[data-first]") ?? el.querySelector<HTMLElement>(CONTROLS);
     first?.focus({ preventScroll: true });
   }
 
@@ -92,6 +92,8 @@ export class Popover {
     if (event.key === "Escape") {
       event.stopPropagation();
       this.onEscape(event);
+    } else if (event.key === "Tab") {
+      this.onTab(event);
     } else if (
       !["Home", "End"].includes(event.key) ||
       !(event.target instanceof HTMLInputElement)
@@ -99,6 +101,17 @@ export class Popover {
       const items = [...this.el.querySelectorAll<HTMLElement>(".hta-menu-item")];
       moveFocus(event, items, "ArrowDown", "ArrowUp");
     }
+  }
+
+  /** Close the popover if Tab leaves it: it is at the end of the root, far from its button. */
+  private onTab(event: KeyboardEvent): void {
+    const { el, role } = this;
+    const controls = [...el.querySelectorAll<HTMLElement>(CONTROLS)];
+    const edge = event.shiftKey ? controls[0] : controls.at(-1);
+    if (event.target !== edge && role !== "menu") return;
+    // From the button, which has the focus now, the browser moves on; backwards it stays there.
+    this.close();
+    if (event.shiftKey) event.preventDefault();
   }
 
   private onEscape(event: Event): void {

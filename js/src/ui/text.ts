@@ -237,10 +237,13 @@ export function joinSentences(...parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join(" · ");
 }
 
+export function capitalize(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 /** Make a sentence of a note or message: with a capital letter and a full stop. */
 export function capitalizeSentence(text: string): string {
-  const first = text.charAt(0).toUpperCase() + text.slice(1);
-  return /[.!?…]$/.test(first) ? first : `${first}.`;
+  return /[.!?…]$/.test(text) ? capitalize(text) : `${capitalize(text)}.`;
 }
 
 export function frameNote(frame: PanelFrame): string {
@@ -259,8 +262,8 @@ export function emptyPanelText(frame: PanelFrame, otherwise: string): string {
 const KIND_WORDS: Record<string, string> = { memory: "copies", launched: "launched work" };
 
 /**
- * Text about what a frame lacks: kinds without matching events, and ranks without numbers; and the note
- * of the frame. Kinds that the job lacks are left out, because the page lists them once.
+ * Text about what a frame lacks: kinds without matching events, and ranks that the page lacks; and the
+ * note of the frame. Kinds that the job lacks are left out, because the page lists them once.
  */
 export function unmatchedText(
   frame: PanelFrame,
@@ -272,13 +275,8 @@ export function unmatchedText(
   const unmatched = Object.keys(matched).filter(
     (key) => matched[key] === 0 && jobKinds.includes(key),
   );
-  const leftOut = ranksOfAttribute(frame, "left_out");
-  const missing = ranksOfAttribute(frame, "missing_ranks").filter(
-    (rank) => !leftOut.includes(rank),
-  );
   return joinSentences(
     unmatched.map((key) => `no ${KIND_WORDS[key] ?? key}`).join(" and "),
-    missing.length > 0 ? `nothing on ${ranksText(missing)}` : "",
     leftOutText(frame),
     frameNote(frame),
   );

@@ -80,6 +80,15 @@ def test_single_collectives_that_go_wrong_do_not_matter(tmp_path):
     assert clock_offsets(traces).offset_ns.tolist() == [0, 50 * US]
 
 
+@pytest.mark.parametrize(
+    ("name", "is_said"), [("broadcast", True), ("reduce", True), ("all_reduce", False)]
+)
+def test_what_limits_the_fit_of_collectives_that_ranks_leave_early_is_said(tmp_path, name, is_said):
+    frame = clock_offsets(load(tmp_path, *(list(turns([late] * 6, name=name)) for late in (0, 30))))
+    assert frame["offset_ns"].tolist() == [0, 30_000]
+    assert ("may leave before others arrive" in frame.attrs.get("note", "")) == is_said
+
+
 def test_broadcasts_count_only_where_nothing_better_is(tmp_path):
     ranks = [list(turns([late] * 6, name="broadcast")) for late in (0, 30)]
     assert clock_offsets(load(tmp_path, *ranks)).offset_ns.tolist() == [0, 30 * US]

@@ -253,6 +253,23 @@ def test_a_kernel_that_was_held_back_waited_for_the_other_stream(tmp_path, optio
     assert by_cause(result) | causes == by_cause(result)
 
 
+@pytest.mark.parametrize("copied", [20_000, 60_000])
+def test_a_copy_that_ends_last_precedes_the_kernels_of_the_stream(tmp_path, copied):
+    """The second kernel starts 1 us after the copy that its stream waits for."""
+    result = path(
+        tmp_path, step(90, 120_000), call(100, 110, 1),
+        call(10_000, 10_010, 2, name="cudaMemcpyAsync"),
+        call(30_000, 30_010, name="cudaStreamWaitEvent"), call(30_020, 30_030, 3),
+        kernel(200, 50_000, launch=1, name="first"),
+        copy(copied, 93_000, launch=2, stream=14),
+        kernel(94_000, 120_000, launch=3, name="second"),
+    )  # fmt: skip
+    assert by_cause(result) == {
+        OUTSIDE: 10 + 9_890, CPU: 10, LAUNCH: copied - 10_000, MEMORY: 93_000 - copied,
+        SYNC: 1_000, COMPUTE: 26_000,
+    }  # fmt: skip
+
+
 def test_a_call_waits_for_an_event_of_another_stream(tmp_path):
     result = path(
         tmp_path, step(90, 700), call(100, 110, 1), call(110, 115, 2, name="cudaEventRecord"),

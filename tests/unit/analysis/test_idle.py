@@ -277,8 +277,7 @@ def test_a_host_that_waits_while_nothing_runs_waits_for_work_outside_of_the_file
     traces = causes(load(tmp_path, rank(900_000)))
     assert traces == {"launch_call": 100, "launch_latency": 898_850}
     behind = load(tmp_path, rank(9_000_000, call(990, 1000, name="cudaStreamWaitEvent")))
-    frame = device_idle_breakdown(behind).set_index("idle_category")
-    assert frame.loc["stream_wait", ["idle_ns", "unrecorded_ns"]].tolist() == [8_998_850] * 2
+    assert causes(behind) == {"launch_call": 100, "unrecorded": 8_998_850}
 
 
 @pytest.mark.parametrize(
@@ -343,6 +342,36 @@ def test_a_gap_within_a_graph_is_not_in_the_file(tmp_path):
         kernel(30_999, 32_000, launch=1), kernel(62_000, 63_000, launch=1),
     ]  # fmt: skip
     assert causes(load(tmp_path, rank)) == {"kernel_wait": 29_999, "unrecorded": 30_000}
+
+
+@pytest.mark.parametrize("name", ["cudaGraphLaunch", "hipGraphLaunch"])
+@pytest.mark.parametrize(
+    ("blocked_ms", "nodes", "cause"),
+    [(20, 1, "unrecorded"), (5, 3, "unrecorded"), (2, 120, "launch_call"), (0.9, 1, "launch_call")],
+)
+def test_a_graph_launch_that_blocks_waits_for_an_earlier_graph(
+    tmp_path, name, blocked_ms, nodes, cause
+):
+    """Of each graph only the first nodes are in the file; it launches 120 nodes in 2 ms."""
+    blocked_ns = round(blocked_ms * 1_000_000)
+    starts = 1_000, 2_000_000 + blocked_ns
+    rank = [call(0, 500, 1, name=name), call(2_000_000, starts[1] - 100, 2, name=name)]
+    rank += [
+        kernel(start + 10 * node, start + 10 * node + 5, launch=launch)
+        for launch, start in enumerate(starts, 1)
+        for node in range(nodes)
+    ]
+    by_cause = causes(load(tmp_path, rank))
+    in_call = {word: by_cause.get(word, 0) for word in ("unrecorded", "launch_call")}
+    assert in_call == dict.fromkeys(in_call, 0) | {cause: blocked_ns - 100}
+
+
+def test_the_first_launch_of_a_graph_may_load_it(tmp_path):
+    rank = [
+        kernel(0, 1_000, launch=1), call(-200, -190, 1),
+        call(1_000, 9_001_000, 2, name="cudaGraphLaunch"), kernel(9_001_000, 9_002_000, launch=2),
+    ]  # fmt: skip
+    assert causes(load(tmp_path, rank)) == {"launch_call": 9_000_000}
 
 
 def test_what_another_thread_does_counts_while_that_of_the_launch_does_nothing(tmp_path):

@@ -119,7 +119,7 @@ def test_results_of_other_shapes_end_a_chain(tmp_path):
     events = [*chain("aten::exp"), *chain("aten::exp", start=1, shape=(10,))]
     frame = fusion_candidates(load(tmp_path, events))
     assert frame.empty
-    assert frame.attrs["note"].startswith("no two pointwise operators of one shape")
+    assert frame.attrs["note"].startswith("no two pointwise operators of the same shape")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from support.small import call, event, kernel, load
 
 import hta_widgets as hw
 from hta_widgets.analysis import modules, step_efficiency
-from hta_widgets.analysis.efficiency.module_owners import longest_repeat
+from hta_widgets.analysis.efficiency.modules import longest_repeat
 from hta_widgets.demo import write_demo
 from hta_widgets.panels.layers import module_bars
 

@@ -452,6 +452,9 @@ def test_each_row_of_the_table_fits_its_formula_and_each_operator_has_one():
         ("fsdp::all_gather_copy_in", "copy"), ("FusedAdam", "optimizer"),
         ("FusedRoPEFunc", "elementwise"), ("npu::npu_fusion_attention", "attention"),
         ("sgl_kernel::top_k_renorm_probs", "other"), ("_GroupedLinear", "gemm"),
+        ("_C_flashmla::fwd_kvcache_mla", "attention"),
+        ("sgl_kernel::flash_mla_with_kvcache", "attention"),
+        ("_C_cache_ops::concat_and_cache_mla", "copy"),
     ],
 )  # fmt: skip
 def test_categories_of_unlisted_operators(name, category):

@@ -60,6 +60,51 @@ def test_outcomes(tmp_path, factors, outcome, reason):
     assert verdict.change_share == pytest.approx(sum(after) / sum(BEFORE[: len(after)]) - 1)
 
 
+def layered_run(folder, shape, *, layers=2, step_us=1000):
+    """Write four steps of operators with this input and a kernel each, three to a layer."""
+    folder.mkdir(parents=True)
+    events = []
+    for number in range(4):
+        now = number * step_us * 1000
+        end = now + (step_us - number) * 1000
+        events.append(small.event("user_annotation", f"ProfilerStep#{number}", now, end, pid=10))
+        for place in range(3 * layers):
+            start, launch = now + 10_000 * (place + 1), 100 * number + place + 1
+            name = ("mm", "gelu", "add")[place % 3]
+            dims = {"Input Dims": [shape]}
+            events += [
+                small.event("cpu_op", f"aten::{name}", start, start + 3_000, pid=10, **dims),
+                small.call(start + 1_000, start + 2_000, launch=launch),
+                small.kernel(start + 4_000, start + 9_000, launch=launch, name=name),
+            ]
+    (folder / "rank-0.json").write_text(json.dumps({"traceEvents": events}))
+    return small.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("shape", "layers", "step_us", "work"),
+    [
+        ([64, 512, 96], 2, 1800, "batch size 32 → 64; time per sample 31.2 µs → 28.1 µs, −9.9 %"),
+        ([16, 512, 96], 2, 750, "batch size 32 → 16; time per sample 31.2 µs → 46.8 µs, +50 %"),
+        ([32, 1024, 96], 2, 1800, "sequence length 512 → 1 024; time per token −9.9 %"),
+        ([32, 512, 96], 3, 1400, "it repeats nearly all of it 1.5 times as often"),
+    ],
+)
+def test_other_work_in_a_step_is_no_regression(tmp_path, shape, layers, step_us, work):
+    before = layered_run(tmp_path / "a", [32, 512, 96])
+    after = layered_run(tmp_path / "b", shape, layers=layers, step_us=step_us)
+    verdict = judge(diff.compare(before, after), 0.05)
+    assert (verdict.outcome, verdict.exit_code) == ("cannot tell", 3)
+    assert verdict.reason.replace("\u202f", " ") == f"a step does other work: {work}"
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_the_same_work_in_a_longer_step_is_a_regression(tmp_path, layers):
+    before = layered_run(tmp_path / "a", [32, 512, 96], layers=layers)
+    after = layered_run(tmp_path / "b", [32, 512, 96], layers=layers, step_us=1400)
+    assert judge(diff.compare(before, after), 0.05).outcome == "regressed"
+
+
 def test_another_gpu_cannot_be_judged(tmp_path):
     verdict = verdict_of(tmp_path, [1200] * 5, gpu="H100")
     assert verdict.outcome == "cannot tell"

@@ -7,7 +7,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import analysis, cli
-from hta_widgets.analysis.efficiency.module_owners import module_owners
+from hta_widgets.analysis.efficiency.modules import module_owners
 from hta_widgets.demo import write_exact_job
 from hta_widgets.panels.headline import headline as headline_of
 from hta_widgets.trace.graph_captures import captured_trace

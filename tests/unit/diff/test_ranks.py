@@ -148,6 +148,22 @@ def meeting_job(tmp_path, ranks, steps, work_ns, *, idle_ns=lambda *_: 100_000):
     return load(tmp_path, *records)
 
 
+@pytest.mark.parametrize(("slow_rank", "factor"), [(1, 1_000), (0, 600)])
+def test_no_rank_is_named_for_the_chance_of_its_host(tmp_path, slow_rank, factor):
+    """The times in which two hosts load data in three steps are drawn from one distribution."""
+
+    def side(*loading):
+        return meeting_job(
+            tmp_path, 2, 3, lambda rank, _: factor * (7_500 if rank == slow_rank else 6_000),
+            idle_ns=lambda rank, number: factor * loading[rank == slow_rank][number],
+        )  # fmt: skip
+
+    before = side((2_730, 1_668, 1_944), (2_009, 1_692, 1_744))
+    after = side((1_414, 1_225, 1_440), (2_373, 2_844, 2_545))
+    for diff in assert_mirrored(before, after):
+        assert not any(finding.ranks for finding in hd.findings(diff))
+
+
 @pytest.mark.parametrize(
     ("ranks", "slow", "words"),
     [

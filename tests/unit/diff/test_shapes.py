@@ -59,6 +59,25 @@ def test_without_the_files_nothing_is_known_of_shapes(tmp_path):
     assert shapes_text(hd.compare(*sides)) == []
 
 
+@pytest.mark.parametrize(("second", "is_said"), [((16, 32), True), ((16, 16), False)])
+def test_a_size_that_varies_from_step_to_step_says_nothing(tmp_path, second, is_said):
+    """In the first step, the batch doubles from 32 to 64."""
+
+    def side(*batches):
+        records = []
+        for step, batch in enumerate(batches):
+            now = 100_000 * step
+            name = f"ProfilerStep#{step}"
+            records.append(event("user_annotation", name, now, now + 100_000, pid=10))
+            for start in range(now + 1_000, now + 5_000, 1_000):
+                dims = {"Input Dims": [[batch, 512, 96]]}
+                records.append(event("cpu_op", "aten::mm", start, start + 500, pid=10, **dims))
+        return load(tmp_path, records)
+
+    sides = [side(*batches) for batches in zip((32, 64), second, strict=True)]
+    assert bool(shapes_text(hd.compare(*sides))) == is_said
+
+
 @pytest.mark.parametrize("flattened", [0, 3])
 def test_longer_sequences_of_the_same_batch(tmp_path, flattened):
     """The rows of flattened inputs are sequences times their length."""

@@ -57,6 +57,23 @@ def test_rectangles_lie_where_their_events_are(tmp_path):
     assert {"gemm", "relu", "rank 0", "compute"} <= set(words(root))
 
 
+@pytest.mark.parametrize("height", [None, 600])
+def test_lanes_are_named_in_whole_words_next_to_the_facts_of_ranks(tmp_path, height):
+    write_demo(tmp_path / "job", ranks=3, steps=2, seed=0)
+    traces = hw.load(tmp_path / "job", progress=False, cache=False).with_clock("fitted")
+    root, _ = draw(traces, **({} if height is None else {"height": height}))
+    names = words(root)
+    assert names.count("communication") == 3
+    assert sum(name.startswith("waits ") for name in names) == 2
+    assert not [name for name in names if re.search(r"\bcomm\b", name)]
+
+
+def test_a_picture_without_devices_has_no_column_of_totals(tmp_path):
+    root, _ = draw(load(tmp_path, [event("cpu_op", "aten::add", 500, 1000)]), view=[0, 1000])
+    drawn = "".join(path.get("d") for path in root.iter(f"{SVG}path"))
+    assert "M682 127V107H1200V127z" in drawn, "the event ends at the right edge"
+
+
 def test_columns_are_as_high_as_the_share_of_time_that_is_covered(tmp_path):
     # A quarter of every microsecond for the first half, three quarters for the second; copies
     # are a kind of their own.

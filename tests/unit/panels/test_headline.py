@@ -70,6 +70,32 @@ def test_without_the_file_of_the_slow_rank_nobody_is_named_as_cause(tmp_path, sl
         assert "for rank" not in said(traces)
 
 
+@pytest.mark.parametrize(
+    ("spans_us", "idle_us", "text"),
+    [
+        # 60 of 1 100 µs; the mean of the shares is 32 %.
+        ((1_000, 100), (0, 60), "5.5 % of all GPU spans together, 0 % to 60 % of each rank's"),
+        ((2_000, 200, 200), (100, 100, 20), "9.2 % of all GPU spans together, 5.0 % to 50 % of"),
+        ((1_000, 1_000), (0, 600), "30 % of each rank's GPU span on average"),
+    ],
+)
+def test_spans_of_very_different_lengths(tmp_path, spans_us, idle_us, text):
+    """Each rank has two kernels, and idles between them."""
+    ranks = []
+    for span, idle in zip(spans_us, idle_us, strict=True):
+        half = (span - idle) // 2
+        records = []
+        for start in (0, half + idle):
+            launch = start + 1
+            launched = max((start - 5) * US, 0)
+            records += [
+                small.call(launched, launched + 100, launch=launch),
+                small.kernel(start * US + 200, (start + half) * US + 200, launch=launch),
+            ]
+        ranks.append(records)
+    assert f"GPUs are idle {text}" in said(small.load(tmp_path, *ranks))
+
+
 def test_the_headline_states_the_waits_that_no_compute_hides(tmp_path):
     """Rank 2 computes 2 000 µs longer in steps of 10 ms; the others compute 500 of them."""
     ranks = []
