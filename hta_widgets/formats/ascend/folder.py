@@ -13,28 +13,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from hta_widgets.formats.ascend import TRACE_NAME
 from hta_widgets.formats.event_rows import parse_json
-from hta_widgets.readers.formats import FileStart
 from hta_widgets.readers.ranks import is_rank
 
 _OUTPUTS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
 #: Folders of a recording by torch_npu, MindSpore or msprof.
 _RECORDING = re.compile(r".*_ascend_(pt|ms)|PROF_.*")
 _INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json")
-TRACE_NAME = re.compile(r"trace_view\.json(\.gz)?")
-_PROCESS = re.compile(rb'"(Ascend Hardware|CANN)"')
 _EXPORT = re.compile(r"msprof_.*\.json")
 _DATABASE = re.compile(r"(ascend_pytorch_profiler|msprof).*\.db")
 _TABLES = re.compile(r".*\.(csv|json|db|xlsx|log|txt)(-wal|-shm)?")
 _MAX_INFO_BYTES = 1 << 20
-
-
-def is_trace_view(start: FileStart) -> bool:
-    """Whether a file is a time line of Ascend's profiler."""
-    if TRACE_NAME.fullmatch(Path(start.path).name):
-        return start.is_json
-    is_list = start.is_json and start.without_bom[:1] == b"["
-    return is_list and _PROCESS.search(start.text) is not None
 
 
 def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
