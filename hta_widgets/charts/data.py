@@ -147,7 +147,7 @@ def analysis_frame(
     name = analysis or chart
     if isinstance(source, (TraceSet, Trace, Selection)):
         traces, arguments = _arguments_of(input_analysis or name, source, options)
-        frame = getattr(analyses, input_analysis or name)(traces, **arguments)
+        frame: pd.DataFrame = getattr(analyses, input_analysis or name)(traces, **arguments)
         if input_analysis:
             frame = getattr(analyses, name)(frame)
         if _leaves_out_events(arguments.get("selection")):

@@ -368,8 +368,9 @@ def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -
             [_step_position(before, int(step_before)), _step_position(after, int(step_after))]
             for step_before, step_after in sorted(how.items())
         ]
-        after_places = [place for _, place in places]
-        if not places or any(later <= place for place, later in itertools.pairwise(after_places)):
+        positions_after = [position for _, position in places]
+        is_crossing = any(later <= place for place, later in itertools.pairwise(positions_after))
+        if not places or is_crossing:
             raise TraceError(f"{how!r} crosses steps", remedy="Keep their order on both sides.")
         return "number", np.array(places, dtype=np.int64)
     common = np.isin(before.steps, after.steps)

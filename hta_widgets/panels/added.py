@@ -182,7 +182,9 @@ def _matched_sends(match: Matching) -> pd.DataFrame:
     is_send = match.event_field("operation") == _SEND_RECV
     is_message = is_first_entry & is_send & (source >= 0) & (target >= 0)
     size_bytes = np.maximum(match.event_field("size_bytes"), 0)
-    return pd.DataFrame({"rank": source, "peer": target, "bytes": size_bytes})[is_message]
+    sends = pd.DataFrame({"rank": source, "peer": target, "bytes": size_bytes})
+    messages: pd.DataFrame = sends[is_message]
+    return messages
 
 
 def _even_shares(match: Matching) -> pd.DataFrame:
@@ -192,7 +194,7 @@ def _even_shares(match: Matching) -> pd.DataFrame:
     calls = pd.DataFrame({"collective": match.collective, "rank": rank, "bytes": size_bytes})
     calls = calls[match.event_field("operation") == _ALL_TO_ALL]
     members = calls[["collective", "rank"]].rename(columns={"rank": "peer"})
-    pairs = calls.merge(members, on="collective")
+    pairs: pd.DataFrame = calls.merge(members, on="collective")
     pairs["bytes"] //= pairs.groupby(["collective", "rank"])["peer"].transform("size").clip(lower=1)
     return pairs[["rank", "peer", "bytes"]].assign(count=1)
 
