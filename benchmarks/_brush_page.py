@@ -1,13 +1,12 @@
 """Measure how fast a saved page answers in headless Chromium, without a kernel; for `brush.py`."""
 
-import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from _harness import REPO
+from _harness import REPO, quantiles
 
 sys.path.insert(0, str(REPO / "tests"))
 
@@ -103,18 +102,9 @@ def in_page(
         "first_ms": sum(first["spent"]),
         "first_longest_ms": max(first["longest"], default=0),
         "longest_ms": max(longest, default=0),
-        "panels": {panel: _figures(values) for panel, values in apart.items()},
-        "brushes": {kind: _figures(values) for kind, values in kinds.items()},
-        "total": _figures([value for values in kinds.values() for value in values]),
-    }
-
-
-def _figures(values: Sequence[float]) -> dict[str, float]:
-    ordered = sorted(values)
-    return {
-        "p50": statistics.median(ordered),
-        "p95": ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
-        "max": ordered[-1],
+        "panels": {panel: quantiles(values) for panel, values in apart.items()},
+        "brushes": {kind: quantiles(values) for kind, values in kinds.items()},
+        "total": quantiles([value for values in kinds.values() for value in values]),
     }
 
 

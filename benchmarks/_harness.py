@@ -255,3 +255,13 @@ def save(name: str, results: dict[str, Any]) -> Path:
     }
     path.write_text(json.dumps({"machine": machine(), **plain}, indent=1) + "\n")
     return path
+
+
+def quantiles(values: Sequence[float]) -> dict[str, float]:
+    """Return the median, the 95th percentile and the maximum."""
+    ordered = sorted(values)
+    return {
+        "p50": statistics.median(ordered),
+        "p95": ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
+        "max": ordered[-1],
+    }

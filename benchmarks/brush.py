@@ -9,12 +9,11 @@ that other work on the machine counts little; what passed on the clock is in the
 import argparse
 import json
 import random
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
-from _harness import DATA, describe, machine, save
+from _harness import DATA, describe, machine, quantiles, save
 from _job import stored_job
 
 import hta_widgets as hw
@@ -130,19 +129,10 @@ def in_kernel(traces: hw.TraceSet, count: int, seed: int) -> dict[str, Any]:
     return {
         "pieces": pieces,
         "first_ms": sum(item["total_ms"] for item in pieces.values()),
-        "panels": {panel: _figures(values) for panel, values in panels.items()},
-        "brushes": {kind: _figures(values) for kind, values in kinds.items()},
-        "total": _figures(totals),
-        "total_on_the_clock": _figures(clock),
-    }
-
-
-def _figures(values: list[float]) -> dict[str, float]:
-    ordered = sorted(values)
-    return {
-        "p50": statistics.median(ordered),
-        "p95": ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
-        "max": ordered[-1],
+        "panels": {panel: quantiles(values) for panel, values in panels.items()},
+        "brushes": {kind: quantiles(values) for kind, values in kinds.items()},
+        "total": quantiles(totals),
+        "total_on_the_clock": quantiles(clock),
     }
 
 

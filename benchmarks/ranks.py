@@ -169,9 +169,9 @@ def one_after_the_other(load: str, questions: list[Question], setup: str = SETUP
     return [Line(*line) for line in run.extra]
 
 
-def by_itself(load: str, question: Question, setup: str = SETUP) -> Line:
+def by_itself(load: str, question: Question) -> Line:
     """Ask one question in a new process; opening is included."""
-    run = harness.run_code(setup, f"{load}\n{question.code}", extra="peak_mb()")
+    run = harness.run_code(SETUP, f"{load}\n{question.code}", extra="peak_mb()")
     return Line(question.name, run.seconds, run.extra)
 
 

@@ -175,8 +175,9 @@ def opened(rank: dict[str, Any]) -> list[int]:
 
 
 def views(engine: TileEngine, count: int) -> Iterator[dict[str, Any]]:
+    """Yield the figures of random sets of visible lanes, for each share of the job's time."""
     scene = engine.scene()
-    every = [lane for rank in scene["ranks"] for lane in opened(rank)]
+    all_lanes = [lane for rank in scene["ranks"] for lane in opened(rank)]
 
     def anywhere(lanes: list[int]) -> Callable[[random.Random], list[int]]:
         def choose(rng: random.Random) -> list[int]:
@@ -189,7 +190,7 @@ def views(engine: TileEngine, count: int) -> Iterator[dict[str, Any]]:
     cases: list[tuple[str, Callable[[random.Random], list[int]]]] = [
         ("folded ranks", anywhere(folded(scene))),
         ("one rank opened", lambda _: single),
-        ("all ranks opened", anywhere(every)),
+        ("all ranks opened", anywhere(all_lanes)),
     ]
     for title, choose in cases:
         for share in SHARES:

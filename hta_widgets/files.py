@@ -22,7 +22,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
@@ -80,21 +79,22 @@ def use_cache_folder(folder: str) -> Iterator[None]:
 @functools.cache
 def package_version(package: str) -> str:
     """Return the version of an installed package, else ``""``."""
+    from importlib import metadata  # takes as long as all other imports of this module
+
     try:
-        return version(package)
-    except PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return ""
 
 
-def code_fingerprint(package: str, *patterns: str) -> tuple[object, ...]:
+def code_fingerprint(*patterns: str) -> tuple[object, ...]:
     """Return a fingerprint of the code in files that match `patterns`."""
     root = Path(__file__).resolve().parent
-    states = [
+    return tuple(
         (file.name, file.stat().st_size, file.stat().st_mtime_ns)
         for pattern in patterns
         for file in sorted(root.glob(pattern))
-    ]
-    return package_version(package), tuple(states)
+    )
 
 
 def target_path(path: str | os.PathLike[str]) -> Path:

@@ -106,8 +106,9 @@ def title_of(name: str) -> str:
 def with_kinds(text: str) -> str:
     """Return the gallery's text with a section for each kind of job that the command writes."""
     commands = next(action for action in parser()._actions if action.dest == "command")  # noqa: SLF001
-    options = commands.choices["demo"]._actions  # noqa: SLF001
-    kinds = next(action.choices for action in options if action.dest == "kind")
+    demo = commands.choices["demo"]
+    demo.add_arguments(demo)
+    kinds = next(action.choices for action in demo._actions if action.dest == "kind")  # noqa: SLF001
     sections = [
         _KIND.format(
             title=_TITLES.get(kind, kind.replace("_", " ").capitalize()),

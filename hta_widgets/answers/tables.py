@@ -269,6 +269,7 @@ def run_sql(job: Job, query: str, *, limit: int = DEFAULT_LIMIT) -> TableReply:
 def _run_analysis(
     job: Job, name: str, scope: dict[str, Any], options: dict[str, Any]
 ) -> tuple[pd.DataFrame, str]:
+    """Return the frame of an analysis, and the code that computes it."""
     function = table_function(name)
     if function is None:
         raise UnknownNameError(
@@ -376,14 +377,15 @@ def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
     """Return one event with its args, callers, launches, and statistics of its name."""
     from hta_widgets.live.job import TileEngine  # its import takes a while
 
-    event = job.traces.event(event_id, rank)  # raises for what does not exist
+    event = job.traces.event(event_id, rank)  # raises a `TraceError` for an unknown rank or id
     frame = job.traces[rank].events.loc[[event.id]].reset_index()
     frame.insert(0, "rank", rank)
-    answer, _ = TileEngine(job.traces.subset([rank])).answer(
-        {"op": "event", "rank": rank, "id": event.id, "table": "events"}
-    )
+    request = {"op": "event", "rank": rank, "id": event.id, "table": "events"}
+    answer, _ = TileEngine(job.traces.subset([rank])).answer(request)
     details = {key: answer[key] for key in ("launched_by", "kernels", "flows", "parents")}
-    same = {key: value for key, value in answer["same"].items() if key not in {"edges", "counts"}}
+    # The histogram of durations, which the page draws, is of no use in a table.
+    histogram = {"edges", "counts"}
+    same_name = {key: value for key, value in answer["same"].items() if key not in histogram}
     return job.reply(
         frame,
         "events",
@@ -393,7 +395,7 @@ def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
         more={
             "args": {key: _short_text(value) for key, value in answer["args"]},
             **{key: _short_lists(value) for key, value in details.items()},
-            "same_name": same,
+            "same_name": same_name,
         },
     )
 

@@ -44,9 +44,9 @@ from hta_widgets.charts.rows import (
     RowsContent,
     Scale,
     Tooltip,
+    add_legend,
     add_row_outlines,
     draw_rows,
-    legend_for,
     round_ticks,
     rows_apart,
     tick_step,
@@ -212,7 +212,7 @@ def _arrival_dots(
         nonselection_fill_alpha=0.15,
     )
     add_tooltip(figure, [dots], theme, tooltip.heading, tooltip.rows)
-    legend = legend_for(figure, entries, theme)
+    legend = add_legend(figure, entries, theme)
     step = tick_step(ticks, high)
     signs = [MINUS if tick < 0 else "+" for tick in ticks]
     names = [
@@ -334,10 +334,10 @@ def collectives(
     if frame.empty:
         return empty_figure(frame, style)
     grid = _Grid(frame, measure, late)
-    folded = f", each cell the longest of {count(grid.fold)}" if grid.fold > 1 else ""
+    cell_text = f", each cell the longest of {count(grid.per_cell)}" if grid.per_cell > 1 else ""
     extremes = extremes_text(grid.names, grid.total_ns, duration)
     style = style.with_subtitle(
-        f"{_DEFINED[measure]}, {count(grid.count)} collectives in order of time{folded}",
+        f"{_DEFINED[measure]}, {count(grid.count)} collectives in order of time{cell_text}",
         _spread_text(grid.spread),
         f"total {extremes}" if extremes else "",
         unmatched_note(frame),
@@ -348,18 +348,27 @@ def collectives(
 
 
 class _Grid:
-    """Waits or delays by rank and cell; a cell is one collective or `fold` of them.
+    """Waits or delays by rank and cell. A cell is `per_cell` consecutive collectives.
+
+    A row is a rank. The unit of the axis is one collective, in order of time.
 
     Attributes
     ----------
+    measure : str
+        The column that is drawn: ``wait_ns`` or ``late_ns``.
+    ranks, names : array of int, list of str
+        The rank of each row, and its label.
+    marked, is_red : list of int, bool
+        The ranks to outline, in red if the caller names them.
+    count, per_cell, columns : int
+        Numbers of collectives, of collectives per cell, and of cells per row.
+    end : float
+        The right edge of the last cell.
     arrivals : DataFrame
-        The chart's frame, with the position of each cell (``row``, ``left``) and its ``shown_ns``.
+        The chart's frame, with each cell's position (``row``, ``left``), and with ``shown_ns``,
+        `measure` or 0 if that is negative.
     cells : DataFrame
         The row of `arrivals` with the largest ``shown_ns`` of each cell.
-    count, columns : int
-        Numbers of collectives, and of cells in a row.
-    end : float
-        The right edge of the last cell; an axis unit is one collective.
     spread : Series
         Time from the first to the last arrival at each collective.
     total_ns : array
@@ -369,35 +378,44 @@ class _Grid:
     def __init__(self, frame: pd.DataFrame, measure: str, late: Iterable[int] | None) -> None:
         data = frame.reset_index(drop=True)
         data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
+        collectives = np.unique(data["collective"])
         self.measure = "wait_ns" if measure == "wait" else "late_ns"
-        self.verb = "waits" if measure == "wait" else "late by"
         self.ranks = np.unique(data["rank"])
         self.names = [f"rank {rank}" for rank in self.ranks]
-        self.marked = most_often_last(data, late)
-        #: Whether the marked ranks are red: only if the caller names them.
-        self.is_red = late is not None
-        collectives = np.unique(data["collective"])
+        self.marked, self.is_red = most_often_last(data, late), late is not None
         self.count = len(collectives)
-        self.fold = max(1, math.ceil(self.count / _MAX_COLUMNS))
-        self.columns = math.ceil(self.count / self.fold)
-        self.end = float(self.columns * self.fold)
+        self.per_cell = max(1, math.ceil(self.count / _MAX_COLUMNS))
+        self.columns = math.ceil(self.count / self.per_cell)
+        self.end = float(self.columns * self.per_cell)
+        cell_of_row = np.searchsorted(collectives, data["collective"]) // self.per_cell
         data["row"] = np.searchsorted(self.ranks, data["rank"])
-        data["left"] = np.searchsorted(collectives, data["collective"]) // self.fold * self.fold
+        data["left"] = cell_of_row * self.per_cell
         data["shown_ns"] = data[self.measure].clip(lower=0)
         self.arrivals = data
+        self.cells = largest_of_cells(data, "shown_ns") if self.per_cell > 1 else data
         self.spread = data.groupby("collective")["arrival_ns"].agg(np.ptp)
         self.total_ns = data.groupby("row")["shown_ns"].sum().to_numpy()
-        self.cells = largest_of_cells(data, "shown_ns") if self.fold > 1 else data
+
+    @property
+    def verb(self) -> str:
+        """What a rank does for the time that is drawn."""
+        return "waits" if self.measure == "wait_ns" else "late by"
+
+    @property
+    def darkest_ns(self) -> float:
+        """Time of the darkest colour. Few cells are longer, and would make all others pale."""
         shown_ns = self.cells["shown_ns"].to_numpy(float)
-        #: Time of the darkest colour. Few cells are longer, and would make all others pale.
-        self.darkest_ns = float(np.quantile(shown_ns, 0.98)) or float(shown_ns.max()) or 1.0
-        ticks = (tick for tick in round_ticks(float(self.count), 4) if tick == int(tick))
-        self.ticks = [(tick, count(tick)) for tick in ticks]
+        return float(np.quantile(shown_ns, 0.98)) or float(shown_ns.max()) or 1.0
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Ticks of the axis at whole numbers of collectives."""
+        return [(tick, count(tick)) for tick in round_ticks(float(self.count), 4) if tick % 1 == 0]
 
     def matrix(self, values: pd.Series, missing: float, dtype: Any) -> Array:
         """Return a value for each rank and column from one for each cell."""
         matrix = np.full((len(self.ranks), self.columns), missing, dtype=dtype)
-        matrix[self.cells["row"], self.cells["left"] // self.fold] = values
+        matrix[self.cells["row"], self.cells["left"] // self.per_cell] = values
         return matrix
 
 
@@ -414,11 +432,13 @@ def _legend_items(grid: _Grid, theme: Theme) -> list[Bars]:
 
 def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
     theme, data = style.theme, grid.cells
-    data["right"] = data["left"] + grid.fold
+    data["right"] = data["left"] + grid.per_cell
     shades = np.array(color_ramp(theme.waiting, _SHADES))
     depth = np.clip(data["shown_ns"].to_numpy(float) / grid.darkest_ns, 0, 1)
     data["fill"] = shades[np.ceil(depth * (len(shades) - 1)).astype(int)]
-    data["is_last"] = (data["last_rank"] == data["rank"]) & complete_rows(data) & (grid.fold == 1)
+    # A cell of several collectives has no last rank.
+    is_last = (data["last_rank"] == data["rank"]) & complete_rows(data)
+    data["is_last"] = is_last & (grid.per_cell == 1)
     has_outlines = grid.columns <= _MAX_OUTLINED and bool(grid.total_ns.any())
     is_outlined = data["is_last"].to_numpy(bool) & has_outlines
     data["line"] = np.where(is_outlined, theme.late, data["fill"])
@@ -528,7 +548,7 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
         [(grid.verb, "@{shown_us}{0,0.0} µs"), ("last", "rank @{last}")],
     )
     _outline_marked_rows(figure, grid, theme, max(0.5, 2 / pitch))
-    legend = legend_for(figure, _legend_items(grid, theme), theme)
+    legend = add_legend(figure, _legend_items(grid, theme), theme)
     rows_shown = _labeled_rows(grid, pitch)
     names = [(row, grid.names[row]) for row in rows_shown]
     totals: dict[float, str] = {row: duration(float(grid.total_ns[row])) for row in rows_shown}

@@ -139,18 +139,18 @@ def analysis_frame(
 ) -> pd.DataFrame:
     """Return the frame of a chart: `source`, or the result of the chart's analysis of traces.
 
-    `options` are further arguments of the analysis; with a frame they are an error. The frame must
-    have the `columns` unless it is empty. By default, `analysis` has the name of the chart. An
-    analysis that takes a frame instead of traces is given the frame of `input_analysis`.
+    The analysis has the name of the chart unless `analysis` names another one, and gets the
+    `options`. If it takes a frame instead of traces, it gets the frame of `input_analysis`. Raises
+    a `TypeError` for options together with a frame, and a `TraceError` if a frame with rows lacks
+    one of the `columns`.
     """
     name = analysis or chart
     if isinstance(source, (TraceSet, Trace, Selection)):
-        # The copy gets the selection that `source` implies.
-        options = dict(options)
-        frame = _run_analysis(input_analysis or name, source, options)
+        traces, arguments = _arguments_of(input_analysis or name, source, options)
+        frame: pd.DataFrame = getattr(analyses, input_analysis or name)(traces, **arguments)
         if input_analysis:
             frame = getattr(analyses, name)(frame)
-        if _leaves_out_events(options.get("selection")):
+        if _leaves_out_events(arguments.get("selection")):
             frame = frame.copy(deep=False)
             frame.attrs["filtered"] = 1
     else:
@@ -163,25 +163,29 @@ def analysis_frame(
     return frame
 
 
-def _run_analysis(name: str, source: Any, options: dict[str, Any]) -> pd.DataFrame:
-    """Run an analysis on traces; set the selection and the rank that `source` implies."""
-    run = getattr(analyses, name)
-    parameters = inspect.signature(run).parameters
+def _arguments_of(
+    name: str, source: Any, options: Mapping[str, Any]
+) -> tuple[TraceSet, dict[str, Any]]:
+    """Return the traces and arguments of an analysis, with what `source` selects.
+
+    Raises a `TypeError` for options that the analysis does not take.
+    """
+    signature = inspect.signature(getattr(analyses, name))
+    arguments = dict(options)
     traces = TraceSet([source]) if isinstance(source, Trace) else source
     if isinstance(source, Selection):
         traces = source.owner
-        if "selection" in parameters:
-            options.setdefault("selection", source)
+        if "selection" in signature.parameters:
+            arguments.setdefault("selection", source)
         else:
             traces = traces.subset(source.ranks, source.start_ns, source.end_ns)
-    if "rank" in parameters and len(traces) == 1:
-        options.setdefault("rank", traces.ranks[0])
+    if "rank" in signature.parameters and len(traces) == 1:
+        arguments.setdefault("rank", traces.ranks[0])
     try:
-        inspect.signature(run).bind(traces, **options)
+        signature.bind(traces, **arguments)
     except TypeError as error:
         raise TypeError(f"{error} of analysis.{name}, which this chart runs") from None
-    frame: pd.DataFrame = run(traces, **options)
-    return frame
+    return traces, arguments
 
 
 def _leaves_out_events(selection: object) -> bool:

@@ -26,7 +26,7 @@ from hta_widgets.charts.figure import (
     new_figure,
     unmatched_note,
 )
-from hta_widgets.charts.rows import Dots, legend_for
+from hta_widgets.charts.rows import Dots, add_legend
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.panels.layers import module_bars
 from hta_widgets.text import duration, plural, rate, share, value
@@ -202,7 +202,7 @@ def _draw_roofline(frame: pd.DataFrame, style: FigureStyle) -> Figure:
         entries.append(Dots("intensity", colors[0], name=_MATRIX))
     if not is_matrix.all():
         entries.append(Dots("intensity", colors[1], name=_OTHER))
-    legend = legend_for(figure, entries, theme)
+    legend = add_legend(figure, entries, theme)
     keep_fitting(figure, width=style.width, names=names, legend=legend)
     return figure
 

@@ -37,7 +37,7 @@ from hta_widgets.charts.figure import (
     side_axis,
     unmatched_note,
 )
-from hta_widgets.charts.rows import Bars, Tooltip, legend_for
+from hta_widgets.charts.rows import Bars, Tooltip, add_legend
 from hta_widgets.charts.theme import Theme, ThemeName, blend, theme_of
 from hta_widgets.text import count, duration, plural, rate, size, value
 from hta_widgets.trace.arrays import Array, Floats
@@ -575,7 +575,7 @@ def _stack_figure(
     ]
     add_tooltip(figure, [areas], theme, "@{total_text}", lines)
     finish(
-        legend_for(figure, entries, theme),
+        add_legend(figure, entries, theme),
         names=[(0.0, size(peak)), (0.5, size(peak / 2)), (1.0, size(0))],
     )
     return figure

@@ -137,6 +137,7 @@ class _DecadeBins:
 
 
 def _decade_bins(histogram: _Histogram) -> _DecadeBins:
+    """Return counts in bins of equal width on a logarithmic scale, values up to 0 in one more."""
     values, solid = histogram.values, histogram.solid
     is_zero = values <= 0
     logs = np.log10(np.maximum(values[~is_zero], 1).astype(float))

@@ -32,8 +32,8 @@ from hta_widgets.charts.rows import (
     Column,
     RowsContent,
     Tooltip,
+    add_legend,
     draw_rows,
-    legend_for,
     time_scale,
     view_of,
     with_tooltip_columns,
@@ -374,7 +374,7 @@ def _rank_lanes(
             )
         )
     add_tooltip(figure, marks, theme, tooltip.heading, tooltip.rows)
-    finish(legend_for(figure, entries, theme))
+    finish(add_legend(figure, entries, theme))
     return figure
 
 

@@ -334,7 +334,7 @@ def rows_chart(content: RowsContent, style: FigureStyle) -> Figure:
         for column in columns
         if not profile
     ]
-    legend = legend_for(figure, marks if content.legend is None else content.legend, theme)
+    legend = add_legend(figure, marks if content.legend is None else content.legend, theme)
     if content.tooltip is not None:
         tooltip = content.tooltip
         add_tooltip(figure, drawn_marks, theme, tooltip.heading, tooltip.rows)
@@ -430,32 +430,17 @@ def _draw_column(
     return side_axis(figure, ticks, overrides, theme)
 
 
-def legend_for(figure: Figure, marks: Sequence[Any], theme: Theme) -> Any:
+def add_legend(figure: Figure, marks: Sequence[Any], theme: Theme) -> Any:
     """Add a legend of the named marks above a figure, and return it; None without named marks."""
-    named = [mark for mark in marks if isinstance(mark, (Bars, Dots)) and mark.name]
-    if not named:
+    items = [
+        models.LegendItem(
+            label={"value": escape_text(mark.name)}, renderers=[_legend_key(figure, mark, theme)]
+        )
+        for mark in marks
+        if isinstance(mark, (Bars, Dots)) and mark.name
+    ]
+    if not items:
         return None
-    items = []
-    for mark in named:
-        # Marks at NaN are not drawn, but give the legend their style.
-        undrawn = models.ColumnDataSource({"x": [float("nan")]})
-        if isinstance(mark, Dots):
-            key = figure.scatter(
-                x="x", y="x", source=undrawn, fill_color=mark.color, line_color=None, size=mark.size
-            )
-        else:
-            key = figure.hbar(
-                y="x",
-                left="x",
-                right="x",
-                source=undrawn,
-                fill_color=fill_color(mark, theme),
-                line_color=mark.line,
-                hatch_pattern=mark.hatch,
-                hatch_color=mark.hatch_color or theme.ink2,
-                hatch_scale=6,
-            )
-        items.append(models.LegendItem(label={"value": escape_text(mark.name)}, renderers=[key]))
     legend = models.Legend(
         items=items,
         orientation="horizontal",
@@ -475,3 +460,23 @@ def legend_for(figure: Figure, marks: Sequence[Any], theme: Theme) -> Any:
     )
     figure.above = [legend, *figure.above]
     return legend
+
+
+def _legend_key(figure: Figure, mark: Bars | Dots, theme: Theme) -> Any:
+    """Add a glyph at NaN, which is not drawn but gives the legend the style of a mark."""
+    nowhere = models.ColumnDataSource({"x": [float("nan")]})
+    if isinstance(mark, Dots):
+        return figure.scatter(
+            x="x", y="x", source=nowhere, fill_color=mark.color, line_color=None, size=mark.size
+        )
+    return figure.hbar(
+        y="x",
+        left="x",
+        right="x",
+        source=nowhere,
+        fill_color=fill_color(mark, theme),
+        line_color=mark.line,
+        hatch_pattern=mark.hatch,
+        hatch_color=mark.hatch_color or theme.ink2,
+        hatch_scale=6,
+    )

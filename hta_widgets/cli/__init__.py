@@ -159,6 +159,8 @@ class _Command(argparse.ArgumentParser):
 
     #: The arguments of the program.
     words: Sequence[str] = ()
+    #: Adds the arguments of the command, once it is the one to parse: all of them take a while.
+    add_arguments: Callable[[argparse.ArgumentParser], None]
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the arguments, as JSON if they ask for that, and exit."""
@@ -169,6 +171,7 @@ class _Command(argparse.ArgumentParser):
         super().error(message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.add_arguments(self)
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -185,17 +188,12 @@ def parser() -> argparse.ArgumentParser:
     commands = main_parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=_Command
     )
-    for add_command in (
-        *(_add_view, _add_summary, _add_tables, _add_table, _add_event, _add_sql),
-        *(_add_export, _add_report, _add_diff, _add_baseline, _add_demo),
-        *(_add_mcp, _add_skill),
-    ):
-        add_command(commands)
+    for name, (words, add_arguments) in _COMMANDS.items():
+        commands.add_parser(name, help=words).add_arguments = add_arguments
     return main_parser
 
 
-def _add_view(commands: Any) -> None:
-    command = commands.add_parser("view", help="show traces in a browser")
+def _add_view(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Show traces in a browser until Ctrl+C; only this machine can connect. A folder of several "
         "jobs opens with a list of them; one job opens as a dashboard."
@@ -218,8 +216,7 @@ def _add_view(commands: Any) -> None:
     )
 
 
-def _add_summary(commands: Any) -> None:
-    command = commands.add_parser("summary", help="the main findings, and a line for each rank")
+def _add_summary(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Print the main findings of a job, how each rank spends its time, which ranks the others "
         "wait for, and what had to be repaired in the files."
@@ -231,16 +228,14 @@ def _add_summary(commands: Any) -> None:
     )
 
 
-def _add_tables(commands: Any) -> None:
-    command = commands.add_parser("tables", help="the tables that a job has data for")
+def _add_tables(command: argparse.ArgumentParser) -> None:
     command.description = "List the analyses that have rows for a job, one line each."
     command.add_argument("paths", nargs="+", metavar="JOB", help=_PATHS_HELP)
     _add_steps(command)
     _add_form(command)
 
 
-def _add_table(commands: Any) -> None:
-    command = commands.add_parser("table", help="rows of one table of a job")
+def _add_table(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Print rows of an analysis, or of events, ranks or problems. Times are ns since the "
         "earliest event."
@@ -265,8 +260,7 @@ def _add_table(commands: Any) -> None:
     _add_form(command)
 
 
-def _add_event(commands: Any) -> None:
-    command = commands.add_parser("event", help="one event with its args and launches")
+def _add_event(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Print an event with its args, callers and launches, and statistics of its name."
     )
@@ -276,8 +270,7 @@ def _add_event(commands: Any) -> None:
     _add_form(command)
 
 
-def _add_sql(commands: Any) -> None:
-    command = commands.add_parser("sql", help="rows of a SELECT over the tables of a job")
+def _add_sql(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Print the rows of a SELECT of DuckDB over events, args, flows, counters, ranks, problems "
         "and the analyses. Queries cannot read files or the network."
@@ -290,13 +283,13 @@ def _add_sql(commands: Any) -> None:
     _add_form(command)
 
 
-def _add_limit(command: Any) -> None:
+def _add_limit(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--limit", type=int, default=50, metavar="N", help="maximum number of rows, 0 for all (50)"
     )
 
 
-def _add_form(command: Any) -> None:
+def _add_form(command: argparse.ArgumentParser) -> None:
     command.set_defaults(form="text")
     forms = command.add_mutually_exclusive_group()
     for form, words in (
@@ -309,8 +302,7 @@ def _add_form(command: Any) -> None:
         )
 
 
-def _add_export(commands: Any) -> None:
-    command = commands.add_parser("export", help="write a part of a job as a new trace file")
+def _add_export(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Write selected events as Chrome trace JSON, which Perfetto, HTA and this package open. "
         "Times count from the earliest event of what is loaded."
@@ -345,8 +337,7 @@ def _add_export(commands: Any) -> None:
         command.add_argument(flag, action="store_true", help=words)
 
 
-def _add_report(commands: Any) -> None:
-    command = commands.add_parser("report", help="write a dashboard as one interactive page")
+def _add_report(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Write a dashboard as one HTML file that needs neither a kernel nor a network: headline, "
         "charts, tables and timeline, linked. Print the headline and the page's address."
@@ -361,8 +352,7 @@ def _add_report(commands: Any) -> None:
     )
 
 
-def _add_diff(commands: Any) -> None:
-    command = commands.add_parser("diff", help="what changed between two runs, and a verdict")
+def _add_diff(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Print what changed between two runs, and write the comparison as one HTML file that needs "
         "neither a kernel nor a network. With --fail-above, --json or --markdown the file is only "
@@ -398,16 +388,14 @@ def _add_diff(commands: Any) -> None:
     _add_page(command, None, "the file to write (diff.html)")
 
 
-def _add_baseline(commands: Any) -> None:
-    command = commands.add_parser("baseline", help="runs under a name, for `diff`")
+def _add_baseline(command: argparse.ArgumentParser) -> None:
     command.description = "Keep a run under a name, so that `diff baseline:NAME AFTER` finds it."
     command.add_argument("action", choices=("save", "remove", "list"))
     command.add_argument("name", nargs="?", metavar="NAME")
     command.add_argument("paths", nargs="*", metavar="JOB", help=_PATHS_HELP)
 
 
-def _add_mcp(commands: Any) -> None:
-    command = commands.add_parser("mcp", help="tools for language models, on stdio")
+def _add_mcp(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Serve read-only tools of the Model Context Protocol on standard input and output: open a "
         "job, run analyses, look at events, compare runs, see the timeline."
@@ -417,14 +405,12 @@ def _add_mcp(commands: Any) -> None:
     )
 
 
-def _add_skill(commands: Any) -> None:
-    command = commands.add_parser("skill", help="instructions for language models")
+def _add_skill(command: argparse.ArgumentParser) -> None:
     command.description = "Print SKILL.md, or write it below a folder of skills."
     command.add_argument("folder", nargs="?", metavar="FOLDER", help="for example ~/.claude/skills")
 
 
-def _add_demo(commands: Any) -> None:
-    command = commands.add_parser("demo", help="write a made-up job whose truth is known")
+def _add_demo(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Write one trace per rank of a realistic data-parallel training job with a slow rank and "
         "clocks that disagree, and the truth about it as DIR_truth.json."
@@ -530,3 +516,21 @@ def _add_page(
         help="maximum size of the file; what does not fit is left out, and the page states that "
         "(%(default)s)",
     )
+
+
+#: By command: what it does or prints, and the function that adds its arguments.
+_COMMANDS = {
+    "view": ("show traces in a browser", _add_view),
+    "summary": ("the main findings, and a line for each rank", _add_summary),
+    "tables": ("the tables that a job has data for", _add_tables),
+    "table": ("rows of one table of a job", _add_table),
+    "event": ("one event with its args and launches", _add_event),
+    "sql": ("rows of a SELECT over the tables of a job", _add_sql),
+    "export": ("write a part of a job as a new trace file", _add_export),
+    "report": ("write a dashboard as one interactive page", _add_report),
+    "diff": ("what changed between two runs, and a verdict", _add_diff),
+    "baseline": ("runs under a name, for `diff`", _add_baseline),
+    "demo": ("write a made-up job whose truth is known", _add_demo),
+    "mcp": ("tools for language models, on stdio", _add_mcp),
+    "skill": ("instructions for language models", _add_skill),
+}

@@ -249,6 +249,7 @@ def _slots(
 
 
 def _gap_frame(before: TimeMap, after: TimeMap) -> pd.DataFrame:
+    """Return `Alignment.gaps`."""
     gaps = before.gaps(), after.gaps()
     counts = [len(start) for start, _ in gaps]
     sides = np.repeat(np.array(["before", "after"], dtype=object), counts)
@@ -271,8 +272,10 @@ def _collectives(diff: Comparison) -> tuple[list[tuple[Ints, Ints]], list[list[s
     for step in range(diff.step_count):
         before_rows = np.flatnonzero(before["step"] == step)
         after_rows = np.flatnonzero(after["step"] == step)
-        a, b = before["name"][before_rows], after["name"][after_rows]
-        positions = align_positions(a, b, a.astype(np.uint64), b.astype(np.uint64))
+        names_before, names_after = before["name"][before_rows], after["name"][after_rows]
+        positions = align_positions(
+            names_before, names_after, names_before.astype(np.uint64), names_after.astype(np.uint64)
+        )
         pairs.append(np.stack([before_rows[positions[:, 0]], after_rows[positions[:, 1]]], axis=1))
     rows_of_sides = np.concatenate(pairs).T
     if not rows_of_sides.size:
@@ -295,9 +298,9 @@ def _collectives_of(side: RunSide, rank: int, codes: dict[str, int]) -> dict[str
     start = table.start_ns[rows] + part.trace.shift_ns
     step = step_at(side, rank, start)
     rows, start, step = rows[step >= 0], start[step >= 0], step[step >= 0]
-    code = [codes.setdefault(table.names[k], len(codes)) for k in table.name[rows].tolist()]
-    name = np.array(code, dtype=np.int64)
-    return {"start": start, "end": start + table.dur_ns[rows], "step": step, "name": name}
+    names = (table.names[name_code] for name_code in table.name[rows].tolist())
+    code = np.array([codes.setdefault(name, len(codes)) for name in names], dtype=np.int64)
+    return {"start": start, "end": start + table.dur_ns[rows], "step": step, "name": code}
 
 
 def _scale(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Ints:

@@ -177,20 +177,21 @@ def copy_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
 
 
 def _is_matched(diff: Comparison, side: RunSide) -> bool:
-    exposed = unmatched = 0
+    """Return whether most exposed communication is in events that match those of other ranks."""
+    exposed_ns = unmatched_ns = 0
     for rank, part in side.parts.items():
         windows = side.windows[rank] - part.trace.shift_ns
         compute, communication = (
             union(*part.clip_rows(_work_by_kind(diff, part, kind)))
             for kind in ("compute", "communication")
         )
-        uncovered = subtract(communication, compute)
-        exposed += int(_time_per_step(uncovered, windows).sum())
+        exposed = subtract(communication, compute)
+        exposed_ns += int(_time_per_step(exposed, windows).sum())
         rows = side.waits.of_rank(part.rank).unmatched
         rows = rows[np.isin(rows, part.rows)]
-        unknown = subtract(union(*part.clip_rows(rows)), compute)
-        unmatched += int(_time_per_step(unknown, windows).sum())
-    return unmatched <= (1 - _MIN_MATCHED_SHARE) * exposed
+        unmatched = subtract(union(*part.clip_rows(rows)), compute)
+        unmatched_ns += int(_time_per_step(unmatched, windows).sum())
+    return unmatched_ns <= (1 - _MIN_MATCHED_SHARE) * exposed_ns
 
 
 def _time_per_step(pieces: Intervals, windows: Ints) -> Ints:

@@ -336,9 +336,10 @@ def _rank_pairs(
 def _pairs_by_hand(
     ranks: Mapping[int, int], before: PartsByRank, after: PartsByRank
 ) -> list[tuple[int, int]]:
-    pairs = [(int(a), int(b)) for a, b in ranks.items()]
-    for k, (word, side) in enumerate((("before", before), ("after", after))):
-        missing = sorted({pair[k] for pair in pairs} - set(side))
+    """Return the pairs that the caller names; raise a `TraceError` if a side lacks a rank."""
+    pairs = [(int(rank_before), int(rank_after)) for rank_before, rank_after in ranks.items()]
+    for position, (word, side) in enumerate((("before", before), ("after", after))):
+        missing = sorted({pair[position] for pair in pairs} - set(side))
         if missing or not pairs:
             raise TraceError(
                 f"no rank {', '.join(map(str, missing))} {word}",
@@ -364,10 +365,12 @@ def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -
         return "whole", np.zeros((1, 2), dtype=np.int64)
     if isinstance(how, Mapping):
         places = [
-            [_step_position(before, int(a)), _step_position(after, int(b))]
-            for a, b in sorted(how.items())
+            [_step_position(before, int(step_before)), _step_position(after, int(step_after))]
+            for step_before, step_after in sorted(how.items())
         ]
-        if not places or any(b[1] <= a[1] for a, b in itertools.pairwise(places)):
+        positions_after = [position for _, position in places]
+        is_crossing = any(later <= place for place, later in itertools.pairwise(positions_after))
+        if not places or is_crossing:
             raise TraceError(f"{how!r} crosses steps", remedy="Keep their order on both sides.")
         return "number", np.array(places, dtype=np.int64)
     common = np.isin(before.steps, after.steps)
@@ -422,8 +425,8 @@ def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
     if diff.by_rank_means:
         ranks = f"{plural(len(before.ranks), 'rank')} against {len(after.ranks)}"
         if len(before.ranks) == len(after.ranks):
-            paired, every = len(diff.rank_pairs), plural(len(before.ranks), "rank")
-            ranks = f"{paired} of {every} are on both sides"
+            ranks = f"{len(diff.rank_pairs)} of {plural(len(before.ranks), 'rank')}"
+            ranks += " are on both sides"
         text = f"{ranks}: times are means over all ranks of each side"
         if any(len(part.rows) for side in diff.sides for part in side.parts.values()):
             text += f", and calls are matched on {paired_ranks(diff)}"
@@ -436,8 +439,8 @@ def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
             more = ", …" if len(side.left_out) > 4 else ""
             yield Caution("ranks", f"{ranks} without steps {verb} left out: {listed}{more}")
     numbers_before, numbers_after = (_stated_numbers(side.parts) for side in diff.sides)
-    unequal = [(a, b) for a, b in diff.rank_pairs if a != b]
-    renamed = [(a, b) for a, b in unequal if numbers_before[a] == numbers_after[b]]
+    unequal = [pair for pair in diff.rank_pairs if pair[0] != pair[1]]
+    renamed = [pair for pair in unequal if numbers_before[pair[0]] == numbers_after[pair[1]]]
     different = [pair for pair in unequal if pair not in renamed]
     if different:
         nouns = f"rank{'s' if len(different) > 1 else ''}"
@@ -453,9 +456,11 @@ def _clock_cautions(diff: Comparison) -> Iterator[Caution]:
     for side in diff.sides:
         if drift := clock_fit(side.traces).drift_text:
             yield Caution("clock", f"{side.label}: {drift}; {_DRIFT_CORRECTED}")
-    finest = [max(p.trace.resolution_ns for p in side.parts.values()) for side in diff.sides]
-    times = [f"{time_ns} ns" for time_ns in finest]
-    yield from _difference("resolution", "times have a resolution of", *times)
+    resolutions = [
+        max(part.trace.resolution_ns for part in side.parts.values()) for side in diff.sides
+    ]
+    texts = [f"{time_ns} ns" for time_ns in resolutions]
+    yield from _difference("resolution", "times have a resolution of", *texts)
 
 
 def _content_cautions(diff: Comparison) -> Iterator[Caution]:
@@ -530,7 +535,8 @@ def _outside_ns(side: RunSide) -> float:
 
 
 def _format_pairs(pairs: Sequence[tuple[int, int]]) -> str:
-    return ", ".join(f"{a} → {b}" for a, b in pairs[:4]) + (", …" if len(pairs) > 4 else "")
+    texts = [f"{before} → {after}" for before, after in pairs[:4]]
+    return ", ".join(texts) + (", …" if len(pairs) > 4 else "")
 
 
 def _gpus(side: RunSide) -> str:

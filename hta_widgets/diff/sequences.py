@@ -191,8 +191,10 @@ def _longest_increasing_run(pairs: Ints) -> Ints:
 
 
 def pair_equal_keys(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
-    """Pair the n-th elements of each key; return their positions, (pairs, 2)."""
-    # `as_many` leaves out keys that do not occur equally often on both sides.
+    """Pair the n-th elements of each key; return their positions, (pairs, 2).
+
+    With `as_many`, keys that do not occur equally often in both sequences are left out.
+    """
     keys, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     a_codes, b_codes = codes[: len(a)].astype(np.int64), codes[len(a) :].astype(np.int64)
     rows = np.arange(len(a)), np.arange(len(b))

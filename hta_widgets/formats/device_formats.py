@@ -27,10 +27,12 @@ def device_format(
     memory_factor: float = 1.0,
     takes_steps: bool = True,
 ) -> Format:
-    """Return a format whose functions are in modules of `package`, as ``"module:function"``."""
-    sniff, read, companions, finish = (
-        f"{package}.{function}" if function else ""
-        for function in (sniff, read, companions, finish)
+    """Return a format whose functions are in modules of `package`, as ``"module:function"``.
+
+    `sniff` is a full reference, so that its module can be one that is imported quickly.
+    """
+    read, companions, finish = (
+        f"{package}.{function}" if function else "" for function in (read, companions, finish)
     )
     reading = FileReading(
         sniff=sniff, read=read, companions=companions, finish=finish, words=words,
@@ -56,9 +58,12 @@ def dump_format(
     functions: tuple[str, ...],
     comparison: FormatComparison | None = None,
 ) -> Format:
-    """Return a format of dumps, whose panels and headline are in `frames` of `package`."""
+    """Return a format of dumps, whose panels and headline are in `frames` of `package`.
+
+    Functions are named as in `device_format`.
+    """
     reading = FileReading(
-        sniff=f"{package}.{sniff}", read=f"{package}.{read}", profile=f"{package}.{profile}",
+        sniff=sniff, read=f"{package}.{read}", profile=f"{package}.{profile}",
         words=words, memory_factor=memory_factor, sources=_SOURCES, yields_ranks=True,
         shortens_paths=True,
     )  # fmt: skip

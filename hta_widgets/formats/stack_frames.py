@@ -15,7 +15,7 @@ import msgspec
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import EventRows
 from hta_widgets.readers.formats import Advance, FileStart
-from hta_widgets.readers.pickles import is_pickle, read_pickle
+from hta_widgets.readers.pickles import read_pickle
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.short_paths import package_part, shorten_paths
 
@@ -39,7 +39,7 @@ def read_dump_value(
     path = rows.path
     data = read_whole_file(path, rows.problems, advance)
     start = FileStart(path, data, len(data))
-    if is_pickle(start):
+    if start.is_pickle:
         return read_pickle(path, data, rows.problems)
     try:
         return msgspec.json.decode(start.without_bom)

@@ -138,6 +138,7 @@ class DiffAnswers:
         return frames
 
     def _frame(self, name: str) -> pd.DataFrame:
+        """Return a frame by its name in requests, such as ``waterfall:kind`` or ``names:3``."""
         kind, _, rest = name.partition(":")
         both = self.both
         match kind:
@@ -200,6 +201,7 @@ class DiffAnswers:
         return memo(self, ("alignment", base), lambda: diff.align(self.both, base))
 
     def _names(self, step: int | None) -> pd.DataFrame:
+        """Return the differences by short name in a step, or in all steps."""
         both = self.both if step is None else comparison_of_step(self.both, step)
         device: Any = "gpu" if self.has_device else "cpu"
         table = diff.names(both, device=device, short_names=True)

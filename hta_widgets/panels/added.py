@@ -12,7 +12,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.clock_fit import drift_fit
 from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, batched_sends
-from hta_widgets.analysis.cross_rank.matching import matching
+from hta_widgets.analysis.cross_rank.matching import Matching, matching
 from hta_widgets.analysis.cross_rank.parallel_groups import pipelines
 from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
 from hta_widgets.analysis.efficiency.modules import has_module_ranges
@@ -152,40 +152,50 @@ def _launch_outliers(traces: TraceSet) -> pd.DataFrame:
 def _messages(traces: TraceSet) -> pd.DataFrame:
     """Return the bytes and the number of messages of each sender and receiver.
 
-    An all-to-all whose splits are not in the file counts as equal shares to all members.
+    If the splits of an all-to-all are unknown, each member sends equal shares to all members; the
+    attr ``even`` is then 1.
     """
     match = matching(traces)
-    operation, size = match.event_field("operation"), np.maximum(match.event_field("size_bytes"), 0)
-    source, target = match.event_field("source"), match.event_field("target")
-    rank = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
-    # The entries of the sender and of the receiver are one message.
-    is_first_entry = np.zeros(len(match), dtype=bool)
-    is_first_entry[match.starts] = True
-    is_message = is_first_entry & (operation == _SEND_RECV) & (source >= 0) & (target >= 0)
-    sends = pd.DataFrame({"rank": source, "peer": target, "bytes": size})[is_message]
-    blocks = [block.assign(count=1) for block in (sends, *map(batched_sends, traces.values()))]
+    sends = [_matched_sends(match), *map(batched_sends, traces.values())]
     matrix = analysis.all_to_all_matrix(traces)
-    is_exact = len(matrix) > 0 and not matrix.attrs["unknown"]
-    if is_exact:
-        split = matrix.rename(columns={"sender": "rank", "receiver": "peer"})
-        blocks.append(split[["rank", "peer", "bytes", "count"]])
+    has_splits = len(matrix) > 0 and not matrix.attrs["unknown"]
+    if has_splits:
+        columns = {"sender": "rank", "receiver": "peer"}
+        all_to_alls = matrix.rename(columns=columns)[["rank", "peer", "bytes", "count"]]
     else:
-        calls = pd.DataFrame({"collective": match.collective, "rank": rank, "bytes": size})
-        blocks.append(_even_shares(calls[operation == _ALL_TO_ALL]))
-    messages = pd.concat(blocks)
+        all_to_alls = _even_shares(match)
+    messages = pd.concat([*(frame.assign(count=1) for frame in sends), all_to_alls])
     messages = messages[messages["rank"] != messages["peer"]]
     frame: pd.DataFrame = messages.groupby(["rank", "peer"])[["count", "bytes"]].sum().reset_index()
     frame.attrs = {
         "note": "" if len(frame) else "no sends between ranks, and no all-to-all",
-        "even": int(not is_exact),
+        "even": int(not has_splits),
     }
     return frame
 
 
-def _even_shares(calls: pd.DataFrame) -> pd.DataFrame:
-    """Return messages from each rank of a collective to all its ranks, with equal bytes."""
+def _matched_sends(match: Matching) -> pd.DataFrame:
+    """Return one row per send whose sender and receiver are known."""
+    source, target = match.event_field("source"), match.event_field("target")
+    # The entries of the sender and of the receiver are one message.
+    is_first_entry = np.zeros(len(match), dtype=bool)
+    is_first_entry[match.starts] = True
+    is_send = match.event_field("operation") == _SEND_RECV
+    is_message = is_first_entry & is_send & (source >= 0) & (target >= 0)
+    size_bytes = np.maximum(match.event_field("size_bytes"), 0)
+    sends = pd.DataFrame({"rank": source, "peer": target, "bytes": size_bytes})
+    messages: pd.DataFrame = sends[is_message]
+    return messages
+
+
+def _even_shares(match: Matching) -> pd.DataFrame:
+    """Return messages from each rank of an all-to-all to all its ranks, with equal bytes."""
+    rank = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
+    size_bytes = np.maximum(match.event_field("size_bytes"), 0)
+    calls = pd.DataFrame({"collective": match.collective, "rank": rank, "bytes": size_bytes})
+    calls = calls[match.event_field("operation") == _ALL_TO_ALL]
     members = calls[["collective", "rank"]].rename(columns={"rank": "peer"})
-    pairs = calls.merge(members, on="collective")
+    pairs: pd.DataFrame = calls.merge(members, on="collective")
     pairs["bytes"] //= pairs.groupby(["collective", "rank"])["peer"].transform("size").clip(lower=1)
     return pairs[["rank", "peer", "bytes"]].assign(count=1)
 

@@ -57,7 +57,7 @@ _MIN_WORK_SHARE = 1 / 3
 #: Share of a kernel's time above which its largest variant is named instead of the kernel.
 _MAX_VARIANT_SHARE = 0.9
 _HALF = 0.5
-#: Minimum share of the headline, relative to the finding with the largest share.
+#: Minimum share of the first finding, relative to the finding with the largest share.
 _DWARFED_SHARE = 0.1
 #: Minimum share of the run for a sentence about the time before and after device work.
 _MIN_SHARE_AROUND = 0.1
@@ -336,6 +336,7 @@ def _headline_of_urgent(traces: TraceSet, urgent: Sequence[Format]) -> Headline:
 def _waiting_finding(
     late: LateRanks | None, times: RunTimes, rank_count: int
 ) -> Iterator[HeadlineFinding]:
+    """Yield the finding on the waits for late ranks, if there are any."""
     if late is None:
         return
     ranks = f"{len(late.ranks)} ranks" if len(late.ranks) > 1 else f"rank {late.ranks[0]}"
@@ -350,6 +351,7 @@ def _waiting_finding(
 
 
 def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding:
+    """Return the finding on exposed communication; with late ranks, without waits."""
     exposed_ns, facts = times.exposed_ns, dict[str, int]()
     if late is not None:
         # The finding about late ranks already reports the waits.
@@ -366,6 +368,7 @@ def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding
 
 
 def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
+    """Yield the finding on idle devices and its main cause, if devices idle."""
     if not times.idle_ns:
         return
     cause, cause_ns = _main_idle_cause(times)
@@ -494,6 +497,7 @@ def _loading_facts(traces: TraceSet, times: RunTimes, cause_ns: int) -> dict[str
 
 
 def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
+    """Yield the finding on the family of kernels with the most time, if it stands out."""
     frame = analysis.kernel_breakdown(traces)
     # Kernels of several streams overlap, so the sum of their times may exceed the busy time.
     work_ns = max(int(frame["sum_ns"].sum()), times.busy_ns)

@@ -224,8 +224,8 @@ def _entry_folder(path: str, format_name: str) -> Path | None:
 def _code_fingerprint() -> tuple[object, ...]:
     """Return the fingerprint of the code that makes a cache entry."""
     layers = ("trace", "tiles", "store", "readers", "formats/*")
-    stamp = code_fingerprint("hta_widgets", "*.py", *(f"{layer}/*.py" for layer in layers))
-    return *stamp, sys.version_info[:2], np.__version__
+    states = code_fingerprint("*.py", *(f"{layer}/*.py" for layer in layers))
+    return states, sys.version_info[:2], np.__version__
 
 
 def _cache_entries() -> list[Path]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hta_widgets.readers.formats import SQLITE_MAGIC, FileStart
-from hta_widgets.readers.sqlite import table_names
 
 #: Remedy for files of other formats.
 SUPPORTED_FORMATS_TEXT = (
@@ -154,6 +153,8 @@ def foreign_format(path: str, start: bytes) -> ForeignFormat | None:
     `start` is the beginning of the contents, without a byte order mark and blanks before it.
     """
     if start.startswith(SQLITE_MAGIC):
+        from hta_widgets.readers.sqlite import table_names
+
         tables = table_names(path, start)
         start = SQLITE_MAGIC + "".join(f"\n{name}\n" for name in tables).encode()
     return next((format_ for format_ in FOREIGN_FORMATS if format_.is_of(path, start)), None)

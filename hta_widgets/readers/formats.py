@@ -15,16 +15,21 @@ records through entry points.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Any, NamedTuple, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 #: Group of the entry points by which other packages add formats.
@@ -73,6 +78,11 @@ class FileStart:
     def is_json(self) -> bool:
         """Whether it may be JSON in UTF-8."""
         return self.without_bom[:1] in (b"{", b"[") and self.without_bom[1:2] != b"\0"
+
+    @property
+    def is_pickle(self) -> bool:
+        """Whether it is a pickle of protocol 2 to 5."""
+        return self.text[:1] == b"\x80" and b"\x02" <= self.text[1:2] <= b"\x05"
 
     def is_of(self, format_: Format) -> bool:
         """Return whether the functions of a format recognize it."""
@@ -267,6 +277,28 @@ def resolve_reference(reference: str) -> Any:
 def load_references(references: Iterable[str]) -> list[Any]:
     """Return the objects of references, in order, without duplicates and empty references."""
     return [resolve_reference(text) for text in dict.fromkeys(references) if text]
+
+
+def entry_points(group: str) -> Iterable[EntryPoint]:
+    """Return the entry points of a group, without the slow import of their module if none is."""
+    name = group.encode()
+    if not any(_may_name(name, folder) for folder in sys.path):
+        return ()
+    points: Iterable[EntryPoint] = import_module("importlib.metadata").entry_points(group=group)
+    return points
+
+
+def _may_name(group: bytes, folder: str) -> bool:
+    """Return whether entry points of the packages in a folder contain the name of a group."""
+    if Path(folder).is_file():  # packages in an archive
+        return True
+    with suppress(OSError):
+        for path in Path(folder).iterdir():
+            if path.name.lower().endswith("-info"):
+                with suppress(OSError):
+                    if group in (path / "entry_points.txt").read_bytes():
+                        return True
+    return False
 
 
 @cache

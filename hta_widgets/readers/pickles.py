@@ -12,7 +12,6 @@ import atexit
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -21,10 +20,8 @@ from typing import Any
 
 from hta_widgets.errors import TraceError
 from hta_widgets.readers import plain_pickle
-from hta_widgets.readers.formats import FileStart
 from hta_widgets.trace.problems import Problems
 
-_MAGIC = re.compile(rb"\x80[\x02-\x05]")
 _MAX_BYTES = 1 << 32
 #: Limits of the process: values take up to about 20 bytes per byte of the file.
 _MEMORY_BYTES, _MEMORY_PER_BYTE = 1 << 29, 64
@@ -33,11 +30,6 @@ _CPU_S, _BYTES_PER_S = 20, 1 << 20
 _MAX_REUSE_BYTES = 1 << 22
 _IDLE_S = 5.0
 _REMEDY = "Dump it again with PyTorch. If it is from somebody else, ask what wrote it."
-
-
-def is_pickle(start: FileStart) -> bool:
-    """Return whether a file is a pickle of protocol 2 to 5."""
-    return _MAGIC.match(start.text) is not None
 
 
 def read_pickle(path: str, data: bytes, problems: Problems) -> Any:

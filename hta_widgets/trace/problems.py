@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any, Literal, get_args
 
 import pandas as pd
@@ -60,6 +59,8 @@ class CompactFrame(pd.DataFrame):
         return self._sentence or repr(self.displayed_columns())
 
     def _repr_html_(self) -> Any:
+        from html import escape
+
         sentence = self._sentence
         return f"<p>{escape(sentence)}</p>" if sentence else self.displayed_columns()._repr_html_()
 

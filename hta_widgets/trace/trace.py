@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -621,6 +620,8 @@ class Trace:
         )
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         return f"<code>{escape(repr(self))}</code>"
 
 

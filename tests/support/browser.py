@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, Error, FloatRect, Locator, Page
@@ -104,7 +104,6 @@ def drag(
     end: tuple[float, float],
     *,
     keys: Sequence[str] = (),
-    button: Literal["left", "middle", "right"] = "left",
     steps: int = 8,
 ) -> None:
     """Drag within a target, in steps as a user does."""
@@ -113,9 +112,9 @@ def drag(
     first, last = _points(target, start, end)
     page.mouse.move(*first)
     _hold(page, keys, down=True)
-    page.mouse.down(button=button)
+    page.mouse.down()
     page.mouse.move(*last, steps=steps)
-    page.mouse.up(button=button)
+    page.mouse.up()
     _hold(page, keys, down=False)
 
 
@@ -124,14 +123,13 @@ def wheel(
     at: tuple[float, float],
     delta_y: float,
     *,
-    delta_x: float = 0,
     keys: Sequence[str] = (),
 ) -> None:
     """Turn the wheel over a point of the target, while keys are held."""
     page = target.page
     page.mouse.move(*_points(target, at)[0])
     _hold(page, keys, down=True)
-    page.mouse.wheel(delta_x, delta_y)
+    page.mouse.wheel(0, delta_y)
     _hold(page, keys, down=False)
 
 
@@ -140,14 +138,12 @@ def hover(target: Locator, at: tuple[float, float]) -> None:
     target.page.mouse.move(*_points(target, at)[0], steps=4)
 
 
-def click(
-    target: Locator, at: tuple[float, float], *, keys: Sequence[str] = (), count: int = 1
-) -> None:
+def click(target: Locator, at: tuple[float, float], *, keys: Sequence[str] = ()) -> None:
     """Click a point of the target, while keys are held."""
     page = target.page
     x, y = _points(target, at)[0]
     _hold(page, keys, down=True)
-    page.mouse.click(x, y, click_count=count)
+    page.mouse.click(x, y)
     _hold(page, keys, down=False)
 
 

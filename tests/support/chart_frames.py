@@ -71,9 +71,9 @@ def overlap() -> pd.DataFrame:
     )
 
 
-def idle(ranks=(0,), streams=(7, 20)) -> pd.DataFrame:
+def idle(ranks=(0,)) -> pd.DataFrame:
     parts = (("host_wait", 700, 0.7), ("kernel_wait", 200, 0.2), ("other", 100, 0.1))
-    rows = [(rank, stream, *part, 3) for rank in ranks for stream in streams for part in parts]
+    rows = [(rank, stream, *part, 3) for rank in ranks for stream in (7, 20) for part in parts]
     frame = table("rank stream idle_category idle_ns idle_share gaps", *rows)
     return frame.astype({"idle_category": "category"})
 
@@ -147,11 +147,11 @@ def stragglers() -> pd.DataFrame:
     )
 
 
-def collectives(ranks=2, count=3) -> pd.DataFrame:
+def collectives(ranks=2) -> pd.DataFrame:
     rows = [
         (number, HOSTILE, "0", 1024, rank, rank, 1000 * number + 10 * rank, 10 * (ranks - 1 - rank),
          100, 1000 * number + 500, ranks - 1, 90, 1.0, 2.0)
-        for number in range(count)
+        for number in range(3)
         for rank in range(ranks)
     ]  # fmt: skip
     return table(

@@ -82,7 +82,7 @@ class Dash:
 
     # --- what a user does -------------------------------------------------------------------------
 
-    def click_bar(self, panel: str, rank: int, *, keys: Sequence[str] = ()) -> None:
+    def click_bar(self, panel: str, rank: int) -> None:
         """Click the bar of a rank, which is as many bars down as there are ranks before it."""
         self.ready(panel)
         # A new layout of a chart has another canvas, and moves what is below it.
@@ -101,7 +101,7 @@ class Dash:
         bars = [group for group in groups if len(group) > 8][-len(self.traces) :]
         assert len(bars) == len(self.traces), f"{len(bars)} bars of {len(self.traces)} ranks"
         y = float(bars[list(self.traces).index(rank)].mean())
-        click(canvas, (canvas.bounding_box()["width"] * 0.3, y), keys=keys)
+        click(canvas, (canvas.bounding_box()["width"] * 0.3, y))
 
     def drag_window(self, start_ns: float, end_ns: float, *, down: float = HEAD + 24) -> None:
         """Select a window in the timeline, which shows the whole job: of its topmost row, or on."""

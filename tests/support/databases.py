@@ -5,7 +5,7 @@ from contextlib import closing
 
 
 def change(path, *statements):
-    """Run statements of SQL on a database; return its path."""
+    """Run SQL statements on a database; return its path."""
     with closing(sqlite3.connect(path)) as database:
         for statement in statements:
             database.execute(statement)

@@ -73,7 +73,7 @@ class PageEngine:
         return answer
 
     def answer(self, op: str, **request: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return reply and columns; what cannot be answered fails."""
+        """Return the reply and its columns; fail if the page cannot answer."""
         answer = self.ask(op, **request)
         assert answer["ok"], answer["error"]
         return answer["reply"], answer.get("columns", {})

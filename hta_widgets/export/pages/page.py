@@ -213,7 +213,7 @@ class PagePlan:
         self.limit = limit_bytes - fixed
 
     def execute(self) -> PageContent:
-        """Return the content that fits."""
+        """Return the content, with as many ranks and arguments as fit into the limit."""
         full = self._full_ranks()
         overviews: dict[int, PagePart] = {}
         while len(full) < len(self.indices) and not overviews:
@@ -341,6 +341,7 @@ def _with_coverage(
     args: dict[int, PagePart],
     overviews: dict[int, PagePart],
 ) -> dict[str, Any]:
+    """Return the scene with the ranks whose events and arguments the page has."""
     ranks = []
     for rank in scene["ranks"]:
         limits = {}

@@ -30,14 +30,15 @@ class MergeScope:
     def __init__(self, members: Members, position: int, shift_ns: int) -> None:
         self.rank, self.shift_ns = members.trace.rank, shift_ns
         self._rank_title = members.title or f"rank {self.rank}"
+        #: The first of the rank's sort indices, so that viewers list its processes together.
         self._first_sort = 1000 * position
         #: The new id of each process, by its id as the file writes it, and by the text of that id.
         self._pids: dict[bytes, bytes] = {}
         self._numbers: dict[str | None, int] = {}
         self._processes = _StatedProcesses.of(members)
-        order = self._processes.sort_index
-        ordered = sorted(order, key=lambda key: (order[key], key or ""))
-        self._sort_places = {key: place for place, key in enumerate(ordered)}
+        sort_index = self._processes.sort_index
+        by_index = sorted(sort_index, key=lambda key: (sort_index[key], key or ""))
+        self._sort_places = {key: place for place, key in enumerate(by_index)}
 
     def __call__(self, text: bytes) -> bytes:
         """Return the record as a merged file has it, after records that introduce its process."""
@@ -64,11 +65,9 @@ class MergeScope:
         members = decode_fields(fields[name])
         if members is None:
             return
-        id_keys = [key for key in ids if key in members]
-        for key in id_keys:
-            members[key] = scoped_id(members[key], self.rank)
-        if id_keys:
-            fields[name] = encode_fields(members)
+        scoped = {key: scoped_id(members[key], self.rank) for key in ids if key in members}
+        if scoped:
+            fields[name] = encode_fields({**members, **scoped})
 
     def _name_process(self, fields: Fields, key: str | None) -> None:
         """Add the rank to the name or the place of a process, and keep the original arguments."""

@@ -17,29 +17,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from hta_widgets.formats.ascend import TRACE_NAME
 from hta_widgets.formats.event_rows import parse_json_object
 from hta_widgets.formats.kineto.reader import read_kineto
-from hta_widgets.readers.formats import Advance, FileStart, Outcome
+from hta_widgets.readers.formats import Advance, Outcome
 from hta_widgets.readers.ranks import is_rank
 
 _OUTPUTS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
 #: Folders of a recording by torch_npu, MindSpore or msprof.
 _RECORDING = re.compile(r".*_ascend_(pt|ms)|PROF_.*")
 _INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json")
-_TRACE_NAME = re.compile(r"trace_view\.json(\.gz)?")
-_PROCESS = re.compile(rb'"(Ascend Hardware|CANN)"')
 _EXPORT = re.compile(r"msprof_.*\.json")
 _DATABASE = re.compile(r"(ascend_pytorch_profiler|msprof).*\.db")
 _TABLES = re.compile(r".*\.(csv|json|db|xlsx|log|txt)(-wal|-shm)?")
 _MAX_INFO_BYTES = 1 << 20
-
-
-def is_trace_view(start: FileStart) -> bool:
-    """Whether a file is a time line of Ascend's profiler."""
-    if _TRACE_NAME.fullmatch(Path(start.path).name):
-        return start.is_json
-    is_list = start.is_json and start.without_bom[:1] == b"["
-    return is_list and _PROCESS.search(start.text) is not None
 
 
 def read_trace_view(path: str, *, advance: Advance = None, keepalive: Any = None) -> Outcome:
@@ -55,7 +46,7 @@ def read_trace_view(path: str, *, advance: Advance = None, keepalive: Any = None
 def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
     """Yield the tables and raw data of a trace's recording, and files with the same events."""
     trace = Path(path)
-    is_view = _TRACE_NAME.fullmatch(trace.name) is not None
+    is_view = TRACE_NAME.fullmatch(trace.name) is not None
     if trace.parent.name not in _OUTPUTS:
         return
     recording = trace.parent.parent
@@ -65,7 +56,7 @@ def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
         if _DATABASE.fullmatch(file.name) or _EXPORT.fullmatch(file.name):
             if is_view:
                 yield file, True
-        elif not _TRACE_NAME.fullmatch(file.name) and (is_sole or _TABLES.fullmatch(file.name)):
+        elif not TRACE_NAME.fullmatch(file.name) and (is_sole or _TABLES.fullmatch(file.name)):
             yield file, False
 
 

@@ -1,11 +1,23 @@
 """Dumps of PyTorch's flight recorder."""
 
 from hta_widgets.formats.device_formats import dump_format
-from hta_widgets.readers.formats import references
+from hta_widgets.readers.formats import FileStart, references
+
+
+def is_dump(start: FileStart) -> bool:
+    """Whether a file is a dump, by the keys that it begins with."""
+    text = start.without_bom
+    keys = (b"pg_config", b"pg_status", b"profiling_name", b"comm_state", b"comm_lib_version")
+    has_key = any(key in text for key in keys)
+    if start.is_pickle:  # thousands of ranks in `pg_config` fill the text before the entries
+        return has_key
+    has_states = b"entries" in text or b"pg_status" in text or b"seq_id" in text
+    return has_key and has_states and text.startswith(b"{") and b"traceEvents" not in text
+
 
 DUMPS = dump_format(
     __name__, "flight-recorder", "flight recorder", "dumps of the flight recorder",
-    sniff="dumps:is_dump", read="dumps:read_dump", profile="dumps:FlightDump",
+    sniff=f"{__name__}:is_dump", read="dumps:read_dump", profile="dumps:FlightDump",
     words=(b"entries", b"pg_config", b"pg_status", b"profiling_name"), memory_factor=4.0,
     functions=references(f"{__name__}.states", "collective_hangs collective_states"),
 )  # fmt: skip

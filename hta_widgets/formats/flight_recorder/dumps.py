@@ -29,8 +29,7 @@ from hta_widgets.formats.stack_frames import (
     frame_text,
     read_dump_value,
 )
-from hta_widgets.readers.formats import Advance, FileStart, Outcome
-from hta_widgets.readers.pickles import is_pickle
+from hta_widgets.readers.formats import Advance, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.trace.columns import parse_json
 from hta_widgets.trace.short_paths import shorten_paths
@@ -78,17 +77,6 @@ class FlightDump:
     stacks: list[list[DumpFrame]] = field(default_factory=list)
     #: whether the file ends early, so that later entries are missing
     is_cut: bool = False
-
-
-def is_dump(start: FileStart) -> bool:
-    """Whether a file is a dump, by the keys that it begins with."""
-    text = start.without_bom
-    keys = (b"pg_config", b"pg_status", b"profiling_name", b"comm_state", b"comm_lib_version")
-    has_key = any(key in text for key in keys)
-    if is_pickle(start):  # thousands of ranks in `pg_config` fill the text before the entries
-        return has_key
-    has_states = b"entries" in text or b"pg_status" in text or b"seq_id" in text
-    return has_key and has_states and text.startswith(b"{") and b"traceEvents" not in text
 
 
 def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:

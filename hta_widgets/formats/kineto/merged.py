@@ -18,6 +18,7 @@ from msgspec import Meta, Struct, ValidationError
 from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.growing import ReadOnlyIds
+from hta_widgets.formats.kineto.record_source import as_bytes, as_text
 from hta_widgets.formats.kineto.times import resolution
 from hta_widgets.readers.cache import source_from_store, source_to_store
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
@@ -251,16 +252,6 @@ class _UnscopedIds(ReadOnlyIds):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_UnscopedIds, (self._pool, self._pool_codes, self._rank))
-
-
-def as_text(texts: Mapping[str, bytes]) -> dict[str, str]:
-    """Decode bytes as Latin-1, one character per byte, so that JSON can hold them."""
-    return {key: bytes(text).decode("latin-1") for key, text in texts.items()}
-
-
-def as_bytes(texts: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the bytes that `as_text` converted."""
-    return {key: text.encode("latin-1") for key, text in texts.items()}
 
 
 class MergedRecords(RecordSource):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.kineto.merged import as_bytes, as_text
 from hta_widgets.formats.kineto.records import decode_bodies
 from hta_widgets.formats.kineto.tolerant import repair_json
 from hta_widgets.readers.streams import Checkpoints, Stream, open_stream
@@ -267,6 +266,16 @@ def _restore_slices(count: int, column: Callable[[str], Any]) -> list[RecordSlic
     return [
         RecordSlice(*triple, spans_of_slice.get(number)) for number, triple in enumerate(triples)
     ]
+
+
+def as_text(texts: Mapping[str, bytes]) -> dict[str, str]:
+    """Decode bytes as Latin-1, one character per byte, so that JSON can hold them."""
+    return {key: bytes(text).decode("latin-1") for key, text in texts.items()}
+
+
+def as_bytes(texts: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the bytes that `as_text` converted."""
+    return {key: text.encode("latin-1") for key, text in texts.items()}
 
 
 def _plain(text: bytes) -> bytes:

@@ -33,7 +33,6 @@ from hta_widgets.formats.stack_frames import (
     read_dump_value,
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
-from hta_widgets.readers.pickles import is_pickle
 from hta_widgets.trace.arrays import Ints
 
 FORMAT = "memory-snapshot"
@@ -118,7 +117,7 @@ class MemorySnapshot:
 
 def is_snapshot(start: FileStart) -> bool:
     """Whether a file is a snapshot, by the keys that it begins with."""
-    if is_pickle(start):
+    if start.is_pickle:
         return any(key in start.text for key in (*_KEYS, b"total_size"))
     has_keys = any(b'"%s"' % key in start.text for key in _KEYS)
     return start.is_json and has_keys and b"traceEvents" not in start.text

@@ -4,12 +4,12 @@ from hta_widgets.formats.device_formats import device_format
 from hta_widgets.readers.formats import SQLITE_MAGIC
 
 ROCPD = device_format(
-    __name__, "rocpd", "rocprofv3", "rocpd databases", sniff="rocpd:is_rocpd",
+    __name__, "rocpd", "rocprofv3", "rocpd databases", sniff=f"{__name__}.rocpd:is_rocpd",
     read="rocpd:read_rocpd", companions="rocpd:companions_of", words=(SQLITE_MAGIC,),
     memory_factor=6.5,
 )  # fmt: skip
 ROCPROF_JSON = device_format(
     __name__, "rocprof-json", "rocprofv3", "JSON files of rocprofv3",
-    sniff="rocprof_json:is_rocprof_json", read="rocprof_json:read_rocprof_json",
+    sniff=f"{__name__}.rocprof_json:is_rocprof_json", read="rocprof_json:read_rocprof_json",
     words=(b'"rocprofiler-sdk-tool"',),
 )  # fmt: skip

@@ -14,15 +14,12 @@ that are cut. Messages with names are few and are read one by one. Events are ma
 
 from __future__ import annotations
 
-import re
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan
 from typing import Any
-
-from hta_widgets.readers.formats import FileStart
 
 _MASK = (1 << 64) - 1
 _MAX_SHIFT = 63
@@ -32,24 +29,10 @@ _LAST_BYTE = 127
 _MAX_KEPT = 1 << 16
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
-#: Field 1 of a message, which holds an optional field 1 (a number) and field 2 (a string).
-_NAMED_PLANE = re.compile(
-    rb"\x0a[\x80-\xff]*[\x00-\x7f](\x08[\x80-\xff]*[\x00-\x7f])?\x12[\x00-\xff]"
-    rb"(/host:|/device:|Task Environment)",
-    re.DOTALL,
-)
-
 #: A message: the position of its first byte, and of the first after it.
 Span = tuple[int, int]
 #: The statistics of an event or plane by name.
 Stats = dict[str, Any]
-
-
-def is_profile(start: FileStart) -> bool:
-    """Whether a file is a profile, by the name of its first plane."""
-    if _NAMED_PLANE.match(start.text):
-        return True
-    return ".xplane.pb" in start.path and start.text.startswith(b"\x0a")
 
 
 class ProtobufError(Exception):

@@ -42,6 +42,18 @@ def jobs(registered, tmp_path):
     return [hw.load(tmp_path / job, progress=False) for job in ("before", "after")]
 
 
+@pytest.mark.parametrize("folder", ["toy-1.0.dist-info", "Toy.egg-info"])
+def test_entry_points_are_found_in_the_metadata_of_packages(folder, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    group = "hta_widgets.toys"
+    assert not list(formats.entry_points(group))
+    (tmp_path / folder).mkdir()
+    name = "PKG-INFO" if folder.endswith(".egg-info") else "METADATA"
+    (tmp_path / folder / name).write_text("Name: toy\nVersion: 1.0\n")
+    (tmp_path / folder / "entry_points.txt").write_text(f"[{group}]\ntoy = toy:FORMAT\n")
+    assert [point.value for point in formats.entry_points(group)] == ["toy:FORMAT"]
+
+
 def test_every_reference_of_the_table_is_there():
     groups = [
         getattr(format_, name)
