@@ -477,7 +477,7 @@ def _blocked_graph_launches(trace: Trace) -> Rows:
     """Return the launches of graphs that wait for earlier graphs, whose work is not in the file.
 
     They last longer than the launch of the nodes that the file has. The first launch of a graph may
-    also load it; graphs are told apart by their number of nodes.
+    also load it. Graphs are distinguished by their number of nodes.
     """
     launches = np.flatnonzero(name_mask(trace, _GRAPH_LAUNCHES.fullmatch))
     if not len(launches):

@@ -8,7 +8,7 @@ For steps of 100, 101, 99 ms before and 107, 106, 108 ms after, and a limit of 5
     change +7.0 %, noise 4.0 %, p 0.001: regressed
     # the same at a limit of 8 %: within; with one step per side: cannot tell
 
-Step times of unequal work are no verdict: with twice the batch, the time per sample is stated.
+Step times of unequal work give no verdict: with twice the batch, the time per sample is stated.
 """
 
 from __future__ import annotations

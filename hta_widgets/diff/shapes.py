@@ -31,7 +31,7 @@ _MIN_CALLS = 3
 _MAX_CALLS = 2_000  # calls whose args are read from the file
 _MIN_SHARE = 0.25  # of the calls with shapes; the shapes of weights do not change
 _MIN_ALIKE = 0.8  # of the calls that changed, or of repeated names: by one factor
-#: Minimum change of the number of calls, and the range within which factors are alike.
+#: Minimum change of the number of calls, and the relative range of equal factors.
 _MIN_REPETITION_CHANGE, _MAX_REPETITION_ERROR = 0.02, 0.5
 
 

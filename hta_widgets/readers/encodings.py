@@ -9,9 +9,9 @@ a compressed copy, and tools write their results beside the traces that they rea
     rank-1_with_counters.json   written by HTA    left out: rank-1.json holds the same run
     merged.json                 ranks 0 and 1     its rank 1 is left out, too
 
-Both hold the same events at the same times, and the caller named neither file. The names have
-different suffixes, or one contains the other, or one of the files has several ranks. Files of one
-rank come first, of these the shortest name.
+Both hold the same events at the same times, and the caller named neither file. Their encodings
+differ, or one has several ranks and the other has one of them, or both state one rank and the name
+of one contains the other. Files of one rank come first, of these the shortest name.
 """
 
 from __future__ import annotations
@@ -64,17 +64,19 @@ def drop_copies(
 
 
 def _may_repeat(pair: tuple[FoundFile, FoundFile], outcomes: tuple[Outcome, Outcome]) -> bool:
-    """Return whether the files may hold the same events, by their names and numbers of ranks."""
+    """Return whether the files may hold the same events, by their names, ranks and encodings."""
     if any(file.named for file in pair) or pair[0] == pair[1]:
         return False
-    if any(len(outcome.traces) > 1 for outcome in outcomes):
+    ranks = [[trace.stated_rank for trace in outcome.traces] for outcome in outcomes]
+    if {len(ranks[0]) > 1, len(ranks[1]) > 1} == {True, False}:
         return len({PurePath(file.path).parent for file in pair}) == 1
-    if len({outcome.traces[0].stated_rank for outcome in outcomes}) > 1:
+    if ranks[0] != ranks[1]:
         return False
     short, long = map(_stem, pair)
     # As a word: "rank-1" is a part of "rank-1_with_counters", and not of "rank-10".
     contains = re.search(rf"(?<![^\W_]){re.escape(short)}(?![^\W_])", long) and short != long
-    return len(set(map(_encoding, pair))) > 1 or bool(contains)
+    is_result = bool(contains) and len(ranks[0]) == 1 and ranks[0] != [None]
+    return is_result or len(set(map(_encoding, pair))) > 1
 
 
 def _stem(file: FoundFile) -> str:

@@ -121,7 +121,7 @@ _PATH = re.compile(
     rb'"(?:[A-Za-z]:)?[\w.\-\x80-\xff]*(?:\\[bfnrt][\w.\-\x80-\xff]+)+(?:\(\d+\): [^"\\]*)?"'
 )
 #: What labels of two lines do not have: a drive, a rare control character, or the line of a file.
-#: The name of a file is no sign: a label may state it in its second line (``"loss\\ntrain.py"``).
+#: The name of a file does not suffice: a label may have it in line two (``"loss\\ntrain.py"``).
 _SURE_PATH = re.compile(
     rb'"[A-Za-z]:\\|\\[bfr]|\.(py|pyx|pyd|c|cc|cpp|cu|cuh|h|hpp|dll|exe|ipynb)\(\d+\): [^"]*"$'
 )
