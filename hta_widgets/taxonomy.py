@@ -50,6 +50,7 @@ _DEVICE_CATEGORY: Final = re.compile(
 )
 _DEVICE_WORK_CATEGORY: Final = re.compile(_DEVICE_WORK, re.IGNORECASE)
 _STREAM_WORK: Final = re.compile(rf"(concurrent_)?kernel|{_COPIES}", re.IGNORECASE)
+_GRAPH_LAUNCH: Final = re.compile(r"graph_?launch", re.IGNORECASE)
 
 #: Values of `Rule.level`: for all ranks, for ranks without device work, and for the host figures of
 #: ranks without device work. Each level includes the rules of the levels before it.
@@ -303,6 +304,11 @@ def is_device_work(category: str) -> bool:
 def is_known_category(category: str) -> bool:
     """Return whether a built-in rule names this category."""
     return any(rule.category and rule.category_matches(category) for rule in _BUILT_IN)
+
+
+def is_graph_launch(name: str) -> bool:
+    """Return whether a call launches a graph, for example ``cudaGraphLaunch``."""
+    return _GRAPH_LAUNCH.search(name) is not None
 
 
 def is_stream_work(category: str) -> bool:

@@ -29,7 +29,7 @@ import pandas as pd
 
 from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, device_work_rows, rank_part
 from hta_widgets.facts import facts
-from hta_widgets.taxonomy import KINDS
+from hta_widgets.taxonomy import KINDS, is_graph_launch
 from hta_widgets.trace.arrays import (
     Array,
     Bools,
@@ -104,7 +104,6 @@ _FREES = re.compile(r"(?!.*host).*free", re.IGNORECASE)
 #: Python's functions in which a thread sleeps or waits for another one.
 _PAUSES = re.compile(r"<(built-in (function|method)|method) '?(sleep|acquire|select|poll|wait)\b")
 _LAUNCHES = re.compile(r"(cuda|cu|hip|musa)(Ext|Module|Graph)?Launch(?!HostFunc)\w*", re.IGNORECASE)
-_GRAPH_LAUNCHES = re.compile(r"(cuda|cu|hip|musa)GraphLaunch\w*", re.IGNORECASE)
 #: Maximum share of launches without work in the file, if the threads launch on one device only.
 _MAX_UNLINKED = 0.05
 #: Minimum number of calls that free memory in a program without a caching allocator.
@@ -479,7 +478,7 @@ def _blocked_graph_launches(trace: Trace) -> Rows:
     They last longer than the launch of the nodes that the file has. The first launch of a graph may
     also load it. Graphs are distinguished by their number of nodes.
     """
-    launches = np.flatnonzero(name_mask(trace, _GRAPH_LAUNCHES.fullmatch))
+    launches = np.flatnonzero(name_mask(trace, is_graph_launch))
     if not len(launches):
         return launches
     launch_of_work = trace.launch_of[trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)]

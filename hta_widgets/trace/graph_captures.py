@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from hta_widgets.taxonomy import is_graph_launch
 from hta_widgets.trace.arrays import Ints, Rows, first_positions, mask_of_rows, positions_of_rows
 from hta_widgets.trace.columns import (
     EventTable,
@@ -150,7 +151,7 @@ def graph_replays(trace: Trace) -> list[GraphReplay]:
     """Return the launches of graphs of a rank, matched with its capture."""
     table = trace.table
     graphs = captured_graphs(trace.capture) if trace.capture is not None else []
-    is_launch = name_mask(trace, lambda name: "GraphLaunch" in name)
+    is_launch = name_mask(trace, is_graph_launch)
     work = np.flatnonzero(np.append(is_launch, False)[trace.launch_of] & (table.stream >= 0))
     launch = trace.launch_of[work]
     node = to_int64(event_args(trace, work, ("graph node id",))["graph node id"])
@@ -178,7 +179,7 @@ def graph_launch_of(trace: Trace, work: Rows) -> Ints:
     It is found by correlation id: in a `captured_trace`, the captured calls launch the kernels.
     """
     table = trace.table
-    launches = np.flatnonzero(name_mask(trace, lambda name: "GraphLaunch" in name))
+    launches = np.flatnonzero(name_mask(trace, is_graph_launch))
     correlation = table.correlation[launches].astype(np.int64)
     launches, correlation = launches[correlation >= 0], correlation[correlation >= 0]
     position = first_positions(correlation, table.correlation[work].astype(np.int64))

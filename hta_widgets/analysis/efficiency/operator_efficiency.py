@@ -9,7 +9,6 @@ figures. For example, the replay of a decoding step has the row
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +41,7 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, narrow_selection, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.taxonomy import KINDS
+from hta_widgets.taxonomy import KINDS, is_graph_launch
 from hta_widgets.text import share as share_text
 from hta_widgets.trace.arrays import Ints, Rows, group_by_columns, group_statistics, sum_by_group
 from hta_widgets.trace.host_stack import names_match, operator_tree
@@ -104,7 +103,6 @@ _REASONS: Final = (
     "replayed from a graph",
     "communication",
 )
-_GRAPH_LAUNCH: Final = re.compile(r"graph_?launch", re.IGNORECASE)
 _PHASES: Final = ("forward", "backward", "recompute", "optimizer")
 
 
@@ -352,7 +350,7 @@ def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dic
     overlapped_ns = communicated_before(end) - communicated_before(start)
     communicates = table.kind[work] == _COMMUNICATION
     launch = part.trace.launch_of[work]
-    is_graph = names_match(part.trace, launch, _GRAPH_LAUNCH.search)
+    is_graph = names_match(part.trace, launch, is_graph_launch)
     reason_code = np.where(launch < 0, 0, 1 + is_graph)
     reason_code[communicates] = _REASONS.index("communication")
     step = table.step[work] if "step" in keys else np.full(len(work), -1)

@@ -22,6 +22,7 @@ from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
+from hta_widgets.taxonomy import is_graph_launch
 from hta_widgets.text import duration
 from hta_widgets.trace.arrays import Floats, Ints, Rows, mask_of_rows
 from hta_widgets.trace.graph_captures import captured_trace
@@ -150,7 +151,7 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
     tokens = np.where(stated["tokens"] >= 0, stated["tokens"], np.nan)
     period_ns = np.where(has_work, times["device_span_ns"] + times["gap_ns"], host_ns)
     launches = part.trace.launch_of[work]
-    is_replay = names_match(part.trace, launches, lambda name: "GraphLaunch" in name)
+    is_replay = names_match(part.trace, launches, is_graph_launch)
     return {
         "rank": part.rank,
         "step": np.arange(size),
