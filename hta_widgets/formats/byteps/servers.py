@@ -547,10 +547,9 @@ def _request_times(trace: Trace, raw: dict[int, int]) -> _RequestTimes:
 
 
 def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] | None:
-    """Return the possible offsets of a server's clock, by place of the worker.
+    """Return the possible offsets of a server's clock, by place; None without common keys.
 
     A server begins a request after the worker sends it, and ends it before the worker's stage ends.
-    None if the two have no common keys.
     """
     stages, parts = worker_rows(worker).stages, worker_rows(worker).parts
     pull = stages.index("PULL")

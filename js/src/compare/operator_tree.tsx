@@ -40,7 +40,7 @@ const TEXT_COLORS = ["#ffffff", "#12171e"] as const;
 const rowSize = (row: FrameRow): number =>
   Math.max(numberAt(row, "before_ns"), numberAt(row, "after_ns"));
 
-/** Place the tiles below a node (-1: all) that are wide enough to see, in a width of px. */
+/** Place the tiles below a node (-1: all) that are wide enough to see, in `width` px. */
 export function placeTiles(frame: PanelFrame, top: number, width: number): IcicleTile[] {
   const children = new Map<number, FrameRow[]>();
   let focus: FrameRow | null = null;
