@@ -8,7 +8,7 @@ export_dir : str or path-like, optional
     working directory.
 steps : str, optional
     The default of the parameter ``steps`` of `hta_widgets.load`: a regular expression of the ranges
-    that are steps. Files of formats that state their steps ignore it.
+    that are steps. It has no effect on formats that state their steps.
 """
 
 from __future__ import annotations

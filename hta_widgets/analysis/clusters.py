@@ -144,13 +144,13 @@ def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
     work = imposed_waits(traces, chosen.selection, waits.clock)
     lost = mean_lost_shares(work) if len(work.match) else np.zeros(len(traces))
     return RankFeatures(
-        np.array([sample.times for sample in samples]).reshape(-1, len(TIMES)),
-        np.array([sample.error for sample in samples]).reshape(-1, len(TIMES)),
-        lost[np.isin(traces.ranks, chosen.ranks)],
-        share,
-        kernel_names,
-        np.array([sample.steps for sample in samples], dtype=np.int64),
-        bool(len(common)),
+        times_ns=np.array([sample.times for sample in samples]).reshape(-1, len(TIMES)),
+        error_ns=np.array([sample.error for sample in samples]).reshape(-1, len(TIMES)),
+        lost_share=lost[np.isin(traces.ranks, chosen.ranks)],
+        kernels=share,
+        kernel_names=kernel_names,
+        steps=np.array([sample.steps for sample in samples], dtype=np.int64),
+        shared=bool(len(common)),
     )
 
 

@@ -46,7 +46,7 @@ def horovod_readiness(
 ) -> pd.DataFrame:
     """Return how often each rank of a Horovod job is ready last, and how long the others wait.
 
-    A rank waits from its own readiness for a tensor to that of the last rank.
+    A rank that is ready for a tensor waits until the last rank is ready.
 
     Parameters
     ----------

@@ -389,16 +389,16 @@ def find_patterns(
     kernel_ns = sum_by_group(np.repeat(group, size), work_ns, len(texts))
     operator_ns = sum_by_group(group, part.durations(occurrences), len(texts))
     return SequencePatterns(
-        part.rank,
-        texts[:top_k],
-        np.bincount(group, minlength=len(texts))[:top_k],
-        kernel_ns[:top_k],
-        operator_ns[:top_k],
-        occurrences,
-        np.where(group < len(texts[:top_k]), group, -1),
-        occurrence_of_root[root_of_event],
-        len(candidates),
-        len(work),
+        rank=part.rank,
+        texts=texts[:top_k],
+        count=np.bincount(group, minlength=len(texts))[:top_k],
+        kernel_ns=kernel_ns[:top_k],
+        operator_ns=operator_ns[:top_k],
+        occurrences=occurrences,
+        pattern=np.where(group < len(texts[:top_k]), group, -1),
+        below=occurrence_of_root[root_of_event],
+        candidates=len(candidates),
+        kernels=len(work),
     )
 
 

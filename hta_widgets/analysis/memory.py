@@ -344,7 +344,7 @@ def _timeline_frame(
     matched: dict[str, int],
     preexisting: dict[str, int],
 ) -> pd.DataFrame:
-    """Return one row per instant, the last record of each."""
+    """Return a row for each instant, from its last record."""
     last = np.flatnonzero(np.append(time[1:] != time[:-1], True)[: len(time)])
     time, sizes = time[last] - (origin or 0), sizes[last]
     total = sizes.sum(axis=1)

@@ -77,14 +77,14 @@ def queue_steps(part: RankPart, *, launches: bool = False) -> QueueSteps:
     order = order_by_group_and_time(code, len(streams), time_ns)
     change = np.repeat(np.array([1, -1]), len(work))
     return QueueSteps(
-        streams,
-        code[order],
-        time_ns[order],
-        running_total(code[order], change[order]),
-        np.concatenate((call, work))[order],
-        np.concatenate((work, work))[order],
-        int((leaves < enters).sum()),
-        unlaunched,
+        streams=streams,
+        code=code[order],
+        time_ns=time_ns[order],
+        queue_length=running_total(code[order], change[order]),
+        row=np.concatenate((call, work))[order],
+        device_row=np.concatenate((work, work))[order],
+        early=int((leaves < enters).sum()),
+        unlaunched=unlaunched,
     )
 
 

@@ -173,7 +173,7 @@ def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) ->
         if metric != "step":
             return text
         times = before.mean() / change.before, after.mean() / change.after
-        # Without the size of the batch, the time per token is unknown, but not its change.
+        # Without the batch size, only the change of the time per token is known.
         values = f"{' → '.join(map(duration, times))}, " if change.measure == "shapes" else ""
         return f"{text}; time per {unit} {values}{share_delta(times[1] / times[0] - 1)}"
     factor = repetition_factor(diff)

@@ -96,7 +96,7 @@ def _cell_numbers(coordinates: npt.ArrayLike, cells: int) -> Ints:
 
 
 def largest_of_cells(data: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Return the row with the largest measure of each cell, a pair of ``row`` and ``left``."""
+    """Return the row with the largest `measure` in each cell (``row``, ``left``)."""
     cell = ["row", "left"]
     ordered = data.sort_values([*cell, measure], kind="stable")
     return ordered.drop_duplicates(cell, keep="last").reset_index(drop=True)

@@ -95,13 +95,13 @@ def launch_stats(
             grey,
         ),
         _Histogram(
-            "duration of kernels",
-            "device time of launched work, copies included",
-            kernel,
-            kernel < call,
-            "shorter than their launch call",
-            blue,
-            unmatched_note(frame),
+            name="duration of kernels",
+            explanation="device time of launched work, copies included",
+            values=kernel,
+            solid=kernel < call,
+            solid_name="shorter than their launch call",
+            color=blue,
+            note=unmatched_note(frame),
         ),
     ]
     figures = [_draw_histogram(histogram, style) for histogram in histograms]

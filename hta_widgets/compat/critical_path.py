@@ -183,7 +183,7 @@ class CPEdgeType(Enum):
 
 
 class BoundType(Enum):
-    """Bound of an edge's time."""
+    """What bounds an edge's time."""
 
     GPU_KERNEL_KERNEL_OVERHEAD = "gpu_kernel_kernel_overhead"
     GPU_KERNEL_LAUNCH_OVERHEAD = "gpu_kernel_launch_overhead"
@@ -457,7 +457,7 @@ def graph_of(
     instance_id: int | tuple[int, int] | None,
     data_load_events: Sequence[str] | None = None,
 ) -> tuple[CPGraph, bool] | None:
-    """Return the graph of a range; see `TraceAnalysis.critical_path_analysis`."""
+    """Return the graph of a range and whether it has a critical path; None without the range."""
     if ignored := [name for name in _VARIABLES if os.environ.get(name) == "1"]:
         logger.warning(
             "%s: set, but without effect here: no edges of weight 0 are added for launches,"

@@ -16,6 +16,7 @@ of the others is 0.1 ms. An excess of idle time counts only if the other ranks t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -156,15 +157,15 @@ def _is_as_late(finding: Finding, times: RankTimes, min_excess_ns: float) -> boo
 def changed_ranks(diff: Comparison) -> list[Finding]:
     """Return the ranks whose own time changed differently from the others', except `late_ranks`.
 
-    For each kind of own time, at most half of the ranks that both sides have are returned. The
-    change must exceed the usual one by 2 % of the longer time, 1 % of the step, and four times the
-    spread of the other ranks, and pass Welch's test at 1 % divided by the number of times that are
-    tested. With two ranks, the shares are 5 % of the longer time and 3 % of the step. A single step
-    on each side cannot be tested: the shares are the same, at least three ranks are needed, and
-    idle time, which differs between any two steps, does not count. Otherwise idle time counts if
-    the exposed communication of the other ranks changed by at least half as much, or there is none;
-    exposed copies count also if the rank copied longer. Ranks whose changes of one kind of time
-    have the same direction, and differ by less than a factor of two, are one finding.
+    The excess must be at least 2 % of the longer time, 1 % of the step, and four times the spread
+    of the other ranks, and pass Welch's test at 1 % divided by the number of times that are tested.
+    A kind of time in which more than half of the ranks meet this has no findings.
+
+    - With two ranks, the shares are 5 % of the longer time and 3 % of the step.
+    - A single step on each side cannot be tested: the same 5 % and 3 % apply, at least three ranks
+      are needed, and idle time does not count, as it differs between any two steps.
+    - Idle time and exposed copies count if the exposed communication of the other ranks changed by
+      at least half as much, or there is none; exposed copies also if the rank copied longer.
     """
     ranks = [before for before, after in diff.rank_pairs if before == after]
     if len(ranks) < 2 or not diff.is_of_devices:
@@ -174,17 +175,16 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
     excess_ns = _excess_alone(diff, times)
     main_kind = np.abs(excess_ns).argmax(axis=0)
     results = []
-    for kind in range(len(_OWN_KINDS)):
-        for sign in (1, -1):
-            changed_ns = np.where(main_kind == kind, excess_ns[kind] * sign, 0.0)
-            changed_ns[[rank in stated for rank in ranks]] = 0.0
-            while changed_ns.max() > 0:
-                places = np.flatnonzero(changed_ns >= _MIN_ALIKE * changed_ns.max()).tolist()
-                waiting = _ranks_waiting_for(diff, [ranks[k] for k in places], sign)
-                finding = _rank_change(times, places, kind, sign=sign, waiting=waiting)
-                weight = float(changed_ns.max()) / max(diff.step_ns, 1)
-                results.append(replace(finding, weight=weight))
-                changed_ns[places] = 0.0
+    for kind, sign in product(range(len(_OWN_KINDS)), (1, -1)):
+        changed_ns = np.where(main_kind == kind, excess_ns[kind] * sign, 0.0)
+        changed_ns[[rank in stated for rank in ranks]] = 0.0
+        # A finding has the rank that changed most and those that changed at least half as much.
+        while (largest_ns := float(changed_ns.max())) > 0:
+            places = np.flatnonzero(changed_ns >= _MIN_ALIKE * largest_ns).tolist()
+            waiting = _ranks_waiting_for(diff, [ranks[k] for k in places], sign)
+            finding = _rank_change(times, places, kind, sign=sign, waiting=waiting)
+            results.append(replace(finding, weight=largest_ns / max(diff.step_ns, 1)))
+            changed_ns[places] = 0.0
     is_only = len(results) == 1 and not stated
     results = [
         replace(finding, details={**finding.details, "is_only": is_only}) for finding in results

@@ -338,8 +338,8 @@ def _paired_ranks_text(diff: Comparison) -> str:
 
 
 def _includes_waits(finding: Finding, diff: Comparison) -> bool:
-    """Return whether a change concerns a collective's time, including waits for other ranks."""
-    if finding.measure == "host":
+    """Return whether a change is of a collective's time that includes waits for other ranks."""
+    if finding.measure == "host":  # these libraries run collectives on the host
         return bool(re.match(HOST_LIBRARIES, finding.name))
     is_collective = kind_of("kernel", finding.name) == "communication" or re.match(
         rf"{HOST_COLLECTIVES}|{PARAM_COMMS}", finding.name

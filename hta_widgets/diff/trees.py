@@ -279,20 +279,20 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     names, position = comparable_names(trace, rows)
     name_codes = np.array([pool.code(name, full_name) for name, full_name in names], np.int64)
     return RankTree(
-        part,
-        rows,
-        kind,
-        name_codes[position],
-        pool.full_codes([full_name for _, full_name in names])[position],
-        category_mask(trace, FRAME)[rows],
-        positions,
-        slot[rows],
-        table.track[rows].astype(np.int64),
-        order,
-        table.start_ns[when],
-        table.start_ns[when] + table.dur_ns[when],
-        _node_contents(part, rows, pool),
-        forest_of(positions),
+        part=part,
+        rows=rows,
+        kind=kind,
+        name=name_codes[position],
+        full_name=pool.full_codes([full_name for _, full_name in names])[position],
+        frame=category_mask(trace, FRAME)[rows],
+        parent=positions,
+        slot=slot[rows],
+        lane=table.track[rows].astype(np.int64),
+        order=order,
+        begin_ns=table.start_ns[when],
+        end_ns=table.start_ns[when] + table.dur_ns[when],
+        content=_node_contents(part, rows, pool),
+        forest=forest_of(positions),
     )
 
 

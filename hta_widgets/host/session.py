@@ -44,7 +44,7 @@ class WireError(Exception):
 def pack(message: dict[str, Any], buffers: Sequence[Any] = ()) -> bytes:
     """Return the frame of a message and its buffers."""
     text = json.dumps(message, separators=(",", ":"), allow_nan=False)
-    # ASCII, because names in traces may contain halves of surrogate pairs, which UTF-8 lacks.
+    # ASCII, because names in traces may contain lone surrogates, which UTF-8 lacks.
     parts = [memoryview(text.encode("ascii")), *(memoryview(part).cast("B") for part in buffers)]
     out = bytearray(struct.pack(f"<{len(parts) + 1}I", len(parts), *map(len, parts)))
     for part in parts:

@@ -22,8 +22,8 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.replies import ClassCounts, PairEvents, Partner
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 
-#: Classes of events by code. Slower and faster have three degrees each: less than a third longer
-#: than on the other side, at least a third longer, and at least twice as long.
+#: Classes of events by code. Slower and faster have three degrees each: the longer time exceeds the
+#: shorter one by less than a third, by a third or more, or is at least twice as long.
 CLASSES: tuple[str, ...] = tuple(facts("event_classes")["light"])
 _THIRD, _TWICE = 4 / 3, 2.0
 _BETWEEN = " > "

@@ -274,7 +274,7 @@ class _GzipStream(_PackedStream):
                     )
                 return block
             if self._input_ended and not self._inflate.eof:
-                self.fault = Fault(True, "the gzip data end too early")
+                self.fault = Fault(cut=True, message="the gzip data end too early")
         return b""
 
     def _next_member(self) -> bool:
@@ -287,7 +287,7 @@ class _GzipStream(_PackedStream):
             self._inflate = zlib.decompressobj(_GZIP)
             return True
         if rest:
-            self.fault = Fault(False, "bytes after the gzip data were ignored")
+            self.fault = Fault(cut=False, message="bytes after the gzip data were ignored")
         return False
 
     def _salvage(self, inflate: Any, error: str) -> bytes:
@@ -302,11 +302,11 @@ class _GzipStream(_PackedStream):
                 continue
             inflate, data = trial, data[step:]
         if "incorrect data check" in error or "incorrect length check" in error:
-            self.fault = Fault(False, "the gzip checksum does not match its contents")
+            self.fault = Fault(cut=False, message="the gzip checksum does not match its contents")
         else:
             read = share((self._file.tell() - len(data)) / max(self.size_bytes, 1))
             message = f"the gzip data are damaged ({error}); {read} of the file could be read"
-            self.fault = Fault(True, message)
+            self.fault = Fault(cut=True, message=message)
         block = b"".join(blocks)
         self.offset += len(block)
         return block
@@ -348,13 +348,13 @@ class _ZstdStream(_PackedStream):
                 blocks.append(byte)
         self.offset += len(blocks)
         if "Unknown frame" in error and self.offset:
-            self.fault = Fault(False, "bytes after the zstd data were ignored")
+            self.fault = Fault(cut=False, message="bytes after the zstd data were ignored")
         elif "checksum" in error:
-            self.fault = Fault(False, "the zstd checksum does not match its contents")
+            self.fault = Fault(cut=False, message="the zstd checksum does not match its contents")
         elif "Truncated" in error:
-            self.fault = Fault(True, "the zstd data end too early")
+            self.fault = Fault(cut=True, message="the zstd data end too early")
         else:
-            self.fault = Fault(True, f"the zstd data are damaged ({error})")
+            self.fault = Fault(cut=True, message=f"the zstd data are damaged ({error})")
         return b"".join(blocks)
 
 

@@ -147,11 +147,10 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
     first, pools = windows[0], _Pools()
     tracks, track_codes = _join_tracks([trace.table.tracks for trace in windows])
     parts: list[_WindowTables] = []
-    earlier = _Earlier(0, 0, 0)
-    last_step = -1
     end_record: dict[int, int] = {}
+    rows, records, last_step = 0, 0, -1
     for trace, track_code in zip(windows, track_codes, strict=True):
-        earlier = earlier._replace(ns=trace.zero_ns - first.zero_ns)
+        earlier = _Earlier(trace.zero_ns - first.zero_ns, rows, records)
         depth = _joined_depths(trace.table, tracks, track_code)
         step = _continue_steps(trace.table.step, last_step)
         last_step = max(last_step, int(step.max(initial=-1)))
@@ -159,11 +158,10 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
         events = replace_columns(tables.events, depth=depth, step=step)
         parts.append(tables._replace(events=events))
         end_record |= {
-            row + earlier.rows: record + earlier.records
-            for row, record in trace.table.end_record.items()
+            row + rows: record + records for row, record in trace.table.end_record.items()
         }
-        records = 0 if trace.source is None else len(trace.source)
-        earlier = _Earlier(0, earlier.rows + len(trace.table), earlier.records + records)
+        rows += len(trace.table)
+        records += 0 if trace.source is None else len(trace.source)
     event_tables, flows, counters, instants, asyncs, copies = zip(*parts, strict=True)
     counter_table = concatenate_tables(counters, series=pools.series.values)
     order = np.lexsort((counter_table.time_ns, counter_table.series_id))

@@ -58,7 +58,7 @@ class TextColumn:
 
     @classmethod
     def of(cls, values: list[str]) -> TextColumn:
-        """Encode strings; halves of surrogate pairs, which JSON can hold, are kept."""
+        """Encode strings; lone surrogates, which JSON allows, are kept."""
         texts = cls(is_text=True)
         for value in values:
             try:

@@ -310,7 +310,7 @@ _TRACK_FIELDS = ("pid", "tid", "role", "label", "process", "stream", "sort", "ne
 
 def _json(value: object) -> TextColumn:
     """Return a value as a column with one string, its JSON."""
-    # Unlike msgspec, json keeps halves of surrogate pairs and integers of any size.
+    # Unlike msgspec, json keeps lone surrogates and integers of any size.
     texts = TextColumn()
     try:
         texts.add(json.dumps(value, default=_plain_value).encode())

@@ -258,15 +258,15 @@ def _rank_lateness(part: Mapping[str, Ints], compute: Intervals) -> RankLateness
     start, wait = part["start_ns"], part["wait_ns"]
     waited = union(start, start + wait)
     return RankLateness(
-        part["id"],
-        start,
-        start + part["dur_ns"],
-        wait,
-        part["late_ns"],
-        part["imposed_ns"],
-        part["last_alone"],
-        CumulativeCoverage(waited.start, waited.end),
-        CumulativeCoverage(*subtract(waited, compute)),
+        row=part["id"],
+        start=start,
+        end=start + part["dur_ns"],
+        wait_ns=wait,
+        late_ns=part["late_ns"],
+        imposed_ns=part["imposed_ns"],
+        last_alone=part["last_alone"],
+        waited=CumulativeCoverage(waited.start, waited.end),
+        exposed=CumulativeCoverage(*subtract(waited, compute)),
     )
 
 

@@ -407,7 +407,7 @@ def trace_index(trace: Trace) -> TraceIndex:
 
 @memoize
 def device_trace_index(trace: Trace) -> TraceIndex:
-    """Return the index of a rank in which host collectives are not communication.
+    """Return a rank's index that does not count host collectives as communication.
 
     They keep no device busy, and the time between them is not idle time of a device.
     """

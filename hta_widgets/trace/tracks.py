@@ -222,13 +222,13 @@ def assign_lanes(
     result_parent[order] = order[parent]
     result_parent[order[parent < 0]] = -1
     return LaneAssignment(
-        result_depth,
-        result_parent,
-        np.minimum(nested, _MAX_DEPTH + 1),
-        np.minimum(nested + spill_lanes, _MAX_DEPTH + 1),
-        len(overlaps),
-        rounded,
-        too_deep,
+        depth=result_depth,
+        parent=result_parent,
+        nested=np.minimum(nested, _MAX_DEPTH + 1),
+        lanes=np.minimum(nested + spill_lanes, _MAX_DEPTH + 1),
+        overlaps=len(overlaps),
+        rounded=rounded,
+        too_deep=too_deep,
     )
 
 

@@ -201,14 +201,14 @@ def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Criti
     calls = edges.add(work, call, SYNC, waits.call, counts=False)
     finished_edges = edges.build()
     return CriticalPath(
-        trace,
-        within,
-        nodes,
-        finished_edges,
-        longest_chains(len(nodes), finished_edges),
-        blocked,
-        rules,
-        {
+        trace=trace,
+        within=within,
+        nodes=nodes,
+        edges=finished_edges,
+        chains=longest_chains(len(nodes), finished_edges),
+        blocked=blocked,
+        rules=rules,
+        matched={
             "host_events": len(nodes.host),
             "device_events": len(nodes.device),
             "launches": launches,

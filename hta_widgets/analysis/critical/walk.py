@@ -69,7 +69,7 @@ class RankGraph:
         return int(max(self._relevant[count - 1], self._longest[count - 1])) if count else -1
 
     def first_state(self, node: int) -> int:
-        """Return the state of a walk that goes from a node to the longest chain before it."""
+        """Return the state in which a walk from a node to its longest chain begins."""
         return 2 * node + int(self._longest[node] != node)
 
     def trail(self, state: int) -> list[int]:

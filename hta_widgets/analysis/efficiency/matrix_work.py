@@ -498,14 +498,15 @@ def _gradients(
 
 def _convolution_backward(call: OperatorCall) -> Work:
     """Return the work of PyTorch's operator since 1.10; without values, an upper bound."""
+    places = (1, 2, 0)
+    # The gradient's batch and channels show that the convolution is not transposed.
     if not call.values and call.shape(0)[:2] == (call.shape(1)[0], call.shape(2)[0]):
-        work = _gradients(call, (1, 2, 0), (True, True, True))
+        work = _gradients(call, places, (True, True, True))
         return replace(work, certainty="upper bound", reason=_EVERY_GRADIENT)
-    mask = call.mask(10)
+    mask, groups, transposed = call.mask(10), int(call.number(9, 1)), call.flag(7)
     if len(mask) != 3:
         raise CallError(Reason.NO_VALUES)
-    groups = int(call.number(9, 1))
-    return _gradients(call, (1, 2, 0), mask, groups=groups, transposed=call.flag(7))
+    return _gradients(call, places, mask, groups=groups, transposed=transposed)
 
 
 def _cudnn_convolution_backward(call: OperatorCall) -> Work:

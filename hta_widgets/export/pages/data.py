@@ -220,7 +220,7 @@ def full_rank(
     operators = _operators(writer, rank)
     activities = _activities(writer, rank)
     signatures = _call_figures(writer, rank.trace)
-    # Types of communication that is not device work.
+    # Types of collectives on the host, which are not device work.
     on_host = device_trace_index(rank.trace).kind != rank.table.kind
     header = {
         **rank_header(rank),

@@ -335,13 +335,13 @@ class PictureColors:
         tint = tokens["annotationTint" if is_annotation else "cpuTint"]
         device = _PALE_COLUMN if pale else 1
         return Paint(
-            color,
-            color,
-            blend(color, theme.bg, tint),
-            self._text_color_on(color) if shade else theme.on_kind[kind],
-            {"bar": _BAR, "pale": _PALE_COLUMN, "solid": device, "counter": device},
-            pale,
-            2 if is_annotation else 1.5,
+            color=color,
+            fill=color,
+            tint=blend(color, theme.bg, tint),
+            text=self._text_color_on(color) if shade else theme.on_kind[kind],
+            columns={"bar": _BAR, "pale": _PALE_COLUMN, "solid": device, "counter": device},
+            pale=pale,
+            edge_px=2 if is_annotation else 1.5,
         )
 
     def _host_paints(self) -> list[Paint]:

@@ -498,7 +498,7 @@ def _edited_records(members: Members) -> Iterator[bytes]:
 def _write_merged(out: Output, ranks: Sequence[Members], base_ns: int) -> None:
     """Write ranks as one file with times relative to `base_ns` (docs/merged-format.md)."""
     head: dict[str, Any] = {"merged": 1, "ranks": []}
-    scopes: list[Iterator[bytes]] = []
+    records: list[Iterator[bytes]] = []
     for position, members in enumerate(ranks):
         trace = members.trace
         shift_ns = base_time_ns(trace.metadata) + members.side_move_ns - base_ns
@@ -512,11 +512,11 @@ def _write_merged(out: Output, ranks: Sequence[Members], base_ns: int) -> None:
                 "metadata": {key: decode_json(raw) for key, raw in texts.items()} | members.stated,
             }
         )
-        scopes.append(map(MergeScope(members, position, shift_ns), _records_to_write(members)))
+        records.append(map(MergeScope(members, position, shift_ns), _records_to_write(members)))
     keys = {MARK_KEY: json_text(head), "schemaVersion": b"1", "displayTimeUnit": b'"ms"'}
     if base_ns:
         keys[BASE_KEY] = str(base_ns).encode()
-    write_file(out, keys, *scopes)
+    write_file(out, keys, *records)
 
 
 def _traces_and_selection(source: DiffSource) -> tuple[list[Trace], Selection]:

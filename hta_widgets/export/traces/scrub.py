@@ -164,7 +164,7 @@ class Scrubber:
         try:
             try:
                 value = _decode(raw)
-            except msgspec.DecodeError:  # halves of surrogate pairs, which JSON allows
+            except msgspec.DecodeError:  # lone surrogates, which JSON allows
                 value, encode = json.loads(raw), _to_ascii
             clean = self.value(value)
             return raw if clean == value else encode(clean)

@@ -547,7 +547,10 @@ def _request_times(trace: Trace, raw: dict[int, int]) -> _RequestTimes:
 
 
 def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] | None:
-    """Return the places of a worker for which an offset is possible; None without common keys."""
+    """Return the possible offsets of a server's clock, by place; None without common keys.
+
+    A server begins a request after the worker sends it, and ends it before the worker's stage ends.
+    """
     stages, parts = worker_rows(worker).stages, worker_rows(worker).parts
     pull = stages.index("PULL")
     is_sent = np.isin(parts.stage, [stages.index("PUSH"), pull])
@@ -563,16 +566,16 @@ def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] |
     for node, (begins, ends) in server.times_of_node.items():
         iterations = begins.shape[2]
         for skipped in range(max(iterations - int(step.min()), 0)):
-            iteration = step + skipped
-            inside = np.flatnonzero(iteration < iterations)
-            cells = operation[inside], key[inside], iteration[inside]
-            is_known = begins[cells] != _NONE
-            if is_known.sum() < _MIN_MATCHED * len(rows):
+            recorded = np.flatnonzero(step + skipped < iterations)
+            cells = operation[recorded], key[recorded], step[recorded] + skipped
+            is_served = begins[cells] != _NONE
+            served = int(is_served.sum())
+            if served < _MIN_MATCHED * len(rows):
                 continue
-            high = int((begins[cells] - start[inside])[is_known].min())
-            low = int((ends[cells] - end[inside])[is_known].max())
+            high = int((begins[cells] - start[recorded])[is_served].min())
+            low = int((ends[cells] - end[recorded])[is_served].max())
             if low <= high:
-                fits[node, skipped] = _Fit(low, high, int(is_known.sum()))
+                fits[node, skipped] = _Fit(low, high, served)
     return fits
 
 

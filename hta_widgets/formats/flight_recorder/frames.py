@@ -25,7 +25,7 @@ from hta_widgets.panels.headline_words import Piece
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Limits of the panel of the hang: collectives around it, and ranks, the missing ones first.
+#: Limits of the hang's panel: collectives before and after it, and ranks, missing ones first.
 _BEFORE, _AFTER, _MAX_RANKS = 6, 3, 64
 _MAX_COLLECTIVES = 1000
 _HANG_SCHEMA = {

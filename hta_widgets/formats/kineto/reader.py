@@ -482,7 +482,7 @@ class _Documents:
         is_stated = BASE_KEY in values
         if is_cut and not is_stated and self._bases and self._bases[-1].ns:
             base_ns = self._bases[-1].ns
-            note = f"a cut trace without {BASE_KEY}; the base time of the trace before it is used"
+            note = f"a cut trace without {BASE_KEY}; the base time of the previous trace is used"
             self.notes.add("repaired", note, start)
         self._bases.append(_BaseTime(first_record, base_ns, is_stated))
         self.list.columns.add_base(base_ns)

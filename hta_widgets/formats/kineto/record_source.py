@@ -71,8 +71,7 @@ class RecordSlice(NamedTuple):
     def decode_records(self, text: bytes, numbers: Ints) -> Iterator[tuple[int, bytes]]:
         """Yield ``(number, JSON object)`` of some records from the slice's text.
 
-        Records that could not be read are left out. Raises an error if the text is not the
-        slice's.
+        Leave out records that cannot be read. Raise an error if the text is not the slice's.
         """
         places = (numbers - self.first_record).tolist()
         if self.spans is None:

@@ -125,22 +125,21 @@ class _Devices:
     guessed_launches: int
 
     def row_masks(self, columns: RankColumns) -> Bools:
-        """Return which rows belong to each device, metadata aside."""
-        is_flow = np.isin(columns.phase, _FLOWS)
-        is_range = np.isin(columns.phase, _RANGES)
+        """Return a mask of rows for each device; metadata belong to none."""
         devices = np.arange(len(self.names))[:, None]
-        at_home: Bools = self.home[self.thread_of_row] == devices
-        masks = at_home | (self.serves.T[:, self.thread_of_row] & (is_range | is_flow))
+        is_home: Bools = self.home[self.thread_of_row] == devices
+        is_served = self.serves.T[:, self.thread_of_row]
+        masks = is_home | (is_served & np.isin(columns.phase, (*_RANGES, *_FLOWS)))
         masks[:, columns.phase == _M] = False
-        # A flow belongs to the devices that have both of its ends, else each end to its thread's.
-        flows = np.flatnonzero(is_flow)
-        ids = np.stack([columns.category, columns.name, columns.flow], axis=1)[flows]
+        # A flow belongs to the devices that have both of its ends. Without such a device, each of
+        # its ends belongs to the device of the end's thread.
+        ends = np.flatnonzero(np.isin(columns.phase, _FLOWS))
+        ids = np.stack([columns.category, columns.name, columns.flow], axis=1)[ends]
         _, flow = np.unique(ids, axis=0, return_inverse=True)
         flow = flow.reshape(-1)
-        is_complete = np.stack(
-            [np.bincount(flow, ~mask[flows], len(flows)) == 0 for mask in masks]
-        )[:, flow]
-        masks[:, flows] = np.where(is_complete.any(axis=0), is_complete, at_home[:, flows])
+        missing_ends = np.stack([np.bincount(flow, ~mask[ends], len(ends)) for mask in masks])
+        is_complete = missing_ends[:, flow] == 0
+        masks[:, ends] = np.where(is_complete.any(axis=0), is_complete, is_home[:, ends])
         return masks
 
 

@@ -352,15 +352,15 @@ def _segment(entry: Mapping[str, Any]) -> MemorySegment:
         max(_size(block.get("size")), 0) for block in blocks if block.get("state") == "inactive"
     ]
     return MemorySegment(
-        max(as_integer(entry.get("device")), 0),
-        _address(entry.get("address")),
-        as_integer(entry.get("stream")),
-        str(entry.get("segment_type") or "unknown"),
-        entry.get("is_expandable") is True,
-        max(_size(entry.get("total_size")), 0),
-        max(_used_bytes(entry), 0),
-        len(free),
-        max(free, default=0),
+        device=max(as_integer(entry.get("device")), 0),
+        address=_address(entry.get("address")),
+        stream=as_integer(entry.get("stream")),
+        kind=str(entry.get("segment_type") or "unknown"),
+        is_expandable=entry.get("is_expandable") is True,
+        total_bytes=max(_size(entry.get("total_size")), 0),
+        used_bytes=max(_used_bytes(entry), 0),
+        free_blocks=len(free),
+        largest_free_bytes=max(free, default=0),
     )
 
 

@@ -134,15 +134,15 @@ def mpi_scope(
 def _calls_of_profile(trace: Trace, job: MpiJob) -> MpiRank:
     profile = trace.profile
     return MpiRank(
-        job.name,
-        profile.rank,
-        trace.rank,
-        profile.ntasks,
-        True,
-        profile.comm_s,
-        profile.elapsed_s,
-        profile.routine_rows,
-        profile.size_rows,
+        job=job.name,
+        rank=profile.rank,
+        key=trace.rank,
+        ntasks=profile.ntasks,
+        is_profile=True,
+        comm_s=profile.comm_s,
+        elapsed_s=profile.elapsed_s,
+        routines=profile.routine_rows,
+        sizes=profile.size_rows,
     )
 
 
@@ -151,35 +151,35 @@ def _calls_of_time_line(part: RankPart, job: MpiJob) -> MpiRank:
     trace, table = part.trace, part.table
     categories = [code for code, name in enumerate(table.categories.values) if name in _CATEGORIES]
     rows = part.rows[np.isin(table.category[part.rows], categories)]
-    spent = part.durations(rows)
+    spent_ns = part.durations(rows)
     size = to_int64(event_args(trace, rows, ("bytes",))["bytes"])
     order = {name: number for number, name in enumerate(ROUTINES)}
     routines: list[CallRow] = []
     sizes: list[CallRow] = []
     codes = np.unique(table.name[rows]).tolist()
     for code in sorted(codes, key=lambda code: order.get(table.names[code], len(order))):
-        calls_of_name = table.name[rows] == code
-        name, calls = table.names[code], int(calls_of_name.sum())
-        sized = calls_of_name & (size >= 0)
-        total = int(size[sized].sum())
-        routines.append(CallRow(name, calls, total / calls, int(spent[calls_of_name].sum()) / 1e9))
-        if total:
-            sizes += _size_bins(name, size[sized], spent[sized])
+        name, is_of_name = table.names[code], table.name[rows] == code
+        is_sized = is_of_name & (size >= 0)
+        calls, total_bytes = int(is_of_name.sum()), int(size[is_sized].sum())
+        time_s = int(spent_ns[is_of_name].sum()) / 1e9
+        routines.append(CallRow(name, calls, total_bytes / calls, time_s))
+        if total_bytes:
+            sizes += _size_bins(name, size[is_sized], spent_ns[is_sized])
     # Time lines count from MPI_Init, which is before the first call.
-    zero = -trace.zero_ns if trace.format == "mpi-trace" else 0
-    start = zero if part.low is None else part.low
-    last = int(table.end_ns.max()) if len(table) else start
-    end = last if part.high is None else min(part.high, last)
+    init_ns = -trace.zero_ns if trace.format == "mpi-trace" else 0
+    start_ns = init_ns if part.low is None else part.low
+    last_ns = int(table.end_ns.max()) if len(table) else start_ns
+    end_ns = last_ns if part.high is None else min(part.high, last_ns)
     return MpiRank(
-        job.name,
-        mpi_rank(trace),
-        trace.rank,
-        job.ntasks,
-        False,
-        sum(row.time_s for row in routines if not is_io(row.routine)),
-        max(end - start, 0) / 1e9,
-        tuple(routines),
-        tuple(sizes),
+        job=job.name,
+        rank=mpi_rank(trace),
+        key=trace.rank,
+        ntasks=job.ntasks,
+        is_profile=False,
+        comm_s=sum(row.time_s for row in routines if not is_io(row.routine)),
+        elapsed_s=max(end_ns - start_ns, 0) / 1e9,
+        routines=tuple(routines),
+        sizes=tuple(sizes),
     )
 
 

@@ -284,7 +284,7 @@ interface RowGroups {
   members: GroupRows;
 }
 
-/** Rows by group; `keys` are numbers of groups. Within a group, rows keep their order. */
+/** Sort rows by group, by counting; `keys` are the groups. In a group, rows keep their order. */
 function groupRows(keys: Float64Array, rows: Int32Array): RowGroups {
   let groups = 0;
   for (let row = 0; row < keys.length; row += 1) groups = Math.max(groups, keys[row]! + 1);

@@ -163,7 +163,10 @@ export class TimelineLink {
     );
   }
 
-  /** Load the chosen alignment; `movesPartner` moves the side that does not lead. */
+  /**
+   * Load the chosen alignment, and apply the changes that waited for it; `movesPartner` moves the
+   * side that does not lead. Another base ends the alignment of the selected pair.
+   */
   async realign(movesPartner: boolean): Promise<void> {
     const { base, frames, options, statusText } = this.ctx;
     const selected = base.value;
@@ -171,7 +174,7 @@ export class TimelineLink {
       const segments = await frames.get(`segments:${selected}`);
       if (selected !== base.value) return;
       const [before, after] = options.scenes;
-      this.settlePair();
+      this.endGestures();
       if (this.alignment !== null && this.alignment.base !== selected) this.anchor = null;
       this.alignment = makeAlignment(selected, segments, [before.range, after.range]);
       this.showWholes(this.alignment.wholes);
@@ -251,18 +254,18 @@ export class TimelineLink {
 
   /** Undo or redo; false if there is nothing to undo or redo. */
   travel(direction: "undo" | "redo"): boolean {
-    this.settlePair();
+    this.endGestures();
     return this.history.travel(direction);
   }
 
-  /** End an unfinished gesture: it is an entry before the next one. */
-  private settlePair(): void {
+  /** End unfinished gestures, so that each is an entry of the history before the next change. */
+  private endGestures(): void {
     for (const { ctx } of this.apps) ctx.shared.flush();
   }
 
   /** Record a choice made outside the timelines, and its changes of both sides, as one entry. */
   private applyPatches(patches: BySide<Patch>, swapChoice: () => void): void {
-    this.settlePair();
+    this.endGestures();
     const name = `${Date.now()}/${Math.random()}`;
     const put = (): void =>
       this.apps.forEach(({ ctx }, side) => ctx.shared.commitPatch(patches[side as Side], name));

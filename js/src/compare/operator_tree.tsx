@@ -40,7 +40,7 @@ const TEXT_COLORS = ["#ffffff", "#12171e"] as const;
 const rowSize = (row: FrameRow): number =>
   Math.max(numberAt(row, "before_ns"), numberAt(row, "after_ns"));
 
-/** Place the tiles below a node (-1: all) that are wide enough to see, in a width of px. */
+/** Place the tiles below a node (-1: all) that are wide enough to see, in `width` px. */
 export function placeTiles(frame: PanelFrame, top: number, width: number): IcicleTile[] {
   const children = new Map<number, FrameRow[]>();
   let focus: FrameRow | null = null;
@@ -118,7 +118,7 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     const { top } = this.ctx.choice.value;
     const tiles = width === 0 ? [] : placeTiles(frame, top, width - 32);
     const depthCount = tiles.reduce((max, { depth }) => Math.max(max, depth + 1), 0);
-    // Tested by the frame, not by the tiles: a hidden panel has no width, so it has no tiles.
+    // Test the frame, not the tiles: a hidden panel has no width, so it has no tiles.
     const isEmpty = rowsOf(frame).every((row) => rowSize(row) === 0);
     this.el.hidden = isEmpty && frameNote(frame) === "";
     return (

@@ -513,7 +513,7 @@ export function withLengths(slots: PanelFrame, steps: PanelFrame): PanelFrame {
   return { ...slots, columns: { ...slots.columns, before_ns, after_ns, delta_ns: diff_ns } };
 }
 
-/** Place the selected steps side by side in a width of px; each slot fits the longer of its steps. */
+/** Place the selected steps side by side in `width` px; each slot fits the longer of its steps. */
 export function placeSlots(
   frame: PanelFrame,
   selected: readonly number[],

@@ -29,7 +29,7 @@ const NO_REPLY = "The reply lacks this panel.";
 const NO_DATA: PanelState = { frame: null, isStale: false, error: null };
 
 interface PanelEntry {
-  /** Keys of the requested and of the shown numbers. */
+  /** Keys of the requested and the shown frame. */
   key: string;
   shownKey: string;
   readonly state: Signal<PanelState>;

@@ -409,18 +409,15 @@ function trackNameSpace(
   topStack: Band | undefined,
 ): { right: number; top: number; bottom: number } {
   const nextNamed = row.bands().find(({ label }, index) => index > 0 && label !== "");
-  const lanesBottom = nextNamed === undefined ? y + row.height - 4 : y + nextNamed.top;
-  const lanesTop = topStack === undefined ? y : y + topStack.top + topStack.height;
+  const lanesBottom = y + (nextNamed === undefined ? row.height - 4 : nextNamed.top);
+  const right = frame.geometry.gutter - RIGHT_INSET;
+  const bottom = Math.min(lanesBottom, clipBottom);
+  if (topStack === undefined) return { right, top: Math.max(y, clipTop), bottom };
+  const lanesTop = y + topStack.top + topStack.height;
   const hasLanes = lanesBottom - lanesTop >= LINE;
-  const stackWidth =
-    topStack === undefined || hasLanes
-      ? 0
-      : pen.textWidth(stackName(frame, topStack), FONT.label) + STACK_ARROW_WIDTH + 8;
-  return {
-    right: frame.geometry.gutter - RIGHT_INSET - stackWidth,
-    top: Math.max(hasLanes ? lanesTop : y, clipTop),
-    bottom: Math.min(lanesBottom, clipBottom),
-  };
+  if (hasLanes) return { right, top: Math.max(lanesTop, clipTop), bottom };
+  const stackWidth = pen.textWidth(stackName(frame, topStack), FONT.label) + STACK_ARROW_WIDTH + 8;
+  return { right: right - stackWidth, top: Math.max(y, clipTop), bottom };
 }
 
 /** A counter's name without the unit, which its values have: names are cut where they differ. */
