@@ -511,7 +511,7 @@ def memory_timeline(
         return empty_figure(frame, style)
     times = frame["time_ns"].to_numpy(float)
     totals = frame[categories].sum(axis=1).to_numpy(float)
-    peak, peak_ns = float(totals.max()) or 1.0, float(times[totals.argmax()])
+    peak, peak_ns = float(totals.max()), float(times[totals.argmax()])
     drawn = frame.iloc[_rows_to_draw(times, totals, MAX_POINTS)]
     used = [name for name in categories if (frame[name] != 0).any()]
     unused = ", ".join(name for name in categories if name not in used)
@@ -522,7 +522,8 @@ def memory_timeline(
         f"never used: {unused}" if unused else "",
         unmatched_note(frame),
     )
-    return _stack_figure(_stack_columns(drawn, used, peak), used, peak, style)
+    height = peak or 1.0
+    return _stack_figure(_stack_columns(drawn, used, height), used, height, style)
 
 
 def _stack_columns(frame: pd.DataFrame, used: list[str], peak: float) -> dict[str, Any]:

@@ -328,6 +328,11 @@ def test_memory_used_at_an_instant_that_is_not_drawn_counts_as_used():
     assert "never used: Gradient" in words_of(figure)
 
 
+def test_memory_that_is_never_used_has_a_peak_of_zero():
+    frame = pd.DataFrame({"time_ns": [0, 10], "Parameter": [0, 0]})
+    assert "peak 0 B" in words_of(charts.memory_timeline(frame)).replace("\u202f", " ")
+
+
 def test_operators_are_means_of_ranks():
     data = data_of(charts.operators(frames.operators()), "name", "device_self_ns")
     columns = ["name", "device_self_ns", "cpu_self_ns", "count"]
