@@ -158,7 +158,7 @@ def repair_durations(
     new_row = positions_of_rows(order, len(dur))
     for name, values in events.items():
         events[name] = values[order]
-    return {int(new_row[row]): record for row, record in end_record.items()}
+    return {int(new_row[row]): record for row, record in end_record.items() if new_row[row] >= 0}
 
 
 def _ends_near(
@@ -194,6 +194,8 @@ def _repeated_rows(
     keys = np.stack([start[rows], dur[rows], *identifying], axis=1, dtype=np.int64)
     _, first = np.unique(keys, axis=0, return_index=True)
     repeated: Rows = np.delete(rows, first)
+    if not len(repeated):
+        return repeated
     # A graph may run equal kernels at the same time, but its launch is in the file once.
     is_call = (correlation > 0) & ~is_work[events["category"]]
     called, count = np.unique(correlation[is_call], return_counts=True)

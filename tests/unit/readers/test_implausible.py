@@ -295,6 +295,14 @@ def test_events_that_differ_in_one_respect_are_two(tmp_path, change):
     assert [len(traces_.select("kind == 'compute'").events()) for traces_ in traces] == [2, 1]
 
 
+def test_the_end_records_of_repeated_pairs_are_left_out_too(tmp_path):
+    call = small.call(1_000, 1_500, 3)
+    fields = {key: value for key, value in call.items() if key not in ("ph", "dur")}
+    pair = [fields | {"ph": "B"}, fields | {"ph": "E", "ts": call["ts"] + call["dur"]}]
+    trace = small.load(tmp_path, [*pair, *pair, small.call(2_000, 2_500, 4)])[0]
+    assert list(trace.table.end_record) == [1]  # `small` adds the event 0
+
+
 def test_equal_kernels_of_one_graph_launch_are_all_kept(tmp_path):
     kernels = [small.kernel(1_000, 1_500, launch=7) for _ in range(2)]
     traces = small.load(tmp_path, [small.call(500, 600, 7, name="cudaGraphLaunch"), *kernels])
