@@ -34,11 +34,11 @@ def drop_copies(
     """Report traces that repeat those of other files; return the other files and outcomes."""
     originals: dict[object, list[tuple[FoundFile, Outcome, Trace]]] = {}
     remaining: dict[int, Outcome] = {}
-    order = [
-        (len(outcome.traces) > 1, len(_stem(file)), place)
-        for place, (file, outcome) in enumerate(zip(files, outcomes, strict=True))
-    ]
-    for _, _, place in sorted(order):
+    order = sorted(
+        range(len(files)),
+        key=lambda place: (len(outcomes[place].traces) > 1, len(_stem(files[place]))),
+    )
+    for place in order:
         file, outcome = files[place], outcomes[place]
         traces = []
         repeated: set[int] = set()  # each trace of another file has one copy in a file

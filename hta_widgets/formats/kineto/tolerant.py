@@ -373,10 +373,8 @@ def is_clean(body: bytes) -> bool:
 
 def repair_json(body: bytes) -> bytes:
     """Return valid JSON unchanged, else repaired."""
-    return body if is_clean(body) and not has_windows_path(body) else _plain_json(body)
-
-
-def _plain_json(body: bytes) -> bytes:
+    if is_clean(body) and not has_windows_path(body):
+        return body
     try:
         return encode_json(decode_or_none(body))
     except RecursionError:
