@@ -460,7 +460,6 @@ def _assign_steps_of_device(trace: Trace) -> None:
 
 
 def _counter_table(facts: RankFacts, device: int, trace: Trace, rows: EventRows) -> CounterTable:
-    """Return the counters of a rank's device."""
     first_event_ns = trace.zero_ns - facts.epoch_ns
     label = facts.label or f"GPU {max(device, 0)}"
     names, times_ns, values = zip(*facts.series, strict=True)

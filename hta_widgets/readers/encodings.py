@@ -34,27 +34,30 @@ def drop_copies(
     """Report traces that repeat those of other files; return the other files and outcomes."""
     originals: dict[object, list[tuple[FoundFile, Outcome, Trace]]] = {}
     remaining: dict[int, Outcome] = {}
-    order = [
-        (len(outcome.traces) > 1, len(_stem(file)), place)
-        for place, (file, outcome) in enumerate(zip(files, outcomes, strict=True))
-    ]
-    for _, _, place in sorted(order):
+    order = sorted(
+        range(len(files)),
+        key=lambda place: (len(outcomes[place].traces) > 1, len(_stem(files[place]))),
+    )
+    for place in order:
         file, outcome = files[place], outcomes[place]
         traces = []
+        repeated: set[int] = set()  # each trace of another file has one copy in a file
         for trace in outcome.traces:
             outline = len(trace), len(trace.async_table), trace.zero_ns, trace.end_ns
             similar = originals.setdefault((file.format, outline), [])
             copied = (
-                original
+                (original, id(earlier))
                 for original, holder, earlier in similar
-                if _may_repeat((original, file), (holder, outcome))
+                if id(earlier) not in repeated
+                and _may_repeat((original, file), (holder, outcome))
                 and _has_same_events(earlier, trace)
             )
-            original = next(copied, None)
+            original, number = next(copied, (None, 0))
             if original is None:
                 similar.append((file, outcome, trace))
                 traces.append(trace)
             else:
+                repeated.add(number)
                 detail = f"left out: {PurePath(original.path).name} holds the same run"
                 problems.add("duplicate_rank", 1, detail, file=file.path)
         if traces or not outcome.traces:
@@ -72,11 +75,13 @@ def _may_repeat(pair: tuple[FoundFile, FoundFile], outcomes: tuple[Outcome, Outc
         return len({PurePath(file.path).parent for file in pair}) == 1
     if ranks[0] != ranks[1]:
         return False
+    if len(set(map(_encoding, pair))) > 1:
+        return True
     short, long = map(_stem, pair)
+    if short == long or len(ranks[0]) > 1 or ranks[0] == [None]:
+        return False
     # As a word: "rank-1" is a part of "rank-1_with_counters", and not of "rank-10".
-    contains = re.search(rf"(?<![^\W_]){re.escape(short)}(?![^\W_])", long) and short != long
-    is_result = bool(contains) and len(ranks[0]) == 1 and ranks[0] != [None]
-    return is_result or len(set(map(_encoding, pair))) > 1
+    return re.search(rf"(?<![^\W_]){re.escape(short)}(?![^\W_])", long) is not None
 
 
 def _stem(file: FoundFile) -> str:

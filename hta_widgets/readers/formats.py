@@ -290,9 +290,9 @@ def entry_points(group: str) -> Iterable[EntryPoint]:
 
 def _may_name(group: bytes, folder: str) -> bool:
     """Return whether entry points of the packages in a folder contain the name of a group."""
-    if Path(folder).is_file():  # packages in an archive
-        return True
     with suppress(OSError):
+        if Path(folder).is_file():  # packages in an archive
+            return True
         for path in Path(folder).iterdir():
             if path.name.lower().endswith("-info"):
                 with suppress(OSError):

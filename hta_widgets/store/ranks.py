@@ -97,7 +97,6 @@ class _StoredPool(StringPool):
 
 
 def _read(rank: StoredRank, table: str, name: str) -> Any:
-    """Return a column of a table."""
     full = f"{table}.{name}"
     if name in NUMBERS[table]:
         return rank.numbers(full)

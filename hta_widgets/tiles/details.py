@@ -150,7 +150,6 @@ def duration_figures(durs: Ints) -> SameName:
 
 
 def _histogram_edges(low: int, high: int, count: int) -> tuple[Floats, Literal["linear", "log"]]:
-    """Return the edges of a histogram of `count` durations, and its scale."""
     if low == high:
         return np.array((low, low + 1), np.float64), "linear"
     wanted = min(MAX_HISTOGRAM_BINS, 2 * (count.bit_length() + 1))

@@ -254,7 +254,6 @@ def _json_number(value: float) -> float | None:
 
 
 def _rank_lateness(part: Mapping[str, Ints], compute: Intervals) -> RankLateness:
-    """Return the lateness of a rank, from its columns `_OF_RANK` and its compute intervals."""
     start, wait = part["start_ns"], part["wait_ns"]
     waited = union(start, start + wait)
     return RankLateness(
@@ -409,7 +408,6 @@ class Ribbon:
 
 
 def _take_rows(columns: Mapping[str, Ints], rows: Rows) -> dict[str, Ints]:
-    """Return some rows of a table of columns."""
     return {name: values[rows] for name, values in columns.items()}
 
 

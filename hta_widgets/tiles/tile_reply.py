@@ -186,7 +186,6 @@ def _slice_columns(
 def _cell_classes(
     rank_index: RankIndex, number: int, level: int, tiles: EventTiles, classes: Classes | None
 ) -> Codes:
-    """Return the class of each cell."""
     lane = None if classes is None else rank_index.lane_by_class(number, classes)
     if lane is None:
         return np.full((len(tiles.index), CELLS), NO_KIND, np.uint8)

@@ -133,7 +133,6 @@ def call_args(trace: RecordedEvents, rows: Rows) -> CallArgs:
 
 
 def _read_call_args(trace: RecordedEvents, rows: Rows, record: Ints) -> CallArgs:
-    """Return the arguments of some events, read from their records."""
     arg_texts = event_arg_texts(trace, rows, (*CALL_KEYS, OLD_DIMS, *NODE_KEYS))
     codes: dict[Texts, int] = {}
     code = [
@@ -158,7 +157,6 @@ def _merge_texts(args: _AnyArgs) -> _AnyArgs:
 
 @lru_cache(maxsize=1 << 14)
 def _plain_texts(texts: Texts) -> Texts:
-    """Return the texts of a call, each as `plain_text` writes it."""
     return tuple(map(plain_text, texts))
 
 

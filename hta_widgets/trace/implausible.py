@@ -153,7 +153,7 @@ def repair_durations(
     new_row = positions_of_rows(order, len(dur))
     for name, values in events.items():
         events[name] = values[order]
-    return {int(new_row[row]): record for row, record in end_record.items()}
+    return {int(new_row[row]): record for row, record in end_record.items() if new_row[row] >= 0}
 
 
 def _ends_near(

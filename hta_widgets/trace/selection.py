@@ -530,7 +530,6 @@ def _rows_of_tracks(
 
 
 def _rows_of_clauses(trace: Trace, rows: Rows, clauses: QueryClauses) -> Rows:
-    """Return the rows with the names and kinds of the clauses."""
     table = trace.table
     if clauses.names is not None:
         names = set(clauses.names)

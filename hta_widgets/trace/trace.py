@@ -70,7 +70,6 @@ def _categorical_column(
 
 
 def _plain_column(trace: Trace, column: str, rows: _RowSelector) -> Array:
-    """Return the values of a column of numbers or booleans."""
     table = trace.table
     if column == "start_ns":
         return table.start_ns[rows] + trace.shift_ns

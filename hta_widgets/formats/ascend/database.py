@@ -252,7 +252,6 @@ class _AscendTables:
         )  # fmt: skip
 
     def _operator_args(self, columns: dict[str, Ints]) -> Ints:
-        """Return the codes of the args of operators."""
         texts = self._texts(columns["inputShapes"], columns["inputDtypes"])
 
         def args_of(sequence: int, shapes: int, dtypes: int) -> dict[str, Any]:

@@ -249,7 +249,9 @@ class Columns:
             dur[is_negative] = 0
             self._note_rows(batch, is_negative & keep, "negative durations, taken as 0")
         is_timed = keep & ~is_metadata
-        self._note_resolution(start[is_timed], dur[is_timed & has_dur])
+        if self._resolution_ns > 1:
+            finest_ns = resolution(start[is_timed], dur[is_timed & has_dur])
+            self._resolution_ns = min(self._resolution_ns, finest_ns)
         self._add_args(batch, parts["record"], keep)
         flow = np.full(batch.count, -1, np.int64)
         flow[np.concatenate(batch.id_rows)] = self._flow_ids.codes(batch.ids)
@@ -263,7 +265,6 @@ class Columns:
         self._keep_small_args(batch, np.flatnonzero(keep & _WITH_ARGS[phase]), parts["record"])
 
     def _add_args(self, batch: _Batch, record: Ints, keep: npt.NDArray[np.bool_]) -> None:
-        """Append the args of the records that are kept."""
         for columns, pairs in (
             (self._copies, batch.copies),
             (self.communication, batch.communication),
@@ -359,10 +360,6 @@ class Columns:
             texts, first = batch.bodies[number](), batch.first_rows[number]
             for row in rows[slice_of == number].tolist():
                 self._small_args.add(int(numbers[row]), texts[row - first])
-
-    def _note_resolution(self, start: Ints, dur: Ints) -> None:
-        if self._resolution_ns > 1:
-            self._resolution_ns = min(self._resolution_ns, resolution(start, dur))
 
     def _note_skipped(
         self,

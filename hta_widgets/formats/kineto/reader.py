@@ -213,11 +213,11 @@ class RecordList:
     def _append(
         self, records: list[Record], text: bytes, times: tuple[SliceTimes, SliceTimes] | None = None
     ) -> None:
-        """Append the records of a list's text."""
         count = len(records)
         start = self.window.offset
         if not self.columns.has_records:
-            self.columns = Columns(self.notes, self._expected_records(count, len(text)))
+            expected = count if self.window.ended else 1.05 * count * self._size_bytes / len(text)
+            self.columns = Columns(self.notes, int(expected))
         self.slices.append(RecordSlice(start, start + len(text.rstrip()) - 2, self.entries))
         self.columns.append(
             records,
@@ -227,10 +227,6 @@ class RecordList:
             times,
         )
         self.entries += count
-
-    def _expected_records(self, count: int, size: int) -> int:
-        """Estimate the number of records of the file from its first slice."""
-        return count if self.window.ended else int(1.05 * count * self._size_bytes / size)
 
     def _take_tolerantly(self) -> bool:
         """Read the window piece by piece; return whether the list ended in it."""

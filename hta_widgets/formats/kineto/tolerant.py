@@ -322,14 +322,15 @@ def read_top_level(text: bytes, begin: int) -> TopLevel:
 
 _AFTER_VALUE = re.compile(r"\s*+(?:[,}\"]|\Z)")
 #: What follows a value of the outermost object on the next line: a key, or the last brace.
-_NEXT_LINE = re.compile(r',[ \t]*+\r?\n[ \t]*+(?="[^"\n]*+"\s*+:)|\r?\n[ \t]*+(?=\}\s*+\Z)')
+_NEXT_LINE = re.compile(r',[ \t]*+\r?\n[ \t]*+(?="[^"\n]*+"\s*+:)|,?\r?\n[ \t]*+(?=\}\s*+\Z)')
 _MOST_BROKEN_VALUES = 16
 
 
 def _end_of_top_value(chars: str, start: int) -> tuple[int, bool]:
     """Return the end of a value of the outermost object, and whether the value is JSON.
 
-    Other values end before a line that begins with a key, or with the brace of the object.
+    Other values end before a line that begins with a key, or with the brace of the object. They
+    are not objects or lists of several lines, which may have such lines, too.
     """
     try:
         end = _scan(chars, start)[1]
@@ -339,7 +340,8 @@ def _end_of_top_value(chars: str, start: int) -> tuple[int, bool]:
         if failure.pos > len(chars) - _ESCAPE or failure.msg.startswith("Unterminated"):
             raise  # the text ends in the value
     following = _NEXT_LINE.search(chars, start)
-    if following is None:
+    last = {"{": "}", "[": "]"}.get(chars[start], "")
+    if following is None or not chars.endswith(last, start, following.start()):
         raise ValueError("the value does not end")
     return following.start(), False
 
@@ -371,10 +373,8 @@ def is_clean(body: bytes) -> bool:
 
 def repair_json(body: bytes) -> bytes:
     """Return valid JSON unchanged, else repaired."""
-    return body if is_clean(body) and not has_windows_path(body) else _plain_json(body)
-
-
-def _plain_json(body: bytes) -> bytes:
+    if is_clean(body) and not has_windows_path(body):
+        return body
     try:
         return encode_json(decode_or_none(body))
     except RecursionError:

@@ -241,7 +241,6 @@ class _Parser:
             self.unread.append(place)
 
     def _begins_section(self, line: str) -> bool:
-        """Whether a line begins a section."""
         if context := _CONTEXT.match(line):
             self.contexts.append(_Block(Context(context["name"], int(context["calls"]))))
             self._section = "head"

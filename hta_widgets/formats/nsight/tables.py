@@ -202,7 +202,6 @@ def read_table(database: Database, table: ExportTable, rows: EventRows) -> Colum
 def _event_columns(
     database: Database, table: ExportTable, columns: Columns, rows: EventRows
 ) -> Columns:
-    """Return the events of some rows of a table."""
     category: Ints = np.full(len(columns["rowid"]), rows.category.add(table.category))
     if table is CALLS:
         driver = rows.category.add("cuda_driver")
@@ -237,7 +236,6 @@ def _event_columns(
 
 
 def _names(database: Database, table: ExportTable, columns: Columns, rows: EventRows) -> Ints:
-    """Return the codes of the names of a table's rows."""
     name_columns = [columns[name] for name in table.names]
     if table.label is not None:
         distinct, code = distinct_rows(*name_columns)
@@ -256,7 +254,6 @@ def _names(database: Database, table: ExportTable, columns: Columns, rows: Event
 
 
 def _args(database: Database, table: ExportTable, columns: Columns, rows: EventRows) -> Ints:
-    """Return the codes of the args of a table's rows."""
     if not table.args:
         return np.zeros(len(columns["rowid"]), np.int64)
     short_names: dict[int, str] = {}

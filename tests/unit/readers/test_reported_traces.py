@@ -63,6 +63,21 @@ def test_a_trace_cut_in_its_metadata_is_cut(load_one):
     assert (trace.rank, problems["kind"].tolist()) == (3, ["truncated"])
 
 
+def test_keys_within_a_broken_object_are_no_metadata_of_the_trace(load_one):
+    text = head("1").replace(
+        '"traceName"', '"INFO": {"a": "5" disk",\n  "rank": 9},\n  "traceName"'
+    )
+    trace, problems = load_one(text)
+    assert (trace.rank, "rank" in trace.metadata) == (3, False)
+    assert problems["kind"].tolist() == ["truncated"]
+
+
+def test_a_broken_value_before_a_cut_list_of_events_ends_with_its_line(load_one):
+    events = json.dumps([event("op", 1), event("op", 9)])
+    trace, _ = load_one('{\n  "config": "5" disk",\n  "traceEvents": ' + events[:-20])
+    assert trace.metadata == {"config": '"5" disk"'}
+
+
 def test_local_ids_are_those_of_a_process_and_global_ones_of_all(load_one, tmp_path):
     """Perfetto's exports and Proton (triton-lang/triton#10956) write ``id2``."""
 
@@ -187,6 +202,20 @@ def rank_trace(rank, *more):
     info = {"rank": rank, "world_size": 2}
     records = [event("op", 7 * rank), event("gemm", 10 + rank, 5, cat="kernel", pid=0), *more]
     return json.dumps({"distributedInfo": info, "traceEvents": records})
+
+
+def test_a_rank_has_one_copy_in_a_merged_file(write):
+    """Rank 1 of the merged file equals rank 0, and no other file has it."""
+    write(rank_trace(0), "job/rank-0.json")
+    single = json.loads(rank_trace(0))["traceEvents"]
+    merged = [
+        record | {"pid": f"[TP0{rank}] {record['pid']}"} for rank in (0, 1) for record in single
+    ]
+    traces = hw.load(write(merged, "job/merged-17.json").parent)
+    assert {rank: trace.path.rsplit("/", 1)[1] for rank, trace in traces.items()} == {
+        0: "rank-0.json",
+        1: "merged-17.json",
+    }
 
 
 def test_results_that_tools_write_beside_traces_are_no_ranks(write):
