@@ -76,8 +76,10 @@ class RankTimes:
         """Return the p-value of the change in how much longer the other ranks wait than this one.
 
         Both sides count as steady as the steadier one: a rank that is late in half of the steps is
-        late. NaN if there are too few steps for a test.
+        late. NaN if there are too few steps for a test, or no other ranks.
         """
+        if len(self.ranks) == 1:
+            return np.nan
         place = self.ranks.index(rank)
         longer_ns = np.delete(self.waits_ns, place, axis=0).mean(axis=0) - self.waits_ns[place]
         steadier_ns = longer_ns[longer_ns.std(axis=1).argmin()][:, None]
@@ -158,13 +160,13 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
 
     For each kind of own time, at most half of the ranks that both sides have are returned. The
     change must exceed the usual one by 2 % of the longer time, 1 % of the step, and four times the
-    spread of the other ranks, and pass Welch's test at 1 % divided by the number of times that are
-    tested. With two ranks, the shares are 5 % of the longer time and 3 % of the step. A single step
-    on each side cannot be tested: the shares are the same, at least three ranks are needed, and
-    idle time, which differs between any two steps, does not count. Otherwise idle time counts if
-    the exposed communication of the other ranks changed by at least half as much, or there is none;
-    exposed copies count also if the rank copied longer. Ranks whose changes of one kind of time
-    have the same direction, and differ by less than a factor of two, are one finding.
+    spread of the other ranks, and pass Welch's test at 1 % divided by the number of kinds. With two
+    ranks, the shares are 5 % of the longer time and 3 % of the step. A single step on each side
+    cannot be tested: the shares are the same, at least three ranks are needed, and idle time, which
+    differs between any two steps, does not count. Otherwise idle time counts if the exposed
+    communication of the other ranks changed by at least half as much, or there is none; exposed
+    copies count also if the rank copied longer. Ranks whose changes of one kind of time have the
+    same direction, and differ by less than a factor of two, are one finding.
     """
     ranks = [before for before, after in diff.rank_pairs if before == after]
     if len(ranks) < 2 or not diff.is_of_devices:
@@ -246,9 +248,9 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
         usual_ns = np.take_along_axis(times.own_ns, times.usual_rank[:, None, None, None], axis=1)
         gap_ns = times.own_ns - usual_ns
         before, after = (gap_ns[:, :, k].reshape(-1, step_count).T for k in (0, 1))
-        # Each kind of time of each rank but the usual one is a test.
-        tests = np.count_nonzero(longer_ns.any(axis=1)) * max(len(times.ranks) - 1, 1)
-        is_alone &= (welch_p_value(before, after) * tests < _ALPHA).reshape(is_alone.shape)
+        # The spread of the other ranks limits the errors of many ranks, not of many kinds of time.
+        kinds = np.count_nonzero(longer_ns.any(axis=1))
+        is_alone &= (welch_p_value(before, after) * kinds < _ALPHA).reshape(is_alone.shape)
     else:
         is_alone[_OWN_KINDS.index("idle")] = False
     # The others include a rank that changed as much, but perhaps by chance.
