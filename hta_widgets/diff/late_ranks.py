@@ -216,8 +216,7 @@ def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
     copies_follow = _follows(_mean_change(times.copies_ns), times.excess_ns[memory])
     is_alone[idle] &= others_follow[idle]
     is_alone[memory] &= others_follow[memory] | copies_follow
-    excess_ns: Floats = np.where(is_alone, times.excess_ns, 0.0)
-    return excess_ns
+    return np.where(is_alone, times.excess_ns, 0.0)
 
 
 def _mean_change(times_ns: Floats) -> Floats:
@@ -228,8 +227,7 @@ def _mean_change(times_ns: Floats) -> Floats:
 
 def _follows(change_ns: Floats, excess_ns: Floats) -> Bools:
     """Return where a change has the direction of the excess, and at least a part of its size."""
-    follows: Bools = change_ns * np.sign(excess_ns) >= _MIN_FOLLOWED * np.abs(excess_ns)
-    return follows
+    return change_ns * np.sign(excess_ns) >= _MIN_FOLLOWED * np.abs(excess_ns)
 
 
 def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
