@@ -164,9 +164,10 @@ def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
     table = trace.table
     threads = occurring_codes(table.track[launch_calls(trace)])
     launching = np.isin(table.track, threads)
-    times = [
-        _thread_times(trace, np.flatnonzero(mask & launching)) for mask in host_activities(trace)
-    ]
+    loads_data = name_mask(trace, is_data_loading_name)
+    # In the order of `ACTIVITIES`.
+    masks = waiting_calls(trace), memory_calls(trace), loads_data, *_call_masks(trace)
+    times = [_thread_times(trace, np.flatnonzero(mask & launching)) for mask in masks]
     times.append(_unrecorded_waits(trace))
     on_all_threads = [times_of_activity.union() for times_of_activity in times]
     levels_by_thread = {}
@@ -272,12 +273,6 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
         changes = np.flatnonzero(np.diff(codes, prepend=0))
         activities[thread] = edges[changes], codes[changes]
     return activities
-
-
-def host_activities(trace: Trace) -> tuple[Bools, ...]:
-    """Return a mask of the host events for each of `ACTIVITIES`."""
-    loads_data = name_mask(trace, is_data_loading_name)
-    return waiting_calls(trace), memory_calls(trace), loads_data, *_call_masks(trace)
 
 
 def _call_masks(trace: Trace, rows: Rows | slice = slice(None)) -> tuple[Bools, Bools]:

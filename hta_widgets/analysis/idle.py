@@ -410,7 +410,7 @@ def _wait_category(trace: Trace, gap: tuple[Ints, Ints], call: Ints, short_ns: i
     """Return the category of each gap's time after the launch call had returned."""
     returned = trace.table.start_ns[call] + trace.table.dur_ns[call]
     is_long = gap[1] - np.maximum(returned, gap[0]) >= short_ns
-    category: Ints = np.select(
+    return np.select(
         [
             call < 0,
             is_long & (_first_start_of_launches(trace)[call] < gap[0]),
@@ -422,7 +422,6 @@ def _wait_category(trace: Trace, gap: tuple[Ints, Ints], call: Ints, short_ns: i
         [_UNKNOWN, _UNRECORDED, _UNRECORDED, _STREAM_WAIT, _LAUNCH_LATENCY, _KERNEL_WAIT],
         _BLOCKED,
     )
-    return category
 
 
 @memoize

@@ -40,6 +40,7 @@ METRICS = ("step", "exposed_comm", "idle", "mfu", "kernel:REGEX")
 _ALPHA = 0.01
 #: Largest change that is tested for the noise, as a share of the value before.
 _MAX_NOISE = 4.0
+_SAME_WORK = 0.05  # maximum relative difference of the work of a step
 _ROUNDS = 30  # of the bisection that finds the noise
 _WORDS = {"regressed": "Regressed", "within": "Within the limit", "cannot tell": "Cannot tell"}
 #: Words for what changed and for its unit, by the measure of `shape_changes`.
@@ -167,16 +168,19 @@ def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) ->
 
     The MFU relates time to work, so it can be compared all the same.
     """
+    factor = repetition_factor(diff)
     for change in shape_changes(diff):
+        # Half of the batch, twice as often, is the same work: gradients of more parts add up.
+        if abs(factor * change.after / change.before - 1) < _SAME_WORK:
+            return ""
         word, unit = _WORK_WORDS[change.measure]
         text = f"a step does other work: {word} {count(change.before)} → {count(change.after)}"
-        if metric != "step":
+        if metric != "step" or factor != 1.0:
             return text
         times = before.mean() / change.before, after.mean() / change.after
         # Without the batch size, only the change of the time per token is known.
         values = f"{' → '.join(map(duration, times))}, " if change.measure == "shapes" else ""
         return f"{text}; time per {unit} {values}{share_delta(times[1] / times[0] - 1)}"
-    factor = repetition_factor(diff)
     if factor == 1.0:
         return ""
     return f"a step does other work: it repeats nearly all of it {factor:.3g} times as often"

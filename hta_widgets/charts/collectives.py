@@ -354,8 +354,8 @@ class _Grid:
 
     Attributes
     ----------
-    measure : str
-        The column that is drawn: ``wait_ns`` or ``late_ns``.
+    measure, verb : str
+        The column that is drawn, ``wait_ns`` or ``late_ns``, and what a rank does for this time.
     ranks, names : array of int, list of str
         The rank of each row, and its label.
     marked, is_red : list of int, bool
@@ -380,6 +380,7 @@ class _Grid:
         data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
         collectives = np.unique(data["collective"])
         self.measure = "wait_ns" if measure == "wait" else "late_ns"
+        self.verb = "waits" if measure == "wait" else "late by"
         self.ranks = np.unique(data["rank"])
         self.names = [f"rank {rank}" for rank in self.ranks]
         self.marked, self.is_red = most_often_last(data, late), late is not None
@@ -395,11 +396,6 @@ class _Grid:
         self.cells = largest_of_cells(data, "shown_ns") if self.per_cell > 1 else data
         self.spread = data.groupby("collective")["arrival_ns"].agg(np.ptp)
         self.total_ns = data.groupby("row")["shown_ns"].sum().to_numpy()
-
-    @property
-    def verb(self) -> str:
-        """What a rank does for the time that is drawn."""
-        return "waits" if self.measure == "wait_ns" else "late by"
 
     @property
     def darkest_ns(self) -> float:

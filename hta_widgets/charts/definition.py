@@ -330,8 +330,7 @@ class BarStyle(_Spec):
 def bar_styles() -> Mapping[str, BarStyle]:
     """Return the styles of bars by name."""
     content = (FOLDER / "bar_styles.json").read_bytes()
-    styles: dict[str, BarStyle] = msgspec.json.decode(content, type=dict[str, BarStyle])
-    return styles
+    return msgspec.json.decode(content, type=dict[str, BarStyle])
 
 
 def style_of(name: str) -> BarStyle:

@@ -269,8 +269,7 @@ def _set_group_rows(dots: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) 
 def _outliers(dots: pd.DataFrame) -> Bools:
     usual = dots["apart"].abs().groupby(dots["row"]).transform("median").to_numpy()
     deviation = dots["apart"].to_numpy()
-    is_outlier: Bools = (deviation >= _MIN_LONGER) & (deviation >= _OUTLIER_FACTOR * usual)
-    return is_outlier
+    return (deviation >= _MIN_LONGER) & (deviation >= _OUTLIER_FACTOR * usual)
 
 
 def _furthest_ranks(dots: pd.DataFrame, rows: int) -> list[str]:

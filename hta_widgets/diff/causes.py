@@ -258,5 +258,4 @@ def _ending_call(part: RankPart, end: Ints) -> Ints:
     rows, start = rows[after > start], start[after > start]
     order = np.argsort(start, kind="stable")
     rows, start = rows[order], start[order]
-    call: Ints = part.trace.launch_of[rows[first_launched(part.trace, rows, start, end)]]
-    return call
+    return part.trace.launch_of[rows[first_launched(part.trace, rows, start, end)]]

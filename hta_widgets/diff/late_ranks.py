@@ -77,8 +77,10 @@ class RankTimes:
         """Return the p-value of the change in how much longer the other ranks wait than this one.
 
         Both sides count as steady as the steadier one: a rank that is late in half of the steps is
-        late. NaN if there are too few steps for a test.
+        late. NaN if there are too few steps for a test, or no other ranks.
         """
+        if len(self.ranks) == 1:
+            return np.nan
         place = self.ranks.index(rank)
         longer_ns = np.delete(self.waits_ns, place, axis=0).mean(axis=0) - self.waits_ns[place]
         steadier_ns = longer_ns[longer_ns.std(axis=1).argmin()][:, None]
@@ -158,7 +160,7 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
     """Return the ranks whose own time changed differently from the others', except `late_ranks`.
 
     The excess must be at least 2 % of the longer time, 1 % of the step, and four times the spread
-    of the other ranks, and pass Welch's test at 1 % divided by the number of times that are tested.
+    of the other ranks, and pass Welch's test at 1 % divided by the number of kinds of time.
     A kind of time in which more than half of the ranks meet this has no findings.
 
     - With two ranks, the shares are 5 % of the longer time and 3 % of the step.
@@ -214,8 +216,7 @@ def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
     copies_follow = _follows(_mean_change(times.copies_ns), times.excess_ns[memory])
     is_alone[idle] &= others_follow[idle]
     is_alone[memory] &= others_follow[memory] | copies_follow
-    excess_ns: Floats = np.where(is_alone, times.excess_ns, 0.0)
-    return excess_ns
+    return np.where(is_alone, times.excess_ns, 0.0)
 
 
 def _mean_change(times_ns: Floats) -> Floats:
@@ -226,8 +227,7 @@ def _mean_change(times_ns: Floats) -> Floats:
 
 def _follows(change_ns: Floats, excess_ns: Floats) -> Bools:
     """Return where a change has the direction of the excess, and at least a part of its size."""
-    follows: Bools = change_ns * np.sign(excess_ns) >= _MIN_FOLLOWED * np.abs(excess_ns)
-    return follows
+    return change_ns * np.sign(excess_ns) >= _MIN_FOLLOWED * np.abs(excess_ns)
 
 
 def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
@@ -246,9 +246,9 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
         usual_ns = np.take_along_axis(times.own_ns, times.usual_rank[:, None, None, None], axis=1)
         gap_ns = times.own_ns - usual_ns
         before, after = (gap_ns[:, :, k].reshape(-1, step_count).T for k in (0, 1))
-        # Each kind of time of each rank but the usual one is a test.
-        tests = np.count_nonzero(longer_ns.any(axis=1)) * max(len(times.ranks) - 1, 1)
-        is_alone &= (welch_p_value(before, after) * tests < _ALPHA).reshape(is_alone.shape)
+        # The spread of the other ranks limits the errors of many ranks, not of many kinds of time.
+        kinds = np.count_nonzero(longer_ns.any(axis=1))
+        is_alone &= (welch_p_value(before, after) * kinds < _ALPHA).reshape(is_alone.shape)
     else:
         is_alone[_OWN_KINDS.index("idle")] = False
     # The others include a rank that changed as much, but perhaps by chance.

@@ -433,14 +433,6 @@ def _work_text(finding: Finding) -> str:
     return " → ".join(texts)
 
 
-def _more_text(finding: Finding, _diff: Comparison) -> str:
-    return f"{plural(finding.details['count'], 'more change')} in the table."
-
-
-def _conditions_text(_finding: Finding, diff: Comparison) -> str:
-    return conditions(diff)
-
-
 def _caution_text(finding: Finding, _diff: Comparison) -> str:
     clause: str = finding.details.get("clause", "")
     return f"{capitalize(clause)}." if clause else _CAUTION_SENTENCES[finding.measure]
@@ -459,7 +451,10 @@ WORDS: dict[str, Wording] = {
     "pace": _pace_text,
     "change": _change_text,
     "function": _change_text,
-    "more": _more_text,
+    "more": lambda finding, _: f"{plural(finding.details['count'], 'more change')} in the table.",
 }
 #: Topics that come after the findings of formats.
-CAUTION_WORDS: dict[str, Wording] = {"conditions": _conditions_text, "caution": _caution_text}
+CAUTION_WORDS: dict[str, Wording] = {
+    "conditions": lambda _, diff: conditions(diff),
+    "caution": _caution_text,
+}

@@ -69,8 +69,7 @@ def _category_mask(column: pd.Series, matches: Callable[[str], bool]) -> Bools:
     """Return a mask of the rows of a categorical column whose category matches."""
     # The last entry is for missing values, whose code is -1.
     is_match = np.array([*map(matches, column.cat.categories), False], dtype=np.bool_)
-    mask: Bools = is_match[column.cat.codes.to_numpy()]
-    return mask
+    return is_match[column.cat.codes.to_numpy()]
 
 
 class EventClasses:
@@ -166,8 +165,7 @@ def _time_between_edges(start: Ints, end: Ints, edges: Ints) -> Ints:
     first = edges[0]
     since_starts = _distance_sums(start - first, edges - first)
     since_ends = _distance_sums(end - first, edges - first)
-    times: Ints = np.diff(since_starts - since_ends)
-    return times
+    return np.diff(since_starts - since_ends)
 
 
 def _distance_sums(times: Ints, edges: Ints) -> Ints:
@@ -247,5 +245,4 @@ def _node_of_pairs(frame: pd.DataFrame, tree: pd.DataFrame) -> Ints:
     group = frame.groupby(["path", "name"], observed=True, sort=False).ngroup()
     keys = frame.loc[~group.duplicated(), ["path", "name"]].itertuples(index=False, name=None)
     nodes = np.array([node_of.get(key, -1) for key in keys], np.int64)
-    pair_nodes: Ints = nodes[group.to_numpy()]
-    return pair_nodes
+    return nodes[group.to_numpy()]

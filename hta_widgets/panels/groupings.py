@@ -46,8 +46,6 @@ _NOTES: Final[dict[str, str]] = {
 _SOURCE_LINE: Final = re.compile(r"\.py\(\d+\)")
 #: Labels of work that belongs to no module, by the number of its owner.
 _LAYER_NAMES: Final = {-1: "", -2: "(backward, unattributed)", -3: "(optimizer)"}
-
-
 #: The columns of a frame without the rates of `_with_rates`.
 _SCHEMA: Final = {
     "name": "str", "label": "str", **int64("sum_ns count"), "mean_ns": "float64",

@@ -448,5 +448,4 @@ def bound_classes(trace: Trace) -> Codes | None:
     if efficiency is None:
         return None
     codes = np.append(classes_of_calls(efficiency), np.uint8(_CODES["no_figure"]))
-    classes: Codes = codes[efficiency.call_of_event]
-    return classes
+    return codes[efficiency.call_of_event]

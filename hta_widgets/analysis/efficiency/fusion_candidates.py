@@ -34,8 +34,6 @@ _SCHEMA: Final = {
     **dict.fromkeys(("operators", "shape"), "str"),
     **int64("length count device_ns saved_bytes total_saved_bytes saving_ns"),
 }
-
-
 #: Position of the bytes that all chains of a row save.
 _TOTAL: Final = list(_SCHEMA).index("total_saved_bytes")
 

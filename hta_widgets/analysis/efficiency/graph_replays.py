@@ -69,7 +69,6 @@ def graph_replays(
 
 
 def _replays_of_rank(part: RankPart) -> list[tuple[Any, ...]]:
-    """Return the rows of a rank."""
     replays = graph_captures.graph_replays(part.trace)
     is_chosen = part.contains(np.array([replay.launch for replay in replays], dtype=np.int64))
     replays_of_graph = Counter(replay.graph for replay in replays)

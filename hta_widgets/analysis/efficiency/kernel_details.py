@@ -109,7 +109,6 @@ def kernel_details(
 
 
 def _details_of_rank(part: RankPart) -> dict[str, Any]:
-    """Return the columns of a rank."""
     trace, table = part.trace, part.table
     rows = part.rows_of_kinds("compute")
     rows = rows[table.stream[rows] >= 0]

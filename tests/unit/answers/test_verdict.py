@@ -88,6 +88,7 @@ def layered_run(folder, shape, *, layers=2, step_us=1000):
         ([16, 512, 96], 2, 750, "batch size 32 → 16; time per sample 31.2 µs → 46.8 µs, +50 %"),
         ([32, 1024, 96], 2, 1800, "sequence length 512 → 1 024; time per token −9.9 %"),
         ([32, 512, 96], 3, 1400, "it repeats nearly all of it 1.5 times as often"),
+        ([16, 512, 96], 6, 2900, "batch size 32 → 16"),
     ],
 )
 def test_other_work_in_a_step_is_no_regression(tmp_path, shape, layers, step_us, work):
@@ -98,10 +99,13 @@ def test_other_work_in_a_step_is_no_regression(tmp_path, shape, layers, step_us,
     assert verdict.reason.replace("\u202f", " ") == f"a step does other work: {work}"
 
 
-@pytest.mark.parametrize("layers", [1, 3])
-def test_the_same_work_in_a_longer_step_is_a_regression(tmp_path, layers):
+@pytest.mark.parametrize(
+    ("batch", "layers", "layers_after"), [(32, 1, 1), (32, 3, 3), (16, 2, 4), (64, 4, 2)]
+)
+def test_the_same_work_in_a_longer_step_is_a_regression(tmp_path, batch, layers, layers_after):
+    """The batch may be processed in more parts, whose gradients are accumulated, or in fewer."""
     before = layered_run(tmp_path / "a", [32, 512, 96], layers=layers)
-    after = layered_run(tmp_path / "b", [32, 512, 96], layers=layers, step_us=1400)
+    after = layered_run(tmp_path / "b", [batch, 512, 96], layers=layers_after, step_us=1400)
     assert judge(diff.compare(before, after), 0.05).outcome == "regressed"
 
 

@@ -164,6 +164,29 @@ def test_no_rank_is_named_for_the_chance_of_its_host(tmp_path, slow_rank, factor
         assert not any(finding.ranks for finding in hd.findings(diff))
 
 
+def test_a_rank_of_many_is_named_after_three_steps(tmp_path):
+    """Times scatter by 1 %, so the p-value of 12 % is 0.001: 1 % divided by 10."""
+    scatter = (-9_000, 0, 9_000, -9_000)
+
+    def side(rank_3_ns):
+        return meeting_job(
+            tmp_path, 8, 3, lambda rank, number: (rank_3_ns if rank == 3 else 900_000)
+            + scatter[number + rank % 2],
+        )  # fmt: skip
+
+    findings = texts(hd.compare(side(900_000), side(792_000)))
+    assert any("Rank 3 changed alone: its compute −12 %" in text for text in findings)
+
+
+def test_the_only_compared_rank_is_late(tmp_path):
+    even, late = (
+        meeting_job(tmp_path, 3, 4, lambda rank, _, ns=ns: ns if rank == 1 else 900_000)
+        for ns in (900_000, 1_500_000)
+    )
+    findings = hd.findings(hd.compare(even, late, ranks={1: 1}))
+    assert [finding.ranks for finding in findings if finding.kind == "straggler"] == [(1,)]
+
+
 @pytest.mark.parametrize(
     ("ranks", "slow", "words"),
     [
