@@ -327,10 +327,8 @@ function fitRankName(
   font: string,
   color: string,
 ): number {
-  const drawnWidth = names.length > 1 ? pen.drawFirstFit(names, x, y, maxWidth, font, color) : 0;
-  return drawnWidth > 0
-    ? drawnWidth
-    : pen.drawTruncated(names.at(-1) ?? "", x, y, maxWidth, font, color);
+  const width = pen.drawFirstFit(names, x, y, maxWidth, font, color);
+  return width || pen.drawTruncated(names.at(-1) ?? "", x, y, maxWidth, font, color);
 }
 
 /** Draw the icon of similar ranks: three lines in a box, which is filled if the ranks have rows. */
