@@ -69,8 +69,9 @@ def _share_of_span(times_ns: dict[int, int], times: RunTimes, subject: str = "de
     total_share = total_ns / times.all_ns
     shares = {rank: ns / max(times.span_ns[rank], 1) for rank, ns in times_ns.items()}
     if abs(mean(shares.values()) - total_share) >= MIN_SHARE:
-        ends = " to ".join(share(end) for end in (min(shares.values()), max(shares.values())))
-        return f"{share(total_share)} of all {times.device} spans together, {ends} of each rank's"
+        least, most = min(shares.values()), max(shares.values())
+        ends = f"{share(least)} to {share(most)} of each" if least else f"up to {share(most)} of a"
+        return f"{share(total_share)} of all {times.device} spans together, {ends} rank's"
     text = f"{share(total_share)} of {_span_text(times, subject)}"
     if max(shares.values()) - min(shares.values()) >= MIN_SHARE:
         text += " on average"

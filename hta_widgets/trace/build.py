@@ -195,6 +195,24 @@ def _count_early_starts(
     )
 
 
+def _count_repeated_work(table: EventTable, problems: Problems) -> None:
+    """Count device events that equal another one of their stream as a problem."""
+    start, dur = table.start_ns, table.dur_ns
+    # Events are in the order of start and duration, so equal ones are neighbours.
+    is_tie = (start[1:] == start[:-1]) & (dur[1:] == dur[:-1]) & (dur[1:] > 0)
+    rows = np.flatnonzero(np.append(is_tie, False) | np.append(False, is_tie))
+    is_work = np.isin(table.kind[rows], [*_DEVICE_WORK_KINDS, _MEMORY])
+    rows = rows[is_work & (table.stream[rows] >= 0)]
+    columns = (start, dur, table.track, table.name, table.correlation)
+    keys = np.stack([column[rows].astype(np.int64) for column in columns], axis=1)
+    problems.add(
+        "overlap",
+        len(rows) - len(np.unique(keys, axis=0)),
+        "device events have the stream, times, name and correlation of another one; if the file"
+        " holds its records twice, sums and counts include both",
+    )
+
+
 def build_trace(
     columns: RankColumns,
     *,
@@ -246,6 +264,7 @@ def build_trace(
     table.step = assign_steps(table, device, launches, notes)
     _count_devices(table, notes)
     _count_early_starts(table, launches, notes)
+    _count_repeated_work(table, notes)
     finder = FlowEndpointFinder(table, of_thread, zero_ns)
     trace = Trace(
         rank=rank,

@@ -13,9 +13,6 @@ A call such as ``cudaDeviceSynchronize`` returns after all work that was launche
 work states an end far after all host events, it is cut at the end of the call. PyTorch's profiler
 writes no work that ends after the record ``Record Window End``, so work is cut there as well.
 
-A file may hold its records twice. Of device events and calls with equal times, threads, names and
-correlation ids, only the first is kept: a stream cannot run two at once, and an id is of one call.
-
 Among times since 1970, a record at time 0 is left out, since the job would last 50 years with it.
 All such records are counted as problems, with names and record numbers.
 """
@@ -23,7 +20,7 @@ All such records are counted as problems, with names and record numbers.
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -147,14 +144,12 @@ def repair_durations(
     if window_end_ns is not None:
         dur = _clip_at_window_end(columns, events, dur, window_end_ns, problems)
     is_near = _ends_near(columns, events, dur, problems)
-    repeated = _repeated_rows(columns, events, recorded_dur, problems)
-    if dur is recorded_dur and is_near is None and not len(repeated):
+    if dur is recorded_dur and is_near is None:
         return end_record
     events["dur_ns"] = dur
     order = event_order(events["start_ns"], dur)
     if is_near is not None:
         order = order[is_near[order]]
-    order = order[~mask_of_rows(repeated, len(dur))[order]]
     new_row = positions_of_rows(order, len(dur))
     for name, values in events.items():
         events[name] = values[order]
@@ -174,39 +169,6 @@ def _ends_near(
     text = "events that end far from all other times; left out"
     _count(columns, events["name"], events["record"], np.flatnonzero(~is_near), text, problems)
     return None if is_near.all() else is_near
-
-
-def _repeated_rows(
-    columns: RankColumns, events: dict[str, Any], dur: Ints, problems: Problems
-) -> Rows:
-    """Return the device events and calls that equal an earlier one."""
-    start, correlation = events["start_ns"], events["correlation"]
-    # Events are in the order of start and duration, so equal ones are neighbours. Short ones may
-    # only look equal, if times are rounded.
-    is_tie = (start[1:] == start[:-1]) & (dur[1:] == dur[:-1]) & (dur[1:] > columns.resolution_ns)
-    rows = np.flatnonzero(np.append(is_tie, False) | np.append(False, is_tie))
-    if not len(rows):
-        return rows
-    is_work = np.array([*map(is_stream_work, columns.categories.values), False], np.bool_)
-    has_id = (correlation[rows] != 0) & (correlation[rows] != -1)
-    rows = rows[is_work[events["category"][rows]] | has_id]
-    identifying = (events[name][rows] for name in ("pid", "tid", "name", "correlation", "stream"))
-    keys = np.stack([start[rows], dur[rows], *identifying], axis=1, dtype=np.int64)
-    _, first = np.unique(keys, axis=0, return_index=True)
-    repeated: Rows = np.delete(rows, first)
-    # A graph may run equal kernels at the same time, but its launch is in the file once.
-    is_call = (correlation > 0) & ~is_work[events["category"]]
-    called, count = np.unique(correlation[is_call], return_counts=True)
-    is_of_single_call = np.isin(correlation[repeated], called[count == 1])
-    problems.add(
-        "overlap",
-        int(is_of_single_call.sum()),
-        "device events equal another one of the same launch; sums and counts include both",
-    )
-    repeated = repeated[~is_of_single_call]
-    text = "device events and calls that equal an earlier one in all; left out"
-    _count(columns, events["name"], events["record"], repeated, text, problems, kind="overlap")
-    return repeated
 
 
 def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Problems) -> Ints:
@@ -349,14 +311,7 @@ def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints, int
 
 
 def _count(
-    columns: RankColumns,
-    name: Array,
-    record: Ints,
-    rows: Rows,
-    text: str,
-    problems: Problems,
-    *,
-    kind: Literal["overflow", "overlap"] = "overflow",
+    columns: RankColumns, name: Array, record: Ints, rows: Rows, text: str, problems: Problems
 ) -> None:
     """Count records as a problem, with the names and record numbers of some."""
     named = [
@@ -365,4 +320,4 @@ def _count(
     ]
     more = len(rows) - len(named)
     more_text = f" and {more:,} more" if more else ""
-    problems.add(kind, len(rows), f"{text}: {', '.join(named)}{more_text}")
+    problems.add("overflow", len(rows), f"{text}: {', '.join(named)}{more_text}")

@@ -140,12 +140,12 @@ def kernel_family(short: str) -> str:
     return " ".join(words).strip("_ ") or short
 
 
-@lru_cache(maxsize=1 << 16)
 def short_operator(name: str) -> str:
     """Return an operator's name without ``aten::`` and underscores before it."""
     return name.removeprefix("aten::").lstrip("_")
 
 
+@lru_cache(maxsize=1 << 16)
 def short_name(full: str) -> str:
     """Return a short name that still identifies the operation."""
     text = full.strip()[:_MAX_READ]

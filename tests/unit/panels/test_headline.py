@@ -74,7 +74,7 @@ def test_without_the_file_of_the_slow_rank_nobody_is_named_as_cause(tmp_path, sl
     ("spans_us", "idle_us", "text"),
     [
         # 60 of 1 100 µs; the mean of the shares is 32 %.
-        ((1_000, 100), (0, 60), "5.5 % of all GPU spans together, 0 % to 60 % of each rank's"),
+        ((1_000, 100), (0, 60), "5.5 % of all GPU spans together, up to 60 % of a rank's"),
         ((2_000, 200, 200), (100, 100, 20), "9.2 % of all GPU spans together, 5.0 % to 50 % of"),
         ((1_000, 1_000), (0, 600), "30 % of each rank's GPU span on average"),
     ],

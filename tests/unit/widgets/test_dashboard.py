@@ -245,8 +245,8 @@ def test_a_closed_dashboard_works_no_longer(dash):
 
 def test_what_cannot_be_answered_is_an_error_for_the_page(dash):
     reply, _ = ask(dash, op="panels", panels=["nothing"], selection=None)
-    assert not reply["ok"]
-    assert "nothing" in reply["error"]["message"]
+    assert reply["reply"]["panels"] == {}
+    assert "'nothing'" in reply["reply"]["errors"]["nothing"]["message"]
 
 
 def test_an_interrupted_answer_is_an_error_for_the_page(dash, monkeypatch):
