@@ -47,8 +47,6 @@ export interface ItemStackDefinition {
   value: string;
   share: string;
   text: string;
-  /** The facts that label the parts. */
-  labels: "causes";
 }
 
 /** A color for each item: an expression of names of colors, or a place from 0 to 1 between colors. */
@@ -125,8 +123,6 @@ export interface Definition {
   title: string;
   needs: readonly string[];
   uses?: readonly string[];
-  /** Further columns for the cells of a heatmap. */
-  cells?: readonly string[];
   /** Attributes of the frame that expressions name, with their defaults; null: unknown. */
   attrs?: Readonly<Record<string, string | number | null>>;
   from?: { let?: Readonly<Record<string, string>>; keep?: string; sort?: readonly string[] };

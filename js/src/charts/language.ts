@@ -3,6 +3,7 @@
  * `charts/language.py` does.
  */
 
+import { ARITHMETIC } from "../expressions/evaluate";
 import { median } from "../expressions/numbers";
 import { type Expression, parseExpression } from "../expressions/parse";
 import { getOrMake } from "../protocol/maps";
@@ -107,13 +108,6 @@ const FORMATS: Readonly<Record<string, (value: number) => string>> = {
 type CellFunction = (...cells: ScalarValue[]) => ScalarValue;
 type NumberFunction = (a: number, b: number, c: number) => number;
 
-const ARITHMETIC: Readonly<Record<string, NumberFunction>> = {
-  "+": (a, b) => a + b,
-  "-": (a, b) => a - b,
-  "*": (a, b) => a * b,
-  "/": (a, b) => a / b,
-  "%": (a, b) => ((a % b) + b) % b,
-};
 const COMPARISONS: Readonly<Record<string, NumberFunction>> = {
   "<": (a, b) => (a < b ? 1 : 0),
   "<=": (a, b) => (a <= b ? 1 : 0),

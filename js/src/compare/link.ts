@@ -14,7 +14,7 @@ import { LatestRequest } from "../timeline/context";
 import type { TimelineApp } from "../timeline/view";
 import { plural } from "../ui/formats";
 import { onSignal } from "../ui/react";
-import { frameNote } from "../ui/text";
+import { frameNote, truncate } from "../ui/text";
 import { type Alignment, makeAlignment, partnerView, toCommon, toOwnTime } from "./align";
 import type { DiffContext } from "./context";
 import {
@@ -312,7 +312,7 @@ export class TimelineLink {
     }
     const query = formatClauses({ rest: null, names, kinds: null });
     this.mark([{ query }, { query }], swapChoice);
-    const namesText = names.length === 1 ? shortenName(names[0]!) : plural(names.length, "name");
+    const namesText = names.length === 1 ? truncate(names[0]!, 80) : plural(names.length, "name");
     statusText.value = `Marked on both timelines: ${namesText}.`;
   }
 
@@ -477,9 +477,4 @@ export class TimelineLink {
     const dur = numberAt(row, `${otherSide}_end_ns`) - start;
     return { ...event, name, short: name, start, dur };
   }
-}
-
-/** Shorten a name: a C++ name may be longer than the page is wide. */
-function shortenName(name: string): string {
-  return name.length > 80 ? `${name.slice(0, 79)}…` : name;
 }

@@ -108,7 +108,10 @@ describe("a page that holds all of the job", () => {
     await expect(asked).rejects.toThrow("no event 7");
   });
 
-  test("leaves to the kernel a request of which a panel failed", async () => {
+  test.each([
+    ["has all panels", { panels: {} }, 1],
+    ["cannot compute it either", { panels: {}, errors: { queue: { code: "no_answer" } } }, 0],
+  ])("leaves a request of which a panel failed to the kernel, which %s", async (_, reply, logs) => {
     page.canAnswer = () => true;
     page.ask.mockResolvedValue({
       reply: { panels: {}, errors: { queue: { code: "no_answer", message: "fault" } } },
@@ -116,9 +119,11 @@ describe("a page that holds all of the job", () => {
     });
     const asked = source.ask("panels", {} as never);
     await vi.waitFor(() => expect(kernel.asked).toHaveLength(1));
-    kernel.asked[0]!.answer({ from: "kernel" });
-    expect((await asked).reply).toEqual({ from: "kernel" });
-    vi.mocked(console.error).mockClear();
+    kernel.asked[0]!.answer(reply);
+    expect((await asked).reply).toEqual(reply);
+    const logged = vi.mocked(console.error);
+    expect(logged).toHaveBeenCalledTimes(logs);
+    logged.mockClear();
   });
 
   test("logs once for each operation that only the kernel could answer", async () => {

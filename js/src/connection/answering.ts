@@ -78,9 +78,8 @@ export class HybridSource implements Source {
       this.kernel.checkAlive();
       try {
         const answer = await page.ask(op, request, signal);
-        const { errors } = answer.reply as { errors?: unknown };
-        if (errors === undefined) return answer;
-        pageError = errors;
+        pageError = panelErrors(answer);
+        if (pageError === undefined) return answer;
       } catch (error) {
         if (isAbort(error)) throw error;
         pageError = error;
@@ -89,7 +88,8 @@ export class HybridSource implements Source {
     try {
       const answer = await this.kernel.ask(op, request, signal);
       // The page's engine should answer every request that the kernel can.
-      if (pageError !== undefined && !this.loggedOps.has(op)) {
+      const isKernelBetter = pageError !== undefined && panelErrors(answer) === undefined;
+      if (isKernelBetter && !this.loggedOps.has(op)) {
         this.loggedOps.add(op);
         console.error(`The page could not answer ${op}; the kernel did.`, pageError);
       }
@@ -103,6 +103,11 @@ export class HybridSource implements Source {
       });
     }
   }
+}
+
+/** Errors of single panels in a reply to `panels`. */
+function panelErrors({ reply }: { reply: object }): unknown {
+  return "errors" in reply ? reply.errors : undefined;
 }
 
 // Fetch the job's data while the kernel runs, so that the page works after the kernel has ended.

@@ -25,7 +25,7 @@ export interface PanelState {
   error: Error | null;
 }
 
-const NO_REPLY = "The reply lacks this panel.";
+const NO_REPLY = { code: "no_answer", message: "The reply lacks this panel." } as const;
 const NO_DATA: PanelState = { frame: null, isStale: false, error: null };
 
 interface PanelEntry {
@@ -169,9 +169,7 @@ export function makePanelRequester(
     const { reply } = await source.ask("panels", requested, signal);
     const answer = (id: string): PanelFrame | Error => {
       const frame = reply.panels[id];
-      if (frame === undefined) {
-        return new RequestError(reply.errors?.[id] ?? { code: "no_answer", message: NO_REPLY });
-      }
+      if (frame === undefined) return new RequestError(reply.errors?.[id] ?? NO_REPLY);
       const { tracks, query, ids } = withoutOwnDimensions(id, selection);
       const filtered = tracks !== null || query !== null || ids !== null ? 1 : 0;
       return { ...frame, attrs: { ...frame.attrs, filtered } };

@@ -8,6 +8,7 @@ import {
 } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 import { formatCount, groupDigits, plural, runsOf, THIN_SPACE } from "../ui/formats";
+import { truncate } from "../ui/text";
 
 interface Phrase {
   part: SelectionDimension;
@@ -56,7 +57,7 @@ export function phrasesOf(
         ? plural(names.length, "name")
         : listText(
             "name",
-            names.map((name) => truncate(short(name))),
+            names.map((name) => truncate(short(name), MAX_TEXT_LENGTH)),
           );
     const launched = selection.launches === true ? " with launched work" : "";
     addPhrase("names", nameText + launched, names.join("\n"));
@@ -122,8 +123,8 @@ function trackName(track: string | [number, string]): string {
 function tracksText(tracks: readonly (string | [number, string])[]): string {
   const only = tracks.length === 1 ? tracks[0] : undefined;
   if (only === undefined) return tracks.length === 0 ? "no tracks" : plural(tracks.length, "track");
-  if (typeof only === "string") return `track ${truncate(only)}`;
-  return `track ${truncate(only[1])} of rank ${only[0]}`;
+  if (typeof only === "string") return `track ${truncate(only, MAX_TEXT_LENGTH)}`;
+  return `track ${truncate(only[1], MAX_TEXT_LENGTH)} of rank ${only[0]}`;
 }
 
 function listText(noun: string, values: readonly string[]): string {
@@ -133,12 +134,5 @@ function listText(noun: string, values: readonly string[]): string {
 
 function conditionText(text: string): string {
   const value = parseStringLiteral(CONTAINS.exec(text)?.[1] ?? "");
-  return value === null ? text : `name contains ${truncate(value)}`;
-}
-
-function truncate(text: string): string {
-  const characters = Array.from(text);
-  return characters.length <= MAX_TEXT_LENGTH
-    ? text
-    : `${characters.slice(0, MAX_TEXT_LENGTH - 1).join("")}…`;
+  return value === null ? text : `name contains ${truncate(value, MAX_TEXT_LENGTH)}`;
 }

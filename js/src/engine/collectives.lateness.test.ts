@@ -56,7 +56,7 @@ function coverOf(pieces: readonly (readonly [number, number])[]): IntervalUnion 
 const listed = ({ start, dur, entry }: EventPieces) =>
   Array.from(start, (time, i) => [time, dur[i], entry[i]]);
 
-describe.each(cases)("$name", ({ late: lateRanks, ranks, windows }) => {
+describe.each(cases)("$name", ({ late, ranks, windows }) => {
   test.each(ranks)("lanes of rank $rank", (rank) => {
     const part = partOf(rank);
     expect(listed(waitPieces(part))).toEqual(rank.waits);
@@ -73,7 +73,7 @@ describe.each(cases)("$name", ({ late: lateRanks, ranks, windows }) => {
   });
 
   test.each(windows)("$start … $end", ({ start, end, ...wanted }) => {
-    expect(latenessReply(figures, start, end, { lateRanks, note: "a note", clock: null })).toEqual({
+    expect(latenessReply(figures, start, end, { late, note: "a note" })).toEqual({
       start,
       end,
       ranks: ranks.map(({ rank }) => rank),
@@ -90,16 +90,14 @@ test("ranks whose exposed waits are means are named, and speak in whole nanoseco
     within: (from, to) => (to - from) / 3,
     isApproximate: true,
   });
-  expect(latenessReply([coarse], 0, 100, { lateRanks: [], note: "", clock: null })).toMatchObject({
+  expect(latenessReply([coarse], 0, 100, { note: "" })).toMatchObject({
     exposed_wait: [33],
     approximate: [4],
   });
 });
 
 test("a window must have a length", () => {
-  expect(() => latenessReply([], 5, 5, { lateRanks: [], note: "", clock: null })).toThrow(
-    "must end after it starts",
-  );
+  expect(() => latenessReply([], 5, 5, { note: "" })).toThrow("must end after it starts");
 });
 
 describe("the part of one cover beyond another", () => {

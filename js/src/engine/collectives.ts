@@ -3,7 +3,7 @@
 import { FLAGS } from "../facts/limits";
 import { sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
-import type { ClockFacts, Reply, Requests, Collective, Lateness } from "../protocol/source";
+import type { Reply, Requests, Collective, Lateness } from "../protocol/source";
 import { IndexedLane, type TileSlice } from "./cells";
 import {
   type Blocks,
@@ -50,7 +50,7 @@ export class Collectives {
   private ribbonIndex: RibbonIndex | null = null;
 
   constructor(
-    private readonly header: CollectivesHeader,
+    readonly header: CollectivesHeader,
     columns: ColumnReader,
     private readonly ranks: readonly number[],
     private readonly names: NameTable,
@@ -98,19 +98,6 @@ export class Collectives {
     const hasColumns = Object.keys(header.columns).length > 0;
     const bytes = hasColumns ? await readBlock(blocks, BLOCK_NAME) : new Uint8Array(0);
     return new Collectives(header, new ColumnReader(bytes, header.columns), ranks, names);
-  }
-
-  get clock(): ClockFacts | null {
-    return this.header.clock ?? null;
-  }
-
-  get note(): string {
-    return this.header.note;
-  }
-
-  /** Ranks that make the rest of the job wait. */
-  get lateRanks(): readonly number[] {
-    return this.header.late ?? [];
   }
 
   get hasEntries(): boolean {
@@ -408,20 +395,12 @@ interface LatenessFigures {
   imposed: number;
 }
 
-/** Figures of the whole job, independent of the window. */
-interface JobLateness {
-  /** Ranks that make the rest of the job wait. */
-  lateRanks: readonly number[];
-  note: string;
-  clock: ClockFacts | null;
-}
-
 /** Reply to `lateness`: totals per rank of the collectives that overlap a window. */
 export function latenessReply(
   ranks: readonly RankLateness[],
   start: number,
   end: number,
-  { lateRanks: lateRanksOfJob, note, clock }: JobLateness,
+  { late: lateRanksOfJob = [], note, clock = null }: Omit<CollectivesHeader, "columns">,
 ): Lateness {
   checkWindow({ start, end });
   const figures = ranks.map((rankLateness) => rankLateness.figuresBetween(start, end));

@@ -12,7 +12,6 @@ export interface TrackHeader {
   lane0: number;
   lanes: number;
   nested: number;
-  stream: number;
   pid: string;
   tid: string;
   /** The file's own label. */
@@ -133,18 +132,12 @@ export interface PhasesHeader {
   labels: string[];
 }
 
-interface SavedFile {
-  name: string;
-  bytes: number | null;
-}
-
 export interface PageDocument {
   version: number;
   /** Widget that the page shows; pages of earlier versions show a timeline. */
   widget?: "timeline" | "dashboard";
   scene: Scene;
   state: Partial<SharedState>;
-  saved: { at: string; by: string; files: SavedFile[]; embedded: [string, number][] };
   origin_ns: string | null;
   names: string[];
   /** Distinct short names, and the short name of each name. */

@@ -276,7 +276,8 @@ export async function openDiffPage(blocks: Blocks): Promise<OpenedDiff> {
   );
   if (page.pairs !== undefined) {
     for (const side of [0, 1] as const) {
-      runs[side]!.source.setClassLoader((rank, events) => source.classesOf(side, rank, events));
+      const { job } = runs[side]!.source;
+      job.classLoader = (rank, events) => source.classesOf(side, rank, events);
     }
   }
   return {

@@ -81,12 +81,12 @@ export function breakdownFrame(chosen: readonly RankSelection[]): PanelFrame {
     selected_wait_ns: ({ selected }) => selected?.wait ?? null,
     selected_memory_ns: ({ selected }) => selected?.memory ?? null,
   });
-  const attrs = { matched: matchedKinds(countByKind(selections)) };
+  const matched = matchedKinds(countByKind(selections));
   const notes = [
     missingRanksNote(rankNumbersOf(selections), ranksWithoutWork, NO_WORK),
     prelaunchedNote(selections),
   ];
-  return makeFrame(columns, attrs, notes.filter((note) => note !== "").join("; "));
+  return makeFrame(columns, { matched }, notes.filter((note) => note !== "").join("; "));
 }
 
 export function overlapFrame(selections: readonly RankSelection[]): PanelFrame {
@@ -136,12 +136,9 @@ export function idleFrame(selections: readonly RankSelection[]): PanelFrame {
     gaps: ({ gaps }) => gaps,
     idle_share: ({ share }) => share,
   });
-  const attrs = { matched: matchedKinds(countByKind(selections)) };
-  return makeFrame(
-    columns,
-    attrs,
-    missingRanksNote(rankNumbersOf(selections), ranksWithoutWork, NO_WORK),
-  );
+  const matched = matchedKinds(countByKind(selections));
+  const note = missingRanksNote(rankNumbersOf(selections), ranksWithoutWork, NO_WORK);
+  return makeFrame(columns, { matched }, note);
 }
 
 export function queuesFrame(selections: readonly RankSelection[]): PanelFrame {

@@ -25,7 +25,7 @@ import { eventDetails, launchesReply, overviewDetails } from "./details";
 import { COMPUTE, deviceSpansOf, WAIT } from "./device";
 import { notEmbeddedMessage, type PageDocument } from "./document";
 import { exportSelection, type SaveFile } from "./export";
-import { type EventClassLoader, PageJob } from "./job";
+import { PageJob } from "./job";
 import {
   cellReply,
   laneCellReply,
@@ -60,7 +60,7 @@ export interface LocalSource extends Source {
 
 export class PageSource implements LocalSource {
   readonly status = "none";
-  private readonly job: PageJob;
+  readonly job: PageJob;
   private readonly search: EventSearch;
   private readonly panels: PanelEngine;
   private deviceTimes: Promise<DeviceUsage[]> | null = null;
@@ -90,8 +90,10 @@ export class PageSource implements LocalSource {
       neighbor: (request) => this.neighborReply(request),
       launches: (request) => this.launchesReply(request),
       snap: async (request) => ({ time: await this.snap(request) }),
-      lateness: async ({ start, end }) =>
-        latenessReply(await this.loadLateness(), start, end, await this.job.loadCollectives()),
+      lateness: async ({ start, end }) => {
+        const ranks = await (this.rankLateness ??= this.loadLateness());
+        return latenessReply(ranks, start, end, (await this.job.loadCollectives()).header);
+      },
       collective: (request) => this.collectiveReply(request),
       clusters: () => {
         if (page.alike === null) throw new Error("This page has no groups of similar ranks.");
@@ -107,11 +109,6 @@ export class PageSource implements LocalSource {
       ribbon: async (request) => (await this.job.loadCollectives()).ribbon.ribbonReply(request),
       heatmap: (request) => this.panels.heatmap(request),
     };
-  }
-
-  /** Set the source of event classes, which a comparison has. */
-  setClassLoader(loader: EventClassLoader): void {
-    this.job.classLoader = loader;
   }
 
   get isComplete(): boolean {
@@ -250,12 +247,7 @@ export class PageSource implements LocalSource {
     return rank instanceof RankOverview ? null : snapTime(rank.laneIndex(lane), time, tolerance);
   }
 
-  private loadLateness(): Promise<RankLateness[]> {
-    this.rankLateness ??= this.buildLateness();
-    return this.rankLateness;
-  }
-
-  private async buildLateness(): Promise<RankLateness[]> {
+  private async loadLateness(): Promise<RankLateness[]> {
     const collectives = await this.job.loadCollectives();
     const latenessOf = (rank: number, exposed: ExposedWait): RankLateness =>
       new RankLateness(rank, collectives.entriesOfRank(rank), exposed);

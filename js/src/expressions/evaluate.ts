@@ -74,7 +74,7 @@ function compileNode(node: Expression, columnOf: ColumnLookup): RowEvaluator {
   }
 }
 
-const ARITHMETIC: Record<string, (a: number, b: number) => number> = {
+export const ARITHMETIC: Record<string, (a: number, b: number) => number> = {
   "+": (a, b) => a + b,
   "-": (a, b) => a - b,
   "*": (a, b) => a * b,

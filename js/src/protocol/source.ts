@@ -34,7 +34,6 @@ export interface SceneTrack {
   process: string;
   label: string;
   role: "thread" | "stream" | "annotation" | "counter" | "async" | "instant" | "other";
-  stream: number;
   lane0: number;
   lanes: number;
   /** Number of lanes for nested events; the lanes after them are for other overlapping events. */
@@ -107,8 +106,6 @@ export interface Scene {
   host_kinds?: Kind[];
   ranks: SceneRank[];
   lanes: number;
-  /** The rank whose steps and phases the strip shows: the one of median length. */
-  steps_rank: number | null;
   steps: SceneStep[];
   phases: SceneStep[];
   truth: { level: "ok" | "warn"; text: string; problems: ReadProblem[] };

@@ -245,19 +245,19 @@ function drawTwoLines(
   const left = 12 + badgeWidth(row);
   drawBadge(pen, theme, row.badge, badgeLeft(foldSizes), y + 10);
   const lanes = new LaneNames(pen, row, geometry.narrow);
+  // Next to the long name of the communication lane, a fact has no space.
+  const lastBaseline = row.height - LOWEST_NAME;
+  const hasLastLine = lastBaseline >= FACT_BASELINE + LINE;
+  const isBesideLongName = lanes.widthOn(FACT_BASELINE) > right / 2;
+  const factBaseline = isBesideLongName && hasLastLine ? lastBaseline : FACT_BASELINE;
   // A truncated rank name may be ambiguous, and the names of lanes are the same in every row.
   const nameWidth = lanes.makeSpace(names, FONT.bodyStrong, NAME_BASELINE, right - left, true);
   fitRankName(pen, names, left, y + NAME_BASELINE, nameWidth, FONT.bodyStrong, theme.ink);
   // In rows of several ranks, facts take priority over the names of lanes.
   const isGroup = row.badge !== null || row.reason !== "";
-  // Next to the long name of the communication lane, a fact has no space.
-  const lastBaseline = row.height - LOWEST_NAME;
-  const hasLastLine = lastBaseline >= FACT_BASELINE + LINE;
-  const isBesideLongName = lanes.widthOn(FACT_BASELINE) > right / 2;
-  const baseline = isBesideLongName && hasLastLine ? lastBaseline : FACT_BASELINE;
   const canRemove = isGroup || !hasLastLine;
-  const factWidth = lanes.makeSpace(facts, factFont, baseline, right - 12, canRemove);
-  pen.drawFirstFit(facts, 12, y + baseline, factWidth, factFont, factColor);
+  const factWidth = lanes.makeSpace(facts, factFont, factBaseline, right - 12, canRemove);
+  pen.drawFirstFit(facts, 12, y + factBaseline, factWidth, factFont, factColor);
   for (const { name, baseline } of lanes.names) {
     pen.drawText(name, right, y + baseline, FONT.label, theme.ink3, "right");
   }
@@ -327,10 +327,8 @@ function fitRankName(
   font: string,
   color: string,
 ): number {
-  const drawnWidth = names.length > 1 ? pen.drawFirstFit(names, x, y, maxWidth, font, color) : 0;
-  return drawnWidth > 0
-    ? drawnWidth
-    : pen.drawTruncated(names.at(-1) ?? "", x, y, maxWidth, font, color);
+  const width = pen.drawFirstFit(names, x, y, maxWidth, font, color);
+  return width || pen.drawTruncated(names.at(-1) ?? "", x, y, maxWidth, font, color);
 }
 
 /** Draw the icon of similar ranks: three lines in a box, which is filled if the ranks have rows. */

@@ -89,15 +89,9 @@ export class Popover {
   }
 
   private onKey(event: KeyboardEvent): void {
-    if (event.key === "Escape") {
-      event.stopPropagation();
-      this.onEscape(event);
-    } else if (event.key === "Tab") {
-      this.onTab(event);
-    } else if (
-      !["Home", "End"].includes(event.key) ||
-      !(event.target instanceof HTMLInputElement)
-    ) {
+    if (event.key === "Escape") this.onEscape(event);
+    else if (event.key === "Tab") this.onTab(event);
+    else if (!["Home", "End"].includes(event.key) || !(event.target instanceof HTMLInputElement)) {
       const items = [...this.el.querySelectorAll<HTMLElement>(".hta-menu-item")];
       moveFocus(event, items, "ArrowDown", "ArrowUp");
     }
@@ -105,13 +99,13 @@ export class Popover {
 
   /** Close the popover if Tab leaves it: it is at the end of the root, far from its button. */
   private onTab(event: KeyboardEvent): void {
-    const { el, role } = this;
-    const controls = [...el.querySelectorAll<HTMLElement>(CONTROLS)];
+    const controls = [...this.el.querySelectorAll<HTMLElement>(CONTROLS)];
     const edge = event.shiftKey ? controls[0] : controls.at(-1);
-    if (event.target !== edge && role !== "menu") return;
+    const isInside = event.currentTarget === this.el;
+    if (isInside && event.target !== edge && this.role !== "menu") return;
     // From the button, which has the focus now, the browser moves on; backwards it stays there.
     this.close();
-    if (event.shiftKey) event.preventDefault();
+    if (event.shiftKey && isInside) event.preventDefault();
   }
 
   private onEscape(event: Event): void {

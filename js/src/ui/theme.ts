@@ -81,13 +81,11 @@ export function applyTheme(root: HTMLElement, name: ThemeName): void {
   root.style.setProperty("--hta-font", FONT_FAMILY);
   root.style.setProperty("--hta-mono", tokens.mono);
   for (const [key, value] of Object.entries(tokens[name])) {
-    if (typeof value === "string") root.style.setProperty(`--hta-${toKebabCase(key)}`, value);
+    if (typeof value !== "string") continue;
+    const name = key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+    root.style.setProperty(`--hta-${name}`, value);
   }
   for (const [kind, color] of Object.entries(theme.kind)) {
     root.style.setProperty(`--hta-kind-${kind}`, color);
   }
-}
-
-function toKebabCase(key: string): string {
-  return key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }
