@@ -237,8 +237,16 @@ def add(
     pattern = f"^{re.escape(device)}$" if pattern is None and not properties else pattern
     require_pattern(pattern or "", f"pattern={pattern!r}")
     rates = {precision: float(rate) for precision, rate in tflop_per_s.items()}
-    row = Device(device, pattern, rates, memory_gb_s or _NAN, source=source)
-    row = replace(row, link=link, link_gb_s=link_gb_s or _NAN, properties=properties or {})
+    row = Device(
+        device=device,
+        pattern=pattern,
+        tflop_per_s=rates,
+        memory_gb_s=memory_gb_s or _NAN,
+        source=source,
+        link=link,
+        link_gb_s=link_gb_s or _NAN,
+        properties=properties or {},
+    )
     _added.insert(0, row)
 
 

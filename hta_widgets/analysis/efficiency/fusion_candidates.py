@@ -28,7 +28,8 @@ from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-_MAX_BYTES: Final = 1 << 50
+#: More than the memory of any device, and small enough for sums over all chains of a file.
+_MAX_BYTES: Final = 1 << 40
 _SCHEMA: Final = {
     "rank": "int64",
     **dict.fromkeys(("operators", "shape"), "str"),
