@@ -35,7 +35,7 @@ run_pytest() {
   $bin/pytest --dist=loadfile --durations=15 "$@"
 }
 
-# What uses one core runs beside other checks.
+# Start a check that uses one core, to run at the same time as others.
 begin() {
   local name=$1
   shift
@@ -45,7 +45,7 @@ begin() {
   ) &
 }
 
-# Show what was begun, after a `wait`.
+# Show the output of a check that `begin` started, after a `wait`.
 finish() {
   cat "$logs/$1"
   rm "$logs/$1"

@@ -183,7 +183,7 @@ class CPEdgeType(Enum):
 
 
 class BoundType(Enum):
-    """What bounds an edge's time."""
+    """Causes that bound the time of an edge."""
 
     GPU_KERNEL_KERNEL_OVERHEAD = "gpu_kernel_kernel_overhead"
     GPU_KERNEL_LAUNCH_OVERHEAD = "gpu_kernel_launch_overhead"

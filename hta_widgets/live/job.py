@@ -213,10 +213,11 @@ class PanelEngine:
         deadline = deadline_after(request.within_ms)
         reply: dict[str, Any] = {"panels": {}}
         for index, panel in enumerate(panels):
-            if index and time.perf_counter() >= deadline:
-                return {**reply, "left": panels[index:]}, None
+            is_late = index and time.perf_counter() >= deadline
             try:
-                frame = self._frame_until(deadline, panel, selection, request.top)
+                frame = (
+                    None if is_late else self._frame_until(deadline, panel, selection, request.top)
+                )
             except Exception as failure:  # noqa: BLE001 - the other panels have their frames
                 reply.setdefault("errors", {})[panel] = error_reply(failure)
                 continue

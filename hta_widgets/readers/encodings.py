@@ -1,7 +1,7 @@
 """Leave out what repeats the events of another file of the job.
 
 PyTorch can dump its flight recorder and memory as JSON and as pickle, a folder may hold a trace and
-a compressed copy, and tools write their results beside the traces that they read::
+a compressed copy, and tools write their results next to the traces that they read::
 
     nccl_trace_rank_0           pickle
     nccl_trace_rank_0.json      JSON              left out: nccl_trace_rank_0 holds the same run
@@ -31,7 +31,7 @@ from hta_widgets.trace.trace import Trace
 def drop_copies(
     files: Sequence[FoundFile], outcomes: Sequence[Outcome], problems: Problems
 ) -> tuple[list[FoundFile], list[Outcome]]:
-    """Report traces that repeat those of other files; return the other files and outcomes."""
+    """Report traces that repeat traces of other files; return the other files and outcomes."""
     originals: dict[object, list[tuple[FoundFile, Outcome, Trace]]] = {}
     remaining: dict[int, Outcome] = {}
     order = sorted(
@@ -71,7 +71,7 @@ def _may_repeat(pair: tuple[FoundFile, FoundFile], outcomes: tuple[Outcome, Outc
     if any(file.named for file in pair) or pair[0] == pair[1]:
         return False
     ranks = [[trace.stated_rank for trace in outcome.traces] for outcome in outcomes]
-    if {len(ranks[0]) > 1, len(ranks[1]) > 1} == {True, False}:
+    if (len(ranks[0]) > 1) != (len(ranks[1]) > 1):
         return len({PurePath(file.path).parent for file in pair}) == 1
     if ranks[0] != ranks[1]:
         return False
@@ -85,7 +85,7 @@ def _may_repeat(pair: tuple[FoundFile, FoundFile], outcomes: tuple[Outcome, Outc
 
 
 def _stem(file: FoundFile) -> str:
-    """Return the name of a file without the endings that tell its encoding."""
+    """Return the name of a file without the suffixes that state its encoding."""
     name = PurePath(file.path).name
     return name.removesuffix("".join(_encoding(file)))
 

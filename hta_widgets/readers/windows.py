@@ -209,7 +209,7 @@ class _WindowTables(NamedTuple):
 
 
 class _Earlier(NamedTuple):
-    """What precedes a window in the joined trace: time, events and records."""
+    """The shift of a window in time, and the numbers of rows and records before it."""
 
     ns: int
     rows: int

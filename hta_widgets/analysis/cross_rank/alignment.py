@@ -174,7 +174,7 @@ def _cost(differences: Ints, time_ns: Ints, share: Any) -> tuple[Any, Floats]:
     """
     deviations, middle, scatter = _deviations(differences, time_ns)
     # The median difference counts little, since clocks may differ by many steps, or by hours. The
-    # scatter of a few pairs may be small by chance, so it is no evidence against clocks that agree.
+    # scatter of a few pairs may be small by chance, so it does not show that the clocks differ.
     clock_ns = np.abs(middle)
     has_few = differences.shape[-1] < _SAMPLE * share
     near_ns = np.minimum(clock_ns, np.where(has_few, _FAR_CLOCK_NS, _CLOCK_NS))

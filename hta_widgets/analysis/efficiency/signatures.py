@@ -196,7 +196,7 @@ def _has_below(forest: Forest, targets: Bools) -> Bools:
 
 
 class _Signature(NamedTuple):
-    """What determines the work of a call; unless `is_matrix`, calls below do its products."""
+    """The inputs to the work of a call; unless `is_matrix`, calls below do its products."""
 
     name: str
     texts: Texts

@@ -244,7 +244,7 @@ def read_profile_messages(data: bytes) -> Profile:
 
 
 def _read_plane(data: bytes, span: Span, cut_at: int) -> Plane:
-    """Return a plane, or what remains of a plane that ends where the file was cut."""
+    """Return a plane, complete up to the end of the file."""
     fields = _fields_of(data, span, cut_at=cut_at, nested_field=3)
     lines = [_read_line(data, _span(line), cut_at) for line in fields[3]]
     plane = Plane(_text(data, fields[2]), lines)

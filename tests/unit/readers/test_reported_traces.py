@@ -114,7 +114,7 @@ def test_flows_with_local_ids_are_launches(load_one):
 
 
 def hip_profiler(device, name):
-    """What HIP's own profiler writes (ROCm/rocm-systems#5215)."""
+    """Files of HIP's own profiler (ROCm/rocm-systems#5215)."""
     return [
         row(1024, 0, "hipLaunchKernel", 100, 5, args={"stream": "0x7f00aa10"}),
         *(arrow("s", 1024, 0, 100), row(device, 2, "gemm", 110, 50), arrow("t", device, 2, 110)),
@@ -141,7 +141,7 @@ def test_rows_of_hips_profiler(load_one, name):
 
 
 def rocprof(*devices):
-    """What rocprof writes in ``results.json``: times as texts, one process for all copies."""
+    """A ``results.json`` of rocprof: times as texts, one process for all copies."""
     records = [
         *({}, process(2, "CPU HIP API"), process(1, "COPY")),
         row(2, 4242, "hipLaunchKernel", "10", "5"),
@@ -167,7 +167,7 @@ def test_copies_of_rocprof_are_those_of_its_only_device(load_one, write):
 
 
 def unitrace(rank, pid):
-    """What Intel's unitrace writes for a process of MPI."""
+    """A file of Intel's unitrace, of one process of MPI."""
     device = 4_294_967_295 - 8192 * rank
     down, up = {"cat": f"Flow_H2D_1_{rank}"}, {"cat": f"Flow_D2H_1_{rank}"}
     return [
