@@ -33,7 +33,7 @@ import numpy as np
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import SQLITE_MAGIC
 from hta_widgets.readers.streams import read_whole_file
-from hta_widgets.trace.arrays import Array
+from hta_widgets.trace.arrays import Array, Ints
 from hta_widgets.trace.problems import Problems
 
 #: The smallest integer, which stands for a missing time.
@@ -189,15 +189,14 @@ class Database:
         rows = [(*map(_as_kind, row, kinds), *row[count:]) for row in stored]
         return [row for row in rows if None not in row[:count]]
 
-    def texts_of(self, table: str, key: str, value: str, keys: Iterable[int]) -> dict[int, str]:
-        """Return the strings in the column `value` of the rows with these keys."""
+    def texts_of(self, table: str, column: str, *ids: Ints | Sequence[int]) -> dict[int, str]:
+        """Return the strings in a column of the rows with these ids."""
         texts: dict[int, str] = {}
-        wanted = sorted(set(keys))
-        has_texts = {key, value} <= set(self.columns_of(table))
-        for start in range(0, len(wanted) if has_texts else 0, _IDS_PER_QUERY):
+        wanted = np.unique(np.concatenate(ids, dtype=np.int64, casting="unsafe")).tolist()
+        for start in range(0, len(wanted) if "id" in self.columns_of(table) else 0, _IDS_PER_QUERY):
             listed = ",".join(map(str, wanted[start : start + _IDS_PER_QUERY]))
-            where = f"{_quote(key)} in ({listed})"
-            texts.update(self.rows(table, f"{key} {value}", where=where, kinds=(int, str)))
+            rows = self.rows(table, f"id {column}", where=f"id in ({listed})", kinds=(int, str))
+            texts.update(rows)
         self.missing_texts[table].update(number for number in wanted if number > 0)
         self.missing_texts[table].difference_update(texts)
         return texts

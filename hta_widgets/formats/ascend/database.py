@@ -271,8 +271,7 @@ class _AscendTables:
         return select_rows(columns, np.isin(columns["connectionId"], self._task_ids))
 
     def _texts(self, *codes: Ints) -> dict[int, str]:
-        wanted = np.unique(np.concatenate(codes)).tolist()
-        return self._database.texts_of(_TEXTS, "id", "value", wanted)
+        return self._database.texts_of(_TEXTS, "value", *codes)
 
     def _names(self, codes: Ints, texts: dict[int, str], default: str) -> Ints:
         return self._rows.names_by_id(lambda code: texts.get(code, default), codes)

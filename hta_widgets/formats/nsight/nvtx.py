@@ -184,7 +184,7 @@ def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int
     schemas = _payload_schemas(database)
     has_payload = " or ".join(f'"{name}" is not null' for name in stored)
     rows = database.rows(NVTX_TABLE, f"rowid {_PAYLOADS}", where=f"({has_payload})")
-    texts = texts_by_id(database, (json_id for *_, json_id in rows if isinstance(json_id, int)))
+    texts = texts_by_id(database, [json_id for *_, json_id in rows if isinstance(json_id, int)])
     number_of: dict[object, int] = {}
     numbers = []
     for _, blob, json_text, json_id in rows:

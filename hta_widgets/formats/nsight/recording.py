@@ -138,7 +138,7 @@ def _hosts(database: Database) -> dict[int | None, str]:
 
 def _thread_names(database: Database) -> dict[tuple[int, int], str]:
     rows = sorted(database.rows("ThreadNames", "priority globalTid nameId", kinds=(int, int, int)))
-    texts = texts_by_id(database, (name for _, _, name in rows))
+    texts = texts_by_id(database, [name for _, _, name in rows])
     return {
         (process_of(thread), thread & ID_MASK): shorten_paths(texts[name])
         for _, thread, name in rows

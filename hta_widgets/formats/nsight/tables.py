@@ -12,7 +12,7 @@ process.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,9 +68,9 @@ def machine_of(process: int) -> int:
     return process >> ID_BITS
 
 
-def texts_by_id(database: Database, ids: Iterable[int]) -> dict[int, str]:
+def texts_by_id(database: Database, *ids: Ints | Sequence[int]) -> dict[int, str]:
     """Return strings of an export by their ids."""
-    return database.texts_of("StringIds", "id", "value", ids)
+    return database.texts_of("StringIds", "value", *ids)
 
 
 def text_codes(
@@ -85,7 +85,7 @@ def text_codes(
     `unknown` is the name of events whose string is not in the export; it is formatted with the id.
     """
     texts = {-1: f"{unknown.removesuffix(' {}')} without a name"}
-    texts |= texts_by_id(database, np.unique(ids).tolist())
+    texts |= texts_by_id(database, ids)
     return map_distinct(
         ids, lambda number: pool.add(change(texts.get(number, unknown.format(number))))
     )
@@ -242,7 +242,7 @@ def _names(database: Database, table: ExportTable, columns: Columns, rows: Event
         return rows.name_codes(table.label(*values) for values in distinct)[code]
     ids = name_columns[0]
     if len(name_columns) > 1:
-        known_ids = list(texts_by_id(database, np.unique(np.concatenate(name_columns)).tolist()))
+        known_ids = list(texts_by_id(database, *name_columns))
         has_text = [np.isin(column, known_ids) for column in name_columns]
         has_id = [column >= 0 for column in name_columns]
         ids = np.select([*has_text, *has_id], [*name_columns, *name_columns], -1)
@@ -258,7 +258,7 @@ def _args(database: Database, table: ExportTable, columns: Columns, rows: EventR
         return np.zeros(len(columns["rowid"]), np.int64)
     short_names: dict[int, str] = {}
     if _SHORT_NAME in table.args:
-        short_names = texts_by_id(database, np.unique(columns["shortName"]).tolist())
+        short_names = texts_by_id(database, columns["shortName"])
 
     def args_of(*values: int) -> dict[str, Any]:
         args: dict[str, Any] = {

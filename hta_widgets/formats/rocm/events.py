@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from hta_widgets.formats.event_rows import (
     build_traces,
     device_properties,
     distinct_rows,
+    map_distinct,
     stream_place,
 )
 from hta_widgets.formats.steps import add_steps
@@ -31,6 +32,11 @@ from hta_widgets.trace.arrays import Ints
 _MANY_STREAMS = 32
 _RARE_SHARE = 0.01
 _WAVE_SIZE = 64
+#: The columns of kernels that are arguments of `_launch_args`.
+LAUNCH_COLUMNS = (
+    "grid_size_x", "grid_size_y", "grid_size_z",
+    "workgroup_size_x", "workgroup_size_y", "workgroup_size_z", "group_segment_size", "queue_id",
+)  # fmt: skip
 _COPY = re.compile(
     r"(MEMORY_)?COPY_?(?P<source>HOST|DEVICE)_?TO_?(?P<target>HOST|DEVICE)", re.IGNORECASE
 )
@@ -77,6 +83,55 @@ class RocmRows(EventRows):
         return build_traces(self, format_name, lambda *rank: facts.get(rank, no_facts), record)
 
 
+class RocmProcess:
+    """Adds the events of processes; their columns are named as in rocpd databases.
+
+    The column ``pid`` counts from `first_process`. `gpus` has the properties of each GPU by agent,
+    and `cpus` the agents that are processors of the host.
+    """
+
+    def __init__(
+        self, rows: RocmRows, first_process: int, gpus: Mapping[int, dict[str, Any]],
+        cpus: Collection[int] = (),
+    ) -> None:  # fmt: skip
+        self._rows, self._first_process, self._gpus, self._cpus = rows, first_process, gpus, cpus
+        #: values of ``pid`` with the devices that they use
+        self._used: set[tuple[int, ...]] = set()
+
+    def _add_kernels(self, columns: Mapping[str, Ints], name: Ints) -> None:
+        args = self._rows.args_by_row(_launch_args, *(columns[key] for key in LAUNCH_COLUMNS))
+        self._add_work(columns, columns["agent_id"], name, args=args)
+
+    def _add_copies(self, columns: Mapping[str, Ints], name: Ints) -> None:
+        to_gpu = np.isin(columns["dst_agent_id"], list(self._gpus))
+        agent = np.where(to_gpu, columns["dst_agent_id"], columns["src_agent_id"])
+        self._add_work(columns, agent, name, category="gpu_memcpy", size_bytes=columns["size"])
+
+    def _add_work(
+        self, columns: Mapping[str, Ints], agent: Ints, name: Ints, **further: Any
+    ) -> None:
+        if not len(name):
+            return
+        stream = columns["stream_id"]
+        device = map_distinct(agent, self._device_of)
+        self._used.update(distinct_rows(columns["pid"], device)[0])
+        self._rows.add_work(
+            start_ns=columns["start"], end_ns=columns["end"], name=name,
+            process=self._first_process + columns["pid"], device=device,
+            stream=np.where(stream >= 0, stream, columns.get("queue_id", -1)),
+            correlation=columns["stack_id"], **further,
+        )  # fmt: skip
+
+    def _device_of(self, agent: int) -> int:
+        """Return the number of an agent's GPU; a copy within the host gets a GPU with kernels."""
+        if agent in self._gpus:
+            return int(self._gpus[agent]["id"])
+        if agent >= 0 and agent not in self._cpus:
+            return agent
+        listed = (gpu["id"] for gpu in self._gpus.values())
+        return min((device for _, device in self._used), default=next(listed, 0))
+
+
 def _stream_place(device: int, stream: int) -> RowPlace:
     return stream_place(f"GPU {device}", stream)
 
@@ -97,7 +152,7 @@ def gpu_properties(device: int, name: str, units: Any) -> dict[str, Any]:
     return device_properties(device, name=name, numSms=sms, warpSize=_WAVE_SIZE)
 
 
-def launch_args(*sizes: int) -> dict[str, Any]:
+def _launch_args(*sizes: int) -> dict[str, Any]:
     """Return the args of a launch; its grid is in blocks, as PyTorch has it.
 
     The sizes are three of the grid and three of a block, in work items, the bytes of shared memory,

@@ -24,18 +24,18 @@ import pandas as pd
 
 from hta_widgets.formats.event_rows import (
     RankFacts,
-    distinct_rows,
     map_distinct,
     parse_json_object,
     rank_of_variables,
     values_by_id,
 )
 from hta_widgets.formats.rocm.events import (
+    LAUNCH_COLUMNS,
+    RocmProcess,
     RocmRows,
     category_of_calls,
     copy_name,
     gpu_properties,
-    launch_args,
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
@@ -43,11 +43,6 @@ from hta_widgets.trace.arrays import Ints
 
 _SET = re.compile(r"rocpd_(?:kernel_dispatch|region|memory_copy)(_.*|)")
 _OLD = {"rocpd_op", "rocpd_api", "rocpd_string"}
-#: The columns of kernels that are arguments of `launch_args`.
-_LAUNCH_COLUMNS = (
-    "grid_size_x grid_size_y grid_size_z workgroup_size_x workgroup_size_y workgroup_size_z"
-    " group_segment_size queue_id"
-)
 #: Columns of events that schema 4 keeps in the table of tracks.
 _TRACK_COLUMNS = "pid tid agent_id queue_id stream_id"
 _PROCESS_BITS = 32
@@ -83,29 +78,25 @@ def companions_of(path: str) -> list[tuple[Path, bool]]:
     return [(Path(path).with_suffix(ending), True) for ending in (".json", ".pftrace")]
 
 
-class _TableSet:
+class _TableSet(RocmProcess):
     """The tables of one process, or of all processes if names of tables have no ids."""
 
     def __init__(self, database: Database, suffix: str, number: int, rows: RocmRows) -> None:
-        self._database, self._suffix, self._rows = database, suffix, rows
-        self._first_process = number << _PROCESS_BITS
-        #: processes with the devices that they use
-        self._used: set[tuple[int, ...]] = set()
-        #: number and properties of each GPU of the host, by agent
-        self._gpus: dict[int, dict[str, Any]] = {}
-        #: agents that are processors of the host
-        self._cpus: set[int] = set()
+        self._database, self._suffix = database, suffix
+        gpus: dict[int, dict[str, Any]] = {}
+        cpus = set()
         agents = self._table_rows(
             "info_agent", "id type type_index absolute_index product_name name extdata"
         )
         for agent, kind, gpu, index, product, name, extra in agents:
             if kind != "GPU":
-                self._cpus.add(agent)
+                cpus.add(agent)
                 continue
             number_in_host = next(filter(_is_index, (gpu, index)), agent)
             model = next((text for text in (product, name) if isinstance(text, str) and text), "")
             units = parse_json_object(extra).get("cu_count")
-            self._gpus[agent] = gpu_properties(number_in_host, model, units)
+            gpus[agent] = gpu_properties(number_in_host, model, units)
+        super().__init__(rows, number << _PROCESS_BITS, gpus, cpus)
         processes = self._table_rows("info_process", "id pid")
         threads = self._table_rows("info_thread", "id tid")
         self._pid_of = {key: pid for key, pid in processes if _is_index(pid)}
@@ -113,10 +104,16 @@ class _TableSet:
 
     def read(self) -> None:
         """Add all events."""
-        self._events = self._integers("event", "id stack_id category_id")
-        self._read_kernels()
-        self._read_copies()
-        self._read_regions()
+        kernels = self._event_columns(
+            "kernel_dispatch", " ".join(["agent_id kernel_id", *LAUNCH_COLUMNS])
+        )
+        names = self._names("info_kernel_symbol", _KERNEL_NAMES, kernels["kernel_id"])
+        self._add_kernels(kernels, names)
+        copies = self._event_columns(
+            "memory_copy", "name_id dst_agent_id src_agent_id size queue_id"
+        )
+        self._add_copies(copies, self._names("string", ("string",), copies["name_id"], copy_name))
+        self._add_regions()
 
     def facts(self) -> dict[tuple[int, int], RankFacts]:
         """Return what the file states about each rank."""
@@ -131,55 +128,13 @@ class _TableSet:
                 facts[self._first_process + process, gpu["id"]] = RankFacts(0, host, rank, gpu)
         return facts
 
-    def _read_kernels(self) -> None:
-        columns = self._integers(
-            "kernel_dispatch",
-            f"start end pid agent_id kernel_id stream_id event_id {_LAUNCH_COLUMNS}",
-        )
-        name = self._names("info_kernel_symbol", _KERNEL_NAMES, columns["kernel_id"])
-        launches = (columns[key] for key in _LAUNCH_COLUMNS.split())
-        args = self._rows.args_by_row(launch_args, *launches)
-        self._add_work(columns, columns["agent_id"], name, args=args)
-
-    def _read_copies(self) -> None:
-        columns = self._integers(
-            "memory_copy",
-            "start end pid name_id dst_agent_id src_agent_id size stream_id queue_id event_id",
-        )
-        name = self._names("string", ("string",), columns["name_id"], copy_name)
-        to_gpu = np.isin(columns["dst_agent_id"], list(self._gpus))
-        agent = np.where(to_gpu, columns["dst_agent_id"], columns["src_agent_id"])
-        self._add_work(columns, agent, name, category="gpu_memcpy", size_bytes=columns["size"])
-
-    def _add_work(self, columns: dict[str, Ints], agent: Ints, name: Ints, **further: Any) -> None:
-        if not len(name):
-            return
-        stream = columns["stream_id"]
-        device = map_distinct(agent, self._device_of)
-        self._used.update(distinct_rows(columns["pid"], device)[0])
-        self._rows.add_work(
-            start_ns=columns["start"], end_ns=columns["end"], name=name,
-            process=self._first_process + columns["pid"], device=device,
-            stream=np.where(stream >= 0, stream, columns["queue_id"]),
-            correlation=self._of_event(columns, "stack_id"), **further,
-        )  # fmt: skip
-
-    def _device_of(self, agent: int) -> int:
-        """Return the number of an agent's GPU; a copy within the host gets a GPU with kernels."""
-        if agent in self._gpus:
-            return int(self._gpus[agent]["id"])
-        if agent >= 0 and agent not in self._cpus:
-            return agent
-        listed = (gpu["id"] for gpu in self._gpus.values())
-        return min((device for _, device in self._used), default=next(listed, 0))
-
-    def _read_regions(self) -> None:
-        columns = self._integers("region", "start end pid tid name_id event_id")
-        kinds = self._of_event(columns, "category_id")
+    def _add_regions(self) -> None:
+        columns = self._event_columns("region", "tid name_id")
+        kinds = columns["category_id"]
         table, text_column = self._table("info_category"), "name"
         if table not in self._database.tables:  # before schema 4
             table, text_column = self._table("string"), "string"
-        texts = self._database.texts_of(table, "id", text_column, np.unique(kinds).tolist())
+        texts = self._database.texts_of(table, text_column, kinds)
         add = self._rows.category.add
         self._rows.add_calls(
             map_distinct(kinds, lambda kind: add(category_of_calls(texts.get(kind, "")))),
@@ -188,12 +143,8 @@ class _TableSet:
             process=self._first_process + columns["pid"],
             pid=map_distinct(columns["pid"], lambda row_id: self._pid_of.get(row_id, row_id)),
             tid=map_distinct(columns["tid"], lambda row_id: self._tid_of.get(row_id, row_id)),
-            correlation=self._of_event(columns, "stack_id"),
+            correlation=columns["stack_id"],
         )  # fmt: skip
-
-    def _of_event(self, columns: dict[str, Ints], name: str) -> Ints:
-        """Return a column of the events of rows, -1 without an event."""
-        return values_by_id(self._events["id"], self._events[name], columns["event_id"])
 
     def _table(self, name: str) -> str:
         return f"rocpd_{name}{self._suffix}"
@@ -201,21 +152,28 @@ class _TableSet:
     def _table_rows(self, name: str, columns: str) -> list[tuple[Any, ...]]:
         return self._database.rows(self._table(name), columns, kinds=(int,))
 
-    def _integers(self, name: str, columns: str) -> dict[str, Ints]:
-        """Return columns of a table, including those that schema 4 keeps in other tables."""
+    def _event_columns(self, name: str, further: str) -> dict[str, Ints]:
+        """Return columns of a table of events, including those that are in other tables."""
         table = self._table(name)
         present = self._database.columns_of(table)
         references = [key for key in ("start_id", "end_id", "track_id") if key in present]
-        read = self._database.integers(table, " ".join([columns, *references]))
+        wanted = ["start end pid stream_id event_id", further, *references]
+        columns = self._database.integers(table, " ".join(wanted))
+        for key in ("stack_id", "category_id"):
+            columns[key] = values_by_id(self._events["id"], self._events[key], columns["event_id"])
         for key, column in (("start_id", "start"), ("end_id", "end")):
             if key in references:
-                value = values_by_id(self._times["id"], self._times["value"], read[key])
-                read[column] = np.where(value < 0, NO_TIME, value)
+                value = values_by_id(self._times["id"], self._times["value"], columns[key])
+                columns[column] = np.where(value < 0, NO_TIME, value)
         if "track_id" in references:
             tracks = self._database.integers(self._table("track"), f"id {_TRACK_COLUMNS}")
-            for column in set(_TRACK_COLUMNS.split()).intersection(read).difference(present):
-                read[column] = values_by_id(tracks["id"], tracks[column], read["track_id"])
-        return read
+            for column in set(_TRACK_COLUMNS.split()).intersection(columns).difference(present):
+                columns[column] = values_by_id(tracks["id"], tracks[column], columns["track_id"])
+        return columns
+
+    @cached_property
+    def _events(self) -> dict[str, Ints]:
+        return self._database.integers(self._table("event"), "id stack_id category_id")
 
     @cached_property
     def _times(self) -> dict[str, Ints]:
@@ -229,11 +187,10 @@ class _TableSet:
         convert: Callable[[str], str] = str,
     ) -> Ints:
         """Return the codes of the names that a table has in the first of some columns."""
-        used_ids = set(np.unique(ids).tolist())
         texts = {-1: "event without a name"}
         for column in columns:
-            unnamed = used_ids - set(texts)
-            texts |= self._database.texts_of(self._table(table), "id", column, unnamed)
+            unnamed = np.setdiff1d(ids, list(texts))
+            texts |= self._database.texts_of(self._table(table), column, unnamed)
         noun = table.removeprefix("info_").replace("_", " ")
         return self._rows.names_by_id(
             lambda row_id: convert(texts.get(row_id, "")) or f"{noun} {row_id}", ids
@@ -257,8 +214,8 @@ def _read_old(database: Database, rows: RocmRows) -> None:
     links = database.integers("rocpd_api_ops", "api_id op_id")
     calls = database.integers("rocpd_api", "id pid tid start end apiName_id args_id")
     description, kind = columns["description_id"], columns["opType_id"]
-    text_ids = np.concatenate([description, kind, calls["apiName_id"], calls["args_id"]])
-    texts = database.texts_of("rocpd_string", "id", "string", np.unique(text_ids).tolist())
+    text_ids = (description, kind, calls["apiName_id"], calls["args_id"])
+    texts = database.texts_of("rocpd_string", "string", *text_ids)
 
     def name_of(text_id: int) -> str:
         return copy_name(texts.get(text_id) or "operation")

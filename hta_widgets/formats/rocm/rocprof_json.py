@@ -13,22 +13,22 @@ Files of hardware counters have the dispatches of kernels in ``callback_records`
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec.structs import astuple
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import RankFacts
 from hta_widgets.formats.rocm.events import (
+    RocmProcess,
     RocmRows,
     category_of_calls,
     copy_name,
     gpu_properties,
-    launch_args,
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.streams import read_whole_file
@@ -73,6 +73,10 @@ class _BufferRecord(msgspec.Struct, frozen=True):
     dst_agent_id: _Handle = _Handle()
     src_agent_id: _Handle = _Handle()
     bytes: int = -1
+
+    @property
+    def stream(self) -> int:
+        return -1 if self.stream_id is None else self.stream_id.handle
 
 
 class _CounterRecord(msgspec.Struct, frozen=True):
@@ -138,6 +142,25 @@ _KERNELS, _COPIES, _COUNTERS = "kernel_dispatch", "memory_copy", "counter_collec
 #: Ids are unsigned integers of 64 bits in the file, and signed ones here.
 _ID_MASK = (1 << 63) - 1
 _NO_ID = (1 << 64) - 1
+#: The attributes of records by the column of rocpd databases that has the same values.
+_EVENT_ATTRIBUTES = {
+    "start": "start_timestamp", "end": "end_timestamp", "stack_id": "correlation_id.internal",
+    "stream_id": "stream",
+}  # fmt: skip
+_KERNEL_ATTRIBUTES = {
+    **{
+        f"{size}_size_{axis}": f"dispatch_info.{size}_size.{axis}"
+        for size in ("grid", "workgroup")
+        for axis in "xyz"
+    },
+    "group_segment_size": "dispatch_info.group_segment_size",
+    "kernel_id": "dispatch_info.kernel_id",
+    "agent_id": "dispatch_info.agent_id.handle",
+    "queue_id": "dispatch_info.queue_id.handle",
+}
+_COPY_ATTRIBUTES = {
+    "dst_agent_id": "dst_agent_id.handle", "src_agent_id": "src_agent_id.handle", "size": "bytes",
+}  # fmt: skip
 _CALLS = re.compile(r"(hip|hsa|marker|rccl|rocdecode|rocjpeg)_api")
 
 
@@ -167,29 +190,20 @@ def read_rocprof_json(
     return rows.build("rocprof-json", facts, steps)
 
 
-class _ProcessRecords:
+class _ProcessRecords(RocmProcess):
     """The records of a process, whose place in the file is `number`."""
 
     def __init__(self, process: _Process, number: int, rows: RocmRows) -> None:
-        self._process, self._number, self._rows = process, number, rows
-        self._gpus = {agent.id.handle: agent for agent in process.agents if agent.type == _GPU}
-        self._kernel_names = {
-            symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name
-            for symbol in process.kernel_symbols
-        }
-        self._first_device = 0
-        self._texts = {text.key: text.value for text in process.strings.marker_api}
+        agents = [agent for agent in process.agents if agent.type == _GPU]
+        super().__init__(rows, 0, {_signed_id(agent.id.handle): _gpu(agent) for agent in agents})
+        self._process, self._number = process, number
 
     def facts(self) -> dict[tuple[int, int], RankFacts]:
         """Return what the file states about each rank."""
         node = self._process.metadata.node
-        facts = {}
-        for agent in self._gpus.values():
-            device, name = agent.logical_node_type_id, agent.product_name or agent.name or ""
-            model = gpu_properties(device, name, agent.cu_count)
-            host = node.hostname if node else None
-            facts[self._number, device] = RankFacts(0, host, device_properties=model)
-        return facts
+        host = node.hostname if node else None
+        gpus = self._gpus.values()
+        return {(self._number, gpu["id"]): RankFacts(0, host, None, gpu) for gpu in gpus}
 
     def read(self) -> None:
         """Add all events."""
@@ -198,13 +212,17 @@ class _ProcessRecords:
         if not kernels and _COUNTERS in self._process.callback_records:
             counted = _decode_counter_records(self._process.callback_records[_COUNTERS])
             kernels = [record.dispatch_data for record in counted]
-        self._add_kernels(kernels)
-        self._add_copies(self._decode(groups.pop(_COPIES, [])))
+        columns = self._columns([k for k in kernels if k.dispatch_info], _KERNEL_ATTRIBUTES)
+        self._add_kernels(columns, self._kernel_names(columns["kernel_id"]))
+        copies = self._decode(groups.pop(_COPIES, []))
+        names = (copy_name(self._operation(record)) for record in copies)
+        columns = self._columns(copies, _COPY_ATTRIBUTES)
+        self._add_copies(columns, self._rows.name_codes(names))
         for group in list(filter(_CALLS.fullmatch, groups)):
             self._add_calls(self._decode(groups.pop(group)))
         unread = sum(map(len, groups.values()))
-        names = ", ".join(name for name, records in groups.items() if records)
-        self._rows.note("part", unread, f"records that are not read: {names}")
+        listed = ", ".join(name for name, records in groups.items() if records)
+        self._rows.note("part", unread, f"records that are not read: {listed}")
 
     def _decode(self, raws: Sequence[msgspec.Raw]) -> list[_BufferRecord]:
         """Return records; records without times of 64 bits are left out, and counted."""
@@ -217,70 +235,42 @@ class _ProcessRecords:
         self._rows.note("skipped", len(raws) - len(records), "records without times")
         return records
 
-    def _columns(self, records: Sequence[_BufferRecord]) -> dict[str, Any]:
-        columns = {
-            "start_ns": [record.start_timestamp for record in records],
-            "end_ns": [record.end_timestamp for record in records],
-            "process": [self._number] * len(records),
-            "correlation": [_signed_id(record.correlation_id.internal) for record in records],
-            "stream": [_signed_id(_stream_of(record)) for record in records],
+    def _columns(
+        self, records: Sequence[_BufferRecord], attributes: Mapping[str, str]
+    ) -> dict[str, Ints]:
+        """Return columns of records, given the attribute of each; agents are those of GPUs."""
+        columns = {"pid": np.full(len(records), self._number)}
+        for name, attribute in (_EVENT_ATTRIBUTES | attributes).items():
+            values = map(attrgetter(attribute), records)
+            columns[name] = np.array(list(map(_signed_id, values)), np.int64)
+            if name.endswith("agent_id"):
+                columns[name][~np.isin(columns[name], list(self._gpus))] = -1
+        return columns
+
+    def _kernel_names(self, ids: Ints) -> Ints:
+        names = {
+            symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name
+            for symbol in self._process.kernel_symbols
         }
-        return {name: np.array(values, np.int64) for name, values in columns.items()}
-
-    def _devices(self, agents: Sequence[int]) -> Ints:
-        """Return the device of each agent; copies within the host get a device with kernels."""
-        numbers = {key: max(agent.logical_node_type_id, 0) for key, agent in self._gpus.items()}
-        return np.array([numbers.get(agent, self._first_device) for agent in agents], np.int64)
-
-    def _add_kernels(self, records: list[_BufferRecord]) -> None:
-        pairs = [(record, record.dispatch_info) for record in records if record.dispatch_info]
-        if not pairs:
-            return
-        infos = [info for _, info in pairs]
-        names = [self._kernel_names.get(i.kernel_id) or f"kernel {i.kernel_id}" for i in infos]
-        launches = (
-            (*astuple(info.grid_size), *astuple(info.workgroup_size), info.group_segment_size,
-             info.queue_id.handle)
-            for info in infos
-        )  # fmt: skip
-        device = self._devices([info.agent_id.handle for info in infos])
-        self._first_device = int(device.min())
-        self._rows.add_work(
-            name=self._rows.name_codes(names),
-            device=device,
-            args=self._rows.args_codes(launch_args(*sizes) for sizes in launches),
-            **self._columns([record for record, _ in pairs]),
-        )
-
-    def _add_copies(self, records: list[_BufferRecord]) -> None:
-        ends = [(record.dst_agent_id.handle, record.src_agent_id.handle) for record in records]
-        agents = [target if target in self._gpus else source for target, source in ends]
-        names = (copy_name(self._operation(record)) for record in records)
-        self._rows.add_work(
-            category="gpu_memcpy",
-            name=self._rows.name_codes(names),
-            device=self._devices(agents),
-            size_bytes=np.array([record.bytes for record in records], np.int64),
-            **self._columns(records),
-        )
+        return self._rows.names_by_id(lambda number: names.get(number) or f"kernel {number}", ids)
 
     def _add_calls(self, records: list[_BufferRecord]) -> None:
         if not records:
             return
-        columns = self._columns(records)
+        columns = self._columns(records, {"tid": "thread_id"})
         kinds = self._process.strings.buffer_records
         kind = kinds[records[0].kind].kind if 0 <= records[0].kind < len(kinds) else ""
         category = category_of_calls(kind)
         names = [self._operation(record) or "call" for record in records]
         if category == "user_annotation":
-            ids = columns["correlation"].tolist()
-            names = [self._texts.get(key, name) for key, name in zip(ids, names, strict=True)]
+            texts = {text.key: text.value for text in self._process.strings.marker_api}
+            ids = columns["stack_id"].tolist()
+            names = [texts.get(key, name) for key, name in zip(ids, names, strict=True)]
         self._rows.add_calls(
             category, name=self._rows.name_codes(names),
-            start_ns=columns["start_ns"], end_ns=columns["end_ns"], process=columns["process"],
-            pid=np.full(len(records), self._process.metadata.pid, np.int64),
-            tid=np.array([_signed_id(record.thread_id) for record in records], np.int64),
-            correlation=columns["correlation"],
+            start_ns=columns["start"], end_ns=columns["end"], process=columns["pid"],
+            pid=np.full(len(records), self._process.metadata.pid, np.int64), tid=columns["tid"],
+            correlation=columns["stack_id"],
         )  # fmt: skip
 
     def _operation(self, record: _BufferRecord) -> str:
@@ -289,13 +279,11 @@ class _ProcessRecords:
         return operations[record.operation] if 0 <= record.operation < len(operations) else ""
 
 
+def _gpu(agent: _Agent) -> dict[str, Any]:
+    number = max(agent.logical_node_type_id, 0)
+    return gpu_properties(number, agent.product_name or agent.name or "", agent.cu_count)
+
+
 def _signed_id(number: int) -> int:
     """Return an id as a signed integer; the largest 64-bit id stands for none."""
     return number & _ID_MASK if 0 <= number < _NO_ID else -1
-
-
-def _stream_of(record: _BufferRecord) -> int:
-    """Return the stream of HIP, or the queue in files from before ROCm 7."""
-    if record.stream_id is not None and record.stream_id.handle != _NO_ID:
-        return record.stream_id.handle
-    return record.dispatch_info.queue_id.handle if record.dispatch_info else -1
