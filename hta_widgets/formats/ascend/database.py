@@ -88,11 +88,14 @@ class _AscendTables:
 
     def __init__(self, database: Database, rows: EventRows) -> None:
         self._database, self._rows = database, rows
-        self._devices: list[int] = []
-        none = np.empty(0, np.int64)
-        self._task_ids = none
-        #: ids and devices of the tasks of collectives, and of all tasks
-        self._device_of_collective = self._device_of_connection = none, none
+        self._tasks = database.integers(
+            "TASK", "startNs endNs deviceId streamId", optional="connectionId globalTaskId taskType"
+        )
+        for key in ("deviceId", "streamId"):
+            self._tasks[key] = np.maximum(self._tasks[key], 0)
+        #: the tasks of collectives
+        self._parts = database.integers("COMMUNICATION_TASK_INFO", "globalTaskId", optional="opId")
+        self._devices: list[int] = np.unique(self._tasks["deviceId"]).tolist()
 
     def facts(self, folder_rank: int | None) -> Callable[[int, int], RankFacts]:
         """Return a function that returns the facts of a rank, given its process and device."""
@@ -111,46 +114,35 @@ class _AscendTables:
 
     def read_tasks(self) -> None:
         """Read the tasks of devices."""
-        columns = self._database.integers(
-            "TASK", "startNs endNs deviceId streamId", optional="connectionId globalTaskId taskType"
+        tasks = self._tasks
+        task_ids, task_type = tasks["globalTaskId"], tasks["taskType"]
+        computations, schedules = (
+            self._database.integers(table, "globalTaskId name opType")
+            for table in ("COMPUTE_TASK_INFO", "COMMUNICATION_SCHEDULE_TASK_INFO")
         )
-        infos = self._database.integers("COMPUTE_TASK_INFO", "globalTaskId name opType")
-        schedules = self._database.integers(
-            "COMMUNICATION_SCHEDULE_TASK_INFO", "globalTaskId name opType"
-        )
-        parts = self._database.integers("COMMUNICATION_TASK_INFO", "globalTaskId", optional="opId")
-        task_ids, task_type = columns["globalTaskId"], columns["taskType"]
-        is_compute = np.isin(task_ids, infos["globalTaskId"])
-        is_part = np.isin(task_ids, parts["globalTaskId"])
-        is_part |= np.isin(task_ids, schedules["globalTaskId"])
-        is_part &= ~is_compute
-        named_ids = np.concatenate([infos["globalTaskId"], schedules["globalTaskId"]])
+        named = {key: np.concatenate([computations[key], schedules[key]]) for key in schedules}
         name, op_type = (
-            values_by_id(named_ids, np.concatenate([infos[key], schedules[key]]), task_ids)
-            for key in ("name", "opType")
+            values_by_id(named["globalTaskId"], named[key], task_ids) for key in ("name", "opType")
         )
+        is_compute = np.isin(task_ids, computations["globalTaskId"])
+        is_part = np.isin(task_ids, self._parts["globalTaskId"])
+        is_part |= np.isin(task_ids, schedules["globalTaskId"])
         texts = self._texts(task_type, name, op_type)
         add = self._rows.category.add
         category = map_distinct(task_type, lambda code: add(_category(texts.get(code, ""))))
-        category[is_compute] = add("kernel")
         category[is_part] = add(NO_WORK_CATEGORY)
+        category[is_compute] = add("kernel")
 
         def args_of(task_code: int, op_code: int) -> dict[str, str]:
             args = {"Task Type": texts.get(task_code, "")}
             return args | {"op type": texts.get(op_code, "")} if op_code >= 0 else args
 
-        device, stream = (np.maximum(columns[key], 0) for key in ("deviceId", "streamId"))
-        self._devices = np.unique(device).tolist()
-        self._task_ids = np.unique(columns["connectionId"])
-        self._device_of_connection = _ids(columns["connectionId"]), device
-        device_of_part = values_by_id(task_ids, device, parts["globalTaskId"])
-        self._device_of_collective = parts["opId"], device_of_part
+        device, stream = tasks["deviceId"], tasks["streamId"]
         self._rows.add(
-            start_ns=columns["startNs"], end_ns=columns["endNs"], category=category,
+            start_ns=tasks["startNs"], end_ns=tasks["endNs"], category=category,
             name=self._names(np.where(name >= 0, name, task_type), texts, "task"),
             place=self._rows.place_codes(_stream_place, device, stream), device=device,
-            stream=stream,
-            correlation=_ids(columns["connectionId"]),
+            stream=stream, correlation=_ids(tasks["connectionId"]),
             args=self._rows.args_by_row(args_of, task_type, op_type),
         )  # fmt: skip
 
@@ -187,12 +179,15 @@ class _AscendTables:
 
     def _devices_of_collectives(self, columns: dict[str, Ints]) -> Ints:
         """Return each collective's stated device, else its tasks' device, else the first device."""
-        device = columns["deviceId"]
-        for ids_and_devices, ids in (
-            (self._device_of_collective, columns["opId"]),
-            (self._device_of_connection, _ids(columns["connectionId"])),
-        ):
-            device = np.where(device >= 0, device, values_by_id(*ids_and_devices, ids))
+        tasks, parts = self._tasks, self._parts
+        task_device = tasks["deviceId"]
+        part_device = values_by_id(tasks["globalTaskId"], task_device, parts["globalTaskId"])
+        devices = (
+            columns["deviceId"],
+            values_by_id(parts["opId"], part_device, columns["opId"]),
+            values_by_id(_ids(tasks["connectionId"]), task_device, _ids(columns["connectionId"])),
+        )
+        device = np.select([column >= 0 for column in devices], devices, -1)
         is_unknown = device < 0
         if len(self._devices) > 1:
             detail = f"collectives without a device; assigned to {_label(self._devices[0])}"
@@ -268,7 +263,8 @@ class _AscendTables:
     def _connections(self) -> dict[str, Ints]:
         """Return the connections between operators and tasks."""
         columns = self._database.integers("CONNECTION_IDS", "id connectionId")
-        return select_rows(columns, np.isin(columns["connectionId"], self._task_ids))
+        is_of_task = np.isin(columns["connectionId"], self._tasks["connectionId"])
+        return select_rows(columns, is_of_task)
 
     def _texts(self, *codes: Ints) -> dict[int, str]:
         return self._database.texts_of(_TEXTS, "value", *codes)

@@ -32,9 +32,13 @@ from hta_widgets.formats.event_rows import (
 )
 from hta_widgets.formats.nsight.call_args import ArgsOfCalls, capture_args, wait_args
 from hta_widgets.formats.nsight.collectives import communication_args, rank_in_communicators
-from hta_widgets.formats.nsight.counters import allocated_memory, device_metrics, network_metrics
 from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, NvtxRanges, read_ranges
-from hta_widgets.formats.nsight.recording import Recording
+from hta_widgets.formats.nsight.recording import (
+    Recording,
+    allocated_memory,
+    device_metrics,
+    network_metrics,
+)
 from hta_widgets.formats.nsight.tables import (
     CALLS,
     DEVICE_TABLES,

@@ -111,7 +111,7 @@ class ExportTable:
     def stored_names(self, database: Database) -> list[str]:
         """Return the names of the versions of the table that have rows; its own name for none."""
         pattern = re.compile(rf"{self.name}(_V\d+)?")
-        names = filter(pattern.fullmatch, database.tables)
+        names = filter(pattern.fullmatch, sorted(database.tables))
         return [name for name in names if not database.is_empty(name)] or [self.name]
 
 
@@ -202,34 +202,29 @@ def read_table(database: Database, table: ExportTable, rows: EventRows) -> Colum
 def _event_columns(
     database: Database, table: ExportTable, columns: Columns, rows: EventRows
 ) -> Columns:
-    category: Ints = np.full(len(columns["rowid"]), rows.category.add(table.category))
+    ids = columns["globalPid" if table.of_device else "globalTid"]
+    none = np.full(len(ids), -1)
+    category = np.full(len(ids), rows.category.add(table.category))
     if table is CALLS:
-        driver = rows.category.add("cuda_driver")
-        category = np.where(columns["eventClass"] == _DRIVER_CALL, driver, category)
+        category[columns["eventClass"] == _DRIVER_CALL] = rows.category.add("cuda_driver")
     event_columns = {
         "start_ns": columns["start"],
         "end_ns": columns["end"],
         "name": _names(database, table, columns, rows),
         "category": category,
         "args": _args(database, table, columns, rows),
+        "process": processes_of(ids),
+        "correlation": columns["correlationId"] if table.of_device or table is CALLS else none,
     }
-    links = columns["correlationId"]
     if not table.of_device:
-        ids = columns["globalTid"]
-        none = np.full(len(ids), -1)
-        return event_columns | {
-            "process": processes_of(ids), "thread": ids & ID_MASK, "device": none, "stream": none,
-            "correlation": links if table is CALLS else none, "size_bytes": none,
-        }  # fmt: skip
+        return event_columns | {"thread": ids & ID_MASK, "device": none}
     stream = np.maximum(columns["streamId"], 0)
     kinds = columns.get("copyKind", np.array(-1))
     is_unified = (kinds >= _FIRST_UNIFIED_COPY) & (kinds <= _LAST_UNIFIED_COPY)
     return event_columns | {
-        "process": processes_of(columns["globalPid"]),
         "thread": np.where(is_unified, UNIFIED_THREAD, stream),
         "device": np.maximum(columns["deviceId"], 0),
         "stream": stream,
-        "correlation": links,
         "size_bytes": columns["bytes"],
         "graph_node": columns["graphNodeId"],
     }

@@ -13,7 +13,7 @@ Files of hardware counters have the dispatches of kernels in ``callback_records`
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from operator import attrgetter
 from typing import Any
@@ -236,7 +236,7 @@ class _ProcessRecords(RocmProcess):
         return records
 
     def _columns(
-        self, records: Sequence[_BufferRecord], attributes: Mapping[str, str]
+        self, records: Sequence[_BufferRecord], attributes: dict[str, str]
     ) -> dict[str, Ints]:
         """Return columns of records, given the attribute of each; agents are those of GPUs."""
         columns = {"pid": np.full(len(records), self._number)}

@@ -20,7 +20,7 @@ import pandas as pd
 
 from hta_widgets.formats.event_rows import distinct_rows
 from hta_widgets.formats.xplane.messages import EventName, Line, Plane, ProtobufError, Stats
-from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, mask_of_rows
 
 Bytes = npt.NDArray[np.uint8]
 Unsigned = npt.NDArray[np.uint64]
@@ -28,8 +28,12 @@ Unsigned = npt.NDArray[np.uint64]
 CORRELATION = "correlation_id"
 _MAX_FIELDS = 1 << 12
 _MAX_SHIFT = 63
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT, _BYTES = 0, 2
+#: The size of a value by wire type: 0 if the value states it, -1 for unknown types.
+_FIXED_SIZES = np.array([0, 8, 0, -1, -1, 4, -1, -1])
 _NUMBER, _OFFSET, _DURATION, _STATS, _COUNT = 1, 2, 3, 4, 5
+#: Keys of the fields of statistics: their number, and a value that is an integer.
+_STATISTIC_KEY, _INTEGER_KEYS = 0x08, (0x18, 0x20)
 
 
 @dataclass(slots=True)
@@ -150,7 +154,8 @@ class _FieldColumns:
 
 def _read_columns(octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
     """Return the fields of messages, given the positions of their first bytes and ends."""
-    rounds: list[tuple[npt.NDArray[np.generic], ...]] = []
+    none = np.empty(0, np.int64)
+    rounds: list[tuple[Array, ...]] = [(none, none, none, none.astype(np.uint64), none)]
     at = start.copy()
     active = np.flatnonzero(at < end)
     while len(active):
@@ -159,32 +164,25 @@ def _read_columns(octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
         stop = end[active]
         key, after = _read_varints(octets, at[active], stop)
         wire = (key & np.uint64(7)).astype(np.int64)
-        is_unknown = ~np.isin(wire, (_VARINT, _FIXED64, _BYTES, _FIXED32))
-        if is_unknown.any():
-            first = np.flatnonzero(is_unknown)[0]
-            raise ProtobufError(
-                f"a field of the unknown wire type {wire[first]} at byte {after[first]:,}"
-            )
+        size = _FIXED_SIZES[wire]
+        if (size < 0).any():
+            number, at_byte = wire[size < 0][0], after[size < 0][0]
+            raise ProtobufError(f"a field of the unknown wire type {number} at byte {at_byte:,}")
         value = np.zeros(len(active), np.uint64)
-        size = np.where(wire == _FIXED64, 8, 4)
-        has_varint = np.flatnonzero((wire == _VARINT) | (wire == _BYTES))
+        has_varint = np.flatnonzero(size == 0)
         value[has_varint], after[has_varint] = _read_varints(
             octets, after[has_varint], stop[has_varint]
         )
         is_bytes = wire == _BYTES
         size[is_bytes] = np.minimum(value[is_bytes], np.uint64(len(octets) + 1)).astype(np.int64)
-        size[wire == _VARINT] = 0
-        if (size > stop - after).any():
-            first = np.flatnonzero(size > stop - after)[0]
-            message = f"a field ends after its message at byte {after[first]:,}"
+        is_cut = size > stop - after
+        if is_cut.any():
+            message = f"a field ends after its message at byte {after[is_cut][0]:,}"
             raise ProtobufError(message, is_cut=True)
         value[wire != _VARINT] = after[wire != _VARINT].astype(np.uint64)
         rounds.append((active, (key >> np.uint64(3)).astype(np.int64), wire, value, size))
         at[active] = after + size
         active = active[at[active] < stop]
-    if not rounds:
-        none = np.empty(0, np.int64)
-        return _FieldColumns(none, none, none, none.astype(np.uint64), none)
     columns = [np.concatenate(column) for column in zip(*rounds, strict=True)]
     order = np.argsort(columns[0], kind="stable")
     return _FieldColumns(*(column[order] for column in columns))
@@ -220,31 +218,22 @@ def _split_correlation(
     start = stats.value.astype(np.int64)
     end = start + stats.size
     correlation, has_correlation = np.full(count, -1, np.int64), np.zeros(count, bool)
-    is_other = np.ones(len(start), bool)
-    for number in (number for number, name in plane.stat_names.items() if name == CORRELATION):
-        prefix = b"\x08" + _varint(number)  # field 1: the statistic; then field 3 or 4: its value
-        rows = np.flatnonzero(stats.size > len(prefix) + 1)
-        for position, octet in enumerate(prefix):
-            rows = rows[octets[start[rows] + position] == octet]
-        key = start[rows] + len(prefix)
-        is_number = np.isin(octets[key], (0x18, 0x20)) & (octets[end[rows] - 1] <= 127)
-        rows, first_byte = rows[is_number], key[is_number] + 1
-        value, after = _read_varints(octets, first_byte, end[rows])
-        is_last_field = after == end[rows]
-        rows, value = rows[is_last_field], value[is_last_field]
-        events = stats.row[rows]
-        correlation[events] = np.where(value < 1 << 63, value.view(np.int64), -1)
-        has_correlation[events] = True
-        is_other[rows] = False
-    return correlation, has_correlation, stats.select(is_other)
-
-
-def _varint(number: int) -> bytes:
-    text = bytearray()
-    while number > 127:
-        text.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*text, number])
+    # Field 1 is the statistic, and field 3 or 4 its value; the shortest has two bytes each.
+    rows = np.flatnonzero(stats.size > 3)
+    rows = rows[octets[start[rows]] == _STATISTIC_KEY]
+    number, key = _read_varints(octets, start[rows] + 1, end[rows])
+    ids = [number for number, name in plane.stat_names.items() if name == CORRELATION]
+    is_correlation = np.isin(number, ids) & (end[rows] - key > 1)
+    rows, key = rows[is_correlation], key[is_correlation]
+    is_number = np.isin(octets[key], _INTEGER_KEYS) & (octets[end[rows] - 1] <= 127)
+    rows, first_byte = rows[is_number], key[is_number] + 1
+    value, after = _read_varints(octets, first_byte, end[rows])
+    is_last_field = after == end[rows]
+    rows, value = rows[is_last_field], value[is_last_field]
+    events = stats.row[rows]
+    correlation[events] = np.where(value < 1 << 63, value.view(np.int64), -1)
+    has_correlation[events] = True
+    return correlation, has_correlation, stats.select(~mask_of_rows(rows, len(start)))
 
 
 def _kinds(data: bytes, stats: _FieldColumns, columns: list[Ints]) -> Ints:

@@ -19,7 +19,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 _MASK = (1 << 64) - 1
 _MAX_SHIFT = 63
@@ -29,6 +30,7 @@ _LAST_BYTE = 127
 _MAX_KEPT = 1 << 16
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
+_T = TypeVar("_T")
 #: A message: the position of its first byte, and of the first after it.
 Span = tuple[int, int]
 #: The statistics of an event or plane by name.
@@ -126,8 +128,7 @@ def _fields_before_fault(
 
 
 def _integer(value: Any) -> int:
-    number: int = _require_type(value, int)
-    return number
+    return _require(int, value)
 
 
 def _signed_integer(value: Any) -> int:
@@ -136,11 +137,10 @@ def _signed_integer(value: Any) -> int:
 
 
 def _span(value: Any) -> Span:
-    span: Span = _require_type(value, tuple)
-    return span
+    return _require(tuple, value)
 
 
-def _require_type(value: Any, kind: type) -> Any:
+def _require(kind: type[_T], value: Any) -> _T:
     if not isinstance(value, kind):
         raise ProtobufError("the type of a field differs from the schema")
     return value
@@ -170,12 +170,11 @@ class Line:
     events: list[Span] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class EventName:
+class EventName(NamedTuple):
     """The name that events share, and their common statistics."""
 
     name: str
-    stats: Mapping[str, Any] = field(default_factory=dict)
+    stats: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(slots=True)

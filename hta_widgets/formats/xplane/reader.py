@@ -153,7 +153,8 @@ class _ProfileReader:
     def __init__(self, profile: Profile, data: bytes, rows: EventRows, steps: str | None) -> None:
         self._profile, self._data, self._rows, self._steps = profile, data, rows, steps
         self._devices: dict[int, Plane] = {}
-        self._memory: dict[int, list[tuple[int, int]]] = {}
+        #: samples of allocated memory, in blocks of three rows: device, time and bytes
+        self._samples: list[Ints] = [np.empty((3, 0), np.int64)]
         #: distinct FLOPs and bytes of kernels, and the position in them by correlation id
         self._figures: list[Stats] = []
         self._figure_of: dict[int, int] = {}
@@ -192,13 +193,14 @@ class _ProfileReader:
     def facts(self, _process: int, device: int) -> RankFacts:
         """Return what the profile states about a rank."""
         plane = self._devices.get(device, Plane())
-        times, values = np.array(sorted(self._memory.get(device, [])), np.int64).reshape(-1, 2).T
+        samples = np.concatenate(self._samples, axis=1)
+        _, times_ns, sizes = samples[:, samples[0] == device]
         hosts = self._profile.hosts
         return RankFacts(
             epoch_ns=0 if self._is_utc else self._start_ns or 0,
             host=hosts[0] if len(hosts) == 1 else None,
             device_properties=_properties(device, plane.stats) if device >= 0 else {},
-            series=[(_MEMORY, times, values.astype(np.float64))] if len(times) else (),
+            series=[(_MEMORY, times_ns, sizes.astype(np.float64))] if len(sizes) else (),
             has_steps_of_device="TPU" in plane.name,
         )
 
@@ -302,12 +304,9 @@ class _ProfileReader:
         is_sample = np.array([name.startswith("Memory") for name in events.names], bool)
         is_sample &= (size_of_kind >= 0) & (device_of_kind >= 0)
         rows = np.flatnonzero(is_sample[events.kind])
-        kind, start_ns = events.kind[rows], events.start_ns[rows]
-        columns = (
-            column.tolist() for column in (device_of_kind[kind], start_ns, size_of_kind[kind])
-        )
-        for device, at_ns, size in zip(*columns, strict=True):
-            self._memory.setdefault(device, []).append((at_ns, size))
+        kind = events.kind[rows]
+        samples = (device_of_kind[kind], events.start_ns[rows], size_of_kind[kind])
+        self._samples.append(np.stack(samples))
 
     def _add_host_steps(self, events: LineEvents, place: int) -> None:
         """Put a ``ProfilerStep#n`` around the ranges of `jax.profiler.StepTraceAnnotation`."""
