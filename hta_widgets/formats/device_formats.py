@@ -69,8 +69,8 @@ def dump_format(
     )  # fmt: skip
     frames = f"{package}.frames"
     views = FormatViews(
-        panels=f"{frames}:PANELS", shared_panels=("timeline",), base_tables=f"{frames}:base_tables",
-        headline=f"{frames}:headline", is_urgent=True,
+        panels=f"{frames}:PANELS", shared_panels=("timeline",), headline=f"{frames}:headline",
+        is_urgent=True,
     )  # fmt: skip
     return Format(
         name=name, label=label, plural=plural, reading=reading, views=views,

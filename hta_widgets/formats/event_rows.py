@@ -10,7 +10,7 @@ on or names, else to the device that its thread launches on most::
         end_ns=[8, 12],
         name=rows.name_codes(["gemm", "copy"]),
         category="kernel",
-        place=rows.place(*stream_place("GPU 0", 7)),
+        place=rows.place("GPU 0", "7", "GPU 0", "stream 7"),
         device=0,
         stream=7,
         correlation=[1, 2],
@@ -101,11 +101,6 @@ class RowPlace(NamedTuple):
     sort_index: int = -1
 
 
-def stream_place(device: str, stream: int) -> RowPlace:
-    """Return the place of a stream of a device; `device` is a label, such as ``GPU 0``."""
-    return RowPlace(device, str(stream), device, f"stream {stream}")
-
-
 @dataclass(frozen=True, slots=True)
 class RankFacts:
     """A rank's identity in a file; times of events count from `epoch_ns`."""
@@ -166,6 +161,15 @@ class EventRows:
         """Return the code of the place of each row; `place_of` gets the row's values."""
         distinct, code = distinct_rows(*columns)
         return np.array([self.place(*place_of(*row)) for row in distinct], np.int64)[code]
+
+    def stream_codes(self, label: str, device: Ints, stream: Ints) -> Ints:
+        """Return the code of the stream of each row; `label` is a format, such as ``GPU {}``."""
+
+        def place_of(device: int, stream: int) -> RowPlace:
+            name = label.format(device)
+            return RowPlace(name, str(stream), name, f"stream {stream}")
+
+        return self.place_codes(place_of, device, stream)
 
     def category_codes(self, categories: Iterable[str]) -> Ints:
         """Return the codes of categories."""

@@ -17,6 +17,7 @@ from hta_widgets.formats.event_rows import EventRows
 from hta_widgets.readers.formats import Advance, FileStart
 from hta_widgets.readers.pickles import read_pickle
 from hta_widgets.readers.streams import read_whole_file
+from hta_widgets.trace.columns import as_integer
 from hta_widgets.trace.short_paths import package_part, shorten_paths
 
 _RUNNERS = re.compile(r"<(string|frozen .*|stdin)>|(distributed_c10d|c10d_logger)\.py")
@@ -49,16 +50,6 @@ def read_dump_value(
             raise TraceError(f"is damaged JSON ({cause})", path=path, remedy=remedy) from None
         rows.note("truncated", 1, "the JSON ends early; its complete entries are read")
         return value
-
-
-def as_integer(value: Any, limit: int = 1 << 62) -> int:
-    """Return an integer below `limit`, also from a string or whole float; -1 for other values."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, str) and value.lstrip("-").isdecimal():
-        value = int(value[:20])
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return int(value) if is_number and -1 <= value < limit else -1
 
 
 def as_list(value: Any) -> list[Any]:
@@ -109,10 +100,9 @@ class StackPool:
 
 def _stack_frame(frame: Mapping[str, Any]) -> DumpFrame:
     """Return a frame of a dump; its path is relative to the package, or only a file name."""
-    line = frame.get("line")
-    number = line if isinstance(line, int) and 0 <= line < 1 << 31 else 0
+    line = max(as_integer(frame.get("line"), 1 << 31), 0)
     name = shorten_paths(str(frame.get("name") or "unknown"))
-    return _frame_at(name, str(frame.get("filename") or ""), number)
+    return _frame_at(name, str(frame.get("filename") or ""), line)
 
 
 @lru_cache(maxsize=1 << 14)

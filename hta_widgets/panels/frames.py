@@ -317,19 +317,18 @@ def _json_values(column: pd.Series[Any]) -> list[Any]:
 def base_tables(traces: TraceSet) -> dict[str, Any]:
     """Return the tables from which the page computes frames itself, by name, as JSON.
 
-    A table with more than `MAX_ROWS` rows is None.
+    A table with more than `MAX_ROWS` rows is None. The tables of a format that does not make them
+    are the frames of its panels.
     """
     tables: dict[str, Any] = {}
     formats = formats_named(traces.formats)
     for tables_of in load_references(format_.views.base_tables for format_ in formats):
         tables |= tables_of(traces)
+    others = [format_ for format_ in formats if not format_.views.base_tables]
+    for panel in chain.from_iterable(_panel_groups(others)):
+        if panel.frame is not None:
+            tables[panel.id] = frame_to_json(panel.frame(traces, Selection(), None))
     return tables
-
-
-def panel_tables(traces: TraceSet, panels: Iterable[Panel]) -> dict[str, Any]:
-    """Return the frames of panels of the whole job by panel, as JSON."""
-    frames = {panel.id: panel.frame for panel in panels if panel.frame is not None}
-    return {name: frame_to_json(frame(traces, Selection(), None)) for name, frame in frames.items()}
 
 
 def small_frame_to_json(frame: pd.DataFrame) -> Any:

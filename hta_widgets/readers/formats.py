@@ -179,7 +179,7 @@ class FormatViews:
     shared_panels : tuple of str, or None
         The panels of Kineto traces that fit it; None for all.
     base_tables : (TraceSet) -> dict of name to rows
-        Rows for pages without a kernel.
+        Rows for pages without a kernel; by default, the frames of `panels`.
     headline : (TraceSet) -> (findings, sentences, sentence without findings)
     is_urgent : bool
         Whether its findings come first in sets with traces of other formats, whose headline is

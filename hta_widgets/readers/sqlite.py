@@ -17,7 +17,6 @@ the time that `fetchall` takes to make Python objects::
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import warnings
 from collections import Counter, defaultdict
@@ -34,6 +33,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import SQLITE_MAGIC
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.arrays import Array, Ints
+from hta_widgets.trace.columns import whole_number
 from hta_widgets.trace.problems import Problems
 
 #: The smallest integer, which stands for a missing time.
@@ -51,7 +51,6 @@ _STEPS_PER_CALL = 100_000
 #: Bytes of the header with the versions for readers and writers; 2 means write-ahead logs.
 _VERSIONS = slice(18, 20)
 _WRITE_AHEAD = b"\2\2"
-_INTEGER = re.compile(r"-?[0-9]{1,19}")
 #: Columns of tables of events and samples: their times, or the counter of a sample.
 _EVENT_COLUMNS = {
     "start", "startNs", "timestamp", "timestampNs", "start_id", "timestamp_id", "allocationTime",
@@ -382,10 +381,8 @@ def _as_kind(value: object, kind: type) -> object:
 
 def _as_integer(value: object, default: int | None) -> int | None:
     """Return an integer of 64 bits, also from a string or a whole real number; else `default`."""
-    is_digits = isinstance(value, str) and _INTEGER.fullmatch(value) is not None
-    if is_digits or (isinstance(value, float) and value.is_integer()):
-        value = int(value)  # type: ignore[call-overload]
-    return value if isinstance(value, int) and -(1 << 63) <= value < 1 << 63 else default
+    number = whole_number(value)
+    return number if number is not None and -(1 << 63) <= number < 1 << 63 else default
 
 
 def _parse_numbers(text: str, count: int, dtype: type[np.float64 | np.int64]) -> Array | None:

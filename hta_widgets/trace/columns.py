@@ -395,6 +395,7 @@ COMMUNICATION_KEYS: tuple[str, ...] = (
 )  # fmt: skip
 
 
+_INTEGER = re.compile(r"-?[0-9]{1,20}").fullmatch
 _SHORT_INT = re.compile(rb"[1-9][0-9]{0,17}").fullmatch
 
 
@@ -547,6 +548,21 @@ def _text(value: object) -> bytes:
     if type(value) is Raw:
         return bytes(value)
     return b"" if value is None else json.dumps(value).encode()
+
+
+def whole_number(value: object) -> int | None:
+    """Return an integer, also from its decimal digits or a whole real number; else None."""
+    if isinstance(value, str):
+        return int(value) if _INTEGER(value) else None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def as_integer(value: object, limit: int = 1 << 62) -> int:
+    """Return a `whole_number` from 0 to below `limit`; -1 for other values."""
+    number = whole_number(value)
+    return number if number is not None and 0 <= number < limit else -1
 
 
 def to_int64(values: Sequence[Any], missing: int = -1) -> Ints:

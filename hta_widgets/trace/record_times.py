@@ -17,6 +17,8 @@ from hta_widgets.trace.columns import decode_fields, encode_fields
 BASE_KEY = "baseTimeNanoseconds"
 #: Times of events: 36 years before 0 to 109 years after it, so that no difference overflows.
 FIRST_NS, LAST_NS = -(1 << 60), 3 << 60
+#: Times since the start of a recording are smaller than this, and times since 1970 are larger.
+MIN_UTC_NS = 100_000_000_000_000_000
 
 _NANOSECOND = Decimal(1)
 

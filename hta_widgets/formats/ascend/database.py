@@ -28,7 +28,6 @@ from hta_widgets.formats.event_rows import (
     device_properties,
     map_distinct,
     select_rows,
-    stream_place,
     values_by_id,
 )
 from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
@@ -39,6 +38,7 @@ from hta_widgets.readers.sqlite import Database, table_names
 from hta_widgets.trace.arrays import Ints
 
 _TEXTS = "STRING_IDS"
+_DEVICE_LABEL = "NPU {}"
 _EVENTS = {"TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API"}
 _TID_MASK = (1 << 32) - 1
 #: Categories of PyTorch's rows by a word in the name of their type; all others are operators.
@@ -141,7 +141,7 @@ class _AscendTables:
         self._rows.add(
             start_ns=tasks["startNs"], end_ns=tasks["endNs"], category=category,
             name=self._names(np.where(name >= 0, name, task_type), texts, "task"),
-            place=self._rows.place_codes(_stream_place, device, stream), device=device,
+            place=self._rows.stream_codes(_DEVICE_LABEL, device, stream), device=device,
             stream=stream, correlation=_ids(tasks["connectionId"]),
             args=self._rows.args_by_row(args_of, task_type, op_type),
         )  # fmt: skip
@@ -159,7 +159,7 @@ class _AscendTables:
         labels = [texts.get(code, f"group {place}") for place, code in enumerate(groups.tolist())]
 
         def place_of(device: int, group: int) -> RowPlace:
-            npu, thread = _label(device), f"{labels[group]} communication"
+            npu, thread = _DEVICE_LABEL.format(device), f"{labels[group]} communication"
             return RowPlace(npu, str(_FIRST_GROUP + group), npu, thread)
 
         def args_of(name: int, group_name: int, dtype: int, count: int) -> dict[str, Any]:
@@ -190,7 +190,8 @@ class _AscendTables:
         device = np.select([column >= 0 for column in devices], devices, -1)
         is_unknown = device < 0
         if len(self._devices) > 1:
-            detail = f"collectives without a device; assigned to {_label(self._devices[0])}"
+            first = _DEVICE_LABEL.format(self._devices[0])
+            detail = f"collectives without a device; assigned to {first}"
             self._rows.note("repaired", is_unknown, detail)
         return np.where(is_unknown, (self._devices or [0])[0], device)
 
@@ -276,14 +277,6 @@ class _AscendTables:
 def _ids(connection: Ints) -> Ints:
     """Return connections as correlation ids; the profiler writes 2^32 - 1 for none."""
     return np.where((connection > 0) & (connection < _TID_MASK), connection, -1)
-
-
-def _label(device: int) -> str:
-    return f"NPU {device}"
-
-
-def _stream_place(device: int, stream: int) -> RowPlace:
-    return stream_place(_label(device), stream)
 
 
 def _thread_place(thread: int) -> RowPlace:

@@ -19,7 +19,7 @@ from hta_widgets.formats.flight_recorder.states import (
     ranks_text,
     short_operation,
 )
-from hta_widgets.panels.frames import panel_tables, whole_job_panel
+from hta_widgets.panels.frames import whole_job_panel
 from hta_widgets.panels.headline import HeadlineFinding
 from hta_widgets.panels.headline_words import Piece
 from hta_widgets.trace.selection import Selection
@@ -132,11 +132,6 @@ PANELS = (
     whole_job_panel("flight_hang", _hang_frame, collective_hangs),
     whole_job_panel("flight_collectives", _collectives_frame, collective_states),
 )
-
-
-def base_tables(traces: TraceSet) -> dict[str, Any]:
-    """Return the frames of the panels, for pages without a kernel."""
-    return panel_tables(traces, PANELS)
 
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:

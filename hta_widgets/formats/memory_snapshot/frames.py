@@ -17,7 +17,7 @@ from hta_widgets.formats.memory_snapshot.usage import (
     snapshot_peak,
     snapshot_segments,
 )
-from hta_widgets.panels.frames import panel_tables, whole_job_panel
+from hta_widgets.panels.frames import whole_job_panel
 from hta_widgets.panels.headline import HeadlineFinding
 from hta_widgets.panels.headline_words import Piece
 from hta_widgets.text import size
@@ -66,11 +66,6 @@ PANELS = (
     whole_job_panel("snapshot_peak", _peak_frame, snapshot_peak),
     whole_job_panel("snapshot_segments", _pools_frame, snapshot_segments),
 )
-
-
-def base_tables(traces: TraceSet) -> dict[str, Any]:
-    """Return the frames of the panels, for pages without a kernel."""
-    return panel_tables(traces, PANELS)
 
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:

@@ -23,17 +23,17 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
+from hta_widgets.formats.event_rows import EventRows, RankFacts, RowPlace, build_rank, timed_columns
 from hta_widgets.formats.stack_frames import (
     DumpFrame,
     StackPool,
-    as_integer,
     as_list,
     frame_text,
     read_dump_value,
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.columns import as_integer
 
 FORMAT = "memory-snapshot"
 _REMEDY = "Dump it again: torch.cuda.memory._dump_snapshot(path), after _record_memory_history()."
@@ -87,10 +87,14 @@ class DeviceMemory:
     #: allocations that failed: bytes wanted, and free on the device (-1 if unknown)
     failed: list[tuple[int, int]] = field(default_factory=list)
 
+    def column(self, name: str) -> Ints:
+        """Return a column of the events as an array."""
+        return np.array(getattr(self, name), np.int64)
+
     @property
     def levels(self) -> Ints:
         """Bytes in use after each event."""
-        return self.start_bytes + np.cumsum(np.array(self.change_bytes, np.int64))
+        return self.start_bytes + np.cumsum(self.column("change_bytes"))
 
     @property
     def peak(self) -> tuple[int, int]:
@@ -113,6 +117,10 @@ class MemorySnapshot:
     def label(self, device: int) -> str:
         """Return PyTorch's name of a device."""
         return f"{self.device_type}:{device}"
+
+    def place(self, device: int, tid: str = "0", thread: str = "allocator") -> RowPlace:
+        """Return the track of a device."""
+        return RowPlace(str(device), tid, self.label(device), thread)
 
 
 def is_snapshot(start: FileStart) -> bool:
@@ -207,10 +215,8 @@ class _SnapshotReader:
                 memory.place, memory.time_ns, memory.change_bytes, memory.reserved_bytes,
                 memory.address, memory.stack,
             ) = map(list, zip(*changes, strict=True))  # fmt: skip
-        count = 0 if has_times else len(changes)
-        self._rows.note(
-            "repaired", count, "events have no times: they are 1 µs apart, in their order"
-        )
+        detail = "events have no times: they are 1 µs apart, in their order"
+        self._rows.note("repaired", 0 if has_times else len(changes), detail)
         self._complete(memory, segments, live, reserved)
         return memory
 
@@ -235,7 +241,7 @@ class _SnapshotReader:
             )
             self._rows.note("repaired", 1, detail)
         if not self._has_segments:  # reserved memory is at least the memory in use
-            unused = np.array(memory.reserved_bytes, np.int64) - memory.levels
+            unused = memory.column("reserved_bytes") - memory.levels
             total = reserved - int(unused.min(initial=0))
         memory.start_reserved_bytes = total - reserved
         memory.reserved_bytes = [total - reserved + change for change in memory.reserved_bytes]
@@ -255,7 +261,7 @@ class _SnapshotReader:
         args = dict(zip(("size", "device free"), memory.failed[-1], strict=True))
         self._rows.add(
             start_ns=[time_ns], end_ns=[time_ns], name=self._rows.name.add("out of memory"),
-            category="memory_snapshot", place=_place(self._rows, self._snapshot, memory.device),
+            category="memory_snapshot", place=self._rows.place(*self._snapshot.place(memory.device)),
             phase="i", args=self._rows.args_codes([args]),
         )  # fmt: skip
 
@@ -269,21 +275,11 @@ def _device_type(settings: Any) -> str:
     return (match["device"] or "XPU").lower()
 
 
-def _place(
-    rows: EventRows,
-    snapshot: MemorySnapshot,
-    device: int,
-    tid: str = "0",
-    thread: str = "allocator",
-) -> int:
-    return rows.place(str(device), tid, snapshot.label(device), thread)
-
-
 def amounts_by_use(snapshot: MemorySnapshot, memory: DeviceMemory) -> Ints:
     """Return the bytes in use after each event of a device, a column per use."""
     codes = [*(USES.index(use_of(stack)) for stack in snapshot.stacks), USES.index(BEFORE)]
-    use = np.array(codes)[np.array(memory.stack, np.int64)]
-    change = np.array(memory.change_bytes, np.int64)[:, None]
+    use = np.array(codes)[memory.column("stack")]
+    change = memory.column("change_bytes")[:, None]
     amounts = np.cumsum(np.where(use[:, None] == np.arange(len(USES)), change, 0), axis=0)
     amounts[:, USES.index(BEFORE)] += memory.start_bytes
     return amounts
@@ -308,11 +304,10 @@ def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory
     shown = [n for n, use in enumerate(USES) if use == BEFORE or amounts[:, n].any()]
     labels = [f"{USES[n]} (bytes)" for n in shown]
     parts = [dict(zip(labels, row, strict=True)) for row in amounts[:, shown].tolist()]
-    place = _place(rows, snapshot, memory.device)
-    first_ns, last_ns = min(memory.time_ns), max(memory.time_ns)
+    place = rows.place(*snapshot.place(memory.device))
     rows.add(
-        start_ns=[first_ns], end_ns=[last_ns], name=rows.name.add("recorded history"),
-        category="memory_snapshot", place=place,
+        start_ns=[min(memory.time_ns)], end_ns=[max(memory.time_ns)],
+        name=rows.name.add("recorded history"), category="memory_snapshot", place=place,
     )  # fmt: skip
     for phase, category, name, args in (
         ("i", "cpu_instant_event", "[memory]", instants),
@@ -390,7 +385,7 @@ def _add_annotations(rows: EventRows, snapshot: MemorySnapshot, entries: Any) ->
         stage = stages.get(str(entry.get("stage")))
         if time_us >= 0 and stage is not None:
             device = max(as_integer(entry.get("device")), 0)
-            place = _place(rows, snapshot, device, "1", "annotations")
+            place = rows.place(*snapshot.place(device, "1", "annotations"))
             ends.append((time_us * 1000, rows.name.add(str(entry.get("name"))), place, stage))
     rows.note("skipped", len(stated) - len(ends), "annotations without a time or a stage")
     if ends:

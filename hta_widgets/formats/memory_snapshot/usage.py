@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,19 +35,18 @@ class RankMemory(NamedTuple):
     """A device's memory in the snapshot of a rank."""
 
     trace: Trace
-    snapshot: MemorySnapshot
     memory: DeviceMemory
 
     @property
     def label(self) -> str:
         """PyTorch's name of the device."""
-        return self.snapshot.label(self.memory.device)
+        return str(self.trace.profile.label(self.memory.device))
 
 
 def snapshot_memories(traces: TraceSet, ranks: Iterable[int] | None = None) -> list[RankMemory]:
     """Return the devices of all snapshots."""
     return [
-        RankMemory(trace, trace.profile, memory)
+        RankMemory(trace, memory)
         for trace in _snapshot_traces(traces, ranks)
         for memory in trace.profile.devices
     ]
@@ -92,18 +92,17 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     """
     blocks = []
     for rank_memory in snapshot_memories(traces, ranks):
-        trace, snapshot, memory = rank_memory
-        change = np.array(memory.change_bytes, np.int64)
+        trace, memory = rank_memory
         blocks.append(
             {
                 "rank": trace.rank,
-                "device": (np.zeros(len(change), np.int64), [rank_memory.label]),
-                "event": np.array(memory.place, np.int64),
-                "time_ns": np.array(memory.time_ns, np.int64) - trace.zero_ns + trace.shift_ns,
-                "change_bytes": change,
+                "device": (np.zeros(len(memory.place), np.int64), [rank_memory.label]),
+                "event": memory.column("place"),
+                "time_ns": memory.column("time_ns") - trace.zero_ns + trace.shift_ns,
+                "change_bytes": memory.column("change_bytes"),
                 "used_bytes": memory.levels,
-                "reserved_bytes": np.array(memory.reserved_bytes, np.int64),
-                **dict(zip(USES, amounts_by_use(snapshot, memory).T, strict=True)),
+                "reserved_bytes": memory.column("reserved_bytes"),
+                **dict(zip(USES, amounts_by_use(trace.profile, memory).T, strict=True)),
             }
         )
     schema = {
@@ -123,10 +122,9 @@ def _blocks_at_peak(memory: DeviceMemory) -> Iterator[tuple[int, int]]:
     """Yield size and stack of the blocks in use at the peak; the stack is -1 if it is unknown."""
     live: dict[int, tuple[int, int]] = {}
     older = memory.start_bytes
+    _, last = memory.peak
     events = zip(memory.address, memory.change_bytes, memory.stack, strict=True)
-    for place, (address, change, stack) in enumerate(events):
-        if place > memory.peak[1]:
-            break
+    for address, change, stack in islice(events, last + 1):
         if change > 0:
             live[address] = change, stack
         elif live.pop(address, None) is None:
@@ -177,12 +175,12 @@ def snapshot_peak(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd
 
 def _peak_rows(rank_memory: RankMemory) -> list[dict[str, Any]]:
     """Return the rows of `snapshot_peak` of a device, the largest first."""
-    trace, snapshot, memory = rank_memory
+    trace, memory = rank_memory
+    names = [(use_of(stack), frame_text(stack, NO_STACK)) for stack in trace.profile.stacks]
+    names.append((BEFORE, BEFORE))  # of the stack -1
     sizes_of: dict[tuple[str, str], list[int]] = defaultdict(list)
     for size, stack in _blocks_at_peak(memory):
-        frames = snapshot.stacks[stack] if stack >= 0 else []
-        use = use_of(frames) if stack >= 0 else BEFORE
-        sizes_of[use, frame_text(frames, NO_STACK) if stack >= 0 else BEFORE].append(size)
+        sizes_of[names[stack]].append(size)
     peak_bytes, position = memory.peak
     event, peak_ns, reserved_bytes = -1, -1, memory.start_reserved_bytes
     if position >= 0:

@@ -23,22 +23,21 @@ from hta_widgets.formats.event_rows import (
     EventRows,
     RankFacts,
     RowPlace,
-    Series,
     build_traces,
     device_properties,
     distinct_rows,
     ranks_of,
     select_rows,
 )
-from hta_widgets.formats.nsight.call_args import ArgsOfCalls, capture_args, wait_args
-from hta_widgets.formats.nsight.collectives import communication_args, rank_in_communicators
-from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, NvtxRanges, read_ranges
-from hta_widgets.formats.nsight.recording import (
-    Recording,
-    allocated_memory,
-    device_metrics,
-    network_metrics,
+from hta_widgets.formats.nsight.event_args import (
+    ArgsOfCalls,
+    capture_args,
+    communication_args,
+    rank_in_communicators,
+    wait_args,
 )
+from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, NvtxRanges, read_ranges
+from hta_widgets.formats.nsight.recording import Recording
 from hta_widgets.formats.nsight.tables import (
     CALLS,
     DEVICE_TABLES,
@@ -49,14 +48,13 @@ from hta_widgets.formats.nsight.tables import (
     Columns,
     ExportTable,
     id_in_system,
-    machine_of,
     read_table,
 )
 from hta_widgets.formats.steps import add_steps
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
 from hta_widgets.trace.arrays import Bools, Ints
-from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
+from hta_widgets.trace.record_times import FIRST_NS, LAST_NS, MIN_UTC_NS
 
 _MARKER = "StringIds"
 _REPORTS = (".nsys-rep", ".qdrep")
@@ -68,8 +66,6 @@ _RANK_MARK = re.compile(r"rank=(\d{1,9})\b.*\b[dpt]p=\d")
 _IDENTITY = ("process", "thread", "start_ns", "end_ns", "name", "correlation")
 _UNIFIED = "unified memory"
 _LAST_SORT = 1 << 30
-#: Times since the start of a recording are smaller than this, and times since 1970 are larger.
-_MIN_UTC_NS = 100_000_000_000_000_000
 
 
 def is_export(start: FileStart) -> bool:
@@ -107,10 +103,6 @@ class _ExportReader:
     def __init__(self, database: Database, rows: EventRows) -> None:
         self._database, self._rows = database, rows
         self._recording = Recording(database)
-        self._network = network_metrics(database)
-        self._metrics = device_metrics(database)
-        #: machines and numbers of the devices of ranks
-        self._used_gpus: set[tuple[int, int]] = set()
         self._tables: dict[ExportTable, Columns] = {}
         #: number of devices by process
         self._devices_of: Counter[int] = Counter()
@@ -137,7 +129,7 @@ class _ExportReader:
         self._tables.clear()
         add_steps(self._rows, steps, "NVTX ranges")
         self._devices_of.update(process for process, _ in ranks_of(self._rows.columns()))
-        if self._rows.first_ns > _MIN_UTC_NS:
+        if self._rows.first_ns > MIN_UTC_NS:
             self._recording.epoch_ns = 0
 
     def _read_table(self, table: ExportTable) -> Columns:
@@ -261,11 +253,6 @@ class _ExportReader:
         """Return what the export states about a rank."""
         recording = self._recording
         gpu = recording.gpu(process, max(device, 0))
-        # Only the first rank has the counters of the host.
-        series, self._network = self._network, []
-        if device >= 0:
-            memory = allocated_memory(self._database, process, device)
-            series = [*self._metrics_of(process, gpu.number), *memory, *series]
         properties = device_properties(
             gpu.number, name=gpu.name, numSms=gpu.sms, totalGlobalMem=gpu.memory_bytes
         )
@@ -275,17 +262,9 @@ class _ExportReader:
             rank=self._stated_rank(process, device),
             device_properties=properties if device >= 0 else {},
             further_metadata={"Nsight Systems": recording.version} if recording.version else {},
-            series=series,
+            series=recording.take_series(self._database, process, device),
             label=gpu.label,
         )
-
-    def _metrics_of(self, process: int, gpu: int) -> list[Series]:
-        """Return the metrics of a device, on the machine of a process unless only one is stated."""
-        keys = [key for key in self._metrics if key[1] == gpu]
-        if len({machine for machine, _ in self._metrics}) > 1:
-            keys = [key for key in keys if key[0] == machine_of(process)]
-        self._used_gpus.update(keys)
-        return [series for key in keys for series in self._metrics[key]]
 
     def _stated_rank(self, process: int, device: int) -> int | None:
         """Return the rank that MPI, a mark, NCCL or an environment variable states, if any.
@@ -309,9 +288,8 @@ class _ExportReader:
         """Report what the export lacks."""
         recording = self._recording
         self._database.report(self._rows.problems)
-        unused = [metrics for gpu, metrics in self._metrics.items() if gpu not in self._used_gpus]
-        samples = sum(len(times_ns) for metrics in unused for _, times_ns, _ in metrics)
-        self._rows.note("part", samples, "samples of metrics of GPUs that no rank uses")
+        detail = "samples of metrics of GPUs that no rank uses"
+        self._rows.note("part", recording.unused_samples, detail)
         detail = "the export does not state when the recording began"
         self._rows.note("clock", int(recording.epoch_ns is None), detail)
         self._rows.note("part", int(recording.is_cut), "the file was cut from a longer export")

@@ -94,6 +94,10 @@ class Recording:
         #: devices by machine and number; by None and number, the first device
         self._gpus = _gpus(database)
         self._devices = _devices_of_processes(database, self._gpus)
+        self._network = _network_metrics(database)
+        self._metrics = _device_metrics(database)
+        #: machines and numbers of the devices of ranks
+        self._used_gpus: set[tuple[int, int]] = set()
 
     @property
     def unclear_devices(self) -> int:
@@ -109,6 +113,25 @@ class Recording:
         number = stated.number
         gpu = self._gpus.get((machine, number)) or self._gpus.get((None, number)) or Gpu(number)
         return replace(gpu, name=stated.name or gpu.name, sms=stated.sms or gpu.sms)
+
+    def take_series(self, database: Database, process: int, device: int) -> list[Series]:
+        """Return the counters of a rank; the first one also has those of the host."""
+        network, self._network = self._network, []
+        if device < 0:
+            return network
+        gpu = self.gpu(process, device).number
+        keys = [key for key in self._metrics if key[1] == gpu]
+        if len({machine for machine, _ in self._metrics}) > 1:
+            keys = [key for key in keys if key[0] == machine_of(process)]
+        self._used_gpus.update(keys)
+        metrics = [series for key in keys for series in self._metrics[key]]
+        return [*metrics, *_allocated_memory(database, process, device), *network]
+
+    @property
+    def unused_samples(self) -> int:
+        """The number of samples of metrics of devices that no rank uses."""
+        unused = self._metrics.keys() - self._used_gpus
+        return sum(len(times_ns) for gpu in unused for _, times_ns, _ in self._metrics[gpu])
 
     def host(self, process: int) -> str | None:
         """Return the name of the host of a process, if it is known."""
@@ -213,7 +236,7 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
 
 
-def device_metrics(database: Database) -> dict[tuple[int, int], list[Series]]:
+def _device_metrics(database: Database) -> dict[tuple[int, int], list[Series]]:
     """Return the sampled metrics of devices by machine and number."""
     named = database.rows(_METRIC_NAMES, "typeId metricId metricName", kinds=(int, int, str))
     names = {(type_id, metric_id): name for type_id, metric_id, name in named}
@@ -227,7 +250,7 @@ def device_metrics(database: Database) -> dict[tuple[int, int], list[Series]]:
     return series
 
 
-def network_metrics(database: Database) -> list[Series]:
+def _network_metrics(database: Database) -> list[Series]:
     """Return the metrics of network cards, by card and port."""
     named = database.rows(_NETWORK_NAMES, "metricsListId metricsIdx name", kinds=(int, int, str))
     names = {(list_id, index): name for list_id, index, name in named}
@@ -254,7 +277,7 @@ def _samples_by_key(
         yield key, of_key[time].to_numpy(), of_key["value"].to_numpy()
 
 
-def allocated_memory(database: Database, process: int, device: int) -> list[Series]:
+def _allocated_memory(database: Database, process: int, device: int) -> list[Series]:
     """Return the memory of a device that a process has allocated and not freed."""
     columns = "start globalPid deviceId bytes memoryOperationType"
     events = pd.DataFrame(database.integers(_MEMORY, columns))

@@ -22,7 +22,6 @@ from hta_widgets.formats.event_rows import (
     device_properties,
     distinct_rows,
     map_distinct,
-    stream_place,
 )
 from hta_widgets.formats.steps import add_steps
 from hta_widgets.readers.formats import Outcome
@@ -66,7 +65,7 @@ class RocmRows(EventRows):
         for number in range(len(ranks)):
             rows = np.flatnonzero(rank == number)
             stream[rows] = _join_rare_streams(start_ns[rows], end_ns[rows], stream[rows])
-        place = self.place_codes(_stream_place, device, stream)
+        place = self.stream_codes("GPU {}", device, stream)
         self.add(category=category, place=place, **columns | {"stream": stream})
 
     def add_calls(self, category: str | Ints, *, pid: Ints, tid: Ints, **columns: Any) -> None:
@@ -130,10 +129,6 @@ class RocmProcess:
             return agent
         listed = (gpu["id"] for gpu in self._gpus.values())
         return min((device for _, device in self._used), default=next(listed, 0))
-
-
-def _stream_place(device: int, stream: int) -> RowPlace:
-    return stream_place(f"GPU {device}", stream)
 
 
 def _thread_place(pid: int, tid: int) -> RowPlace:

@@ -35,7 +35,7 @@ from hta_widgets.formats.event_rows import (
     distinct_rows,
 )
 from hta_widgets.formats.steps import add_profiler_steps, add_steps
-from hta_widgets.formats.xplane.events import CORRELATION, LineEvents, read_events, whole_number
+from hta_widgets.formats.xplane.events import CORRELATION, LineEvents, read_events
 from hta_widgets.formats.xplane.messages import (
     Line,
     Plane,
@@ -47,7 +47,9 @@ from hta_widgets.formats.xplane.messages import (
 from hta_widgets.readers.formats import Advance, Outcome
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.columns import as_integer
 from hta_widgets.trace.problems import ANOTHER_RUN, Problems
+from hta_widgets.trace.record_times import MIN_UTC_NS
 from hta_widgets.trace.trace import Trace
 
 _DEVICE = re.compile(
@@ -73,8 +75,6 @@ _DETAILS = re.compile(r"\b(\w+):(\d{1,18}(?:,\d{1,18})*)\b")
 _SHARED_MEMORY = ("static_shared", "dynamic_shared", "group_mem")
 _ALLOCATOR = re.compile(r"GPU_(\d{1,9})_bfc")
 _MEMORY = "memory allocated by XLA (bytes)"
-#: Times since the start of a profile are smaller than this, and times since 1970 are larger.
-_MIN_UTC_NS = 100_000_000_000_000_000
 _REPLACED = "\ufffd".encode()
 #: Statistics of work, and their names as args.
 _FIGURES = {"flops": "flops", "bytes_accessed": "bytes accessed"}
@@ -161,13 +161,12 @@ class _ProfileReader:
         #: by device: number of lines without the number of a stream
         self._unnumbered: Counter[int] = Counter()
         environment = next((p for p in profile.planes if p.name == _ENVIRONMENT), Plane())
-        started = environment.stats.get("profile_start_time")
+        started = as_integer(environment.stats.get("profile_start_time"))
         lines = [line for plane in profile.planes for line in plane.lines if line.events]
-        self._is_utc = any(line.first_ns >= _MIN_UTC_NS for line in lines)
-        is_time = isinstance(started, int) and 0 < started < 1 << 62
-        self._start_ns = started if is_time else None
+        self._is_utc = any(line.first_ns >= MIN_UTC_NS for line in lines)
+        self._start_ns = started if started > 0 else None
         for line in lines:  # a profile may have lines of both kinds
-            if self._is_utc and line.first_ns < _MIN_UTC_NS:
+            if self._is_utc and line.first_ns < MIN_UTC_NS:
                 line.first_ns += self._start_ns or 0
         if self._start_ns is None and not self._is_utc:
             self._rows.note("clock", 1, "the profile does not state when it began")
@@ -273,12 +272,10 @@ class _ProfileReader:
     def _add_steps(self, plane: Plane, line: Line, place: int, device: int) -> None:
         """Add the steps of a device whose work has no launches, numbered by their names."""
         events = self._events(plane, line)
-        numbers = [
-            int(name) if name.isdecimal() and len(name) < 18 else -1 for name in events.names
-        ]
-        count = len(events.kind)
-        number = np.array(numbers, np.int64)[events.kind] if -1 not in numbers else np.arange(count)
-        add_profiler_steps(self._rows, number, **events.times_ns, place=place, target=device)
+        numbers = np.array(list(map(as_integer, events.names)), np.int64)[events.kind]
+        if -1 in numbers:
+            numbers = np.arange(len(numbers))
+        add_profiler_steps(self._rows, numbers, **events.times_ns, place=place, target=device)
 
     def _read_thread(self, plane: Plane, line: Line) -> None:
         events = self._events(plane, line)
@@ -367,7 +364,7 @@ def _are_containers(events: LineEvents) -> Bools:
 
 
 def _numbers(stats: list[Stats], key: str) -> Ints:
-    return np.array([whole_number(of_kind.get(key)) for of_kind in stats], np.int64)
+    return np.array([as_integer(of_kind.get(key), 1 << 63) for of_kind in stats], np.int64)
 
 
 def _args_of_stats(stats: Stats) -> Stats:
