@@ -14,7 +14,6 @@ If the device's own processor expands a collective, the collective also has sche
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -71,23 +70,22 @@ def read_database(path: str, *, advance: Advance = None, **_: object) -> Outcome
     """Read the rank of a database."""
     rows = EventRows(path)
     with Database(path, advance) as database:
-        tables = _AscendTables(database, rows)
+        tables = _AscendTables(database, rows, rank_of_folder(path))
         tables.read_tasks()
         tables.read_collectives()
         tables.read_calls()
         tables.read_marks()
         tables.read_operators()
-        facts = tables.facts(rank_of_folder(path))
         database.report(rows.problems)
-    record = "Record with torch_npu.profiler and export_type=ExportType.Db."
-    return build_traces(rows, "ascend-db", facts, record)
+        record = "Record with torch_npu.profiler and export_type=ExportType.Db."
+        return build_traces(rows, "ascend-db", tables.facts, record)
 
 
 class _AscendTables:
     """The tables of a database, whose events become rows."""
 
-    def __init__(self, database: Database, rows: EventRows) -> None:
-        self._database, self._rows = database, rows
+    def __init__(self, database: Database, rows: EventRows, folder_rank: int | None) -> None:
+        self._database, self._rows, self._folder_rank = database, rows, folder_rank
         self._tasks = database.integers(
             "TASK", "startNs endNs deviceId streamId", optional="connectionId globalTaskId taskType"
         )
@@ -97,20 +95,16 @@ class _AscendTables:
         self._parts = database.integers("COMMUNICATION_TASK_INFO", "globalTaskId", optional="opId")
         self._devices: list[int] = np.unique(self._tasks["deviceId"]).tolist()
 
-    def facts(self, folder_rank: int | None) -> Callable[[int, int], RankFacts]:
-        """Return a function that returns the facts of a rank, given its process and device."""
+    def facts(self, _process: int, device: int) -> RankFacts:
+        """Return what the database states about the rank of a device."""
         pairs = self._database.rows("RANK_DEVICE_MAP", "deviceId rankId", kinds=(int, int))
         ranks = {device: rank for device, rank in pairs if is_rank(rank)}
         models = dict(self._database.rows("NPU_INFO", "id name"))
         hosts = self._database.rows("HOST_INFO", "hostName", kinds=(str,))
         host = hosts[0][0] if len(hosts) == 1 else None
-
-        def of_rank(_process: int, device: int) -> RankFacts:
-            model = str(models.get(device, ""))
-            properties = device_properties(device, name=model) if device >= 0 else {}
-            return RankFacts(0, host, ranks.get(device, folder_rank), properties)
-
-        return of_rank
+        model = str(models.get(device, ""))
+        properties = device_properties(device, name=model) if device >= 0 else {}
+        return RankFacts(0, host, ranks.get(device, self._folder_rank), properties)
 
     def read_tasks(self) -> None:
         """Read the tasks of devices."""

@@ -261,8 +261,9 @@ class _SnapshotReader:
         args = dict(zip(("size", "device free"), memory.failed[-1], strict=True))
         self._rows.add(
             start_ns=[time_ns], end_ns=[time_ns], name=self._rows.name.add("out of memory"),
-            category="memory_snapshot", place=self._rows.place(*self._snapshot.place(memory.device)),
-            phase="i", args=self._rows.args_codes([args]),
+            category="memory_snapshot", phase="i",
+            place=self._rows.place(*self._snapshot.place(memory.device)),
+            args=self._rows.args_codes([args]),
         )  # fmt: skip
 
 

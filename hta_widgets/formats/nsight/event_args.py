@@ -39,6 +39,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets.analysis.cross_rank.comm_events import bytes_of
 from hta_widgets.formats.event_rows import distinct_rows, values_by_id
@@ -311,18 +312,17 @@ def capture_args(
 
 def _calls_at(calls: Columns, threads: Ints, times_ns: Ints) -> Ints:
     """Return the call that each thread was in at a time; -1 for none."""
-    global_tid = (calls["process"] << ID_BITS) | calls["thread"]
-    result = np.full(len(threads), -1)
-    for thread in np.unique(threads).tolist():
-        rows = np.flatnonzero(threads == thread)
-        thread_calls = np.flatnonzero(global_tid == thread)
-        thread_calls = thread_calls[np.argsort(calls["start_ns"][thread_calls], kind="stable")]
-        starts_ns, ends_ns = (calls[name][thread_calls] for name in ("start_ns", "end_ns"))
-        # Number of calls that have begun; the last of them is the call, unless it has ended.
-        begun = np.searchsorted(starts_ns, times_ns[rows], side="right")
-        is_inside = np.append(NO_TIME, ends_ns)[begun] >= times_ns[rows]
-        result[rows] = np.where(is_inside, np.append(-1, thread_calls)[begun], -1)
-    return result
+    thread = (calls["process"] << ID_BITS) | calls["thread"]
+    begun = pd.DataFrame({"thread": thread, "time_ns": calls["start_ns"]}).assign(
+        call=np.arange(len(thread))
+    )
+    asked = pd.DataFrame({"thread": threads, "time_ns": times_ns})
+    begun, asked = (frame.sort_values("time_ns", kind="stable") for frame in (begun, asked))
+    # The last call that has begun is the call, unless it has ended.
+    last = pd.merge_asof(asked, begun, "time_ns", by="thread").set_index(asked.index)["call"]
+    call = last.sort_index().fillna(-1).to_numpy(np.int64)
+    is_inside = np.append(calls["end_ns"], NO_TIME)[call] >= times_ns
+    return np.where(is_inside, call, -1)
 
 
 def _captured_nodes(nodes: Columns, node_ids: Ints) -> Ints:
