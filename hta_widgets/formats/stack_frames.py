@@ -57,6 +57,11 @@ def as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
+def dicts_in(value: Any) -> list[dict[str, Any]]:
+    """Return the dictionaries in a list or tuple; none in anything else."""
+    return [entry for entry in as_list(value) if isinstance(entry, dict)]
+
+
 class DumpFrame(NamedTuple):
     """A function on a stack; `is_library` is False for the user's code."""
 
@@ -86,8 +91,7 @@ class StackPool:
         """Return the number of the stack with these frames, innermost first."""
         number = self._number_of_list.get(id(frames))
         if number is None:
-            entries = (entry for entry in as_list(frames) if isinstance(entry, dict))
-            stack = tuple(map(_stack_frame, entries))
+            stack = tuple(map(_stack_frame, dicts_in(frames)))
             number = self._number_of.setdefault(stack, len(self._number_of))
             self._number_of_list[id(frames)] = number
         return number

@@ -28,6 +28,7 @@ from hta_widgets.formats.stack_frames import (
     DumpFrame,
     StackPool,
     as_list,
+    dicts_in,
     frame_text,
     read_dump_value,
 )
@@ -162,8 +163,7 @@ class _SnapshotReader:
     def read(self) -> MemorySnapshot:
         """Return the devices with events or segments."""
         snapshot = self._snapshot
-        stated = as_list(self._value.get("segments"))
-        segments = [entry for entry in stated if isinstance(entry, dict)]
+        segments = dicts_in(self._value.get("segments"))
         detail = "no segments, so blocks from before the history are known only by their release"
         self._rows.note("part", int(not self._has_segments), detail)
         traces = as_list(self._value.get("device_traces"))
@@ -247,9 +247,7 @@ class _SnapshotReader:
         memory.reserved_bytes = [total - reserved + change for change in memory.reserved_bytes]
         for entry in segments:
             after = _address(entry.get("address"))
-            for block in as_list(entry.get("blocks")):
-                if not isinstance(block, dict):
-                    continue
+            for block in dicts_in(entry.get("blocks")):
                 size, address = _size(block.get("size")), _address(block.get("address", after))
                 after += max(size, 0)
                 frames = block.get("frames") or _frames_of_history(block)
@@ -343,10 +341,9 @@ def use_of(stack: list[DumpFrame] | tuple[DumpFrame, ...]) -> str:
 
 
 def _segment(entry: Mapping[str, Any]) -> MemorySegment:
-    blocks = [block for block in as_list(entry.get("blocks")) if isinstance(block, dict)]
-    free = [
-        max(_size(block.get("size")), 0) for block in blocks if block.get("state") == "inactive"
-    ]
+    blocks = dicts_in(entry.get("blocks"))
+    sizes = (block.get("size") for block in blocks if block.get("state") == "inactive")
+    free = [max(_size(size), 0) for size in sizes]
     return MemorySegment(
         device=max(as_integer(entry.get("device")), 0),
         address=_address(entry.get("address")),
@@ -379,7 +376,7 @@ def _size(value: Any) -> int:
 def _add_annotations(rows: EventRows, snapshot: MemorySnapshot, entries: Any) -> None:
     """Add the ranges that the program named."""
     stages = {"START": ord("B"), "END": ord("E")}
-    stated = [entry for entry in as_list(entries) if isinstance(entry, dict)]
+    stated = dicts_in(entries)
     ends = []
     for entry in stated:
         time_us = as_integer(entry.get("time_us"), _MAX_US)

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -191,19 +191,16 @@ def _calls_on_thread(
             if starts_ns[row] <= launch_ns <= ends_ns[row] and names[row]
         )
         range_of_launch.append(next(around, -1))  # the first one is the outermost
-    launches_in_range = Counter(range_of_launch)
-    launches_before: Counter[int] = Counter()
-    result = []
-    for row in range_of_launch:
-        calls = [] if row < 0 else _calls_of_range(row, names, ranges)
-        number, count = launches_before[row], launches_in_range[row]
-        launches_before[row] += 1
-        if count == 1 or not calls:
-            result.append(calls)
-        elif len(calls) == count:  # each kernel does the work of one call
-            result.append([calls[number]])
-        else:
-            result.append([])
+    result: list[list[_NcclCall]] = [[] for _ in range_of_launch]
+    launches_of_range = pd.Series(range_of_launch).groupby(range_of_launch).indices
+    launches_of_range.pop(-1, None)
+    for row, launches in launches_of_range.items():
+        calls = _calls_of_range(row, names, ranges)
+        if len(launches) == 1:
+            result[launches[0]] = calls
+        elif len(launches) == len(calls):  # each kernel does the work of one call
+            for launch, call in zip(launches, calls, strict=True):
+                result[launch] = [call]
     return result
 
 

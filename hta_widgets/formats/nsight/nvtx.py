@@ -185,14 +185,13 @@ def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int
     has_payload = " or ".join(f'"{name}" is not null' for name in stored)
     rows = database.rows(NVTX_TABLE, f"rowid {_PAYLOADS}", where=f"({has_payload})")
     texts = texts_by_id(database, [json_id for *_, json_id in rows if isinstance(json_id, int)])
-    number_of: dict[object, int] = {}
-    numbers = []
-    for _, blob, json_text, json_id in rows:
-        number = number_of.setdefault((blob, json_text, json_id), len(payloads))
-        numbers.append(number)
-        if number == len(payloads):
-            fields = _decode_payload(blob, schemas)
-            payloads.append(fields or _decode_json_payload(json_text or texts.get(json_id)))
+    number_of = {row[1:]: 0 for row in rows}
+    for number, stored in enumerate(number_of, 1):
+        blob, json_text, json_id = stored
+        number_of[stored] = number
+        fields = _decode_payload(blob, schemas)
+        payloads.append(fields or _decode_json_payload(json_text or texts.get(json_id)))
+    numbers = [number_of[row[1:]] for row in rows]
     positions = positions_in(np.array([rowid for rowid, *_ in rows], np.int64), rowids)
     # Ranges without a payload have position -1, which selects the appended number 0.
     return payloads, np.array([*numbers, 0])[positions]
