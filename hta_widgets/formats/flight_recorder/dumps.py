@@ -115,6 +115,33 @@ def _rank_and_job(path: str) -> tuple[int | None, str]:
     return int(match[2]), match[1] or name
 
 
+class _Entry:
+    """An entry of a dump, and what identifies its collective."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self.get = fields.get
+        stated = self.get("process_group", self.get("pg_name"))
+        texts = [
+            shorten_paths(str(text))
+            for text in (stated if isinstance(stated, (list, tuple)) else [stated])
+            if isinstance(text, (str, int))
+        ]
+        name, self.description = (*texts, "", "")[:2]
+        #: name of the process group, or its number in the process
+        self.group = name or str(self.get("pg_id", ""))
+        self.is_p2p = self.get("is_p2p") is True
+        self.state = str(self.get("state") or "scheduled")
+        collective, p2p, number_of_1x = (
+            as_integer(self.get(key)) for key in ("collective_seq_id", "p2p_seq_id", "seq_id")
+        )
+        number = p2p if self.is_p2p else collective
+        #: number in the group; -1 for none
+        self.sequence = number if number >= 0 else number_of_1x
+        #: what the operations of a batch share with its own entry, ``nccl:coalesced``, which alone
+        #: has their state
+        self.batch = (self.group, self.is_p2p, collective, p2p, number_of_1x)
+
+
 class _DumpReader:
     """Reads the entries of a dump."""
 
@@ -123,12 +150,12 @@ class _DumpReader:
         self._status = {
             key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()
         }
-        self._entries = [_mapping(entry) for entry in value["entries"]]
+        self._entries = [_Entry(_mapping(entry)) for entry in value["entries"]]
         #: groups with sends and receives, whose numbers ``pg_status`` mixes with those of
         #: collectives
-        self._p2p_groups = {_group_and_description(e)[0] for e in self._entries if _is_p2p(e)}
+        self._p2p_groups = {entry.group for entry in self._entries if entry.is_p2p}
         self._finished_batches = {
-            _batch(entry)
+            entry.batch
             for entry in self._entries
             if "coalesced" in str(entry.get("profiling_name")) and self._is_finished(entry)
         }
@@ -143,37 +170,32 @@ class _DumpReader:
 
     def read(self, rows: EventRows) -> FlightDump:
         """Return the dump, and report entries that cannot be matched with other ranks."""
-        collectives = [self._collective(entry) for entry in self._entries]
-        self._dump.entries.extend(filter(None, collectives))
-        if not self._dump.entries:
+        numbered = [entry for entry in self._entries if entry.group and entry.sequence >= 0]
+        self._dump.entries.extend(map(self._collective, numbered))
+        if not numbered:
             self._dump.entries.extend(filter(None, map(self._last_collective, self._status)))
         self._dump.stacks.extend(self._stacks.stacks)
         detail = "entries without a process group and a number"
-        rows.note("skipped", collectives.count(None), detail)
+        rows.note("skipped", len(self._entries) - len(numbered), detail)
         return self._dump
 
-    def _collective(self, entry: Mapping[str, Any]) -> EnqueuedCollective | None:
-        """Return the collective of an entry; None without a group or a sequence number."""
-        group, description = _group_and_description(entry)
-        sequence = _sequence(entry)
-        if not group or sequence < 0:
-            return None
-        if description:
-            self._dump.descriptions[group] = description
+    def _collective(self, entry: _Entry) -> EnqueuedCollective:
+        if entry.description:
+            self._dump.descriptions[entry.group] = entry.description
         status = self._status_of(entry)
         if "last_enqueued_collective" in status:
-            self._dump.enqueued[group] = as_integer(status["last_enqueued_collective"])
+            self._dump.enqueued[entry.group] = as_integer(status["last_enqueued_collective"])
         created = entry.get("time_created_ns", _to_ns(entry.get("time_created_us")))
         duration = entry.get("duration_ms")
         if not isinstance(duration, (int, float)) or not duration >= 0:
             duration = -1
         return EnqueuedCollective(
-            group=group,
-            sequence=sequence,
-            is_p2p=_is_p2p(entry),
+            group=entry.group,
+            sequence=entry.sequence,
+            is_p2p=entry.is_p2p,
             operation=shorten_paths(str(entry.get("profiling_name") or "unknown")),
-            state=_state_of(entry),
-            is_finished=self._is_finished(entry) or _batch(entry) in self._finished_batches,
+            state=entry.state,
+            is_finished=self._is_finished(entry) or entry.batch in self._finished_batches,
             created_ns=as_integer(created) or -1,
             started_ns=as_integer(entry.get("time_discovered_started_ns")) or -1,
             completed_ns=as_integer(entry.get("time_discovered_completed_ns")) or -1,
@@ -184,20 +206,18 @@ class _DumpReader:
             stack=self._stacks.add(entry.get("frames")),
         )
 
-    def _is_finished(self, entry: Mapping[str, Any]) -> bool:
-        group, _ = _group_and_description(entry)
+    def _is_finished(self, entry: _Entry) -> bool:
         last_completed = as_integer(self._status_of(entry).get("last_completed_collective"))
         return (
-            _state_of(entry) == "completed"
+            entry.state == "completed"
             or entry.get("retired") is True
             or as_integer(entry.get("time_discovered_completed_ns")) > 0
-            or (group not in self._p2p_groups and _sequence(entry) <= last_completed)
+            or (entry.group not in self._p2p_groups and entry.sequence <= last_completed)
         )
 
-    def _status_of(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _status_of(self, entry: _Entry) -> Mapping[str, Any]:
         """Return the status of an entry's group, by its number in the process, or by its name."""
-        group, _ = _group_and_description(entry)
-        return self._status.get(str(entry.get("pg_id"))) or self._status.get(group) or {}
+        return self._status.get(str(entry.get("pg_id"))) or self._status.get(entry.group) or {}
 
     def _last_collective(self, group: str) -> EnqueuedCollective | None:
         """Return the last collective of a group by ``pg_status``, for a dump without entries."""
@@ -211,42 +231,6 @@ class _DumpReader:
             group, sequence, operation="collective", is_finished=completed >= sequence,
             state="started" if started >= sequence else "scheduled", stack=self._stacks.add(()),
         )  # fmt: skip
-
-
-def _is_p2p(entry: Mapping[str, Any]) -> bool:
-    return entry.get("is_p2p") is True
-
-
-def _state_of(entry: Mapping[str, Any]) -> str:
-    return str(entry.get("state") or "scheduled")
-
-
-def _sequence(entry: Mapping[str, Any]) -> int:
-    """Return the number of an entry in its group, -1 for none."""
-    sequence = as_integer(entry.get("p2p_seq_id" if _is_p2p(entry) else "collective_seq_id"))
-    return as_integer(entry.get("seq_id")) if sequence < 0 else sequence
-
-
-def _batch(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return a key that the operations of a batch share with the batch's own entry.
-
-    Only that entry, ``nccl:coalesced``, has the state of its operations.
-    """
-    group, _ = _group_and_description(entry)
-    keys = ("collective_seq_id", "p2p_seq_id", "seq_id")
-    return group, _is_p2p(entry), *(as_integer(entry.get(key)) for key in keys)
-
-
-def _group_and_description(entry: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the name of an entry's process group, or its number, and the description."""
-    group = entry.get("process_group", entry.get("pg_name"))
-    texts = [
-        shorten_paths(str(text))
-        for text in (group if isinstance(group, (list, tuple)) else [group])
-        if isinstance(text, (str, int))
-    ]
-    name, description = (*texts, "", "")[:2]
-    return name or str(entry.get("pg_id", "")), description
 
 
 def _add_collectives(rows: EventRows, dump: FlightDump) -> None:

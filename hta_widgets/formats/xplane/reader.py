@@ -82,6 +82,8 @@ _FIGURES = {"flops": "flops", "bytes_accessed": "bytes accessed"}
 _DROPPED = frozenset({CORRELATION, "_c", "_ct", "_p", "_pt", "_r", "_a"})
 _ENDINGS = (".trace.json.gz", ".trace.json")
 _COPIES = ("perfetto_trace.json.gz", "perfetto_trace.json")
+#: The place, device and stream of events.
+_Track = dict[str, int]
 _RECORD_AGAIN = "Record it again with jax.profiler.trace, or copy it again."
 
 
@@ -212,23 +214,22 @@ class _ProfileReader:
             return
         has_steps = not streams and number not in self._devices
         self._devices.setdefault(number, plane)
-        numbers = []
+        tracks = []
         first_order = self._unnumbered[number]
         self._unnumbered[number] += len(work)
         for order, line in enumerate(work, first_order):
             match = _STREAM.fullmatch(line.name)
             stream = int(match[1]) if match else order
-            numbers.append(stream)
             thread = f"stream {stream}" if match else " · ".join(filter(None, (core, line.name)))
             place = self._rows.place(label, str(stream), label, thread)
+            tracks.append({"place": place, "device": number, "stream": stream})
             events = self._events(plane, line)
             if line.name == _NESTED:
-                events = self._without_containers(events, place, number, stream)
-            self._add_work(events, place, number, stream)
+                events = self._without_containers(events, tracks[-1])
+            self._add_work(events, tracks[-1])
         for line in plane.lines:
             if line.name == _MODULES:
-                place = self._rows.place(label, str(numbers[0]), label)
-                self._add_ranges(self._events(plane, line), place, number, numbers[0])
+                self._add_ranges(self._events(plane, line), tracks[0])
             elif line.name == _STEPS and has_steps:
                 self._add_steps(plane, line, self._rows.place(label, _STEPS, label, _STEPS), number)
             elif line.name == _COUNTERS:
@@ -237,28 +238,25 @@ class _ProfileReader:
                 detail = "events that repeat device work by module or scope are left out"
                 self._rows.note("repaired", len(line.events), detail)
 
-    def _without_containers(
-        self, events: LineEvents, place: int, device: int, stream: int
-    ) -> LineEvents:
+    def _without_containers(self, events: LineEvents, track: _Track) -> LineEvents:
         """Return the operations that contain no others; operations that do are added as ranges."""
         is_container = _are_containers(events)
-        self._add_ranges(events.take(np.flatnonzero(is_container)), place, device, stream)
+        self._add_ranges(events.take(np.flatnonzero(is_container)), track)
         detail = "operations that contain others, such as loops, are ranges; their parts are work"
         self._rows.note("repaired", int(is_container.sum()), detail)
         return events.take(np.flatnonzero(~is_container))
 
-    def _add_work(self, events: LineEvents, place: int, device: int, stream: int) -> None:
+    def _add_work(self, events: LineEvents, track: _Track) -> None:
         args = self._rows.args_codes(map(_args, events.names, events.stats))
         self._append(
-            events, "kernel", place, device=device, stream=stream,
-            correlation=events.correlation, args=args[events.kind],
+            events, "kernel", **track, correlation=events.correlation, args=args[events.kind],
             size_bytes=np.array(list(map(_copied_bytes, events.stats)), np.int64)[events.kind],
         )  # fmt: skip
         self._note_figures(events)
 
-    def _add_ranges(self, events: LineEvents, place: int, device: int, stream: int) -> None:
+    def _add_ranges(self, events: LineEvents, track: _Track) -> None:
         args = self._rows.args_codes(map(_args_of_stats, events.stats))[events.kind]
-        self._append(events, "gpu_user_annotation", place, device=device, stream=stream, args=args)
+        self._append(events, "gpu_user_annotation", **track, args=args)
 
     def _note_figures(self, events: LineEvents) -> None:
         """Store the FLOPs and bytes of kernels for the calls that launch them."""
@@ -291,7 +289,7 @@ class _ProfileReader:
         categories = self._rows.category_codes(map(_host_category, events.names, events.stats))
         args = self._rows.args_codes(map(_args_of_stats, events.stats))
         self._append(
-            events, categories[events.kind], place, correlation=events.correlation,
+            events, categories[events.kind], place=place, correlation=events.correlation,
             target=device_of_kind[events.kind], args=args[events.kind],
         )  # fmt: skip
 
@@ -331,15 +329,12 @@ class _ProfileReader:
         args = [_args_of_stats(events.stats[kind]) | figures[place] for kind, place in pairs]
         names = [str(stats.get("hlo_op")) for stats in events.stats]
         operations = replace(launches, names=names)
-        self._append(operations, "cpu_op", place, args=self._rows.args_codes(args)[code])
+        self._append(operations, "cpu_op", place=place, args=self._rows.args_codes(args)[code])
 
-    def _append(self, events: LineEvents, category: str | Ints, place: int, **columns: Any) -> None:
+    def _append(self, events: LineEvents, category: str | Ints, **columns: Any) -> None:
         used_kinds, kind = np.unique(events.kind, return_inverse=True)
         names = self._rows.name_codes([events.names[number] for number in used_kinds.tolist()])
-        self._rows.add(
-            start_ns=events.start_ns, end_ns=events.end_ns, name=names[kind], category=category,
-            place=place, **columns,
-        )  # fmt: skip
+        self._rows.add(name=names[kind], category=category, **events.times_ns, **columns)
 
     def _events(self, plane: Plane, line: Line) -> LineEvents:
         events, sums = read_events(self._data, plane, line)
