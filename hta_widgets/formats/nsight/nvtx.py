@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,32 +74,11 @@ class NvtxRanges:
         return NvtxRanges(select_rows(self.columns, rows), self.domains, self.payloads)
 
 
-def domain_names(database: Database) -> dict[tuple[int, int], str]:
-    """Return the names of domains by process and number."""
-    columns, where = "eventType globalTid domainId text", f"eventType = {_DOMAIN_CREATION}"
-    rows = database.rows(NVTX_TABLE, columns, where=where, kinds=(int, int, int, str))
-    return {(process_of(thread), number): text for _, thread, number, text in rows}
-
-
-def read_ranges(
-    database: Database, rows: EventRows, names: Mapping[tuple[int, int], str]
-) -> NvtxRanges:
-    """Read ranges and marks; `names` are the domains that processes registered, by number."""
-    columns = database.integers(
-        NVTX_TABLE, "start end eventType textId globalTid domainId", missing=NO_TIME
-    )
-    phase = np.zeros(len(columns["rowid"]), np.int64)
-    for letter, types in _EVENT_TYPES.items():
-        phase[np.isin(columns["eventType"], types)] = ord(letter)
-    is_event = phase > 0
-    is_other = ~is_event & ~np.isin(columns["eventType"], _NO_EVENTS)
-    rows.note("skipped", is_other, f"rows of {NVTX_TABLE} of other types")
-    columns, phase = select_rows(columns, is_event), phase[is_event]
-    process = processes_of(columns["globalTid"])
-    pairs, domain = distinct_rows(process, np.maximum(columns["domainId"], 0))
-    domains = [
-        names.get((owner, number), f"domain {number}" if number else "") for owner, number in pairs
-    ]
+def read_ranges(database: Database, rows: EventRows) -> NvtxRanges:
+    """Read ranges and marks."""
+    columns = _read_events(database, rows)
+    process, phase = processes_of(columns["globalTid"]), columns["phase"]
+    domains, domain = _read_domains(database, process, columns["domainId"])
     payloads, payload = _read_payloads(database, columns["rowid"])
     texts, text = _read_texts(database, columns)
     operators = [_operator(each) for each in texts.values]
@@ -134,6 +112,29 @@ def read_ranges(
         domains,
         payloads,
     )
+
+
+def _read_events(database: Database, rows: EventRows) -> Columns:
+    """Return the rows that are ranges and marks, with the letter of their phase."""
+    columns = database.integers(
+        NVTX_TABLE, "start end eventType textId globalTid domainId", missing=NO_TIME
+    )
+    phase = np.zeros(len(columns["rowid"]), np.int64)
+    for letter, types in _EVENT_TYPES.items():
+        phase[np.isin(columns["eventType"], types)] = ord(letter)
+    is_other = (phase == 0) & ~np.isin(columns["eventType"], _NO_EVENTS)
+    rows.note("skipped", is_other, f"rows of {NVTX_TABLE} of other types")
+    return select_rows(columns | {"phase": phase}, phase > 0)
+
+
+def _read_domains(database: Database, process: Ints, domain_id: Ints) -> tuple[list[str], Ints]:
+    """Return the names of domains, and each range's position in them."""
+    columns, where = "eventType globalTid domainId text", f"eventType = {_DOMAIN_CREATION}"
+    stated = database.rows(NVTX_TABLE, columns, where=where, kinds=(int, int, int, str))
+    name_of = {(process_of(thread), number): text for _, thread, number, text in stated}
+    pairs, domain = distinct_rows(process, np.maximum(domain_id, 0))
+    names = [name_of.get(pair, f"domain {pair[1]}" if pair[1] else "") for pair in pairs]
+    return names, domain
 
 
 def _read_texts(database: Database, columns: Columns) -> tuple[StringPool, Ints]:

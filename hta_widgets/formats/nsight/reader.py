@@ -177,7 +177,7 @@ class _ExportReader:
         self._tables[GRAPHS] = select_rows(graphs, ~has_kernels)
 
     def _read_ranges(self) -> NvtxRanges:
-        ranges = read_ranges(self._database, self._rows, self._recording.domains)
+        ranges = read_ranges(self._database, self._rows)
         never_end = ranges.columns["end_ns"] == NO_TIME
         self._rows.note("unpaired", never_end, "NVTX ranges without an end")
         is_timed = _are_plausible(ranges.columns["start_ns"])

@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.formats.event_rows import RANK_VARIABLES, Series, rank_of_variables
-from hta_widgets.formats.nsight.nvtx import domain_names
 from hta_widgets.formats.nsight.tables import (
     ID_MASK,
     id_in_system,
@@ -83,8 +82,6 @@ class Recording:
             for thread, rank in database.rows("MPI_RANKS", "globalTid rank", kinds=(int, int))
             if is_rank(rank)
         }
-        #: names of NVTX domains by process and number
-        self.domains = domain_names(database)
         #: messages of Nsight Systems on lost events, with the process
         self.diagnostics = _diagnostics(database)
         #: the rank in the environment of the launched process
