@@ -183,17 +183,17 @@ def _calls_on_thread(
     names = [_call_name(pool[code]) for code in columns["name"].tolist()]
     starts_ns, ends_ns = columns["start_ns"].tolist(), columns["end_ns"].tolist()
     first_later = np.searchsorted(columns["start_ns"], launches_ns, side="right").tolist()
-    range_of_launch = []
-    for launch_ns, later in zip(launches_ns.tolist(), first_later, strict=True):
+    launches_of_range: defaultdict[int, list[int]] = defaultdict(list)
+    pairs = zip(launches_ns.tolist(), first_later, strict=True)
+    for launch, (launch_ns, later) in enumerate(pairs):
         around = (
             row
             for row in range(max(later - _MAX_NESTED, 0), later)
             if starts_ns[row] <= launch_ns <= ends_ns[row] and names[row]
         )
-        range_of_launch.append(next(around, -1))  # the first one is the outermost
-    result: list[list[_NcclCall]] = [[] for _ in range_of_launch]
-    launches_of_range = pd.Series(range_of_launch).groupby(range_of_launch).indices
+        launches_of_range[next(around, -1)].append(launch)  # the first range is the outermost
     launches_of_range.pop(-1, None)
+    result: list[list[_NcclCall]] = [[] for _ in first_later]
     for row, launches in launches_of_range.items():
         calls = _calls_of_range(row, names, ranges)
         if len(launches) == 1:

@@ -131,7 +131,9 @@ def _read_domains(database: Database, process: Ints, domain_id: Ints) -> tuple[l
     """Return the names of domains, and each range's position in them."""
     columns, where = "eventType globalTid domainId text", f"eventType = {_DOMAIN_CREATION}"
     stated = database.rows(NVTX_TABLE, columns, where=where, kinds=(int, int, int, str))
-    name_of = {(process_of(thread), number): text for _, thread, number, text in stated}
+    name_of: dict[tuple[int, ...], str] = {
+        (process_of(thread), number): text for _, thread, number, text in stated
+    }
     pairs, domain = distinct_rows(process, np.maximum(domain_id, 0))
     names = [name_of.get(pair, f"domain {pair[1]}" if pair[1] else "") for pair in pairs]
     return names, domain
@@ -179,17 +181,17 @@ _FIRST_NESTED_TYPE = 1 << 24
 def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int]], Ints]:
     """Return the distinct payloads of ranges, and for each row the position of its payload."""
     payloads: list[dict[str, int]] = [{}]
-    stored = [name for name in _PAYLOADS.split() if name in database.columns_of(NVTX_TABLE)]
-    if not stored:
+    present = [name for name in _PAYLOADS.split() if name in database.columns_of(NVTX_TABLE)]
+    if not present:
         return payloads, np.zeros(len(rowids), np.int64)
     schemas = _payload_schemas(database)
-    has_payload = " or ".join(f'"{name}" is not null' for name in stored)
+    has_payload = " or ".join(f'"{name}" is not null' for name in present)
     rows = database.rows(NVTX_TABLE, f"rowid {_PAYLOADS}", where=f"({has_payload})")
     texts = texts_by_id(database, [json_id for *_, json_id in rows if isinstance(json_id, int)])
     number_of = {row[1:]: 0 for row in rows}
-    for number, stored in enumerate(number_of, 1):
-        blob, json_text, json_id = stored
-        number_of[stored] = number
+    for number, content in enumerate(number_of, 1):
+        blob, json_text, json_id = content
+        number_of[content] = number
         fields = _decode_payload(blob, schemas)
         payloads.append(fields or _decode_json_payload(json_text or texts.get(json_id)))
     numbers = [number_of[row[1:]] for row in rows]

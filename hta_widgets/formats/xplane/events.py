@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +50,7 @@ class LineEvents:
     stats: list[Stats]
 
     @property
-    def times_ns(self) -> dict[str, Ints]:
+    def times_ns(self) -> dict[str, Any]:
         """The columns of times, by name."""
         return {"start_ns": self.start_ns, "end_ns": self.end_ns}
 
