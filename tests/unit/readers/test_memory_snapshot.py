@@ -9,6 +9,7 @@ from support.memory_snapshots import MODEL, T0, block, events, segment, write_sn
 import hta_widgets as hw
 from hta_widgets import analysis, diff
 from hta_widgets.analysis import snapshot_peak, snapshot_segments, snapshot_timeline
+from hta_widgets.formats.memory_snapshot.snapshots import DeviceMemory
 from hta_widgets.panels.headline import headline
 
 
@@ -51,6 +52,22 @@ def test_what_holds_the_peak(traces):
     ]
     assert set(frame["peak_bytes"]) == {9500}
     assert set(frame["peak_event"]) == {1}
+
+
+def test_the_peak_of_a_device_is_computed_a_few_times_only(tmp_path, monkeypatch):
+    ring = events(*(("alloc", 100 * n, 100, "model") for n in range(50)))
+    path = tmp_path / "rank_0.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [ring]}))
+    calls, peak = [], DeviceMemory.peak
+
+    def counted_peak(memory):
+        calls.append(memory)
+        return peak.fget(memory)
+
+    monkeypatch.setattr(DeviceMemory, "peak", property(counted_peak))
+    frame = analysis.snapshot_peak(load(path))
+    assert frame[["bytes", "blocks", "peak_event"]].to_numpy().tolist() == [[5000, 50, 49]]
+    assert len(calls) < 5
 
 
 def test_fragmentation_of_segments(traces):

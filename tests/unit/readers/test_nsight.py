@@ -650,6 +650,19 @@ def test_versions_of_a_table_are_read_together_and_unread_tables_are_said(export
     assert counts["tables of events that are not read: SCHED_EVENTS"] == 1
 
 
+def test_versions_of_a_table_are_read_in_the_order_of_their_names(export):
+    versions = [f"{KERNELS}_V{number}" for number in range(2, 10)]
+    copies = [
+        f"create table {name} as select * from {KERNELS} where rowid = 1" for name in versions
+    ]
+    streams = [f"update {name} set streamId = {n}" for n, name in enumerate(versions, 70)]
+    change(export, *copies, *streams)
+    source = load(export)[0].source
+    records = [json.loads(text) for _, text in source.records(np.arange(len(source)))]
+    streams_in_file = [record.get("args", {}).get("stream", -1) for record in records]
+    assert [stream for stream in streams_in_file if stream >= 70] == list(range(70, 78))
+
+
 def test_the_highest_bit_of_an_id_is_no_sign(export):
     before = load(export)
     with closing(sqlite3.connect(export)) as database:
