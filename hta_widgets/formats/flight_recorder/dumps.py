@@ -115,7 +115,7 @@ def _rank_and_job(path: str) -> tuple[int | None, str]:
     return int(match[2]), match[1] or name
 
 
-class _Entry:
+class _DumpEntry:
     """An entry of a dump, and what identifies its collective."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
@@ -150,7 +150,7 @@ class _DumpReader:
         self._status = {
             key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()
         }
-        self._entries = [_Entry(_mapping(entry)) for entry in value["entries"]]
+        self._entries = [_DumpEntry(_mapping(entry)) for entry in value["entries"]]
         #: groups with sends and receives, whose numbers ``pg_status`` mixes with those of
         #: collectives
         self._p2p_groups = {entry.group for entry in self._entries if entry.is_p2p}
@@ -179,7 +179,7 @@ class _DumpReader:
         rows.note("skipped", len(self._entries) - len(numbered), detail)
         return self._dump
 
-    def _collective(self, entry: _Entry) -> EnqueuedCollective:
+    def _collective(self, entry: _DumpEntry) -> EnqueuedCollective:
         if entry.description:
             self._dump.descriptions[entry.group] = entry.description
         status = self._status_of(entry)
@@ -206,7 +206,7 @@ class _DumpReader:
             stack=self._stacks.add(entry.get("frames")),
         )
 
-    def _is_finished(self, entry: _Entry) -> bool:
+    def _is_finished(self, entry: _DumpEntry) -> bool:
         last_completed = as_integer(self._status_of(entry).get("last_completed_collective"))
         return (
             entry.state == "completed"
@@ -215,7 +215,7 @@ class _DumpReader:
             or (entry.group not in self._p2p_groups and entry.sequence <= last_completed)
         )
 
-    def _status_of(self, entry: _Entry) -> Mapping[str, Any]:
+    def _status_of(self, entry: _DumpEntry) -> Mapping[str, Any]:
         """Return the status of an entry's group, by its number in the process, or by its name."""
         return self._status.get(str(entry.get("pg_id"))) or self._status.get(entry.group) or {}
 
