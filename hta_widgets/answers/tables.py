@@ -386,11 +386,16 @@ def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
     # The histogram of durations, which the page draws, is of no use in a table.
     histogram = {"edges", "counts"}
     same_name = {key: value for key, value in answer["same"].items() if key not in histogram}
+    cut = [
+        f"the first {_MAX_ITEMS} of {len(items)} {key} are shown"
+        for key, items in details.items()
+        if isinstance(items, list) and len(items) > _MAX_ITEMS
+    ]
     return job.reply(
         frame,
         "events",
         1,
-        note=str(answer["args_error"] or ""),
+        note="; ".join(filter(None, [answer["args_error"], *cut])),
         code=f"traces[{rank}].events.loc[[{event.id}]]",
         more={
             "args": {key: _short_text(value) for key, value in answer["args"]},

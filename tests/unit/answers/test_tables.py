@@ -224,6 +224,19 @@ def test_an_event_has_its_callers_and_launches(tmp_path):
     assert operator["args"]["note"].endswith("… (9,000 characters)")
 
 
+def test_an_event_states_how_many_callers_are_left_out(tmp_path):
+    calls = [
+        small.event("python_function", f"f{depth}", depth * 1_000, 100_000 - depth * 1_000)
+        for depth in range(24)
+    ]
+    job = Job(small.load(tmp_path, calls), (str(tmp_path),))
+    ids = job.traces.events().reset_index().set_index("name")["id"]
+    reply = describe_event(job, 0, int(ids["f23"])).envelope()
+    assert reply["note"] == "the first 20 of 23 parents are shown"
+    assert [parent["name"] for parent in reply["parents"]] == [f"f{n}" for n in range(22, 2, -1)]
+    assert describe_event(job, 0, int(ids["f20"])).note == ""
+
+
 @pytest.fixture
 def opened(jobs, monkeypatch):
     """Let commands find the Kineto job loaded."""
