@@ -51,8 +51,8 @@ _ANSWERS = {
 }
 #: Tables that compare ranks; with a single rank they have a row, but no comparison.
 _NEED_RANKS = {"rank_clusters"}
-#: Tables of dependencies between pieces of work, which dumps do not record.
-_NEED_WORK = {"critical_path", "job_critical_path"}
+#: Tables of pieces of work and their times, which dumps do not record.
+_NEED_WORK = {"critical_path", "job_critical_path", "rank_clusters"}
 _DUMPS = {"flight-recorder", "memory-snapshot"}
 
 
@@ -207,6 +207,8 @@ def _reason_without_data(
 
 
 def _has_answer(name: str, frame: pd.DataFrame) -> bool:
+    if name == "rank_clusters":  # compares times of hosts, too, which `matched` does not count
+        return bool(frame["step_ns"].any())
     if name in _ANSWERS:
         return bool((frame[[*_ANSWERS[name]]] >= 0).to_numpy().any())
     return len(frame) > 0 and any(frame.attrs.get("matched", {"rows": 1}).values())
