@@ -299,9 +299,11 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     first, last = _edges_of_work(part, code, count)
     work = part.device_work_rows()
     work = work[code[work] >= 0]
-    start, end = part.clip_rows(work)
     has_work = last > first
     has_work[code[work]] = True
+    unmatched_rows = waits.unmatched[part.contains(waits.unmatched)]
+    # Collectives without partners may be on the host, outside the span of the device's work.
+    start, end = part.clip_rows(np.concatenate([work, unmatched_rows]))
     is_selected = part.contains(waits.rows) & (code[waits.rows] >= 0)
     begin, until = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
     first_ns = min(int(start.min(initial=0)), int(begin.min(initial=0)))
@@ -317,9 +319,9 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     compute = unite_rows(compute_rows[on_stream[compute_rows]])
     communication = unite_rows(communication_rows[on_stream[communication_rows]])
     wait = ranges.unite(code[waits.rows[is_selected]], begin, until)
-    unmatched = unite_rows(waits.unmatched[part.contains(waits.unmatched)])
+    unmatched = unite_rows(unmatched_rows)
     span = np.where(has_work, last - np.where(has_work, first, 0), 0)
-    busy_ns = ranges.lengths(ranges.unite(code[work], start, end))
+    busy_ns = ranges.lengths(unite_rows(work))
     return {
         "device_start_ns": np.where(has_work, first, -1),
         "device_span_ns": span,

@@ -26,6 +26,7 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.facts import facts
+from hta_widgets.trace.trace import EVENT_COLUMNS
 
 
 class ColumnFacts(TypedDict):
@@ -69,6 +70,8 @@ _DTYPE = re.compile(
     r"^(?:all |are |the latter two |list of )?"
     r"(?:u?int\d+|float(?:64)?|bool|object|str|text|categor(?:y|ical))\b"
 )
+#: Functions of SQL whose result has the unit of their column, as the name of a result.
+_SAME_UNIT = re.compile(r"(?:any_value|avg|max|median|min|mode|stddev|sum)\((?:\w+\.)?(\w+)\)")
 _PARENTHESES = re.compile(r"\s*\(((?:[^()]|\([^()]*\))*)\)")
 _LIST_END = re.compile(r"(?:,|\band)\s*$")
 _SPAN = re.compile(r"``([^`]+)``")
@@ -92,6 +95,8 @@ def describe_columns(frame: pd.DataFrame, table: str) -> list[ColumnFacts]:
 
 def unit_of(name: str) -> str:
     """Return the unit of a column by its name; empty for counts, codes and strings."""
+    if of_column := _SAME_UNIT.fullmatch(name):
+        name = of_column[1]
     units = (unit for end, unit in _UNITS.items() if f"{end}_" in f"{name}_")
     return _OTHER_UNITS.get(name) or next(units, "")
 
@@ -108,6 +113,10 @@ def dtype_name(dtype: object) -> str:
 def column_meanings(table: str, names: tuple[str, ...]) -> dict[str, str]:
     """Return the meaning of each column that has one."""
     shared = facts("columns")
+    if table == "sql":
+        # A query chooses its names, so that they may mean something else than in an analysis.
+        of_events = column_meanings("events", ("rank", "id", *EVENT_COLUMNS))
+        return {name: of_events.get(name, shared["sql"]["*"]) for name in names}
     function = getattr(analysis, table, None)
     explained = {} if function is None else _meanings_in(returns_section(function), names)
     of_table = shared.get(table, {})

@@ -51,8 +51,8 @@ _ANSWERS = {
 }
 #: Tables that compare ranks; with a single rank they have a row, but no comparison.
 _NEED_RANKS = {"rank_clusters"}
-#: Tables of dependencies between pieces of work, which dumps do not record.
-_NEED_WORK = {"critical_path", "job_critical_path"}
+#: Tables of pieces of work and their times, which dumps do not record.
+_NEED_WORK = {"critical_path", "job_critical_path", "rank_clusters"}
 _DUMPS = {"flight-recorder", "memory-snapshot"}
 
 
@@ -207,6 +207,8 @@ def _reason_without_data(
 
 
 def _has_answer(name: str, frame: pd.DataFrame) -> bool:
+    if name == "rank_clusters":  # compares times of hosts, too, which `matched` does not count
+        return bool(frame["step_ns"].any())
     if name in _ANSWERS:
         return bool((frame[[*_ANSWERS[name]]] >= 0).to_numpy().any())
     return len(frame) > 0 and any(frame.attrs.get("matched", {"rows": 1}).values())
@@ -386,11 +388,16 @@ def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
     # The histogram of durations, which the page draws, is of no use in a table.
     histogram = {"edges", "counts"}
     same_name = {key: value for key, value in answer["same"].items() if key not in histogram}
+    cut = [
+        f"the first {_MAX_ITEMS} of {len(items)} {key} are shown"
+        for key, items in details.items()
+        if isinstance(items, list) and len(items) > _MAX_ITEMS
+    ]
     return job.reply(
         frame,
         "events",
         1,
-        note=str(answer["args_error"] or ""),
+        note="; ".join(filter(None, [answer["args_error"], *cut])),
         code=f"traces[{rank}].events.loc[[{event.id}]]",
         more={
             "args": {key: _short_text(value) for key, value in answer["args"]},

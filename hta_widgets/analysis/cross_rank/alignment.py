@@ -9,6 +9,10 @@ For example, the first rank leaves A, B, A, B and A at 10, 20, 30, 40 and 50 ms,
 and A at 32, 42 and 52 ms. Contents agree at the shifts 0 and 2. All ends differ by 22 ms at the
 shift 0 and by 2 ms at the shift 2. Both are possible; the smaller difference is more likely, so the
 positions are 2, 3 and 4.
+
+Ends of Gloo's collectives scatter by milliseconds on a busy host, so that a wrong shift may fit
+better by chance. Ranks usually number their steps alike, so a shift that pairs different steps
+must fit clearly better than the one that pairs equal steps.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ _SCATTER_NS = 1_000  # noise of ends
 _CLOCK_NS = 1_000_000  # maximum difference of clocks that NTP sets
 _FAR_CLOCK_NS = 1_000_000_000  # clocks that differ by more are not set by NTP at all
 _GOLDEN = 0.618033988749895
+_OTHER_STEPS_COST = 4  # factor of the cost of a shift that pairs events of different steps
 _PRIME, _BASE = (1 << 31) - 1, 1_000_003  # of hashes of contents
 
 #: Position of an event without a match.
@@ -48,11 +53,16 @@ class RankSequence(NamedTuple):
     start: Ints
     end: Ints
     together: Bools
+    step: Ints  # -1 outside steps
 
 
 def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: bool) -> Ints:
     """Return the position of each event in the longest sequence; `sure` if files name the group."""
-    place = align_sequences(longest.content, longest.end, sequence.content, sequence.end, sure=sure)
+    place = align_sequences(
+        *(longest.content, longest.end, sequence.content, sequence.end),
+        sure=sure,
+        step_shift=_shift_of_equal_steps(longest.step, sequence.step),
+    )
     rows = np.flatnonzero((place >= 0) & (place < len(longest.end)))
     if sure or not len(rows):
         return place
@@ -68,6 +78,18 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
         return np.full_like(place, MISSING)
     place[rows[is_apart]] = MISSING
     return place
+
+
+def _shift_of_equal_steps(step: Ints, other_step: Ints) -> int | None:
+    """Return the shift at which most steps begin together; None if no step is in both sequences."""
+    numbers, first = np.unique(step, return_index=True)
+    other_numbers, other_first = np.unique(other_step, return_index=True)
+    common, place, other_place = np.intersect1d(numbers, other_numbers, return_indices=True)
+    shifts = (first[place] - other_first[other_place])[common >= 0]
+    if not len(shifts):
+        return None
+    values, counts = np.unique(shifts, return_counts=True)
+    return int(values[counts.argmax()])
 
 
 def is_ambiguous(longest: RankSequence, sequence: RankSequence, place: Ints) -> bool:
@@ -103,7 +125,13 @@ def _fit_of_shift(longest: RankSequence, sequence: RankSequence, shift: int) -> 
 
 
 def align_sequences(
-    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, *, sure: bool
+    content: Ints,
+    end_ns: Ints,
+    other_content: Ints,
+    other_end_ns: Ints,
+    *,
+    sure: bool,
+    step_shift: int | None = None,
 ) -> Ints:
     """Return the position in the first rank's sequence of each event of the other rank.
 
@@ -111,12 +139,13 @@ def align_sequences(
     the first to the position at which contents agree. If several positions fit, the one at which
     all ends differ by nearly the same time is taken, however far apart the clocks are. If events
     are missing in between, events match if their ends differ by the time that most pairs share.
+    `step_shift` is the shift at which events of equal steps meet, if steps are known.
     """
     count = len(other_content)
     if not count or not len(content):
         return np.full(count, MISSING)
     in_order, pairs = np.full(count, MISSING), 0
-    shift, agreeing = _best_shift(content, end_ns, other_content, other_end_ns)
+    shift, agreeing = _best_shift(content, end_ns, other_content, other_end_ns, step_shift)
     if shift is not None:
         in_order = np.arange(count) + shift
         pairs = min(len(content), shift + count) - max(0, shift)
@@ -136,7 +165,7 @@ def align_sequences(
 
 
 def _best_shift(
-    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints
+    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, step_shift: int | None
 ) -> tuple[int | None, int]:
     """Return the shift at which contents agree (None without one), and how many ends agree."""
     first, second = len(content), len(other_content)
@@ -155,6 +184,8 @@ def _best_shift(
             continue
         differences = other_end_ns[overlapping] - end_ns[low:high]
         cost, deviations = _cost(differences, end_ns[low:high], (high - low) / shorter)
+        if step_shift not in {None, shift}:
+            cost *= _OTHER_STEPS_COST
         if cost < lowest_cost:
             lowest_cost, best_shift = float(cost), shift
             agreeing = int((deviations <= _TOLERANCE_NS).sum())

@@ -160,6 +160,7 @@ def _ranks_of_streams(
             comm.start_ns[rows] + shift_ns,
             comm.end_ns[rows] + shift_ns,
             comm.ends_together[rows],
+            traces[number].table.step[comm.rows[rows]],
         )
 
     @cache

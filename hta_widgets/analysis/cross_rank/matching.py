@@ -252,6 +252,7 @@ def _events_of_all(
             "start": events_of_rank.start_ns + recorded_shift(trace),
             "end": events_of_rank.end_ns + recorded_shift(trace),
             "together": events_of_rank.ends_together,
+            "step": rank.steps,
             "window": window_numbers[number][_windows_of_events(trace, rank)],
         }
         blocks.append(columns)

@@ -314,7 +314,8 @@ def unknown_device_note(devices: Sequence[UsedDevice]) -> str:
         return ""
     if names == [""]:
         return 'the files do not name the device: name it with peaks=, for example "H100 SXM"'
-    listed, pattern = ", ".join(map(repr, names)), re.escape(max(names))
+    listed = ", ".join(repr(name) if name else "devices without a name" for name in names)
+    pattern = re.escape(max(names))
     return (
         f"no peaks are known for {listed}: add them with "
         f'hw.devices.add("my device", pattern={pattern!r}, bf16=…, memory_gb_s=…)'

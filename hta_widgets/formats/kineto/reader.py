@@ -30,8 +30,8 @@ from hta_widgets.formats.kineto.records import (
     Record,
     decode_bodies,
     decode_records,
-    decode_timed,
     end_of_value,
+    timed_decoder,
 )
 from hta_widgets.formats.kineto.split_ranks import split_ranks
 from hta_widgets.formats.kineto.times import (
@@ -278,12 +278,12 @@ def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | 
     """Return a decoder for starts of the type in `records`; None if one is not a number."""
     texts = [bytes(record.ts) for record in records if record.ts]
     if texts and all(text.isdigit() and len(text) <= 18 for text in texts):
-        return decode_timed[int]
+        return timed_decoder(int)
     try:
         largest = max((abs(float(text)) for text in texts), default=0.0)
     except ValueError:
         return None
-    return decode_timed[float if largest < LARGEST_DOUBLE / 2 else Raw]
+    return timed_decoder(float if largest < LARGEST_DOUBLE / 2 else Raw)
 
 
 def _times_if_exact(records: list[Any]) -> tuple[SliceTimes, SliceTimes] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -97,8 +98,12 @@ class Record(Struct, gc=False):
 NO_INTEGER = -(1 << 63)
 
 
-def _timed_decoder(ts: type) -> Callable[[bytes], list[Any]]:
-    """Return a decoder of records that gives starts as `ts` and durations as doubles."""
+@cache  # made when a file is read: a cached job needs none
+def timed_decoder(ts: type) -> Callable[[bytes], list[Any]]:
+    """Return a decoder of records that gives starts as `ts` and durations as doubles.
+
+    It is for files whose durations a double holds exactly.
+    """
     missing = {int: NO_INTEGER, float: math.nan, Raw: Raw(b"")}[ts]
     changed = {"ts": ("ts", ts, missing), "dur": ("dur", float, math.nan)}
     fields = [
@@ -112,8 +117,6 @@ def _timed_decoder(ts: type) -> Callable[[bytes], list[Any]]:
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
 decode_records = msgspec.json.Decoder(list[Record]).decode
-#: Decoders for files whose durations a double holds exactly, by the type that holds their starts.
-decode_timed = {kind: _timed_decoder(kind) for kind in (int, float, Raw)}
 decode_bodies = msgspec.json.Decoder(list[Raw]).decode
 
 

@@ -332,6 +332,15 @@ def test_peaks_of_devices_follow_from_units_and_clocks(
     )
 
 
+def test_the_note_names_unknown_devices_and_those_without_a_name(tmp_path):
+    folder = write(tmp_path, LINEAR, LINEAR)
+    path = folder / "rank-1.json"
+    stated = {"id": 0, "name": "Card 7"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"deviceProperties": [stated]}))
+    note = step_efficiency(hw.load(folder, cache=False, progress=False)).attrs["note"]
+    assert "no peaks are known for devices without a name, 'Card 7': add them" in note
+
+
 @pytest.mark.parametrize(
     ("name", "units", "gib", "device", "scaled"),
     [

@@ -1,8 +1,15 @@
 """Collectives of Gloo on hosts, matched across ranks, by hand."""
 
+import pytest
 from support.small import event, load, nccl
 
-from hta_widgets.analysis import collectives, comm_comp_overlap, step_times, stragglers
+from hta_widgets.analysis import (
+    collectives,
+    comm_comp_overlap,
+    rank_clusters,
+    step_times,
+    stragglers,
+)
 from hta_widgets.panels.headline import headline
 
 US = 1_000
@@ -101,3 +108,47 @@ def test_a_late_caller_is_a_straggler(tmp_path):
         "Rank 0 waits 10.0 ms on the host, 20 % of the run, for rank 1, which arrives last at 5 of"
         " 5 collectives."
     )
+
+
+def steps_with_calls(ends_us, numbers):
+    """Steps of 20 ms; the second half of each is a call."""
+    return [
+        record
+        for number, end in zip(numbers, ends_us, strict=True)
+        for record in (
+            host("user_annotation", f"ProfilerStep#{number}", end - 20_000, end),
+            *gloo(end - 10_000, end, thread=2),
+        )
+    ]
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_ends_that_scatter_do_not_pair_different_steps(tmp_path, missing):
+    """Ends of equal steps differ by -7 to 5 ms, those of adjacent steps by 28 to 32 ms.
+
+    Rank 1 has all steps of rank 0, or lacks the first.
+    """
+    ends_us = [30_000, 58_000, 94_000, 121_000, 156_000, 185_000, 219_000]
+    other_us = [28_000, 61_500, 86_500, 126_000, 149_000, 187_500, 213_500]
+    numbers = range(2, 9)
+    traces = load(
+        tmp_path,
+        steps_with_calls(ends_us, numbers),
+        steps_with_calls(other_us[missing:], numbers[missing:]),
+    )
+    steps = collectives(traces).groupby("collective")["step"].agg(list)
+    assert steps.tolist() == [[number] * 2 for number in numbers[missing:]]
+
+
+@pytest.mark.parametrize("kernels", [[], [event("kernel", "gemm", 1 * US, 2 * US, tid=7)]])
+def test_calls_without_partners_lie_in_their_steps(tmp_path, kernels):
+    """Rank 1 lacks the last two of four steps; a device may have no work, or only early work."""
+    ends_us = [30_000, 60_000, 90_000, 120_000]
+    traces = load(
+        tmp_path,
+        [*kernels, *steps_with_calls(ends_us, range(4))],
+        [*kernels, *steps_with_calls(ends_us[:2], range(2))],
+    )
+    unmatched_ns = step_times(traces)["unmatched_exposed_ns"]
+    assert unmatched_ns.tolist() == [0, 0, 10_000 * US, 10_000 * US, 0, 0]
+    assert rank_clusters(traces)["rank"].tolist() == [0, 1]

@@ -50,6 +50,22 @@ def test_the_command_replies_in_the_envelope(demo_folder, capsys, reply_errors):
     assert "nope" in json.loads(capsys.readouterr().out)["error"]["message"]
 
 
+def test_names_that_a_query_chose_have_no_meaning_of_an_analysis(demo_folder, capsys):
+    """`total_ns` and `lost_ns` are columns of `byteps_requests` and `stragglers`."""
+    query = "select start_ns, avg(dur_ns), count(dur_ns), 2 as lost_ns, 1 as total_ns from events"
+    command = ["sql", str(demo_folder / "kineto"), f"{query} group by all", "--json"]
+    assert cli.main(command) == 0
+    columns = json.loads(capsys.readouterr().out)["columns"]
+    expression = "the expression of this name in the query"
+    assert [(column["unit"], column["meaning"]) for column in columns] == [
+        ("ns", "start, since the earliest event of the job"),
+        ("ns", expression),
+        ("", expression),
+        ("ns", expression),
+        ("ns", expression),
+    ]
+
+
 def test_values_that_json_lacks_are_null_or_text(demo_folder, capsys, reply_errors):
     query = """
         select sum(dur_ns) as ns, 'x'::blob as bytes, [null, 'nan'::double] as list,

@@ -126,7 +126,7 @@ def test_tables_of_dumps_are_few(tmp_path, capsys):
     table, _, reasons = capsys.readouterr().out.partition("\nNo data for:\n")
     names = [line.split()[0] for line in table.splitlines()]
     assert names == ["table", "events", "ranks", "collective_hangs", "collective_states"]
-    assert "- critical_path, job_critical_path: dumps hold no work" in reasons
+    assert "- critical_path, job_critical_path, rank_clusters: dumps hold no work" in reasons
     snapshot = Job.open([str(write_snapshot(tmp_path / "snapshot.pickle"))])
     assert {"step_efficiency", "critical_path"} <= {*reasons_of(list_tables(snapshot))}
 
@@ -222,6 +222,26 @@ def test_an_event_has_its_callers_and_launches(tmp_path):
     operator = describe_event(job, 0, int(events["aten::mm"])).envelope()
     assert operator["kernels"]["count"] == 1
     assert operator["args"]["note"].endswith("… (9,000 characters)")
+
+
+def test_ranks_without_a_device_are_clustered(tmp_path):
+    step = small.event("user_annotation", "ProfilerStep#0", 0, 90_000, pid=10)
+    job = Job(small.load(tmp_path, [step], [step]), (str(tmp_path),))
+    assert "rank_clusters" in set(list_tables(job).frame["table"])
+    assert len(run_table(job, "rank_clusters").frame) == 2
+
+
+def test_an_event_states_how_many_callers_are_left_out(tmp_path):
+    calls = [
+        small.event("python_function", f"f{depth}", depth * 1_000, 100_000 - depth * 1_000)
+        for depth in range(24)
+    ]
+    job = Job(small.load(tmp_path, calls), (str(tmp_path),))
+    ids = job.traces.events().reset_index().set_index("name")["id"]
+    reply = describe_event(job, 0, int(ids["f23"])).envelope()
+    assert reply["note"] == "the first 20 of 23 parents are shown"
+    assert [parent["name"] for parent in reply["parents"]] == [f"f{n}" for n in range(22, 2, -1)]
+    assert describe_event(job, 0, int(ids["f20"])).note == ""
 
 
 @pytest.fixture
