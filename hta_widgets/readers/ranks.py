@@ -53,6 +53,8 @@ def stated_rank(
         rank = holder.get("rank") if isinstance(holder, Mapping) else None
         if isinstance(rank, str) and rank.isdecimal():
             rank = int(rank[:20])
+        if isinstance(rank, float) and rank.is_integer():
+            rank = int(rank)
         if is_rank(rank):
             return rank
         if problems is not None and isinstance(rank, int) and rank > LAST_RANK:

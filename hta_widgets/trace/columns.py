@@ -243,7 +243,7 @@ class CounterTable:
 
 @dataclass(slots=True)
 class InstantTable:
-    """Instant events (phases i, I, R), sorted by time."""
+    """Instant events (phases i, I, R; n and T within async intervals), sorted by time."""
 
     time_ns: Ints
     name: npt.NDArray[np.int32]  # codes into EventTable.names
@@ -259,7 +259,7 @@ class InstantTable:
 
 @dataclass(slots=True)
 class AsyncTable:
-    """Async intervals (phases b/n/e and S/T/F), paired by category, id and name."""
+    """Async intervals (phases b/e and S/F), paired by category, id and name."""
 
     start_ns: Ints
     dur_ns: Ints  # -1 if no end was found

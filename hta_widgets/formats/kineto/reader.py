@@ -33,7 +33,7 @@ from hta_widgets.formats.kineto.records import (
     decode_timed,
     end_of_value,
 )
-from hta_widgets.formats.kineto.split_ranks import split_ranks
+from hta_widgets.formats.kineto.split_ranks import Document, split_documents, split_ranks
 from hta_widgets.formats.kineto.times import (
     LARGEST_DOUBLE,
     joined_texts,
@@ -322,6 +322,8 @@ class FileContents(NamedTuple):
     metadata: dict[str, Any]
     source: FileRecords
     problems: Problems
+    #: the first record and the metadata of each document
+    documents: list[Document]
 
 
 def read_file(
@@ -359,7 +361,8 @@ def read_file(
         keepalive,
         moves,
     )
-    return FileContents(columns, decode_values(source.metadata_text), source, problems)
+    metadata = decode_values(source.metadata_text)
+    return FileContents(columns, metadata, source, problems, documents.documents)
 
 
 @contextmanager
@@ -378,6 +381,12 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: NoteC
     if enclosed and not entries and not notes.count("truncated"):
         notes.add("empty", "its list of events is empty", None)
         return
+    if entries and notes.count("overflow") == entries:
+        raise TraceError(
+            f"the times of all its {entries:,} records are beyond 64 bits",
+            path=path,
+            remedy="Times are in microseconds: divide times in nanoseconds by 1000.",
+        )
     raise TraceError(
         f"none of its {entries:,} entries is a trace event" if entries else "holds no trace events",
         path=path,
@@ -389,6 +398,9 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: NoteC
 _MAX_DOCUMENTS = 1000
 #: Maximum number of lists in one object.
 _MAX_LISTS = 100
+#: Keys of the outermost object that hold samples, or the text of other tracers.
+_UNREAD_KEYS = ("samples", "systemTraceEvents", "powerTraceAsString")
+_EMPTY_VALUES = (b"", b"null", b'""', b"[]", b"{}")
 
 
 class _BaseTime(NamedTuple):
@@ -408,6 +420,7 @@ class _Documents:
         self.list = RecordList(window, notes)
         self.enclosed = False
         self._bases: list[_BaseTime] = []
+        self.documents: list[Document] = []
 
     def read(self) -> tuple[dict[str, bytes], list[RecordMove]]:
         """Read all documents into one list of records.
@@ -468,12 +481,16 @@ class _Documents:
         if not closed and not is_horovod(self.list.columns.names) and not notes.count("truncated"):
             notes.add("truncated", "the list of events does not end", None)
         self._add_base(values, first_record, start, is_cut=is_cut)
+        for key in _UNREAD_KEYS:
+            if values.get(key, b"") not in _EMPTY_VALUES:
+                notes.add("skipped", f"data under {key!r}, which are not read", None)
         return values
 
     def _add_base(
         self, values: dict[str, bytes], first_record: int, start: int, *, is_cut: bool
     ) -> None:
         """Add the base time of a document, which begins at byte `start`, to its records."""
+        self.documents.append(Document(first_record, values))
         base_ns = self._base_ns(values)
         is_stated = BASE_KEY in values
         if is_cut and not is_stated and self._bases and self._bases[-1].ns:
@@ -558,7 +575,10 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
         return Outcome(tuple(traces), problems)
     if build is build_plain:
         contents = contents._replace(columns=mark_rows(contents.columns))
-        split = split_ranks(contents.columns, contents.metadata, contents.source, problems)
+        split = split_documents(contents.columns, contents.documents, contents.source)
+        split = split or split_ranks(
+            contents.columns, contents.metadata, contents.source, problems
+        )
         if split:
             traces = [build(part, path, problems).replace(local_rank=part.device) for part in split]
             return Outcome(tuple(traces), problems)

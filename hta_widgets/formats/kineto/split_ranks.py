@@ -18,9 +18,9 @@ last two.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +28,13 @@ import numpy.typing as npt
 from hta_widgets import taxonomy
 from hta_widgets.formats.kineto.merged import UNSCOPED, MergedRecords, RankContents, columns_of_rank
 from hta_widgets.formats.kineto.other_tools import device_of_thread, track_names
+from hta_widgets.formats.kineto.record_source import FileRecords
+from hta_widgets.formats.kineto.top_level import decode_values
 from hta_widgets.readers.ranks import ranks_of_coordinates, stated_rank
 from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, positions_in
 from hta_widgets.trace.columns import RankColumns, RecordSource
 from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.record_times import BASE_KEY
 from hta_widgets.trace.tracks import read_track_names
 
 _LABEL = re.compile(
@@ -52,6 +55,13 @@ def split_ranks(
     rank_of_pid = _ranks_of_pids(columns, is_rank_stated=stated_rank(metadata) is not None)
     if rank_of_pid is not None:
         rank_of_row = rank_of_pid[columns.pid]
+        is_unknown = rank_of_row < 0
+        problems.add(
+            "guessed_rank",
+            int((is_unknown & (columns.phase != _M)).sum()),
+            "records of processes that state no rank; the first rank has them",
+        )
+        rank_of_row[is_unknown] = rank_of_pid[rank_of_pid >= 0].min()
         return [
             _merged_rank(columns, np.flatnonzero(rank_of_row == rank), source, metadata, rank)
             for rank in np.unique(rank_of_row).tolist()
@@ -78,6 +88,39 @@ def split_ranks(
     ]
 
 
+class Document(NamedTuple):
+    """A trace in a file of several: the number of its first record, and its top-level values."""
+
+    first_record: int
+    values: dict[str, bytes]
+
+
+def split_documents(
+    columns: RankColumns, documents: Sequence[Document], source: FileRecords
+) -> list[RankContents]:
+    """Return the ranks of traces that were written into one file; empty if they are one rank.
+
+    A trace that states no rank, such as the rest of a damaged one, belongs to the rank before it.
+    """
+    ranks: list[int | None] = []
+    for document in documents if len(documents) > 1 else ():
+        rank = stated_rank(decode_values(document.values))
+        ranks.append(ranks[-1] if rank is None and ranks else rank)
+    if len(set(ranks)) < 2:
+        return []
+    first_records = [document.first_record for document in documents]
+    document_of_row = np.searchsorted(first_records, columns.record, side="right") - 1
+    # The times of all documents count from the base time of the file.
+    shared = {key: text for key, text in source.metadata_text.items() if key == BASE_KEY}
+    split = []
+    for rank in dict.fromkeys(ranks):
+        members = [number for number, other in enumerate(ranks) if other == rank]
+        values = {**documents[members[0]].values, **shared}
+        rows = np.flatnonzero(np.isin(document_of_row, members))
+        split.append(_merged_rank(columns, rows, source, decode_values(values), rank, text=values))
+    return split
+
+
 def _merged_rank(
     columns: RankColumns,
     rows: Rows,
@@ -85,8 +128,9 @@ def _merged_rank(
     metadata: dict[str, Any],
     rank: int | None,
     device: int = -1,
+    text: Mapping[str, bytes] | None = None,
 ) -> RankContents:
-    text: Mapping[str, bytes] = getattr(source, "metadata_text", {})
+    text = getattr(source, "metadata_text", {}) if text is None else text
     records = MergedRecords(source, columns.record[rows], UNSCOPED, 0, {}, dict(text))
     rank_columns = columns_of_rank(columns, rows, UNSCOPED, {})
     return RankContents(rank, rank_columns, metadata, records, device=device)
@@ -95,7 +139,7 @@ def _merged_rank(
 def _ranks_of_pids(columns: RankColumns, *, is_rank_stated: bool) -> Ints | None:
     """Return the rank of each pid code if pids or their names state coordinates, else None.
 
-    Processes without coordinates get the first rank. A single rank counts only if all processes
+    Processes without coordinates get -1. A single rank counts only if all processes
     state it and the metadata state none, as the name of any process may begin with coordinates.
     """
     pids = columns.pids.values
@@ -108,7 +152,7 @@ def _ranks_of_pids(columns: RankColumns, *, is_rank_stated: bool) -> Ints | None
         is_certain = len(texts) > 1 or (not is_rank_stated and all(labels[code] for code in used))
         if texts and ranks is not None and is_certain:
             rank_of = dict(zip(texts, ranks, strict=True))
-            return np.array([rank_of.get(text, min(ranks)) for text in labels], np.int64)
+            return np.array([rank_of.get(text, -1) for text in labels], np.int64)
     return None
 
 
