@@ -202,18 +202,11 @@ def _repeating_processes(names: TrackNames) -> set[str]:
     ``/stream:all`` has all work of a device, ``/stream:N`` and ``/memcpy`` have parts of it, and
     the process of the device itself has the operators.
     """
-    parts = {}
-    for pid, process in names.process.items():
-        if match := _TENSORFLOW_1.fullmatch(process):
-            parts[pid] = match.groups()
-    repeating = set()
-    for pid, (device, part) in parts.items():
-        others = {other for name, other in parts.values() if name == device}
-        has_all = "/stream:all" in others
-        has_streams = any(other.startswith("/stream:") for other in others)
-        if (has_all and part != "/stream:all") or (has_streams and not part):
-            repeating.add(pid)
-    return repeating
+    matches = {pid: _TENSORFLOW_1.fullmatch(process) for pid, process in names.process.items()}
+    level = {"": 0, "/stream:all": 2}
+    levels = {pid: (match[1], level.get(match[2], 1)) for pid, match in matches.items() if match}
+    best = dict(sorted(levels.values()))  # the last pair of a device has its highest level
+    return {pid for pid, (device, level_of_pid) in levels.items() if level_of_pid < best[device]}
 
 
 def _is_device(pid: str, names: TrackNames) -> bool:

@@ -107,8 +107,7 @@ class RecordList:
                 closed = self._take_tolerantly()
                 if self.window.offset == before:
                     wanted = 2 * self.window.unread_size + self.window.block_bytes
-                self._refuse_other_lists()
-            self._refuse_long_lists_of_nothing()
+            self._refuse_other_lists()
             if closed and self._drop_stray_bracket():
                 continue
             if closed or (self.window.ended and self.window.at >= len(self.window.text)):
@@ -134,14 +133,12 @@ class RecordList:
         return True
 
     def _refuse_other_lists(self) -> None:
-        if not self.enclosed and self.entries >= _ENOUGH_ENTRIES and not self.columns.rows:
+        if not self.enclosed and self.entries >= _ENOUGH_ENTRIES and not self.columns.has_records:
             raise TraceError(
                 f"none of its first {self.entries:,} entries is a trace event",
                 path=self.window.stream.path,
                 remedy="Is the file a trace?",
             )
-
-    def _refuse_long_lists_of_nothing(self) -> None:
         entries, rows = self._checked
         if self.entries < entries + _CHECKED_ENTRIES:
             return
