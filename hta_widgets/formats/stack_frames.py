@@ -51,16 +51,6 @@ def read_dump_value(
         return value
 
 
-def as_integer(value: Any, limit: int = 1 << 62) -> int:
-    """Return an integer below `limit`, also from a string or whole float; -1 for other values."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, str) and value.lstrip("-").isdecimal():
-        value = int(value[:20])
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return int(value) if is_number and -1 <= value < limit else -1
-
-
 def as_list(value: Any) -> list[Any]:
     """Return a list or tuple as a list; empty for anything else."""
     return list(value) if isinstance(value, (list, tuple)) else []

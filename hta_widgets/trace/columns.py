@@ -556,6 +556,16 @@ def _text(value: object) -> bytes:
     return b"" if value is None else json.dumps(value).encode()
 
 
+def as_integer(value: Any, limit: float = 1 << 62) -> int:
+    """Return an integer below `limit`, also from a string or whole float; -1 for other values."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str) and value.lstrip("-").isdecimal():
+        value = int(value[:20])
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return int(value) if is_number and -1 <= value < limit else -1
+
+
 def to_int64(values: Sequence[Any], missing: int = -1) -> Ints:
     """Return args as int64; `missing` for values that cannot be converted."""
 

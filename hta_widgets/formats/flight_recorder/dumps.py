@@ -24,14 +24,13 @@ from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, tim
 from hta_widgets.formats.stack_frames import (
     DumpFrame,
     StackPool,
-    as_integer,
     as_list,
     frame_text,
     read_dump_value,
 )
 from hta_widgets.readers.formats import Advance, Outcome
 from hta_widgets.readers.ranks import is_rank
-from hta_widgets.trace.columns import parse_json
+from hta_widgets.trace.columns import as_integer, parse_json
 from hta_widgets.trace.short_paths import shorten_paths
 
 FORMAT = "flight-recorder"

@@ -93,7 +93,9 @@ def mark_rows(columns: RankColumns) -> RankColumns:
         return columns
     is_marked = is_unknown[columns.category]
     if operator >= 0:
-        is_marked |= (columns.category == operator) & np.isin(columns.pid, _devices_of_mxnet(columns))
+        is_marked |= (columns.category == operator) & np.isin(
+            columns.pid, _devices_of_mxnet(columns)
+        )
     rows = np.flatnonzero(is_marked & _TIMED[columns.phase])
     if not len(rows):
         return columns

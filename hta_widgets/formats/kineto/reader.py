@@ -120,9 +120,7 @@ class RecordList:
         rest = self.window.text[start : start + _PEEKED_BYTES].lstrip(_LIST_BLANKS)
         following = rest.removeprefix(b",").lstrip(_LIST_BLANKS)
         if self.enclosed:
-            ends = (
-                not rest or rest.startswith(b"}") or (rest != following and following[:1] == b'"')
-            )
+            ends = following[:1] in (b"", b"}") or (rest != following and following[:1] == b'"')
         else:
             ends = not starts_record(following) and following[:1] != b'"'
         if ends or not following:
@@ -573,9 +571,7 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
     if build is build_plain:
         contents = contents._replace(columns=mark_rows(contents.columns))
         split = split_documents(contents.columns, contents.documents, contents.source)
-        split = split or split_ranks(
-            contents.columns, contents.metadata, contents.source, problems
-        )
+        split = split or split_ranks(contents.columns, contents.metadata, contents.source, problems)
         if split:
             traces = [build(part, path, problems).replace(local_rank=part.device) for part in split]
             return Outcome(tuple(traces), problems)

@@ -18,7 +18,7 @@ last two.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -51,9 +51,16 @@ _FLOWS = [ord(phase) for phase in "stf"]
 def split_ranks(
     columns: RankColumns, metadata: dict[str, Any], source: RecordSource, problems: Problems
 ) -> list[RankContents]:
-    """Return the ranks that a file's processes name, else one per device; empty for one rank."""
+    """Return the ranks that a file's processes name, else one per device; empty for one rank.
+
+    If only the host's processes name ranks, each device has the rank of its host process.
+    """
     rank_of_pid = _ranks_of_pids(columns, is_rank_stated=stated_rank(metadata) is not None)
-    if rank_of_pid is not None:
+    is_work = _mask_of_categories(columns, taxonomy.is_device_work)
+    devices = None
+    if rank_of_pid is None or (rank_of_pid[columns.pid[is_work]] < 0).any():
+        devices = _find_devices(columns, is_work)
+    if rank_of_pid is not None and devices is None:
         rank_of_row = rank_of_pid[columns.pid]
         is_unknown = rank_of_row < 0
         problems.add(
@@ -66,7 +73,6 @@ def split_ranks(
             _merged_rank(columns, np.flatnonzero(rank_of_row == rank), source, metadata, rank)
             for rank in np.unique(rank_of_row).tolist()
         ]
-    devices = _find_devices(columns)
     if devices is None:
         return []
     masks = devices.row_masks(columns)
@@ -81,11 +87,25 @@ def split_ranks(
         "launches of processes that use the same ids on different devices; linked to the devices in"
         " the order of the processes",
     )
+    ranks = [_rank_of_rows(columns.pid[mask], rank_of_pid) for mask in masks]
+    if None in ranks or len(set(ranks)) < len(ranks):
+        ranks = [None] * len(ranks)
     return [
-        _merged_rank(columns, rows, source, metadata, None, _device_number(name, number))
-        for number, (name, mask) in enumerate(zip(devices.names, masks, strict=True))
+        _merged_rank(columns, rows, source, metadata, rank, _device_number(name, number))
+        for number, (name, mask, rank) in enumerate(zip(devices.names, masks, ranks, strict=True))
         if len(rows := _with_metadata(columns, mask))
     ]
+
+
+def _rank_of_rows(pid: Ints, rank_of_pid: Ints | None) -> int | None:
+    """Return the rank that processes of some rows name; None for none or several."""
+    ranks = set() if rank_of_pid is None else set(rank_of_pid[pid].tolist()) - {-1}
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def _mask_of_categories(columns: RankColumns, is_member: Callable[[str], bool]) -> Bools:
+    codes = np.array([is_member(text) for text in columns.categories.values], bool)
+    return codes[columns.category] if codes.any() else np.zeros(len(columns.category), bool)
 
 
 class Document(NamedTuple):
@@ -187,11 +207,9 @@ class _Devices:
         return masks
 
 
-def _find_devices(columns: RankColumns) -> _Devices | None:
-    """Return the devices with kernels; None unless there are several."""
-    categories = columns.categories.values
-    is_kernel = np.array([taxonomy.is_device_work(text) for text in categories], bool)
-    rows = np.flatnonzero(is_kernel[columns.category]) if is_kernel.any() else np.empty(0, int)
+def _find_devices(columns: RankColumns, is_work: Bools) -> _Devices | None:
+    """Return the devices with kernels, the rows of `is_work`; None unless there are several."""
+    rows = np.flatnonzero(is_work)
     threads = len(columns.tids)
     if not len(rows) or np.ptp(columns.pid[rows]) == np.ptp(columns.tid[rows]) == 0:
         return None
@@ -208,11 +226,11 @@ def _find_devices(columns: RankColumns) -> _Devices | None:
     devices = sorted(filter(None, set(keys.values())), key=_natural)
     if len(devices) < 2:
         return None
-    is_device = np.array([taxonomy.is_device_category(text) for text in categories], bool)
+    is_device = _mask_of_categories(columns, taxonomy.is_device_category)
     place = {key: number for number, key in enumerate(devices)}
     slots, slot_of_row = np.unique(slot, return_inverse=True)
     of_slot = np.full(len(slots), -1, np.int32)
-    for number in np.unique(slot_of_row[is_device[columns.category]]).tolist():
+    for number in np.unique(slot_of_row[is_device]).tolist():
         of_slot[number] = place.get(device_of(int(slots[number])), 0)
     launches = _Launches.of(columns, of_slot[slot_of_row])
     home, serves = _devices_of_threads(

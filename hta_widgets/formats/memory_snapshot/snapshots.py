@@ -27,13 +27,13 @@ from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, tim
 from hta_widgets.formats.stack_frames import (
     DumpFrame,
     StackPool,
-    as_integer,
     as_list,
     frame_text,
     read_dump_value,
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.columns import as_integer
 
 FORMAT = "memory-snapshot"
 _REMEDY = "Dump it again: torch.cuda.memory._dump_snapshot(path), after _record_memory_history()."

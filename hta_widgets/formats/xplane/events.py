@@ -21,6 +21,7 @@ import pandas as pd
 from hta_widgets.formats.event_rows import distinct_rows
 from hta_widgets.formats.xplane.messages import EventName, Line, Plane, ProtobufError, Stats
 from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.columns import as_integer
 
 Bytes = npt.NDArray[np.uint8]
 Unsigned = npt.NDArray[np.uint64]
@@ -96,7 +97,7 @@ def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]
             event_stats[CORRELATION] = None
         names.append(shared.name)
         stats_of_kinds.append(event_stats)
-    stated = [whole_number(kind_stats.get(CORRELATION)) for kind_stats in stats_of_kinds]
+    stated = [as_integer(kind_stats.get(CORRELATION)) for kind_stats in stats_of_kinds]
     events = LineEvents(
         line.first_ns + round_ps(offset[rows]),
         line.first_ns + round_ps(end[rows]),
@@ -113,13 +114,6 @@ def round_ps(time_ps: Ints) -> Ints:
     time_ns, rest_ps = np.divmod(time_ps, 1000)
     is_rounded_up = (rest_ps > 500) | ((rest_ps == 500) & (time_ns & 1 == 1))
     return np.asarray(time_ns + is_rounded_up)
-
-
-def whole_number(value: object) -> int:
-    """Return a statistic that is a number or a string of digits as an integer; -1 for any other."""
-    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
-        value = int(value)
-    return value if isinstance(value, int) and 0 <= value < 1 << 63 else -1
 
 
 @dataclass(slots=True)

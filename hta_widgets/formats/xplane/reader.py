@@ -35,7 +35,7 @@ from hta_widgets.formats.event_rows import (
     distinct_rows,
 )
 from hta_widgets.formats.steps import add_profiler_steps, add_steps
-from hta_widgets.formats.xplane.events import CORRELATION, LineEvents, read_events, whole_number
+from hta_widgets.formats.xplane.events import CORRELATION, LineEvents, read_events
 from hta_widgets.formats.xplane.messages import (
     Line,
     Plane,
@@ -47,6 +47,7 @@ from hta_widgets.formats.xplane.messages import (
 from hta_widgets.readers.formats import Advance, Outcome
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.columns import as_integer
 from hta_widgets.trace.problems import ANOTHER_RUN, Problems
 from hta_widgets.trace.trace import Trace
 
@@ -368,7 +369,7 @@ def _are_containers(events: LineEvents) -> Bools:
 
 
 def _numbers(stats: list[Stats], key: str) -> Ints:
-    return np.array([whole_number(of_kind.get(key)) for of_kind in stats], np.int64)
+    return np.array([as_integer(of_kind.get(key)) for of_kind in stats], np.int64)
 
 
 def _args_of_stats(stats: Stats) -> Stats:
