@@ -118,7 +118,7 @@ class RankColumns:
     tids: StringPool
     flow_ids: StringPool  # ids keep their JSON text, so 7 and "7" stay different
     #: args of phase M and C records, by record number (the value in `record`)
-    small_args: ArgsByRecord = field(default_factory=dict)
+    small_args: ArgsByRecord = field(default_factory=dict[int, dict[str, Any]])
     #: position in the file's traceEvents of each row
     record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: value in ns of the last digit of the file's times: 1000 for whole microseconds
