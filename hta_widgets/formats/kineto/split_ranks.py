@@ -56,7 +56,7 @@ def split_ranks(
     If only the host's processes name ranks, each device has the rank of its host process.
     """
     rank_of_pid = _ranks_of_pids(columns, is_rank_stated=stated_rank(metadata) is not None)
-    is_work = _mask_of_categories(columns, taxonomy.is_device_work)
+    is_work = _mask_of_categories(columns, taxonomy.is_device_work) & columns.timed
     devices = None
     if rank_of_pid is None or (rank_of_pid[columns.pid[is_work]] < 0).any():
         devices = _find_devices(columns, is_work)

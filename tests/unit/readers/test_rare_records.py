@@ -149,17 +149,18 @@ def names_of(traces):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("cache", [False, True])
-def test_ranks_that_were_written_into_one_file(write, tmp_path, packed, cache):
+@pytest.mark.parametrize("memory_limit", [None, "2 GB"])
+def test_ranks_that_were_written_into_one_file(write, tmp_path, packed, memory_limit):
     """As ``cat rank-*.json`` or ``cat rank-*.json.gz`` joins them."""
     texts = [rank_text(2, "a", "b"), rank_text(0, "c"), rank_text(2, "d")]
     parts = [gzip.compress(text.encode()) if packed else text.encode() for text in texts]
-    path = write(b"\n".join(parts) if not packed else b"".join(parts), f"all.json{'.gz' * packed}")
-    for _ in range(1 + cache):
-        traces = hw.load(path, cache=cache)
-        assert names_of(traces) == {0: ["c"], 2: ["a", "d", "b"]}
-        assert [trace.world_size for trace in traces.values()] == [3, 3]
-        assert found(traces.problems) == [["repaired", 2]]
+    path = write((b"" if packed else b"\n").join(parts), "all.json.gz" if packed else "all.json")
+    # With a limit, columns are written to a file and mapped.
+    traces = hw.load(path, memory_limit=memory_limit)
+    assert names_of(traces) == {0: ["c"], 2: ["a", "d", "b"]}
+    assert [trace.world_size for trace in traces.values()] == [3, 3]
+    assert [trace.in_file for trace in traces.values()] == [memory_limit is not None] * 2
+    assert found(traces.problems) == [["repaired", 2]]
     hw.export_trace(traces, tmp_path / "copy.json")
     assert names_of(hw.load(tmp_path / "copy.json")) == {0: ["c"], 2: ["a", "d", "b"]}
 
