@@ -398,14 +398,6 @@ _UNREAD_KEYS = ("samples", "systemTraceEvents", "powerTraceAsString")
 _EMPTY_VALUES = (b"", b"null", b'""', b"[]", b"{}")
 
 
-class _BaseTime(NamedTuple):
-    """The time to which the times of a document's records, from `first_record` on, are relative."""
-
-    first_record: int
-    ns: int
-    is_stated: bool
-
-
 class _Documents:
     """The JSON documents of a file: one, or several that were concatenated by mistake."""
 
@@ -414,7 +406,6 @@ class _Documents:
         self.notes = notes
         self.list = RecordList(window, notes)
         self.enclosed = False
-        self._bases: list[_BaseTime] = []
         self.documents: list[Document] = []
 
     def read(self) -> tuple[dict[str, bytes], list[RecordMove]]:
@@ -439,8 +430,9 @@ class _Documents:
             documents += 1
             self.notes.add("repaired", "traces one after another in one file", start)
             values = {**further, **values}
-        first_ns = next((base.ns for base in self._bases if base.is_stated), 0)
-        moves = [RecordMove(base.first_record, base.ns - first_ns) for base in self._bases]
+        stated_ns = (part.base_ns for part in self.documents if BASE_KEY in part.values)
+        first_ns = next(stated_ns, 0)
+        moves = [RecordMove(part.first_record, part.base_ns - first_ns) for part in self.documents]
         return values, moves if any(move.ns for move in moves) else []
 
     def _read_document(self) -> dict[str, bytes]:
@@ -485,14 +477,13 @@ class _Documents:
         self, values: dict[str, bytes], first_record: int, start: int, *, is_cut: bool
     ) -> None:
         """Add the base time of a document, which begins at byte `start`, to its records."""
-        self.documents.append(Document(first_record, values))
         base_ns = self._base_ns(values)
-        is_stated = BASE_KEY in values
-        if is_cut and not is_stated and self._bases and self._bases[-1].ns:
-            base_ns = self._bases[-1].ns
+        earlier_ns = self.documents[-1].base_ns if self.documents else 0
+        if is_cut and BASE_KEY not in values and earlier_ns:
+            base_ns = earlier_ns
             note = f"a cut trace without {BASE_KEY}; the base time of the previous trace is used"
             self.notes.add("repaired", note, start)
-        self._bases.append(_BaseTime(first_record, base_ns, is_stated))
+        self.documents.append(Document(first_record, values, base_ns))
         self.list.columns.add_base(base_ns)
 
     def _base_ns(self, values: dict[str, bytes]) -> int:

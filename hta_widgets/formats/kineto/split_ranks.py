@@ -18,7 +18,7 @@ last two.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from hta_widgets.formats.kineto.record_source import FileRecords
 from hta_widgets.formats.kineto.top_level import decode_values
 from hta_widgets.readers.ranks import ranks_of_coordinates, stated_rank
 from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, positions_in
-from hta_widgets.trace.columns import RankColumns, RecordSource
+from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.record_times import BASE_KEY
 from hta_widgets.trace.tracks import read_track_names
@@ -49,7 +49,7 @@ _FLOWS = [ord(phase) for phase in "stf"]
 
 
 def split_ranks(
-    columns: RankColumns, metadata: dict[str, Any], source: RecordSource, problems: Problems
+    columns: RankColumns, metadata: dict[str, Any], source: FileRecords, problems: Problems
 ) -> list[RankContents]:
     """Return the ranks that a file's processes name, else one per device; empty for one rank.
 
@@ -60,21 +60,33 @@ def split_ranks(
     devices = None
     if rank_of_pid is None or (rank_of_pid[columns.pid[is_work]] < 0).any():
         devices = _find_devices(columns, is_work)
-    if rank_of_pid is not None and devices is None:
-        rank_of_row = rank_of_pid[columns.pid]
-        is_unknown = rank_of_row < 0
-        problems.add(
-            "guessed_rank",
-            int((is_unknown & (columns.phase != _M)).sum()),
-            "records of processes that state no rank; the first rank has them",
-        )
-        rank_of_row[is_unknown] = rank_of_pid[rank_of_pid >= 0].min()
-        return [
-            _merged_rank(columns, np.flatnonzero(rank_of_row == rank), source, metadata, rank)
-            for rank in np.unique(rank_of_row).tolist()
-        ]
-    if devices is None:
+    if devices is not None:
+        return _split_by_device(columns, devices, rank_of_pid, metadata, source, problems)
+    if rank_of_pid is None:
         return []
+    rank_of_row = rank_of_pid[columns.pid]
+    is_unknown = rank_of_row < 0
+    problems.add(
+        "guessed_rank",
+        int((is_unknown & columns.timed).sum()),
+        "records of processes that state no rank; the first rank has them",
+    )
+    rank_of_row[is_unknown] = rank_of_pid[rank_of_pid >= 0].min()
+    return [
+        _merged_rank(columns, np.flatnonzero(rank_of_row == rank), source, metadata, rank)
+        for rank in np.unique(rank_of_row).tolist()
+    ]
+
+
+def _split_by_device(
+    columns: RankColumns,
+    devices: _Devices,
+    rank_of_pid: Ints | None,
+    metadata: dict[str, Any],
+    source: FileRecords,
+    problems: Problems,
+) -> list[RankContents]:
+    """Return a rank for each device, numbered as its processes state, if they do."""
     masks = devices.row_masks(columns)
     problems.add(
         "merged",
@@ -91,7 +103,7 @@ def split_ranks(
     if None in ranks or len(set(ranks)) < len(ranks):
         ranks = [None] * len(ranks)
     return [
-        _merged_rank(columns, rows, source, metadata, rank, _device_number(name, number))
+        _merged_rank(columns, rows, source, metadata, rank, device=_device_number(name, number))
         for number, (name, mask, rank) in enumerate(zip(devices.names, masks, ranks, strict=True))
         if len(rows := _with_metadata(columns, mask))
     ]
@@ -109,10 +121,11 @@ def _mask_of_categories(columns: RankColumns, is_member: Callable[[str], bool]) 
 
 
 class Document(NamedTuple):
-    """A trace in a file of several: the number of its first record, and its top-level values."""
+    """A trace in a file of several: its first record, top-level values, and base time."""
 
     first_record: int
     values: dict[str, bytes]
+    base_ns: int
 
 
 def split_documents(
@@ -144,14 +157,15 @@ def split_documents(
 def _merged_rank(
     columns: RankColumns,
     rows: Rows,
-    source: RecordSource,
+    source: FileRecords,
     metadata: dict[str, Any],
     rank: int | None,
+    *,
     device: int = -1,
-    text: Mapping[str, bytes] | None = None,
+    text: dict[str, bytes] | None = None,
 ) -> RankContents:
-    text = getattr(source, "metadata_text", {}) if text is None else text
-    records = MergedRecords(source, columns.record[rows], UNSCOPED, 0, {}, dict(text))
+    text = dict(source.metadata_text) if text is None else text
+    records = MergedRecords(source, columns.record[rows], UNSCOPED, 0, {}, text)
     rank_columns = columns_of_rank(columns, rows, UNSCOPED, {})
     return RankContents(rank, rank_columns, metadata, records, device=device)
 
