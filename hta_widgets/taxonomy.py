@@ -27,7 +27,7 @@ KINDS: Final[tuple[str, ...]] = tuple(facts("kinds"))
 
 #: Categories of rows that are the device's own work. Case is ignored: files of 2021 have "Kernel"
 #: and "Memcpy", later files "kernel" and "gpu_memcpy".
-_DEVICE_WORK: Final = r"(concurrent_)?kernel|mtia_ccp_events|hpu_op|gpu_op"
+_DEVICE_WORK: Final = r"(\w+_)?kernel|mtia_ccp_events|hpu_op|gpu_op"
 _COPIES: Final = r"(gpu_)?(memcpy|memset)"
 _SYNCS: Final = r"(cuda|hip|gpu|xpu|mtia)_(sync|event)"
 #: Category that BytePS workers write since 2019-12; readers set it on events of older files.
@@ -49,7 +49,7 @@ _DEVICE_CATEGORY: Final = re.compile(
     rf"{_DEVICE_WORK}|{_COPIES}|{_SYNCS}|gpu_user_annotation|collective_comm", re.IGNORECASE
 )
 _DEVICE_WORK_CATEGORY: Final = re.compile(_DEVICE_WORK, re.IGNORECASE)
-_STREAM_WORK: Final = re.compile(rf"(concurrent_)?kernel|{_COPIES}", re.IGNORECASE)
+_STREAM_WORK: Final = re.compile(rf"(\w+_)?kernel|{_COPIES}", re.IGNORECASE)
 _GRAPH_LAUNCH: Final = re.compile(r"graph_?launch", re.IGNORECASE)
 
 #: Values of `Rule.level`: for all ranks, for ranks without device work, and for the host figures of
@@ -131,6 +131,7 @@ _DEVICE_WORK_NAMES: Final = (
     ("memory", r"^\[?(hip|cuda|cu|musa|aclrt|cnrt)? ?mem(cpy|set)", "copies and fills"),
     ("memory", r"^(memory_)?copy_?(host|device)_?to_?(host|device)", "ROCm's copies"),
     ("memory", r"^fill_?buffer", "ROCm's fills"),
+    ("memory", r"^copy[cg]pu2[cg]pu", "MXNet's copies"),
     ("memory", r"^__amd_rocclr_(copy|fill)", "ROCm's copy and fill kernels"),
     ("memory", r"^zeCommandListAppendMemory(Copy|Fill)", "Level Zero's copies and fills (XPU)"),
     ("memory", r"^copy([-_](start|done))?(\.\d+)?$", "XLA's copies"),
@@ -192,7 +193,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "cpu",
-        r"cpu_op|operator|python_function|cpu_instant_event|overhead|(.+_)?(runtime|driver|api)",
+        r"cpu_op|operator|python_function|cpu_instant_event|overhead|(.+_|cuda|hip)?(runtime|driver|api)",
         None,
         "operators, Python, runtime and driver calls",
     ),

@@ -245,8 +245,7 @@ class _Search:
                 names.append(manifest)
                 below.clear()
                 continue
-            paths = [str(Path(folder, name)) for name in files if not name.startswith(".")]
-            names += filter(os.path.isfile, paths)
+            names += [str(Path(folder, name)) for name in files if not name.startswith(".")]
         yield from self._new_files(sorted(names, key=natural_key))
 
     def folders(self, directory: str) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -8,6 +8,7 @@ most other files belong to.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ import numpy as np
 
 from hta_widgets.readers.formats import formats_named
 from hta_widgets.text import duration
+from hta_widgets.trace.columns import as_integer
 from hta_widgets.trace.problems import ANOTHER_RUN, POSSIBLE_DUPLICATE, Problems
 from hta_widgets.trace.shared_clock import clock_groups
 from hta_widgets.trace.trace import Trace
@@ -50,12 +52,10 @@ def stated_rank(
 ) -> int | None:
     """Return the rank that a file's metadata states; report a rank that is too large."""
     for holder in (metadata.get("distributedInfo"), metadata):
-        rank = holder.get("rank") if isinstance(holder, Mapping) else None
-        if isinstance(rank, str) and rank.isdecimal():
-            rank = int(rank[:20])
+        rank = as_integer(holder.get("rank"), math.inf) if isinstance(holder, Mapping) else -1
         if is_rank(rank):
             return rank
-        if problems is not None and isinstance(rank, int) and rank > LAST_RANK:
+        if problems is not None and rank > LAST_RANK:
             problems.add("repaired", 1, f"a rank above {LAST_RANK:,}; it is ignored", file=file)
     return None
 

@@ -137,7 +137,8 @@ def _open_file(path: str | Path) -> BinaryIO:
         remedy = "Check the path."
         if Path(path).name == "demo-job":
             remedy = f"The command `hta-widgets demo {path}` writes one."
-        raise TraceError("does not exist", path=path, remedy=remedy) from None
+        message = "is a link to a missing file" if Path(path).is_symlink() else "does not exist"
+        raise TraceError(message, path=path, remedy=remedy) from None
     except PermissionError:
         raise TraceError(
             "may not be read by this user", path=path, remedy="Check its permissions."

@@ -236,8 +236,8 @@ def build_trace(
     if pairs is None:
         exclude_far_records(columns, by_phase, notes)
     rows, dur, phase, end_rows = _event_rows(columns, by_phase, notes, pairs)
-    instant_rows = np.sort(np.concatenate((by_phase["iIR"], by_phase["X without dur"])))
-    timed_rows = (instant_rows, by_phase["bneSTF"], by_phase["C"])
+    instant_rows = np.sort(np.concatenate((by_phase["iIRnT"], by_phase["X without dur"])))
+    timed_rows = (instant_rows, by_phase["beSF"], by_phase["C"])
     other_rows: tuple[Rows, ...] = (by_phase["stf"], *timed_rows)
     # Time 0 is the start of the first event or, without events, of the first instant and so on.
     times = (columns.start_ns[selected] for selected in (rows, *timed_rows) if len(selected))
@@ -291,7 +291,7 @@ def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
     phase, timed = columns.phase, columns.timed
     counts = np.bincount(phase, minlength=256)
     groups = {}
-    for letters in ("X", "BE", "stf", "iIR", "bneSTF", "C"):
+    for letters in ("X", "BE", "stf", "iIRnT", "beSF", "C"):
         codes = [code for code in letters.encode() if counts[code]]
         is_member = np.zeros(len(phase) if codes else 0, dtype=bool)
         for code in codes:
@@ -306,9 +306,17 @@ def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
         len(groups["X without dur"]),
         "complete events without a duration; kept as instants",
     )
-    used = sum(len(rows) for rows in groups.values()) + int(counts[ord("M")])
-    if used < len(phase):
+    metadata, used = int(counts[ord("M")]), sum(map(len, groups.values()))
+    if metadata + used < len(phase):
         _count_skipped(columns, problems)
+    problems.add("empty", metadata > 0 and not used, "it has metadata, and no events")
+    overflow = columns.names.find("trace_buffer_overflowed")
+    if overflow >= 0:
+        problems.add(
+            "skipped",
+            int((columns.name[phase == ord("M")] == overflow).sum()),
+            "buffers that overflowed (trace_buffer_overflowed): the tracer dropped records",
+        )
     return groups
 
 

@@ -85,6 +85,13 @@ class CopyTable:
         return rate[positions], size[positions]
 
 
+class ArgsByRecord(Protocol):
+    """The args of some records."""
+
+    def get(self, number: int, default: Any = None, /) -> Any:
+        """Return the args of a record, or `default`."""
+
+
 @dataclass(slots=True)
 class RankColumns:
     """One file's records of all phases, decoded, in file order.
@@ -111,7 +118,7 @@ class RankColumns:
     tids: StringPool
     flow_ids: StringPool  # ids keep their JSON text, so 7 and "7" stay different
     #: args of phase M and C records, by record number (the value in `record`)
-    small_args: Mapping[int, dict[str, Any]] = field(default_factory=dict)
+    small_args: ArgsByRecord = field(default_factory=dict[int, dict[str, Any]])
     #: position in the file's traceEvents of each row
     record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: value in ns of the last digit of the file's times: 1000 for whole microseconds
@@ -243,7 +250,7 @@ class CounterTable:
 
 @dataclass(slots=True)
 class InstantTable:
-    """Instant events (phases i, I, R), sorted by time."""
+    """Instant events (phases i, I, R; n and T within async intervals), sorted by time."""
 
     time_ns: Ints
     name: npt.NDArray[np.int32]  # codes into EventTable.names
@@ -259,7 +266,7 @@ class InstantTable:
 
 @dataclass(slots=True)
 class AsyncTable:
-    """Async intervals (phases b/n/e and S/T/F), paired by category, id and name."""
+    """Async intervals (phases b/e and S/F), paired by category, id and name."""
 
     start_ns: Ints
     dur_ns: Ints  # -1 if no end was found
@@ -559,7 +566,7 @@ def whole_number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def as_integer(value: object, limit: int = 1 << 62) -> int:
+def as_integer(value: object, limit: float = 1 << 62) -> int:
     """Return a `whole_number` from 0 to below `limit`; -1 for other values."""
     number = whole_number(value)
     return number if number is not None and 0 <= number < limit else -1

@@ -121,7 +121,7 @@ def counter_table(
     # Names of a series are formatted only once for each pid, name, id and label.
     code_of_series: dict[tuple[int, int, int, str], int] = {}
     sample_series, sample_values, sample_rows = array("i"), array("d"), array("q")
-    skipped = 0
+    skipped = without_samples = 0
     codes = zip(
         *(getattr(columns, name)[rows].tolist() for name in ("pid", "name", "flow")), strict=True
     )
@@ -131,6 +131,7 @@ def counter_table(
         for first in range(0, len(records), _RECORDS_AT_ONCE)
     )
     for row, samples, (pid, name, flow) in zip(rows.tolist(), args, codes, strict=True):
+        without_samples += not samples
         for label, raw in samples.items():
             value = _parse_number(raw)
             if value is None:
@@ -144,6 +145,7 @@ def counter_table(
             sample_values.append(value)
             sample_rows.append(row)
     problems.add("skipped", skipped, "counter samples that are not numbers")
+    problems.add("skipped", without_samples, "records of counters without a sample")
     series_id, rows = np.array(sample_series, np.int32), np.array(sample_rows, np.int64)
     times = columns.start_ns[rows] - zero_ns
     order = np.lexsort((times, series_id))
@@ -175,10 +177,13 @@ def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Proble
 
     A begin without an end is kept, with a duration of -1. An end without a begin is only counted.
     """
-    rows = rows[np.isin(columns.phase[rows], np.frombuffer(b"bSeF", np.uint8))]
     opens = np.isin(columns.phase[rows], np.frombuffer(b"bS", np.uint8))
     name = _names_of_asyncs(columns, rows, opens)
-    keys = np.stack([columns.category[rows], columns.flow[rows], name], axis=1).astype(np.int64)
+    flow = columns.flow[rows]
+    process = np.where(
+        flow < 0, columns.pid[rows], -1
+    )  # without an id, a process has its own pairs
+    keys = np.stack([columns.category[rows], flow, name, process], axis=1).astype(np.int64)
     group = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1) if len(rows) else keys[:, 0]
     start_ns = columns.start_ns[rows]
     begins, ends, alone = match_brackets(group, start_ns, opens)

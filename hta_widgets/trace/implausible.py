@@ -79,7 +79,7 @@ def exclude_far_records(
     """Remove rows from `by_phase` whose times are far from the events."""
     starts = {letters: columns.start_ns[rows] for letters, rows in by_phase.items()}
     events = np.concatenate((starts["X"], starts["BE"])) if len(by_phase["BE"]) else starts["X"]
-    low, high = _near_job(events if len(events) else starts["bneSTF"])
+    low, high = _near_job(events if len(events) else starts["beSF"])
     for letters, rows in by_phase.items():
         start = starts[letters]
         if len(rows) and (start.min() < low or start.max() > high):

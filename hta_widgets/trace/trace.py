@@ -29,6 +29,7 @@ from hta_widgets.trace.columns import (
     RecordSource,
     StringPool,
     Track,
+    as_integer,
     decode_args,
 )
 from hta_widgets.trace.memo import memoize
@@ -405,8 +406,8 @@ class Trace:
     def world_size(self) -> int:
         """Number of ranks of the job as stated in the file; 0 if it is not stated."""
         info = self.metadata.get("distributedInfo")
-        size = info.get("world_size") if isinstance(info, dict) else None
-        return size if type(size) is int and 0 < size < 1 << 31 else 0
+        size = as_integer(info.get("world_size")) if isinstance(info, dict) else 0
+        return size if 0 < size < 1 << 31 else 0
 
     @property
     def window_ns(self) -> tuple[int, int] | None:

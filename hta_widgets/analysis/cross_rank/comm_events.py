@@ -128,10 +128,10 @@ def job_header(trace: Trace) -> JobHeader:
     info = trace.metadata.get("distributedInfo")
     if not isinstance(info, dict):
         return JobHeader(-1, (), host, len(devices), first)
-    size, entries = info.get("world_size"), info.get("pg_config")
+    entries = info.get("pg_config")
     listed = entries if isinstance(entries, list) else []
     groups = tuple(_group(entry) for entry in listed if isinstance(entry, dict))
-    return JobHeader(size if isinstance(size, int) else -1, groups, host, len(devices), first)
+    return JobHeader(trace.world_size or -1, groups, host, len(devices), first)
 
 
 def _group(entry: dict[str, object]) -> HeaderGroup:

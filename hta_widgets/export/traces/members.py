@@ -101,12 +101,11 @@ class Members:
         if time_ns is None:
             return False
         time_ns -= self.trace.zero_ns - base_time_ns(self.trace.metadata)
-        # The end of an async interval that begins in the window may be after it.
-        if record.ph not in "eF" and not self.in_window(time_ns):
-            return False
-        if record.ph in "neFT":
+        if record.ph in "eF":  # may be after the window in which its interval begins
             key = (record.cat or "", bytes(record.id).decode(), record.name or "")
             return any(start <= time_ns <= end for start, end in self.asyncs.get(key, []))
+        if not self.in_window(time_ns):
+            return False
         if record.ph in "stf":
             return self._leave_out("flows")
         thread = tuple("" if part is None else str(part) for part in (record.pid, record.tid))

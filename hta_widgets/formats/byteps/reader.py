@@ -14,6 +14,7 @@ import pandas as pd
 
 from hta_widgets.formats.byteps import MACHINE
 from hta_widgets.formats.byteps.rows import (
+    OPEN_REQUEST,
     PREFIX,
     REQUEST,
     TOTAL,
@@ -31,7 +32,13 @@ from hta_widgets.formats.kineto.merged import RankContents
 from hta_widgets.readers.discovery import natural_key
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, number_in_group
-from hta_widgets.trace.columns import AsyncTable, CounterTable, RankColumns
+from hta_widgets.trace.columns import (
+    AsyncTable,
+    CounterTable,
+    RankColumns,
+    concatenate_tables,
+    take_rows,
+)
 from hta_widgets.trace.merged_format import IDENTITY_KEY, MARK_KEY
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
@@ -241,8 +248,7 @@ def build_server(contents: RankContents, path: str, problems: Problems) -> Trace
     columns = contents.columns
     pairs = _pair_requests(columns)
     # Kinds follow from categories and tracks from threads: the trace is built after both are set.
-    category = columns.categories.add(_SERVER_CATEGORY)
-    columns.category = np.full(len(columns.category), category, columns.category.dtype)
+    _fill_category(columns, _SERVER_CATEGORY)
     trace = contents.build(
         path,
         problems,
@@ -277,13 +283,14 @@ def _pair_requests(columns: RankColumns) -> _RequestPairs:
 
 
 def _open_requests(trace: Trace, columns: RankColumns, pairs: _RequestPairs) -> AsyncTable:
-    """Return the requests that are open at the end of the file."""
+    """Add the requests that are open at the end of the file."""
     rows = pairs.alone[columns.phase[pairs.alone] == ord("B")]
-    return _async_table(
+    return _with_asyncs(
+        trace,
         columns.start_ns[rows] - trace.zero_ns,
         np.full(len(rows), -1),
         columns.name[rows],
-        np.full(len(rows), trace.table.categories.add("open request")),
+        np.full(len(rows), trace.table.categories.add(OPEN_REQUEST)),
         [str(number) for number in pairs.iteration[rows].tolist()],
         [columns.pids[code] for code in columns.pid[rows].tolist()],
         columns.record[rows],
@@ -342,19 +349,19 @@ def _open_over_time(trace: Trace, requests: Requests) -> CounterTable:
 
 def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
     """Add the waits of pulls for the last push of their iteration."""
-    table, asyncs = trace.table, trace.async_table
+    table = trace.table
     end = np.minimum(last_push_end(requests), requests.end_ns)
     pulls = np.flatnonzero(~requests.push & requests.is_answered & (end > requests.start_ns))
     tracks = table.track[requests.row[pulls]].tolist()
-    name, category = table.names.add(_SERVER_WAIT), table.categories.add(_WAIT_CATEGORY)
-    return _async_table(
-        np.concatenate([asyncs.start_ns, requests.start_ns[pulls]]),
-        np.concatenate([asyncs.dur_ns, end[pulls] - requests.start_ns[pulls]]),
-        np.concatenate([asyncs.name, np.full(len(pulls), name)]),
-        np.concatenate([asyncs.category, np.full(len(pulls), category)]),
-        [*asyncs.async_id, *map(str, requests.iteration[pulls].tolist())],
-        [*asyncs.pid, *(table.tracks[code].pid for code in tracks)],
-        np.concatenate([asyncs.record, np.full(len(pulls), -1)]),
+    return _with_asyncs(
+        trace,
+        requests.start_ns[pulls],
+        end[pulls] - requests.start_ns[pulls],
+        np.full(len(pulls), table.names.add(_SERVER_WAIT)),
+        np.full(len(pulls), table.categories.add(_WAIT_CATEGORY)),
+        list(map(str, requests.iteration[pulls].tolist())),
+        [table.tracks[code].pid for code in tracks],
+        np.full(len(pulls), -1),
     )
 
 
@@ -376,11 +383,7 @@ def build_worker(contents: RankContents, path: str, problems: Problems) -> Trace
     the root, this wait on other GPUs.
     """
     columns = contents.columns
-    blank = [code for code, text in enumerate(columns.categories.values) if not text]
-    if blank:
-        category = columns.categories.add(_WORKER_CATEGORY)
-        code = columns.category.dtype.type(category)
-        columns.category = np.where(np.isin(columns.category, blank), code, columns.category)
+    _fill_category(columns, _WORKER_CATEGORY)
     names = _tensor_track_names(columns)
     trace = contents.build(path, problems, names=names, format="byteps")
     table = trace.table
@@ -394,6 +397,14 @@ def build_worker(contents: RankContents, path: str, problems: Problems) -> Trace
     _note_problems(rows, contents.rank, path, problems)
     trace.memo.clear()
     return trace
+
+
+def _fill_category(columns: RankColumns, category: str) -> None:
+    """Give records without a category this one."""
+    blank = columns.categories.find("")
+    if blank >= 0:
+        code = columns.category.dtype.type(columns.categories.add(category))
+        columns.category = np.where(columns.category == blank, code, columns.category)
 
 
 def _tensor_track_names(columns: RankColumns) -> TrackNames:
@@ -418,12 +429,13 @@ def _tensor_track_names(columns: RankColumns) -> TrackNames:
 
 
 def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
-    """Return the intervals in which a GPU's partitions wait for the root GPU."""
+    """Add the intervals in which a GPU's partitions wait for the root GPU."""
     table, parts = trace.table, rows.parts
     copies = (parts.stage == rows.stages.index("COPYH2D")) & parts.complete & ~parts.first
     waiting = np.flatnonzero(copies & (parts.queue_ns > 0))
     tracks = [table.tracks[code] for code in table.track[parts.row[waiting]].tolist()]
-    return _async_table(
+    return _with_asyncs(
+        trace,
         parts.start_ns[waiting] - parts.queue_ns[waiting],
         parts.queue_ns[waiting],
         np.full(len(waiting), table.names.add(_WORKER_WAIT)),
@@ -460,27 +472,21 @@ def _note_problems(rows: WorkerRows, rank: int | None, path: str, problems: Prob
     problems.add("truncated", len(without_parts), "tensors without any stage", rank, path)
 
 
-def _async_table(
+def _with_asyncs(
+    trace: Trace,
     start: Ints,
     dur: Ints,
     name: Array,
     category: Array,
-    ids: Sequence[str],
-    pids: Sequence[str],
+    ids: list[str],
+    pids: list[str],
     record: Ints,
 ) -> AsyncTable:
-    """Return asyncs, sorted by start."""
-    order = np.argsort(start, kind="stable")
-    places = order.tolist()
-    return AsyncTable(
-        start_ns=start[order],
-        dur_ns=dur[order],
-        name=name[order].astype(np.int32),
-        category=category[order].astype(np.int32),
-        async_id=[ids[place] for place in places],
-        pid=[pids[place] for place in places],
-        record=record[order].astype(np.int64),
-    )
+    """Return the asyncs of a trace and further ones, sorted by start."""
+    codes = name.astype(np.int32), category.astype(np.int32)
+    added = AsyncTable(start, dur, *codes, ids, pids, record)
+    table = concatenate_tables([trace.async_table, added])
+    return take_rows(table, np.argsort(table.start_ns, kind="stable"))
 
 
 def _with_counters(

@@ -31,6 +31,8 @@ STAGES: tuple[str, ...] = (
 
 #: Stands for a whole synchronization among the codes of stages; -1 stands for any other event.
 _TOTAL_CODE = -2
+#: Category of requests that were open when the file ended; other asyncs are no requests.
+OPEN_REQUEST = "open request"
 REQUEST = re.compile(r"(push|pull)-([0-9]{1,9})")
 _KEYS = 1 << 64
 _RAW_KEYS = 1 << 32
@@ -234,8 +236,8 @@ def requests_of(trace: Trace) -> Requests:
     key = np.array([int(pid) if is_key(pid) else 0 for pid in pids], np.uint64)
     rows = np.flatnonzero(is_request[table.name] & has_key[table.track])
     # Requests that were open at the end of the file are asyncs.
-    open_requests = np.flatnonzero(is_request[asyncs.name] & (asyncs.record >= 0)).tolist()
-    open_requests = [row for row in open_requests if is_key(asyncs.pid[row])]
+    is_open = (asyncs.category == table.categories.find(OPEN_REQUEST)) & is_request[asyncs.name]
+    open_requests = [row for row in np.flatnonzero(is_open).tolist() if is_key(asyncs.pid[row])]
     open_key = np.array([int(asyncs.pid[row]) for row in open_requests], np.uint64)
     iteration = np.array([int(asyncs.async_id[row]) for row in open_requests], np.int64)
     open_rows = np.array(open_requests, np.int64)

@@ -64,6 +64,8 @@ _OPERATORS = ("cpu_op", "operator")
 _INT64_MAX = (1 << 63) - 1
 #: Records per batch: single slices are too small for the cost of NumPy calls.
 _BATCH_RECORDS = 1 << 14
+_NO_ID = Record().bind_id
+_BOUND = "flows by bind_id; no arrow is drawn"
 _FAR = "records that begin or end more than 2**60 ns before 0 or 3 * 2**60 ns after it"
 _PARTS = ("phase", "name", "category", "pid", "tid", "stream", "correlation", "record")
 
@@ -210,7 +212,14 @@ class Columns:
         batch = self._batch
         id_rows = np.flatnonzero(_WITH_ID[phase])
         batch.id_rows.append(first + id_rows)
-        batch.ids += [records[row].id or _scoped_id(records[row]) for row in id_rows.tolist()]
+        with_id = [records[row] for row in id_rows.tolist()]
+        batch.ids += [
+            record.id if record.id and not record.scope else _scoped_id(record)
+            for record in with_id
+        ]
+        bound = len(records) - [record.bind_id for record in records].count(_NO_ID)
+        if bound:
+            self.notes.add("unpaired", _BOUND, None, bound)
         flow_ends = np.flatnonzero(phase == _F).tolist()
         batch.ends_at_next += [first + row for row in flow_ends if records[row].bp != "e"]
         for row in np.flatnonzero(_INSTANTS[phase]).tolist():
@@ -431,9 +440,14 @@ def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
 
 
 def _scoped_id(record: Record) -> bytes:
-    """Return the id in ``id2``, which may be unique within the process only; empty for none."""
+    """Return the id, with the scope in which it is unique; empty for none.
+
+    An id in ``id2`` may be unique within the process only.
+    """
+    if record.id and record.scope:
+        return bytes(record.id) + ID_SEPARATOR + bytes(record.scope)
     if record.id2 is None:
-        return b""
+        return bytes(record.id)
     local, everywhere = bytes(record.id2.local), bytes(record.id2.everywhere)
     return local + ID_SEPARATOR + str(record.pid).encode() if local else everywhere
 

@@ -11,7 +11,7 @@ import json
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -319,7 +319,7 @@ class _WithArgs(Struct, gc=False):
 _args_text = msgspec.json.Decoder(_WithArgs).decode
 
 
-class SmallArgs(Mapping[int, dict[str, Any]]):
+class SmallArgs:
     """Args by record number, kept as text: a million dictionaries would take too much memory."""
 
     def __init__(self) -> None:
@@ -370,21 +370,6 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
             if len(values) == len(spans):
                 return [value if isinstance(value, dict) else {} for value in values]
         return [self.get(number, {}) for number in numbers]
-
-    def __getitem__(self, number: int) -> dict[str, Any]:
-        args: dict[str, Any] | None = self.get(number)
-        if args is None:
-            raise KeyError(number)
-        return args
-
-    def __contains__(self, number: object) -> bool:
-        return isinstance(number, int) and self.get(number) is not None
-
-    def __iter__(self) -> Iterator[int]:
-        return (number for number in self._numbers if number in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 def _args_of(value: Any) -> dict[str, Any]:

@@ -59,6 +59,8 @@ def record_of(value: dict[str, Any]) -> Record:
         id2=ScopedId(_json_text(id2.get("local")), _json_text(id2.get("global")))
         if isinstance(id2, dict)
         else None,
+        scope=_json_text(value.get("scope")),
+        bind_id=_json_text(value.get("bind_id")),
         args=Args(
             _integer(args.get("stream")),
             _integer(args.get("correlation")),

@@ -183,9 +183,9 @@ def columns_of_rank(
     positions = np.flatnonzero(_HAS_SMALL_ARGS[columns.phase[rows]])
     numbers = columns.record[rows[positions]].tolist()
     small_args = {
-        position: _unscope_args(columns.small_args[number], rank)
+        position: _unscope_args(args, rank)
         for position, number in zip(positions.tolist(), numbers, strict=True)
-        if number in columns.small_args
+        if (args := columns.small_args.get(number))
     }
     ends_at_next = np.searchsorted(rows, columns.ends_at_next)
     ends_at_next = ends_at_next[np.isin(columns.ends_at_next, rows)]

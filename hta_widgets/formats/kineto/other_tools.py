@@ -13,6 +13,7 @@ process                thread                      written by
 ``CUDA functions``     the number of the device    PyTorch before Kineto
 ``gfx942``             ``Compute 1``, ``SDMA 0``   HIP's own profiler
 ``GPU0`` and ``COPY``  the number of the queue     rocprof
+``gpu/0``              the number of the worker    MXNet, with the category ``operator``
 =====================  ==========================  ==============================
 
 `mark_rows` gives these rows the category ``kernel`` and a stream, so that they are device work, of
@@ -42,7 +43,7 @@ from hta_widgets.trace.tracks import TrackNames, read_track_names
 _DEVICE_NAMES = re.compile(
     r".*/device:(?!cpu)[a-z_]+:\d+.*"
     r"|((cuda|hip|rocm|ascend|nvidia|amd|intel|apple|habana) )?"
-    r"(device|gpu|npu|tpu|xpu|hpu|mlu|gcu|dcu|musa|mtia|ipu|neuron[ _-]?core)[ :#_-]*\d+\b.*"
+    r"(device|gpu|npu|tpu|xpu|hpu|mlu|gcu|dcu|musa|mtia|ipu|neuron[ _-]?core)[ :#/_-]*\d+\b.*"
     r"|(cuda|hip|rocm):\d+\b.*|cuda hw\b.*|gfx[\da-f]{3,}\b.*"
     r"|ascend hardware|(cuda|hip|rocm|npu|xpu) functions|\[\d+:\d+\] overview",
     re.IGNORECASE,
@@ -57,6 +58,10 @@ _NPU = "NPU"
 _HARDWARE = "Ascend Hardware"
 #: Processes of an Ascend device that have work; some tools drop the labels of processes.
 _NPU_PROCESSES = frozenset({_HARDWARE, "HCCL", "Communication"})
+#: Processes of TensorFlow 1: the operators, the work or a part of the work of a device.
+_TENSORFLOW_1 = re.compile(r".*(/device:\w+:\d+)(/stream:all|/stream:\d+|/memcpy|) Compute")
+#: Category of PyTorch's operators in files of 2021, and of MXNet's work on devices.
+_OPERATOR = "operator"
 #: Processes of JAX and TensorFlow, and of torch_npu.
 _OTHER_PROCESS = re.compile(rf"/(device|host):|(Ascend Hardware|CANN|{_NPU})\b")
 
@@ -83,9 +88,15 @@ def mark_rows(columns: RankColumns) -> RankColumns:
     is_unknown = np.array(
         [not taxonomy.is_known_category(text) for text in columns.categories.values], dtype=bool
     )
-    if not is_unknown.any():
+    operator = columns.categories.find(_OPERATOR)
+    if operator < 0 and not is_unknown.any():
         return columns
-    rows = np.flatnonzero(is_unknown[columns.category] & _TIMED[columns.phase])
+    is_marked = is_unknown[columns.category]
+    if operator >= 0:
+        is_marked |= (columns.category == operator) & np.isin(
+            columns.pid, _devices_of_mxnet(columns)
+        )
+    rows = np.flatnonzero(is_marked & _TIMED[columns.phase])
     if not len(rows):
         return columns
     if is_horovod(columns.names.values):
@@ -113,6 +124,12 @@ def mark_rows(columns: RankColumns) -> RankColumns:
     return replace(_with_category(columns, rows[work], "kernel"), stream=wide)
 
 
+def _devices_of_mxnet(columns: RankColumns) -> list[int]:
+    names = read_track_names(columns).process
+    pids = enumerate(columns.pids.values)
+    return [code for code, pid in pids if re.fullmatch(r"gpu/\d+", names.get(pid, ""))]
+
+
 def has_other_profiler(trace: Trace) -> bool:
     """Whether a trace is from JAX, TensorFlow or torch_npu, by the names of its processes."""
     return any(_OTHER_PROCESS.match(track.process) for track in trace.tracks)
@@ -128,14 +145,21 @@ def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
     process = _process_name(pid, names)
     if _FUNCTIONS.fullmatch(process):
         return f"device {tid}"
+    tensorflow = _TENSORFLOW_1.fullmatch(process)
+    if tensorflow:
+        return tensorflow[1]
     only_device = _only_device(names) if process == _COPIES else ""
     return only_device or _npu_of(pid, names) or pid
 
 
 def track_names(columns: RankColumns) -> TrackNames:
-    """Return the names of tracks; the processes of an Ascend device have its label, or get one."""
+    """Return the names of tracks; the processes that are parts of a device have its label."""
     names = read_track_names(columns)
     names.labels |= _npu_labels(names)
+    for pid, process in names.process.items():
+        match = _TENSORFLOW_1.fullmatch(process)
+        if match and match[2]:
+            names.labels[pid] = match[1]
     return names
 
 
@@ -149,7 +173,9 @@ def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> li
     """Return the stream of each (pid, tid) that does device work, -1 for others."""
     streams = [-1] * len(threads)
     unnumbered = []
-    for pid in dict.fromkeys(pid for pid, _ in threads if _is_device(pid, names)):
+    repeating = _repeating_processes(names)
+    devices = dict.fromkeys(pid for pid, _ in threads if _is_device(pid, names))
+    for pid in (pid for pid in devices if pid not in repeating):
         numbers = [number for number, thread in enumerate(threads) if thread[0] == pid]
         texts = [names.thread.get(threads[number]) or threads[number][1] for number in numbers]
         matches: list[re.Match[str] | None] = []
@@ -162,14 +188,27 @@ def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> li
                 streams[number] = int(match["number"][:9])
             elif match:
                 unnumbered.append(number)
-    devices = [device_of_thread(*thread, names) for thread in threads]
+    device_of = [device_of_thread(*thread, names) for thread in threads]
     for number in unnumbered:
         tid = threads[number][1]
         stream = int(tid) if tid.isdecimal() and len(tid) < 10 else 0
-        pairs = zip(streams, devices, strict=True)
-        used = {other for other, device in pairs if device == devices[number]}
+        pairs = zip(streams, device_of, strict=True)
+        used = {other for other, device in pairs if device == device_of[number]}
         streams[number] = max(used) + 1 if stream in used else stream
     return streams
+
+
+def _repeating_processes(names: TrackNames) -> set[str]:
+    """Return the processes of TensorFlow 1 whose work another process of the device has, too.
+
+    ``/stream:all`` has all work of a device, ``/stream:N`` and ``/memcpy`` have parts of it, and
+    the process of the device itself has the operators.
+    """
+    matches = {pid: _TENSORFLOW_1.fullmatch(process) for pid, process in names.process.items()}
+    level = {"": 0, "/stream:all": 2}
+    levels = {pid: (match[1], level.get(match[2], 1)) for pid, match in matches.items() if match}
+    best = dict(sorted(levels.values()))  # the last pair of a device has its highest level
+    return {pid for pid, (device, level_of_pid) in levels.items() if level_of_pid < best[device]}
 
 
 def _is_device(pid: str, names: TrackNames) -> bool:

@@ -33,7 +33,7 @@ from hta_widgets.formats.kineto.records import (
     end_of_value,
     timed_decoder,
 )
-from hta_widgets.formats.kineto.split_ranks import split_ranks
+from hta_widgets.formats.kineto.split_ranks import Document, split_documents, split_ranks
 from hta_widgets.formats.kineto.times import (
     LARGEST_DOUBLE,
     joined_texts,
@@ -107,8 +107,7 @@ class RecordList:
                 closed = self._take_tolerantly()
                 if self.window.offset == before:
                     wanted = 2 * self.window.unread_size + self.window.block_bytes
-                self._refuse_other_lists()
-            self._refuse_long_lists_of_nothing()
+            self._refuse_other_lists()
             if closed and self._drop_stray_bracket():
                 continue
             if closed or (self.window.ended and self.window.at >= len(self.window.text)):
@@ -121,9 +120,7 @@ class RecordList:
         rest = self.window.text[start : start + _PEEKED_BYTES].lstrip(_LIST_BLANKS)
         following = rest.removeprefix(b",").lstrip(_LIST_BLANKS)
         if self.enclosed:
-            ends = (
-                not rest or rest.startswith(b"}") or (rest != following and following[:1] == b'"')
-            )
+            ends = following[:1] in (b"", b"}") or (rest != following and following[:1] == b'"')
         else:
             ends = not starts_record(following) and following[:1] != b'"'
         if ends or not following:
@@ -134,14 +131,12 @@ class RecordList:
         return True
 
     def _refuse_other_lists(self) -> None:
-        if not self.enclosed and self.entries >= _ENOUGH_ENTRIES and not self.columns.rows:
+        if not self.enclosed and self.entries >= _ENOUGH_ENTRIES and not self.columns.has_records:
             raise TraceError(
                 f"none of its first {self.entries:,} entries is a trace event",
                 path=self.window.stream.path,
                 remedy="Is the file a trace?",
             )
-
-    def _refuse_long_lists_of_nothing(self) -> None:
         entries, rows = self._checked
         if self.entries < entries + _CHECKED_ENTRIES:
             return
@@ -322,6 +317,8 @@ class FileContents(NamedTuple):
     metadata: dict[str, Any]
     source: FileRecords
     problems: Problems
+    #: the first record and the metadata of each document
+    documents: list[Document]
 
 
 def read_file(
@@ -359,7 +356,8 @@ def read_file(
         keepalive,
         moves,
     )
-    return FileContents(columns, decode_values(source.metadata_text), source, problems)
+    metadata = decode_values(source.metadata_text)
+    return FileContents(columns, metadata, source, problems, documents.documents)
 
 
 @contextmanager
@@ -378,6 +376,12 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: NoteC
     if enclosed and not entries and not notes.count("truncated"):
         notes.add("empty", "its list of events is empty", None)
         return
+    if entries and notes.count("overflow") == entries:
+        raise TraceError(
+            f"the times of all its {entries:,} records are beyond 64 bits",
+            path=path,
+            remedy="Times are in microseconds: divide times in nanoseconds by 1000.",
+        )
     raise TraceError(
         f"none of its {entries:,} entries is a trace event" if entries else "holds no trace events",
         path=path,
@@ -389,14 +393,9 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: NoteC
 _MAX_DOCUMENTS = 1000
 #: Maximum number of lists in one object.
 _MAX_LISTS = 100
-
-
-class _BaseTime(NamedTuple):
-    """The time to which the times of a document's records, from `first_record` on, are relative."""
-
-    first_record: int
-    ns: int
-    is_stated: bool
+#: Keys of the outermost object that hold samples, or the text of other tracers.
+_UNREAD_KEYS = ("samples", "systemTraceEvents", "powerTraceAsString")
+_EMPTY_VALUES = (b"", b"null", b'""', b"[]", b"{}")
 
 
 class _Documents:
@@ -407,7 +406,7 @@ class _Documents:
         self.notes = notes
         self.list = RecordList(window, notes)
         self.enclosed = False
-        self._bases: list[_BaseTime] = []
+        self.documents: list[Document] = []
 
     def read(self) -> tuple[dict[str, bytes], list[RecordMove]]:
         """Read all documents into one list of records.
@@ -431,8 +430,9 @@ class _Documents:
             documents += 1
             self.notes.add("repaired", "traces one after another in one file", start)
             values = {**further, **values}
-        first_ns = next((base.ns for base in self._bases if base.is_stated), 0)
-        moves = [RecordMove(base.first_record, base.ns - first_ns) for base in self._bases]
+        stated_ns = (part.base_ns for part in self.documents if BASE_KEY in part.values)
+        first_ns = next(stated_ns, 0)
+        moves = [RecordMove(part.first_record, part.base_ns - first_ns) for part in self.documents]
         return values, moves if any(move.ns for move in moves) else []
 
     def _read_document(self) -> dict[str, bytes]:
@@ -468,6 +468,9 @@ class _Documents:
         if not closed and not is_horovod(self.list.columns.names) and not notes.count("truncated"):
             notes.add("truncated", "the list of events does not end", None)
         self._add_base(values, first_record, start, is_cut=is_cut)
+        for key in _UNREAD_KEYS:
+            if values.get(key, b"") not in _EMPTY_VALUES:
+                notes.add("skipped", f"data under {key!r}, which are not read", None)
         return values
 
     def _add_base(
@@ -475,12 +478,12 @@ class _Documents:
     ) -> None:
         """Add the base time of a document, which begins at byte `start`, to its records."""
         base_ns = self._base_ns(values)
-        is_stated = BASE_KEY in values
-        if is_cut and not is_stated and self._bases and self._bases[-1].ns:
-            base_ns = self._bases[-1].ns
+        earlier_ns = self.documents[-1].base_ns if self.documents else 0
+        if is_cut and BASE_KEY not in values and earlier_ns:
+            base_ns = earlier_ns
             note = f"a cut trace without {BASE_KEY}; the base time of the previous trace is used"
             self.notes.add("repaired", note, start)
-        self._bases.append(_BaseTime(first_record, base_ns, is_stated))
+        self.documents.append(Document(first_record, values, base_ns))
         self.list.columns.add_base(base_ns)
 
     def _base_ns(self, values: dict[str, bytes]) -> int:
@@ -558,7 +561,8 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
         return Outcome(tuple(traces), problems)
     if build is build_plain:
         contents = contents._replace(columns=mark_rows(contents.columns))
-        split = split_ranks(contents.columns, contents.metadata, contents.source, problems)
+        split = split_documents(contents.columns, contents.documents, contents.source)
+        split = split or split_ranks(contents.columns, contents.metadata, contents.source, problems)
         if split:
             traces = [build(part, path, problems).replace(local_rank=part.device) for part in split]
             return Outcome(tuple(traces), problems)

@@ -92,6 +92,8 @@ class Record(Struct, gc=False):
     bp: str | None = None
     s: str | None = None
     id2: ScopedId | None = None
+    scope: Raw = Raw(b"")
+    bind_id: Raw = Raw(b"")
 
 
 #: Placeholder for a missing time in starts that are decoded as integers.

@@ -18,9 +18,9 @@ last two.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +28,13 @@ import numpy.typing as npt
 from hta_widgets import taxonomy
 from hta_widgets.formats.kineto.merged import UNSCOPED, MergedRecords, RankContents, columns_of_rank
 from hta_widgets.formats.kineto.other_tools import device_of_thread, track_names
+from hta_widgets.formats.kineto.record_source import FileRecords
+from hta_widgets.formats.kineto.top_level import decode_values
 from hta_widgets.readers.ranks import ranks_of_coordinates, stated_rank
 from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, positions_in
-from hta_widgets.trace.columns import RankColumns, RecordSource
+from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.record_times import BASE_KEY
 from hta_widgets.trace.tracks import read_track_names
 
 _LABEL = re.compile(
@@ -46,19 +49,44 @@ _FLOWS = [ord(phase) for phase in "stf"]
 
 
 def split_ranks(
-    columns: RankColumns, metadata: dict[str, Any], source: RecordSource, problems: Problems
+    columns: RankColumns, metadata: dict[str, Any], source: FileRecords, problems: Problems
 ) -> list[RankContents]:
-    """Return the ranks that a file's processes name, else one per device; empty for one rank."""
+    """Return the ranks that a file's processes name, else one per device; empty for one rank.
+
+    If only the host's processes name ranks, each device has the rank of its host process.
+    """
     rank_of_pid = _ranks_of_pids(columns, is_rank_stated=stated_rank(metadata) is not None)
-    if rank_of_pid is not None:
-        rank_of_row = rank_of_pid[columns.pid]
-        return [
-            _merged_rank(columns, np.flatnonzero(rank_of_row == rank), source, metadata, rank)
-            for rank in np.unique(rank_of_row).tolist()
-        ]
-    devices = _find_devices(columns)
-    if devices is None:
+    is_work = _mask_of_categories(columns, taxonomy.is_device_work) & columns.timed
+    devices = None
+    if rank_of_pid is None or (rank_of_pid[columns.pid[is_work]] < 0).any():
+        devices = _find_devices(columns, is_work)
+    if devices is not None:
+        return _split_by_device(columns, devices, rank_of_pid, metadata, source, problems)
+    if rank_of_pid is None:
         return []
+    rank_of_row = rank_of_pid[columns.pid]
+    is_unknown = rank_of_row < 0
+    problems.add(
+        "guessed_rank",
+        int((is_unknown & columns.timed).sum()),
+        "records of processes that state no rank; the first rank has them",
+    )
+    rank_of_row[is_unknown] = rank_of_pid[rank_of_pid >= 0].min()
+    return [
+        _merged_rank(columns, np.flatnonzero(rank_of_row == rank), source, metadata, rank)
+        for rank in np.unique(rank_of_row).tolist()
+    ]
+
+
+def _split_by_device(
+    columns: RankColumns,
+    devices: _Devices,
+    rank_of_pid: Ints | None,
+    metadata: dict[str, Any],
+    source: FileRecords,
+    problems: Problems,
+) -> list[RankContents]:
+    """Return a rank for each device, numbered as its processes state, if they do."""
     masks = devices.row_masks(columns)
     problems.add(
         "merged",
@@ -71,23 +99,73 @@ def split_ranks(
         "launches of processes that use the same ids on different devices; linked to the devices in"
         " the order of the processes",
     )
+    ranks = [_rank_of_rows(columns.pid[mask], rank_of_pid) for mask in masks]
+    if None in ranks or len(set(ranks)) < len(ranks):
+        ranks = [None] * len(ranks)
     return [
-        _merged_rank(columns, rows, source, metadata, None, _device_number(name, number))
-        for number, (name, mask) in enumerate(zip(devices.names, masks, strict=True))
+        _merged_rank(columns, rows, source, metadata, rank, device=_device_number(name, number))
+        for number, (name, mask, rank) in enumerate(zip(devices.names, masks, ranks, strict=True))
         if len(rows := _with_metadata(columns, mask))
     ]
+
+
+def _rank_of_rows(pid: Ints, rank_of_pid: Ints | None) -> int | None:
+    """Return the rank that processes of some rows name; None for none or several."""
+    ranks = set() if rank_of_pid is None else set(rank_of_pid[pid].tolist()) - {-1}
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def _mask_of_categories(columns: RankColumns, is_member: Callable[[str], bool]) -> Bools:
+    codes = np.array([is_member(text) for text in columns.categories.values], bool)
+    return codes[columns.category] if codes.any() else np.zeros(len(columns.category), bool)
+
+
+class Document(NamedTuple):
+    """A trace in a file of several: its first record, top-level values, and base time."""
+
+    first_record: int
+    values: dict[str, bytes]
+    base_ns: int
+
+
+def split_documents(
+    columns: RankColumns, documents: Sequence[Document], source: FileRecords
+) -> list[RankContents]:
+    """Return the ranks of traces that were written into one file; empty if they are one rank.
+
+    A trace that states no rank, such as the rest of a damaged one, belongs to the rank before it.
+    """
+    ranks: list[int | None] = []
+    for document in documents if len(documents) > 1 else ():
+        rank = stated_rank(decode_values(document.values))
+        ranks.append(ranks[-1] if rank is None and ranks else rank)
+    if len(set(ranks)) < 2:
+        return []
+    first_records = [document.first_record for document in documents]
+    document_of_row = np.searchsorted(first_records, columns.record, side="right") - 1
+    # The times of all documents count from the base time of the file.
+    shared = {key: text for key, text in source.metadata_text.items() if key == BASE_KEY}
+    split = []
+    for rank in dict.fromkeys(ranks):
+        members = [number for number, other in enumerate(ranks) if other == rank]
+        values = {**documents[members[0]].values, **shared}
+        rows = np.flatnonzero(np.isin(document_of_row, members))
+        split.append(_merged_rank(columns, rows, source, decode_values(values), rank, text=values))
+    return split
 
 
 def _merged_rank(
     columns: RankColumns,
     rows: Rows,
-    source: RecordSource,
+    source: FileRecords,
     metadata: dict[str, Any],
     rank: int | None,
+    *,
     device: int = -1,
+    text: dict[str, bytes] | None = None,
 ) -> RankContents:
-    text: Mapping[str, bytes] = getattr(source, "metadata_text", {})
-    records = MergedRecords(source, columns.record[rows], UNSCOPED, 0, {}, dict(text))
+    text = dict(source.metadata_text) if text is None else text
+    records = MergedRecords(source, columns.record[rows], UNSCOPED, 0, {}, text)
     rank_columns = columns_of_rank(columns, rows, UNSCOPED, {})
     return RankContents(rank, rank_columns, metadata, records, device=device)
 
@@ -95,7 +173,7 @@ def _merged_rank(
 def _ranks_of_pids(columns: RankColumns, *, is_rank_stated: bool) -> Ints | None:
     """Return the rank of each pid code if pids or their names state coordinates, else None.
 
-    Processes without coordinates get the first rank. A single rank counts only if all processes
+    Processes without coordinates get -1. A single rank counts only if all processes
     state it and the metadata state none, as the name of any process may begin with coordinates.
     """
     pids = columns.pids.values
@@ -108,7 +186,7 @@ def _ranks_of_pids(columns: RankColumns, *, is_rank_stated: bool) -> Ints | None
         is_certain = len(texts) > 1 or (not is_rank_stated and all(labels[code] for code in used))
         if texts and ranks is not None and is_certain:
             rank_of = dict(zip(texts, ranks, strict=True))
-            return np.array([rank_of.get(text, min(ranks)) for text in labels], np.int64)
+            return np.array([rank_of.get(text, -1) for text in labels], np.int64)
     return None
 
 
@@ -143,11 +221,9 @@ class _Devices:
         return masks
 
 
-def _find_devices(columns: RankColumns) -> _Devices | None:
-    """Return the devices with kernels; None unless there are several."""
-    categories = columns.categories.values
-    is_kernel = np.array([taxonomy.is_device_work(text) for text in categories], bool)
-    rows = np.flatnonzero(is_kernel[columns.category]) if is_kernel.any() else np.empty(0, int)
+def _find_devices(columns: RankColumns, is_work: Bools) -> _Devices | None:
+    """Return the devices with kernels, the rows of `is_work`; None unless there are several."""
+    rows = np.flatnonzero(is_work)
     threads = len(columns.tids)
     if not len(rows) or np.ptp(columns.pid[rows]) == np.ptp(columns.tid[rows]) == 0:
         return None
@@ -164,11 +240,11 @@ def _find_devices(columns: RankColumns) -> _Devices | None:
     devices = sorted(filter(None, set(keys.values())), key=_natural)
     if len(devices) < 2:
         return None
-    is_device = np.array([taxonomy.is_device_category(text) for text in categories], bool)
+    is_device = _mask_of_categories(columns, taxonomy.is_device_category)
     place = {key: number for number, key in enumerate(devices)}
     slots, slot_of_row = np.unique(slot, return_inverse=True)
     of_slot = np.full(len(slots), -1, np.int32)
-    for number in np.unique(slot_of_row[is_device[columns.category]]).tolist():
+    for number in np.unique(slot_of_row[is_device]).tolist():
         of_slot[number] = place.get(device_of(int(slots[number])), 0)
     launches = _Launches.of(columns, of_slot[slot_of_row])
     home, serves = _devices_of_threads(

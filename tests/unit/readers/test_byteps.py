@@ -419,3 +419,19 @@ def test_a_folder_per_gpu_below_that_of_a_worker_is_no_run(tmp_path):
         target.parent.mkdir(parents=True)
         target.write_bytes(file.read_bytes())
     assert {trace.job for trace in load(tmp_path / "job").values()} == {"job"}
+
+
+def test_asyncs_of_a_file_stay_beside_the_derived_ones(write):
+    own = [
+        {"ph": phase, "cat": "note", "name": "push-9", "id": "x", "pid": 7, "ts": NOW + ts}
+        for phase, ts in [("b", 1), ("e", 4)]
+    ]
+    requests = [request("push-9", "B", 1, 0), request("push-9", "E", 1, 9), *own]
+    requests += [request("pull-9", "B", 1, 10)]
+    server = load(write(requests, "server_profile.json"))[0]
+    assert server.asyncs[["category", "dur_ns"]].to_numpy().tolist() == [
+        ["note", 3000],
+        ["open request", -1],
+    ]
+    worker = load(write([*EXAMPLE, *own], "1/comm.json"))[0]
+    assert worker.asyncs["category"].tolist() == ["note"]

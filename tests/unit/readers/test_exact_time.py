@@ -195,14 +195,9 @@ def args():
 
 
 def test_each_by_its_number(args):
-    assert {number: args[number] for number in SAID} == SAID
-    assert set(args) == {*SAID, 12}
-    assert args[12] == {"bad": "NaN"}
-    for number in (0, 4, 5, 6, 8, 21):
-        assert number not in args
-        assert args.get(number) is None
-        with pytest.raises(KeyError):
-            args[number]
+    all_args = {number: args.get(number) for number in range(22)}
+    said = {number: value for number, value in all_args.items() if value is not None}
+    assert said == {**SAID, 12: {"bad": "NaN"}}
 
 
 @pytest.mark.parametrize("numbers", [[3], [3, 9], [3, 8, 9], [9, 11, 20], [0, 3, 5, 12, 20], []])

@@ -83,6 +83,47 @@ DEVICES = {
          row("CUDA Device 1", 1, "[CUDA memset]", 9, 2), row("CUDA Device 1", 1, "gemm", 11, 5)],
         (5_000, 0, 11_000, 0),
     ),
+    "TensorFlow 1": (  # all work of the device is in one process, and parts of it in others
+        [
+            *named(1, "/job:localhost/replica:0/task:0/device:GPU:0 Compute"),
+            *named(2, "/device:GPU:0/stream:all Compute"),
+            *named(4, "/device:GPU:0/memcpy Compute"),
+            *named(3, "/device:GPU:0/stream:15 Compute"),
+        ],
+        [
+            *(row(1, 0, "MatMul", 0, 12), row(2, 0, "MatMul:sgemm", 5, 30)),
+            row(3, 0, "sgemm", 5, 30),
+            *(row(2, 0, "MEMCPYHtoD", 40, 10), row(4, 0, "MEMCPYHtoD", 40, 10)),
+        ],
+        (30_000, 0, 10_000, 0),
+    ),
+    "TensorFlow 1 by stream": (
+        [
+            *named(1, "/job:worker/replica:0/task:3/device:GPU:1 Compute"),
+            *named(2, "/device:GPU:1/stream:13 Compute"),
+            *named(3, "/device:GPU:1/stream:7 Compute"),
+            *named(4, "/device:GPU:1/memcpy Compute"),
+        ],
+        [
+            *(row(1, 0, "MatMul", 0, 12), row(2, 0, "sgemm", 0, 10), row(3, 0, "sgemm", 5, 10)),
+            row(4, 0, "MEMCPYDtoH", 30, 10),
+        ],
+        (15_000, 0, 10_000, 0),
+    ),
+    "TensorFlow 1 without streams": (
+        named(2, "/job:localhost/replica:0/task:0/device:GPU:0 Compute"),
+        [row(2, 0, "MatMul", 5, 10)],
+        (10_000, 0, 0, 0),
+    ),
+    "MXNet": (
+        [*named(0, "cpu/0"), *named(3, "gpu/0")],
+        [
+            row(0, 1, "Embedding", 0, 50) | {"cat": "operator"},
+            row(3, 5, "Convolution", 10, 20) | {"cat": "operator"},
+            row(3, 5, "CopyGPU2CPU", 40, 5) | {"cat": "operator"},
+        ],
+        (20_000, 0, 5_000, 0),
+    ),
     "hosts alone": (
         named(7, "/host:CPU", "Stream of thoughts"),
         [row(7, 1, "gemm", 0, 10), row("/device:CPU:0", 1, "dot", 0, 10)],
