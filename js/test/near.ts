@@ -1,19 +1,22 @@
 import { expect } from "vitest";
 
 /** Expect equal values; numbers may differ in their last digits, and null stands for NaN; for tests. */
-export function same(found: Iterable<unknown>, wanted: readonly unknown[], what = "values"): void {
-  const all = Array.from(found);
-  expect(all.length, what).toBe(wanted.length);
-  wanted.forEach((each, at) => {
-    const one = all[at];
-    const place = `${what}[${at}]`;
-    if (each === null) expect(one, place).toBeNaN();
-    else if (typeof each !== "number") expect(one, place).toBe(each);
+export function expectClose(
+  actual: Iterable<unknown>,
+  expected: readonly unknown[],
+  what = "values",
+): void {
+  const values = Array.from(actual);
+  expect(values.length, what).toBe(expected.length);
+  expected.forEach((expectedValue, index) => {
+    const value = values[index];
+    const place = `${what}[${index}]`;
+    if (expectedValue === null) expect(value, place).toBeNaN();
+    else if (typeof expectedValue !== "number") expect(value, place).toBe(expectedValue);
     else {
-      const off = Math.abs((one as number) - each);
-      expect(off, `${place}: ${String(one)}, not ${each}`).toBeLessThanOrEqual(
-        1e-9 * Math.max(1e-3, Math.abs(each)),
-      );
+      const tolerance = 1e-9 * Math.max(1e-3, Math.abs(expectedValue));
+      const message = `${place}: ${String(value)}, not ${expectedValue}`;
+      expect(Math.abs((value as number) - expectedValue), message).toBeLessThanOrEqual(tolerance);
     }
   });
 }
