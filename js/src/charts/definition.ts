@@ -62,7 +62,7 @@ interface MarkInteraction {
   selects?: { keys?: string; window?: readonly [string, string] };
 }
 
-interface BarMark extends MarkInteraction {
+export interface BarMark extends MarkInteraction {
   shape: "bar";
   left: Code;
   right: Code;

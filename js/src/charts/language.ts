@@ -370,10 +370,13 @@ function applyNumbers(apply: NumberFunction, values: readonly ScopeValue[]): Sco
 const isText = (value: ScopeValue): boolean =>
   typeof value === "string" || (Array.isArray(value) && typeof value[0] === "string");
 
-/** Evaluate `and`, `or` or a comparison of two values. Strings only support `==` and `!=`. */
-function evaluateComparison(sign: string, values: readonly ScopeValue[]): ScopeValue {
-  if (values.some(isText)) return mapCells((a, b) => (a === b) === (sign === "=="), values);
-  const results = applyNumbers(COMPARISONS[sign]!, values);
+/** Evaluate `and`, `or` or a comparison. Strings only support `==`, `!=` and `in`. */
+function evaluateComparison(sign: string, left: ScopeValue, right: ScopeValue): ScopeValue {
+  if (sign === "in")
+    return mapCells((cell) => (right as ReadonlySet<ScalarValue>).has(cell), [left]);
+  if (isText(left) || isText(right))
+    return mapCells((a, b) => (a === b) === (sign === "=="), [left, right]);
+  const results = applyNumbers(COMPARISONS[sign]!, [left, right]);
   return isColumn(results) ? results : results !== 0;
 }
 
@@ -401,6 +404,7 @@ export function evaluate(code: string | number, scope: EvaluationScope): ScopeVa
 }
 
 function evaluateNode(node: Expression, scope: EvaluationScope): ScopeValue {
+  const valueOf = (child: Expression): ScopeValue => evaluateNode(child, scope);
   switch (node.type) {
     case "literal":
       return node.value as ScalarValue;
@@ -410,50 +414,40 @@ function evaluateNode(node: Expression, scope: EvaluationScope): ScopeValue {
       return value;
     }
     case "not": {
-      const value = evaluateNode(node.operand, scope);
+      const value = valueOf(node.operand);
       return isColumn(value) ? applyNumbers((a) => (a ? 0 : 1), [value]) : !value;
     }
     case "negative":
-      return applyNumbers((a) => -a, [evaluateNode(node.operand, scope)]);
+      return applyNumbers((a) => -a, [valueOf(node.operand)]);
     case "both":
       return node.operands
-        .map((child) => evaluateNode(child, scope))
-        .reduce((all, child) => evaluateComparison(node.operator, [all, child]));
+        .map(valueOf)
+        .reduce((left, right) => evaluateComparison(node.operator, left, right));
     case "compare": {
       const [[sign, second]] = node.rest as [readonly [string, Expression]];
-      const [left, right] = [evaluateNode(node.first, scope), evaluateNode(second, scope)];
-      if (sign !== "in") return evaluateComparison(sign, [left, right]);
-      return mapCells((cell) => (right as ReadonlySet<ScalarValue>).has(cell), [left]);
+      return evaluateComparison(sign, valueOf(node.first), valueOf(second));
     }
     case "arithmetic":
-      return applyNumbers(ARITHMETIC[node.operator]!, [
-        evaluateNode(node.left, scope),
-        evaluateNode(node.right, scope),
-      ]);
-    case "at": {
-      const [column, index] = [
-        evaluateNode(node.operand, scope) as ColumnData,
-        evaluateNode(node.index, scope),
-      ];
-      return isColumn(index)
-        ? takeRows(column, Int32Array.from(toNumbers(index)))
-        : column[toNumber(index)]!;
-    }
+      return applyNumbers(ARITHMETIC[node.operator]!, [valueOf(node.left), valueOf(node.right)]);
+    case "at":
+      return elementsAt(valueOf(node.operand) as ColumnData, valueOf(node.index));
     case "if": {
-      const test = evaluateNode(node.test, scope);
+      const test = valueOf(node.test);
       // A single condition decides which branch is evaluated, as in Python.
-      if (!isColumn(test)) return evaluateNode(test ? node.consequent : node.alternate, scope);
-      return evaluateConditional(
-        test,
-        evaluateNode(node.consequent, scope),
-        evaluateNode(node.alternate, scope),
-      );
+      if (!isColumn(test)) return valueOf(test ? node.consequent : node.alternate);
+      return evaluateConditional(test, valueOf(node.consequent), valueOf(node.alternate));
     }
     case "function":
       return evaluateCall(node, scope);
     default:
       throw new Error(`definitions do not support ${node.type}`);
   }
+}
+
+/** The element at an index, or a column of the elements at a column of indices. */
+function elementsAt(column: ColumnData, index: ScopeValue): ScopeValue {
+  if (isColumn(index)) return takeRows(column, Int32Array.from(toNumbers(index)));
+  return column[toNumber(index)]!;
 }
 
 function evaluateCall(

@@ -31,7 +31,7 @@ export function causeLabel(name: string): string {
 }
 
 /** Content of a stack: its marks, texts in bars, legend, and lines of tooltips. */
-interface StackContent {
+export interface StackContent {
   marks: ChartMark[];
   barTexts(): BarText[];
   legend: [style: MarkStyle, text: string][];
