@@ -1,5 +1,6 @@
 /** Contents of charts from their definitions, which `charts/defined.py` reads for Bokeh figures. */
 
+import { allIndices } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
 import { getOrMake } from "../protocol/maps";
 import type { ChartSelection, PanelFrame } from "../protocol/source";
@@ -20,7 +21,6 @@ import {
 } from "./content";
 import {
   type ScalarValue,
-  allRows,
   combineCodes,
   columnFromFrame,
   evaluate,
@@ -347,7 +347,7 @@ export function buildScope(
     scope.set(name, columnFromFrame(frame.columns[name] ?? new Array<null>(frame.rows).fill(null)));
   }
   if (frame.rows === 0) return scope;
-  let rows = allRows(frame.rows);
+  let rows = allIndices(frame.rows);
   if (definition.from !== undefined) {
     const { keep, sort } = definition.from;
     for (const [name, code] of Object.entries(definition.from.let ?? {})) {
@@ -370,7 +370,7 @@ export function buildScope(
   }
   const items = (scope.get(definition.needs[0]!) as ColumnData).length;
   const groupColumns = definition.group?.map((name) => toColumn(scope.get(name)!, items));
-  const eachItem = (): Float64Array => Float64Array.from(allRows(items));
+  const eachItem = (): Float64Array => Float64Array.from(allIndices(items));
   scope.set("row", groupColumns === undefined ? eachItem() : combineCodes(groupColumns));
   for (const [name, code] of Object.entries(definition.let ?? {}))
     scope.set(name, evaluate(code, scope));
@@ -558,7 +558,7 @@ function markInteraction(
   if (mark?.tooltip === undefined) return {};
   const row = data.row as Float64Array;
   /** The item of the scope at each place of `data`, which is sorted. */
-  const items = order ?? allRows(row.length);
+  const items = order ?? allIndices(row.length);
   const [from, to] = markEnds(mark).map((end) => data[end]) as [Float64Array, Float64Array];
   const tooltipOf = tooltipFiller(mark.tooltip, scope);
   const selections = markSelections(mark.selects ?? {}, scope, row.length);

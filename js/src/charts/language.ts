@@ -4,7 +4,14 @@
  */
 
 import { ARITHMETIC } from "../expressions/evaluate";
-import { median } from "../expressions/numbers";
+import {
+  allIndices,
+  gather,
+  indicesWhere,
+  median,
+  type RowGroups,
+  sortByGroup,
+} from "../expressions/numbers";
 import { type Expression, parseExpression } from "../expressions/parse";
 import { getOrMake } from "../protocol/maps";
 import {
@@ -75,8 +82,7 @@ export function columnFromFrame(values: ArrayLike<number | string | boolean | nu
 
 /** Some rows, in their order. */
 export function takeRows(values: ColumnData, indices: Int32Array): ColumnData {
-  if (values instanceof Float64Array)
-    return mapNumbers(indices.length, (row) => values[indices[row]!]!);
+  if (values instanceof Float64Array) return gather(values, indices);
   const result = new Array<ScalarValue>(indices.length);
   for (let row = 0; row < indices.length; row += 1) result[row] = values[indices[row]!]!;
   return result;
@@ -249,47 +255,20 @@ function rankValues(column: ColumnData): Float64Array {
 
 /** The order of rows by several columns, the first one first. */
 export function sortedOrder(columns: readonly ColumnData[]): Int32Array {
-  let rows = allRows(columns[0]!.length);
-  for (const column of [...columns].reverse()) {
-    const { members } = groupRows(rankValues(column), rows);
-    rows = members;
-  }
-  return rows;
-}
-
-/** The numbers of all rows, ascending. */
-export function allRows(count: number): Int32Array {
-  const rows = new Int32Array(count);
-  for (let row = 0; row < count; row += 1) rows[row] = row;
+  let rows = allIndices(columns[0]!.length);
+  for (const column of [...columns].reverse()) rows = groupRows(rankValues(column), rows).order;
   return rows;
 }
 
 /** The rows whose flag is set. */
 export function indicesOfTrue(flags: ColumnData): Int32Array {
-  const indices = new Int32Array(flags.length);
-  let count = 0;
-  for (let row = 0; row < flags.length; row += 1) if (flags[row]) indices[count++] = row;
-  return indices.subarray(0, count);
+  return indicesWhere(flags.length, (row) => Boolean(flags[row]));
 }
 
-interface RowGroups {
-  /** Start of each group, and the end of the last one. */
-  starts: Int32Array;
-  members: GroupRows;
-}
-
-/** Sort rows by group, by counting; `keys` are the groups. In a group, rows keep their order. */
+/** Sort rows by their key. */
 function groupRows(keys: Float64Array, rows: Int32Array): RowGroups {
-  let groups = 0;
-  for (let row = 0; row < keys.length; row += 1) groups = Math.max(groups, keys[row]! + 1);
-  const starts = new Int32Array(groups + 1);
-  for (let index = 0; index < rows.length; index += 1) starts[keys[rows[index]!]! + 1]! += 1;
-  for (let index = 1; index < starts.length; index += 1) starts[index]! += starts[index - 1]!;
-  const next = starts.slice();
-  const members = new Int32Array(rows.length);
-  for (let index = 0; index < rows.length; index += 1)
-    members[next[keys[rows[index]!]!]!++] = rows[index]!;
-  return { starts, members };
+  const groups = keys.reduce((most, key) => Math.max(most, key + 1), 0);
+  return sortByGroup(rows, groups, (row) => keys[row]!);
 }
 
 const groupCache = new WeakMap<Float64Array, RowGroups>();
@@ -297,7 +276,7 @@ const groupCache = new WeakMap<Float64Array, RowGroups>();
 /** The rows where a condition holds, by key. Groups of all rows are cached: many aggregates use them. */
 function groupRowsWhere(keys: Float64Array, where: ScopeValue): RowGroups {
   if (where === true)
-    return getOrMake(groupCache, keys, () => groupRows(keys, allRows(keys.length)));
+    return getOrMake(groupCache, keys, () => groupRows(keys, allIndices(keys.length)));
   return groupRows(keys, indicesOfTrue(toColumn(where, keys.length)));
 }
 
@@ -321,12 +300,12 @@ export function evaluateAggregate(
 ): ScopeValue {
   const column = operands[0] as ColumnData;
   const keys = (by ?? each) as Float64Array | undefined;
-  const { starts, members } = groupRowsWhere(keys ?? new Float64Array(column.length), where);
+  const { order, first } = groupRowsWhere(keys ?? new Float64Array(column.length), where);
   // Without keys, all rows are one group, even if there are none.
-  const groupCount = Math.max(starts.length - 1, keys === undefined ? 1 : 0);
+  const groupCount = Math.max(first.length - 1, keys === undefined ? 1 : 0);
   const mapGroups = <T>(reduce: (group: GroupRows) => T): T[] =>
     Array.from({ length: groupCount }, (_, group) =>
-      reduce(members.subarray(starts[group], starts[group + 1])),
+      reduce(order.subarray(first[group], first[group + 1])),
     );
   const bestRows = (): number[] => {
     const scores = toNumbers(operands.at(-1)!);
