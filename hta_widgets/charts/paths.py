@@ -462,10 +462,9 @@ def job_path_summary(
         return empty_figure(frame, style)
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
-    by_rank = _time_by(data, "rank")
+    by_rank, causes = _time_by(data, "rank"), _time_by(data, "bound_by")
     total_ns = float(by_rank.sum()) or 1.0
-    row_of = {int(rank): min(row, _MAX_LANES) for row, rank in enumerate(by_rank.index)}
-    data["row"] = [row_of[int(rank)] for rank in data["rank"]]
+    data["row"] = by_rank.index.get_indexer(pd.Index(data["rank"])).clip(max=_MAX_LANES)
     names = [f"rank {rank}" for rank in by_rank.index[:_MAX_LANES]]
     if len(by_rank) > _MAX_LANES:
         names.append(plural(len(by_rank) - _MAX_LANES, "other rank"))
@@ -473,7 +472,6 @@ def job_path_summary(
         others = data[is_other].groupby("bound_by", as_index=False)[["count", "dur_ns"]].sum()
         others = others.assign(rank=-1, row=_MAX_LANES)
         data = pd.concat([data[~is_other], others], ignore_index=True)
-    causes = _time_by(data, "bound_by")
     # Causes have the same order in each bar.
     data["order"] = causes.index.get_indexer(pd.Index(data["bound_by"]))
     data = data.sort_values(["row", "order"], ignore_index=True)

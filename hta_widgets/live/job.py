@@ -265,7 +265,9 @@ class TileEngine:
         self._search = NameSearch(list(self._indices.values()))
         self._searchable = BackgroundTask(self._search.names_used)
         #: Function that returns the class of each event of a rank, for tiles with classes.
-        self.classes_of: Callable[[int], Classes | None] = self._bound_classes
+        self.classes_of: Callable[[int], Classes | None] = lambda rank: bound_classes(
+            self.job.of_rank(rank).trace
+        )
 
     def scene(self) -> dict[str, Any]:
         """Return the facts of the job that the page needs for its drawing, as JSON values."""
@@ -282,9 +284,6 @@ class TileEngine:
             return "no GPU work"
         has_figures = has_call_figures(next(iter(self.traces.values())))
         return "" if has_figures else "no shapes: record_shapes=True records them"
-
-    def _bound_classes(self, rank: int) -> Classes | None:
-        return bound_classes(self.job.of_rank(rank).trace)
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol-requests.md."""

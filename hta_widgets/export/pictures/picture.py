@@ -84,7 +84,8 @@ def timeline_svg(
             f"a window must end after it starts, not {start} to {end}",
             remedy="Give start_ns < end_ns, in ns since the origin.",
         )
-    area = PlotArea(width, start, end, has_totals=_has_devices(scene))
+    lanes = [lane for rank in scene["ranks"] for lane in rank["summary"]]
+    area = PlotArea(width, start, end, has_totals=any(lane["role"] != "cpu" for lane in lanes))
     clusters = engine.answer({"op": "clusters"})[0] if folded else None
     rows = layout_rows(
         scene,
@@ -96,10 +97,6 @@ def timeline_svg(
     )
     picture = _Picture(Drawing(), area, colors, engine, scene, state, rows, classed)
     return picture.draw()
-
-
-def _has_devices(scene: Mapping[str, Any]) -> bool:
-    return any(lane["role"] != "cpu" for rank in scene["ranks"] for lane in rank["summary"])
 
 
 def _strip_rows(scene: Mapping[str, Any]) -> int:
