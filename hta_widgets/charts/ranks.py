@@ -99,26 +99,19 @@ def rank_clusters(
     --------
     >>> charts.rank_clusters(analysis.rank_clusters(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "rank_clusters",
-        frame,
-        options,
-        *("rank", "cluster", "representative", "is_outlier", "why", "step_ns", "compute_ns"),
-        *("idle_ns", "exposed_communication_ns", "exposed_wait_ns"),
+    columns = (
+        "rank cluster representative is_outlier why step_ns compute_ns idle_ns "
+        "exposed_communication_ns exposed_wait_ns"
     )
+    frame = analysis_frame("rank_clusters", frame, options, columns)
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     clusters = _cluster_rows(frame)
-    reasons = [str(reason).split("; ") if reason else [] for reason in clusters["why"]]
-    # A cluster has one row for its bars and one for each reason.
-    heights = np.array([1 + len(texts) for texts in reasons])
-    drawn = max(1, int((np.cumsum(heights) <= _MAX_ROWS).sum()))
-    data, reasons, heights = clusters[:drawn], reasons[:drawn], heights[:drawn]
+    data, reasons, heights = _drawn_clusters(clusters)
     omitted = ""
-    if drawn < len(clusters):
-        omitted = f"the first {count(drawn)} of {count(len(clusters))} clusters"
-    data = data.assign(row=np.cumsum(heights) - heights)
+    if len(data) < len(clusters):
+        omitted = f"the first {count(len(data))} of {count(len(clusters))} clusters"
     parts = _add_parts(data, style.theme)
     end = max(float(data["step_ns"].max()) or 1.0, float(data[parts[-1].right].max())) * 1.02
     tolerance = frame.attrs.get("tolerance")
@@ -187,6 +180,18 @@ def _cluster_rows(frame: pd.DataFrame) -> pd.DataFrame:
         kind="stable",
         ignore_index=True,
     )
+
+
+def _drawn_clusters(clusters: pd.DataFrame) -> tuple[pd.DataFrame, list[list[str]], Ints]:
+    """Return the first clusters with their rows, and the reasons and the height of each.
+
+    A cluster has one row for its bars and one for each reason.
+    """
+    reasons = [str(reason).split("; ") if reason else [] for reason in clusters["why"]]
+    heights = np.array([1 + len(texts) for texts in reasons])
+    drawn = max(1, int((np.cumsum(heights) <= _MAX_ROWS).sum()))
+    data = clusters[:drawn].assign(row=(np.cumsum(heights) - heights)[:drawn])
+    return data, reasons[:drawn], heights[:drawn]
 
 
 def _cluster_name(ranks: list[int], representative: int) -> str:
@@ -304,9 +309,7 @@ def rank_time_heatmap(
     >>> frame = analysis.rank_time_heatmap(traces, metric="waiting")  # doctest: +SKIP
     >>> charts.rank_time_heatmap(frame)  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "rank_time_heatmap", frame, options, "rank", "bin", "start_ns", "end_ns", "value_ns"
-    )
+    frame = analysis_frame("rank_time_heatmap", frame, options, "rank bin start_ns end_ns value_ns")
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty or not (frame["end_ns"] > frame["start_ns"]).any():
         return empty_figure(frame, style)

@@ -73,11 +73,11 @@ export function buildRowsContent(
   const frameScope = buildScope(definition, frame);
   const reason = emptyReason(definition, frameScope);
   if (reason !== null) return emptyPanelText(frame, reason);
-  addStack(definition, frameScope, {}, theme);
+  buildStack(definition, frameScope, {}, theme);
   const scope = buildFoldedScope(definition, frame, frameScope);
   const fold = scope === frameScope ? undefined : definition.fold;
   const data: Record<string, ColumnData> = { row: scope.get("row") as Float64Array };
-  const stack = addStack(definition, scope, data, theme);
+  const stack = buildStack(definition, scope, data, theme);
   const { marks = [], rows } = definition;
   const definedMarks = marks.map((mark) => addMark(mark, scope, data, theme));
   const spread = fold === undefined ? [] : [addSpread(definition, scope, data, theme)];
@@ -101,18 +101,6 @@ export function buildRowsContent(
     table: fold && foldedFrame(scope, fold, frame),
     ...markInteraction(definition, scope, data, order),
   };
-}
-
-/** Add the columns of stacked bars to `data`, and `ends` and `parts` to the scope. */
-function addStack(
-  definition: Definition,
-  scope: EvaluationScope,
-  data: Record<string, ColumnData>,
-  theme: Theme,
-): StackContent {
-  const stack = buildStack(definition, scope, data, theme);
-  scope.set("ends", stack.endTimes).set("parts", stack.summary);
-  return stack;
 }
 
 /** The names and keys of rows, and the texts at their right. */
