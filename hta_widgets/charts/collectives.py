@@ -110,13 +110,8 @@ def arrivals(
     --------
     >>> charts.arrivals(analysis.collectives(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "arrivals",
-        frame,
-        options,
-        *("rank", "collective", "arrival_ns", "wait_ns", "last_rank"),
-        analysis="collectives",
-    )
+    columns = "rank collective arrival_ns wait_ns last_rank"
+    frame = analysis_frame("arrivals", frame, options, columns, analysis="collectives")
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
     if frame.empty:
@@ -323,13 +318,8 @@ def collectives(
     --------
     >>> charts.collectives(analysis.collectives(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "collectives",
-        frame,
-        options,
-        *("rank", "collective", "name", "size_bytes", "last_rank", "busbw_gb_s"),
-        *("arrival_ns", "wait_ns", "transfer_ns"),
-    )
+    columns = "rank collective name size_bytes last_rank busbw_gb_s arrival_ns wait_ns transfer_ns"
+    frame = analysis_frame("collectives", frame, options, columns)
     style = FigureStyle(title or _TITLES[measure], theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)

@@ -133,7 +133,8 @@ def analysis_frame(
     chart: str,
     source: ChartSource,
     options: Mapping[str, Any],
-    *columns: str,
+    columns: str = "",
+    *,
     analysis: str = "",
     input_analysis: str = "",
 ) -> pd.DataFrame:
@@ -142,7 +143,7 @@ def analysis_frame(
     The analysis has the name of the chart unless `analysis` names another one, and gets the
     `options`. If it takes a frame instead of traces, it gets the frame of `input_analysis`. Raises
     a `TypeError` for options together with a frame, and a `TraceError` if a frame with rows lacks
-    one of the `columns`.
+    one of the `columns`, whose names are separated by blanks.
     """
     name = analysis or chart
     if isinstance(source, (TraceSet, Trace, Selection)):
@@ -159,7 +160,7 @@ def analysis_frame(
             unexpected = next(iter(options))
             raise TypeError(f"{chart}() got an unexpected keyword argument {unexpected!r}")
     if len(frame):
-        require_columns_of(frame, f"analysis.{name}", *columns)
+        require_columns_of(frame, f"analysis.{name}", columns)
     return frame
 
 
@@ -211,13 +212,13 @@ def panel_frame(chart: str, source: ChartSource, panel: str) -> pd.DataFrame:
     return frame
 
 
-def diff_frame(chart: str, source: ChartFrame, *columns: str) -> pd.DataFrame:
+def diff_frame(chart: str, source: ChartFrame, columns: str) -> pd.DataFrame:
     """Return the frame of a chart of two runs, which must have the columns unless it is empty."""
     name = chart.removeprefix("diff_")
     origin = f"hta_widgets.diff.{name}(diff.compare(before, after))"
     frame = require_frame(chart, source, origin)
     if len(frame):
-        require_columns_of(frame, f"diff.{name}", *columns)
+        require_columns_of(frame, f"diff.{name}", columns)
     return frame
 
 
@@ -235,16 +236,16 @@ def require_frame(
     )
 
 
-def require_columns_of(frame: pd.DataFrame, source: str, *columns: str) -> None:
+def require_columns_of(frame: pd.DataFrame, source: str, columns: str) -> None:
     """Raise a `TraceError` that names the missing columns and the source, if columns are missing.
 
-    The source is ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME``.
+    The source is ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME``; blanks separate the columns.
     """
     package, _, name = source.partition(".")
-    remedy = f'Give what a Dashboard\'s panel_frame("{name}") returns.'
-    require_columns(
-        frame, remedy if package == "panel" else f"Give the frame of hta_widgets.{source}.", columns
-    )
+    remedy = f"Give the frame of hta_widgets.{source}."
+    if package == "panel":
+        remedy = f'Give what a Dashboard\'s panel_frame("{name}") returns.'
+    require_columns(frame, remedy, columns.split())
 
 
 #: Purposes of process groups, in the order of charts: groups of neighbouring ranks come first.

@@ -165,7 +165,7 @@ def with_folded_groups(frame: pd.DataFrame, clusters: pd.DataFrame | None) -> pd
     """Return the frame with the clusters of `analysis.rank_clusters` as attribute ``folded``."""
     if clusters is None:
         return frame
-    require_columns_of(clusters, "analysis.rank_clusters", "cluster", "rank")
+    require_columns_of(clusters, "analysis.rank_clusters", "cluster rank")
     folded = frame.copy(deep=False)
     groups = clusters.groupby("cluster")["rank"].agg(list).tolist()
     folded.attrs = {**frame.attrs, "folded": [ranks for ranks in groups if len(ranks) > 1]}
@@ -217,7 +217,7 @@ def rows_content(
     if frame.empty:
         return None, style, ""
     source = f"analysis.{definition.analysis}" if definition.analysis else f"panel.{name}"
-    require_columns_of(frame, source, *definition.needs)
+    require_columns_of(frame, source, " ".join(definition.needs))
     frame = with_folded_groups(frame, clusters)
     # Texts and scale cover all ranks, folded or not.
     scope_of_all, drawn_frame = chart_scope(definition, frame)

@@ -87,7 +87,7 @@ def kernel_type_breakdown(
     --------
     >>> charts.kernel_type_breakdown(analysis.kernel_type_breakdown(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("kernel_type_breakdown", frame, options, "kernel_type", "sum_ns")
+    frame = analysis_frame("kernel_type_breakdown", frame, options, "kernel_type sum_ns")
     if len(frame) and "rank" in frame:
         attrs = {**frame.attrs, "together": 1}
         sums = frame.groupby("kernel_type", sort=False, observed=True)["sum_ns"].sum()
@@ -230,26 +230,22 @@ def kernel_breakdown(
     --------
     >>> charts.kernel_breakdown(analysis.kernel_breakdown(traces))  # doctest: +SKIP
     """
-    columns = ("rank", "kind", "name", *_AGGREGATIONS)
-    frame = analysis_frame("kernel_breakdown", frame, options, *columns)
+    columns = f"rank kind name {' '.join(_AGGREGATIONS)}"
+    frame = analysis_frame("kernel_breakdown", frame, options, columns)
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
     if frame.empty:
         return empty_figure(frame, style)
     ranks = frame["rank"].nunique()
-    by_name = frame.groupby(["kind", "name"], observed=True).agg(_AGGREGATIONS).reset_index()
-    data, names = top_rows(by_name, "sum_ns", top, "kernel", short_name)
-    data = spread_over_ranks(frame, data, ["kind", "name"])
-    data["mean_ns"] = data["sum_ns"] / data["count"]
-    data["per_rank_ns"] = data["sum_ns"] / ranks
-    data["share"] = data["sum_ns"] / (float(frame["sum_ns"].sum()) or 1.0)
-    data["fill"] = [theme.kind.get(str(kind), theme.idle) for kind in data["kind"]]
     has_ranks = ranks > 1
+    data, names = _kernel_rows(frame, top)
+    data["per_rank_ns"] = data["sum_ns"] / ranks
+    data["fill"] = [theme.kind.get(str(kind), theme.idle) for kind in data["kind"]]
     measure = "mean of ranks, line: min to max of a rank" if has_ranks else "summed durations"
     return draw_rows(
         RowsContent(
             data=data,
-            names=disambiguate(names, list(data["name"]), [str(kind) for kind in data["kind"]]),
+            names=names,
             marks=[
                 Bars(0.0, "per_rank_ns", "fill"),
                 *([Whiskers("least_ns", "most_ns", theme.ink2)] if has_ranks else []),
@@ -286,6 +282,16 @@ def kernel_breakdown(
             unmatched_note(frame),
         ),
     )
+
+
+def _kernel_rows(frame: pd.DataFrame, top: int) -> tuple[pd.DataFrame, list[str]]:
+    """Return the kernels with the most time over all ranks, and their names."""
+    by_name = frame.groupby(["kind", "name"], observed=True).agg(_AGGREGATIONS).reset_index()
+    data, names = top_rows(by_name, "sum_ns", top, "kernel", short_name)
+    data = spread_over_ranks(frame, data, ["kind", "name"])
+    data["mean_ns"] = data["sum_ns"] / data["count"]
+    data["share"] = data["sum_ns"] / (float(frame["sum_ns"].sum()) or 1.0)
+    return data, disambiguate(names, list(data["name"]), [str(kind) for kind in data["kind"]])
 
 
 _DURATIONS = definition("kernel_durations")
@@ -333,7 +339,7 @@ def kernel_duration_by_rank(
     --------
     >>> charts.kernel_duration_by_rank(analysis.kernel_duration_by_rank(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("kernel_duration_by_rank", frame, options, *_DURATIONS.needs)
+    frame = analysis_frame("kernel_duration_by_rank", frame, options, " ".join(_DURATIONS.needs))
     theme = theme_of(theme)
     if not title:
         title = _DURATIONS.title if name is None else short_name(name)

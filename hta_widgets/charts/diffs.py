@@ -125,12 +125,8 @@ def diff_ops(
     --------
     >>> charts.diff_ops(analysis.diff_ops(before, after))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "diff_ops",
-        frame,
-        options,
-        *("name", "kind", "before_count", "after_count", "before_ns", "after_ns"),
-    )
+    columns = "name kind before_count after_count before_ns after_ns"
+    frame = analysis_frame("diff_ops", frame, options, columns)
     style = FigureStyle(title or _OPS_TITLES[measure], theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
@@ -233,12 +229,8 @@ def diff_changes(
     --------
     >>> charts.diff_changes(diff.changes(both))  # doctest: +SKIP
     """
-    frame = diff_frame(
-        "diff_changes",
-        frame,
-        *("change", "measure", "name", "path", "before_count", "after_count"),
-        *("before_ns", "after_ns", "diff_ns"),
-    )
+    columns = "change measure name path before_count after_count before_ns after_ns diff_ns"
+    frame = diff_frame("diff_changes", frame, columns)
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
@@ -318,12 +310,11 @@ def diff_names(
     --------
     >>> charts.diff_names(diff.names(both))  # doctest: +SKIP
     """
-    frame = diff_frame(
-        "diff_names",
-        frame,
-        *("name", "kind", "diff_ns_per_step", "before_ns_per_step", "after_ns_per_step"),
-        *("before_count_per_step", "after_count_per_step"),
+    columns = (
+        "name kind diff_ns_per_step before_ns_per_step after_ns_per_step "
+        "before_count_per_step after_count_per_step"
     )
+    frame = diff_frame("diff_names", frame, columns)
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
@@ -369,7 +360,7 @@ def diff_waterfall(
     --------
     >>> charts.diff_waterfall(diff.waterfall(both, "cause"))  # doctest: +SKIP
     """
-    frame = diff_frame("diff_waterfall", frame, *("before_ns", "after_ns", "diff_ns"))
+    frame = diff_frame("diff_waterfall", frame, "before_ns after_ns diff_ns")
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
@@ -454,13 +445,13 @@ def diff_steps(
     --------
     >>> charts.diff_steps(diff.steps(both))  # doctest: +SKIP
     """
-    columns = ["before_step", "after_step", "before_ns", "after_ns", "diff_ns"]
-    frame = diff_frame("diff_steps", frame, *columns)
+    columns = "before_step after_step before_ns after_ns diff_ns"
+    frame = diff_frame("diff_steps", frame, columns)
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
     if frame.empty:
         return empty_figure(frame, style)
-    data = frame[columns].astype("float64")
+    data = frame[columns.split()].astype("float64")
     data["low"] = data[["before_ns", "after_ns"]].min(axis=1)
     data["high"] = data[["before_ns", "after_ns"]].max(axis=1)
     data["diff_text"] = [duration_delta(diff_ns) for diff_ns in data["diff_ns"]]
@@ -596,12 +587,11 @@ def diff_icicle(
     --------
     >>> charts.diff_icicle(diff.icicle(both))  # doctest: +SKIP
     """
-    frame = diff_frame(
-        "diff_icicle",
-        frame,
-        *("node", "parent", "depth", "name", "before_ns", "after_ns", "diff_ns"),
-        *("diff_self_ns", "before_count", "after_count", "path"),
+    columns = (
+        "node parent depth name before_ns after_ns diff_ns diff_self_ns before_count "
+        "after_count path"
     )
+    frame = diff_frame("diff_icicle", frame, columns)
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
     if frame.empty:

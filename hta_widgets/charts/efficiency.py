@@ -73,12 +73,12 @@ def operator_efficiency(
     --------
     >>> charts.operator_efficiency(analysis.operator_efficiency(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "operator_efficiency", frame, options,
-        "rank", "name", "input_shapes", "flops_kind", "precision", "count", "device_ns",
-        "intensity", "tflop_per_s", "gb_per_s", "roofline_share", "bound", "device",
-        "peak_tflop_per_s", "memory_gb_s", "peak_source", "peak_certainty",
-    )  # fmt: skip
+    columns = (
+        "rank name input_shapes flops_kind precision count device_ns intensity tflop_per_s "
+        "gb_per_s roofline_share bound device peak_tflop_per_s memory_gb_s peak_source "
+        "peak_certainty"
+    )
+    frame = analysis_frame("operator_efficiency", frame, options, columns)
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
@@ -130,12 +130,12 @@ def modules(
     --------
     >>> charts.modules(analysis.modules(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "modules", frame, options, "rank", "path", "module", "depth", "parent", "instances",
-        "calls", "host_ns", "device_ns", "device_self_ns", "forward_device_ns",
-        "backward_device_ns", "recompute_device_ns", "forward_flops", "backward_flops",
-        "recompute_flops", "events",
-    )  # fmt: skip
+    columns = (
+        "rank path module depth parent instances calls host_ns device_ns device_self_ns "
+        "forward_device_ns backward_device_ns recompute_device_ns forward_flops "
+        "backward_flops recompute_flops events"
+    )
+    frame = analysis_frame("modules", frame, options, columns)
     bars = frame if frame.empty else module_bars(frame)
     return draw_definition("layers", bars, width, theme, title)
 

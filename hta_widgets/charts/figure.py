@@ -199,37 +199,25 @@ def keep_fitting(
     `names` are labels of rows, `columns` the axes at the right with their minimum widths, and
     `labels` the source of texts in bars. Figures that are `timed` have the timeline's borders.
     """
-    room = width or ASSUMED_WIDTH
-    gutter = 4
+    assumed_px = width or ASSUMED_WIDTH
+    gutter_px = _gutter_px(assumed_px, names, timed=timed)
+    figure.min_border_left = gutter_px
     if timed:
-        gutter = 104 if room < 760 else 164
-        figure.min_border_right = 8 if room < 900 else 128
-    elif names:
-        longest = max(len(text) for _, text in names)
-        gutter = int(min(longest * LETTER_WIDTH + 14, max(72, room * 0.36)))
-    figure.min_border_left = gutter
+        figure.min_border_right = 8 if assumed_px < 900 else 128
     axis = figure.yaxis[0] if len(figure.yaxis) else None
     if axis is not None and names:
-        letters = max(2, int((gutter - 12) / LETTER_WIDTH))
-        axis.major_label_overrides = _short_labels(names, letters)
-    subtitles = [title for title in figure.above if isinstance(title, models.Title)]
-    titles = [[title, title.text, f"{title.text_font_size} "] for title in subtitles]
-    titles.append([figure.title, figure.title.text, "bold 13px "])
-    max_letters = max(int((room - 12) / LETTER_WIDTH), 1)
-    for title, text, _ in titles:
-        title.offset = 4 - gutter
-        title.text = textwrap.fill(
-            text, max_letters, break_long_words=False, break_on_hyphens=False
-        )
+        axis.major_label_overrides = _short_labels(names, max(2, _letters_in(gutter_px - 12)))
+    titles = _wrap_titles(figure, assumed_px, gutter_px)
     for column, min_width in columns:
-        column.visible = room >= min_width
+        column.visible = assumed_px >= min_width
     if legend is not None:
-        label_width = max(len(item.label.value or "") for item in legend.items) * LETTER_WIDTH + 26
-        legend.ncols = int(max(1, min(len(legend.items), (room - 12) // label_width)))
-        legend.location = (4 - gutter, 0)
+        longest = max(len(item.label.value or "") for item in legend.items)
+        in_a_line = (assumed_px - 12) // (longest * LETTER_WIDTH + 26)
+        legend.ncols = int(max(1, min(len(legend.items), in_a_line)))
+        legend.location = (4 - gutter_px, 0)
     if labels is not None and len(labels.data["full"]):
-        inner_width = max(40.0, room - gutter - 60.0 * len(columns))
-        px_per_unit = inner_width / abs(figure.x_range.end - figure.x_range.start)
+        inner_px = max(40.0, assumed_px - gutter_px - 60.0 * len(columns))
+        px_per_unit = inner_px / abs(figure.x_range.end - figure.x_range.start)
         labels.data["text"] = [
             text if len(text) * LETTER_WIDTH + 8 <= span * px_per_unit else ""
             for text, span in zip(labels.data["full"], labels.data["span"], strict=True)
@@ -256,6 +244,32 @@ def keep_fitting(
     )
     figure.js_on_change("outer_width", fit)
     figure.js_on_change("inner_width", fit)
+
+
+def _letters_in(width_px: float) -> int:
+    return int(width_px / LETTER_WIDTH)
+
+
+def _gutter_px(width_px: int, names: Sequence[tuple[float, str]], *, timed: bool) -> int:
+    """Return the width of the labels of rows; `timed` figures have that of the timeline."""
+    if timed:
+        return 104 if width_px < 760 else 164
+    if not names:
+        return 4
+    longest = max(len(text) for _, text in names)
+    return int(min(longest * LETTER_WIDTH + 14, max(72, width_px * 0.36)))
+
+
+def _wrap_titles(figure: Figure, width_px: int, gutter_px: int) -> list[list[Any]]:
+    """Wrap the figure's titles; return each with its full text and the CSS font of its letters."""
+    subtitles = [title for title in figure.above if isinstance(title, models.Title)]
+    titles = [[title, title.text, f"{title.text_font_size} "] for title in subtitles]
+    titles.append([figure.title, figure.title.text, "bold 13px "])
+    letters = max(_letters_in(width_px - 12), 1)
+    for title, text, _ in titles:
+        title.offset = 4 - gutter_px
+        title.text = textwrap.fill(text, letters, break_long_words=False, break_on_hyphens=False)
+    return titles
 
 
 def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:

@@ -81,12 +81,8 @@ def parallel_groups(
     --------
     >>> charts.parallel_groups(analysis.parallel_groups(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "parallel_groups",
-        frame,
-        options,
-        *("group", "rank", "ranks", "position", "size", "kind", "guessed", "time_ns", "bytes"),
-    )
+    columns = "group rank ranks position size kind guessed time_ns bytes"
+    frame = analysis_frame("parallel_groups", frame, options, columns)
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
     if frame.empty:
@@ -369,17 +365,13 @@ def communication_by_group(
     --------
     >>> charts.communication_by_group(analysis.communication_by_group(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "communication_by_group",
-        frame,
-        options,
-        *("rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
-    )
+    columns = "rank communication_ns overlapped_ns exposed_ns count"
+    frame = analysis_frame("communication_by_group", frame, options, columns)
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     keys = [key for key in ("group", "description", "collective") if key in frame]
-    require_columns_of(frame, "analysis.communication_by_group", *(keys or ["group"]))
+    require_columns_of(frame, "analysis.communication_by_group", " ".join(keys or ["group"]))
     return _draw_communication(frame, keys, "process group", style)
 
 
@@ -412,12 +404,8 @@ def communication_by_stream(
     --------
     >>> charts.communication_by_stream(analysis.communication_by_stream(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "communication_by_stream",
-        frame,
-        options,
-        *("stream", "rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
-    )
+    columns = "stream rank communication_ns overlapped_ns exposed_ns count"
+    frame = analysis_frame("communication_by_stream", frame, options, columns)
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)

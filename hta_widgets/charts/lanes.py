@@ -345,9 +345,7 @@ def queue_length(
     --------
     >>> charts.queue_length(analysis.queue_length(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "queue_length", frame, options, "rank", "stream", "time_ns", "queue_length"
-    )
+    frame = analysis_frame("queue_length", frame, options, "rank stream time_ns queue_length")
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
@@ -396,9 +394,7 @@ def memory_bandwidth(
     --------
     >>> charts.memory_bandwidth(analysis.memory_bandwidth(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "memory_bandwidth", frame, options, "rank", "copy_kind", "time_ns", "gb_per_s"
-    )
+    frame = analysis_frame("memory_bandwidth", frame, options, "rank copy_kind time_ns gb_per_s")
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)

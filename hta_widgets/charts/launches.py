@@ -67,9 +67,7 @@ def launch_stats(
     --------
     >>> charts.launch_stats(analysis.launch_stats(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "launch_stats", frame, options, "launch_delay_ns", "cpu_dur_ns", "gpu_dur_ns"
-    )
+    frame = analysis_frame("launch_stats", frame, options, "launch_delay_ns cpu_dur_ns gpu_dur_ns")
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)

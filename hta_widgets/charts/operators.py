@@ -73,13 +73,8 @@ def operators(
     --------
     >>> charts.operators(analysis.operators(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "operators",
-        frame,
-        options,
-        *("rank", "name", "count", "cpu_self_ns", "device_self_ns", "cpu_total_ns"),
-        "device_total_ns",
-    )
+    columns = "rank name count cpu_self_ns device_self_ns cpu_total_ns device_total_ns"
+    frame = analysis_frame("operators", frame, options, columns)
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
@@ -171,7 +166,7 @@ def user_annotation_breakdown(
     if frame.empty:
         return empty_figure(frame, style)
     name_column = "annotation" if "annotation" in frame else "name"
-    require_columns_of(frame, "analysis.user_annotation_breakdown", name_column, "sum_ns")
+    require_columns_of(frame, "analysis.user_annotation_breakdown", f"{name_column} sum_ns")
     ranks = frame["rank"].nunique() if "rank" in frame else 1
     named = frame if "name" in frame else frame.rename(columns={"annotation": "name"})
     columns = {"sum_ns": "sum", "min_ns": "min", "max_ns": "max", "count": "sum"}
@@ -246,9 +241,8 @@ def frequent_kernel_sequences(
     >>> frame = analysis.frequent_kernel_sequences(traces, "aten::linear")  # doctest: +SKIP
     >>> charts.frequent_kernel_sequences(frame)  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "frequent_kernel_sequences", frame, options, "pattern", "count", "kernel_ns", "operator_ns"
-    )
+    columns = "pattern count kernel_ns operator_ns"
+    frame = analysis_frame("frequent_kernel_sequences", frame, options, columns)
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)

@@ -78,9 +78,7 @@ def critical_path(
     --------
     >>> charts.critical_path(analysis.critical_path(traces, rank=0))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "critical_path", frame, options, "rank", "start_ns", "dur_ns", "id", "name", "bound_by"
-    )
+    frame = analysis_frame("critical_path", frame, options, "rank start_ns dur_ns id name bound_by")
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
@@ -270,9 +268,8 @@ def job_critical_path(
     --------
     >>> charts.job_critical_path(analysis.job_critical_path(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "job_critical_path", frame, options, "rank", "start_ns", "dur_ns", "name", "bound_by"
-    )
+    columns = "rank start_ns dur_ns name bound_by"
+    frame = analysis_frame("job_critical_path", frame, options, columns)
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
@@ -450,39 +447,18 @@ def job_path_summary(
     >>> path = analysis.job_critical_path(traces)  # doctest: +SKIP
     >>> charts.job_path_summary(analysis.job_path_summary(path))  # doctest: +SKIP
     """
+    columns = "rank bound_by count dur_ns"
     frame = analysis_frame(
-        "job_path_summary",
-        frame,
-        options,
-        *("rank", "bound_by", "count", "dur_ns"),
-        input_analysis="job_critical_path",
+        "job_path_summary", frame, options, columns, input_analysis="job_critical_path"
     )
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
-    data = frame.reset_index(drop=True)
-    data["bound_by"] = data["bound_by"].astype(str)
-    by_rank = _time_by(data, "rank")
+    by_rank = _time_by(frame, "rank")
+    data, names = _stack_causes(frame, by_rank)
+    causes, per_row = _time_by(data, "bound_by"), data.groupby("row")["dur_ns"].sum()
     total_ns = float(by_rank.sum()) or 1.0
-    row_of = {int(rank): min(row, _MAX_LANES) for row, rank in enumerate(by_rank.index)}
-    data["row"] = [row_of[int(rank)] for rank in data["rank"]]
-    names = [f"rank {rank}" for rank in by_rank.index[:_MAX_LANES]]
-    if len(by_rank) > _MAX_LANES:
-        names.append(plural(len(by_rank) - _MAX_LANES, "other rank"))
-        is_other = data["row"] == _MAX_LANES
-        others = data[is_other].groupby("bound_by", as_index=False)[["count", "dur_ns"]].sum()
-        others = others.assign(rank=-1, row=_MAX_LANES)
-        data = pd.concat([data[~is_other], others], ignore_index=True)
-    causes = _time_by(data, "bound_by")
-    # Causes have the same order in each bar.
-    data["order"] = causes.index.get_indexer(pd.Index(data["bound_by"]))
-    data = data.sort_values(["row", "order"], ignore_index=True)
-    data["to"] = data.groupby("row")["dur_ns"].cumsum()
-    data["from"] = data["to"] - data["dur_ns"]
     data["share"] = data["dur_ns"] / total_ns
-    data["bound_text"] = data["bound_by"].map(path_cause_text)
-    data["who"] = [names[row] for row in data["row"]]
-    per_row = data.groupby("row")["dur_ns"].sum()
     on_most = by_rank.index[by_rank > total_ns / 2].tolist()
     return draw_rows(
         RowsContent(
@@ -515,3 +491,25 @@ def job_path_summary(
             unmatched_note(frame, ()),
         ),
     )
+
+
+def _stack_causes(frame: pd.DataFrame, by_rank: pd.Series) -> tuple[pd.DataFrame, list[str]]:
+    """Return the parts of the bars, one bar per rank of `by_rank`, and the names of the rows."""
+    data = frame.reset_index(drop=True)
+    data["bound_by"] = data["bound_by"].astype(str)
+    data["row"] = by_rank.index.get_indexer(pd.Index(data["rank"])).clip(max=_MAX_LANES)
+    names = [f"rank {rank}" for rank in by_rank.index[:_MAX_LANES]]
+    if len(by_rank) > _MAX_LANES:
+        names.append(plural(len(by_rank) - _MAX_LANES, "other rank"))
+        is_other = data["row"] == _MAX_LANES
+        others = data[is_other].groupby("bound_by", as_index=False)[["count", "dur_ns"]].sum()
+        others = others.assign(rank=-1, row=_MAX_LANES)
+        data = pd.concat([data[~is_other], others], ignore_index=True)
+    # Causes have the same order in each bar.
+    data["order"] = _time_by(data, "bound_by").index.get_indexer(pd.Index(data["bound_by"]))
+    data = data.sort_values(["row", "order"], ignore_index=True)
+    data["to"] = data.groupby("row")["dur_ns"].cumsum()
+    data["from"] = data["to"] - data["dur_ns"]
+    data["bound_text"] = data["bound_by"].map(path_cause_text)
+    data["who"] = [names[row] for row in data["row"]]
+    return data, names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ from hta_widgets.charts.rows import (
 from hta_widgets.charts.theme import FONT, Theme, ThemeName, blend, theme_of
 from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural, rank_list, share
-from hta_widgets.trace.arrays import Floats
+from hta_widgets.trace.arrays import Bools, Floats, Ints
 
 #: Maximum number of rows of all clusters together.
 _MAX_ROWS = 60
@@ -98,26 +99,19 @@ def rank_clusters(
     --------
     >>> charts.rank_clusters(analysis.rank_clusters(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "rank_clusters",
-        frame,
-        options,
-        *("rank", "cluster", "representative", "is_outlier", "why", "step_ns", "compute_ns"),
-        *("idle_ns", "exposed_communication_ns", "exposed_wait_ns"),
+    columns = (
+        "rank cluster representative is_outlier why step_ns compute_ns idle_ns "
+        "exposed_communication_ns exposed_wait_ns"
     )
+    frame = analysis_frame("rank_clusters", frame, options, columns)
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     clusters = _cluster_rows(frame)
-    reasons = [str(reason).split("; ") if reason else [] for reason in clusters["why"]]
-    # A cluster has one row for its bars and one for each reason.
-    heights = np.array([1 + len(texts) for texts in reasons])
-    drawn = max(1, int((np.cumsum(heights) <= _MAX_ROWS).sum()))
-    data, reasons, heights = clusters[:drawn], reasons[:drawn], heights[:drawn]
+    data, reasons, heights = _drawn_clusters(clusters)
     omitted = ""
-    if drawn < len(clusters):
-        omitted = f"the first {count(drawn)} of {count(len(clusters))} clusters"
-    data = data.assign(row=np.cumsum(heights) - heights)
+    if len(data) < len(clusters):
+        omitted = f"the first {count(len(data))} of {count(len(clusters))} clusters"
     parts = _add_parts(data, style.theme)
     end = max(float(data["step_ns"].max()) or 1.0, float(data[parts[-1].right].max())) * 1.02
     tolerance = frame.attrs.get("tolerance")
@@ -186,6 +180,18 @@ def _cluster_rows(frame: pd.DataFrame) -> pd.DataFrame:
         kind="stable",
         ignore_index=True,
     )
+
+
+def _drawn_clusters(clusters: pd.DataFrame) -> tuple[pd.DataFrame, list[list[str]], Ints]:
+    """Return the first clusters with their rows, and the reasons and the height of each.
+
+    A cluster has one row for its bars and one for each reason.
+    """
+    reasons = [str(reason).split("; ") if reason else [] for reason in clusters["why"]]
+    heights = np.array([1 + len(texts) for texts in reasons])
+    drawn = max(1, int((np.cumsum(heights) <= _MAX_ROWS).sum()))
+    data = clusters[:drawn].assign(row=(np.cumsum(heights) - heights)[:drawn])
+    return data, reasons[:drawn], heights[:drawn]
 
 
 def _cluster_name(ranks: list[int], representative: int) -> str:
@@ -303,58 +309,68 @@ def rank_time_heatmap(
     >>> frame = analysis.rank_time_heatmap(traces, metric="waiting")  # doctest: +SKIP
     >>> charts.rank_time_heatmap(frame)  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "rank_time_heatmap", frame, options, "rank", "bin", "start_ns", "end_ns", "value_ns"
-    )
+    frame = analysis_frame("rank_time_heatmap", frame, options, "rank bin start_ns end_ns value_ns")
     style = FigureStyle(title, theme_of(theme), width)
     if frame.empty or not (frame["end_ns"] > frame["start_ns"]).any():
         return empty_figure(frame, style)
     frame = with_folded_groups(frame, clusters)
+    ranks, cells = _cells_of_ranks(frame)
     metric = str(frame.attrs.get("metric", "busy"))
     unlisted = {"label": metric.replace("_", " "), "note": "", "ramp": "busy", "kinds": []}
     facts_of_metric = facts("metrics").get(metric, unlisted)
-    ranks = frame["rank"].drop_duplicates().to_numpy()
-    bins = len(frame) // len(ranks)
-    value_ns = frame["value_ns"].to_numpy(float).reshape(len(ranks), bins)
-    edges = frame[["start_ns", "end_ns"]].to_numpy(float)[:bins]
-    size_ns = edges[:, 1] - edges[:, 0]
-    shares = np.divide(value_ns, size_ns, out=np.zeros_like(value_ns), where=size_ns > 0)
-    start_ns, end_ns = float(edges[0, 0]), float(edges[-1, 1])
-    rows = pd.DataFrame({"rank": ranks, "total_ns": value_ns.sum(axis=1)})
+    rows = pd.DataFrame({"rank": ranks, "total_ns": cells.value_ns.sum(axis=1)})
     rows.attrs = {
         **frame.attrs,
         "label": fill_device_word(facts_of_metric["label"], frame),
         "about": facts_of_metric["note"],
-        "cell_ns": (end_ns - start_ns) / bins,
+        "cell_ns": (cells.end_ns - cells.start_ns) / cells.shares.shape[1],
     }
     scope, _ = chart_scope(_HEATMAP, rows)
     heatmap = structs.replace(_HEATMAP, unmatched=facts_of_metric["kinds"])
     subtitle = subtitle_of(heatmap, frame, scope)
-    mean = shares.mean(axis=0)
+    mean_shares = cells.shares.mean(axis=0)
     groups = folded_groups(rows)
     if groups:
         scope = fold_scope(_HEATMAP, rows, scope, groups)
-        masks = [np.isin(ranks, members) for members in scope["members"]]
-        shares = np.stack([shares[mask].mean(axis=0) for mask in masks])
-        value_ns = np.stack([value_ns[mask].mean(axis=0) for mask in masks])
-    palette = color_ramp(
-        style.theme.busy if facts_of_metric["ramp"] == "busy" else style.theme.waiting, _SHADES
-    )
+        cells = cells.means([np.isin(ranks, members) for members in scope["members"]])
+    ramp = style.theme.busy if facts_of_metric["ramp"] == "busy" else style.theme.waiting
     style = style.with_subtitle(subtitle, TOGETHER if groups else "")
-    return _draw_heatmap(scope, shares, value_ns, mean, (start_ns, end_ns), palette, style)
+    return _draw_heatmap(scope, cells, mean_shares, color_ramp(ramp, _SHADES), style)
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Cells of a heatmap by row and bin: the value of each, and its share of the bin's length."""
+
+    value_ns: Floats
+    shares: Floats
+    start_ns: float
+    end_ns: float
+
+    def means(self, masks: Sequence[Bools]) -> _Cells:
+        """Return one row for each of `masks`, the mean of the rows in it."""
+        value_ns, shares = (
+            np.stack([values[mask].mean(axis=0) for mask in masks])
+            for values in (self.value_ns, self.shares)
+        )
+        return replace(self, value_ns=value_ns, shares=shares)
+
+
+def _cells_of_ranks(frame: pd.DataFrame) -> tuple[Ints, _Cells]:
+    """Return the ranks of `analysis.rank_time_heatmap`, and their cells, with a row for each."""
+    ranks = frame["rank"].drop_duplicates().to_numpy()
+    value_ns = frame["value_ns"].to_numpy(float).reshape(len(ranks), -1)
+    edges = frame[["start_ns", "end_ns"]].to_numpy(float)[: value_ns.shape[1]]
+    size_ns = edges[:, 1] - edges[:, 0]
+    shares = np.divide(value_ns, size_ns, out=np.zeros_like(value_ns), where=size_ns > 0)
+    return ranks, _Cells(value_ns, shares, float(edges[0, 0]), float(edges[-1, 1]))
 
 
 def _draw_heatmap(
-    scope: Scope,
-    shares: Floats,
-    value_ns: Floats,
-    mean: Floats,
-    window: tuple[float, float],
-    palette: list[str],
-    style: FigureStyle,
+    scope: Scope, cells: _Cells, mean_shares: Floats, palette: list[str], style: FigureStyle
 ) -> Figure:
-    """Draw the shares of cells, above them their mean over all ranks, and totals of `value_ns`."""
-    (rows, bins), (start_ns, end_ns) = shares.shape, window
+    """Draw the cells, above them the mean of all ranks, and at the right the totals of rows."""
+    (rows, bins), start_ns, end_ns = cells.shares.shape, cells.start_ns, cells.end_ns
     names = list(scope["names"])
     pitch = 16 if rows <= 32 else max(1, 512 // rows)
     strip = _STRIP / pitch
@@ -374,8 +390,8 @@ def _draw_heatmap(
         dh=rows,
         source=models.ColumnDataSource(
             {
-                "share": [shares],
-                "value_ns": [value_ns],
+                "share": [cells.shares],
+                "value_ns": [cells.value_ns],
                 "of_rank": [np.repeat(np.array(names)[:, None], bins, axis=1)],
             }
         ),
@@ -386,19 +402,19 @@ def _draw_heatmap(
     figure.quad(
         left=edges[:-1],
         right=edges[1:],
-        top=base - mean * (strip - 4 / pitch),
+        top=base - mean_shares * (strip - 4 / pitch),
         bottom=np.full(bins, base),
         fill_color=palette[_SHADES * 2 // 3],
         line_color=None,
     )
-    total_ns = value_ns.sum(axis=1)
+    total_ns = cells.value_ns.sum(axis=1)
     ranks = {"row": np.arange(rows), "rank": scope["rank"], "ranks": names, "total_ns": total_ns}
-    add_row_outlines(figure, ranks, window, style.theme)
+    add_row_outlines(figure, ranks, (start_ns, end_ns), style.theme)
     add_tooltip(figure, [picture], style.theme, "@{of_rank}", [("share", "@{share}{0 %}")])
     labeled = rows_apart(rows, pitch, 14)
     middle = -0.5 - strip / 2
     numbers: dict[float, str] = {row: duration(float(total_ns[row])) for row in labeled}
-    numbers[middle] = f"mean {share(float(mean.mean()))}"
+    numbers[middle] = f"mean {share(float(mean_shares.mean()))}"
     ticks = [middle, *labeled]
     figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
     side = side_axis(figure, ticks, numbers, style.theme)

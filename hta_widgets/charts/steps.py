@@ -151,25 +151,21 @@ def step_times(
     >>> data = groups[groups["kind"] == "data"]  # doctest: +SKIP
     >>> charts.step_times(analysis.step_times(traces), groups=data)  # doctest: +SKIP
     """
-    frame = analysis_frame("step_times", frame, options, "rank", "step")
+    frame = analysis_frame("step_times", frame, options, "rank step")
     theme = theme_of(theme)
     style = FigureStyle(title or _TITLES[measure], theme, width)
     if frame.empty:
         return empty_figure(frame, style)
     deviation = f"{measure}_deviation_ns"
-    require_columns_of(
-        frame, "analysis.step_times", f"{measure}_ns", deviation, f"{measure}_deviation_share"
-    )
+    columns = f"{measure}_ns {deviation} {measure}_deviation_share"
+    require_columns_of(frame, "analysis.step_times", columns)
     dots, names = _step_dots(frame, measure, groups)
     median = dots.groupby("row")["median_ns"].median()
     data, thinning = _thin_dots(dots, len(names))
     late_ranks = frame.attrs.get("late_ranks", ()) if late is None else late
     marked = [int(rank) for rank in late_ranks]
-    is_late = data["rank"].isin(marked)
-    # Dots of late ranks and outliers are drawn last, on top of the others.
-    data["order"] = np.select([is_late, data["is_outlier"]], [2, 1], default=0)
-    data = data.sort_values("order", kind="stable").reset_index(drop=True)
-    data["fill"] = np.array([theme.rule_strong, theme.ink, theme.late])[data["order"]]
+    data = _color_dots(data, marked, theme)
+    orders = set(data["order"])
     return draw_rows(
         RowsContent(
             data=data,
@@ -182,23 +178,14 @@ def step_times(
                 Column("median rank", [duration(median_ns) for median_ns in median], 520),
             ],
             legend=[
-                *([Dots("x", theme.late, 7, rank_list(marked))] if is_late.any() else []),
-                *([Dots("x", theme.ink, 7, "stands out")] if (data["order"] == 1).any() else []),
+                *([Dots("x", theme.late, 7, rank_list(marked))] if 2 in orders else []),
+                *([Dots("x", theme.ink, 7, "stands out")] if 1 in orders else []),
                 Dots("x", theme.rule_strong, 7, "a rank"),
             ],
             tooltip=Tooltip(
                 "rank @{rank} · step @{step}" + ("" if groups is None else " · @{of_group}"),
-                [
-                    (
-                        "against the median rank",
-                        f"{{{deviation}:duration_delta}} · {{apart:delta}}",
-                    ),
-                    *(
-                        (label, f"{{{name}:duration}}")
-                        for name, label in _TIMES.items()
-                        if name in data
-                    ),
-                ],
+                [("against the median rank", f"{{{deviation}:duration_delta}} · {{apart:delta}}")]
+                + [(_TIMES[name], f"{{{name}:duration}}") for name in _TIMES if name in data],
             ),
         ),
         style.with_subtitle(
@@ -222,9 +209,17 @@ def _step_dots(
     dots["median_ns"] = dots[f"{measure}_ns"] - dots[f"{measure}_deviation_ns"]
     names = [f"step {step}" for step in steps]
     if groups is not None:
-        require_columns_of(groups, "analysis.parallel_groups", "group", "rank", "kind")
+        require_columns_of(groups, "analysis.parallel_groups", "group rank kind")
         names = _set_group_rows(dots, groups, names)
     return dots, names
+
+
+def _color_dots(dots: pd.DataFrame, late: list[int], theme: Theme) -> pd.DataFrame:
+    """Return the dots with their colours, in their order: late ranks (2) are drawn on top."""
+    order = np.select([dots["rank"].isin(late), dots["is_outlier"]], [2, 1], default=0)
+    data = dots.assign(order=order).sort_values("order", kind="stable").reset_index(drop=True)
+    data["fill"] = np.array([theme.rule_strong, theme.ink, theme.late])[data["order"]]
+    return data
 
 
 def _thin_dots(dots: pd.DataFrame, rows: int) -> tuple[pd.DataFrame, str]:

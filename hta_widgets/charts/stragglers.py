@@ -24,7 +24,7 @@ from hta_widgets.charts.rows import (
 )
 from hta_widgets.charts.theme import Theme, ThemeName, blend, theme_of
 from hta_widgets.text import count, duration, plural, rank_list
-from hta_widgets.trace.arrays import Array
+from hta_widgets.trace.arrays import Array, Ints
 
 _SHADES = 64
 _LEFT_OUT = "collectives outside the steps are left out"
@@ -65,9 +65,7 @@ def stragglers(
     --------
     >>> charts.stragglers(analysis.stragglers(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "stragglers", frame, options, "rank", "score", "late_ns_mean", "imposed_wait_ns"
-    )
+    frame = analysis_frame("stragglers", frame, options, "rank score late_ns_mean imposed_wait_ns")
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
     if frame.empty:
@@ -260,12 +258,8 @@ def stragglers_by_step(
     --------
     >>> charts.stragglers_by_step(analysis.stragglers_by_step(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "stragglers_by_step",
-        frame,
-        options,
-        *("rank", "step", "imposed_wait_ns", "lost_ns", "lost_share"),
-    )
+    columns = "rank step imposed_wait_ns lost_ns lost_share"
+    frame = analysis_frame("stragglers_by_step", frame, options, columns)
     column, sum_column, sum_head, default_title, explanation = _MEASURES[measure]
     style = FigureStyle(title or default_title, theme_of(theme), width)
     if frame.empty:
@@ -280,10 +274,7 @@ def stragglers_by_step(
     costs["is_costly"] = costs["lost_share"].fillna(0.0) >= _COSTLY
     steps = np.unique(costs["step"])
     names, cells, by_row = _rows_and_sums(costs)
-    fold = max(1, math.ceil(len(steps) / _MAX_STEPS))
-    cells["left"] = np.searchsorted(steps, cells["step"]) // fold * fold
-    data = largest_of_cells(cells, "shown")
-    data["right"] = np.minimum(data["left"] + fold, len(steps))
+    data, fold = _costliest_cells(cells, steps)
     kind = "step" if str(frame.attrs.get("steps", "ProfilerStep")) == "ProfilerStep" else "stretch"
     costly_texts = [
         f"{count(costly)} of {count(steps_of_rank)}" if costly else ""
@@ -345,6 +336,15 @@ def _rows_and_sums(costs: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.Dat
         others_row["costly"] = 0
         by_row = pd.concat([by_row, others_row], ignore_index=True)
     return names, cells, by_row
+
+
+def _costliest_cells(cells: pd.DataFrame, steps: Ints) -> tuple[pd.DataFrame, int]:
+    """Return the cells to draw, each the costliest of several steps, and the number of these."""
+    fold = max(1, math.ceil(len(steps) / _MAX_STEPS))
+    cells["left"] = np.searchsorted(steps, cells["step"]) // fold * fold
+    data = largest_of_cells(cells, "shown")
+    data["right"] = np.minimum(data["left"] + fold, len(steps))
+    return data, fold
 
 
 def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:

@@ -216,7 +216,7 @@ class Trace(TraceSet):
             return [self._locate_file(name) for name in self._given]
         folder = Path(self.trace_path)
         files = _trace_files_in(folder) if folder.is_dir() else []
-        # A pattern for each file: `load` raises if a path is not a trace, not if a match is none.
+        # A pattern per file: `load` raises for a path that is not a trace, but skips such matches.
         return [glob.escape(name[:-1]) + f"[{name[-1]}]" for name in files] or self.trace_path
 
     def _locate_file(self, name: str) -> str:

@@ -12,6 +12,7 @@ into ns, differently for each rank and step. ::
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -138,7 +139,7 @@ class Program:
     collectives: dict[int, CollectiveCall] = field(default_factory=dict)  # by device event
     externals: int = 0
     correlations: int = 0
-    sequences: dict[str, int] = field(default_factory=dict)  # collectives a step, by partition
+    sequences: Counter[str] = field(default_factory=Counter)  # collectives a step, by partition
     thread: int = MAIN
     owner: tuple[str, str] = ("", "forward")
     allocated_bytes: int = 0
@@ -269,9 +270,8 @@ class Program:
 
     def next_sequence(self, partition: str) -> int:
         """Return the number of the next collective of a partition."""
-        number = self.sequences.get(partition, 0)
-        self.sequences[partition] = number + 1
-        return number
+        self.sequences[partition] += 1
+        return self.sequences[partition] - 1
 
     def wait(self, stream: int, on: int) -> None:
         """Let a stream wait for the queue of another."""

@@ -174,9 +174,9 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
     entries = []
     for folder, members in groups.items():
         parts = [_folder_entry(root, file.path, [file]) for file in members]
-        # Files of different names next to folders are not a job.
-        loose = [file for file in members if file.path.parent == root]
-        is_mixed = len(groups) > 1 and len({*map(_pattern, loose)}) > 1
+        # Names of one job differ only in numbers; other files next to folders are not a job.
+        loose = [file.path.name for file in members if file.path.parent == root]
+        is_mixed = len(groups) > 1 and len({re.sub(r"\d+", "#", name) for name in loose}) > 1
         if len(members) == 1 or is_mixed:
             entries += parts
             continue
@@ -202,11 +202,6 @@ def _job_of(file: _FolderFile, root: Path) -> Path:
     while folder.name.isdecimal() and folder != root:
         folder = folder.parent
     return folder
-
-
-def _pattern(file: _FolderFile) -> str:
-    """Return a file's name without its numbers; it is the same for all ranks of a job."""
-    return re.sub(r"\d+", "#", file.path.name)
 
 
 def _folder_entry(root: Path, path: Path, files: list[_FolderFile]) -> FolderEntry:

@@ -6,8 +6,7 @@ computation is a `BackgroundTask`: it runs once for all callers, and can be canc
 
     task = BackgroundTask(lambda: slow_answer(traces))
     task.wait_until(deadline_after(50))  # False: not ready after 50 ms, still running
-    task.wait_until(deadline_after(50))  # True
-    task.value
+    task.value_by(deadline_after(50))  # the value, or a NotReadyError
 """
 
 from __future__ import annotations
@@ -30,6 +29,10 @@ T = TypeVar("T")
 PENDING: Mapping[str, Any] = {"pending": True}
 _SUPERSEDED_AFTER = 32  # number of later requests for other tasks after which a task is cancelled
 _NAME = "hta-background"
+
+
+class NotReadyError(Exception):
+    """A result is not ready by its deadline; the reply to the request is `PENDING`."""
 
 
 def deadline_after(within_ms: float | None) -> float:
@@ -66,6 +69,12 @@ class BackgroundTask(Generic[T]):
             self.cancel()
             raise
         return future.done() and _has_result(future)
+
+    def value_by(self, deadline: float) -> T:
+        """Return the result; raise a `NotReadyError` if it is not ready by `deadline`."""
+        if not self.wait_until(deadline):
+            raise NotReadyError
+        return self.value
 
     @property
     def value(self) -> T:

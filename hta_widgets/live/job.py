@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from hta_widgets.analysis.scope import DEVICE_WORK_KINDS
 from hta_widgets.analysis.totals import totals
 from hta_widgets.facts import facts
 from hta_widgets.live import operations
-from hta_widgets.live.background import PENDING, BackgroundTask, T, TaskCache, deadline_after
+from hta_widgets.live.background import BackgroundTask, NotReadyError, T, TaskCache
 from hta_widgets.live.operations import Answer, Request, answer, error_reply
 from hta_widgets.panels.frames import (
     ADDED,
@@ -128,7 +128,7 @@ class PanelEngine:
         self, panel: str, selection: Selection | None = None, *, top: int | None = None
     ) -> pd.DataFrame:
         """Return the frame of a panel."""
-        panel_frame = self._frame(panel, selection, top).copy()
+        panel_frame = self._frame(panel, selection, top, math.inf).copy()
         panel_frame.attrs.update(device_word_attrs(self.traces))
         if panel in LATE_MARKED_PANELS:
             panel_frame.attrs |= self._headline.value.marked_ranks
@@ -168,39 +168,25 @@ class PanelEngine:
         """Answer ``panels`` or ``heatmap``, as docs/protocol-requests.md describes them."""
         return answer(request, self)
 
-    def has_frame(self, panel: str, selection: Selection | None, deadline: float) -> bool:
-        """Return whether the frame of a panel is ready by `deadline`."""
-        return self._frame_until(deadline, panel, selection, None) is not None
+    def wait_for_frame(self, panel: str, selection: Selection | None, deadline: float) -> None:
+        """Compute the frame of a panel; raise a `NotReadyError` if it takes until `deadline`."""
+        self._frame(panel, selection, None, deadline)
 
-    def _frame(self, panel: str, selection: Selection | None, top: int | None) -> pd.DataFrame:
+    def _frame(
+        self, panel: str, selection: Selection | None, top: int | None, deadline: float
+    ) -> pd.DataFrame:
         """Return the frame of a panel, which is shared and must not be changed."""
-        key, make = self._frame_task(panel, selection, top)
-        return self._frames.get_or_compute(key, make)
-
-    def _frame_until(
-        self, deadline: float, panel: str, selection: Selection | None, top: int | None
-    ) -> pd.DataFrame | None:
-        """Return the frame of a panel, or None if it is not ready by `deadline`."""
-        key, make = self._frame_task(panel, selection, top)
-        frame = self._frames.get(key)
-        if frame is None and (frame := self._result_until(deadline, key, make)) is not None:
-            self._frames.put(key, frame)
-        return frame
-
-    def _frame_task(
-        self, panel: str, selection: Selection | None, top: int | None
-    ) -> tuple[Hashable, Callable[[], pd.DataFrame]]:
         make, chosen = panel_task(panel, selection)
         key = (panel, top, taxonomy.version(), chosen)
-        return key, lambda: make(self.traces, chosen, top)
+        compute = partial(make, self.traces, chosen, top)
+        return self._frames.get_or_compute(key, lambda: self._result_by(deadline, key, compute))
 
-    def _result_until(self, deadline: float, key: Hashable, make: Callable[[], T]) -> T | None:
-        """Return a result, or None if it is not ready by `deadline`."""
+    def _result_by(self, deadline: float, key: Hashable, make: Callable[[], T]) -> T:
         if deadline == math.inf:
             return make()
         task = self._tasks.get(key, make)
-        tasks = (_match_task(self.traces), task)
-        return task.value if all(work.wait_until(deadline) for work in tasks) else None
+        _match_task(self.traces).value_by(deadline)
+        return task.value_by(deadline)
 
     def stop(self) -> None:
         """Cancel all work, for example when the page is closed; later requests start it again."""
@@ -210,20 +196,18 @@ class PanelEngine:
 
     def _on_panels(self, request: operations.PanelsRequest) -> Answer:
         selection, panels = Selection.from_json(request.selection), request.panels
-        deadline = deadline_after(request.within_ms)
+        deadline = request.deadline
         reply: dict[str, Any] = {"panels": {}}
         for index, panel in enumerate(panels):
-            is_late = index and time.perf_counter() >= deadline
+            if index and time.perf_counter() >= deadline:
+                return {**reply, "left": panels[index:]}, None
             try:
-                frame = (
-                    None if is_late else self._frame_until(deadline, panel, selection, request.top)
-                )
+                frame = self._frame(panel, selection, request.top, deadline)
+                reply["panels"][panel] = frame_to_json(frame)
+            except NotReadyError:
+                return {**reply, "left": panels[index:]}, None
             except Exception as failure:  # noqa: BLE001 - the other panels have their frames
                 reply.setdefault("errors", {})[panel] = error_reply(failure)
-                continue
-            if frame is None:
-                return {**reply, "left": panels[index:]}, None
-            reply["panels"][panel] = frame_to_json(frame)
         return reply, None
 
     def _on_heatmap(self, request: operations.HeatmapRequest) -> Answer:
@@ -241,9 +225,7 @@ class PanelEngine:
             )
 
         key = ("heatmap", taxonomy.version(), metric, start, end, bins, selection)
-        frame = self._result_until(deadline_after(request.within_ms), key, compute_bins)
-        if frame is None:
-            return dict(PENDING), None
+        frame = self._result_by(request.deadline, key, compute_bins)
         values = np.ascontiguousarray(frame["value_ns"].to_numpy(np.float64)).astype("<f8")
         names = ("matched", "note", "span_ns")
         reply = {
@@ -283,7 +265,9 @@ class TileEngine:
         self._search = NameSearch(list(self._indices.values()))
         self._searchable = BackgroundTask(self._search.names_used)
         #: Function that returns the class of each event of a rank, for tiles with classes.
-        self.classes_of: Callable[[int], Classes | None] = self._bound_classes
+        self.classes_of: Callable[[int], Classes | None] = lambda rank: bound_classes(
+            self.job.of_rank(rank).trace
+        )
 
     def scene(self) -> dict[str, Any]:
         """Return the facts of the job that the page needs for its drawing, as JSON values."""
@@ -301,9 +285,6 @@ class TileEngine:
         has_figures = has_call_figures(next(iter(self.traces.values())))
         return "" if has_figures else "no shapes: record_shapes=True records them"
 
-    def _bound_classes(self, rank: int) -> Classes | None:
-        return bound_classes(self.job.of_rank(rank).trace)
-
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol-requests.md."""
         return answer(request, self)
@@ -313,9 +294,7 @@ class TileEngine:
         return answer_tiles(request, self._index_of_lane, self._names, classes_of)
 
     def _on_stats(self, request: operations.StatsRequest) -> Answer:
-        if not self._device.wait_until(deadline_after(request.within_ms)):
-            return dict(PENDING), None
-        indices, device = list(self._indices.values()), self._device.value
+        device, indices = self._device.value_by(request.deadline), list(self._indices.values())
         return stats_reply(request.start, request.end, indices, device, ranks=request.ranks), None
 
     def _on_minimap(self, request: operations.MinimapRequest) -> Answer:
@@ -345,21 +324,18 @@ class TileEngine:
         return launches(index, row), None
 
     def _on_search(self, request: operations.SearchTextRequest) -> Answer:
-        if not self._searchable.wait_until(deadline_after(request.within_ms)):
-            return dict(PENDING), None
+        self._searchable.value_by(request.deadline)
         return self._search.counts_reply(request.text), None
 
     def _on_find(self, request: operations.FindRequest) -> Answer:
-        if not self._searchable.wait_until(deadline_after(request.within_ms)):
-            return dict(PENDING), None
+        self._searchable.value_by(request.deadline)
         return self._search.next_match(request.text, request.from_, request.direction), None
 
     def _on_marks(self, request: operations.MarksRequest) -> Answer:
         view = MarksView.of(request.start, request.end, request.bins, request.lanes)
         hits: SearchHits | None = None
         if request.selection is None:
-            if not self._searchable.wait_until(deadline_after(request.within_ms)):
-                return dict(PENDING), None
+            self._searchable.value_by(request.deadline)
             # In the main thread: only there can a regular expression be interrupted.
             hits = self._search.search(request.text)
 
@@ -392,15 +368,13 @@ class TileEngine:
         return {"time": snap(index, request.lane, request.time, request.tolerance)}, None
 
     def _on_lateness(self, request: operations.LatenessRequest) -> Answer:
-        if not self._matched.wait_until(deadline_after(request.within_ms)):
-            return dict(PENDING), None
-        return self.lateness.sums_in_window(request.start, request.end), None
+        lateness = self._matched.value_by(request.deadline)
+        return lateness.sums_in_window(request.start, request.end), None
 
     def _on_collective(self, request: operations.CollectiveRequest) -> Answer:
         index, _, row = self._row(request.rank, request.id, "events")
-        if not self._matched.wait_until(deadline_after(request.within_ms)):
-            return dict(PENDING), None
-        return {"collective": self.lateness.collective_reply(index.rank.rank, row)}, None
+        lateness = self._matched.value_by(request.deadline)
+        return {"collective": lateness.collective_reply(index.rank.rank, row)}, None
 
     def _on_efficiency(self, request: operations.EfficiencyRequest) -> Answer:
         index, events, row = self._row(request.rank, request.id, "events")
@@ -417,16 +391,11 @@ class TileEngine:
         return self._in_background(request, compute_reply)
 
     def _on_ribbon(self, request: operations.RibbonRequest) -> Answer:
-        if not self._ribbons.wait_until(deadline_after(request.within_ms)):
-            return dict(PENDING), None
-        return self._ribbons.value.bins_in_window(
-            request.start, request.end, request.bins, request.ranks
-        )
+        ribbon = self._ribbons.value_by(request.deadline)
+        return ribbon.bins_in_window(request.start, request.end, request.bins, request.ranks)
 
     def _on_clusters(self, request: operations.ClustersRequest) -> Answer:
-        if not self._clusters.wait_until(deadline_after(request.within_ms)):
-            return dict(PENDING), None
-        return self._clusters.value, None
+        return self._clusters.value_by(request.deadline), None
 
     def _index_of_lane(self, lane: int) -> RankIndex:
         return self._indices[self.job.of_lane(lane).rank]
@@ -466,9 +435,7 @@ class TileEngine:
     def _in_background(self, request: Request, make: Callable[[], Answer]) -> Answer:
         # The answer to a request does not depend on its deadline.
         key = repr(replace(request, within_ms=None))
-        task = self._answers.get(key, make)
-        is_ready = task.wait_until(deadline_after(request.within_ms))
-        return task.value if is_ready else (dict(PENDING), None)
+        return self._answers.get(key, make).value_by(request.deadline)
 
     def stop(self) -> None:
         """Cancel all work, for example when the page is closed; later requests start it again."""

@@ -19,6 +19,7 @@ from msgspec import Meta, Struct, ValidationError, field
 from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
+from hta_widgets.live.background import PENDING, NotReadyError, deadline_after
 from hta_widgets.tiles.replies import ErrorCode, ErrorReply, TableName
 
 Answer = tuple[Mapping[str, Any], bytes | None]
@@ -63,6 +64,11 @@ class Request(Struct, kw_only=True, tag_field="op", rename={"from_": "from"}):
     """A message of a page."""
 
     within_ms: Annotated[float, Meta(ge=0, le=600_000)] | None = None
+
+    @property
+    def deadline(self) -> float:
+        """The end of `within_ms` from now on, as a value of `time.perf_counter`."""
+        return deadline_after(self.within_ms)
 
 
 class _Window(Request, kw_only=True):
@@ -373,6 +379,8 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
         ) from None
     try:
         reply: Answer = handler(checked)
+    except NotReadyError:
+        return PENDING, None
     except TraceError:
         raise
     except ValueError as error:

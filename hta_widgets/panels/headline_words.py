@@ -211,11 +211,6 @@ def _pipeline_text(
     return [f"{text}."]
 
 
-def _host_name(name: str) -> str:
-    """Return the name of a host event, with the file of a Python function unless it is long."""
-    return name if len(name) <= _MAX_HOST_NAME else short_name(name)
-
-
 def _idle_text(
     times: RunTimes,
     *,
@@ -269,7 +264,8 @@ def _idle_meaning(
     if stalled_by:
         name, part = stalled_by
         meaning = _HOST_WAIT if cause == "host_nothing" else meaning
-        meaning += f"; {share(part)} of the idle time is within {_host_name(name)}"
+        within_name = name if len(name) <= _MAX_HOST_NAME else short_name(name)
+        meaning += f"; {share(part)} of the idle time is within {within_name}"
     if not has_waits:
         meaning += ", as they contain no calls that wait"
     if pinned_by:

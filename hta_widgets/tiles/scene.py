@@ -7,7 +7,7 @@ figures of a window that are drawn around the lanes: `stats_reply` (device time 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress
@@ -173,15 +173,13 @@ def group_problems(problems: list[Problem]) -> list[dict[str, Any]]:
     """Return problems as JSON; more than `MAX_LISTED` are grouped by kind and text."""
     if len(problems) <= MAX_LISTED:
         return [asdict(problem) for problem in problems]
-    counts: Counter[tuple[str, str]] = Counter()
-    rank_counts: Counter[tuple[str, str]] = Counter()
+    counts: dict[tuple[str, str], list[int]] = defaultdict(list)
     for problem in problems:
-        counts[problem.kind, problem.detail] += problem.count
-        rank_counts[problem.kind, problem.detail] += 1
+        counts[problem.kind, problem.detail].append(problem.count)
     grouped = []
-    for (kind, detail), total in counts.most_common():
-        ranks = rank_counts[kind, detail]
-        text = f"{detail} ({ranks} ranks)" if ranks > 1 else detail
+    for (kind, detail), numbers in sorted(counts.items(), key=lambda item: -sum(item[1])):
+        text = f"{detail} ({len(numbers)} ranks)" if len(numbers) > 1 else detail
+        total = sum(numbers)
         grouped.append({"kind": kind, "count": total, "detail": text, "rank": None, "file": None})
     return grouped
 

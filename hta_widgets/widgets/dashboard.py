@@ -28,7 +28,7 @@ from hta_widgets.export.pictures.drawing import side_width, stacked_svg
 from hta_widgets.export.pictures.picture import Fallback
 from hta_widgets.files import table_bytes, write_table
 from hta_widgets.live import operations
-from hta_widgets.live.background import PENDING, deadline_after
+from hta_widgets.live.background import NotReadyError, deadline_after
 from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.live.operations import Answer, answer
 from hta_widgets.panels.added import (
@@ -402,8 +402,10 @@ class Dashboard(LinkedView):
 
     def _on_headline(self, request: operations.HeadlineRequest) -> Answer:
         if self._headline is None:
-            self._headline = self.panel_engine.headline_until(deadline_after(request.within_ms))
-        return ({} if self._headline is not None else dict(PENDING)), None
+            self._headline = self.panel_engine.headline_until(request.deadline)
+        if self._headline is None:
+            raise NotReadyError
+        return {}, None
 
     def _on_export_table(self, request: operations.ExportTableRequest) -> Answer:
         path = page_target(request.path, overwrite=request.overwrite)
@@ -411,9 +413,7 @@ class Dashboard(LinkedView):
 
     def _on_table(self, request: operations.TableRequest) -> Answer:
         panel = self._panel_id(request.panel)
-        deadline = deadline_after(request.within_ms)
-        if not self.panel_engine.has_frame(panel, self._shown_selection, deadline):
-            return dict(PENDING), None
+        self.panel_engine.wait_for_frame(panel, self._shown_selection, request.deadline)
         return {}, table_bytes(self._panel_frames[panel], request.format)
 
     def _on_save_html(self, request: operations.SaveHtmlRequest) -> Answer:

@@ -6,9 +6,9 @@ import type { PageDocument } from "../src/engine/document";
 import type { Scene, Span } from "../src/protocol/source";
 import { TimelineApp } from "../src/timeline/view";
 import "../src/entries/widgets.css";
-import { type ViewQueries, findingIn, placed } from "./finding";
+import { type ViewQueries, queriesBelow, makeBox } from "./finding";
 import { freshState, type LooseModel } from "./model";
-import { named, openPage, recordedPage } from "./recorded";
+import { eventNamed, openPage, recordedPage } from "./recorded";
 import { Watched } from "./watched";
 
 export interface View extends ViewQueries {
@@ -35,14 +35,14 @@ export function mount(
   const source = new Watched(openPage(recorded));
   change(recorded, source);
   const state = freshState();
-  const { box, end } = placed(1100, place);
+  const { box, end } = makeBox(1100, place);
   const app = new TimelineApp(box, { scene, source, state, height: 400, signal: end.signal });
   const root = box.firstElementChild as HTMLElement;
-  const finding = findingIn(root);
+  const queries = queriesBelow(root);
   return {
-    ...finding,
+    ...queries,
     root,
-    stage: finding.find(".hta-stage"),
+    stage: queries.find(".hta-stage"),
     by: (role, name) =>
       page.elementLocator(root).getByRole(role, { name }).element() as HTMLElement,
     state,
@@ -64,7 +64,11 @@ export function mount(
 }
 
 /** A point of the stage, as a client position. */
-export function client(view: View, x: number, y: number): { clientX: number; clientY: number } {
+export function clientPosition(
+  view: View,
+  x: number,
+  y: number,
+): { clientX: number; clientY: number } {
   const box = view.stage.getBoundingClientRect();
   return { clientX: box.left + x, clientY: box.top + y };
 }
@@ -76,7 +80,13 @@ export function pointer(
   y: number,
   more: PointerEventInit = {},
 ): void {
-  const init = { bubbles: true, cancelable: true, pointerId: 1, ...client(view, x, y), ...more };
+  const init = {
+    bubbles: true,
+    cancelable: true,
+    pointerId: 1,
+    ...clientPosition(view, x, y),
+    ...more,
+  };
   view.stage.dispatchEvent(new PointerEvent(type, init));
 }
 
@@ -86,7 +96,7 @@ export function tap(view: View, x: number, y: number, more?: PointerEventInit): 
 }
 
 export function doubleClick(view: View, x: number, y: number): void {
-  const init = { bubbles: true, cancelable: true, ...client(view, x, y) };
+  const init = { bubbles: true, cancelable: true, ...clientPosition(view, x, y) };
   view.stage.dispatchEvent(new MouseEvent("dblclick", init));
 }
 
@@ -106,20 +116,20 @@ export function drag(
 }
 
 export const viewOf = (view: View): Span => view.state.get("view") as Span;
-export const length = (span: Span): number => span[1] - span[0];
+export const spanLength = (span: Span): number => span[1] - span[0];
 
-export async function ready(view: View): Promise<void> {
+export async function waitForFigures(view: View): Promise<void> {
   await expect.poll(() => view.text(".hta-said")).toContain("compute");
 }
 
 /** A view that shows its first figures. */
-export async function opened(...given: Parameters<typeof mount>): Promise<View> {
-  const view = mount(...given);
-  await ready(view);
+export async function openTimeline(...args: Parameters<typeof mount>): Promise<View> {
+  const view = mount(...args);
+  await waitForFigures(view);
   return view;
 }
 
 export function pick(view: View, name: string): void {
-  const { rank, id } = named(name);
+  const { rank, id } = eventNamed(name);
   view.state.set("selected_event", [rank, id]);
 }

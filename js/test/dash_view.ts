@@ -14,7 +14,7 @@ import type {
   SelectionJson,
 } from "../src/protocol/source";
 import "../src/entries/widgets.css";
-import { type ViewQueries, findingIn, placed } from "./finding";
+import { type ViewQueries, queriesBelow, makeBox } from "./finding";
 import { freshState, LooseModel } from "./model";
 import { openPage, recordedPage } from "./recorded";
 import { Watched } from "./watched";
@@ -89,7 +89,7 @@ export function mountDash(
     _headline: null,
     ...traits,
   });
-  const { box, end } = placed(width);
+  const { box, end } = makeBox(width);
   const app = new DashApp(box, {
     scene,
     source,
@@ -109,9 +109,9 @@ export function mountDash(
     source,
     scene,
     end,
-    ...findingIn(root),
+    ...queriesBelow(root),
     chart: (id) => {
-      const chart = FakeChart.all.find((one) => one.id === id && !one.ended);
+      const chart = FakeChart.all.find((made) => made.id === id && !made.ended);
       if (chart === undefined) throw new Error(`no chart ${id}`);
       return chart;
     },
@@ -124,13 +124,13 @@ export function mountDash(
 }
 
 /** A dashboard that shows its first figures. */
-export async function opened(...given: Parameters<typeof mountDash>): Promise<DashView> {
-  const view = mountDash(...given);
-  await ready(view);
+export async function openDashboard(...args: Parameters<typeof mountDash>): Promise<DashView> {
+  const view = mountDash(...args);
+  await waitForFigures(view);
   return view;
 }
 
-export async function ready(view: DashView): Promise<void> {
+export async function waitForFigures(view: DashView): Promise<void> {
   const kernels = (): HTMLElement[] => view.all("[data-panel=kernels] .hta-name-button");
   // The first view of a file decompresses its page, which takes long on a busy machine.
   await expect.poll(kernels, { timeout: 10_000 }).toHaveLength(12);

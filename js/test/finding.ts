@@ -10,7 +10,7 @@ export interface ViewQueries {
   text(selector: string): string;
 }
 
-export function findingIn(root: HTMLElement): ViewQueries {
+export function queriesBelow(root: HTMLElement): ViewQueries {
   const all = (selector: string) => [...root.querySelectorAll<HTMLElement>(selector)];
   return {
     all,
@@ -30,7 +30,7 @@ afterEach(() => {
 });
 
 /** A box with this width; `end` aborts after the test. */
-export function placed(
+export function makeBox(
   width: number,
   place: ParentNode = document.body,
 ): { box: HTMLElement; end: AbortController } {

@@ -13,7 +13,7 @@ import { LaneWindow } from "../src/stage/lane_window";
 import { levelOf, tileRange, TileStore } from "../src/stage/tile_store";
 
 /** The kind is a code: 0 compute, 1 communication, 2 memory, 3 sync, 4 cpu. */
-export type Given = readonly [start: number, dur: number, kind: number];
+export type GivenEvent = readonly [start: number, dur: number, kind: number];
 
 const NAMES = new NameTable({
   names: ["kernel"],
@@ -33,7 +33,7 @@ function plainColumns(values: Record<string, number[]>): ColumnReader {
 }
 
 /** A rank with one stream, whose lane is 0. */
-export function rankOf(events: readonly Given[], rank = 0, range: Span = [0, 0]): RankTrace {
+export function rankOf(events: readonly GivenEvent[], rank = 0, range: Span = [0, 0]): RankTrace {
   const header = {
     rank,
     range,
@@ -64,7 +64,7 @@ export function workOf(rank: RankTrace): RankAnalysis {
 
 /** A lane of events as the stage keeps it for a view, or with tiles of another level. */
 export async function shownLane(
-  events: readonly Given[],
+  events: readonly GivenEvent[],
   {
     view,
     width,

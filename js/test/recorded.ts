@@ -36,8 +36,8 @@ export function sceneOf(ranks: number): Scene {
       rank,
       label: `rank ${rank}`,
       host: rank % 2 === 0 ? "node-a" : "node-b",
-      summary: of.summary.slice(0, 4).map((one) => ({ ...one, lane: one.lane + rank * each })),
-      tracks: of.tracks.map((one) => ({ ...one, lane0: one.lane0 + rank * each })),
+      summary: of.summary.slice(0, 4).map((row) => ({ ...row, lane: row.lane + rank * each })),
+      tracks: of.tracks.map((track) => ({ ...track, lane0: track.lane0 + rank * each })),
     })),
   };
 }
@@ -54,7 +54,7 @@ export function eventsOf(lane: number): Brief[] {
 }
 
 /** The first event with a text in its name. */
-export function named(text: string): Brief {
+export function eventNamed(text: string): Brief {
   for (const rank of ranks) {
     const { events } = rank;
     for (let row = 0; row < events.start.length; row += 1) {

@@ -1,9 +1,9 @@
 /** Tiles as Python computes them; for tests. */
 
 import vectors from "../../tests/vectors/tiles.json";
-import type { Given } from "./lane";
+import type { GivenEvent } from "./lane";
 
-export type { Given };
+export type { GivenEvent };
 
 export interface TileVector {
   lane: number;
@@ -19,7 +19,7 @@ interface TileCase {
   first: number;
   last: number;
   end: number | null;
-  lanes: { lane: number; slices: boolean; events: Given[] }[];
+  lanes: { lane: number; slices: boolean; events: GivenEvent[] }[];
   counters: { lane: number; samples: [number, number][] }[];
   tiles: TileVector[];
   counter_tiles: TileVector[];

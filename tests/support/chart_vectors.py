@@ -34,16 +34,16 @@ def content_of(panel: str, frame: pd.DataFrame) -> dict[str, Any]:
     if panel == "heatmap":
         with mock.patch.object(of_ranks, "_draw_heatmap") as figure:
             charts.rank_time_heatmap(frame)
-        scope, part, value_ns, mean, window, _, style = figure.call_args.args
+        scope, cells, mean, _, style = figure.call_args.args
         return {
             "title": style.title,
             "subtitle": style.subtitle,
             "names": list(scope["names"]),
-            "x_start": window[0],
-            "x_end": window[1],
-            "share": part,
+            "x_start": cells.start_ns,
+            "x_end": cells.end_ns,
+            "share": cells.shares,
             "mean": mean,
-            "totals": [duration(total_ns) for total_ns in value_ns.sum(axis=1)],
+            "totals": [duration(total_ns) for total_ns in cells.value_ns.sum(axis=1)],
         }
     with mock.patch.object(defined, "rows_chart") as figure:
         defined.draw_definition(panel, frame)

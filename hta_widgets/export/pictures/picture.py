@@ -48,6 +48,8 @@ _VEIL = 0.66
 _LANE_BYTES = 256 << 20
 #: Heights of the parts above the rows on a screen: minimap with axis, and a row of the strip.
 _SCREEN_HEAD, _STRIP_ROW = 58, 16
+#: Edges of the minimap in the picture.
+_MINIMAP_TOP, _MINIMAP_BOTTOM = 46, 78
 
 
 def timeline_svg(
@@ -82,7 +84,8 @@ def timeline_svg(
             f"a window must end after it starts, not {start} to {end}",
             remedy="Give start_ns < end_ns, in ns since the origin.",
         )
-    area = PlotArea(width, start, end, has_totals=_has_devices(scene))
+    lanes = [lane for rank in scene["ranks"] for lane in rank["summary"]]
+    area = PlotArea(width, start, end, has_totals=any(lane["role"] != "cpu" for lane in lanes))
     clusters = engine.answer({"op": "clusters"})[0] if folded else None
     rows = layout_rows(
         scene,
@@ -94,10 +97,6 @@ def timeline_svg(
     )
     picture = _Picture(Drawing(), area, colors, engine, scene, state, rows, classed)
     return picture.draw()
-
-
-def _has_devices(scene: Mapping[str, Any]) -> bool:
-    return any(lane["role"] != "cpu" for rank in scene["ranks"] for lane in rank["summary"])
 
 
 def _strip_rows(scene: Mapping[str, Any]) -> int:
@@ -127,27 +126,24 @@ class _Picture(Painter):
                 self.shares = {**self.shares, "wait": sum(lateness["exposed_wait"]) / total_span}
 
     def draw(self) -> str:
+        """Draw the parts, those that others cover first, and return the picture."""
         area, theme, drawing = self.area, self.theme, self.drawing
-        rows_height = sum(row.height for row in self.rows)
-        head = HeaderPainter(drawing, area, self.colors, self.scene, self.figures.late)
-        sides = SideColumnPainter(drawing, area, self.colors, self.figures)
+        axis = _MINIMAP_BOTTOM + 24
         strip_rows = _strip_rows(self.scene)
-        top = 46
-        axis = top + 32 + 24
-        first = axis + 16 * strip_rows + 2
-        bottom = first + rows_height
+        first = axis + _STRIP_ROW * strip_rows + 2
+        bottom = first + sum(row.height for row in self.rows)
         height = bottom + 34
         drawing.rect(0, 0, area.width, height, theme.bg)
         self._draw_title()
-        self._draw_legend(top - 10)
+        self._draw_legend(_MINIMAP_TOP - 10)
+        head = HeaderPainter(drawing, area, self.colors, self.scene, self.figures.late)
         bins = min(max(2, int(area.across)), 4096)
-        head.draw_minimap(*self._answer("minimap", bins=bins), top, self.classed)
-        drawing.horizontal(top + 32, 0, area.width, theme.rule)
+        head.draw_minimap(*self._answer("minimap", bins=bins), _MINIMAP_TOP, self.classed)
+        drawing.horizontal(_MINIMAP_BOTTOM, 0, area.width, theme.rule)
         tick_xs = head.draw_axis(axis)
-        ribbon = None
-        if self.figures.lateness is not None:
-            ribbon = self._answer("ribbon", **self.window, bins=max(2, int(area.across)))
+        ribbon = self._ribbon()
         head.draw_strip(ribbon, axis)
+        sides = SideColumnPainter(drawing, area, self.colors, self.figures)
         sides.draw_title(self.rows, axis, strip_rows)
         labels = self._draw_lanes(first, ribbon)
         head.draw_lines(tick_xs, first, bottom)
@@ -155,22 +151,29 @@ class _Picture(Painter):
         for row in self.rows:
             sides.draw_names(row, first + row.top)
             sides.draw_totals(row, first + row.top)
-        drawing.vertical(area.left - 1, top + 33, bottom, theme.rule)
-        if area.margin:
-            drawing.vertical(area.right, top + 33, bottom, theme.rule)
-        drawing.horizontal(bottom, 0, area.width, theme.rule)
+        self._draw_borders(bottom)
         self._mark_selection(first, labels)
         head.draw_scale_bar(bottom + 15)
         note = self.scene["truth"]["text"]
-        max_width = area.across - 220
-        drawing.text(area.right, bottom + 20, fit_text(note, max_width), theme.ink3, anchor="end")
-        return drawing.svg(
-            area.width,
-            height,
-            title=f"{self.scene['title']}, {self._totals_text()}",
-            description=note,
-            patterns=self.colors.patterns,
-        )
+        shown_note = fit_text(note, area.across - 220)
+        drawing.text(area.right, bottom + 20, shown_note, theme.ink3, anchor="end")
+        title = f"{self.scene['title']}, {self._totals_text()}"
+        patterns = self.colors.patterns
+        return drawing.svg(area.width, height, title=title, description=note, patterns=patterns)
+
+    def _draw_borders(self, bottom: float) -> None:
+        """Draw lines beside and below the lanes, which end at `bottom`."""
+        area, drawing, top = self.area, self.drawing, _MINIMAP_BOTTOM + 1
+        drawing.vertical(area.left - 1, top, bottom, self.theme.rule)
+        if area.margin:
+            drawing.vertical(area.right, top, bottom, self.theme.rule)
+        drawing.horizontal(bottom, 0, area.width, self.theme.rule)
+
+    def _ribbon(self) -> Answered | None:
+        """Return how late ranks arrive at collectives, a bin for each px; None without lateness."""
+        if self.figures.lateness is None:
+            return None
+        return self._answer("ribbon", **self.window, bins=max(2, int(self.area.across)))
 
     def _answer(self, op: str, **request: int) -> Answered:
         reply, buffer = self.engine.answer({"op": op, **request})

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -116,11 +117,13 @@ def layout_rows(
 ) -> list[Row]:
     """Return the rows from the top, pinned ones first; folded ranks grow to fill `height` px."""
     groups = [] if clusters is None else clusters["clusters"]
-    like = {group["representative"]: group["ranks"] for group in groups if len(group["ranks"]) > 1}
-    outliers = clusters["outliers"] if clusters and like else ()
+    similar = {
+        group["representative"]: group["ranks"] for group in groups if len(group["ranks"]) > 1
+    }
+    outliers = clusters["outliers"] if clusters and similar else ()
     why = {outlier["rank"]: outlier["why"] for outlier in outliers}
-    folded_into_others = {rank for ranks in like.values() for rank in ranks} - like.keys()
-    hidden = {rank for rank in folded_into_others if str(rank) not in pinned}
+    represented = {rank for ranks in similar.values() for rank in ranks} - similar.keys()
+    hidden = {rank for rank in represented if str(rank) not in pinned}
     ranks = [
         rank
         for rank in scene["ranks"]
@@ -131,26 +134,39 @@ def layout_rows(
     ribbons = has_waits(scene)
     fold = _folded_sizes(scene["ranks"], len(ranks), height, any_open=bool(opened), ribbons=ribbons)
     place_of_pin = {key: pinned.index(key) for key in pinned}
-    # Rows that stay together, with the place of their pin.
     blocks: list[tuple[float, list[Row]]] = []
     for rank in ranks:
         number = rank["rank"]
-        tracks = [track for track in rank["tracks"] if track["events"] and track["lanes"]]
-        is_open = number in opened and bool(tracks)
-        similar = tuple(like.get(number, (number,)))
-        rows = [_head_row(rank, fold, similar, why.get(number, ""), is_open=is_open)]
-        for track in tracks:
-            place = place_of_pin.get(f"{number}/{track['key']}")
-            if place is not None:
-                name = f"rank {number} · {track['label']}"
-                blocks.append((place, [_track_row(rank, track, name)]))
-            elif is_open:
-                rows.append(_track_row(rank, track, _track_name(rank, track)))
-        blocks.append((place_of_pin.get(str(number), math.inf), rows))
-    blocks.sort(key=lambda block: block[0])
+        is_open = number in opened and bool(_used_tracks(rank))
+        like = tuple(similar.get(number, (number,)))
+        head = _head_row(rank, fold, like, why.get(number, ""), is_open=is_open)
+        blocks += _blocks_of_rank(head, place_of_pin)
+    blocks.sort(key=itemgetter(0))
     in_order = [row for _, rows in blocks for row in rows]
     tops = accumulate((row.height for row in in_order), initial=0.0)
     return [replace(row, top=top) for row, top in zip(in_order, tops, strict=False)]
+
+
+def _used_tracks(rank: RankScene) -> list[Mapping[str, Any]]:
+    return [track for track in rank["tracks"] if track["events"] and track["lanes"]]
+
+
+def _blocks_of_rank(
+    head: Row, place_of_pin: Mapping[str, int]
+) -> Iterator[tuple[float, list[Row]]]:
+    """Yield rows that stay together, and the place of their pin: of pinned tracks, and of the rank.
+
+    The block of the rank has its `head` and, if it is open, its other tracks.
+    """
+    rank, rows = head.rank, [head]
+    number = rank["rank"]
+    for track in _used_tracks(rank):
+        place = place_of_pin.get(f"{number}/{track['key']}")
+        if place is not None:
+            yield place, [_track_row(rank, track, f"rank {number} · {track['label']}")]
+        elif head.open:
+            rows.append(_track_row(rank, track, _track_name(rank, track)))
+    yield place_of_pin.get(str(number), math.inf), rows
 
 
 def has_waits(scene: Mapping[str, Any]) -> bool:

@@ -43,13 +43,12 @@ def byteps_arrivals(
     --------
     >>> charts.byteps_arrivals(analysis.byteps_arrivals(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("byteps_arrivals", frame, options, "job", "key", "start_ns")
+    frame = analysis_frame("byteps_arrivals", frame, options, "job key start_ns")
     if len(frame):
         if "step" in frame:
-            require_columns_of(frame, "analysis.byteps_pulls", "worker", "dur_ns", "shortest")
+            require_columns_of(frame, "analysis.byteps_pulls", "worker dur_ns shortest")
         else:
-            columns = ("iteration", "node", "lag_ns", "last")
-            require_columns_of(frame, "analysis.byteps_arrivals", *columns)
+            require_columns_of(frame, "analysis.byteps_arrivals", "iteration node lag_ns last")
         frame = by_iteration(frame)
     return draw_definition("byteps_stragglers", frame, width, theme, title)
 
@@ -150,13 +149,8 @@ def byteps_gradients(
     --------
     >>> charts.byteps_gradients(analysis.byteps_gradients(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "byteps_gradients",
-        frame,
-        options,
-        *("tensor", "job", "worker", "total_ns", "busy_ns", "queue_ns", "tail_ns", "critical"),
-        "root",
-    )
+    columns = "tensor job worker total_ns busy_ns queue_ns tail_ns critical root"
+    frame = analysis_frame("byteps_gradients", frame, options, columns)
     if len(frame):
         frame = by_tensor(frame)
         frame.attrs["top"] = top or 0

@@ -65,15 +65,10 @@ def mpi_message_sizes(
     --------
     >>> charts.mpi_message_sizes(analysis.mpi_message_sizes(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "mpi_message_sizes",
-        frame,
-        options,
-        *("job", "routine", "size_lo", "size_hi", "calls", "time_s", "bytes"),
-    )
+    columns = "job routine size_lo size_hi calls time_s bytes"
+    frame = analysis_frame("mpi_message_sizes", frame, options, columns)
     if routines is not None:
-        columns = ("job", "routine", "calls", "time_s", "bytes")
-        require_columns_of(routines, "analysis.mpi_routines", *columns)
+        require_columns_of(routines, "analysis.mpi_routines", "job routine calls time_s bytes")
     if len(frame):
         if routines is None:
             routines = frame[["job", "routine"]].iloc[:0].assign(calls=0, time_s=0.0, bytes=0.0)
@@ -113,12 +108,8 @@ def mpi_routines(
     --------
     >>> charts.mpi_routines(analysis.mpi_routines(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "mpi_routines",
-        frame,
-        options,
-        *("job", "routine", "rank", "calls", "time_s", "bytes", "is_io"),
-    )
+    columns = "job routine rank calls time_s bytes is_io"
+    frame = analysis_frame("mpi_routines", frame, options, columns)
     if len(frame):
         frame = by_routine(frame)
         frame.attrs["top"] = top
@@ -158,12 +149,8 @@ def mpi_compare(
     --------
     >>> charts.mpi_compare(analysis.mpi_compare(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame(
-        "mpi_compare",
-        frame,
-        options,
-        *("routine", "before_time_s", "after_time_s", "diff_time_s", "before_calls", "after_calls"),
-    )
+    columns = "routine before_time_s after_time_s diff_time_s before_calls after_calls"
+    frame = analysis_frame("mpi_compare", frame, options, columns)
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
     if frame.empty:

@@ -248,10 +248,7 @@ export class ChartFrame implements ChartPanel, GestureTarget {
 function placeBox(el: HTMLElement, box: ChartBox | null): void {
   el.hidden = box === null;
   if (box === null) return;
-  el.style.left = `${box.left}px`;
-  el.style.top = `${box.top}px`;
-  el.style.width = `${box.width}px`;
-  el.style.height = `${box.height}px`;
+  for (const side of ["left", "top", "width", "height"] as const) el.style[side] = `${box[side]}px`;
 }
 
 // A chart's numbers as a table, for screen readers.
@@ -268,7 +265,8 @@ export function fillTable(
     .map(([name, values]) => {
       const attributes = { class: typeof values[0] === "string" ? "hta-chart-text" : "" };
       const cell = (row: number) => h("td", attributes, cellText(name, values[row] ?? null));
-      return { head: h("th", attributes, columnLabel(name)), cell };
+      const label = name.replace(/_(ns|share)$/, "").replaceAll("_", " ");
+      return { head: h("th", attributes, label), cell };
     });
   const head = h("tr", {}, ...columns.map((column) => column.head));
   const body = Array.from({ length: rows }, (_, row) =>
@@ -277,10 +275,6 @@ export function fillTable(
   const moreNote =
     totalRows > rows && h("p", {}, `${formatCount(totalRows - rows)} more rows not listed`);
   replaceChildren(el, h("table", {}, h("thead", {}, head), h("tbody", {}, ...body)), moreNote);
-}
-
-function columnLabel(name: string): string {
-  return name.replace(/_(ns|share)$/, "").replaceAll("_", " ");
 }
 
 function cellText(name: string, value: CellValue): string {

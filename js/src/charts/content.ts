@@ -27,13 +27,6 @@ export interface BarText {
   plate?: string | undefined;
 }
 
-/** Text at the end of a bar. */
-interface BarEndText {
-  row: number;
-  at: number;
-  text: string;
-}
-
 export interface SideColumn {
   head: string;
   texts: readonly string[];
@@ -86,7 +79,8 @@ export interface RowsContent {
   columns: readonly SideColumn[];
   /** Texts in bars, computed if rows are high enough. */
   barTexts?(): BarText[];
-  endTexts?: readonly BarEndText[] | undefined;
+  /** Texts at the ends of bars. */
+  endTexts?: readonly { row: number; at: number; text: string }[] | undefined;
   legend?: readonly (readonly [style: MarkStyle, text: string])[] | undefined;
   /** Height of a row, unless the chart would be too high. */
   rowPitchPx?: number | undefined;

@@ -1,5 +1,6 @@
 /** Contents of charts from their definitions, which `charts/defined.py` reads for Bokeh figures. */
 
+import { allIndices } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
 import { getOrMake } from "../protocol/maps";
 import type { ChartSelection, PanelFrame } from "../protocol/source";
@@ -20,7 +21,6 @@ import {
 } from "./content";
 import {
   type ScalarValue,
-  allRows,
   combineCodes,
   columnFromFrame,
   evaluate,
@@ -38,6 +38,7 @@ import {
   type ScopeValue,
 } from "./language";
 import {
+  type BarMark,
   type Code,
   type Definition,
   type TooltipLineTemplate,
@@ -54,12 +55,13 @@ import {
   foldedLines,
   foldedSubtitle,
   foldItems,
+  type FoldRule,
   type GroupOfRank,
   foldGroups,
   addMemberColumns,
 } from "./folding";
 import type { MarkStyle } from "./paint";
-import { buildStack } from "./stack";
+import { buildStack, type StackContent } from "./stack";
 
 /** Content of a frame by its definition, or the reason that there is nothing to show. */
 export function buildRowsContent(
@@ -71,64 +73,81 @@ export function buildRowsContent(
   const frameScope = buildScope(definition, frame);
   const reason = emptyReason(definition, frameScope);
   if (reason !== null) return emptyPanelText(frame, reason);
-  const { endTimes, summary: stackSummary } = buildStack(definition, frameScope, {}, theme);
-  frameScope.set("ends", endTimes).set("parts", stackSummary);
-  const { rows, scale, marks = [], fold } = definition;
+  buildStack(definition, frameScope, {}, theme);
   const scope = buildFoldedScope(definition, frame, frameScope);
-  const rowOf = scope.get("row") as Float64Array;
-  const names = scope.get("names") as string[];
-  const data: Record<string, ColumnData> = { row: rowOf };
+  const fold = scope === frameScope ? undefined : definition.fold;
+  const data: Record<string, ColumnData> = { row: scope.get("row") as Float64Array };
   const stack = buildStack(definition, scope, data, theme);
-  scope.set("ends", stack.endTimes).set("parts", stack.summary);
-  const barTextsOfMarks = marks.map((mark) => addMarkColumns(mark, scope, data, theme));
-  const isFolded = scope !== frameScope && fold !== undefined;
-  if (isFolded) addSpread(definition, scope, data);
+  const { marks = [], rows } = definition;
+  const definedMarks = marks.map((mark) => addMark(mark, scope, data, theme));
+  const spread = fold === undefined ? [] : [addSpread(definition, scope, data, theme)];
   if (definition.place !== undefined) data.row = toNumbers(evaluate(definition.place, scope));
   const order = sortItems(definition, scope, data);
-  const numberOf = (code: Code): number => toNumber(evaluate(code, frameScope));
-  const keys = rows.keys.map((code) => rowColumn(code, scope));
-  const ranks = rows.rank === undefined ? null : toNumbers(evaluate(rows.rank, scope));
-  const flaggedRows = ranks === null ? undefined : markedRows(frame, ranks);
-  const tooltip = tooltipFiller(definition.tooltip, scope, stack.lines);
-  const drawnMarks = [...stack.marks, ...marks.map((mark) => buildMark(mark, data, theme))];
-  const spreadMarks = isFolded ? [buildMark(SPREAD_MARK, data, theme)] : [];
-  const isByRank = hasRankRows(definition);
-  const firstOfGroup = isFolded && isByRank ? firstItemOfRows(rowOf) : null;
+  const valueMarks = [...stack.marks, ...definedMarks.map(({ mark }) => mark)];
   const headTexts = chartTexts(definition, frame, frameScope);
-  const [ticks] = filterByCondition(scale.ticks ?? [], frameScope);
-  const foldedText = isFolded ? foldedSubtitle(fold) : "";
+  const foldedText = fold === undefined ? "" : foldedSubtitle(fold);
   return {
     ...headTexts,
     subtitle: joinSentences(headTexts.subtitle, foldedText),
-    names,
-    keys: names.map((_, row) =>
-      keys.flatMap((column) => column[row] as SelectionKey | SelectionKey[]),
-    ),
-    lateRows: rowsWhere(rows.late_rows, scope) ?? flaggedRows?.lateRows,
-    factRows: flaggedRows?.factRows,
+    ...rowLabels(definition, frame, scope),
+    ...scaleContent(definition.scale, frameScope),
+    rowPitchPx: rows.pitch === undefined ? undefined : toNumber(evaluate(rows.pitch, frameScope)),
     data,
     // The spread is drawn over bars and below dots.
-    marks: isByRank ? [...drawnMarks, ...spreadMarks] : [...spreadMarks, ...drawnMarks],
-    xStart: numberOf(scale.from ?? 0),
-    xEnd: numberOf(scale.to) || 1,
-    ticks: buildTicks(ticks, frameScope),
-    hasRoundTicks: ticks?.type === "round",
-    zeroLine: Boolean(evaluate(scale.zero_line ?? 0, frameScope)),
+    marks: hasRankRows(definition) ? [...valueMarks, ...spread] : [...spread, ...valueMarks],
+    barTexts: () => [...stack.barTexts(), ...definedMarks.flatMap(({ barTexts }) => barTexts())],
+    legend: [...stack.legend, ...legendOf(marks, theme)],
+    tooltip: rowTooltip(definition, scope, stack.lines, fold),
+    table: fold && foldedFrame(scope, fold, frame),
+    ...markInteraction(definition, scope, data, order),
+  };
+}
+
+/** The names and keys of rows, and the texts at their right. */
+function rowLabels(definition: Definition, frame: PanelFrame, scope: EvaluationScope) {
+  const { rows } = definition;
+  const names = scope.get("names") as string[];
+  const keys = rows.keys.map((code) => rowColumn(code, scope) as (SelectionKey | SelectionKey[])[]);
+  const flaggedRows =
+    rows.rank === undefined ? undefined : markedRows(frame, toNumbers(evaluate(rows.rank, scope)));
+  return {
+    names,
+    keys: names.map((_, row) => keys.flatMap((column) => column[row]!)),
+    lateRows: rowsWhere(rows.late_rows, scope) ?? flaggedRows?.lateRows,
+    factRows: flaggedRows?.factRows,
     hasRules: rows.rules,
     head: rows.head ?? "",
-    rowPitchPx: rows.pitch === undefined ? undefined : numberOf(rows.pitch),
     columns: buildSideColumns(definition, scope),
     secondLines: rows.second && rowTexts(rows.second.text, scope),
     endTexts: rows.ends && buildEndTexts(rows.ends, scope),
-    barTexts: () => [...stack.barTexts(), ...barTextsOfMarks.flatMap((barTexts) => barTexts())],
-    legend: [...stack.legend, ...legendOf(marks, theme)],
-    tooltip: (row) => {
-      const { heading, lines } = tooltip(row);
-      const groupLines = firstOfGroup === null ? [] : foldedLines(scope, fold!, firstOfGroup[row]!);
-      return { heading, lines: [...lines, ...groupLines] };
-    },
-    table: isFolded ? foldedFrame(scope, fold, frame) : undefined,
-    ...markInteraction(definition, scope, data, order),
+  };
+}
+
+function scaleContent(scale: Definition["scale"], scope: EvaluationScope) {
+  const numberOf = (code: Code): number => toNumber(evaluate(code, scope));
+  const [ticks] = filterByCondition(scale.ticks ?? [], scope);
+  return {
+    xStart: numberOf(scale.from ?? 0),
+    xEnd: numberOf(scale.to) || 1,
+    ticks: buildTicks(ticks, scope),
+    hasRoundTicks: ticks?.type === "round",
+    zeroLine: Boolean(evaluate(scale.zero_line ?? 0, scope)),
+  };
+}
+
+/** Return a function for a row's tooltip. With a `fold`, rows of ranks also list their members. */
+function rowTooltip(
+  definition: Definition,
+  scope: EvaluationScope,
+  stackLines: StackContent["lines"],
+  fold: FoldRule | undefined,
+): (row: number) => TooltipContent {
+  const tooltip = tooltipFiller(definition.tooltip, scope, stackLines);
+  if (fold === undefined || !hasRankRows(definition)) return tooltip;
+  const firstItems = firstItemOfRows(scope.get("row") as Float64Array);
+  return (row) => {
+    const { heading, lines } = tooltip(row);
+    return { heading, lines: [...lines, ...foldedLines(scope, fold, firstItems[row]!)] };
   };
 }
 
@@ -201,18 +220,20 @@ function firstItemOfRows(row: Float64Array): number[] {
   return firstItems;
 }
 
-/** Add the columns of `SPREAD_MARK`; a row of several items has one line. */
+/** Add the columns of `SPREAD_MARK`, and return it; a row of several items has one line. */
 function addSpread(
   definition: Definition,
   scope: EvaluationScope,
   data: Record<string, ColumnData>,
-): void {
+  theme: Theme,
+): ChartMark {
   const row = scope.get("row") as Float64Array;
   const first = hasRankRows(definition) ? new Set(firstItemOfRows(row)) : null;
   for (const name of ["fold_low", "fold_high"]) {
     const edgeValues = scope.get(name) as Float64Array;
     data[name] = edgeValues.map((edge, item) => (first?.has(item) === false ? NaN : edge));
   }
+  return buildMark(SPREAD_MARK, data, theme);
 }
 
 /** Texts above a chart; the subtitle may repeat the finding. */
@@ -314,7 +335,7 @@ export function buildScope(
     scope.set(name, columnFromFrame(frame.columns[name] ?? new Array<null>(frame.rows).fill(null)));
   }
   if (frame.rows === 0) return scope;
-  let rows = allRows(frame.rows);
+  let rows = allIndices(frame.rows);
   if (definition.from !== undefined) {
     const { keep, sort } = definition.from;
     for (const [name, code] of Object.entries(definition.from.let ?? {})) {
@@ -337,7 +358,7 @@ export function buildScope(
   }
   const items = (scope.get(definition.needs[0]!) as ColumnData).length;
   const groupColumns = definition.group?.map((name) => toColumn(scope.get(name)!, items));
-  const eachItem = (): Float64Array => Float64Array.from(allRows(items));
+  const eachItem = (): Float64Array => Float64Array.from(allIndices(items));
   scope.set("row", groupColumns === undefined ? eachItem() : combineCodes(groupColumns));
   for (const [name, code] of Object.entries(definition.let ?? {}))
     scope.set(name, evaluate(code, scope));
@@ -386,13 +407,13 @@ function markEnds(mark: MarkDefinition): readonly [Code, Code] {
   return mark.shape === "dot" ? [mark.at, mark.at] : [mark.left, mark.right];
 }
 
-/** Add the columns that a mark names to `data`; return a function for the texts in its bars. */
-function addMarkColumns(
+/** Add the columns that a mark names to `data`; return it, and a function for texts in its bars. */
+function addMark(
   mark: MarkDefinition,
   scope: EvaluationScope,
   data: Record<string, ColumnData>,
   theme: Theme,
-): () => BarText[] {
+): { mark: ChartMark; barTexts(): BarText[] } {
   const row = scope.get("row") as Float64Array;
   const addColumn = (code: Code | undefined): void => {
     if (typeof code === "string") data[code] = toColumn(evaluate(code, scope), row.length);
@@ -404,13 +425,23 @@ function addMarkColumns(
   markEnds(mark).forEach(addColumn);
   addColors(mark.color);
   if (mark.shape === "dot") [mark.size, mark.marker, mark.angle].forEach(addColumn);
-  if (mark.shape !== "bar") return () => [];
-  if (mark.hatch !== undefined) {
+  if (mark.shape === "bar" && mark.hatch !== undefined) {
     addColumn(mark.hatch.pattern);
     addColors(mark.hatch.color);
   }
+  const barTexts = mark.shape === "bar" ? barTextsOf(mark, scope, data) : () => [];
+  return { mark: buildMark(mark, data, theme), barTexts };
+}
+
+/** Return a function for the texts in the bars of a mark, whose columns are in `data`. */
+function barTextsOf(
+  mark: BarMark,
+  scope: EvaluationScope,
+  data: Record<string, ColumnData>,
+): () => BarText[] {
   const { bar_text: barText, color } = mark;
   if (barText === undefined || typeof color === "string") return () => [];
+  const row = scope.get("row") as Float64Array;
   const [left, right] = markEnds(mark).map((code) => toNumbers(evaluate(code, scope), row.length));
   const fills = data[colorColumn(color)] as string[];
   return () =>
@@ -515,7 +546,7 @@ function markInteraction(
   if (mark?.tooltip === undefined) return {};
   const row = data.row as Float64Array;
   /** The item of the scope at each place of `data`, which is sorted. */
-  const items = order ?? allRows(row.length);
+  const items = order ?? allIndices(row.length);
   const [from, to] = markEnds(mark).map((end) => data[end]) as [Float64Array, Float64Array];
   const tooltipOf = tooltipFiller(mark.tooltip, scope);
   const selections = markSelections(mark.selects ?? {}, scope, row.length);

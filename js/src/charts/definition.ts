@@ -24,20 +24,13 @@ export interface TooltipTemplate {
   lines: readonly (TooltipLineTemplate | (Conditional & { of: TooltipLineTemplate }))[];
 }
 
-interface StackPart {
-  name: string;
-  ns: string;
-  /** Name of a bar style. */
-  color: string;
-  align_end?: boolean;
-}
-
 /** Bars whose parts are the same in each row. */
 export interface PartStackDefinition {
   type: "parts";
   /** Column of the total of the parts. */
   of?: string;
-  parts: readonly StackPart[];
+  /** `color` is the name of a bar style. */
+  parts: readonly { name: string; ns: string; color: string; align_end?: boolean }[];
 }
 
 /** Bars whose parts are items: `by` names each item's part; columns of its time and share. */
@@ -62,7 +55,7 @@ interface MarkInteraction {
   selects?: { keys?: string; window?: readonly [string, string] };
 }
 
-interface BarMark extends MarkInteraction {
+export interface BarMark extends MarkInteraction {
   shape: "bar";
   left: Code;
   right: Code;

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import vectors from "../../../tests/vectors/folding.json";
-import { same } from "../../test/near";
+import { expectClose } from "../../test/near";
 import type { PanelFrame } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import type { RowsContent } from "./content";
@@ -28,17 +28,17 @@ interface Case {
 const CASES = vectors.cases as unknown as Case[];
 const CHOSEN_NONE = { ranks: null, names: null, kinds: null, window: null };
 
-function drawn(panel: string, frame: PanelFrame): RowsContent {
+function contentOf(panel: string, frame: PanelFrame): RowsContent {
   const content = buildRowsContent(DEFINITIONS[panel]!, frame, THEMES.light);
   if (typeof content === "string") throw new Error(content);
   return content;
 }
 
 test.each(CASES)("$name", ({ panel, frame, names, keys, data, columns, headings, tips, said }) => {
-  const content = drawn(panel, frame);
+  const content = contentOf(panel, frame);
   expect(content.names).toEqual(names);
   expect(content.keys).toEqual(keys);
-  for (const [name, values] of Object.entries(data)) same(content.data[name]!, values);
+  for (const [name, values] of Object.entries(data)) expectClose(content.data[name]!, values);
   for (const [head, texts] of Object.entries(columns)) {
     expect(
       content.columns
@@ -57,8 +57,8 @@ test.each(CASES)("$name", ({ panel, frame, names, keys, data, columns, headings,
 
 describe("texts and scales that cover all ranks do not depend on folding", () => {
   test.each(CASES)("in $panel", ({ panel, frame }) => {
-    const unfolded = drawn(panel, { ...frame, attrs: { ...frame.attrs, folded: [] } });
-    const folded = drawn(panel, frame);
+    const unfolded = contentOf(panel, { ...frame, attrs: { ...frame.attrs, folded: [] } });
+    const folded = contentOf(panel, frame);
     expect(folded.finding).toBe(unfolded.finding);
     expect(folded.ticks).toEqual(unfolded.ticks);
     expect([folded.xStart, folded.xEnd]).toEqual([unfolded.xStart, unfolded.xEnd]);
@@ -67,17 +67,17 @@ describe("texts and scales that cover all ranks do not depend on folding", () =>
 });
 
 test("a click on a row of several ranks selects all of them, and a second one none", () => {
-  const drawing = new RowsDrawing(drawn("breakdown", CASES[0]!.frame), "ranks", THEMES.light);
+  const drawing = new RowsDrawing(contentOf("breakdown", CASES[0]!.frame), "ranks", THEMES.light);
   drawing.layout(600);
   expect(drawing.press(1, false, CHOSEN_NONE)).toEqual({ ranks: [0, 1, 3] });
   expect(drawing.press(1, false, { ...CHOSEN_NONE, ranks: [3, 1, 0] })).toEqual({ ranks: null });
 });
 
 test("a table has a line for each row of the chart", () => {
-  const { rows, columns } = drawn("breakdown", CASES[0]!.frame).table!;
+  const { rows, columns } = contentOf("breakdown", CASES[0]!.frame).table!;
   expect(rows).toBe(2);
   expect(columns.ranks).toEqual(["rank 2", "3 ranks: 0, 1, 3"]);
-  same(columns.compute_ns as number[], [900, 800]);
+  expectClose(columns.compute_ns as number[], [900, 800]);
 });
 
 test("the heatmap folds rows, and its strip is the mean of all ranks", () => {
@@ -85,9 +85,9 @@ test("the heatmap folds rows, and its strip is the mean of all ranks", () => {
   const content = buildHeatmapContent(frame);
   if (typeof content === "string") throw new Error(content);
   expect([content.names, content.ranks]).toEqual([names, ranks]);
-  same(content.share, share);
-  same(content.mean, mean);
-  same(content.total, total);
+  expectClose(content.share, share);
+  expectClose(content.mean, mean);
+  expectClose(content.total, total);
   const drawing = new HeatmapDrawing(content, THEMES.light);
   drawing.layout(600);
   expect(drawing.press(2, false, CHOSEN_NONE)).toEqual({ ranks: [0, 1], window: [0, 10] });

@@ -103,13 +103,6 @@ function foldColumn(column: ColumnData, rule: string, aggregate: FoldAggregate):
   return aggregate(column instanceof Float64Array ? rule : "first", column);
 }
 
-/** Sort the named columns of a scope by `by`; return `by` sorted. */
-function sortScope(scope: EvaluationScope, names: readonly string[], by: Float64Array) {
-  const order = sortedOrder([by]);
-  for (const name of names) scope.set(name, takeRows(scope.get(name) as ColumnData, order));
-  return takeRows(by, order) as Float64Array;
-}
-
 /**
  * Fold the items of a scope into one item per group of ranks and value of `separateBy`. Without
  * `separateBy`, single ranks come first. Adds `members`, `who`, `fold_low`, `fold_high` and
@@ -126,7 +119,11 @@ export function foldItems(
     isColumn(value) && value.length === items ? [name] : [],
   );
   let groupOfItem = groupNumbers(scope, fold, groups);
-  if (separateBy.length === 0) groupOfItem = sortScope(scope, names, groupOfItem);
+  if (separateBy.length === 0) {
+    const order = sortedOrder([groupOfItem]);
+    for (const name of names) scope.set(name, takeRows(scope.get(name) as ColumnData, order));
+    groupOfItem = takeRows(groupOfItem, order) as Float64Array;
+  }
   const rank = scope.get("rank") as Float64Array;
   const { of, format, at = of } = fold.spread;
   const measure = toNumbers(evaluate(of, scope), items);

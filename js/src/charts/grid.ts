@@ -73,43 +73,37 @@ export function buildHeatmapContent(
   frame: PanelFrame,
   definition = HEATMAP,
 ): HeatmapContent | string {
-  const ranks = [...new Set((frame.columns.rank ?? []) as readonly number[])];
-  const value = (frame.columns.value_ns ?? []) as unknown as ArrayLike<number>;
-  const bins = ranks.length === 0 ? 0 : Math.floor(value.length / ranks.length);
-  // Frames of Python's analysis have one row per cell, with the cell's edges.
-  const starts = frame.columns.start_ns;
-  const start = Number(starts === undefined ? frame.attrs.start : (starts[0] ?? 0));
-  const end = Number(
-    frame.columns.end_ns === undefined ? frame.attrs.end : (frame.columns.end_ns[bins - 1] ?? 0),
-  );
-  if (bins === 0 || !(end > start)) return frameNote(frame) || noteFor("nothing");
-  const { label: template, note, ramp, kinds } = METRICS[frame.attrs.metric as Metric];
-  const edges = Array.from(
-    { length: bins + 1 },
-    (_, bin) => start + Math.floor(((end - start) * bin) / bins),
-  );
+  const cells = readCells(frame);
+  if (cells === null) return frameNote(frame) || noteFor("nothing");
+  const { ranks, value, edges } = cells;
+  const bins = edges.length - 1;
+  const [start, end] = [edges[0]!, edges[bins]!];
+  const { label, note, ramp, kinds } = METRICS[frame.attrs.metric as Metric];
   const { share, total, mean } = measureCells(value, edges, ranks.length);
-  const spans = (frame.attrs.span_ns ?? []) as number[];
-  // Shares refer to the sum of the spans of all ranks, as in the legend of the timeline.
-  const label = fillDeviceWord(template, deviceWord(definition, frame));
-  const attrs = { label, about: note, cell_ns: (end - start) / bins, spans_ns: sum(spans) };
-  const columns = { rank: ranks, total_ns: total };
-  const computedFrame = { rows: ranks.length, columns, attrs: { ...frame.attrs, ...attrs } };
-  const scope = buildScope(definition, computedFrame);
+  const attrs = {
+    ...frame.attrs,
+    label: fillDeviceWord(label, deviceWord(definition, frame)),
+    about: note,
+    cell_ns: (end - start) / bins,
+    // Shares refer to the sum of the spans of all ranks, as in the legend of the timeline.
+    spans_ns: sum((frame.attrs.span_ns ?? []) as number[]),
+  };
+  const rankFrame = { rows: ranks.length, columns: { rank: ranks, total_ns: total }, attrs };
+  const scope = buildScope(definition, rankFrame);
   const texts = chartTexts({ ...definition, unmatched: kinds }, frame, scope);
-  const drawnScope = buildFoldedScope(definition, computedFrame, scope);
+  const drawnScope = buildFoldedScope(definition, rankFrame, scope);
   const isFolded = drawnScope !== scope;
-  const rows = drawnScope.get("members") as number[][];
-  const firstRanks = rows.map((members) => members[0]!);
+  const members = drawnScope.get("members") as number[][];
   const rowOfRank = new Map(ranks.map((rank, row) => [rank, row]));
-  const memberRows = rows.map((members) => members.map((rank) => rowOfRank.get(rank)!));
+  const rowsOfMembers = members.map((group) => group.map((rank) => rowOfRank.get(rank)!));
+  const meanOfMembers = (values: ArrayLike<number>) => meanOfRows(values, rowsOfMembers, bins);
   const [drawnShare, drawnValue] = isFolded
-    ? [meanOfRows(share, memberRows, bins), meanOfRows(value, memberRows, bins)]
+    ? [meanOfMembers(share), meanOfMembers(value)]
     : [share, value];
   return {
     ...texts,
     subtitle: isFolded ? joinSentences(texts.subtitle, FOLDED_NOTE) : texts.subtitle,
-    ranks: rows,
+    ranks: members,
     names: drawnScope.get("names") as string[],
     start,
     end,
@@ -126,14 +120,36 @@ export function buildHeatmapContent(
         .set("share", drawnShare[row * bins + bin]!)
         .set("value_ns", drawnValue[row * bins + bin]!);
       const { heading, lines } = tooltipFiller(definition.tooltip, cell)(row);
-      if (!isFolded || memberRows[row]!.length === 1) return { heading, lines };
-      const shares = memberRows[row]!.map((memberRow) => share[memberRow * bins + bin]!);
-      const [low, high] = [Math.min(...shares), Math.max(...shares)].map(formatShare);
-      const range = ["share, min to max", `${low} – ${high}`] as const;
+      const rowsOfCell = rowsOfMembers[row]!;
+      if (rowsOfCell.length === 1) return { heading, lines };
+      const range = rangeLine(rowsOfCell.map((memberRow) => share[memberRow * bins + bin]!));
       return { heading, lines: [...lines, range, ...foldedLines(drawnScope, FOLD_RULE, row)] };
     },
-    ...markedRows(frame, firstRanks),
+    ...markedRows(
+      frame,
+      members.map(([firstRank]) => firstRank!),
+    ),
   };
+}
+
+/** The ranks, the values of their bins one after the other, and the edges of bins; null for none. */
+function readCells({ columns, attrs }: PanelFrame) {
+  const ranks = [...new Set((columns.rank ?? []) as readonly number[])];
+  const value = (columns.value_ns ?? []) as unknown as ArrayLike<number>;
+  const bins = ranks.length === 0 ? 0 : Math.floor(value.length / ranks.length);
+  // Frames of Python's analysis have one row per cell, with the cell's edges.
+  const { start_ns: starts, end_ns: ends } = columns;
+  const start = Number(starts === undefined ? attrs.start : starts[0]);
+  const end = Number(ends === undefined ? attrs.end : ends[bins - 1]);
+  if (bins === 0 || !(end > start)) return null;
+  const edgeAt = (bin: number): number => start + Math.floor(((end - start) * bin) / bins);
+  return { ranks, value, edges: Array.from({ length: bins + 1 }, (_, bin) => edgeAt(bin)) };
+}
+
+/** The line of a tooltip with the lowest and the highest share of the ranks of a row. */
+function rangeLine(shares: readonly number[]): readonly [what: string, value: string] {
+  const [low, high] = [Math.min(...shares), Math.max(...shares)].map(formatShare);
+  return ["share, min to max", `${low} – ${high}`];
 }
 
 /** The share of each cell's time, the total of each row, and the mean share of each bin. */

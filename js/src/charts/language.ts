@@ -4,7 +4,14 @@
  */
 
 import { ARITHMETIC } from "../expressions/evaluate";
-import { median } from "../expressions/numbers";
+import {
+  allIndices,
+  gather,
+  indicesWhere,
+  median,
+  type RowGroups,
+  sortByGroup,
+} from "../expressions/numbers";
 import { type Expression, parseExpression } from "../expressions/parse";
 import { getOrMake } from "../protocol/maps";
 import {
@@ -75,8 +82,7 @@ export function columnFromFrame(values: ArrayLike<number | string | boolean | nu
 
 /** Some rows, in their order. */
 export function takeRows(values: ColumnData, indices: Int32Array): ColumnData {
-  if (values instanceof Float64Array)
-    return mapNumbers(indices.length, (row) => values[indices[row]!]!);
+  if (values instanceof Float64Array) return gather(values, indices);
   const result = new Array<ScalarValue>(indices.length);
   for (let row = 0; row < indices.length; row += 1) result[row] = values[indices[row]!]!;
   return result;
@@ -249,47 +255,20 @@ function rankValues(column: ColumnData): Float64Array {
 
 /** The order of rows by several columns, the first one first. */
 export function sortedOrder(columns: readonly ColumnData[]): Int32Array {
-  let rows = allRows(columns[0]!.length);
-  for (const column of [...columns].reverse()) {
-    const { members } = groupRows(rankValues(column), rows);
-    rows = members;
-  }
-  return rows;
-}
-
-/** The numbers of all rows, ascending. */
-export function allRows(count: number): Int32Array {
-  const rows = new Int32Array(count);
-  for (let row = 0; row < count; row += 1) rows[row] = row;
+  let rows = allIndices(columns[0]!.length);
+  for (const column of [...columns].reverse()) rows = groupRows(rankValues(column), rows).order;
   return rows;
 }
 
 /** The rows whose flag is set. */
 export function indicesOfTrue(flags: ColumnData): Int32Array {
-  const indices = new Int32Array(flags.length);
-  let count = 0;
-  for (let row = 0; row < flags.length; row += 1) if (flags[row]) indices[count++] = row;
-  return indices.subarray(0, count);
+  return indicesWhere(flags.length, (row) => Boolean(flags[row]));
 }
 
-interface RowGroups {
-  /** Start of each group, and the end of the last one. */
-  starts: Int32Array;
-  members: GroupRows;
-}
-
-/** Sort rows by group, by counting; `keys` are the groups. In a group, rows keep their order. */
+/** Sort rows by their key. */
 function groupRows(keys: Float64Array, rows: Int32Array): RowGroups {
-  let groups = 0;
-  for (let row = 0; row < keys.length; row += 1) groups = Math.max(groups, keys[row]! + 1);
-  const starts = new Int32Array(groups + 1);
-  for (let index = 0; index < rows.length; index += 1) starts[keys[rows[index]!]! + 1]! += 1;
-  for (let index = 1; index < starts.length; index += 1) starts[index]! += starts[index - 1]!;
-  const next = starts.slice();
-  const members = new Int32Array(rows.length);
-  for (let index = 0; index < rows.length; index += 1)
-    members[next[keys[rows[index]!]!]!++] = rows[index]!;
-  return { starts, members };
+  const groups = keys.reduce((most, key) => Math.max(most, key + 1), 0);
+  return sortByGroup(rows, groups, (row) => keys[row]!);
 }
 
 const groupCache = new WeakMap<Float64Array, RowGroups>();
@@ -297,7 +276,7 @@ const groupCache = new WeakMap<Float64Array, RowGroups>();
 /** The rows where a condition holds, by key. Groups of all rows are cached: many aggregates use them. */
 function groupRowsWhere(keys: Float64Array, where: ScopeValue): RowGroups {
   if (where === true)
-    return getOrMake(groupCache, keys, () => groupRows(keys, allRows(keys.length)));
+    return getOrMake(groupCache, keys, () => groupRows(keys, allIndices(keys.length)));
   return groupRows(keys, indicesOfTrue(toColumn(where, keys.length)));
 }
 
@@ -321,12 +300,12 @@ export function evaluateAggregate(
 ): ScopeValue {
   const column = operands[0] as ColumnData;
   const keys = (by ?? each) as Float64Array | undefined;
-  const { starts, members } = groupRowsWhere(keys ?? new Float64Array(column.length), where);
+  const { order, first } = groupRowsWhere(keys ?? new Float64Array(column.length), where);
   // Without keys, all rows are one group, even if there are none.
-  const groupCount = Math.max(starts.length - 1, keys === undefined ? 1 : 0);
+  const groupCount = Math.max(first.length - 1, keys === undefined ? 1 : 0);
   const mapGroups = <T>(reduce: (group: GroupRows) => T): T[] =>
     Array.from({ length: groupCount }, (_, group) =>
-      reduce(members.subarray(starts[group], starts[group + 1])),
+      reduce(order.subarray(first[group], first[group + 1])),
     );
   const bestRows = (): number[] => {
     const scores = toNumbers(operands.at(-1)!);
@@ -370,10 +349,13 @@ function applyNumbers(apply: NumberFunction, values: readonly ScopeValue[]): Sco
 const isText = (value: ScopeValue): boolean =>
   typeof value === "string" || (Array.isArray(value) && typeof value[0] === "string");
 
-/** Evaluate `and`, `or` or a comparison of two values. Strings only support `==` and `!=`. */
-function evaluateComparison(sign: string, values: readonly ScopeValue[]): ScopeValue {
-  if (values.some(isText)) return mapCells((a, b) => (a === b) === (sign === "=="), values);
-  const results = applyNumbers(COMPARISONS[sign]!, values);
+/** Evaluate `and`, `or` or a comparison. Strings only support `==`, `!=` and `in`. */
+function evaluateComparison(sign: string, left: ScopeValue, right: ScopeValue): ScopeValue {
+  if (sign === "in")
+    return mapCells((cell) => (right as ReadonlySet<ScalarValue>).has(cell), [left]);
+  if (isText(left) || isText(right))
+    return mapCells((a, b) => (a === b) === (sign === "=="), [left, right]);
+  const results = applyNumbers(COMPARISONS[sign]!, [left, right]);
   return isColumn(results) ? results : results !== 0;
 }
 
@@ -401,6 +383,7 @@ export function evaluate(code: string | number, scope: EvaluationScope): ScopeVa
 }
 
 function evaluateNode(node: Expression, scope: EvaluationScope): ScopeValue {
+  const valueOf = (child: Expression): ScopeValue => evaluateNode(child, scope);
   switch (node.type) {
     case "literal":
       return node.value as ScalarValue;
@@ -410,50 +393,40 @@ function evaluateNode(node: Expression, scope: EvaluationScope): ScopeValue {
       return value;
     }
     case "not": {
-      const value = evaluateNode(node.operand, scope);
+      const value = valueOf(node.operand);
       return isColumn(value) ? applyNumbers((a) => (a ? 0 : 1), [value]) : !value;
     }
     case "negative":
-      return applyNumbers((a) => -a, [evaluateNode(node.operand, scope)]);
+      return applyNumbers((a) => -a, [valueOf(node.operand)]);
     case "both":
       return node.operands
-        .map((child) => evaluateNode(child, scope))
-        .reduce((all, child) => evaluateComparison(node.operator, [all, child]));
+        .map(valueOf)
+        .reduce((left, right) => evaluateComparison(node.operator, left, right));
     case "compare": {
       const [[sign, second]] = node.rest as [readonly [string, Expression]];
-      const [left, right] = [evaluateNode(node.first, scope), evaluateNode(second, scope)];
-      if (sign !== "in") return evaluateComparison(sign, [left, right]);
-      return mapCells((cell) => (right as ReadonlySet<ScalarValue>).has(cell), [left]);
+      return evaluateComparison(sign, valueOf(node.first), valueOf(second));
     }
     case "arithmetic":
-      return applyNumbers(ARITHMETIC[node.operator]!, [
-        evaluateNode(node.left, scope),
-        evaluateNode(node.right, scope),
-      ]);
-    case "at": {
-      const [column, index] = [
-        evaluateNode(node.operand, scope) as ColumnData,
-        evaluateNode(node.index, scope),
-      ];
-      return isColumn(index)
-        ? takeRows(column, Int32Array.from(toNumbers(index)))
-        : column[toNumber(index)]!;
-    }
+      return applyNumbers(ARITHMETIC[node.operator]!, [valueOf(node.left), valueOf(node.right)]);
+    case "at":
+      return elementsAt(valueOf(node.operand) as ColumnData, valueOf(node.index));
     case "if": {
-      const test = evaluateNode(node.test, scope);
+      const test = valueOf(node.test);
       // A single condition decides which branch is evaluated, as in Python.
-      if (!isColumn(test)) return evaluateNode(test ? node.consequent : node.alternate, scope);
-      return evaluateConditional(
-        test,
-        evaluateNode(node.consequent, scope),
-        evaluateNode(node.alternate, scope),
-      );
+      if (!isColumn(test)) return valueOf(test ? node.consequent : node.alternate);
+      return evaluateConditional(test, valueOf(node.consequent), valueOf(node.alternate));
     }
     case "function":
       return evaluateCall(node, scope);
     default:
       throw new Error(`definitions do not support ${node.type}`);
   }
+}
+
+/** The element at an index, or a column of the elements at a column of indices. */
+function elementsAt(column: ColumnData, index: ScopeValue): ScopeValue {
+  if (isColumn(index)) return takeRows(column, Int32Array.from(toNumbers(index)));
+  return column[toNumber(index)]!;
 }
 
 function evaluateCall(

@@ -32,14 +32,12 @@ import {
 /** Distance within which the pointer hits a mark, px. */
 const HIT_RADIUS_PX = 7;
 
-type Dimension = "ranks" | "names" | "kinds";
-
 export class RowsDrawing implements Drawing {
   private plan!: RowsPlan;
 
   constructor(
     readonly content: RowsContent,
-    private readonly dimension: Dimension,
+    private readonly dimension: "ranks" | "names" | "kinds",
     private readonly theme: Theme,
   ) {}
 
@@ -478,8 +476,6 @@ function addBarTexts(
 
 // A chart whose cells are time ranges: a click or a drag selects a window.
 
-type TimeWindow = [number, number];
-
 export class WindowDrawing extends RowsDrawing {
   constructor(content: RowsContent, theme: Theme) {
     super(content, "ranks", theme);
@@ -516,7 +512,7 @@ export class WindowDrawing extends RowsDrawing {
     return { window: null };
   }
 
-  private windowAt({ x, y }: ChartPoint): TimeWindow | null {
+  private windowAt({ x, y }: ChartPoint): [number, number] | null {
     return this.hitAt(x, y)?.window ?? null;
   }
 }

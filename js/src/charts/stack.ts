@@ -31,7 +31,7 @@ export function causeLabel(name: string): string {
 }
 
 /** Content of a stack: its marks, texts in bars, legend, and lines of tooltips. */
-interface StackContent {
+export interface StackContent {
   marks: ChartMark[];
   barTexts(): BarText[];
   legend: [style: MarkStyle, text: string][];
@@ -40,17 +40,14 @@ interface StackContent {
   lines(row: number): TooltipLineTemplate[];
 }
 
-/** Add the columns of stacked bars to `data`, and return what else draws the bars. */
+/** Add the columns of stacked bars to `data`, and `ends` and `parts` to the scope; return the rest. */
 export function buildStack(
-  definition: Definition,
+  { stack }: Definition,
   scope: EvaluationScope,
   data: Record<string, ColumnData>,
   theme: Theme,
 ): StackContent {
-  const { stack } = definition;
-  if (stack?.type === "items") return buildItemStack(stack, scope, data, theme);
-  if (stack?.type === "parts") return buildPartStack(stack, scope, data, theme);
-  return {
+  let content: StackContent = {
     marks: [],
     barTexts: () => [],
     legend: [],
@@ -58,6 +55,10 @@ export function buildStack(
     endTimes: new Float64Array((scope.get("names") as string[]).length),
     lines: () => [],
   };
+  if (stack?.type === "items") content = buildItemStack(stack, scope, data, theme);
+  if (stack?.type === "parts") content = buildPartStack(stack, scope, data, theme);
+  scope.set("ends", content.endTimes).set("parts", content.summary);
+  return content;
 }
 
 /** Add the columns of bars whose parts are the same in each row. */

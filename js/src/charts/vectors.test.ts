@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import vectors from "../../../tests/vectors/charts.json";
-import { same } from "../../test/near";
+import { expectClose } from "../../test/near";
 import type { PanelFrame } from "../protocol/source";
 import { unmatchedText } from "../ui/text";
 import { THEMES } from "../ui/theme";
@@ -31,31 +31,31 @@ interface Case {
 }
 
 const CASES = (vectors as unknown as { cases: Case[] }).cases;
-const drawn = <Content>(found: Content | string): Content => {
-  if (typeof found === "string") throw new Error(found);
-  return found;
+const contentOf = <Content>(actual: Content | string): Content => {
+  if (typeof actual === "string") throw new Error(actual);
+  return actual;
 };
 
 describe("rows", () => {
   test.each(CASES.filter(({ panel }) => panel in DEFINITIONS))(
     "$name",
     ({ panel, frame, content }) => {
-      const found = drawn(buildRowsContent(DEFINITIONS[panel]!, frame, THEMES.light));
+      const actual = contentOf(buildRowsContent(DEFINITIONS[panel]!, frame, THEMES.light));
       const { title, subtitle, names } = content;
-      expect(found).toMatchObject({ title, subtitle, names });
-      same([found.xStart, found.xEnd], [content.x_start, content.x_end], "scale");
-      same(
-        found.ticks.map(([at]) => at),
+      expect(actual).toMatchObject({ title, subtitle, names });
+      expectClose([actual.xStart, actual.xEnd], [content.x_start, content.x_end], "scale");
+      expectClose(
+        actual.ticks.map(([at]) => at),
         content.ticks.map(([at]) => at),
         "ticks",
       );
-      expect(found.ticks.map(([, text]) => text)).toEqual(content.ticks.map(([, text]) => text));
+      expect(actual.ticks.map(([, text]) => text)).toEqual(content.ticks.map(([, text]) => text));
       for (const column of content.columns) {
-        const drawnColumn = found.columns.find(({ head }) => head === column.head);
+        const drawnColumn = actual.columns.find(({ head }) => head === column.head);
         if (drawnColumn !== undefined) expect(drawnColumn.texts, column.head).toEqual(column.texts);
       }
       for (const [name, values] of Object.entries(content.data)) {
-        same(found.data[name]!, values, name);
+        expectClose(actual.data[name]!, values, name);
       }
     },
   );
@@ -63,13 +63,13 @@ describe("rows", () => {
 
 describe("heatmap", () => {
   test.each(CASES.filter(({ panel }) => panel === "heatmap"))("$name", ({ frame, content }) => {
-    const found = drawn(buildHeatmapContent(frame));
+    const actual = contentOf(buildHeatmapContent(frame));
     const { title, subtitle, names } = content;
-    expect(found).toMatchObject({ title, subtitle, names });
-    same([found.start, found.end], [content.x_start, content.x_end], "scale");
-    same(found.share, content.share.flat(), "share");
-    same(found.mean, content.mean, "mean");
-    expect(found.total.map((total) => total > 0)).toEqual(content.totals.map(() => true));
+    expect(actual).toMatchObject({ title, subtitle, names });
+    expectClose([actual.start, actual.end], [content.x_start, content.x_end], "scale");
+    expectClose(actual.share, content.share.flat(), "share");
+    expectClose(actual.mean, content.mean, "mean");
+    expect(actual.total.map((total) => total > 0)).toEqual(content.totals.map(() => true));
   });
 });
 
@@ -85,8 +85,10 @@ test("every panel has vectors", () => {
 test("the row of a rank in the facts is in ink, and no row is red", () => {
   const { frame } = CASES.find(({ name }) => name === "breakdown of 5")!;
   const attrs = { ...frame.attrs, late_ranks: [], fact_ranks: [3] };
-  const found = drawn(buildRowsContent(DEFINITIONS.breakdown!, { ...frame, attrs }, THEMES.light));
-  expect([found.lateRows, found.factRows]).toEqual([new Set(), new Set([3])]);
+  const actual = contentOf(
+    buildRowsContent(DEFINITIONS.breakdown!, { ...frame, attrs }, THEMES.light),
+  );
+  expect([actual.lateRows, actual.factRows]).toEqual([new Set(), new Set([3])]);
 });
 
 test("kinds that the whole job lacks are not repeated below a chart's title", () => {

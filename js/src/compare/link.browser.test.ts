@@ -1,9 +1,9 @@
 /** Acts of the user before the alignment of two runs has arrived reach the partner afterwards. */
 
 import { expect, test } from "vitest";
-import { placed, toolsOutside } from "../../test/finding";
+import { makeBox, toolsOutside } from "../../test/finding";
 import { freshState, LooseModel } from "../../test/model";
-import { named, openPage, recordedScene } from "../../test/recorded";
+import { eventNamed, openPage, recordedScene } from "../../test/recorded";
 import { ABOUT, frame } from "../../test/two_runs";
 import { Watched } from "../../test/watched";
 import "../entries/widgets.css";
@@ -31,7 +31,7 @@ async function openPair(
   rank_pairs = ABOUT.rank_pairs,
   width = 1100,
 ) {
-  const { box, end: aborter } = placed(width);
+  const { box, end: aborter } = makeBox(width);
   const states = [freshState(), freshState()] as const;
   for (const side of [0, 1] as const) states[side].set("view", views?.[side] ?? null);
   const source = new Watched(openPage());
@@ -94,7 +94,7 @@ test("a selection has the partners of its ranks, and the same tracks, on the oth
 
 test("an event selected before the alignment arrives starts in line with its partner", async () => {
   const { pair, ctx, states, source } = await openPair();
-  const [event, partner] = [named("gemm"), named("nccl")];
+  const [event, partner] = [eventNamed("gemm"), eventNamed("nccl")];
   source.replies.set("partner", () => ({ rank: 0, id: partner.id, status: null, node: -1 }));
   states[0].set("selected_event", [event.rank, event.id]);
   await expect.poll(() => states[1].get("selected_event")).toEqual([partner.rank, partner.id]);

@@ -101,39 +101,17 @@ export class DiffApp {
 
   private listen(): void {
     const { ctx, root, events } = this;
-    const { model, live, signal: abortSignal } = ctx.options;
-    const listen = (name: string, listener: () => void): void =>
-      listenTo(model, `change:${name}`, listener, abortSignal);
-    if (events !== null) {
-      const { timelines, charts } = events;
-      const { link } = timelines;
-      for (const name of ["align", "swapped"]) listen(name, () => void link.realign(true));
-      listen("coupled", () => link.alignPartner());
-      listen("pair", () => {
-        charts.clearChoice();
-        link.showRanks();
-        void this.load();
-      });
-      if (live !== null) {
-        onSignal(
-          live.offline.progress,
-          (now) => {
-            timelines.showAside(progressText(now));
-            root.dataset.pageData = now.state;
-          },
-          abortSignal,
-        );
-      }
-    }
-    listen("swapped", () => {
+    const { model, signal: abortSignal } = ctx.options;
+    if (events !== null) this.followModel(events);
+    const reload = (): void => {
       void this.load();
       void this.loadTables();
-    });
+    };
+    listenTo(model, "change:swapped", reload, abortSignal);
     ctx.reloadRequested.on(() => {
       ctx.statusText.value = null;
       void events?.timelines.link.realign(false);
-      void this.load();
-      void this.loadTables();
+      reload();
     });
     listenToDiffKeys(root, abortSignal, (command) => this.runCommand(command));
     root.addEventListener("keydown", (event) => this.leaveFullWindow(event), {
@@ -142,6 +120,30 @@ export class DiffApp {
     watchTheme(root, abortSignal, (theme) => (ctx.theme.value = theme));
     watchBoxes([root], () => this.fitWidth(), abortSignal);
     abortSignal.addEventListener("abort", () => root.remove(), { once: true });
+  }
+
+  /** Let the timelines and charts follow the model, and show how much of the page's data arrived. */
+  private followModel({ timelines, charts }: DiffEvents): void {
+    const { model, live, signal: abortSignal } = this.ctx.options;
+    const { link } = timelines;
+    const listen = (name: string, listener: () => void): void =>
+      listenTo(model, `change:${name}`, listener, abortSignal);
+    for (const name of ["align", "swapped"]) listen(name, () => void link.realign(true));
+    listen("coupled", () => link.alignPartner());
+    listen("pair", () => {
+      charts.clearChoice();
+      link.showRanks();
+      void this.load();
+    });
+    if (live === null) return;
+    onSignal(
+      live.offline.progress,
+      (now) => {
+        timelines.showAside(progressText(now));
+        this.root.dataset.pageData = now.state;
+      },
+      abortSignal,
+    );
   }
 
   /** Change both timelines at once; neither follows the other. */

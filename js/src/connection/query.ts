@@ -42,11 +42,9 @@ export class ThrottledQuery<Op extends Operation, T> {
 
   /** Discard the last reply and cancel the pending request. */
   clear(): void {
-    this.wantedKey = "";
-    this.sentKey = "";
-    clearTimeout(this.timer);
+    this.destroy();
+    this.wantedKey = this.sentKey = "";
     this.timer = 0;
-    this.inFlight?.abort();
     this.inFlight = null;
     if (this.value === null) return;
     this.value = null;

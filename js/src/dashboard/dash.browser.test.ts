@@ -2,7 +2,13 @@
 
 import { expect, test, vi } from "vitest";
 import { userEvent } from "vitest/browser";
-import { type DashView, FakeChart, mountDash, opened, ready } from "../../test/dash_view";
+import {
+  type DashView,
+  FakeChart,
+  mountDash,
+  openDashboard,
+  waitForFigures,
+} from "../../test/dash_view";
 import { fill } from "../../test/fill";
 import { toolsOutside } from "../../test/finding";
 import { FULL_SELECTION } from "../protocol/selection";
@@ -45,7 +51,7 @@ function key(node: HTMLElement, name: string, init: KeyboardEventInit = {}): Key
 }
 
 test("a chart's brush marks all at once, asks once, and hides the other ranks of the timeline", async () => {
-  const view = await opened();
+  const view = await openDashboard();
   await expect.poll(() => rows(view).length).toBe(3);
   view.questions();
   view.source.held = [];
@@ -74,7 +80,7 @@ test("a chart's brush marks all at once, asks once, and hides the other ranks of
 });
 
 test("undo and redo go through what was brushed in different panels; Escape clears", async () => {
-  const view = await opened();
+  const view = await openDashboard();
   view.chart("breakdown").brush({ ranks: [1] });
   click(view.find(`[data-panel=kernels] [data-name=${NN}]`));
   expect(selection(view)).toMatchObject({ ranks: [1], query: `name in ['${NN}']` });
@@ -95,7 +101,7 @@ test("undo and redo go through what was brushed in different panels; Escape clea
 });
 
 test("a choice of host events says why charts of GPU work are empty", async () => {
-  const view = await opened();
+  const view = await openDashboard();
   const empty = "No event is GPU work, so charts of GPU work are empty";
   view.state.set("selection", { ...FULL_SELECTION, query: "name in ['aten::native_layer_norm']" });
   await expect.poll(() => view.text(".hta-sel-words")).toContain(empty);
@@ -107,7 +113,7 @@ test("a choice of host events says why charts of GPU work are empty", async () =
 test("texts speak of the devices that the job has", async () => {
   const panels = ["selection", "breakdown", "timeline", "kernels", "operators"];
   const _about = { left_out: { "no queues": ["idle"] } };
-  const view = await opened({ panels, _about }, ({ scene }) => {
+  const view = await openDashboard({ panels, _about }, ({ scene }) => {
     for (const rank of scene.ranks) rank.device = "NPU";
     for (const track of scene.ranks.flatMap(({ tracks }) => tracks)) {
       for (const text of ["key", "process", "label"] as const) {
@@ -132,7 +138,7 @@ test("texts speak of the devices that the job has", async () => {
 });
 
 test("names: a click chooses, Ctrl adds, a click on the only one clears; chips take back", async () => {
-  const view = await opened();
+  const view = await openDashboard();
   const row = (name: string): HTMLElement =>
     view.find(`[data-panel=kernels] [data-name="${name}"]`);
   click(row(NN));
@@ -156,7 +162,7 @@ test("names: a click chooses, Ctrl adds, a click on the only one clears; chips t
 
 test("tables sort, filter, and show the rest of their names when asked", async () => {
   const above = "breakdown overlap timeline heatmap steps kernels idle queue".split(" ");
-  const view = await opened({ panels: [...above, "operators"] });
+  const view = await openDashboard({ panels: [...above, "operators"] });
   // Panels far below the window request nothing.
   expect(names(view, "operators")).toHaveLength(0);
   view.find("[data-panel=operators]").scrollIntoView();
@@ -177,7 +183,7 @@ test("tables sort, filter, and show the rest of their names when asked", async (
 });
 
 test("operators that communicate have the colour of communication", async () => {
-  const view = await opened({ panels: ["timeline", "kernels", "operators"] });
+  const view = await openDashboard({ panels: ["timeline", "kernels", "operators"] });
   view.find("[data-panel=operators]").scrollIntoView();
   const kindOf = (name: string) => {
     const row = view
@@ -190,7 +196,7 @@ test("operators that communicate have the colour of communication", async () => 
 });
 
 test("hidden panels are not requested, and are remembered", async () => {
-  const view = await opened({ panels: ["timeline", "breakdown", "kernels"] });
+  const view = await openDashboard({ panels: ["timeline", "breakdown", "kernels"] });
   expect(new Set(askedPanels(view, () => true))).toEqual(
     new Set(["summary", "breakdown", "kernels"]),
   );
@@ -218,7 +224,7 @@ test("a failed request is reported in the panel, and can be tried again", async 
 });
 
 test("figures of what is in view follow the timeline", async () => {
-  const view = await opened();
+  const view = await openDashboard();
   view.questions();
   view.find("[data-scope=view]").click();
   expect(view.state.get("scope")).toBe("view");
@@ -230,7 +236,7 @@ test("figures of what is in view follow the timeline", async () => {
 });
 
 test("one control says and sets what figures are of", async () => {
-  const view = await opened();
+  const view = await openDashboard();
   const pressed = (): (string | undefined)[] =>
     view.all("[data-scope][aria-pressed=true]").map(({ dataset }) => dataset.scope);
   const legend = (): string => view.find(".hta-chip").title;
@@ -257,7 +263,7 @@ test("one control says and sets what figures are of", async () => {
 
 test("the headline's ranks and findings select, and it describes the whole job whatever the panels show", async () => {
   const finding = { ...FULL_SELECTION, start_ns: 5, end_ns: 9 };
-  const view = await opened({
+  const view = await openDashboard({
     _headline: {
       headline: ["2 of 3 ranks wait for ", { rank: 2, text: "rank 2" }, "."],
       more: [[{ rank: 2, text: "Rank 2" }, " is slow."]],
@@ -281,7 +287,7 @@ test("the headline's ranks and findings select, and it describes the whole job w
 });
 
 test("communication has a name in the legend, and a page without a kernel saves none", async () => {
-  const view = await opened();
+  const view = await openDashboard();
   const chip = view.find(".hta-chips .hta-chip[title^=communication]");
   await expect.poll(() => chip.innerText.trim()).toMatch(/^comm/);
   view.find(".hta-share-button").click();
@@ -291,7 +297,7 @@ test("communication has a name in the legend, and a page without a kernel saves 
 
 test("panels out of sight follow once nothing changes, so that a page is printed whole", async () => {
   const above = ["kernels", "timeline", "breakdown", "overlap", "steps", "idle", "operators"];
-  const view = await opened({ panels: [...above, "queue"].map((id) => [id]), height: 900 });
+  const view = await openDashboard({ panels: [...above, "queue"].map((id) => [id]), height: 900 });
   const waiting = (): number =>
     view.all(".hta-pane-said").filter((node) => node.textContent === "Computing…").length;
   expect(view.find("[data-panel=queue]").getBoundingClientRect().top).toBeGreaterThan(1100);
@@ -303,7 +309,7 @@ test("panels out of sight follow once nothing changes, so that a page is printed
 test("a rank in the facts is in ink, missing ranks are in amber", async () => {
   const headline = [{ rank: 2, text: "Rank 2", fact: true }, " arrives last."];
   const more = [[{ rank: 1, text: "Rank 1" }, " is waited for."]];
-  const view = await opened({ _headline: { headline, more } }, ({ scene }) => {
+  const view = await openDashboard({ _headline: { headline, more } }, ({ scene }) => {
     scene.ranks_of_job = "3 of 8 ranks";
   });
   const inkOf = (selector: string) => getComputedStyle(view.find(selector)).color;
@@ -313,7 +319,7 @@ test("a rank in the facts is in ink, missing ranks are in amber", async () => {
 });
 
 test("every panel marks the ranks that the headline names, also if it comes later", async () => {
-  const view = await opened();
+  const view = await openDashboard();
   const marked = (): unknown[] =>
     FakeChart.all
       .map(({ frame }) => frame?.attrs.late_ranks)
@@ -333,7 +339,7 @@ test.each([
   { has: true, absent: [] },
   { has: false, absent: ["communication"] },
 ])("charts know whether the job has communication: $has", async ({ has, absent }) => {
-  await opened({}, ({ scene }) => {
+  await openDashboard({}, ({ scene }) => {
     for (const rank of scene.ranks) {
       rank.summary = rank.summary.filter(({ role }) => has || role !== "comm");
     }
@@ -344,12 +350,17 @@ test.each([
 
 test("names from traces are text, whatever they hold", async () => {
   const evil = '<img src=x onerror="globalThis.pwned = true">';
-  const view = await opened({ _headline: { headline: [evil], more: [], findings: [] } }, (page) => {
-    page.names = page.names.map((name, at) => (at === 0 ? evil : name));
-    page.shorts = page.shorts.map((name, at) => (at === page.short_of[0] ? evil : name));
-    page.scene.title = evil;
-    page.scene.truth.problems = [{ kind: "skipped", count: 1, detail: evil, rank: 0, file: evil }];
-  });
+  const view = await openDashboard(
+    { _headline: { headline: [evil], more: [], findings: [] } },
+    (page) => {
+      page.names = page.names.map((name, at) => (at === 0 ? evil : name));
+      page.shorts = page.shorts.map((name, at) => (at === page.short_of[0] ? evil : name));
+      page.scene.title = evil;
+      page.scene.truth.problems = [
+        { kind: "skipped", count: 1, detail: evil, rank: 0, file: evil },
+      ];
+    },
+  );
   click(view.find("[data-panel=kernels] .hta-name-row"));
   await expect.poll(() => view.text(".hta-sel-words")).toContain("<img");
   expect(view.text("[data-panel=problems]")).toContain("<img");
@@ -360,7 +371,7 @@ test("names from traces are text, whatever they hold", async () => {
 });
 
 test("a table shows as many names as its column has room for, and no more than its neighbours", async () => {
-  const view = await opened({ panels: [["kernels", "timeline"]] });
+  const view = await openDashboard({ panels: [["kernels", "timeline"]] });
   const [table, other] = ["kernels", "timeline"].map((id) => view.find(`[data-panel=${id}]`));
   const first = table!.offsetHeight;
   other!.style.minHeight = `${first + 60}px`;
@@ -376,7 +387,7 @@ test("the link is copied with keys alone, and the focus returns to the button", 
   const clipboard = vi.spyOn(navigator.clipboard, "writeText").mockImplementation(writeText);
   const reach = "on this machine";
   const address = { base: "file:///page.html#", state: "", isPage: false, panels: [], reach };
-  const view = await opened({ _address: address });
+  const view = await openDashboard({ _address: address });
   view.state.set("selection", { ...FULL_SELECTION, ranks: [1] });
   const share = view.find(".hta-share-button");
   share.focus();
@@ -391,7 +402,7 @@ test("the link is copied with keys alone, and the focus returns to the button", 
 });
 
 test("letters typed on a button do not reach the notebook", async () => {
-  const view = await opened();
+  const view = await openDashboard();
   const leaked: string[] = [];
   const hear = (event: KeyboardEvent): unknown => leaked.push(event.key);
   document.addEventListener("keydown", hear);
@@ -406,7 +417,7 @@ test("fifty dashboards come and go, and nothing of them stays", async () => {
   const listening: number[] = [];
   for (let turn = 0; turn < 50; turn += 1) {
     const view = mountDash({ panels: ["timeline", "breakdown", "kernels", "selection"] });
-    if (turn % 10 === 0) await ready(view);
+    if (turn % 10 === 0) await waitForFigures(view);
     view.end.abort();
     listening.push(view.state.listenerCount + view.model.listenerCount);
     expect(view.root.isConnected).toBe(false);

@@ -5,9 +5,10 @@
  * cost the same for any number of events. The kind of a cell is the kind that covers most of it.
  */
 
+import { gather, indicesWhere } from "../expressions/numbers";
 import { weightOfClass } from "../facts/event_classes";
 import { MAX_U16, NO_CODE, TILE_CELLS } from "../protocol/decode";
-import { countBelow, gather, indicesWhere, gallopBelow } from "./columns";
+import { countBelow, gallopBelow } from "./columns";
 import { pieceAt, IntervalSet } from "./spans";
 
 const BLOCK = 64;

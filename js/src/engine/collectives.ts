@@ -360,7 +360,7 @@ export class RankLateness {
     return this.exposed.isApproximate;
   }
 
-  figuresBetween(from: number, to: number): LatenessFigures {
+  figuresBetween(from: number, to: number) {
     const { start, dur, late, imposed } = this.events;
     const out = { collectives: 0, last: 0, wait: 0, exposed_wait: 0, imposed: 0 };
     for (let i = 0; i < start.length && start[i]! < to; i += 1) {
@@ -385,14 +385,6 @@ export class RankLateness {
     });
     return cover.coveredWithin(from, to);
   }
-}
-
-interface LatenessFigures {
-  collectives: number;
-  last: number;
-  wait: number;
-  exposed_wait: number;
-  imposed: number;
 }
 
 /** Reply to `lateness`: totals per rank of the collectives that overlap a window. */

@@ -222,28 +222,6 @@ export function countUpTo(values: SortedNumbers, limit: number): number {
   return low;
 }
 
-/** The values at these indices. */
-export function gather<T extends Float64Array | Int32Array | Uint8Array>(
-  values: T,
-  indices: Int32Array,
-): T {
-  const out = new (values.constructor as new (length: number) => T)(indices.length);
-  for (let i = 0; i < indices.length; i += 1) out[i] = values[indices[i]!]!;
-  return out;
-}
-
-/** The numbers in `0 … length - 1` that pass, ascending. */
-export function indicesWhere(length: number, predicate: (index: number) => boolean): Int32Array {
-  const out = new Int32Array(length);
-  let count = 0;
-  for (let index = 0; index < length; index += 1) {
-    if (!predicate(index)) continue;
-    out[count] = index;
-    count += 1;
-  }
-  return out.slice(0, count);
-}
-
 /** `countBelow` for limits that grow from call to call: fast if the result is near `from`. */
 export function gallopBelow(values: SortedNumbers, limit: number, from: number): number {
   let step = 1;

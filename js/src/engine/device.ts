@@ -1,8 +1,7 @@
 /** Device time of a rank by state, for all its work or chosen work, in any window. */
 
-import { sum } from "../expressions/numbers";
+import { gather, indicesWhere, sum } from "../expressions/numbers";
 import type { Metric } from "../facts/panels";
-import { gather, indicesWhere } from "./columns";
 import {
   candidateRange,
   isSelected,
@@ -144,16 +143,11 @@ function overlapWithAllCompute(selection: RankSelection): Float64Array {
   return sweep.timesWithin(selection.low, selection.high);
 }
 
-/** Device time in chosen events; compute hides communication even if it is not chosen. */
-interface SelectedTimes {
-  compute: number;
-  communication: number;
-  wait: number;
-  memory: number;
-}
-
-/** Times in chosen events, without those that other work hides; null if all events are chosen. */
-export function selectedTimes(selection: RankSelection): SelectedTimes | null {
+/**
+ * Times in chosen events, without those that other work hides, chosen or not: compute hides
+ * communication. Null if all events are chosen.
+ */
+export function selectedTimes(selection: RankSelection) {
   if (selection.mask === null) return null;
   // Bits of the last two sets.
   const [allCompute, allCommunication] = [16, 32];
@@ -234,17 +228,8 @@ function idleTimeBefore(selection: RankSelection, unrecorded: IntervalUnion) {
   };
 }
 
-// Sums by kernel.
-
-/** By position in the rank's `kernels`. */
-interface KernelSums {
-  count: Float64Array;
-  sum: Float64Array;
-  min: Float64Array;
-  max: Float64Array;
-}
-
-export function kernelSums(selection: RankSelection): KernelSums {
+/** Number and durations of chosen device work, by position in the rank's `kernels`. */
+export function kernelSums(selection: RankSelection) {
   return memo("kernels", selection, ({ analysis, mask, low, high }) => {
     const { work, kernels } = analysis;
     const [first, last] = candidateRange(work, selection);

@@ -1,10 +1,11 @@
 /** Events of a rank that a selection includes. */
 
+import { indicesWhere } from "../expressions/numbers";
 import { type ColumnLookup, compileQuery } from "../expressions/evaluate";
 import { parseClauses } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 import { getOrMake } from "../protocol/maps";
-import { countBelow, Pacer, indicesWhere } from "./columns";
+import { countBelow, Pacer } from "./columns";
 import { LruCache } from "./lru";
 import { DEVICE_KIND_COUNT, type RankTrace } from "./rank";
 

@@ -1,7 +1,7 @@
 /** A rank's operators: nesting, launched kernels, sums by name. */
 
+import { gather } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
-import { gather } from "./columns";
 import { COMMUNICATION } from "./rank";
 import {
   candidateRange,

@@ -136,7 +136,7 @@ export class RankOverview {
   }
 
   /** Exact contents of a window; null if its edges are not edges of the grid. */
-  windowContents(lane: number, start: number, end: number): OverviewWindow | null {
+  windowContents(lane: number, start: number, end: number) {
     const [grid, range] = [this.lanes.get(lane), this.cellRange(start, end)];
     if (grid === undefined || range === null) return null;
     const [from, to] = range;
@@ -153,7 +153,7 @@ export class RankOverview {
       cells,
       kinds: grid.kinds
         .filter((sums) => to > from && countEvents(sums, from, to) > 0)
-        .map((sums) => [sums.kind, sums.covered[to]! - sums.covered[from]!]),
+        .map((sums): [number, number] => [sums.kind, sums.covered[to]! - sums.covered[from]!]),
       longest: longest === null ? null : this.brief(lane, longest),
     };
   }
@@ -246,12 +246,6 @@ export class RankOverview {
       return sums[low]! + (position - low) * (sums[low + 1]! - sums[low]!);
     };
   }
-}
-
-interface OverviewWindow {
-  cells: Cells;
-  kinds: [kind: number, ns: number][];
-  longest: Brief | null;
 }
 
 // One lane of an overview: the time covered by its events on a grid of cells.

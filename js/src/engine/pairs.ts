@@ -1,5 +1,6 @@
 /** Replies of a saved comparison. */
 
+import { indicesWhere } from "../expressions/numbers";
 import { CLASSES } from "../facts/event_classes";
 import { getOrMake } from "../protocol/maps";
 import type {
@@ -13,7 +14,7 @@ import type {
   Scene,
   CellValue,
 } from "../protocol/source";
-import { type Blocks, ColumnReader, indicesWhere, readBlock } from "./columns";
+import { type Blocks, ColumnReader, readBlock } from "./columns";
 import type { ColumnSpec, PageDocument } from "./document";
 import { download } from "./export";
 import { type LocalSource, PageSource } from "./source";

@@ -1,8 +1,9 @@
 /** One rank as panels see it: its device work, what a selection includes, and cached results. */
 
+import { gather, indicesWhere } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
 import type { Collectives } from "./collectives";
-import { countBelow, countUpTo, gather, indicesWhere } from "./columns";
+import { countBelow, countUpTo } from "./columns";
 import { LruCache } from "./lru";
 import { DEVICE_KIND_COUNT, type RankTrace } from "./rank";
 

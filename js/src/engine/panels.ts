@@ -5,6 +5,7 @@
  * and the events that the selection includes without the panel's own dimensions.
  */
 
+import { gather, indicesWhere } from "../expressions/numbers";
 import { LIMITS } from "../facts/limits";
 import { noteFor } from "../facts/notes";
 import { isMetric, METRICS, withoutOwnDimensions } from "../facts/panels";
@@ -21,7 +22,7 @@ import {
 } from "../protocol/source";
 import { normalizeSelection } from "../protocol/selection";
 import { callTreeFrame } from "./call_tree";
-import { Pacer, gather, indicesWhere } from "./columns";
+import { Pacer } from "./columns";
 import {
   binEdges,
   deviceSpan,
@@ -67,12 +68,6 @@ const MAX_FRAMES = 48;
 const NO_PHASES: PhasesHeader = { names: [], labels: [] };
 
 type FrameBuilder = (selections: RankSelection[], top: number | null) => PanelFrame;
-
-/** Selections of the ranks that the page holds, and the chosen ranks whose events it lacks. */
-interface SelectedRanks {
-  selections: RankSelection[];
-  missing: number[];
-}
 
 export class PanelEngine {
   private readonly analyses = new Map<number, Promise<RankAnalysis | null>>();
@@ -172,7 +167,8 @@ export class PanelEngine {
     return { gap: gapAt(analysis, time), lane_gap: laneGap };
   }
 
-  private async selectRanks(selection: SelectionJson, pacer: Pacer): Promise<SelectedRanks> {
+  /** Selections of the ranks that the page holds, and the chosen ranks whose events it lacks. */
+  private async selectRanks(selection: SelectionJson, pacer: Pacer) {
     const { start_ns: from, end_ns: to, ranks } = selection;
     const { scene } = this.job.page;
     // An export has only some of the events outside its window.

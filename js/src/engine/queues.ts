@@ -1,6 +1,7 @@
 /** Number of launched operations that wait on each stream of a rank. */
 
-import { countBelow, countUpTo, gather, indicesWhere } from "./columns";
+import { gather, indicesWhere } from "../expressions/numbers";
+import { countBelow, countUpTo } from "./columns";
 import {
   isSelected,
   memo,

@@ -1,6 +1,6 @@
 /** One rank whose events are all in the page. */
 
-import { sum } from "../expressions/numbers";
+import { allIndices, gather, indicesWhere, sortByGroup, sum } from "../expressions/numbers";
 import { NO_FIGURE } from "../facts/bound_classes";
 import { kindCode } from "../facts/limits";
 import { getOrMake } from "../protocol/maps";
@@ -12,8 +12,6 @@ import {
   countBelow,
   countUpTo,
   type NameTable,
-  gather,
-  indicesWhere,
   readBlock,
   readJson,
 } from "./columns";
@@ -253,10 +251,12 @@ export class RankTrace {
 
   /** Rows of one lane of events, ascending: all lanes are sorted once. */
   private eventRowsOfLane(lane: number): Int32Array {
+    const { lane0, lanes } = this.header;
+    const { lane: laneOfRow } = this.events;
     const { order, first } = this.memo("lanes", () =>
-      groupByLane(this.events.lane, this.header.lane0, this.header.lanes),
+      sortByGroup(allIndices(laneOfRow.length), lanes, (row) => laneOfRow[row]! - lane0),
     );
-    const index = lane - this.header.lane0;
+    const index = lane - lane0;
     return order.slice(first[index], first[index + 1]);
   }
 
@@ -484,25 +484,6 @@ export class RankTrace {
     }
     return rows;
   }
-}
-
-/** Rows in the order of their lanes, ascending within a lane, and the start of each lane in that order. */
-function groupByLane(
-  lane: Int32Array,
-  lane0: number,
-  lanes: number,
-): { order: Int32Array; first: Int32Array } {
-  const first = new Int32Array(lanes + 1);
-  for (const laneNumber of lane) first[laneNumber - lane0 + 1] = first[laneNumber - lane0 + 1]! + 1;
-  for (let i = 0; i < lanes; i += 1) first[i + 1] = first[i + 1]! + first[i]!;
-  const next = first.slice();
-  const order = new Int32Array(lane.length);
-  for (let row = 0; row < lane.length; row += 1) {
-    const index = lane[row]! - lane0;
-    order[next[index]!] = row;
-    next[index] = next[index]! + 1;
-  }
-  return { order, first };
 }
 
 /** Index of each entry's parent, from the distance between both; distance 0 means no parent. */

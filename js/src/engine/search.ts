@@ -2,7 +2,7 @@
 
 import { LIMITS } from "../facts/limits";
 import { matchNames } from "../expressions/evaluate";
-import { sum } from "../expressions/numbers";
+import { allIndices, gather, indicesWhere, sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
 import type {
   Brief,
@@ -14,7 +14,7 @@ import type {
   SameName,
   Sums as KindSums,
 } from "../protocol/source";
-import { countBelow, countUpTo, type NameTable, gather, indicesWhere } from "./columns";
+import { countBelow, countUpTo, type NameTable } from "./columns";
 import type { PageJob } from "./job";
 import { LruCache } from "./lru";
 import { RankOverview } from "./overview";
@@ -92,7 +92,7 @@ class RankHits {
 }
 
 function sortHits({ start, table, row }: OrderedHits): OrderedHits {
-  const order = indicesWhere(start.length, () => true).sort(
+  const order = allIndices(start.length).sort(
     (a, b) => start[a]! - start[b]! || table[a]! - table[b]! || row[a]! - row[b]!,
   );
   return { start: gather(start, order), table: gather(table, order), row: gather(row, order) };

@@ -1,6 +1,7 @@
 /** Sets of intervals with the covered time before any instant. */
 
-import { countBelow, countUpTo, gallopBelow, gather, indicesWhere } from "./columns";
+import { gather, indicesWhere } from "../expressions/numbers";
+import { countBelow, countUpTo, gallopBelow } from "./columns";
 
 /** Union of intervals, as disjoint pieces in order. */
 export class IntervalUnion {
@@ -72,11 +73,6 @@ export class IntervalUnion {
       }
     }
   }
-}
-
-interface Coverage {
-  covered: Float64Array;
-  count: Float64Array;
 }
 
 /**
@@ -156,7 +152,7 @@ export class IntervalSet {
   }
 
   /** Covered time and number of overlapping intervals between neighbouring edges. */
-  measure(edges: Float64Array): Coverage {
+  measure(edges: Float64Array): { covered: Float64Array; count: Float64Array } {
     const cells = Math.max(edges.length - 1, 0);
     const covered = new Float64Array(cells);
     const count = new Float64Array(cells);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import packedVectors from "../../../tests/vectors/packed.json";
 import searchVectors from "../../../tests/vectors/search.json";
-import { tileCases as cases, type TileVector, type Given } from "../../test/tile_vectors";
+import { tileCases as cases, type TileVector, type GivenEvent } from "../../test/tile_vectors";
 import { matchNames } from "../expressions/evaluate";
 import {
   CounterSeries,
@@ -13,7 +13,7 @@ import {
 import { ARRAY_TYPES, TILE_CELLS } from "../protocol/decode";
 import { type PackedArray, packReply } from "./columns";
 
-function laneOf(events: Given[], slices: boolean): IndexedLane {
+function laneOf(events: GivenEvent[], slices: boolean): IndexedLane {
   return new IndexedLane({
     starts: Float64Array.from(events, ([start]) => start),
     durs: Float64Array.from(events, ([, dur]) => dur),

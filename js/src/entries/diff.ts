@@ -5,7 +5,6 @@ import { applyComparisonAddress, followComparisonAddress } from "../compare/addr
 import type { DiffOptions } from "../compare/context";
 import { DiffApp } from "../compare/view";
 import { liveSource } from "../connection/answering";
-import type { Model } from "../connection/store";
 import type { Blocks } from "../engine/columns";
 import { findPageSource } from "../engine/job";
 import { openDiffPage } from "../engine/pairs";
@@ -23,17 +22,15 @@ interface DiffTraits {
 async function render({ model, el, host, signal }: RenderProps<DiffTraits>): Promise<void> {
   try {
     const scenes = model.get("_scenes");
-    const states: Model[] = [
-      await host.getModel(model.get("left_state")),
-      await host.getModel(model.get("right_state")),
-    ];
+    const left = await host.getModel(model.get("left_state"));
+    const right = await host.getModel(model.get("right_state"));
     if (signal.aborted) return;
     const page = findPageSource(model);
     const openSource = async (held: Blocks) => (await openDiffPage(held)).source;
     const live = page === null ? liveSource(model, signal, openSource) : null;
     const options: DiffOptions = {
       scenes: [readScene(scenes[0]), readScene(scenes[1])],
-      states: [states[0]!, states[1]!],
+      states: [left, right],
       source: page ?? live!.source,
       model,
       live,

@@ -1,4 +1,4 @@
-/** Figures of several numbers. */
+/** Figures of several numbers, and numbers of rows: all, chosen, or sorted by group. */
 
 /** The middle value, or the mean of the two middle ones; NaN for none. */
 export function median(values: Iterable<number>): number {
@@ -10,4 +10,53 @@ export function sum(values: Iterable<number>): number {
   let total = 0;
   for (const value of values) total += value;
   return total;
+}
+
+/** The values at these indices. */
+export function gather<T extends Float64Array | Int32Array | Uint8Array>(
+  values: T,
+  indices: Int32Array,
+): T {
+  const out = new (values.constructor as new (length: number) => T)(indices.length);
+  for (let i = 0; i < indices.length; i += 1) out[i] = values[indices[i]!]!;
+  return out;
+}
+
+/** The numbers `0 … length - 1`. */
+export function allIndices(length: number): Int32Array {
+  return new Int32Array(length).map((_, index) => index);
+}
+
+/** The numbers in `0 … length - 1` that pass, ascending. */
+export function indicesWhere(length: number, predicate: (index: number) => boolean): Int32Array {
+  const out = new Int32Array(length);
+  let count = 0;
+  for (let index = 0; index < length; index += 1) {
+    if (!predicate(index)) continue;
+    out[count] = index;
+    count += 1;
+  }
+  return out.slice(0, count);
+}
+
+export interface RowGroups {
+  /** Rows in the order of their groups. */
+  order: Int32Array;
+  /** Position in `order` of each group's first row, followed by the number of rows. */
+  first: Int32Array;
+}
+
+/** Sort rows by their group, by counting; in a group, rows keep their order. */
+export function sortByGroup(
+  rows: Int32Array,
+  groups: number,
+  groupOf: (row: number) => number,
+): RowGroups {
+  const first = new Int32Array(groups + 1);
+  for (const row of rows) first[groupOf(row) + 1]! += 1;
+  for (let group = 0; group < groups; group += 1) first[group + 1]! += first[group]!;
+  const next = first.slice();
+  const order = new Int32Array(rows.length);
+  for (const row of rows) order[next[groupOf(row)]!++] = row;
+  return { order, first };
 }

@@ -197,9 +197,8 @@ class PatternParser {
     if (code !== null) return `\\u{${code[1] ?? code[2]!}}`;
     const char = this.chars[this.position] ?? "";
     this.position += 1;
-    if (/[dDwW]/.test(char)) return `\\${char}`;
+    if (/[dDwWS]/.test(char)) return `\\${char}`;
     if (char === "s") return BLANKS;
-    if (char === "S") return "\\S";
     const control = CONTROLS[char];
     if (control !== undefined) return codePointEscape(control);
     if (char === "" || /[0-9A-Za-z]/.test(char)) throw new Error(`invalid escape \\${char}`);
@@ -358,12 +357,9 @@ export class LinearRegExp {
     }
     this.visits += reached.size;
     if (this.visits > MAX_VISITS) throw new Error("matching takes too long; make it simpler");
-    return after === null
-      ? null
-      : this.getState(
-          [...targets].sort((a, b) => a - b),
-          after,
-        );
+    if (after === null) return null;
+    const nodesAfter = [...targets].sort((a, b) => a - b);
+    return this.getState(nodesAfter, after);
   }
 
   private getState(nodes: number[], before: string | null): NfaState {
@@ -371,8 +367,7 @@ export class LinearRegExp {
     const inLine = isWord(before) ? "a" : " ";
     const kind = before === null || before === "\n" ? before : inLine;
     if (this.states.size >= MAX_STATES) this.states = new Map();
-    return getOrMake(this.states, `${kind ?? ""}:${nodes.join()}`, () => {
-      return { nodes, before: kind, next: new Map() };
-    });
+    const key = `${kind ?? ""}:${nodes.join()}`;
+    return getOrMake(this.states, key, () => ({ nodes, before: kind, next: new Map() }));
   }
 }

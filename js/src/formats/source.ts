@@ -48,8 +48,8 @@ function makeRowsInWindow(id: string): TableFrameBuilder {
 }
 
 /** A table that no selection narrows; `note` states that the job has none. */
-function wholeTable(id: string, note: NoteName): TableMaker {
-  return { from: [id], make: (tables) => tables[id] ?? makeFrame({}, {}, noteFor(note)) };
+function wholeTable(id: string, note?: NoteName): TableMaker {
+  return { from: [id], make: (tables) => tables[id] ?? makeFrame({}, {}, note && noteFor(note)) };
 }
 
 const TABLE_MAKERS: Readonly<Record<string, TableMaker>> = {
@@ -63,7 +63,7 @@ const TABLE_MAKERS: Readonly<Record<string, TableMaker>> = {
   mpi_routine_table: { from: ["routines"], make: routinesFrame },
   mpi_sizes: { from: ["sizes", "routines"], make: sizesFrame },
   mpi_messages: { from: ["sizes", "routines"], make: sizesFrame },
-  byteps_clock: wholeTable("byteps_clock", "no_mpi"),
+  byteps_clock: wholeTable("byteps_clock"),
   mpi_ranks: wholeTable("mpi_ranks", "no_mpi"),
   mpi_hosts: wholeTable("mpi_hosts", "no_mpi"),
   flight_hang: wholeTable("flight_hang", "no_flight_dumps"),

@@ -410,10 +410,9 @@ function trackNameSpace(
   const lanesBottom = y + (nextNamed === undefined ? row.height - 4 : nextNamed.top);
   const right = frame.geometry.gutter - RIGHT_INSET;
   const bottom = Math.min(lanesBottom, clipBottom);
-  if (topStack === undefined) return { right, top: Math.max(y, clipTop), bottom };
-  const lanesTop = y + topStack.top + topStack.height;
-  const hasLanes = lanesBottom - lanesTop >= LINE;
-  if (hasLanes) return { right, top: Math.max(lanesTop, clipTop), bottom };
+  const lanesTop = topStack === undefined ? y : y + topStack.top + topStack.height;
+  if (topStack === undefined || lanesBottom - lanesTop >= LINE)
+    return { right, top: Math.max(lanesTop, clipTop), bottom };
   const stackWidth = pen.textWidth(stackName(frame, topStack), FONT.label) + STACK_ARROW_WIDTH + 8;
   return { right: right - stackWidth, top: Math.max(y, clipTop), bottom };
 }

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { type Given, tileCases } from "../../test/tile_vectors";
+import { type GivenEvent, tileCases } from "../../test/tile_vectors";
 import { subtractSlices } from "./lane_window";
 
 const cases = tileCases.filter(({ lanes }) => lanes.length > 0);
 
-function union(events: readonly Given[], from: number, to: number): number {
+function union(events: readonly GivenEvent[], from: number, to: number): number {
   let total = 0;
   let reached = from;
   const inside = events.map(([s, d]) => [Math.max(s, from), Math.min(s + d, to)] as const);
@@ -15,7 +15,7 @@ function union(events: readonly Given[], from: number, to: number): number {
   return total;
 }
 
-const overlaps = ([start, dur]: Given, from: number, to: number) =>
+const overlaps = ([start, dur]: GivenEvent, from: number, to: number) =>
   dur === 0 ? start >= from && start < to : start < to && start + dur > from;
 
 test.each(cases)("$name: cells minus their slices equal the time of short events", (example) => {
@@ -37,7 +37,7 @@ test.each(cases)("$name: cells minus their slices equal the time of short events
     const origin = tile.index * 256 * width;
     subtractSlices(share, count, origin, width, columns, long.length, 0);
 
-    const isLong = ([, dur]: Given) => dur >= 2 * width;
+    const isLong = ([, dur]: GivenEvent) => dur >= 2 * width;
     for (let cell = 0; cell < 256; cell += 1) {
       const from = origin + cell * width;
       const to = from + width;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Given, placeOf, shownLane } from "../../test/lane";
+import { type GivenEvent, placeOf, shownLane } from "../../test/lane";
 import { recordedScene } from "../../test/recorded";
 import { CLASSES, eventClassPalette } from "../facts/event_classes";
 import type { Kind } from "../protocol/source";
@@ -34,7 +34,7 @@ interface Drawing {
 }
 
 /** Draw a lane of `events` and give back its pixels. */
-async function draw(events: Given[], given: Drawing = {}) {
+async function draw(events: GivenEvent[], given: Drawing = {}) {
   const { form = "solid", width = 200, height = 16, dpr = 1, view = [0, 1e6] } = given;
   const job = given.job ?? [0, 1e6];
   const shown = await shownLane(events, { ...given, view, width, job });
@@ -69,7 +69,7 @@ function coverage(pixel: number): number {
   return (lane - (pixel & 255)) / (lane - kernel);
 }
 
-const event = (start: number, dur: number, kind = COMPUTE_CODE): Given => [start, dur, kind];
+const event = (start: number, dur: number, kind = COMPUTE_CODE): GivenEvent => [start, dur, kind];
 
 /** Events of `dur` every `period`: none long enough for a rectangle. */
 const field = (dur: number, period: number) =>

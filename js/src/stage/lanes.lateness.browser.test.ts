@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Given, placeOf, shownLane } from "../../test/lane";
+import { type GivenEvent, placeOf, shownLane } from "../../test/lane";
 import { recordedScene } from "../../test/recorded";
 import { THEMES } from "../ui/theme";
 import { LanePainter } from "./lanes";
@@ -16,8 +16,8 @@ const WIDTH = 200;
 // 5 000 ns per pixel
 const HEIGHT = 20;
 
-const piece = (start: number, dur: number): Given => [start, dur, COMMUNICATION];
-const windowOf = (events: Given[]) => shownLane(events, { view: VIEW, width: WIDTH });
+const piece = (start: number, dur: number): GivenEvent => [start, dur, COMMUNICATION];
+const windowOf = (events: GivenEvent[]) => shownLane(events, { view: VIEW, width: WIDTH });
 
 const place = (dpr = 1) => placeOf({ view: VIEW, width: WIDTH }, { y0: 2, y1: HEIGHT - 2, dpr });
 
@@ -40,7 +40,7 @@ const between = (from: number, to: number): number[] =>
   Array.from({ length: to - from }, (_, i) => from + i);
 
 describe("waiting", () => {
-  const draw = async (events: Given[], dpr = 1) => {
+  const draw = async (events: GivenEvent[], dpr = 1) => {
     const lane = await windowOf(events);
     return pixels((painter) => painter.drawWaits(place(dpr), lane));
   };
@@ -84,7 +84,7 @@ describe("waiting", () => {
 });
 
 describe("arriving late", () => {
-  const draw = async (events: Given[], named = true) => {
+  const draw = async (events: GivenEvent[], named = true) => {
     const lane = await windowOf(events);
     return pixels((painter) => painter.drawLate(place(), lane, named));
   };

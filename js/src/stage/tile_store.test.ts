@@ -12,7 +12,7 @@ import {
   TileStore,
 } from "./tile_store";
 
-interface Given {
+interface GivenEvent {
   lane: number;
   index: number;
   busy?: (cell: number) => number;
@@ -20,9 +20,9 @@ interface Given {
   slices?: [id: number, start: number, dur: number][];
 }
 
-function reply(level: number, tiles: Given[], classed = false): TilesReply {
+function reply(level: number, tiles: GivenEvent[], classed = false): TilesReply {
   const n = tiles.length;
-  const cells = (of: (t: Given, c: number) => number) =>
+  const cells = (of: (t: GivenEvent, c: number) => number) =>
     Uint16Array.from({ length: 256 * n }, (_, i) => of(tiles[i >> 8]!, i & 255));
   const slices = tiles.map((tile) => tile.slices ?? []);
   const all = slices.flat();
@@ -51,7 +51,7 @@ function reply(level: number, tiles: Given[], classed = false): TilesReply {
   };
 }
 
-type Slices = NonNullable<Given["slices"]>;
+type Slices = NonNullable<GivenEvent["slices"]>;
 const part = (lanes: number[], first: number, last: number) => ({ lanes, first, last });
 
 describe("the store", () => {
@@ -205,7 +205,7 @@ describe("a window over a lane", () => {
   test("stretched cells do not smear the time of their slices", () => {
     const store = new TileStore(1);
     // One event covers the right half of cell 0 and all of cells 1 and 2 (cells of 16 ns).
-    const tile: Given = {
+    const tile: GivenEvent = {
       lane: 0,
       index: 0,
       busy: (c) => (c === 0 ? 32768 : c < 3 ? 65535 : 0),

@@ -1,12 +1,12 @@
 /** The lower edge of the rows. */
 
 import { expect, test } from "vitest";
-import { opened, type View } from "../../test/app_view";
+import { openTimeline, type View } from "../../test/app_view";
 
 const heightOf = (view: View) => Math.round(view.stage.getBoundingClientRect().height);
 
 test("keys move the lower edge, and no space below the rows is blank", async () => {
-  const view = await opened();
+  const view = await openTimeline();
   // Three folded ranks need less than the 400 px that are requested.
   const all = heightOf(view);
   expect(all).toBeLessThan(400);

@@ -1,7 +1,7 @@
 /** Keys on the whole view, in a real browser. */
 
 import { describe, expect, test } from "vitest";
-import { drag, length, mount, opened, pick, viewOf } from "../../test/app_view";
+import { drag, spanLength, mount, openTimeline, pick, viewOf } from "../../test/app_view";
 
 describe("keys", () => {
   test("nothing that is typed reaches the page, host keys do", () => {
@@ -84,7 +84,7 @@ describe("keys", () => {
   });
 
   test("Escape clears an event before the window around it", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     view.root.focus();
     drag(view, [300, 110], [600, 200]);
     await expect.poll(() => view.text(".hta-dock")).toContain("Selection");
@@ -114,7 +114,7 @@ describe("keys", () => {
   });
 
   test("neighbours, arrows and bookmarks", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     view.root.focus();
     pick(view, "cudaLaunchKernel");
     await expect.poll(() => view.text(".hta-details h3")).toBe("cudaLaunchKernel");
@@ -142,7 +142,7 @@ describe("keys", () => {
   });
 
   test("keys that are faster than replies act in order", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     view.root.focus();
     pick(view, "cudaLaunchKernel");
     await expect.poll(() => view.text(".hta-details h3")).toBe("cudaLaunchKernel");
@@ -170,13 +170,13 @@ describe("keys", () => {
   });
 
   test("keys act on a view that still moves", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     view.root.focus();
     pick(view, "AllReduce");
     await expect.poll(() => view.text(".hta-details h3")).toContain("AllReduce");
     const { nav } = view.app;
     view.press("f");
-    expect(length(nav.view())).toBeLessThan(length(view.scene.range));
+    expect(spanLength(nav.view())).toBeLessThan(spanLength(view.scene.range));
     view.press("f");
     expect(nav.view()).toEqual(view.scene.range);
     view.press("f");
@@ -185,7 +185,7 @@ describe("keys", () => {
   });
 
   test("each Enter in the search field moves one hit on, however fast", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     view.press("/");
     const input = view.find(".hta-search input") as HTMLInputElement;
     input.value = "gemm";
@@ -195,10 +195,10 @@ describe("keys", () => {
   });
 
   test("a held key stops when the focus is lost", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     view.root.focus();
     view.press("w");
-    await expect.poll(() => length(viewOf(view)) < length(view.scene.range)).toBe(true);
+    await expect.poll(() => spanLength(viewOf(view)) < spanLength(view.scene.range)).toBe(true);
     const init = { key: "d", code: "KeyD", bubbles: true, cancelable: true };
     view.root.dispatchEvent(new KeyboardEvent("keydown", init));
     view.root.blur();

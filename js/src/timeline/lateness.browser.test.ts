@@ -1,11 +1,11 @@
 /** Waits of ranks in the whole view: status line, legend and event details. */
 
 import { expect, test } from "vitest";
-import { opened, pick, pointer, tap } from "../../test/app_view";
+import { openTimeline, pick, pointer, tap } from "../../test/app_view";
 import { eventsOf, LATE } from "../../test/recorded";
 
 test("the status line names the rank that others wait for, the legend explains the hatch", async () => {
-  const view = await opened();
+  const view = await openTimeline();
   await expect
     .poll(() => view.text(".hta-said"))
     .toMatch(/2 ranks wait for rank 2: \d+ % of each GPU span\./);
@@ -20,7 +20,7 @@ test("the status line names the rank that others wait for, the legend explains t
 });
 
 test("the line before a late kernel says how late it is; a click selects the kernel", async () => {
-  const view = await opened();
+  const view = await openTimeline();
   const { lane, late } = view.scene.ranks[LATE]!.summary[1]!;
   const kernel = eventsOf(lane)[5]!;
   view.state.set("view", [kernel.start - 3e6, kernel.start + 1e6]);
@@ -41,7 +41,7 @@ test("the line before a late kernel says how late it is; a click selects the ker
 });
 
 test("without lanes of waits no text mentions waits", async () => {
-  const view = await opened(({ scene }) => {
+  const view = await openTimeline(({ scene }) => {
     for (const { summary, tracks } of scene.ranks) {
       for (const row of [...summary, ...tracks]) delete row.wait;
     }
@@ -51,7 +51,7 @@ test("without lanes of waits no text mentions waits", async () => {
 });
 
 test("a collective event has a button in its details that goes to another rank", async () => {
-  const view = await opened();
+  const view = await openTimeline();
   pick(view, "AllReduce");
   await expect.poll(() => view.text(".hta-collective h3")).toBe("allreduce on 3 ranks");
   expect(view.text(".hta-said")).toContain("Collective 1 of 12");

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { named, openPage, recordedScene } from "../../test/recorded";
+import { eventNamed, openPage, recordedScene } from "../../test/recorded";
 import { Watched } from "../../test/watched";
 import { LaneIndex } from "../protocol/scene";
 import type { Brief, Overlay, Slice } from "../protocol/source";
@@ -24,7 +24,7 @@ const sliceOf = (brief: Brief): Slice => ({ ...brief, flags: 0 });
 const drawn = () => setOverlay.mock.lastCall?.[0].launches?.map(({ from, to }) => [from.id, to.id]);
 
 test("the event under the pointer has its launch arrow, from either end, until it is left", async () => {
-  const kernel = named("AllReduce");
+  const kernel = eventNamed("AllReduce");
   arrows.show(sliceOf(kernel));
   await vi.waitFor(() => expect(changed).toHaveBeenCalledTimes(1));
   expect(arrows.tooltipText).toMatch(/^launched by cudaLaunchKernelExC, 3\.14\sms before$/);

@@ -2,11 +2,11 @@
 
 import { describe, expect, test } from "vitest";
 import {
-  client,
+  clientPosition,
   doubleClick,
   drag,
-  length,
-  opened,
+  spanLength,
+  openTimeline,
   pick,
   pointer,
   tap,
@@ -14,7 +14,7 @@ import {
   viewOf,
 } from "../../test/app_view";
 import { fill } from "../../test/fill";
-import { eventsOf, named } from "../../test/recorded";
+import { eventsOf, eventNamed } from "../../test/recorded";
 import type { Brief, SelectionJson } from "../protocol/source";
 
 const shown = (view: View): boolean => !view.find(".hta-tooltip").hidden;
@@ -25,29 +25,29 @@ const WIDTH = 1098 - 164 - 128;
 
 /** Show a fifth of the view before the first collective of rank 0, which is as long. */
 async function atCollective(view: View): Promise<Brief> {
-  const brief = named("AllReduce");
+  const brief = eventNamed("AllReduce");
   view.state.set("view", [brief.start - brief.dur, brief.start + 4 * brief.dur]);
   await expect.poll(() => view.text(".hta-said")).toMatch(/^−?\d.*idle/);
   return brief;
 }
 
 test("the wheel pans with Shift", async () => {
-  const view = await opened();
+  const view = await openTimeline();
   view.state.set("view", [10e6, 20e6]);
   await expect.poll(() => view.text(".hta-said")).toContain("10.0–20.0");
-  const init = { bubbles: true, cancelable: true, ...client(view, 500, 150) };
+  const init = { bubbles: true, cancelable: true, ...clientPosition(view, 500, 150) };
   const wheel = new WheelEvent("wheel", { ...init, deltaY: 80, shiftKey: true });
   view.stage.dispatchEvent(wheel);
   expect(wheel.defaultPrevented).toBe(true);
   expect(viewOf(view)[0]).toBeGreaterThan(10e6);
-  expect(Math.abs(length(viewOf(view)) - 10e6)).toBeLessThanOrEqual(1);
+  expect(Math.abs(spanLength(viewOf(view)) - 10e6)).toBeLessThanOrEqual(1);
 });
 
 describe("the pointer", () => {
   test("a drag on the axis zooms, a Shift-drag pans, Escape cancels a drag", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     drag(view, [400, 45], [600, 45]);
-    await expect.poll(() => viewOf(view) !== null && length(viewOf(view))).toBeLessThan(15e6);
+    await expect.poll(() => viewOf(view) !== null && spanLength(viewOf(view))).toBeLessThan(15e6);
     await expect.poll(() => view.text(".hta-said")).toMatch(/idle|\d–/);
     const before = viewOf(view);
     drag(view, [400, 150], [300, 150], { shiftKey: true });
@@ -61,7 +61,7 @@ describe("the pointer", () => {
   });
 
   test("a click on a rank's name opens it, a click on empty space clears the selection", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     const rows = (): number => view.root.querySelectorAll('[role="grid"] [role="row"]').length;
     await expect.poll(rows).toBe(3);
     tap(view, 30, 110);
@@ -72,7 +72,7 @@ describe("the pointer", () => {
   });
 
   test("a click on a mark selects it, a second with Ctrl makes a set, a double-click zooms", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     const brief = await atCollective(view);
     // The communication lane of the first rank, in the middle of its first kernel.
     const x = LEFT + 0.3 * WIDTH;
@@ -96,11 +96,11 @@ describe("the pointer", () => {
     expect(selected(view).ids).toHaveLength(2);
     await expect.poll(() => view.text(".hta-area-head")).toContain("2 selected events");
     doubleClick(view, x, y);
-    await expect.poll(() => length(viewOf(view)) / brief.dur).toBeCloseTo(1.4, 1);
+    await expect.poll(() => spanLength(viewOf(view)) / brief.dur).toBeCloseTo(1.4, 1);
   });
 
   test("the tooltip names what is under the pointer, and disappears with it or on a scroll", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     pointer(view, "pointermove", 30, 110);
     await expect.poll(() => shown(view)).toBe(true);
     expect(view.text(".hta-tooltip")).toContain("rank 0");
@@ -120,7 +120,7 @@ describe("the pointer", () => {
   });
 
   test("over cells the tooltip counts, a click selects the longest, a double-click zooms", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     let x = 180;
     const y = 121;
     await expect
@@ -136,12 +136,12 @@ describe("the pointer", () => {
     expect(asked?.request).toMatchObject({ lane: 0 });
     doubleClick(view, x, y);
     await expect
-      .poll(() => length(viewOf(view) ?? view.scene.range) / length(view.scene.range))
+      .poll(() => spanLength(viewOf(view) ?? view.scene.range) / spanLength(view.scene.range))
       .toBeCloseTo(1 / 8, 2);
   });
 
   test("the tooltip disappears while the view moves and reappears afterwards", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     pointer(view, "pointermove", 400, 45);
     await expect.poll(() => shown(view)).toBe(true);
     const said = view.text(".hta-tooltip");
@@ -153,7 +153,7 @@ describe("the pointer", () => {
   });
 
   test("an edge of the selection follows the pointer, the other stays", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     const [from, to] = view.scene.range;
     const at = (x: number): number => from + ((x - LEFT) / WIDTH) * (to - from);
     view.state.set("selection", {
@@ -168,7 +168,7 @@ describe("the pointer", () => {
   });
 
   test("a drag snaps to the edge of an event nearby, with Alt it does not", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     const brief = await atCollective(view);
     const x = LEFT + WIDTH / 5;
     // The height of the communication lane is found by its tooltip.
@@ -189,13 +189,13 @@ describe("the pointer", () => {
   });
 
   test("the overview pans, resizes and sets the view", async () => {
-    const view = await opened();
-    const jobLength = length(view.scene.range);
+    const view = await openTimeline();
+    const jobLength = spanLength(view.scene.range);
     const across = (from: number, to: number): void =>
       drag(view, [LEFT + WIDTH * from, 16], [LEFT + WIDTH * to, 16]);
     across(0.25, 0.5);
     await expect
-      .poll(() => length(viewOf(view) ?? [0, jobLength]) / jobLength)
+      .poll(() => spanLength(viewOf(view) ?? [0, jobLength]) / jobLength)
       .toBeCloseTo(0.25, 2);
     await expect.poll(() => viewOf(view)[0] / jobLength).toBeCloseTo(0.25, 2);
     await expect.poll(() => view.text(".hta-said")).toContain("idle");
@@ -213,15 +213,15 @@ describe("the pointer", () => {
   });
 
   test("two fingers zoom, one pans", async () => {
-    const view = await opened();
-    const jobLength = length(view.scene.range);
+    const view = await openTimeline();
+    const jobLength = spanLength(view.scene.range);
     const touch = { pointerType: "touch" };
     const fingers = (type: string, ...places: [pointerId: number, x: number][]): void =>
       places.forEach(([pointerId, x]) => pointer(view, type, x, 150, { ...touch, pointerId }));
     fingers("pointerdown", [1, 400], [2, 600]);
     fingers("pointermove", [1, 300], [2, 700]);
     fingers("pointerup", [2, 700], [1, 300]);
-    expect(length(viewOf(view)) / jobLength).toBeCloseTo(0.5, 1);
+    expect(spanLength(viewOf(view)) / jobLength).toBeCloseTo(0.5, 1);
     const before = viewOf(view);
     drag(view, [500, 150], [300, 150], touch);
     expect(viewOf(view)[0]).toBeGreaterThan(before[0]);
@@ -229,7 +229,7 @@ describe("the pointer", () => {
   });
 
   test("the tooltip of a counter shows its range", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     view.by("button", "Filter tracks").click();
     fill(view.by("textbox", "Show only tracks that match"), "allocated");
     await expect
@@ -242,7 +242,7 @@ describe("the pointer", () => {
 });
 
 test("the first plain turn of the wheel shows the zoom hint, buttons zoom at the middle", async () => {
-  const view = await opened();
+  const view = await openTimeline();
   const hint = view.find(".hta-wheel-hint");
   const turn = (init: WheelEventInit) =>
     view.stage.dispatchEvent(new WheelEvent("wheel", { bubbles: true, cancelable: true, ...init }));
@@ -263,7 +263,7 @@ test("the first plain turn of the wheel shows the zoom hint, buttons zoom at the
 });
 
 test("a click on idle time selects it and moves neither the view nor its row", async () => {
-  const view = await opened();
+  const view = await openTimeline();
   const { stage } = view.app.ctx;
   const before = stage.view();
   const device = view.scene.ranks[0]!.summary.filter(({ role }) => role !== "cpu");
@@ -286,7 +286,7 @@ test("a click on idle time selects it and moves neither the view nor its row", a
   expect(panel.top >= rowBottom || panel.bottom <= rowTop).toBe(true);
   view.root.focus();
   view.press("f");
-  await expect.poll(() => length(viewOf(view))).toBeLessThan(length(before) / 2);
+  await expect.poll(() => spanLength(viewOf(view))).toBeLessThan(spanLength(before) / 2);
   view.root.parentElement!.style.width = "560px";
   const facts = view.all(".hta-gap dd:not(.hta-line)");
   const cut = facts.filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth);
@@ -294,7 +294,7 @@ test("a click on idle time selects it and moves neither the view nor its row", a
 });
 
 test("a lane that is empty while other streams run names their work; a click selects the time", async () => {
-  const view = await opened();
+  const view = await openTimeline();
   const { stage } = view.app.ctx;
   const [compute, communication] = view.scene.ranks[0]!.summary.map(({ lane }) => eventsOf(lane));
   const isBusy = (time: number) =>

@@ -1,11 +1,11 @@
 /** Folding of similar ranks in a whole view; `tests/e2e` has the button and the key. */
 
 import { expect, test } from "vitest";
-import { opened, pointer, tap, type View } from "../../test/app_view";
+import { openTimeline, pointer, tap, type View } from "../../test/app_view";
 import { eventsOf } from "../../test/recorded";
 
 async function folded(): Promise<View> {
-  const view = await opened();
+  const view = await openTimeline();
   view.root.focus();
   view.press("u");
   await expect.poll(() => rows(view)).toEqual(["ranks 0, 1, folded into rank 0", "rank 2"]);
@@ -21,7 +21,7 @@ function rows(view: View): string[] {
 const said = (view: View): string => view.text(".hta-said");
 
 test("the widget may fold as well, and the line below states the search for similar ranks", async () => {
-  const view = await opened();
+  const view = await openTimeline();
   view.source.held = [];
   view.app.folding.set(true, false);
   await expect.poll(() => said(view)).toContain("Finding similar ranks");
@@ -77,7 +77,7 @@ test("a selected event of a folded rank shows its rank while it is selected", as
 });
 
 test("a page without data on similar ranks does not offer to fold them", async () => {
-  const view = await opened((page, source) => {
+  const view = await openTimeline((page, source) => {
     page.alike = null;
     source.become("none");
   });

@@ -1,7 +1,16 @@
 /** The whole view in a real browser: texts, linked state, refusals, and clean-up. */
 
 import { describe, expect, test, vi } from "vitest";
-import { drag, length, mount, opened, pick, pointer, ready, viewOf } from "../../test/app_view";
+import {
+  drag,
+  spanLength,
+  mount,
+  openTimeline,
+  pick,
+  pointer,
+  waitForFigures,
+  viewOf,
+} from "../../test/app_view";
 import { fill } from "../../test/fill";
 import { freshState } from "../../test/model";
 import { recordedScene } from "../../test/recorded";
@@ -11,7 +20,7 @@ import { TimelineApp } from "./view";
 
 describe("the status line", () => {
   test("view, job and data quality are shown, and each is requested once", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     expect(view.text(".hta-said")).toMatch(/^Whole job, [\d.]+ ms\. .*GPUs compute \d+ %/);
     expect(view.text(".hta-name")).toContain("demo-job3 ranks · ");
     expect(view.text(".hta-badge .hta-if-wide")).toBe("exact: 6 496 events, 0 dropped");
@@ -22,12 +31,12 @@ describe("the status line", () => {
 
 describe("the state", () => {
   test("W zooms in at the middle and writes the state; one undo reverts it", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     view.root.focus();
     view.press("w");
     await expect.poll(() => viewOf(view)).not.toBeNull();
     await expect
-      .poll(() => length(viewOf(view)) / length(view.scene.range))
+      .poll(() => spanLength(viewOf(view)) / spanLength(view.scene.range))
       .toBeCloseTo(1 / 1.35, 2);
     expect(viewOf(view).every(Number.isInteger)).toBe(true);
     await expect
@@ -39,7 +48,7 @@ describe("the state", () => {
   });
 
   test("what Python sets is shown and not written back", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     const saves = view.state.saves;
     view.state.set("view", [10_000_000, 20_000_000]);
     await expect.poll(() => view.text(".hta-said")).toContain("10.0–20.0 ms (10.0 ms)");
@@ -54,7 +63,7 @@ describe("the state", () => {
   });
 
   test("C also colours by what limits the work, if the job has shapes", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     view.root.focus();
     const asksForClasses = () => view.source.asked.some(({ request }) => "classed" in request);
     view.app.setScene({ ...view.scene, without_bounds: "no shapes" });
@@ -74,7 +83,7 @@ describe("the state", () => {
   });
 
   test("a key that is pressed before the view moves to Python's window still counts", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     view.root.focus();
     view.state.set("view", [10_000_000, 30_000_000]);
     view.press("z");
@@ -85,7 +94,7 @@ describe("the state", () => {
 
 describe("failures", () => {
   test("a failed request is stated in place of its answer", async () => {
-    const view = await opened((_, source) =>
+    const view = await openTimeline((_, source) =>
       source.broken.set("event", "byte 12: gzip stream is cut off"),
     );
     pick(view, "AllReduce");
@@ -100,19 +109,19 @@ describe("failures", () => {
     await expect.poll(() => view.text(".hta-error-strip")).toContain("rank-3.json.gz was replaced");
     view.source.broken.clear();
     view.by("button", "Try again").click();
-    await ready(view);
+    await waitForFigures(view);
     expect(view.find(".hta-error-strip").hidden).toBe(true);
   });
 
   test("a broken search expression marks the field", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     view.state.set("search", "/(/");
     await expect.poll(() => view.text(".hta-count")).toBe("not searchable");
     expect(view.find(".hta-search input").getAttribute("aria-invalid")).toBe("true");
   });
 
   test("an export reports what it wrote, and why it could not", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     view.root.focus();
     view.press("x");
     expect((view.by("textbox", "File to write") as HTMLInputElement).value).toBe(
@@ -131,7 +140,7 @@ describe("failures", () => {
   });
 
   test("if all tracks are hidden, a note states it and offers to show them", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     view.by("button", "Filter tracks").click();
     fill(view.by("textbox", "Show only tracks that match"), "tpu");
     await expect.poll(() => view.text(".hta-card")).toContain("No track matches");
@@ -141,7 +150,7 @@ describe("failures", () => {
 });
 
 test("the table of a selection begins with work, can be filtered and copied", async () => {
-  const view = await opened();
+  const view = await openTimeline();
   view.state.set("selection", { ...FULL_SELECTION, start_ns: 0, end_ns: view.scene.range[1] });
   const rows = (): HTMLElement[] => view.all(".hta-table-names tbody tr");
   await expect.poll(() => rows().length).toBeGreaterThan(10);
@@ -165,7 +174,7 @@ test("the table of a selection begins with work, can be filtered and copied", as
 
 test("no name in a trace becomes markup", async () => {
   const evil = '<img src=x onerror="globalThis.pwned = true">';
-  const view = await opened((page) => {
+  const view = await openTimeline((page) => {
     const { scene } = page;
     page.shorts = page.shorts.map((name) => `${name} ${evil}`);
     page.names = page.names.map((name) => `${name} ${evil}`);
@@ -207,7 +216,7 @@ describe("hosts", () => {
   test("works in a shadow root", async () => {
     const host = document.body.appendChild(document.createElement("div"));
     const shadow = host.attachShadow({ mode: "open" });
-    const view = await opened(() => {}, shadow);
+    const view = await openTimeline(() => {}, shadow);
     view.root.focus();
     view.press("/");
     expect(shadow.activeElement).toBe(view.find(".hta-search input"));
@@ -282,7 +291,7 @@ describe("hosts", () => {
   });
 
   test("every button has a name", async () => {
-    const view = await opened();
+    const view = await openTimeline();
     pick(view, "AllReduce");
     await expect.poll(() => view.text(".hta-details")).toContain("Arguments");
     for (const node of view.root.querySelectorAll("button:not([hidden])")) {

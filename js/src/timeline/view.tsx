@@ -220,12 +220,28 @@ export class TimelineApp {
   }
 
   private listen(): void {
-    const { ctx, rows, picking, search, status } = this;
+    const { ctx } = this;
     const { root, shared, source, stage, signal: abortSignal } = ctx;
     shared.onChange((keys) => this.show(keys, true));
     source.onFailure((op, error) => {
       if (DRAWING_OPS.has(op)) ctx.fail("The timeline is not complete", error);
     });
+    this.installEffects();
+    listenToWheel(this);
+    listenToKeys(this);
+    watchBoxes([root], () => this.setWidth(root.clientWidth), abortSignal);
+    if (!ctx.isLinkedPanel) watchTheme(root, abortSignal, (name) => this.setTheme(name));
+    const close = (): void => {
+      stage.destroy();
+      root.remove();
+    };
+    abortSignal.addEventListener("abort", close, { once: true });
+  }
+
+  /** Update the parts that are not components when signals change. */
+  private installEffects(): void {
+    const { ctx, rows, picking, search, status } = this;
+    const { root, shared, stage, signal: abortSignal } = ctx;
     const updateAccessGrid = throttle(GRID_DELAY_MS, abortSignal, () => {
       const { pinned } = shared.state;
       this.accessGrid.value = { rows: rows.stateSignal.value, selected: picking.brief, pinned };
@@ -264,15 +280,6 @@ export class TimelineApp {
         aria(root, "label", `${title}, ${ranks.length} ranks, ${events} events`),
       abortSignal,
     );
-    listenToWheel(this);
-    listenToKeys(this);
-    watchBoxes([root], () => this.setWidth(root.clientWidth), abortSignal);
-    if (!ctx.isLinkedPanel) watchTheme(root, abortSignal, (name) => this.setTheme(name));
-    const close = (): void => {
-      stage.destroy();
-      root.remove();
-    };
-    abortSignal.addEventListener("abort", close, { once: true });
   }
 
   /** Show the shared state. */
