@@ -146,6 +146,13 @@ def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Pi
     return [rank_piece(late.ranks[0], begins=True), arrival, reason, "."]
 
 
+def _late_start_text(_times: RunTimes, *, later_ns: Mapping[int, int]) -> list[Piece]:
+    """State which rank's recording starts latest, and after which time the others waited for it."""
+    rank = max(later_ns, key=later_ns.__getitem__)
+    text = f" starts {duration(later_ns[rank])} after the others, which wait for it at first."
+    return [rank_piece(rank, begins=True) | {"fact": True}, text]
+
+
 def _last_rank_text(times: RunTimes, *, last: LastRank, report: StragglerReport) -> list[Piece]:
     """State that a rank is nearly always last without being judged to be the cause."""
     is_partial = report.loaded_rank_count < report.rank_count
@@ -461,6 +468,7 @@ def _share_of_run(times: RunTimes, time_ns: int, rank_count: int, subject: str) 
 WORDS: dict[str, Callable[..., list[Piece]]] = {
     "waiting": _waiting_text,
     "late_rank": _late_rank_text,
+    "late_start": _late_start_text,
     "last_rank": _last_rank_text,
     "pipeline": _pipeline_text,
     "exposed_communication": _exposed_text,

@@ -29,6 +29,9 @@ from hta_widgets.trace.memo import iter_ranks, memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
+#: Minimum own lateness of ranks that are late together, as a share of the last one's.
+_MIN_AS_LATE = 0.75
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImposedWaits:
@@ -158,6 +161,22 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
         is_charged & times.is_last, imposed_ns, exposed_ns,
         np.rint(exposed_ns * late.own_share).astype(np.int64),
     )  # fmt: skip
+
+
+def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedWaits:
+    """Charge the loss at a collective also to ranks that are nearly as late as the last one.
+
+    `is_rank` is a mask of the ranks that may be charged as well, all by default.
+    """
+    match = work.match
+    own_ns = work.late.late_ns * work.late.own_share
+    last_ns = match.reduce_per_entry(np.maximum, np.where(work.is_charged, own_ns, 0.0))
+    is_late = work.is_counted & (own_ns > 0) & (own_ns >= _MIN_AS_LATE * last_ns)
+    if is_rank is not None:
+        is_late &= is_rank[match.trace]
+    is_charged = work.is_charged | is_late
+    lost_ns = np.where(is_charged, match.reduce_per_entry(np.maximum, work.lost_ns), 0)
+    return replace(work, is_charged=is_charged, lost_ns=lost_ns)
 
 
 def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:

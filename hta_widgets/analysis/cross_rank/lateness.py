@@ -4,8 +4,9 @@ A rank's lateness is its arrival less the median of the other ranks' arrivals. I
 previous arrival in the group is split into `PARTS`; the excess of a part is its length less the
 median of the others' lengths.
 
-A rank may be late only because it waited in another group. This part of its lateness is inherited
-and is not counted against it. `_inherited_lateness` has an example.
+A rank may be late only because it waited in another group, or because its recording starts later
+than those of the others. This part of its lateness is inherited and is not counted against it.
+`_inherited_lateness` has an example.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     has_previous = before >= 0
     spent, exposed = _time_before_arrival(match, times, before)
     paid = exposed - deviation_from_peers(match.collective, exposed)
-    inherited = _inherited_lateness(match, times, step, late, paid, spent["waiting"])
+    waited = spent["waiting"] + _late_starts(match, times)
+    inherited = _inherited_lateness(match, times, step, late, paid, waited)
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     excess = {
         part: np.where(has_previous, deviation_from_peers(match.collective, spent[part]), np.nan)
@@ -83,13 +85,40 @@ def _previous_entries(match: Matching, times: Arrivals) -> Ints:
     return before
 
 
+def start_times(match: Matching, times: Arrivals) -> Ints:
+    """Return when the recording of each rank starts, on the clock of the arrivals."""
+    ranks = zip(iter_ranks(match.traces), times.clocks, strict=True)
+    starts_ns = [
+        clock.to_job(np.array([trace.start_ns - trace.shift_ns]))[0] for trace, clock in ranks
+    ]
+    return np.array(starts_ns, dtype=np.int64)
+
+
+def _late_starts(match: Matching, times: Arrivals) -> Ints:
+    """Return how much later than the first rank each rank starts, at its first entry in a sequence.
+
+    Other entries have 0: what a rank did before its recording is unknown.
+    """
+    later_ns = np.zeros(len(match), dtype=np.int64)
+    if not len(match):
+        return later_ns
+    sequence = np.stack([match.trace, match.lane])
+    order = np.lexsort((times.arrival_ns, *sequence[::-1]))
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = (np.diff(sequence[:, order]) != 0).any(axis=0)
+    first = order[is_first]
+    starts_ns = start_times(match, times)
+    later_ns[first] = starts_ns[match.trace[first]] - starts_ns.min()
+    return later_ns
+
+
 def _inherited_lateness(
     match: Matching, times: Arrivals, step: Ints, late: Floats, paid: Floats, waited: Floats
 ) -> Floats:
     """Return how much of each lateness came from waiting in other groups.
 
-    `late` is the lateness, `waited` the time that the rank waited elsewhere before, and `paid` the
-    time in which the others wait for the rank and do not compute.
+    `late` is the lateness, `waited` the time that the rank waited elsewhere before or started
+    later, and `paid` the time in which the others wait for the rank and do not compute.
 
     A rank that computes while a collective runs is just as late to the next one, without a wait in
     between. Therefore inherited lateness is carried on until the others have waited for it, or the
