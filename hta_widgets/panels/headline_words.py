@@ -194,6 +194,10 @@ def _exposed_operation_text(largest: ExposedOperation) -> str:
         part = "all" if largest.share == 1 else share(largest.share)
         return f"{part} of it in {name}"
     text = f"{name} of {size(bandwidth.size_bytes)} at {rate(bandwidth.gb_per_s)} bus bandwidth"
+    if bandwidth.slow_ranks:
+        text += f" on rank{'s' if len(bandwidth.slow_ranks) > 1 else ''}"
+        text += f" {_number_runs_text(bandwidth.slow_ranks)}"
+        text += f", {rate(bandwidth.others_gb_per_s)} on the others"
     return f"{text}{', waits included' * bandwidth.includes_waits}"
 
 
