@@ -31,6 +31,8 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Minimum own lateness of ranks that are late together, as a share of the last one's.
 _MIN_AS_LATE = 0.75
+#: Minimum loss in a group whose ranks count as companions, relative to the largest loss in a group.
+_MIN_GROUP_RATIO = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,11 +75,17 @@ class ImposedWaits:
         return self.sum_by_rank(self.is_counted & self.match.per_entry(self.match.is_complete))
 
     def companion_counts(self) -> Ints:
-        """Return the number of other ranks with which each rank shares collectives, at least 1."""
+        """Return the number of other ranks with which each rank shares collectives, at least 1.
+
+        Groups in which it costs a tenth of the largest loss in a group or less do not count.
+        """
         match = self.match
         member = np.zeros((match.lane.max(initial=-1) + 1, len(match.traces)), dtype=np.float32)
         member[match.lane, match.trace] = 1
-        shared: Ints = (member.T @ member > 0).sum(axis=1)
+        lost_ns = np.zeros(member.shape)
+        np.add.at(lost_ns, (match.lane, match.trace), self.lost_ns)
+        costly = member * (lost_ns >= _MIN_GROUP_RATIO * lost_ns.max(axis=0, initial=0))
+        shared: Ints = (costly.T @ member > 0).sum(axis=1)
         return np.maximum(shared - 1, 1)
 
     def share_of_others(self, cost_ns: Array) -> Floats:

@@ -4,9 +4,9 @@ A rank's lateness is its arrival less the median of the other ranks' arrivals. I
 previous arrival in the group is split into `PARTS`; the excess of a part is its length less the
 median of the others' lengths.
 
-A rank may be late only because it waited in another group, or because its recording starts later
-than those of the others. This part of its lateness is inherited and is not counted against it.
-`_inherited_lateness` has an example.
+A rank may be late only because it waited or transferred data in another group, or because its
+recording starts later than those of the others. This part of its lateness is inherited and is not
+counted against it. `_inherited_lateness` has an example.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     has_previous = before >= 0
     spent, exposed = _time_before_arrival(match, times, before)
     paid = exposed - deviation_from_peers(match.collective, exposed)
-    waited = spent["waiting"] + _late_starts(match, times)
+    starts_ns = start_times(match, times)
+    later_ns = starts_ns - starts_ns.min(initial=np.iinfo(np.int64).max)
+    # What a rank did before its recording is unknown.
+    waited = spent["waiting"] + np.where(has_previous, 0, later_ns[match.trace])
     inherited = _inherited_lateness(match, times, step, late, paid, waited)
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     excess = {
@@ -94,30 +97,12 @@ def start_times(match: Matching, times: Arrivals) -> Ints:
     return np.array(starts_ns, dtype=np.int64)
 
 
-def _late_starts(match: Matching, times: Arrivals) -> Ints:
-    """Return how much later than the first rank each rank starts, at its first entry in a sequence.
-
-    Other entries have 0: what a rank did before its recording is unknown.
-    """
-    later_ns = np.zeros(len(match), dtype=np.int64)
-    if not len(match):
-        return later_ns
-    sequence = np.stack([match.trace, match.lane])
-    order = np.lexsort((times.arrival_ns, *sequence[::-1]))
-    is_first = np.ones(len(order), dtype=bool)
-    is_first[1:] = (np.diff(sequence[:, order]) != 0).any(axis=0)
-    first = order[is_first]
-    starts_ns = start_times(match, times)
-    later_ns[first] = starts_ns[match.trace[first]] - starts_ns.min()
-    return later_ns
-
-
 def _inherited_lateness(
     match: Matching, times: Arrivals, step: Ints, late: Floats, paid: Floats, waited: Floats
 ) -> Floats:
     """Return how much of each lateness came from waiting in other groups.
 
-    `late` is the lateness, `waited` the time that the rank waited elsewhere before or started
+    `late` is the lateness, `waited` the time that the rank communicated elsewhere before or started
     later, and `paid` the time in which the others wait for the rank and do not compute.
 
     A rank that computes while a collective runs is just as late to the next one, without a wait in
@@ -166,7 +151,7 @@ def _time_before_arrival(
     for clock, entries, events in zip(times.clocks, match.of_trace, match.events, strict=True):
         instants = (
             clock.to_rank(time_ns[entries])
-            for time_ns in (since, waits_since, times.arrival_ns, times.last_ns)
+            for time_ns in (since, waits_since, times.arrival_ns, times.last_ns, times.end_ns)
         )
         # The waiting part of an unmatched event is unknown, so all of its time counts as waiting.
         is_unmatched = ~events.is_single_rank
@@ -188,18 +173,19 @@ def _time_before_arrival_of_rank(
     waits_since: Ints,
     arrival: Ints,
     last_arrival: Ints,
+    end: Ints,
     unmatched_start: Ints,
     unmatched_end: Ints,
 ) -> tuple[tuple[Ints, ...], Ints]:
     """Return the `PARTS` of a rank's time before each arrival, and its exposed wait after it.
 
-    Waits count from `waits_since`, the other parts from `since`. Unmatched communication counts as
-    waiting.
+    Waits count from `waits_since`, the other parts from `since`. All communication without compute
+    counts as waiting: slow links are no fault of the rank.
     """
     parts = _idle_intervals(trace)
     loading, communicating, idle = (CumulativeCoverage(*intervals) for intervals in parts)
     begin = np.concatenate([arrival, unmatched_start])
-    waits = union(begin, np.concatenate([last_arrival, unmatched_end]))
+    waits = union(begin, np.concatenate([end, unmatched_end]))
     waiting = CumulativeCoverage(*subtract(waits, computing_intervals(trace)))
     wait_ns = waiting(arrival) - waiting(waits_since)
     wait_ns += communicating(arrival) - communicating(waits_since)

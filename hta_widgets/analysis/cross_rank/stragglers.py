@@ -127,12 +127,12 @@ def stragglers(
     Of ranks that are late together, only the last is charged. A rank whose own lateness is at least
     three quarters of the last one's is judged as if it were the last.
 
-    A rank is not charged for lateness that it inherits by waiting, without compute, in another
-    group, such as for its neighbour in tensor parallelism or for the stage before it, nor for a
-    recording that starts later than the others' recordings. A rank is never a straggler if a file
-    is missing from one of its groups, because the late rank may be the missing one, or if it has
-    fewer than four collectives with events of all their ranks. Collectives without events of all
-    their ranks are not used for the verdict.
+    A rank is not charged for lateness that it inherits by communicating, without compute, in
+    another group, such as by waiting for its neighbour in tensor parallelism or for the stage
+    before it, or over slow links, nor for a recording that starts later than those of the others.
+    A rank is never a straggler if a file is missing from one of its groups, because the late rank
+    may be the missing one, or if it has fewer than four collectives with events of all their ranks.
+    Collectives without events of all their ranks are not used for the verdict.
 
     The cause is the part of the time from the arrival at the previous collective of the group to
     this arrival that exceeds the median of the other ranks most: kernels that are slower or more
@@ -164,7 +164,8 @@ def stragglers(
         ``imposed_wait_ns`` (int64), the others' waits in collectives at which it is last, added up
         (if several ranks are last, the lowest is charged); ``wait_ns`` (int64), its own waits;
         ``lost_ns`` (int64), the imposed waits without compute, less the inherited share;
-        ``lost_share`` (float64), the share of their time that the others lose, over all steps;
+        ``lost_share`` (float64), the share of their time that the others lose in the groups that
+        it keeps waiting, over all steps;
         ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
         ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"host inside
         NAME"`` if the host is within events of one name meanwhile, such as ``torch.save``, ``"idle

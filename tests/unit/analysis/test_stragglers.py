@@ -994,3 +994,55 @@ def test_a_recording_that_starts_later_makes_no_straggler(tmp_path, late_ms, sta
     text = str(headline(traces)).replace("\u202f", " ")
     assert "wait for rank 2" not in text
     assert f"Rank 2 starts {start_text} after the others, which wait for it at first." in text
+
+
+def replicas(tmp_path, work_us, transfer_us, *, replica_count=2):
+    """Replicas of two ranks: each pair computes, moves data, and then meets the other replicas.
+
+    `work_us` and `transfer_us` are by replica.
+    """
+    world = range(2 * replica_count)
+    events = [[] for _ in world]
+    meeting = max(work + transfer for work, transfer in zip(work_us, transfer_us, strict=True))
+    for step in range(6):
+        start = step * STEP
+        for rank in world:
+            replica = rank // 2
+            computed = start + work_us[replica]
+            moved = computed + transfer_us[replica]
+            peers = tuple(other for other in world if other % 2 == rank % 2)
+            events[rank] += [
+                profiler_step(step),
+                kernel((start + 10) * US, computed * US),
+                collective(computed * US, moved * US, ranks=(2 * replica, 2 * replica + 1),
+                           group=f"tp{replica}", seq=step, stream=9, elements=10**6),
+                collective(moved * US, (start + meeting + 100) * US, ranks=peers,
+                           group=f"dp{rank % 2}", seq=step),
+            ]  # fmt: skip
+    return load(tmp_path, *events)
+
+
+@pytest.mark.parametrize("replica_count", [2, 4])
+def test_a_replica_that_is_slower_than_the_others_is_named(tmp_path, replica_count):
+    """The last replica keeps its counterparts waiting, while its own ranks wait for nobody."""
+    work_us = [5_000] * (replica_count - 1) + [7_000]
+    traces = replicas(tmp_path, work_us, [200] * replica_count, replica_count=replica_count)
+    frame = stragglers(traces)
+    late = [2 * replica_count - 2, 2 * replica_count - 1]
+    assert frame["rank"][frame["is_straggler"]].tolist() == late
+    # The counterparts wait 2 of 10 ms.
+    assert frame["lost_share"][late[0]] == pytest.approx(0.2, abs=0.05)
+
+
+@pytest.mark.parametrize("transfer_us", [[200, 2_400], [2_900, 100]])
+def test_ranks_with_slow_links_are_no_stragglers(tmp_path, transfer_us):
+    traces = replicas(tmp_path, [5_000, 5_000], transfer_us)
+    frame = stragglers(traces)
+    assert not frame["is_straggler"].any()
+    slow = [0, 1] if transfer_us[0] > transfer_us[1] else [2, 3]
+    assert frame["cause"][slow].tolist() == ["waiting elsewhere"] * 2
+    # 4 MB in each transfer; with two ranks the bus bandwidth is that of the algorithm.
+    text = str(headline(traces)).replace("\u202f", " ")
+    rates = [4_000 / time for time in (max(transfer_us), min(transfer_us))]
+    ranks = "–".join(map(str, slow)) if slow[1] - slow[0] > 1 else f"{slow[0]}, {slow[1]}"
+    assert f"at {rates[0]:.2f} GB/s bus bandwidth on ranks {ranks}, {rates[1]:.1f} GB/s on" in text
