@@ -60,7 +60,6 @@ class RankTimes:
     waits_ns: Floats  # (ranks, sides, steps)
     communication_ns: Floats  # exposed, waits included: (ranks, sides, steps)
     copies_ns: Floats  # hidden and exposed: (ranks, sides, steps)
-    transfers_ns: Floats  # the same, without waits
 
     @property
     def change_ns(self) -> Floats:
@@ -220,10 +219,12 @@ def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
     others_ns = np.array([np.median(np.delete(change_ns, k)) for k in range(len(change_ns))])
     others_follow = _follows(others_ns, times.excess_ns) | (not times.communication_ns.any())
     copies_follow = _follows(_mean_change(times.copies_ns), times.excess_ns[memory])
-    transfers_follow = _follows(_mean_change(times.transfers_ns), times.excess_ns[transfer])
     is_alone[idle] &= others_follow[idle]
     is_alone[memory] &= others_follow[memory] | copies_follow
-    is_alone[transfer] &= transfers_follow
+    for place in np.flatnonzero(is_alone[transfer]).tolist():
+        rank = times.ranks[place]
+        before, after = (transfer_times(diff, side, rank).mean() for side in diff.sides)
+        is_alone[transfer, place] = _follows(after - before, times.excess_ns[transfer, place])
     return np.where(is_alone, times.excess_ns, 0.0)
 
 
@@ -274,11 +275,10 @@ def lone_ranks(diff: Comparison) -> set[int]:
 
 def _times_outside_waits(diff: Comparison, ranks: list[int]) -> RankTimes:
     own_ns = np.zeros((len(_OWN_KINDS), len(ranks), 2, diff.step_count))
-    waits_ns, communication_ns, copies_ns, transfers_ns = np.zeros((4, *own_ns.shape[1:]))
+    waits_ns, communication_ns, copies_ns = np.zeros((3, *own_ns.shape[1:]))
     for side, run in enumerate(diff.sides):
         for place, rank in enumerate(ranks):
             copies_ns[place, side] = copy_times(diff, run, rank)
-            transfers_ns[place, side] = transfer_times(diff, run, rank)
             for cause, times in step_times_by_cause(diff, run)[rank].items():
                 kind = "transfer" if cause == "communication_transfer" else KIND_OF[cause]
                 if kind in _OWN_KINDS:
@@ -287,7 +287,7 @@ def _times_outside_waits(diff: Comparison, ranks: list[int]) -> RankTimes:
                     communication_ns[place, side] += times
                 if cause == "communication_wait":
                     waits_ns[place, side] = times
-    return RankTimes(ranks, own_ns, waits_ns, communication_ns, copies_ns, transfers_ns)
+    return RankTimes(ranks, own_ns, waits_ns, communication_ns, copies_ns)
 
 
 def _late_on_both_sides(

@@ -344,12 +344,13 @@ def _paired_ranks_text(diff: Comparison) -> str:
 
 def _includes_waits(finding: Finding, diff: Comparison) -> bool:
     """Return whether a change is of a collective's time that includes waits for other ranks."""
-    if finding.measure == "host":  # these libraries run collectives on the host
-        return bool(re.match(HOST_LIBRARIES, finding.name))
-    is_collective = kind_of("kernel", finding.name) == "communication" or re.match(
-        rf"{HOST_COLLECTIVES}|{PARAM_COMMS}", finding.name
-    )
-    return bool(is_collective) and not splits_communication(diff)
+    name = finding.name
+    if finding.measure == "host":
+        # Only the collectives of these libraries run on the host, and their calls include waits.
+        return bool(re.match(HOST_LIBRARIES, name))
+    is_operator = bool(re.match(rf"{HOST_COLLECTIVES}|{PARAM_COMMS}", name))
+    is_collective = is_operator or kind_of("kernel", name) == "communication"
+    return is_collective and not splits_communication(diff)
 
 
 def _change_text(finding: Finding, diff: Comparison) -> str:

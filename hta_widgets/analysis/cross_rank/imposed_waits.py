@@ -88,14 +88,13 @@ class ImposedWaits:
         shared: Ints = (costly.T @ member > 0).sum(axis=1)
         return np.maximum(shared - 1, 1)
 
-    def share_of_others(self, cost_ns: Array) -> Floats:
-        """Return the costs of entries by (step, rank), as shares of the time of the companions.
+    def shares_of_others(self, *costs_ns: Array) -> list[Floats]:
+        """Return costs of entries by (step, rank), as shares of the time of the companions.
 
         On clocks that differ by more than a step, waits are longer than the step; the share is 1.
         """
         time_ns = np.outer(self.step_ns(), self.companion_counts())
-        share: Floats = self.sum_by_step(cost_ns) / time_ns
-        return np.minimum(share, 1.0)
+        return [np.minimum(self.sum_by_step(cost_ns) / time_ns, 1.0) for cost_ns in costs_ns]
 
     def step_ns(self) -> Floats:
         """Return the length of each step, from the previous step's last collective to its own.
@@ -247,11 +246,9 @@ def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, 
     has_collectives = is_step & (work.sum_by_step(work.is_counted & counts).sum(axis=1) > 0)
     usual_count = np.median(collectives[is_step], axis=0) if is_step.any() else 0
     is_partial = ~has_collectives[:, None] | (collectives * 2 < usual_count) | (collectives == 0)
-    lost, exposed = (
-        np.where(is_partial, np.nan, work.share_of_others(np.where(counts, cost, 0)))
-        for cost in (work.lost_ns, work.exposed_ns)
-    )
-    return lost, exposed
+    costs_ns = [np.where(counts, cost, 0) for cost in (work.lost_ns, work.exposed_ns)]
+    lost, exposed = work.shares_of_others(*costs_ns)
+    return np.where(is_partial, np.nan, lost), np.where(is_partial, np.nan, exposed)
 
 
 def mean_lost_shares(work: ImposedWaits) -> Floats:

@@ -255,7 +255,7 @@ def stragglers_by_step(
         "score": work.sum_by_step(work.is_only_last) / np.maximum(collectives, 1),
         "imposed_wait_ns": work.sum_by_step(work.imposed_ns),
         "lost_ns": work.sum_by_step(work.lost_ns),
-        "lost_share": work.share_of_others(work.lost_ns),
+        "lost_share": work.shares_of_others(work.lost_ns)[0],
     }
     return result_frame(
         {
@@ -357,8 +357,9 @@ def _steadily_late(work: ImposedWaits) -> Bools:
     mean_ns = late_ns.sum(axis=0) / step_counts
     squares = np.where(has_step, (late_ns - mean_ns) ** 2, 0.0).sum(axis=0)
     error_ns = np.sqrt(squares / np.maximum(step_counts - 1, 1) / step_counts)
-    usual_ns = [np.median(np.delete(error_ns, place)) for place in range(rank_count)]
-    is_steady: Bools = mean_ns >= _MIN_OF_SPREAD * np.array(usual_ns)
+    # The distance from the median of the others, taken from the value, leaves this median.
+    usual_ns = error_ns - deviation_from_peers(np.zeros(rank_count, np.int64), error_ns)
+    is_steady: Bools = mean_ns >= _MIN_OF_SPREAD * usual_ns
     return is_steady
 
 
