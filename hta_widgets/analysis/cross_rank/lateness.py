@@ -54,12 +54,12 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     late = deviation_from_peers(match.collective, times.arrival_ns)
     before = _previous_entries(match, times)
     has_previous = before >= 0
-    spent, exposed = _time_before_arrival(match, times, before)
+    spent, communicated, exposed = _time_before_arrival(match, times, before)
     paid = exposed - deviation_from_peers(match.collective, exposed)
     starts_ns = start_times(match, times)
     later_ns = starts_ns - starts_ns.min(initial=np.iinfo(np.int64).max)
     # What a rank did before its recording is unknown.
-    waited = spent["waiting"] + np.where(has_previous, 0, later_ns[match.trace])
+    waited = communicated + np.where(has_previous, 0, later_ns[match.trace])
     inherited = _inherited_lateness(match, times, step, late, paid, waited)
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     excess = {
@@ -137,9 +137,13 @@ def _inherited_lateness(
 
 def _time_before_arrival(
     match: Matching, times: Arrivals, before: Ints
-) -> tuple[dict[str, Floats], Ints]:
-    """Return the parts of each rank's time before it arrived, and its waits without computing."""
+) -> tuple[dict[str, Floats], Floats, Ints]:
+    """Return the parts of each rank's time before it arrived, and its waits without computing.
+
+    The second value is the part ``waiting`` with transfers: slow links are no fault of the rank.
+    """
     spent = {part: np.zeros(len(match)) for part in PARTS}
+    communicated = np.zeros(len(match))
     exposed = np.zeros(len(match), dtype=np.int64)
     # Parts count from one arrival to the next, since ranks also work while a collective runs. Waits
     # count from the last arrival only: the last rank may do later what the others do while waiting.
@@ -160,11 +164,11 @@ def _time_before_arrival(
         arguments.append((*instants, *unmatched))
     split = _time_before_arrival_of_rank
     results = map_ranks(match.traces, split, each=arguments, executor=match.executor)
-    for entries, (parts_ns, exposed_wait_ns) in zip(match.of_trace, results, strict=True):
+    for entries, result in zip(match.of_trace, results, strict=True):
+        parts_ns, communicated[entries], exposed[entries] = result
         for part, part_ns in zip(PARTS, parts_ns, strict=True):
             spent[part][entries] = part_ns
-        exposed[entries] = exposed_wait_ns
-    return spent, exposed
+    return spent, communicated, exposed
 
 
 def _time_before_arrival_of_rank(
@@ -176,26 +180,29 @@ def _time_before_arrival_of_rank(
     end: Ints,
     unmatched_start: Ints,
     unmatched_end: Ints,
-) -> tuple[tuple[Ints, ...], Ints]:
-    """Return the `PARTS` of a rank's time before each arrival, and its exposed wait after it.
+) -> tuple[tuple[Ints, ...], Ints, Ints]:
+    """Return the values of `_time_before_arrival` of a rank, the last one after its arrival.
 
-    Waits count from `waits_since`, the other parts from `since`. All communication without compute
-    counts as waiting: slow links are no fault of the rank.
+    Waits count from `waits_since`, the other parts from `since`. Unmatched communication counts as
+    waiting.
     """
     parts = _idle_intervals(trace)
     loading, communicating, idle = (CumulativeCoverage(*intervals) for intervals in parts)
     begin = np.concatenate([arrival, unmatched_start])
-    waits = union(begin, np.concatenate([end, unmatched_end]))
-    waiting = CumulativeCoverage(*subtract(waits, computing_intervals(trace)))
-    wait_ns = waiting(arrival) - waiting(waits_since)
-    wait_ns += communicating(arrival) - communicating(waits_since)
+    on_host_ns = communicating(arrival) - communicating(waits_since)
+    elsewhere_ns = []
+    for until in (last_arrival, end):
+        pieces = union(begin, np.concatenate([until, unmatched_end]))
+        covered = CumulativeCoverage(*subtract(pieces, computing_intervals(trace)))
+        elsewhere_ns.append(covered(arrival) - covered(waits_since) + on_host_ns)
+    wait_ns, communicated_ns = elsewhere_ns
     compute_ns = compute_time_between(trace, since, arrival)
     other_ns = (
         covered_before(arrival) - covered_before(since)
         for covered_before in (loading, idle, _copy_only_coverage(trace))
     )
     exposed_wait_ns = last_arrival - arrival - compute_time_between(trace, arrival, last_arrival)
-    return (compute_ns, wait_ns, *other_ns), exposed_wait_ns
+    return (compute_ns, wait_ns, *other_ns), communicated_ns, exposed_wait_ns
 
 
 @memoize
