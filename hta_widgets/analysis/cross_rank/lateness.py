@@ -140,7 +140,7 @@ def _time_before_arrival(
 ) -> tuple[dict[str, Floats], Floats, Ints]:
     """Return the parts of each rank's time before it arrived, and its waits without computing.
 
-    The second value is the part ``waiting`` with transfers: slow links are no fault of the rank.
+    The second value is the part ``waiting`` with transfers, which slow links may lengthen.
     """
     spent = {part: np.zeros(len(match)) for part in PARTS}
     communicated = np.zeros(len(match))

@@ -971,7 +971,7 @@ def test_uneven_work_that_moves_between_ranks_is_nobodys_fault(tmp_path, delays)
 
 @pytest.mark.parametrize(("late_ms", "start_text"), [(40, "40.0 ms"), (7, "7.00 ms")])
 def test_a_recording_that_starts_later_makes_no_straggler(tmp_path, late_ms, start_text):
-    """All ranks arrive together, except at the first all-reduce: there is no rank 2 before."""
+    """All ranks arrive together, except at the first all-reduce, as rank 2 starts later."""
     events = [[] for _ in range(4)]
     for step in range(6):
         start = step * STEP + (late_ms * 1_000 if step else 0)
@@ -1024,7 +1024,7 @@ def replicas(tmp_path, work_us, transfer_us, *, replica_count=2):
 
 @pytest.mark.parametrize("replica_count", [2, 4])
 def test_a_replica_that_is_slower_than_the_others_is_named(tmp_path, replica_count):
-    """The last replica keeps its counterparts waiting, while its own ranks wait for nobody."""
+    """The last replica keeps its counterparts waiting, while its own ranks hardly wait."""
     work_us = [5_000] * (replica_count - 1) + [7_000]
     traces = replicas(tmp_path, work_us, [200] * replica_count, replica_count=replica_count)
     frame = stragglers(traces)
