@@ -15,7 +15,7 @@ device, `idle_time_breakdown` the gaps of each stream.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,6 +88,8 @@ IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
 ) = range(len(ACTIVITIES), len(IDLE_CATEGORIES))  # fmt: skip
 #: Whether each category is a part of ``host_wait``.
 _IS_HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
+#: Categories in which the host has not launched the next work yet.
+HOST_CAUSES = (*compress(IDLE_CATEGORIES, _IS_HOST), IDLE_CATEGORIES[_LAUNCH_CALL])
 
 #: Shorter waits of launched work are the latency of the device between two kernels.
 _SHORT_NS = 30_000

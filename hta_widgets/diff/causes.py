@@ -176,6 +176,21 @@ def copy_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
     return _time_per_step(copies, side.windows[rank] - part.trace.shift_ns)
 
 
+def transfer_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
+    """Return the time of each step in which data moves between ranks, hidden or exposed."""
+    part = side.parts[rank]
+    communication = union(*part.clip_rows(_work_by_kind(diff, part, "communication")))
+    moving = subtract(communication, _waiting(side, part))
+    return _time_per_step(moving, side.windows[rank] - part.trace.shift_ns)
+
+
+def _waiting(side: RunSide, part: RankPart) -> Intervals:
+    """Return when a rank waits for others in the collectives of a part."""
+    rows, begin, until, _ = side.waits.of_rank(part.rank)
+    is_selected = np.isin(rows, part.rows)
+    return union(begin[is_selected], until[is_selected])
+
+
 def _is_matched(diff: Comparison, side: RunSide) -> bool:
     """Return whether most exposed communication is in events that match those of other ranks."""
     exposed_ns = unmatched_ns = 0
@@ -216,9 +231,7 @@ def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Int
     exposed = subtract(communication, compute)
     pieces = {"compute": compute, "copies": subtract(copies, compute_or_communication)}
     if splits_communication(diff):
-        waiting, begin, until, _ = side.waits.of_rank(part.rank)
-        is_selected = np.isin(waiting, part.rows)
-        wait = intersect(exposed, union(begin[is_selected], until[is_selected]))
+        wait = intersect(exposed, _waiting(side, part))
         pieces["communication_wait"] = wait
         pieces["communication_transfer"] = subtract(exposed, wait)
     else:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.comm_events import comm_events
+from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, comm_events
 from hta_widgets.analysis.frames import concat_arrays, result_frame
 from hta_widgets.analysis.host_activity import waiting_calls
 from hta_widgets.arguments import check_arguments
@@ -25,6 +25,7 @@ from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
 from hta_widgets.diff.causes import splits_communication
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.match import STATUSES, MatchedTrees, Matches, match_ranks
+from hta_widgets.diff.records import Finding
 from hta_widgets.diff.sequences import number_occurrences
 from hta_widgets.diff.sides import RunSide, is_host_only
 from hta_widgets.diff.stats import combined_p_value, paired_p_value
@@ -75,6 +76,7 @@ _MIN_SHARE_CHANGE_UNTESTED = 0.2  # with one step on a side
 _ALPHA = 0.01  # divided by the number of tests
 _ALPHA_LARGE = 0.002
 _MIN_STEPS = 3  # minimum number of steps for estimating their spread
+_MIN_OPERATION_RATIO = 0.25  # minimum change of a kind of collective, relative to the largest
 _MIN_STEPS_SHARE = 0.5  # a change of calls must be in more than this part of the steps
 
 
@@ -236,19 +238,45 @@ def moved_bytes(diff: Comparison, name: str) -> list[float]:
 
     They are means over steps and paired ranks, NaN if the size of a collective is unknown.
     """
+    totals = [0.0, 0.0]
+    for k, tree, work, _ in _named_work(diff, name):
+        events = comm_events(tree.part.trace)
+        sizes = np.zeros(len(tree.part.table))
+        sizes[events.rows] = np.where(events.size_bytes < 0, np.nan, events.size_bytes)
+        totals[k] += float(sizes[tree.rows[work]].sum())
+    steps_and_ranks = diff.step_count * max(len(match_ranks(diff).ranks), 1)
+    return [total / steps_and_ranks for total in totals]
+
+
+def changed_operations(diff: Comparison, finding: Finding) -> list[str]:
+    """Return the kinds of collectives that make an operator slower or faster, the main one first.
+
+    PyTorch launches all collectives from one operator. Kinds with less than a quarter of the
+    largest change are left out.
+    """
+    change_ns = np.zeros(len(OPERATIONS))
+    for k, tree, work, times in _named_work(diff, finding.name):
+        events = comm_events(tree.part.trace)
+        operation = np.full(len(tree.part.table), OPERATIONS.index("other"))
+        operation[events.rows] = events.operation
+        sign = (1 if k else -1) * np.sign(finding.diff_ns)
+        np.add.at(change_ns, operation[tree.rows[work]], sign * times.device_ns[work])
+    change_ns[OPERATIONS.index("other")] = 0
+    order = np.argsort(-change_ns, kind="stable")
+    is_large = change_ns[order] >= max(_MIN_OPERATION_RATIO * change_ns.max(), 1)
+    return [OPERATIONS[code] for code in order[is_large].tolist()]
+
+
+def _named_work(diff: Comparison, name: str) -> Iterator[tuple[int, RankTree, Ints, NodeTimes]]:
+    """Yield side, tree, nodes and times of the device work of a name or launched by an operator."""
     matches = match_ranks(diff)
     codes = [code for code, text in enumerate(matches.pool.names) if text == name]
-    totals = [0.0, 0.0]
-    for matched in matches.ranks:
+    for matched, times in zip(matches.ranks, node_times(diff), strict=True):
         for k, tree in enumerate(matched.trees):
-            events = comm_events(tree.part.trace)
-            sizes = np.zeros(len(tree.part.table))
-            sizes[events.rows] = np.where(events.size_bytes < 0, np.nan, events.size_bytes)
             work = np.flatnonzero((tree.content >= 0) & (tree.slot < diff.step_count))
             launcher = np.where(tree.parent[work] < 0, work, tree.parent[work])
             is_named = np.isin(tree.name[work], codes) | np.isin(tree.name[launcher], codes)
-            totals[k] += float(sizes[tree.rows[work[is_named]]].sum())
-    return [total / (diff.step_count * max(len(matches.ranks), 1)) for total in totals]
+            yield k, tree, work[is_named], times[k]
 
 
 class _Change(NamedTuple):
@@ -326,9 +354,9 @@ def changes(diff: Comparison) -> pd.DataFrame:
 
 @memoize
 def _find_changes(diff: Comparison) -> pd.DataFrame:
-    listed = set[int]()
-    rows = [*_structural_changes(diff, listed)]
-    slower_or_faster, tested = _time_changes(diff, listed)
+    listed, rebuilt = set[int](), set[int]()
+    rows = [*_structural_changes(diff, listed, rebuilt)]
+    slower_or_faster, tested = _time_changes(diff, listed, rebuilt)
     rows += slower_or_faster
     totals = _total_counts(diff)
     for place, row in enumerate(rows):
@@ -368,8 +396,12 @@ def _total_counts(diff: Comparison) -> dict[tuple[str, bool], tuple[float, float
     return dict(zip(keys, zip(before.tolist(), after.tolist(), strict=True), strict=True))
 
 
-def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]:
-    """Yield changes of calls; the paths of operators whose work changed are added to `listed`."""
+def _structural_changes(diff: Comparison, listed: set[int], rebuilt: set[int]) -> Iterator[_Change]:
+    """Yield changes of calls.
+
+    The paths of operators whose work changed are added to `listed`, and of those that call other
+    operators than before to `rebuilt`.
+    """
     matches = match_ranks(diff)
     names = matches.pool.names
     steps_and_ranks = diff.step_count * max(len(matches.ranks), 1)
@@ -380,9 +412,10 @@ def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]
         for k, tree in enumerate(matched.trees):
             for word, measure, nodes in _outermost_changes(matched, k, diff.step_count):
                 path = matched.path[k][nodes]
+                owner = tree.parent[nodes]
+                owner_paths = shared[k][owner[owner >= 0]].tolist()
+                (listed if measure == "kernel" else rebuilt).update(owner_paths)
                 if measure == "kernel":
-                    owner = tree.parent[nodes]
-                    listed.update(shared[k][owner[owner >= 0]].tolist())
                     # Replaced work is listed under its operator.
                     path = matches.path_parent[path] if word == "replaced" else path
                 name = matches.path_name[path]
@@ -461,10 +494,13 @@ def _outermost_changes(
             yield text, measure, nodes
 
 
-def _time_changes(diff: Comparison, listed: set[int]) -> tuple[list[_Change], int]:
+def _time_changes(
+    diff: Comparison, listed: set[int], rebuilt: set[int]
+) -> tuple[list[_Change], int]:
     """Return the operators that are slower or faster themselves, and the number of tests.
 
-    Paths of `listed` are not tested.
+    Paths of `listed` are not tested, nor are times on the host of `rebuilt` ones: what an operator
+    did itself may be done by operators below it, or the reverse.
     """
     matches = match_ranks(diff)
     paired_nodes = [
@@ -479,6 +515,8 @@ def _time_changes(diff: Comparison, listed: set[int]) -> tuple[list[_Change], in
     for measure in (_DEVICE, _HOST):
         before, after = (sums[measure] for sums in sums_of_sides)
         mean = np.stack([before.mean(axis=0), after.mean(axis=0)])
+        if measure == _HOST:
+            is_tested[sorted(path for path in rebuilt if path >= 0)] = False
         path = np.flatnonzero(is_tested & (mean.max(axis=0) >= _MIN_SHARE_OF_STEP * diff.step_ns))
         p_value = (
             combined_p_value(before[:, path], after[:, path], by_step=diff.same_steps)

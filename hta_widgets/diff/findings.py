@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.idle import HOST_CAUSES
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.causes import splits_communication
@@ -262,8 +263,8 @@ def _largest_cause(diff: Comparison, sign: int, step: int | None = None) -> tupl
     """
     frame = waterfall(diff, "cause", step=step).set_index("cause").rename(index=str)
     causes = frame[["before_ns", "after_ns", "diff_ns"]].copy()
-    on_host = causes[causes.index.str.startswith("host_")]
-    # The causes on the host count together, unless one of them makes up half of their sum.
+    on_host = causes[causes.index.isin(HOST_CAUSES)]
+    # Causes on the host and calls that launch count together, unless one of them is half the sum.
     causes.loc["host_wait"] = on_host.sum()
     growth_ns, host_growth_ns = causes["diff_ns"] * sign, on_host["diff_ns"] * sign
     cause = str(growth_ns.idxmax())

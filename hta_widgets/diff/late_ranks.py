@@ -28,6 +28,7 @@ from hta_widgets.diff.causes import (
     copy_times,
     splits_communication,
     step_times_by_cause,
+    transfer_times,
 )
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, time_change
@@ -46,8 +47,8 @@ _MIN_FOLLOWED = 0.5  # minimum change that follows from an excess, as a share of
 _MIN_ALIKE = 0.5  # minimum excess of a rank, as a share of the largest in the same finding
 _MIN_AS_LATE = 0.75  # the same for ranks that keep others waiting together
 _ALPHA = 0.01
-#: Kinds of a rank's own time; communication depends on the other ranks.
-_OWN_KINDS = ("compute", "memory", "idle", "cpu")
+#: Kinds of a rank's own time. Waits depend on the other ranks, and transfers on the rank's group.
+_OWN_KINDS = ("compute", "memory", "idle", "cpu", "transfer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +128,8 @@ def late_ranks(diff: Comparison) -> list[Finding]:
             continue
         if rank in shared:
             finding = _late_on_both_sides(times, excess_ns, rank, appears=is_late)
+            reason = str(verdicts[is_late]["cause"][rank]) if finding.measure == "idle" else ""
+            finding = replace(finding, details={**finding.details, "reason": reason})
         else:
             finding = _late_on_one_side(verdicts[is_late], rank, diff.step_count, appears=is_late)
         # Late ranks cost the time of others, so they come before the ranks that only changed.
@@ -168,6 +171,8 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
       are needed, and idle time does not count, as it differs between any two steps.
     - Idle time and exposed copies count if the exposed communication of the other ranks changed by
       at least half as much, or there is none; exposed copies also if the rank copied longer.
+    - Exposed transfer counts if the transfers of the rank, hidden ones included, changed by at
+      least half as much: the links of its group became slower or faster.
     """
     ranks = [before for before, after in diff.rank_pairs if before == after]
     if len(ranks) < 2 or not diff.is_of_devices:
@@ -207,15 +212,19 @@ def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
     if len(times.ranks) < 2:
         return np.zeros((len(_OWN_KINDS), len(times.ranks)))
     is_alone = _alone_mask(times, diff.step_ns)
-    # Idle time and exposed copies also change because other ranks did: a device whose host is ahead
-    # waits in collectives instead of idling, and a copy may be hidden behind a wait.
-    idle, memory = (_OWN_KINDS.index(kind) for kind in ("idle", "memory"))
+    # These also change because other ranks did: a device whose host is ahead waits in collectives
+    # instead of idling, and a copy or transfer may be hidden behind other work.
+    idle, memory, transfer = map(_OWN_KINDS.index, ("idle", "memory", "transfer"))
     change_ns = _mean_change(times.communication_ns)
     others_ns = np.array([np.median(np.delete(change_ns, k)) for k in range(len(change_ns))])
     others_follow = _follows(others_ns, times.excess_ns) | (not times.communication_ns.any())
     copies_follow = _follows(_mean_change(times.copies_ns), times.excess_ns[memory])
     is_alone[idle] &= others_follow[idle]
     is_alone[memory] &= others_follow[memory] | copies_follow
+    for place in np.flatnonzero(is_alone[transfer]).tolist():
+        rank = times.ranks[place]
+        before, after = (transfer_times(diff, side, rank).mean() for side in diff.sides)
+        is_alone[transfer, place] = _follows(after - before, times.excess_ns[transfer, place])
     return np.where(is_alone, times.excess_ns, 0.0)
 
 
@@ -271,9 +280,10 @@ def _times_outside_waits(diff: Comparison, ranks: list[int]) -> RankTimes:
         for place, rank in enumerate(ranks):
             copies_ns[place, side] = copy_times(diff, run, rank)
             for cause, times in step_times_by_cause(diff, run)[rank].items():
-                if KIND_OF[cause] in _OWN_KINDS:
-                    own_ns[_OWN_KINDS.index(KIND_OF[cause]), place, side] += times
-                else:
+                kind = "transfer" if cause == "communication_transfer" else KIND_OF[cause]
+                if kind in _OWN_KINDS:
+                    own_ns[_OWN_KINDS.index(kind), place, side] += times
+                if KIND_OF[cause] == "communication":
                     communication_ns[place, side] += times
                 if cause == "communication_wait":
                     waits_ns[place, side] = times

@@ -18,8 +18,8 @@ headline, slight   ``is_untested``: True if one step on a side is too few for a 
 name               ``is_untested``, unless the step's finding has it
 straggler          ``sign``: 1 if it became slower, -1 if faster; ``excess_ns``: by how much more
                    its own time changed than that of the median rank; ``appears``, of ranks that
-                   others wait for: True if only in the second run; ``cause``: of ranks that only
-                   one side has
+                   others wait for: True if only in the second run; ``reason``: why the devices of
+                   these idle, empty if unknown; ``cause``: of ranks that only one side has
 composition        ``is_as_long``: whether the steps take about as long as before
 shapes             ``changed_calls, calls``: numbers of calls of operators
 steps              ``moved_steps, steps``: numbers; ``direction``: ``slower`` or ``faster``;

@@ -17,9 +17,10 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from hta_widgets.analysis.cross_rank.stragglers import cause_text
 from hta_widgets.diff.align import may_be_chance
 from hta_widgets.diff.causes import splits_communication
-from hta_widgets.diff.changes import libraries, moved_bytes
+from hta_widgets.diff.changes import changed_operations, libraries, moved_bytes
 from hta_widgets.diff.compare import Comparison, conditions, paired_ranks
 from hta_widgets.diff.late_ranks import changed_ranks, late_ranks, lone_ranks
 from hta_widgets.diff.records import Finding, topic_of
@@ -54,6 +55,7 @@ _OWN_TIME_WORDS = {
     "memory": "exposed copies",
     "idle": "idle time of the device",
     "cpu": "time on the host",
+    "transfer": "exposed transfer",
 }
 #: Words for the kinds and causes of `waterfall`.
 _CAUSE_WORDS = {
@@ -181,9 +183,10 @@ def _rank_cause_text(finding: Finding, diff: Comparison) -> str:
 
 def _own_change_text(finding: Finding) -> str:
     """Return the relative change of a rank's own time, or both times if the ratio is large."""
+    change = share_delta(_relative(finding))
     if finding.after > _MAX_RATIO * finding.before:
-        return times_text(finding)
-    return share_delta(_relative(finding))
+        change = times_text(finding)
+    return f"{change}{cause_text(finding.details.get('reason', ''))}"
 
 
 def step_times_text(finding: Finding, diff: Comparison) -> str:
@@ -323,8 +326,10 @@ def _spread_text(finding: Finding, diff: Comparison) -> str:
 def _pace_text(finding: Finding, diff: Comparison) -> str:
     word = "slower" if finding.diff_ns > 0 else "faster"
     middle = math.expm1(median(math.log(part.after / part.before) for part in finding.parts))
+    measures = {part.measure for part in finding.parts}
+    where = f" on the {measures.pop()}" if len(measures) == 1 else ""
     return (
-        f"{plural(len(finding.parts), 'operator')} are {word} by a similar factor, "
+        f"{plural(len(finding.parts), 'operator')} are {word}{where} by a similar factor, "
         f"{share_delta(middle)} in the median: {duration_delta(finding.diff_ns)}{_a_step(diff)} "
         f"together{_paired_ranks_text(diff)}."
     )
@@ -339,17 +344,20 @@ def _paired_ranks_text(diff: Comparison) -> str:
 
 def _includes_waits(finding: Finding, diff: Comparison) -> bool:
     """Return whether a change is of a collective's time that includes waits for other ranks."""
-    if finding.measure == "host":  # these libraries run collectives on the host
-        return bool(re.match(HOST_LIBRARIES, finding.name))
-    is_collective = kind_of("kernel", finding.name) == "communication" or re.match(
-        rf"{HOST_COLLECTIVES}|{PARAM_COMMS}", finding.name
-    )
-    return bool(is_collective) and not splits_communication(diff)
+    name = finding.name
+    if finding.measure == "host":
+        # Only the collectives of these libraries run on the host, and their calls include waits.
+        return bool(re.match(HOST_LIBRARIES, name))
+    is_operator = bool(re.match(rf"{HOST_COLLECTIVES}|{PARAM_COMMS}", name))
+    is_collective = is_operator or kind_of("kernel", name) == "communication"
+    return is_collective and not splits_communication(diff)
 
 
 def _change_text(finding: Finding, diff: Comparison) -> str:
     unit = _a_step(diff)
     name = f"{short_name(finding.name)}{_caller_text(finding)}"
+    if re.match(PARAM_COMMS, finding.name) and (operations := changed_operations(diff, finding)):
+        name += f" ({', '.join(operation.replace('_', '-') for operation in operations)})"
     if finding.kind in {"slower", "faster"}:
         text = _time_change_text(finding, diff, name)
     elif finding.kind == "replaced":

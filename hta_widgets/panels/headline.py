@@ -24,6 +24,7 @@ from hta_widgets.analysis import host_activity
 from hta_widgets.analysis.cross_rank.collectives import largest_exposed_operation
 from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
 from hta_widgets.analysis.horovod import NEGOTIATION
+from hta_widgets.analysis.idle import HOST_CAUSES
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece
@@ -66,7 +67,7 @@ _COMMUNICATION = KINDS.index("communication")
 _ORDER = (
     ("waiting", "last_ready"),
     ("host_communication",),
-    ("late_rank", "no_device", "async_only"),
+    ("late_rank", "late_start", "no_device", "async_only"),
     ("last_rank", "operator"),
     ("pipeline", "exposed_communication", "idle", "kernel", "saving"),
     ("step",),
@@ -258,6 +259,9 @@ def _further_findings(
     # A rank that is nearly always last, but is not judged to be the cause.
     for last in report.last_ranks[:1]:
         yield HeadlineFinding("last_rank", facts={"last": last, "report": report})
+    if report.late_starts_ns:
+        facts = {"later_ns": report.late_starts_ns}
+        yield HeadlineFinding("late_start", facts=facts)
     steps = analysis.step_times(traces)
     yield from _slowest_step(steps)
     if 1 - times.span_share >= _MIN_SHARE_AROUND:
@@ -408,10 +412,11 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
 def _main_idle_cause(times: RunTimes) -> tuple[str, int]:
     """Return the cause of most idle time, and its ns.
 
-    Causes on the host count as one, ``host_wait``, unless a single one is at least half of them.
+    Causes on the host, calls that launch included, count as one, ``host_wait``, unless a single one
+    is at least half of them.
     """
     causes = {name: time_ns for name, time_ns in times.idle_by_cause.items() if time_ns > 0}
-    on_host = {name: time_ns for name, time_ns in causes.items() if name.startswith("host_")}
+    on_host = {name: time_ns for name, time_ns in causes.items() if name in HOST_CAUSES}
     causes["host_wait"] = sum(on_host.values())
     cause = max(causes, key=causes.__getitem__)
     host_cause = max(on_host, key=on_host.__getitem__, default="")

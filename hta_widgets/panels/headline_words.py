@@ -146,6 +146,13 @@ def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Pi
     return [rank_piece(late.ranks[0], begins=True), arrival, reason, "."]
 
 
+def _late_start_text(_times: RunTimes, *, later_ns: Mapping[int, int]) -> list[Piece]:
+    """State which rank's recording starts latest, and after which time the others waited for it."""
+    rank = max(later_ns, key=later_ns.__getitem__)
+    text = f" starts {duration(later_ns[rank])} after the others, which wait for it at first."
+    return [rank_piece(rank, begins=True) | {"fact": True}, text]
+
+
 def _last_rank_text(times: RunTimes, *, last: LastRank, report: StragglerReport) -> list[Piece]:
     """State that a rank is nearly always last without being judged to be the cause."""
     is_partial = report.loaded_rank_count < report.rank_count
@@ -187,6 +194,10 @@ def _exposed_operation_text(largest: ExposedOperation) -> str:
         part = "all" if largest.share == 1 else share(largest.share)
         return f"{part} of it in {name}"
     text = f"{name} of {size(bandwidth.size_bytes)} at {rate(bandwidth.gb_per_s)} bus bandwidth"
+    if bandwidth.slow_ranks:
+        text += f" on rank{'s' if len(bandwidth.slow_ranks) > 1 else ''}"
+        text += f" {_number_runs_text(bandwidth.slow_ranks)}"
+        text += f", {rate(bandwidth.others_gb_per_s)} on the others"
     return f"{text}{', waits included' * bandwidth.includes_waits}"
 
 
@@ -457,6 +468,7 @@ def _share_of_run(times: RunTimes, time_ns: int, rank_count: int, subject: str) 
 WORDS: dict[str, Callable[..., list[Piece]]] = {
     "waiting": _waiting_text,
     "late_rank": _late_rank_text,
+    "late_start": _late_start_text,
     "last_rank": _last_rank_text,
     "pipeline": _pipeline_text,
     "exposed_communication": _exposed_text,

@@ -47,6 +47,8 @@ _ROOTED = operation_codes("gather", "scatter")
 _ALL_REDUCE = operation_codes("all_reduce")
 _SHARED = operation_codes("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
 _UNSPLIT = operation_codes("broadcast", "reduce", "send_recv")
+#: Maximum bandwidth of slow ranks, relative to that of others.
+_SLOW_RATIO = 2 / 3
 
 
 @check_arguments
@@ -217,10 +219,13 @@ class BusBandwidth(NamedTuple):
     size_bytes: int
     gb_per_s: float
     includes_waits: bool  # whether some of the times include waits for other ranks
+    #: Ranks with a much lower bandwidth than others, to which `gb_per_s` refers; else empty.
+    slow_ranks: tuple[int, ...] = ()
+    others_gb_per_s: float = np.nan
 
 
 class ExposedOperation(NamedTuple):
-    """The operation with the most exposed communication, and its share of the time."""
+    """The operation with the most exposed transfers, and its share of the time."""
 
     operation: str
     share: float
@@ -228,13 +233,13 @@ class ExposedOperation(NamedTuple):
 
 
 def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperation | None:
-    """Return the operation with the most exposed communication.
+    """Return the operation with the most exposed transfers.
 
     If messages of known bandwidth have at least half of the exposed time, their times are compared
-    by operation and size, and the result has the bus bandwidth of that size. A message takes its
-    transfer time if it is matched on all its ranks, else the time of its event, which includes
-    waits. The result is None if no communication is exposed, or if names do not state the
-    operation.
+    by operation and size, and the result has the bus bandwidth of that size; if some ranks have at
+    most two thirds of the bandwidth of others, that of these ranks. A message takes its transfer
+    time if it is matched on all its ranks, else the time of its event, which includes waits. The
+    result is None if no communication is exposed, or if names do not state the operation.
     """
     calls = _exposed_calls(traces, clock)
     by_operation_ns = calls.groupby("operation")["exposed"].sum()
@@ -248,8 +253,7 @@ def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperatio
         largest = by_size.iloc[int(by_size["exposed"].argmax())]
         operation, size = int(largest["operation"]), int(largest["size"])
         messages = sized[(sized["operation"] == operation) & (sized["size"] == size)]
-        median, includes_waits = float(messages["bus"].median()), bool(messages["waits"].any())
-        bandwidth = BusBandwidth(size, median, includes_waits)
+        bandwidth = _bus_bandwidth(size, messages)
     else:
         operation = int(by_operation_ns.index[int(by_operation_ns.argmax())])
         if operation == _OTHER:
@@ -258,8 +262,19 @@ def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperatio
     return ExposedOperation(OPERATIONS[operation], share, bandwidth)
 
 
+def _bus_bandwidth(size: int, messages: pd.DataFrame) -> BusBandwidth:
+    """Return the bandwidth of messages of one size, that of slow ranks if some are slower."""
+    includes_waits = bool(messages["waits"].any())
+    of_ranks = messages.groupby("rank")["bus"].median()
+    is_slow = of_ranks <= _SLOW_RATIO * of_ranks.max()
+    if includes_waits or not is_slow.any():
+        return BusBandwidth(size, float(messages["bus"].median()), includes_waits)
+    slow, others = (float(of_ranks[mask].median()) for mask in (is_slow, ~is_slow))
+    return BusBandwidth(size, slow, False, tuple(of_ranks.index[is_slow].tolist()), others)
+
+
 def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
-    """Return the communication of groups of several ranks, and its time without computing.
+    """Return the communication of groups of several ranks, and how long its transfer is exposed.
 
     ``bus`` is the bus bandwidth in GB/s, NaN if it is unknown; ``waits`` is whether its time may
     include waits for other ranks.
@@ -276,16 +291,16 @@ def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
         members[match.place[complete]] = group_sizes[complete]
         wait = np.full(len(events.rows), -1, dtype=np.int64)
         wait[match.place[complete]] = wait_ns[complete]
-        computed = compute_time_between(trace, events.start_ns, events.end_ns)
-        duration = events.end_ns - events.start_ns
-        transfer = duration - np.maximum(wait, 0)
+        begin_ns = np.minimum(events.start_ns + np.maximum(wait, 0), events.end_ns)
+        transfer = events.end_ns - begin_ns
         has_rate = (events.size_bytes > 0) & (transfer > 0) & (members > 1)
         has_rate &= ~np.isin(events.operation, _ROOTED)
         bytes_on_bus = events.size_bytes * bus_factor(events.operation, members)
         columns = {
             "operation": events.operation,
             "size": events.size_bytes,
-            "exposed": duration - computed,
+            "rank": np.full(len(transfer), trace.rank),
+            "exposed": transfer - compute_time_between(trace, begin_ns, events.end_ns),
             "bus": np.where(has_rate, bytes_on_bus / np.maximum(transfer, 1), np.nan),
             "waits": wait < 0,
         }

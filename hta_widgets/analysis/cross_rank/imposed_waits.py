@@ -29,6 +29,11 @@ from hta_widgets.trace.memo import iter_ranks, memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
+#: Minimum own lateness of ranks that are late together, as a share of the last one's.
+_MIN_AS_LATE = 0.75
+#: Minimum loss in a group whose ranks count as companions, relative to the largest loss in a group.
+_MIN_GROUP_RATIO = 0.1
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImposedWaits:
@@ -70,21 +75,26 @@ class ImposedWaits:
         return self.sum_by_rank(self.is_counted & self.match.per_entry(self.match.is_complete))
 
     def companion_counts(self) -> Ints:
-        """Return the number of other ranks with which each rank shares collectives, at least 1."""
+        """Return the number of other ranks with which each rank shares collectives, at least 1.
+
+        Groups in which it costs a tenth of the largest loss in a group or less do not count.
+        """
         match = self.match
         member = np.zeros((match.lane.max(initial=-1) + 1, len(match.traces)), dtype=np.float32)
         member[match.lane, match.trace] = 1
-        shared: Ints = (member.T @ member > 0).sum(axis=1)
+        lost_ns = np.zeros(member.shape)
+        np.add.at(lost_ns, (match.lane, match.trace), self.lost_ns)
+        costly = member * (lost_ns >= _MIN_GROUP_RATIO * lost_ns.max(axis=0, initial=0))
+        shared: Ints = (costly.T @ member > 0).sum(axis=1)
         return np.maximum(shared - 1, 1)
 
-    def share_of_others(self, cost_ns: Array) -> Floats:
-        """Return the costs of entries by (step, rank), as shares of the time of the companions.
+    def shares_of_others(self, *costs_ns: Array) -> list[Floats]:
+        """Return costs of entries by (step, rank), as shares of the time of the companions.
 
         On clocks that differ by more than a step, waits are longer than the step; the share is 1.
         """
         time_ns = np.outer(self.step_ns(), self.companion_counts())
-        share: Floats = self.sum_by_step(cost_ns) / time_ns
-        return np.minimum(share, 1.0)
+        return [np.minimum(self.sum_by_step(cost_ns) / time_ns, 1.0) for cost_ns in costs_ns]
 
     def step_ns(self) -> Floats:
         """Return the length of each step, from the previous step's last collective to its own.
@@ -160,6 +170,22 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
     )  # fmt: skip
 
 
+def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedWaits:
+    """Charge the loss at a collective also to ranks that are nearly as late as the last one.
+
+    `is_rank` is a mask of the ranks that may be charged as well, all by default.
+    """
+    match = work.match
+    own_ns = work.late.late_ns * work.late.own_share
+    last_ns = match.reduce_per_entry(np.maximum, np.where(work.is_charged, own_ns, 0.0))
+    is_late = work.is_counted & (own_ns > 0) & (own_ns >= _MIN_AS_LATE * last_ns)
+    if is_rank is not None:
+        is_late &= is_rank[match.trace]
+    is_charged = work.is_charged | is_late
+    lost_ns = np.where(is_charged, match.reduce_per_entry(np.maximum, work.lost_ns), 0)
+    return replace(work, is_charged=is_charged, lost_ns=lost_ns)
+
+
 def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     """Return each entry's step, and whether the files state steps.
 
@@ -220,11 +246,9 @@ def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, 
     has_collectives = is_step & (work.sum_by_step(work.is_counted & counts).sum(axis=1) > 0)
     usual_count = np.median(collectives[is_step], axis=0) if is_step.any() else 0
     is_partial = ~has_collectives[:, None] | (collectives * 2 < usual_count) | (collectives == 0)
-    lost, exposed = (
-        np.where(is_partial, np.nan, work.share_of_others(np.where(counts, cost, 0)))
-        for cost in (work.lost_ns, work.exposed_ns)
-    )
-    return lost, exposed
+    costs_ns = [np.where(counts, cost, 0) for cost in (work.lost_ns, work.exposed_ns)]
+    lost, exposed = work.shares_of_others(*costs_ns)
+    return np.where(is_partial, np.nan, lost), np.where(is_partial, np.nan, exposed)
 
 
 def mean_lost_shares(work: ImposedWaits) -> Floats:

@@ -4,8 +4,9 @@ A rank's lateness is its arrival less the median of the other ranks' arrivals. I
 previous arrival in the group is split into `PARTS`; the excess of a part is its length less the
 median of the others' lengths.
 
-A rank may be late only because it waited in another group. This part of its lateness is inherited
-and is not counted against it. `_inherited_lateness` has an example.
+A rank may be late only because it waited or transferred data in another group, or because its
+recording starts later than those of the others. This part of its lateness is inherited and is not
+counted against it. `_inherited_lateness` has an example.
 """
 
 from __future__ import annotations
@@ -53,9 +54,13 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     late = deviation_from_peers(match.collective, times.arrival_ns)
     before = _previous_entries(match, times)
     has_previous = before >= 0
-    spent, exposed = _time_before_arrival(match, times, before)
+    spent, communicated, exposed = _time_before_arrival(match, times, before)
     paid = exposed - deviation_from_peers(match.collective, exposed)
-    inherited = _inherited_lateness(match, times, step, late, paid, spent["waiting"])
+    starts_ns = start_times(match, times)
+    later_ns = starts_ns - starts_ns.min(initial=np.iinfo(np.int64).max)
+    # What a rank did before its recording is unknown.
+    waited = communicated + np.where(has_previous, 0, later_ns[match.trace])
+    inherited = _inherited_lateness(match, times, step, late, paid, waited)
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     excess = {
         part: np.where(has_previous, deviation_from_peers(match.collective, spent[part]), np.nan)
@@ -83,13 +88,22 @@ def _previous_entries(match: Matching, times: Arrivals) -> Ints:
     return before
 
 
+def start_times(match: Matching, times: Arrivals) -> Ints:
+    """Return when the recording of each rank starts, on the clock of the arrivals."""
+    ranks = zip(iter_ranks(match.traces), times.clocks, strict=True)
+    starts_ns = [
+        clock.to_job(np.array([trace.start_ns - trace.shift_ns]))[0] for trace, clock in ranks
+    ]
+    return np.array(starts_ns, dtype=np.int64)
+
+
 def _inherited_lateness(
     match: Matching, times: Arrivals, step: Ints, late: Floats, paid: Floats, waited: Floats
 ) -> Floats:
     """Return how much of each lateness came from waiting in other groups.
 
-    `late` is the lateness, `waited` the time that the rank waited elsewhere before, and `paid` the
-    time in which the others wait for the rank and do not compute.
+    `late` is the lateness, `waited` the time that the rank communicated elsewhere before or started
+    later, and `paid` the time in which the others wait for the rank and do not compute.
 
     A rank that computes while a collective runs is just as late to the next one, without a wait in
     between. Therefore inherited lateness is carried on until the others have waited for it, or the
@@ -123,9 +137,13 @@ def _inherited_lateness(
 
 def _time_before_arrival(
     match: Matching, times: Arrivals, before: Ints
-) -> tuple[dict[str, Floats], Ints]:
-    """Return the parts of each rank's time before it arrived, and its waits without computing."""
+) -> tuple[dict[str, Floats], Floats, Ints]:
+    """Return the parts of each rank's time before it arrived, and its waits without computing.
+
+    The second value is the part ``waiting`` with transfers, which slow links may lengthen.
+    """
     spent = {part: np.zeros(len(match)) for part in PARTS}
+    communicated = np.zeros(len(match))
     exposed = np.zeros(len(match), dtype=np.int64)
     # Parts count from one arrival to the next, since ranks also work while a collective runs. Waits
     # count from the last arrival only: the last rank may do later what the others do while waiting.
@@ -137,7 +155,7 @@ def _time_before_arrival(
     for clock, entries, events in zip(times.clocks, match.of_trace, match.events, strict=True):
         instants = (
             clock.to_rank(time_ns[entries])
-            for time_ns in (since, waits_since, times.arrival_ns, times.last_ns)
+            for time_ns in (since, waits_since, times.arrival_ns, times.last_ns, times.end_ns)
         )
         # The waiting part of an unmatched event is unknown, so all of its time counts as waiting.
         is_unmatched = ~events.is_single_rank
@@ -146,11 +164,11 @@ def _time_before_arrival(
         arguments.append((*instants, *unmatched))
     split = _time_before_arrival_of_rank
     results = map_ranks(match.traces, split, each=arguments, executor=match.executor)
-    for entries, (parts_ns, exposed_wait_ns) in zip(match.of_trace, results, strict=True):
+    for entries, result in zip(match.of_trace, results, strict=True):
+        parts_ns, communicated[entries], exposed[entries] = result
         for part, part_ns in zip(PARTS, parts_ns, strict=True):
             spent[part][entries] = part_ns
-        exposed[entries] = exposed_wait_ns
-    return spent, exposed
+    return spent, communicated, exposed
 
 
 def _time_before_arrival_of_rank(
@@ -159,10 +177,11 @@ def _time_before_arrival_of_rank(
     waits_since: Ints,
     arrival: Ints,
     last_arrival: Ints,
+    end: Ints,
     unmatched_start: Ints,
     unmatched_end: Ints,
-) -> tuple[tuple[Ints, ...], Ints]:
-    """Return the `PARTS` of a rank's time before each arrival, and its exposed wait after it.
+) -> tuple[tuple[Ints, ...], Ints, Ints]:
+    """Return the values of `_time_before_arrival` of a rank, the last one after its arrival.
 
     Waits count from `waits_since`, the other parts from `since`. Unmatched communication counts as
     waiting.
@@ -170,17 +189,20 @@ def _time_before_arrival_of_rank(
     parts = _idle_intervals(trace)
     loading, communicating, idle = (CumulativeCoverage(*intervals) for intervals in parts)
     begin = np.concatenate([arrival, unmatched_start])
-    waits = union(begin, np.concatenate([last_arrival, unmatched_end]))
-    waiting = CumulativeCoverage(*subtract(waits, computing_intervals(trace)))
-    wait_ns = waiting(arrival) - waiting(waits_since)
-    wait_ns += communicating(arrival) - communicating(waits_since)
+    on_host_ns = communicating(arrival) - communicating(waits_since)
+    elsewhere_ns = []
+    for until in (last_arrival, end):
+        pieces = union(begin, np.concatenate([until, unmatched_end]))
+        covered = CumulativeCoverage(*subtract(pieces, computing_intervals(trace)))
+        elsewhere_ns.append(covered(arrival) - covered(waits_since) + on_host_ns)
+    wait_ns, communicated_ns = elsewhere_ns
     compute_ns = compute_time_between(trace, since, arrival)
     other_ns = (
         covered_before(arrival) - covered_before(since)
         for covered_before in (loading, idle, _copy_only_coverage(trace))
     )
     exposed_wait_ns = last_arrival - arrival - compute_time_between(trace, arrival, last_arrival)
-    return (compute_ns, wait_ns, *other_ns), exposed_wait_ns
+    return (compute_ns, wait_ns, *other_ns), communicated_ns, exposed_wait_ns
 
 
 @memoize

@@ -30,12 +30,13 @@ from hta_widgets.analysis.cross_rank.clock_fit import deviation_from_peers
 from hta_widgets.analysis.cross_rank.comm_groups import loaded_ranks
 from hta_widgets.analysis.cross_rank.imposed_waits import (
     ImposedWaits,
+    charge_as_late,
     imposed_waits,
     mean_lost_shares,
     mean_share,
     step_shares,
 )
-from hta_widgets.analysis.cross_rank.lateness import PARTS, has_longer_pauses
+from hta_widgets.analysis.cross_rank.lateness import PARTS, has_longer_pauses, start_times
 from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
 from hta_widgets.analysis.frames import result_frame, text_column
 from hta_widgets.analysis.host_activity import is_pause, stalling_event
@@ -62,6 +63,7 @@ _CHANCE = 12.0  # relative increase of the limit, times the ranks and the square
 _CONSISTENT_SHARE = 0.8  # of `costly_share`, in the median step
 STAND_OUT = 2.0  # times the share of the typical other rank
 _STALL_SHARE = 0.25  # of a step: one such step is more than noise
+_MIN_OF_SPREAD = 3.5  # mean lateness over the standard error of the others' lateness
 _OCCASIONAL_SHARE = 0.02  # of the others' time, on average, if only some steps are slow
 _MIN_EXPLAINED_SHARE = 0.25  # of the lost time, for a cause
 _MIN_RATIO = 1.005  # minimum number or duration of kernels, relative to the others
@@ -83,6 +85,8 @@ _CAUSES = {
 _NOT_MATCHED = "which are not matched: their time counts as waiting, and the late rank is unknown"
 _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
+#: The cause of a rank whose recording starts later than those of the others.
+_LATE_START = "late start"
 #: The cause of a rank whose device idles while its host is mostly inside no recorded call.
 _PAUSED = "idle host"
 #: The cause of a rank whose device idles while no call of its host is in the file.
@@ -112,15 +116,22 @@ def stragglers(
     The cost is the time that the others wait without computing, as a share of their time per step.
 
     A rank is a consistent straggler if it costs the others 5 % on average over many steps, nearly
-    as much in the median step, and twice as much as the typical rank. With few steps and ranks the
-    limit is higher: 5 % times 1 + 1 / steps + 12 / (ranks · steps²). Of two ranks, each is compared
-    with the other alone, so the limit is half as much again. A rank is an occasional straggler if
-    it stalls the others for a quarter of a step's time in some steps.
+    as much in the median step, and twice as much as the typical rank; its mean lateness must also
+    exceed 3.5 times the standard error of the other ranks' lateness over the steps. With few steps
+    and ranks the limit is higher: 5 % times 1 + 1 / steps + 12 / (ranks · steps²). Of two ranks,
+    each is compared with the other alone, so the limit is half as much again. A rank is an
+    occasional straggler if it stalls the others for a quarter of a step's time in some steps, and
+    its worst step costs twice as much as any step of the ranks that are not stragglers. If ranks
+    take turns, as with batches of uneven lengths, none of them is to blame.
 
-    A rank is not charged for lateness that it inherits by waiting, without compute, in another
-    group, such as for its neighbour in tensor parallelism or for the stage before it. A rank is
-    never a straggler if a file is missing from one of its groups, because the late rank may be the
-    missing one, or if it has fewer than four collectives with events of all their ranks.
+    Of ranks that are late together, only the last is charged. A rank whose own lateness is at least
+    three quarters of the last one's is judged as if it were the last.
+
+    A rank is not charged for lateness that it inherits by communicating, without compute, in
+    another group, such as by waiting for its neighbour in tensor parallelism or for the stage
+    before it, or over slow links, nor for a recording that starts later than those of the others.
+    A rank is never a straggler if a file is missing from one of its groups, because the late rank
+    may be the missing one, or if it has fewer than four collectives with events of all their ranks.
     Collectives without events of all their ranks are not used for the verdict.
 
     The cause is the part of the time from the arrival at the previous collective of the group to
@@ -153,7 +164,8 @@ def stragglers(
         ``imposed_wait_ns`` (int64), the others' waits in collectives at which it is last, added up
         (if several ranks are last, the lowest is charged); ``wait_ns`` (int64), its own waits;
         ``lost_ns`` (int64), the imposed waits without compute, less the inherited share;
-        ``lost_share`` (float64), the share of their time that the others lose, over all steps;
+        ``lost_share`` (float64), the share of their time that the others lose in the groups that
+        it keeps waiting, over all steps;
         ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
         ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"host inside
         NAME"`` if the host is within events of one name meanwhile, such as ``torch.save``, ``"idle
@@ -164,7 +176,8 @@ def stragglers(
         late_host_ns, late_copies_ns`` (int64), by how much each took longer than on the others,
         over the collectives at which the rank is last.
 
-        Ranks with inherited lateness are not stragglers and have the cause ``"waiting elsewhere"``.
+        Ranks with inherited lateness are not stragglers and have the cause ``"waiting elsewhere"``,
+        or ``"late start"`` if their recordings start later.
         ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in `collectives`.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
@@ -242,7 +255,7 @@ def stragglers_by_step(
         "score": work.sum_by_step(work.is_only_last) / np.maximum(collectives, 1),
         "imposed_wait_ns": work.sum_by_step(work.imposed_ns),
         "lost_ns": work.sum_by_step(work.lost_ns),
-        "lost_share": work.share_of_others(work.lost_ns),
+        "lost_share": work.shares_of_others(work.lost_ns)[0],
     }
     return result_frame(
         {
@@ -267,25 +280,43 @@ def _verdict(
     # The last recorded rank of a collective may have waited for a rank that has no event there.
     lost_shares, exposed_shares = step_shares(work, complete=True)
     step_ns = work.step_ns()
-    pattern = _patterns(lost_shares, step_ns)
+    is_steady = _steadily_late(work)
+    pattern = _patterns(lost_shares, step_ns, is_steady)
+    shares_together, _ = step_shares(charge_as_late(work), complete=True)
+    patterns_together = _patterns(shares_together, step_ns, is_steady)
+    is_together = (pattern == "") & (patterns_together == "consistent")
+    pattern[is_together] = "consistent"
     if not work.stated_steps:
         # An estimated step may be a part of one, and a rank is rarely as late to all of its parts.
         pattern[(pattern != "") & _always_costs(lost_shares)] = "consistent"
-    is_likely = _patterns(lost_shares, step_ns, sure=False) != ""
-    is_inherited = ~is_likely & (_patterns(exposed_shares, step_ns, sure=False) != "")
+    any_rank = np.ones_like(is_steady)
+    is_likely = _patterns(lost_shares, step_ns, any_rank, sure=False) != ""
+    is_inherited = _patterns(exposed_shares, step_ns, any_rank, sure=False) != ""
+    is_inherited &= ~is_likely
     # The last loaded rank may have waited for a rank whose file is missing.
     is_unsure = np.array(work.match.incomplete, bool) | (work.complete_counts() < _MIN_COLLECTIVES)
     pattern[is_unsure] = ""
+    if is_together.any():
+        work = charge_as_late(work, is_together)
+        excess = _excess_by_rank(work)
     is_by_host = np.stack([excess[part] for part in PARTS]).argmax(axis=0) == PARTS.index("host")
     if ((pattern != "") & is_by_host).any():
         pattern[is_by_host & _keeps_pace(work, step_ns)] = ""
     cause = np.where(is_inherited & ~is_unsure, _CAUSES["waiting"], "").astype(object)
+    inherited_ns = work.sum_by_rank(work.exposed_ns - work.lost_ns) / work.companion_counts()
+    cause[(cause != "") & (2 * _later_starts(work) >= inherited_ns)] = _LATE_START
     places = np.flatnonzero(pattern != "")
     # Nothing is known of the time before the first collective of a group.
     explained_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
     cost_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
     cause[places] = _causes(work, excess, places, cost_ns)
     return pattern, cause
+
+
+def _later_starts(work: ImposedWaits) -> Floats:
+    """Return how much later the recording of each rank starts than those of the others, in ns."""
+    starts_ns = start_times(work.match, work.times)
+    return deviation_from_peers(np.zeros(len(starts_ns), np.int64), starts_ns)
 
 
 def _always_costs(shares: Floats) -> Bools:
@@ -305,10 +336,40 @@ def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
     return COSTLY_SHARE * (1 + increase) * (_FACTOR_OF_TWO if ranks == 2 else 1.0)
 
 
-def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
+def _steadily_late(work: ImposedWaits) -> Bools:
+    """Return which ranks are later on average than the lateness of the others varies by chance.
+
+    If each step has other batches, the lateness of all ranks varies from step to step. Of the
+    sequences of collectives of a rank, the most costly one counts.
+    """
+    match, is_step = work.match, work.steps >= 0
+    rank_count = len(match.traces)
+    if rank_count < 2:
+        return np.ones(rank_count, dtype=bool)
+    lost_ns = np.zeros((rank_count, match.lane.max(initial=0) + 1))
+    np.add.at(lost_ns, (match.trace, match.lane), work.lost_ns)
+    counts = work.is_counted & (match.lane == lost_ns.argmax(axis=1)[match.trace])
+    entry_counts = work.sum_by_step(counts)[is_step]
+    own_ns = np.where(counts, work.late.late_ns * work.late.own_share, 0.0)
+    late_ns = work.sum_by_step(own_ns)[is_step] / np.maximum(entry_counts, 1)
+    has_step = entry_counts > 0
+    step_counts = np.maximum(has_step.sum(axis=0), 1)
+    mean_ns = late_ns.sum(axis=0) / step_counts
+    squares = np.where(has_step, (late_ns - mean_ns) ** 2, 0.0).sum(axis=0)
+    error_ns = np.sqrt(squares / np.maximum(step_counts - 1, 1) / step_counts)
+    # The distance from the median of the others, taken from the value, leaves this median.
+    usual_ns = error_ns - deviation_from_peers(np.zeros(rank_count, np.int64), error_ns)
+    is_steady: Bools = mean_ns >= _MIN_OF_SPREAD * usual_ns
+    return is_steady
+
+
+def _patterns(
+    shares: Floats, step_ns: Floats, is_steady: Bools, *, sure: bool = True
+) -> npt.NDArray[np.object_]:
     """Return each rank's pattern: consistent, occasional, or "".
 
-    `shares` is the result of `step_shares`, by step and rank; `sure` is as in `costly_share`.
+    `shares` is the result of `step_shares`, by step and rank; `is_steady` is a mask of the ranks
+    that may be consistent; `sure` is as in `costly_share`.
     """
     patterns = np.full(shares.shape[1], "", dtype=object)
     means = mean_share(shares, step_ns)
@@ -319,10 +380,15 @@ def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDAr
         if not len(shares_of_rank) or not len(others) or mean < STAND_OUT * np.median(others):
             continue
         limit = costly_share(len(shares_of_rank), len(others) + 1, sure=sure)
-        if mean >= limit and np.median(shares_of_rank) >= _CONSISTENT_SHARE * limit:
+        is_costly = is_steady[place] and mean >= limit
+        if is_costly and np.median(shares_of_rank) >= _CONSISTENT_SHARE * limit:
             patterns[place] = "consistent"
         elif mean >= _OCCASIONAL_SHARE and shares_of_rank.max() >= _STALL_SHARE:
             patterns[place] = "occasional"
+    # If ranks take turns, as with batches of uneven lengths, none of them is to blame.
+    worst = np.nan_to_num(shares).max(axis=0, initial=0.0)
+    has_turns = worst < STAND_OUT * worst[patterns == ""].max(initial=0.0)
+    patterns[(patterns == "occasional") & has_turns] = ""
     return patterns
 
 
@@ -487,6 +553,7 @@ class StragglerReport:
     stragglers: list[int]  # the most costly first
     causes: dict[int, str]  # by straggler, empty if unknown
     last_ranks: list[LastRank]  # the longest wait first
+    late_starts_ns: dict[int, int]  # by rank whose recording starts later, after the others'
     loaded_rank_count: int
     rank_count: int  # with those whose files are missing
 
@@ -497,17 +564,22 @@ def straggler_report(traces: TraceSet) -> StragglerReport:
     ranks: list[int] = []
     causes: dict[int, str] = {}
     last_ranks: list[LastRank] = []
+    late_starts_ns: dict[int, int] = {}
     if len(match):
         frame = stragglers(traces)
+        work = imposed_waits(traces, Selection(), None)
         late = frame[frame["is_straggler"]]
         late = late.sort_values("lost_ns", ascending=False, kind="stable")
         ranks = late["rank"].tolist()
         causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
-        last_ranks = _always_last_ranks(traces, imposed_waits(traces, Selection(), None), frame)
+        last_ranks = _always_last_ranks(traces, work, frame)
+        later_ns = pd.Series(np.rint(_later_starts(work)).astype(np.int64), frame["rank"])
+        late_starts_ns = later_ns[frame["cause"].to_numpy() == _LATE_START].to_dict()
     for late_of in load_references(format_.analyses.late_ranks for format_ in all_formats()):
         ranks += [rank for rank in late_of(traces) if rank not in causes]
     loaded = len(loaded_ranks(traces.values()))
-    return StragglerReport(ranks, causes, last_ranks, loaded, loaded + match.missing_ranks)
+    rank_count = loaded + match.missing_ranks
+    return StragglerReport(ranks, causes, last_ranks, late_starts_ns, loaded, rank_count)
 
 
 def _always_last_ranks(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.collective_job import US, collective
 from support.recorded import DATA
-from support.small import call, copy, event, kernel, load, nccl
+from support.small import call, copy, event, kernel, load, nccl, read, write
 
 import hta_widgets as hw
 from hta_widgets import analysis
@@ -404,7 +404,9 @@ def pair_then_all(tmp_path, lates, *, busy=False):
 def test_only_waits_in_which_a_rank_does_nothing_excuse_it(tmp_path):
     assert stragglers(pair_then_all(tmp_path, [2_000])).cause[0] == "waiting elsewhere"
     frame = stragglers(pair_then_all(tmp_path, [2_000], busy=True))
-    assert frame.is_straggler.tolist() == [True, False, False, False]
+    # Rank 1 is 2 000 µs late to all on its own, too: if rank 0 were faster, the others would wait
+    # for rank 1.
+    assert frame.is_straggler.tolist() == [True, True, False, False]
     # Ranks 2 and 3 wait 2 005 µs, rank 1 waits 5, in each of five steps.
     assert frame.lost_ns[0] == frame.imposed_wait_ns[0] == 5 * (2 * 2_005 + 5) * US
 
@@ -703,7 +705,8 @@ def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
     traces = job(tmp_path, [[0, 0, delay, delay + 100]] * 5, before=computing)
     three = TraceSet([traces[rank] for rank in range(3)])
     full, part = straggler_report(traces), straggler_report(three)
-    assert full.stragglers == ([3] if delay == 1_500 else [])
+    # Rank 2 is nearly as late: without rank 3, the others would wait for rank 2.
+    assert full.stragglers == ([3, 2] if delay == 1_500 else [])
     assert (full.loaded_rank_count, full.rank_count) == (4, 4)
     assert (part.loaded_rank_count, part.rank_count) == (3, 4)
     assert (part.stragglers, part.causes) == ([], {})
@@ -723,7 +726,7 @@ def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
 def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
     """Rank 3 is the last of all, but its file has only its first collective."""
     traces = job(tmp_path, [[0, 0, 1_500, 1_600]] * 6, before=computing)
-    assert straggler_report(traces).stragglers == [3]
+    assert straggler_report(traces).stragglers == [3, 2]
     path = Path(traces[3].path)
     document = json.loads(path.read_text())
     kernels = [item for item in document["traceEvents"] if item["name"].startswith("nccl")]
@@ -928,3 +931,118 @@ def test_edges_are_rounded_down_and_lose_nothing(pair):
     for wrong, words in (({"metric": "joy"}, "unknown metric 'joy'"), ({"bins": 0}, "bins: 0")):
         with pytest.raises(hw.TraceError, match=words):
             analysis.rank_time_heatmap(pair, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("delays", "late"),
+    [
+        ([[0, 1_500, 0, 1_490, 0, 0]] * 4, [1, 3]),
+        # They take turns at being last, so each of them is charged with half of the waits.
+        ([[0, 900, 0, 0, 0, 890], [0, 890, 0, 0, 0, 900]] * 3, [1, 5]),
+        # A rank that is half as late does not keep the others waiting.
+        ([[0, 1_500, 0, 700, 0, 0]] * 4, [1]),
+    ],
+)
+def test_ranks_that_are_late_together_are_all_named(tmp_path, delays, late):
+    traces = job(tmp_path, delays, ranks=6, before=longer)
+    frame = stragglers(traces)
+    assert frame["rank"][frame["is_straggler"]].tolist() == late
+    assert set(frame["cause"][frame["is_straggler"]]) == {"slower kernels"}
+    assert sorted(straggler_report(traces).stragglers) == late
+    assert sorted(headline(traces).late_ranks) == late
+
+
+@pytest.mark.parametrize(
+    "delays",
+    [
+        # Rank 0 is last in three of five steps, and first in the others.
+        [[2_600, 900, 0, 1_400], [0, 2_400, 1_800, 900], [2_800, 1_200, 700, 0],
+         [100, 0, 2_500, 1_900], [2_700, 1_300, 400, 900]],
+        # Of two ranks, each is last in some steps, and one of them stalls the other for longer.
+        [[0, 3_600], [3_000, 0], [0, 3_300], [3_100, 0], [0, 3_700], [0, 3_000], [2_900, 0]],
+    ],
+)  # fmt: skip
+def test_uneven_work_that_moves_between_ranks_is_nobodys_fault(tmp_path, delays):
+    """Each step has batches of other lengths."""
+    traces = job(tmp_path, delays, ranks=len(delays[0]), before=longer)
+    assert not stragglers(traces)["is_straggler"].any()
+    assert headline(traces).late_ranks == []
+
+
+@pytest.mark.parametrize(("late_ms", "start_text"), [(40, "40.0 ms"), (7, "7.00 ms")])
+def test_a_recording_that_starts_later_makes_no_straggler(tmp_path, late_ms, start_text):
+    """All ranks arrive together, except at the first all-reduce, as rank 2 starts later."""
+    events = [[] for _ in range(4)]
+    for step in range(6):
+        start = step * STEP + (late_ms * 1_000 if step else 0)
+        for rank in range(4):
+            begin = start + (late_ms * 1_000 if rank == 2 and not step else 0)
+            number = 2 * step + 1
+            events[rank] += [
+                call((begin + 10) * US, (begin + 20) * US, launch=number),
+                kernel((begin + 100) * US, (begin + 6_000) * US, launch=number),
+                call((begin + 30) * US, (begin + 40) * US, launch=number + 1),
+                collective((begin + 6_000) * US,
+                           (start + 6_500 + (0 if step else late_ms * 1_000)) * US,
+                           ranks=(0, 1, 2, 3), seq=step, correlation=number + 1),
+            ]  # fmt: skip
+    traces = read(write(tmp_path, *events))
+    frame = stragglers(traces)
+    assert not frame["is_straggler"].any()
+    assert frame["cause"].tolist() == ["", "", "late start", ""]
+    assert frame["lost_ns"].tolist() == [0, 0, 0, 0]
+    text = str(headline(traces)).replace("\u202f", " ")
+    assert "wait for rank 2" not in text
+    assert f"Rank 2 starts {start_text} after the others, which wait for it at first." in text
+
+
+def replicas(tmp_path, work_us, transfer_us, *, replica_count=2):
+    """Replicas of two ranks: each pair computes, moves data, and then meets the other replicas.
+
+    `work_us` and `transfer_us` are by replica.
+    """
+    world = range(2 * replica_count)
+    events = [[] for _ in world]
+    meeting = max(work + transfer for work, transfer in zip(work_us, transfer_us, strict=True))
+    for step in range(6):
+        start = step * STEP
+        for rank in world:
+            replica = rank // 2
+            computed = start + work_us[replica]
+            moved = computed + transfer_us[replica]
+            peers = tuple(other for other in world if other % 2 == rank % 2)
+            events[rank] += [
+                profiler_step(step),
+                kernel((start + 10) * US, computed * US),
+                collective(computed * US, moved * US, ranks=(2 * replica, 2 * replica + 1),
+                           group=f"tp{replica}", seq=step, stream=9, elements=10**6),
+                collective(moved * US, (start + meeting + 100) * US, ranks=peers,
+                           group=f"dp{rank % 2}", seq=step),
+            ]  # fmt: skip
+    return load(tmp_path, *events)
+
+
+@pytest.mark.parametrize("replica_count", [2, 4])
+def test_a_replica_that_is_slower_than_the_others_is_named(tmp_path, replica_count):
+    """The last replica keeps its counterparts waiting, while its own ranks hardly wait."""
+    work_us = [5_000] * (replica_count - 1) + [7_000]
+    traces = replicas(tmp_path, work_us, [200] * replica_count, replica_count=replica_count)
+    frame = stragglers(traces)
+    late = [2 * replica_count - 2, 2 * replica_count - 1]
+    assert frame["rank"][frame["is_straggler"]].tolist() == late
+    # The counterparts wait 2 of 10 ms.
+    assert frame["lost_share"][late[0]] == pytest.approx(0.2, abs=0.05)
+
+
+@pytest.mark.parametrize("transfer_us", [[200, 2_400], [2_900, 100]])
+def test_ranks_with_slow_links_are_no_stragglers(tmp_path, transfer_us):
+    traces = replicas(tmp_path, [5_000, 5_000], transfer_us)
+    frame = stragglers(traces)
+    assert not frame["is_straggler"].any()
+    slow = [0, 1] if transfer_us[0] > transfer_us[1] else [2, 3]
+    assert frame["cause"][slow].tolist() == ["waiting elsewhere"] * 2
+    # 4 MB in each transfer; with two ranks the bus bandwidth is that of the algorithm.
+    text = str(headline(traces)).replace("\u202f", " ")
+    rates = [4_000 / time for time in (max(transfer_us), min(transfer_us))]
+    ranks = "–".join(map(str, slow)) if slow[1] - slow[0] > 1 else f"{slow[0]}, {slow[1]}"
+    assert f"at {rates[0]:.2f} GB/s bus bandwidth on ranks {ranks}, {rates[1]:.1f} GB/s on" in text

@@ -341,3 +341,58 @@ def test_rounded_ends_of_steps_do_not_overlap(tmp_path):
 
     assert hd.compare(side(100), side(101)).cautions == []
     assert len(hd.compare(side(100), side(110)).cautions) == 1
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("range_name", ["decode", "ProfilerRange"])
+def test_work_that_moves_into_operators_makes_their_caller_no_faster(tmp_path, turned, range_name):
+    """A range calls an operator for each of four kernels, or launches these itself in less time."""
+
+    def job(eager):
+        records = []
+        for step in range(6):
+            now, length = step * 1_000_000, (400_000 if eager else 100_000) + step
+            records += [
+                event("user_annotation", f"ProfilerStep#{step}", now, now + 900_000),
+                event("cpu_op", range_name, now + 1_000, now + 1_000 + length),
+            ]
+            for place in range(4):
+                start = now + 2_000 + place * (length // 4)
+                number = 4 * step + place + 1
+                if eager:
+                    records.append(event("cpu_op", "aten::mm", start, start + 95_000))
+                records += [
+                    call(start + 10, start + 5_000, launch=number),
+                    kernel(start + 6_000, start + 20_000, launch=number),
+                ]
+        return load(tmp_path, records)
+
+    sides = [job(eager=True), job(eager=False)]
+    table = hd.changes(hd.compare(*(sides[::-1] if turned else sides)))
+    # The range itself takes 20 µs or less in one run, and 100 µs in the other, which is shorter.
+    assert "aten::mm" in table["name"].tolist()
+    assert not table["change"].isin(["slower", "faster"]).any()
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_where_operators_changed_by_one_factor_is_said(tmp_path, on_device):
+    def job(factor):
+        records = []
+        for step in range(6):
+            now = step * 1_000_000
+            records.append(event("user_annotation", f"ProfilerStep#{step}", now, now + 900_000))
+            for place in range(6):
+                start, number = now + 1_000 + 140_000 * place, 6 * step + place + 1
+                host_ns = 20_000 * (1 if on_device else factor) + step
+                device_ns = 20_000 * (factor if on_device else 1) + step
+                records += [
+                    event("cpu_op", f"aten::op{place}", start, start + host_ns),
+                    call(start + 10, start + 100, launch=number),
+                    kernel(start + 200, start + 200 + device_ns, name=f"k{place}", launch=number),
+                ]
+        return load(tmp_path, records)
+
+    diff = hd.compare(job(1), job(3))
+    (pace,) = [finding for finding in hd.findings(diff) if finding.kind == "pace"]
+    where = "device" if on_device else "host"
+    assert pace.text.startswith(f"6 operators are slower on the {where} by a similar factor, +200")

@@ -424,3 +424,83 @@ def test_a_collective_that_waits_for_a_missing_rank_is_not_called_slower(tmp_pat
     ]
     assert (around or "nccl") in change.name
     assert "takes longer on the device, waits for other ranks included: 100" in change.text
+
+
+def linked_job(tmp_path, transfer_ns, *, hidden=False):
+    """Pairs of ranks that move data after 500 µs of compute, for `transfer_ns` by pair.
+
+    If `hidden`, the first rank of the last pair computes meanwhile.
+    """
+    ranks = []
+    for rank in range(2 * len(transfer_ns)):
+        records, pair = [], rank // 2
+        length = 510_000 + transfer_ns[pair]
+        for number in range(5):
+            now = number * length
+            end = now + 501_000 + transfer_ns[pair]
+            records += [
+                event("user_annotation", f"ProfilerStep#{number}", now, now + length),
+                event("cpu_op", "record_param_comms", now + 30, now + 90, pid=10),
+                call(now + 10, now + 20, launch=2 * number + 1),
+                kernel(now + 1000, now + 501_000 + number, launch=2 * number + 1),
+                call(now + 40, now + 80, launch=2 * number + 2),
+                collective(now + 501_000 + number, end, ranks=(2 * pair, 2 * pair + 1),
+                           group=str(pair), seq=number, correlation=2 * number + 2),
+            ]  # fmt: skip
+            if hidden and rank == 2 * len(transfer_ns) - 2:
+                records.append(kernel(now + 502_000, end, stream=9))
+        ranks.append(records)
+    return load(tmp_path, *ranks)
+
+
+@pytest.mark.parametrize("pairs", [2, 3])
+def test_ranks_whose_links_became_slower_are_named(tmp_path, pairs):
+    even = linked_job(tmp_path, [100_000] * pairs)
+    slow = linked_job(tmp_path, [100_000] * (pairs - 1) + [400_000])
+    findings = texts(assert_mirrored(even, slow)[0])
+    ranks = f"anks {2 * pairs - 2}, {2 * pairs - 1} changed alone"
+    assert f"R{ranks}: their exposed transfer +300 % (the others ±0 %)." in findings
+    change = next(text for text in findings if text.startswith("record_param_comms"))
+    assert change.startswith("record_param_comms (all-reduce) is slower on the device: ")
+
+
+def test_a_transfer_that_is_only_less_hidden_is_not_slower(tmp_path):
+    hidden = linked_job(tmp_path, [100_000] * 3, hidden=True)
+    exposed = linked_job(tmp_path, [100_000] * 3)
+    named = [finding for finding in hd.findings(hd.compare(hidden, exposed)) if finding.ranks]
+    assert all(finding.measure != "transfer" for finding in named)
+
+
+@pytest.mark.parametrize(
+    ("category", "name", "reason"),
+    [
+        ("python_function", "gc.collect", ", while its host was inside gc.collect"),
+        ("user_annotation", "torch.save", ", while its host was inside torch.save"),
+        ("user_annotation", "enumerate(DataLoader)#_Iter.__next__", ", after data loading"),
+    ],
+)
+def test_why_the_device_of_a_late_rank_idles_is_said(tmp_path, category, name, reason):
+    def job(pause_ns):
+        ranks = []
+        for rank in range(4):
+            records = []
+            for number in range(6):
+                now = number * (525_000 + pause_ns)
+                start = now + 1000 + (pause_ns if rank == 2 else 1000)
+                end = now + 525_000 + pause_ns
+                records += [
+                    event("user_annotation", f"ProfilerStep#{number}", now, end),
+                    event(category, name, now + 500, start - 200, pid=10),
+                    call(start - 100, start - 10, launch=2 * number + 1),
+                    kernel(start, start + 500_000, launch=2 * number + 1),
+                    call(start - 9, start - 1, launch=2 * number + 2),
+                    collective(start + 500_000, now + 520_000 + pause_ns, ranks=(0, 1, 2, 3),
+                               seq=number, correlation=2 * number + 2),
+                ]  # fmt: skip
+            ranks.append(records)
+        return load(tmp_path, *ranks)
+
+    first, second, *_ = texts(hd.compare(job(1_000), job(301_000)))
+    assert f"{reason})" in first
+    assert second.startswith("Rank 2 now keeps the others waiting: its idle time of the device ")
+    assert f"{reason} (the others" in second
