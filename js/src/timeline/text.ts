@@ -203,6 +203,9 @@ function truncatedText({ ranks }: Scene): string {
   return ` Without ${formatCount(others.length + 1)} ranks: their files end early.`;
 }
 
+/** Copies that take less of the time are not named. */
+const MIN_COPY_SHARE = 0.05;
+
 /** ` GPUs compute 61 %, communicate 25 % (9 % exposed) and idle 30 %` */
 function sharesText(shares: DeviceShares, device: string): string {
   const isSingle = shares.ranks === 1;
@@ -212,6 +215,9 @@ function sharesText(shares: DeviceShares, device: string): string {
   if (shares.communication > 0) {
     const exposed = `(${formatShare(shares.exposed)} exposed)`;
     text += `, ${verb("communicate")} ${formatShare(shares.communication)} ${exposed}`;
+  }
+  if (shares.memory >= MIN_COPY_SHARE) {
+    text += `, only ${isSingle ? "copies" : "copy"} ${formatShare(shares.memory)}`;
   }
   if (shares.unrecorded > 0) {
     text += `, probably ${verb("run")} unrecorded work ${formatShare(shares.unrecorded)}`;
