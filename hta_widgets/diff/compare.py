@@ -227,7 +227,7 @@ def both_have_frames(diff: Comparison) -> bool:
 
 
 def conditions(diff: Comparison) -> str:
-    """Return the differences of GPU, vendor, format and world size as a sentence, "" if there are none."""
+    """Return how hardware, formats and world sizes differ, as a sentence; "" if they do not."""
     texts = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
     return f"The runs are not alike: {'; '.join(texts)}." if texts else ""
 
