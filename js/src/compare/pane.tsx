@@ -93,12 +93,6 @@ interface FindingsProps {
 export class Headline extends DiffPanel<FindingsProps> {
   constructor(ctx: DiffContext) {
     super(ctx, "The findings", { tag: "header", class: "hta-headline" });
-    this.replacement.value = (
-      <>
-        <h2>Comparing…</h2>
-        <Skeleton lines={2} />
-      </>
-    );
   }
 
   override show(shown: FindingsProps): void {

@@ -196,7 +196,7 @@ export class StartPage {
             title={`Open ${name}`}
             press={() => this.open({ view: "dashboard", paths: [path] })}
           />
-          {isNew && <span class="hta-host-badge hta-host-new">new</span>}
+          {isNew && <span class="hta-badge hta-ok">new</span>}
           {verdictText !== "" && <div class="hta-host-verdict">{verdictText}</div>}
         </td>
         <td>{verdict && <WorkPicture picture={verdict.picture} />}</td>

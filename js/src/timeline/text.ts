@@ -28,7 +28,7 @@ import {
   rangesText,
   THIN_SPACE,
 } from "../ui/formats";
-import type { TextRun, RichText } from "../ui/text";
+import { type RichText, type TextRun, withPrefix } from "../ui/text";
 
 /** Name, length in ns, and most decimals. */
 const UNITS = [
@@ -253,18 +253,15 @@ export function arrivalText({ name, call, of, rank, ns, ofJob }: Arrival): [stri
   return [late, `rank ${rank}, ${callText}`];
 }
 
-/** `rank 5, stream 40` or `rank 5, main thread`. */
-function placeText(rank: number, track: string | null): string {
-  return track === null || track === "" ? `rank ${rank}` : `rank ${rank}, ${track}`;
-}
-
 export function eventText(
   event: Brief,
   track: string | null,
   view: Span,
   collective: Collective | null = null,
 ): RichText {
-  const placeAndTime = `on ${placeText(event.rank, track)}: ${formatDuration(event.dur)}`;
+  // `on rank 5, stream 40: 3.50 ms`
+  const trackText = withPrefix(", ", track ?? "");
+  const placeAndTime = `on rank ${event.rank}${trackText}: ${formatDuration(event.dur)}`;
   const ownArrival = collective?.ranks.find(({ rank }) => rank === event.rank);
   if (collective !== null && ownArrival !== undefined) {
     const name = { strong: `${countText(collective)}, ${event.short}` };
