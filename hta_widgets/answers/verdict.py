@@ -150,8 +150,8 @@ def _missing_text(metric: str) -> str:
 
 def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:
     """Return why the runs cannot be compared; empty if they can."""
-    kinds = {*CONDITIONS, "format"}  # profilers slow a run down to different degrees
-    differences = [caution.text for caution in diff.cautions if caution.kind in kinds]
+    # Profilers slow a run down to different degrees.
+    differences = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
     if differences:
         return f"the runs differ: {'; '.join(differences)}"
     if not diff.before.has_steps:

@@ -35,8 +35,8 @@ from hta_widgets.trace.traceset import TraceSet
 #: Ways to pair ranks.
 Pairing = Literal["auto", "number", "representative"] | Mapping[int, int]
 
-#: Kinds of cautions about hardware and the number of ranks.
-CONDITIONS = ("vendor", "gpu", "world_size")
+#: Kinds of cautions about hardware, profilers and the number of ranks.
+CONDITIONS = ("vendor", "gpu", "format", "world_size")
 _VENDORS = (
     ("AMD", ("amd", "radeon", "instinct", "mi2", "mi3")),
     ("NVIDIA", ("nvidia", "tesla", "geforce", "quadro", "rtx")),
@@ -227,7 +227,7 @@ def both_have_frames(diff: Comparison) -> bool:
 
 
 def conditions(diff: Comparison) -> str:
-    """Return the differences of GPU, vendor and world size as a sentence, "" if there are none."""
+    """Return how hardware, formats and world sizes differ, as a sentence; "" if they do not."""
     texts = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
     return f"The runs are not alike: {'; '.join(texts)}." if texts else ""
 

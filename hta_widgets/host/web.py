@@ -108,10 +108,22 @@ class Folder:
         return None
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the entries, with the verdicts that are known."""
+        """Return the entries, each with its verdict or a note on why it has none."""
         return [
-            {**entry.to_json(), "verdict": self.verdicts.get(entry.key)} for entry in self.entries
+            {
+                **entry.to_json(),
+                "verdict": self.verdicts.get(entry.key),
+                "note": self._verdict_note(entry),
+            }
+            for entry in self.entries
         ]
+
+    def _verdict_note(self, entry: FolderEntry) -> str:
+        if entry.bytes > MAX_VERDICT_BYTES:
+            return f"larger than {MAX_VERDICT_BYTES >> 20} MiB: read when it is opened"
+        if entry.key not in self.verdicts:
+            return "not read yet"
+        return "" if self.verdicts[entry.key] else "could not be read in advance"
 
     def next_unread(self) -> FolderEntry | None:
         """Return the newest job without a verdict that is not too large to read in advance."""

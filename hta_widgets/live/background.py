@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
-from queue import SimpleQueue
+from queue import Queue
 from typing import Any, Generic, TypeVar
 
 from hta_widgets.trace.memo import LRU, ComputationCancelled, is_cancelled, raise_if_cancelled
@@ -145,7 +145,9 @@ class TaskCache:
         self._tasks.clear()
 
 
-_queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+_queue: Queue[Callable[[], None]] = Queue()
+#: Whether the work of this thread waits for answers to pages at each `give_way`.
+gives_way: ContextVar[bool] = ContextVar("gives way", default=False)
 _starting = threading.Lock()
 
 
@@ -161,3 +163,14 @@ def _serve() -> None:
     while True:
         with suppress(BaseException):  # the future has the error, for the caller
             _queue.get()()
+        _queue.task_done()
+
+
+def give_way() -> None:
+    """Wait until no answer is being computed, in a thread that `gives_way`.
+
+    Threads share one interpreter: without this, answers take several times as long. Must not be
+    called inside a `BackgroundTask`, which would wait for itself.
+    """
+    if gives_way.get():
+        _queue.join()

@@ -73,3 +73,23 @@ def test_other_views(page, job, tmp_path, built, findings):
         page.goto(f"file://{view.save_html(tmp_path / 'view.html')}")
         expect(page.locator(drawn).first).to_be_visible(timeout=60_000)
         assert findings() == [], drawn
+
+
+_BACKGROUNDS = """els => els.map(el => getComputedStyle(el).backgroundColor)"""
+
+
+def test_forced_colors_keep_the_colors_of_data_and_show_what_is_chosen(page, job, tmp_path, built):
+    diff = hw.TraceDiff(job.select(ranks=[0]), job.select(ranks=[5]))
+    page.goto(f"file://{diff.save_html(tmp_path / 'diff.html')}")
+    expect(page.locator(".hta-diff-tile").first).to_be_visible(timeout=60_000)
+    data = page.locator(".hta-diff-legend i, .hta-diff-stack i, .hta-diff-fall, .hta-diff-tile")
+    colors = data.evaluate_all(_BACKGROUNDS)
+    assert len(set(colors)) > 3
+    page.emulate_media(forced_colors="active")
+    assert data.evaluate_all(_BACKGROUNDS) == colors
+    for choice in page.locator(".hta-diff-choice").all():
+        if choice.is_visible():
+            buttons = choice.get_by_role("button")
+            chosen = buttons.evaluate_all("els => els.map(el => el.ariaPressed === 'true')")
+            shades = set(zip(chosen, buttons.evaluate_all(_BACKGROUNDS), strict=True))
+            assert len(shades) == len({shade for _, shade in shades}) == 2

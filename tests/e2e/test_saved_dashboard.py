@@ -145,20 +145,24 @@ def test_what_a_click_opens_is_in_the_window(page, job, report, width, height):
     wait_until(page, lambda: box_of(".hta-dash")["height"] > height, "the view is as before")
 
 
-@pytest.mark.parametrize("width", [700, 1000, 1440, 1800])
-def test_controls_of_the_heatmap_stand_apart_at_the_right(page, report, width):
+@pytest.mark.parametrize("width", [400, 480, 700, 1000, 1440, 1800])
+def test_controls_of_the_heatmap_stand_apart_and_beside_its_title(page, report, width):
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(report.as_uri())
     heatmap = page.locator("[data-panel=heatmap]")
     heatmap.scroll_into_view_if_needed()
+    expect(heatmap.get_by_role("button")).to_have_count(2)
     controls = [heatmap.locator("select"), *(heatmap.get_by_role("button").all())]
     pane, *boxes = [control.bounding_box() for control in (heatmap, *controls)]
     assert len(boxes) == 3
     for one, other in itertools.combinations(boxes, 2):
         across = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
         assert across or abs(one["y"] - other["y"]) >= min(one["height"], other["height"]) - 4
-    # The title and its text are at the left.
-    assert min(box["x"] for box in boxes) - pane["x"] > 200
+    # The title and its text are at the left, or below if there is no room for them.
+    chart = heatmap.locator("canvas").first.bounding_box()
+    for box in boxes:
+        is_above = box["y"] + box["height"] <= chart["y"] + 12
+        assert is_above or box["x"] - pane["x"] > (200 if width >= 700 else 120)
 
 
 def test_a_link_restores_window_ranks_selection_and_panels(page, context, job, report):

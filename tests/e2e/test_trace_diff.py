@@ -268,6 +268,27 @@ def nothing_is_cut_off(seen):
     page.set_viewport_size(size)
 
 
+def can_be_read_on_a_phone(seen):
+    """In 400 px, names do not run into figures, and status lines have room for their text."""
+    size = seen.page.viewport_size
+    seen.page.set_viewport_size({"width": 400, "height": 800})
+    waterfall = seen.root.locator(".hta-diff-waterfall")
+    expect(waterfall).to_contain_text("exposed communication")
+    overlaps = """rows => rows.flatMap(row => {
+      const [name, value] = [row.children[0], row.children[1]];
+      const end = document.createRange();
+      end.selectNodeContents(name);
+      const overlap = end.getBoundingClientRect().right - value.getBoundingClientRect().left;
+      return overlap > 0 && name.tagName === "BUTTON" ? [name.textContent] : [];
+    })"""
+    assert waterfall.locator(".hta-diff-bar").evaluate_all(overlaps) == []
+    name = seen.root.locator(".hta-diff-names .hta-name-button").first
+    assert name.bounding_box()["width"] > 80
+    for status in seen.root.locator(".hta-diff-side-status .hta-words").all():
+        assert status.bounding_box()["width"] > 250
+    seen.page.set_viewport_size(size)
+
+
 def is_of_one_pair_of_ranks_when_asked(seen, both):
     ranks = seen.root.get_by_role("combobox", name="Ranks")
     assert len(both.rank_pairs) == 2
@@ -323,6 +344,7 @@ def test_a_saved_page_compares_without_kernel_or_network(
     expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("Step #1")
     is_of_one_pair_of_ranks_when_asked(seen, both)
     nothing_is_cut_off(seen)
+    can_be_read_on_a_phone(seen)
     lies_rank_by_rank(seen)
     assert {url for url in requests if not url.startswith("blob:")} == {f"file://{path}"}
 

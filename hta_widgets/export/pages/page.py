@@ -38,6 +38,7 @@ from hta_widgets.export.pages.format import (
     version_text,
 )
 from hta_widgets.export.pages.overview import overview
+from hta_widgets.live.background import give_way, gives_way
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer
 from hta_widgets.text import consecutive_runs, run_text
@@ -123,6 +124,7 @@ class OfflineData:
         return not self._thread.is_alive()
 
     def _prepare(self, make: Callable[[float], PageContent], limit_bytes: float) -> None:
+        gives_way.set(True)
         try:
             content = make(limit_bytes)
             blocks = [pack_block("document", ascii_json(content.document)), *content.blocks]
@@ -254,6 +256,7 @@ class PagePlan:
         full: dict[int, PagePart] = {}
         used = 0
         for rank in self.order:
+            give_way()
             part = full_rank(
                 self.indices[rank], self.names, self.phases.by_rank[rank], self.device_steps[rank]
             )
@@ -286,6 +289,7 @@ class PagePlan:
         return {} if full else overviews
 
     def _overview(self, rank: int, cells: int, *, all_lanes: bool) -> PagePart:
+        give_way()
         wait = self.collectives.exposed_wait(rank)
         return overview(
             self.indices[rank], self.names, cells, all_lanes=all_lanes, exposed_wait=wait
@@ -294,6 +298,7 @@ class PagePlan:
     def _args(self, full: dict[int, PagePart], budget_bytes: float) -> dict[int, PagePart]:
         args_of: dict[int, PagePart] = {}
         for rank, part in full.items():
+            give_way()
             args = embed_args(self.indices[rank].rank, budget_bytes)
             budget_bytes -= args.size_bytes
             part.header["args"] = args.header

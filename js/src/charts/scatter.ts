@@ -144,12 +144,6 @@ export class RooflineDrawing implements Drawing {
     return { compute: kind.compute, memory: kind.memory }[bound] ?? ink3;
   }
 
-  private diameterOf(row: number): number {
-    const longest = this.times[this.rows[0]!]!;
-    const diameter = Math.sqrt(this.times[row]! / Math.max(longest, 1)) * MAX_DIAMETER_PX;
-    return Math.max(MIN_DIAMETER_PX, diameter);
-  }
-
   paint(pen: DrawContext, selection: ChartSelection): void {
     const { theme, x, y } = this;
     paintBox(pen, [0, 0, this.width, this.height], { fill: theme.bg });
@@ -180,7 +174,8 @@ export class RooflineDrawing implements Drawing {
 
   targetOf(row: number): HoverTarget | null {
     if (!this.rows.includes(row)) return null;
-    const size = this.diameterOf(row);
+    const longest = Math.max(this.times[this.rows[0]!]!, 1);
+    const size = Math.max(MIN_DIAMETER_PX, Math.sqrt(this.times[row]! / longest) * MAX_DIAMETER_PX);
     const left = pixelOf(this.x, this.intensities[row]!) - size / 2;
     const top = pixelOf(this.y, this.rates[row]!) - size / 2;
     const box = { left, top, width: size, height: size };

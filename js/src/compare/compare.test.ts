@@ -300,16 +300,33 @@ describe("names", () => {
     el.remove();
   });
 
-  test("are text, never markup; a click shows the full names, another one hides them", () => {
+  test.each([
+    [419, ["name", "change"]],
+    [420, ["name", "before", "after", "change", "count"]],
+  ])("leave room for themselves in a table of %d px", async (px, titles) => {
+    const width = vi.spyOn(Element.prototype, "clientWidth", "get").mockReturnValue(px);
+    const { el } = shown();
+    const heads = (): string[] =>
+      [...el.querySelectorAll("[role=columnheader]")].map(({ textContent }) =>
+        textContent.replace(/[^a-z]/g, ""),
+      );
+    await vi.waitFor(() => expect(heads()).toEqual(titles));
+    el.remove();
+    width.mockRestore();
+  });
+
+  test("are text, never markup; a click shows the full names, another one hides them", async () => {
+    const width = vi.spyOn(Element.prototype, "clientWidth", "get").mockReturnValue(600);
     const { el, told, rows } = shown();
     expect(el.querySelector("img")).toBeNull();
     expect(el.textContent).toContain(hostile);
-    expect(rows()[0]!.textContent).toContain("new 3");
+    await vi.waitFor(() => expect(rows()[0]!.textContent).toContain("new 3"));
     rows()[0]!.click();
     const again = shown(hostile);
     again.rows()[0]!.click();
     expect([...told, ...again.told]).toEqual([[hostile], null]);
     for (const table of [el, again.el]) table.remove();
+    width.mockRestore();
   });
 });
 

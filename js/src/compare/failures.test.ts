@@ -64,6 +64,23 @@ test("one frame that fails leaves the others drawn, and is requested again alone
   expect(textOf("strip")).not.toContain("could not be drawn");
 });
 
+test("places of frames that are not loaded are marked; a place without content is empty", async () => {
+  const { load } = DiffCharts.prototype;
+  const loading = vi.spyOn(DiffCharts.prototype, "load").mockResolvedValue();
+  const { charts, headline } = await mounted();
+  const skeletons = [headline, charts.waterfall.el, charts.names.el].map(
+    (el) => el.querySelectorAll(".hta-skeleton").length,
+  );
+  expect(skeletons).toEqual([1, 1, 1]);
+  loading.mockRestore();
+  await load.call(charts);
+  await vi.waitFor(() => expect(headline.textContent).toContain(TOLD));
+  expect([headline, charts.waterfall.el].map((el) => el.querySelector(".hta-skeleton"))).toEqual([
+    null,
+    null,
+  ]);
+});
+
 test("if all requests fail, each place states it", async () => {
   const { headline, lacks, load, textOf } = await mounted([
     ..."waterfall:kind steps names changes findings icicle".split(" "),

@@ -105,6 +105,21 @@ test("an event selected before the alignment arrives starts in line with its par
   expect(ctx.statusText.value).toBeNull();
 });
 
+test("the details of a pair of events cover the row of neither", async () => {
+  const { pair, states, source } = await openPair();
+  const [event, partner] = [named("gemm"), named("nccl")];
+  source.replies.set("partner", () => ({ rank: 0, id: partner.id, status: null, node: -1 }));
+  const box = pair.el.parentElement!;
+  box.classList.add("hta-diff-roomy");
+  box.style.cssText = "height: 430px; overflow: auto";
+  states[0].set("selected_event", [event.rank, event.id]);
+  await expect.poll(() => states[1].get("selected_event")).toEqual([partner.rank, partner.id]);
+  const docks = [...pair.el.querySelectorAll<HTMLElement>(".hta-dock")];
+  const tops = (): number[] => docks.map((dock) => Math.round(dock.getBoundingClientRect().top));
+  await expect.poll(() => docks.every((dock) => dock.classList.contains("hta-over"))).toBe(true);
+  await expect.poll(() => tops()[0]! - tops()[1]!).toBe(0);
+});
+
 test("windows of both sides from an address stay, when it is opened and when another one is", async () => {
   const opened: [[number, number], [number, number]] = [WINDOW, [start + 50, start + 700]];
   const { pair, ctx, states } = await openPair(opened);

@@ -3,7 +3,7 @@
 import { batch, signal } from "@preact/signals";
 import { type ComponentChildren, render } from "preact";
 import { asError, type PanelFrame, isAbort } from "../protocol/source";
-import { FailureNote } from "../ui/controls";
+import { FailureNote, Skeleton } from "../ui/controls";
 import { h } from "../ui/dom";
 import { formatDuration, plural } from "../ui/formats";
 import type { DiffContext } from "./context";
@@ -16,7 +16,7 @@ export abstract class DiffPanel<Shown> {
   /** Width for layouts that depend on it, px. */
   readonly width = signal(0);
   /** Drawn in place of the content, such as an error. */
-  protected readonly replacement = signal<ComponentChildren>(null);
+  protected readonly replacement = signal<ComponentChildren>(<Skeleton lines={4} />);
   private requestCount = 0;
 
   /** `title` names the panel that could not be drawn. */
@@ -40,7 +40,9 @@ export abstract class DiffPanel<Shown> {
     const requested = (this.requestCount += 1);
     try {
       const shown = await request();
-      if (requested === this.requestCount && shown !== null) this.show(shown);
+      if (requested !== this.requestCount) return false;
+      if (shown === null) this.replacement.value = null;
+      else this.show(shown);
     } catch (error) {
       if (isAbort(error)) throw error;
       if (requested === this.requestCount) this.fail(asError(error));
@@ -91,7 +93,6 @@ interface FindingsProps {
 export class Headline extends DiffPanel<FindingsProps> {
   constructor(ctx: DiffContext) {
     super(ctx, "The findings", { tag: "header", class: "hta-headline" });
-    this.replacement.value = <h2>Comparing…</h2>;
   }
 
   override show(shown: FindingsProps): void {

@@ -110,6 +110,9 @@ function DiffCell(props: { row: FrameRow; scale: BySide<number>; theme: ThemeNam
 const counts = (row: FrameRow): string =>
   countsText(numberAt(row, "before_count"), numberAt(row, "after_count"));
 
+/** Width from which times and counts are shown next to names and changes, px. */
+const NUMBERS_FROM = 420;
+
 function nameColumns(
   scale: readonly [low: number, high: number],
   theme: ThemeName,
@@ -117,6 +120,7 @@ function nameColumns(
   const durationColumn = (by: "before_ns" | "after_ns", title: string): TableColumn<FrameRow> => ({
     by,
     title,
+    from: NUMBERS_FROM,
     isNumber: true,
     cell: (row) => durationText(numberAt(row, by)),
   });
@@ -151,7 +155,7 @@ function nameColumns(
       width: "minmax(128px, 0.8fr)",
       cell: (row) => <DiffCell row={row} scale={scale} theme={theme} />,
     },
-    { by: "count", title: "count", isNumber: true, cell: counts },
+    { by: "count", title: "count", from: NUMBERS_FROM, isNumber: true, cell: counts },
   ];
 }
 

@@ -96,9 +96,6 @@ function wholeRunText({ part, range: [start, end], events, ranks }: Scene): stri
   return `${window}${plural(ranks.length, "rank")}`;
 }
 
-const noDeviceEventsText = (device: string): string =>
-  ` No event is ${device} work, so charts of ${device} work are empty: click an event, and select what it launched.`;
-
 /** Number and kinds of the selected events. */
 function totalsText(sums: PanelFrame, scene: Scene): string {
   const number = (name: string): number => Number(sums.columns[name]?.[0] ?? 0);
@@ -112,7 +109,9 @@ function totalsText(sums: PanelFrame, scene: Scene): string {
     collectives > 0 ? `, in ${plural(collectives, "collective")}` : "",
     withPrefix(", ", leftOutText(sums)),
     ".",
-    hasGpu && events > 0 && onDevices === 0 ? noDeviceEventsText(device) : "",
+    hasGpu && events > 0 && onDevices === 0
+      ? ` No event is ${device} work, so charts of ${device} work are empty: click an event, and select what it launched.`
+      : "",
   ].join("");
 }
 

@@ -522,9 +522,12 @@ const COLLECTIVES: TableSpec = {
       title: "finished",
       hint: "Ranks that finished it, of those whose dumps have it",
       isNumber: true,
+      from: 460,
       cell: (row) => `${countText(row("finished"))} of ${countText(row("ranks"))}`,
     },
-    textColumn("waiting", "waiting ranks", "Ranks that enqueued it and did not finish it"),
+    textColumn("waiting", "waiting ranks", "Ranks that enqueued it and did not finish it", {
+      from: 460,
+    }),
     textColumn("missing", "missing ranks", MISSING_HINT, { late: true }),
     textColumn("sizes", "shapes", "Shapes of its inputs", { from: 620 }),
     textColumn("where", "called in", "The innermost frame of the user's code", { from: 760 }),

@@ -194,7 +194,7 @@ export class Collectives {
       last_rank: calls.last[call]!,
       late: Math.max(...members.map((member) => entries.late[member]!)),
       ranks: members.map((member, i) => ({
-        rank: this.rankAt(member),
+        rank: this.ranks[countUpTo(this.rankOffsets, member) - 1]!,
         id: entries.id[member]!,
         arrival: arrivals[i]! - firstArrival,
         wait: entries.wait[member]!,
@@ -220,10 +220,6 @@ export class Collectives {
       this.entries.call.forEach((callIndex, entry) => this.members![callIndex]!.push(entry));
     }
     return this.members[call]!;
-  }
-
-  private rankAt(entry: number): number {
-    return this.ranks[countUpTo(this.rankOffsets, entry) - 1]!;
   }
 }
 

@@ -37,7 +37,7 @@ export async function eventDetails(
     flows: isEvent ? flowsOf(rank, row) : [],
     launched_by: isEvent ? await launchOf(rank, row, args) : null,
     kernels: isEvent ? launchedKernels(rank, row) : null,
-    same: durationFigures(sameNameDurations(rows, row)),
+    same: durationFigures(rows.dur.filter((_, index) => rows.type[index] === rows.type[row])),
   };
 }
 
@@ -211,10 +211,4 @@ function flowsOf(rank: RankTrace, row: number): Flow[] {
   collect("out", source, target);
   collect("in", target, source);
   return result.sort((a, b) => a.delay - b.delay || a.brief.id - b.brief.id);
-}
-
-/** Durations of the events of this name and category. */
-function sameNameDurations({ type, dur }: EventTable, row: number): Float64Array {
-  const requestedType = type[row]!;
-  return dur.filter((_, index) => type[index] === requestedType);
 }

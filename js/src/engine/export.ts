@@ -3,7 +3,7 @@
 import type { Exported, Requests, Scene, SelectionJson } from "../protocol/source";
 import { normalizeSelection } from "../protocol/selection";
 import { type JsonText, type NameTable, readJson } from "./columns";
-import { notEmbeddedMessage, type TrackHeader } from "./document";
+import { notEmbeddedMessage } from "./document";
 import type { PageJob } from "./job";
 import { RankOverview } from "./overview";
 import type { ArgsReader, RankTrace } from "./rank";
@@ -216,7 +216,9 @@ class TraceWriter {
   /** Write the names of processes and threads; return the id of each process in the file. */
   private writeMetadata(rank: RankTrace): Map<string, string> {
     const pids = new Map<string, string>();
-    const tracks = rank.header.tracks.filter(holdsEvents);
+    const tracks = rank.header.tracks.filter(
+      ({ role }) => !["counter", "async", "instant"].includes(role),
+    );
     for (const track of tracks) {
       if (pids.has(track.pid)) continue;
       const rawPid = idLiteral(track.pid);
@@ -358,10 +360,6 @@ class TraceWriter {
       high ?? (this.byEvent ? last() + 1 : Infinity),
     ];
   }
-}
-
-function holdsEvents({ role }: TrackHeader): boolean {
-  return role !== "counter" && role !== "async" && role !== "instant";
 }
 
 function jsonString(text: string): string {

@@ -58,15 +58,13 @@ export function missingRanksNote(
   ranks: readonly number[],
   without: readonly number[],
   [onAll, onSome]: MissingNotes,
-  values: Record<string, string | number> = { ranks: ranksText(without) },
+  values: Record<string, string | number> = {
+    ranks: `rank${without.length > 1 ? "s" : ""} ${without.join(", ")}`,
+  },
 ): string {
   if (ranks.length === 0) return noteFor("no_ranks");
   if (without.length === 0) return "";
   return noteFor(without.length === ranks.length ? onAll : onSome, values);
-}
-
-function ranksText(ranks: readonly number[]): string {
-  return `rank${ranks.length > 1 ? "s" : ""} ${ranks.join(", ")}`;
 }
 
 /** Note of the heatmap: the reason that it is empty, or "". */

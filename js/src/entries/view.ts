@@ -7,8 +7,8 @@ import { type RemoteModel, isSameValue } from "../host/models";
 import { HostSocket } from "../host/socket";
 import { type FolderEntry, type OpenViewRequest, StartPage } from "../host/start";
 import type { WireMessage } from "../host/wire";
-import { renderButton, copyAndReport } from "../ui/controls";
-import { replaceChildren, h } from "../ui/dom";
+import { ChoiceButtons, renderButton, copyAndReport } from "../ui/controls";
+import { renderElement, replaceChildren, h } from "../ui/dom";
 import { applyTheme } from "../ui/theme";
 
 const PROTOCOL = 1;
@@ -105,16 +105,11 @@ class ViewPage {
     this.followHash();
   }
 
-  /** The view that the address names, else the one that the command names; null for the list. */
-  private requestOfAddress(): OpenViewRequest | null {
-    if (splitFragment(location.hash)[0] === ALL_HASH) return null;
-    return fromHash(location.hash) ?? this.hello?.request ?? null;
-  }
-
   /** Show what the address names, so that reloads and the browser's Back work. */
   private followHash(): void {
     const before = this.request;
-    this.request = this.requestOfAddress();
+    const isList = splitFragment(location.hash)[0] === ALL_HASH;
+    this.request = isList ? null : (fromHash(location.hash) ?? this.hello?.request ?? null);
     if (this.request === null) this.showStart();
     else if (this.shown !== null && isSameJob(before, this.request)) this.arrange();
     else {
@@ -221,18 +216,18 @@ class ViewPage {
     const all = renderButton({ text: "All traces", press: () => (location.hash = ALL_HASH) });
     const facts = this.shown?.get("_about") as { panels?: string[] } | undefined;
     const isJob = request !== null && facts?.panels?.includes("timeline") === true;
-    const views = (["dashboard", "timeline"] as const).map((view) => {
-      const name = view === "dashboard" ? "Dashboard" : "Timeline";
-      const press = (): void => this.open({ view, paths: request?.paths ?? [] });
-      const choice = renderButton({ text: name, class: "hta-host-choice", press });
-      choice.setAttribute("aria-pressed", String(request?.view === view));
-      return choice;
-    });
     replaceChildren(
       this.bar,
       this.start !== null && request !== null && all,
       isJob &&
-        h("div", { role: "group", "aria-label": "View", class: "hta-host-choices" }, ...views),
+        renderElement(
+          ChoiceButtons<OpenViewRequest["view"]>({
+            name: "View",
+            options: VIEWS,
+            chosen: request.view,
+            choose: (view) => this.open({ ...request, view }),
+          }),
+        ),
       this.notice,
     );
     this.bar.hidden = this.bar.children.length === 1 && this.notice.childNodes.length === 0;
@@ -258,7 +253,7 @@ class ViewPage {
     replaceChildren(copy, copyLabel);
     replaceChildren(
       this.notice,
-      h("span", { class: "hta-host-badge hta-host-warn" }, "Python has ended"),
+      h("span", { class: "hta-badge hta-warn" }, "Python has ended"),
       h(
         "span",
         { class: "hta-host-said" },
@@ -274,7 +269,11 @@ class ViewPage {
 /** The start page's address. */
 const ALL_HASH = "#/";
 
-const VIEWS: readonly string[] = ["dashboard", "timeline", "diff"];
+/** Views of one job, between which its page can change. */
+const VIEWS = [
+  ["dashboard", "Dashboard"],
+  ["timeline", "Timeline"],
+] as const;
 
 function toHash({ view, paths }: OpenViewRequest): string {
   return ["#", view, ...paths.map(encodeURIComponent)].join("/");
@@ -282,7 +281,8 @@ function toHash({ view, paths }: OpenViewRequest): string {
 
 function fromHash(hash: string): OpenViewRequest | null {
   const [, view = "", ...paths] = splitFragment(hash)[0].split("/");
-  if (!VIEWS.includes(view) || paths.length === 0) return null;
+  const isKnown = view === "diff" || VIEWS.some(([id]) => id === view);
+  if (!isKnown || paths.length === 0) return null;
   try {
     return { view: view as OpenViewRequest["view"], paths: paths.map(decodeURIComponent) };
   } catch {

@@ -122,7 +122,7 @@ export class LoadingCard {
   showEnded(ended: string): void {
     replaceChildren(
       this.bar,
-      h("span", { class: "hta-host-badge hta-host-warn", role: "status" }, ended),
+      h("span", { class: "hta-badge hta-warn", role: "status" }, ended),
       h("span", { class: "hta-host-said" }, "This page continues with the data that it has."),
       renderButton({ text: "Start again", press: () => this.callbacks.again() }),
     );

@@ -1,6 +1,7 @@
 /** The start page with its style sheet. */
 
 import { expect, test } from "vitest";
+import { page as viewport } from "vitest/browser";
 import KINDS from "../../../hta_widgets/facts/kinds.json";
 import "../entries/view.css";
 import { applyTheme, THEMES } from "../ui/theme";
@@ -24,3 +25,26 @@ test.each(["light", "dark"] as const)("work of every kind has its colour: %s", (
   }
   page.el.remove();
 });
+
+test.each([320, 400, 700])(
+  "names and verdicts have at least a third of a page %i px wide",
+  async (width) => {
+    await viewport.viewport(width, 800);
+    const page = new StartPage("runs", () => undefined);
+    document.body.append(page.el);
+    const text = "The GPU is idle 92 % of its span, launch-bound: 61 launches of 5.07 µs.";
+    const verdict = { ranks: 1024, step_ns: 34_600_000, text, picture: {} };
+    const entry = {
+      files: 1024,
+      bytes: 4e9,
+      changed_ms: 0,
+      formats: ["Kineto"],
+      parts: [],
+      verdict,
+    };
+    page.showEntries([{ path: "job", ...entry }]);
+    expect(page.el.querySelector("td:nth-child(2)")!.clientWidth).toBeGreaterThan(width / 3);
+    page.el.remove();
+    await viewport.viewport(1280, 800);
+  },
+);

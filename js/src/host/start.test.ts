@@ -126,3 +126,21 @@ test("a job has its ranks, step time and verdict; names and verdicts are searche
   field.dispatchEvent(new Event("input", { bubbles: true }));
   expect(rows()).toHaveLength(1);
 });
+
+test("a job without a verdict says why, the sorted column in which order, and a search what it lacks", () => {
+  page.showEntries([
+    { ...entry("a"), verdict: null, note: "not read yet" },
+    { ...judged("b", 8, "Rank 5 is late."), note: "" },
+  ]);
+  expect(rows().map(([first]) => first)).toEqual(["a", "b"]);
+  expect(page.el.querySelector("tbody tr")!.textContent).toContain("not read yet");
+  press("Name");
+  const heads = (): string[] => [...page.el.querySelectorAll("th")].map((th) => th.textContent);
+  expect(heads()).toContain("Name ↑");
+  press("Ranks");
+  expect(heads()).toContain("Ranks ↓");
+  const field = page.el.querySelector<HTMLInputElement>("input[type=search]")!;
+  field.value = "no such job";
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+  expect(page.el.textContent).toContain("No name or verdict matches the search.");
+});

@@ -16,6 +16,8 @@ export interface FolderEntry {
   parts: FolderEntry[];
   /** The verdict of a job; null until it is known, or if the job cannot be read. */
   verdict?: Verdict | null;
+  /** Why a job has no verdict; "" if it has one. */
+  note?: string;
 }
 
 interface Verdict {
@@ -95,6 +97,7 @@ export class StartPage {
     );
     this.selectedPaths = ticked.map(({ path }) => path);
     const sortedPaths = ticked.sort((a, b) => a.changed_ms - b.changed_ms).map(({ path }) => path);
+    const shown = arrangeEntries(entries, this.search, this.sortColumn);
     const page = (
       <>
         <h1>{`Traces in ${title}`}</h1>
@@ -117,7 +120,7 @@ export class StartPage {
             <tr>{HEADS.map((text) => this.head(text))}</tr>
           </thead>
           <tbody>
-            {arrangeEntries(entries, this.search, this.sortColumn).flatMap((entry) => [
+            {shown.flatMap((entry) => [
               this.row(entry, false),
               ...(this.expanded.has(entry.path)
                 ? entry.parts.slice(0, MAX_SHOWN_PARTS).map((part) => this.row(part, true))
@@ -127,6 +130,9 @@ export class StartPage {
         </table>
         <div class="hta-host-pair" role="status">
           {entries.length === 0 && <p>{`There are no traces in ${title} yet.`}</p>}
+          {entries.length > 0 && shown.length === 0 && (
+            <p>No name or verdict matches the search.</p>
+          )}
           {sortedPaths.length === 1 && (
             <span class="hta-note">{`Tick another one to compare ${sortedPaths[0]}.`}</span>
           )}
@@ -149,6 +155,7 @@ export class StartPage {
   private head(text: string): VNode {
     const isSorted = text === this.sortColumn;
     const direction = SORTS[text]?.isDescending === true ? "descending" : "ascending";
+    const arrow = direction === "descending" ? " ↓" : " ↑";
     const press = (): void => {
       this.sortColumn = text;
       this.renderEntries();
@@ -159,13 +166,18 @@ export class StartPage {
         class={NUMBERS.has(text) ? "hta-host-number" : undefined}
         aria-sort={isSorted ? direction : undefined}
       >
-        {text in SORTS ? <Link text={text} title={`Sort by ${text}`} press={press} /> : text}
+        {text in SORTS ? (
+          <Link text={text + (isSorted ? arrow : "")} title={`Sort by ${text}`} press={press} />
+        ) : (
+          <span>{text}</span>
+        )}
       </th>
     );
   }
 
   private row(entry: FolderEntry, isPart: boolean): VNode {
-    const { path, verdict } = entry;
+    const { path, verdict, note } = entry;
+    const verdictText = verdict?.text ?? note ?? "";
     const name = path === "." ? `${this.title} (this folder)` : path;
     const isNew = !isPart && this.knownPaths?.has(path) === false;
     return (
@@ -184,8 +196,8 @@ export class StartPage {
             title={`Open ${name}`}
             press={() => this.open({ view: "dashboard", paths: [path] })}
           />
-          {isNew && <span class="hta-host-badge hta-host-new">new</span>}
-          {verdict && <div class="hta-host-verdict">{verdict.text}</div>}
+          {isNew && <span class="hta-badge hta-ok">new</span>}
+          {verdictText !== "" && <div class="hta-host-verdict">{verdictText}</div>}
         </td>
         <td>{verdict && <WorkPicture picture={verdict.picture} />}</td>
         <td class="hta-host-number">{verdict?.ranks}</td>

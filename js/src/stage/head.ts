@@ -152,22 +152,25 @@ function drawRuler(
 }
 
 export function drawStrip(pen: CanvasPen, frame: StageFrame): void {
-  const { geometry, theme, scene } = frame;
+  const { geometry, theme, scene, rulers } = frame;
+  const isPaired = rulers.length > 1;
   const { stripTop, stripHeight, rowsTop, lanesX, lanesWidth, gutter } = geometry;
   pen.fillRect(0, stripTop, geometry.width, rowsTop - stripTop, theme.bg);
   if (geometry.stripRows === 0) return;
   const rows: [name: string, draw: (pen: CanvasPen, frame: StageFrame, y: number) => void][] = [];
   if (scene.steps.length > 0) {
-    const ofMedian = scene.ranks.length > 1 && !geometry.narrow;
+    const ofMedian = scene.ranks.length > 1 && !geometry.narrow && !isPaired;
     rows.push([ofMedian ? "steps, median rank" : "steps", drawSteps]);
   }
   if (scene.phases.length > 0) rows.push(["phases", drawPhases]);
   if (geometry.lateRow) {
     rows.push([geometry.narrow ? "comes last" : "who comes last", drawJobRibbon]);
   }
+  // Of two paired stages, the strip is that of the stage behind.
+  const side = isPaired && !geometry.narrow ? `, ${rulers[0]!.name}` : "";
   const yOf = (row: number): number => stripTop + row * SIZE.steps;
   for (const [row, [name]] of rows.entries()) {
-    pen.drawTruncated(name, 12, yOf(row) + TEXT_Y_PX, gutter - 20, FONT.label, theme.ink3);
+    pen.drawTruncated(name + side, 12, yOf(row) + TEXT_Y_PX, gutter - 20, FONT.label, theme.ink3);
   }
   pen.withClip(lanesX, stripTop, lanesWidth, stripHeight, () => {
     for (const [row, [, draw]] of rows.entries()) draw(pen, frame, yOf(row));

@@ -107,17 +107,13 @@ function isFoldedAway(rank: SceneRank, state: RowState, isFound: boolean): boole
   return state.onlyRanks?.has(representative) !== false;
 }
 
-/** Whether a rank is hidden because only other ranks are shown, and it is not pinned. */
-function isLeftOut(rank: SceneRank, state: RowState): boolean {
-  return state.onlyRanks?.has(rank.rank) === false && !state.pinned.includes(rankKey(rank));
-}
-
 /** By rank with a row, the tracks shown below its head; null if the rank is folded. */
 function shownRanks(scene: Scene, state: RowState): Map<number, SceneTrack[] | null> {
   const test = compileRowFilter(state.filter);
   const shown = new Map<number, SceneTrack[] | null>();
   for (const rank of scene.ranks) {
-    if (isLeftOut(rank, state)) continue;
+    if (state.onlyRanks?.has(rank.rank) === false && !state.pinned.includes(rankKey(rank)))
+      continue;
     const tracks = tracksOf(rank);
     const open = state.open.has(rank.rank) && tracks.length > 0;
     const isFound =

@@ -2,7 +2,7 @@
 
 import { sum } from "../expressions/numbers";
 import { hasDevice, hasLateness } from "../protocol/scene";
-import type { Brief, RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../protocol/source";
+import type { Brief, RowInfo, RowState, Scene, SceneRank } from "../protocol/source";
 import type { Band } from "./bands";
 import { type StageGeometry, computeGeometry } from "./camera";
 import { interleaveRows, type RowPairing } from "./paired_rows";
@@ -138,10 +138,11 @@ export class RowsView {
   ): boolean {
     const emptyLanes = new Set<number>();
     for (const { rank, track } of this.layout.rows) {
-      if (track === null) continue;
-      for (let lane = track.lane0; lane < track.lane0 + track.lanes; lane += 1) {
-        if (canBeThin(track, lane) && (isEmpty(lane, rank) ?? this.emptyLanes.has(lane)))
-          emptyLanes.add(lane);
+      // Counters, and lanes with waits drawn over them, are not thin.
+      if (track === null || track.role === "counter") continue;
+      const firstLane = track.lane0 + (track.wait === undefined ? 0 : 1);
+      for (let lane = firstLane; lane < track.lane0 + track.lanes; lane += 1) {
+        if (isEmpty(lane, rank) ?? this.emptyLanes.has(lane)) emptyLanes.add(lane);
       }
     }
     const hasSame = [...emptyLanes].every((lane) => this.emptyLanes.has(lane));
@@ -179,11 +180,6 @@ export class RowsView {
     }
     this.nearbyLanes = nearby;
   }
-}
-
-/** Whether a lane may be thin if it is empty: not a counter, nor a lane with waits drawn over it. */
-function canBeThin(track: SceneTrack, lane: number): boolean {
-  return track.role !== "counter" && (lane > track.lane0 || track.wait === undefined);
 }
 
 // Visible lanes and their positions.

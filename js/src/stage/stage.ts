@@ -205,6 +205,18 @@ export class Stage {
     return this.rowsView.rowInfos();
   }
 
+  /** Top and bottom of a row together with its partner on the paired stage. */
+  extentOf({ top, height }: RowInfo): { top: number; bottom: number } {
+    const bottom = top + height;
+    const others = this.paired?.rows() ?? [];
+    if (this.rowsView.pairing?.isBehind === true) {
+      const below = others.find((row) => Math.abs(row.top - bottom) < 1);
+      return { top, bottom: bottom + (below?.height ?? 0) };
+    }
+    const above = others.find((row) => Math.abs(row.top + row.height - top) < 1);
+    return { top: above?.top ?? top, bottom };
+  }
+
   /** Call `listener` when rows change their height because different lanes are empty in view. */
   onRowsChange(listener: () => void): void {
     this.rowListeners.push(listener);

@@ -19,7 +19,6 @@ import type {
   Reply,
   Requests,
   Scene,
-  SelectionJson,
   Source,
   Span,
 } from "../protocol/source";
@@ -235,8 +234,10 @@ export class StageData {
     const marks = { ...window, bins, lanes: [...viewport.lanes].sort((a, b) => a - b) };
     if (overlay.search === "") this.searchMarks.clear();
     else this.searchMarks.ask({ text: overlay.search, ...marks });
-    if (selectsEvents(overlay.selection)) {
-      this.selectionMarks.ask({ selection: overlay.selection, ...marks });
+    const { selection } = overlay;
+    // Selections that do not choose events are shown as an area.
+    if (selection !== null && (selection.query !== null || selection.ids !== null)) {
+      this.selectionMarks.ask({ selection, ...marks });
     } else {
       this.selectionMarks.clear();
     }
@@ -256,9 +257,4 @@ export class StageData {
     this.loader.destroy();
     for (const query of this.queries) query.destroy();
   }
-}
-
-/** Whether a selection chooses events, which are shown by marks; others are shown as an area. */
-function selectsEvents(selection: SelectionJson | null): boolean {
-  return selection !== null && (selection.query !== null || selection.ids !== null);
 }

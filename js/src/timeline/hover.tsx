@@ -209,15 +209,13 @@ export class HoverController {
     return lines;
   }
 
-  private counterLines(track: SceneTrack): TooltipLine[] {
-    const text =
-      this.exactCell === null ? (this.cellError ?? "…") : rangeText(this.exactCell, track.unit);
-    return [[<b>{track.label}</b>], [text]];
-  }
-
   private cellLines(hit: StageHit): TooltipLine[] {
     const counter = this.counterOf(hit);
-    if (counter !== null) return this.counterLines(counter);
+    if (counter !== null) {
+      const { exactCell, cellError } = this;
+      const text = exactCell === null ? (cellError ?? "…") : rangeText(exactCell, counter.unit);
+      return [[<b>{counter.label}</b>], [text]];
+    }
     const { cell, lane, late } = hit;
     if (lane === null) return [];
     if (cell === null || cell.count === 0) {

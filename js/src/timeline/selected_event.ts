@@ -126,8 +126,9 @@ export class EventSelection {
       rows.find(({ track }) => track !== null && track.key === key) ??
       rows.find(({ track, open }) => track === null && (brief === null || !open));
     if (row === undefined) return null;
-    const top = ctx.stage.el.getBoundingClientRect().top + row.top;
-    return { top, bottom: top + row.height };
+    const { top, bottom } = ctx.stage.extentOf(row);
+    const stageTop = ctx.stage.el.getBoundingClientRect().top;
+    return { top: stageTop + top, bottom: stageTop + bottom };
   }
 
   /** Return the event summary of a drawn rectangle. */

@@ -28,7 +28,7 @@ import {
   rangesText,
   THIN_SPACE,
 } from "../ui/formats";
-import type { TextRun, RichText } from "../ui/text";
+import { type RichText, type TextRun, withPrefix } from "../ui/text";
 
 /** Name, length in ns, and most decimals. */
 const UNITS = [
@@ -203,6 +203,9 @@ function truncatedText({ ranks }: Scene): string {
   return ` Without ${formatCount(others.length + 1)} ranks: their files end early.`;
 }
 
+/** Copies that take less of the time are not named. */
+const MIN_COPY_SHARE = 0.05;
+
 /** ` GPUs compute 61 %, communicate 25 % (9 % exposed) and idle 30 %` */
 function sharesText(shares: DeviceShares, device: string): string {
   const isSingle = shares.ranks === 1;
@@ -212,6 +215,9 @@ function sharesText(shares: DeviceShares, device: string): string {
   if (shares.communication > 0) {
     const exposed = `(${formatShare(shares.exposed)} exposed)`;
     text += `, ${verb("communicate")} ${formatShare(shares.communication)} ${exposed}`;
+  }
+  if (shares.memory >= MIN_COPY_SHARE) {
+    text += `, only ${isSingle ? "copies" : "copy"} ${formatShare(shares.memory)}`;
   }
   if (shares.unrecorded > 0) {
     text += `, probably ${verb("run")} unrecorded work ${formatShare(shares.unrecorded)}`;
@@ -247,18 +253,15 @@ export function arrivalText({ name, call, of, rank, ns, ofJob }: Arrival): [stri
   return [late, `rank ${rank}, ${callText}`];
 }
 
-/** `rank 5, stream 40` or `rank 5, main thread`. */
-function placeText(rank: number, track: string | null): string {
-  return track === null || track === "" ? `rank ${rank}` : `rank ${rank}, ${track}`;
-}
-
 export function eventText(
   event: Brief,
   track: string | null,
   view: Span,
   collective: Collective | null = null,
 ): RichText {
-  const placeAndTime = `on ${placeText(event.rank, track)}: ${formatDuration(event.dur)}`;
+  // `on rank 5, stream 40: 3.50 ms`
+  const trackText = withPrefix(", ", track ?? "");
+  const placeAndTime = `on rank ${event.rank}${trackText}: ${formatDuration(event.dur)}`;
   const ownArrival = collective?.ranks.find(({ rank }) => rank === event.rank);
   if (collective !== null && ownArrival !== undefined) {
     const name = { strong: `${countText(collective)}, ${event.short}` };

@@ -94,6 +94,14 @@ describe("the view as text", () => {
     );
   });
 
+  test.each([
+    [49, "GPUs compute 17 %, communicate 10 % (5.0 % exposed) and idle 77 %"],
+    [50, "GPUs compute 17 %, communicate 10 % (5.0 % exposed), only copy 5.0 % and idle 77 %"],
+    [970, "GPUs compute 17 %, communicate 10 % (5.0 % exposed), only copy 97 % and idle 77 %"],
+  ])("copies of %d in 1000 ns", (ns, words) => {
+    expect(wholly(scene, { memory: [ns, ns, ns] })).toContain(`${words} of each GPU span.`);
+  });
+
   test("a device that probably runs unrecorded work is not idle", () => {
     const singleRank: Scene = { ...scene, ranks: scene.ranks.slice(0, 1) };
     const [idle, unrecorded] = [

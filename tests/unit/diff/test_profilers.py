@@ -28,7 +28,10 @@ def test_the_verdict_on_runs_of_two_profilers_is_that_it_cannot_tell(tmp_path):
     nsight.mkdir()
     write_export(nsight / "job.sqlite", ranks=2, steps=4)
     write_demo(kineto, ranks=2, steps=4, events_per_step=700)
-    verdict = judge(hd.compare(read(nsight), read(kineto)), 0.05)
+    runs = hd.compare(read(nsight), read(kineto))
+    # After the total, and not only in the list of cautions.
+    assert "different formats: nsight → kineto" in hd.findings(runs)[1].text
+    verdict = judge(runs, 0.05)
     assert verdict.exit_code == 3
     assert "different formats: nsight → kineto" in verdict.text
 

@@ -14,6 +14,7 @@ from support.random_job import write_job
 import hta_widgets as hw
 from hta_widgets.export.pages import page as live
 from hta_widgets.export.pages.page import OfflineData, embed
+from hta_widgets.live.background import BackgroundTask, deadline_after
 from hta_widgets.live.job import PanelEngine, TileEngine
 
 pytestmark = pytest.mark.slow
@@ -50,6 +51,19 @@ def test_all_that_a_saved_page_holds(engine, monkeypatch):
         ValueError, match=f"unknown chunk {text['chunks']}: the page has {text['chunks']}"
     ):
         offline.chunk(text["chunks"])
+
+
+@pytest.mark.parametrize("max_mb", [25, 0.02], ids=["all events", "overviews"])
+def test_answers_to_pages_come_first(engine, max_mb):
+    is_prepared = []
+    released = threading.Event()
+    answer = BackgroundTask(lambda: released.wait(60) and is_prepared.append(offline.join(0.5)))
+    assert not answer.wait_until(deadline_after(0))
+    offline = offline_of(engine, max_mb=max_mb)
+    released.set()
+    assert answer.wait_until(deadline_after(60_000))
+    assert is_prepared == [False]
+    assert offline.join(60)
 
 
 def test_no_more_than_asked_for(tmp_path):

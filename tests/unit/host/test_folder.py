@@ -73,12 +73,21 @@ def test_jobs_are_read_ahead_newest_first_and_again_when_they_change(write, tmp_
     assert set(verdict["picture"]) == {"cpu"}
     folder.verdicts[folder.next_unread().key] = verdict
     assert [entry["verdict"] for entry in folder.to_json()] == [verdict, None]
+    assert [entry["note"] for entry in folder.to_json()] == ["", "not read yet"]
     assert folder.next_unread().path == "old/rank-0.json"
     write("new/rank-0.json", 30)
     folder.refresh()
     assert folder.next_unread().path == "new/rank-0.json"
     monkeypatch.setattr(web, "MAX_VERDICT_BYTES", 10)
     assert folder.next_unread() is None
+    assert folder.to_json()[0]["note"] == "larger than 0 MiB: read when it is opened"
+
+
+def test_a_job_that_cannot_be_read_says_so(write, tmp_path):
+    write("job/rank-0.json", 20)
+    folder = looked(tmp_path)
+    folder.verdicts[folder.next_unread().key] = None
+    assert [entry["note"] for entry in folder.to_json()] == ["could not be read in advance"]
 
 
 def test_a_picture_shows_when_ranks_work(tmp_path):

@@ -154,7 +154,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
     moreFlows > 0 && { name: "", value: moreLink },
     ...chain("Inside", detail.parents),
     same !== null && sameNameRow(same),
-    { name: "Kind", value: kindText(kind, category) },
+    { name: "Kind", value: [kindName(kind), category].filter(Boolean).join(" · ") },
     step !== null && step >= 0 && { name: "Step", value: stepText(step, category) },
     correlation !== null && correlation >= 0 && { name: "Correlation", value: String(correlation) },
   ];
@@ -331,10 +331,6 @@ function messageText({ size, algbw, busbw }: Collective): string {
   if (algbw !== null) parts.push(`${algbw.toPrecision(3)}\u202fGB/s`);
   if (busbw !== null) parts.push(`bus ${busbw.toPrecision(3)}\u202fGB/s`);
   return parts.join(" · ");
-}
-
-function kindText(kind: Kind, category: string | null): string {
-  return category === null || category === "" ? kindName(kind) : `${kindName(kind)} · ${category}`;
 }
 
 function delayText({ delay, direction }: Flow): string {
