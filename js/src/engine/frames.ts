@@ -1,5 +1,6 @@
 /** Frames of panels: their columns, and notes about missing data, worded as in Python. */
 
+import { ranksText } from "../facts/rank_text";
 import { noteFor, type NoteName } from "../facts/notes";
 import type { Metric } from "../facts/panels";
 import type { PanelFrame, CellValue } from "../protocol/source";
@@ -63,10 +64,6 @@ export function missingRanksNote(
   if (ranks.length === 0) return noteFor("no_ranks");
   if (without.length === 0) return "";
   return noteFor(without.length === ranks.length ? onAll : onSome, values);
-}
-
-function ranksText(ranks: readonly number[]): string {
-  return `rank${ranks.length > 1 ? "s" : ""} ${ranks.join(", ")}`;
 }
 
 /** Note of the heatmap: the reason that it is empty, or "". */

@@ -1,8 +1,8 @@
 /** Measure, cut and wrap text; sentences of notes. */
 
+import { ranksText } from "../facts/rank_text";
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
-import { formatCount, runsOf, rangeText } from "./formats";
 import { FONT_FAMILY } from "./theme";
 
 type Weight = "normal" | "bold";
@@ -297,15 +297,6 @@ export function leftOutText(frame: PanelFrame): string {
 export function ranksOfAttribute(frame: PanelFrame, attribute: string): number[] {
   const ranks = frame.attrs[attribute];
   return Array.isArray(ranks) ? ranks.filter((rank) => typeof rank === "number") : [];
-}
-
-/** `rank 5`, `ranks 0–4, 6, 7`, `ranks 0–3, 8–11 and 24 more`. */
-export function ranksText(ranks: readonly number[], maxShown = 3): string {
-  const shown = runsOf(ranks).slice(0, maxShown);
-  const ranges = shown.map(rangeText);
-  const left = ranks.length - shown.reduce((sum, [low, high]) => sum + high - low + 1, 0);
-  const more = left > 0 ? ` and ${formatCount(left)} more` : "";
-  return `rank${ranks.length === 1 ? "" : "s"} ${ranges.join(", ")}${more}`;
 }
 
 /** The smallest and the largest value and their rows, if there are more than 16 rows. */
