@@ -48,13 +48,29 @@ export function wrapText(
   return lines;
 }
 
+/** Max number of characters by which a cut moves so that it is not inside a word. */
+const MAX_WORD_PART = 8;
+const INSIDE_WORD = /^[\p{L}\p{N}]{2}/u;
+
+/** The edge of a word next to `at`, in the direction of `step`; `at` itself if none is near. */
+export function wordEdge(characters: readonly string[], at: number, step: 1 | -1): number {
+  for (let moved = 0; moved < MAX_WORD_PART; moved += 1) {
+    const place = at + moved * step;
+    if (place <= 0 || place >= characters.length) return at;
+    if (!INSIDE_WORD.test(`${characters[place - 1]!}${characters[place]!}`)) return place;
+  }
+  return at;
+}
+
 /** Shorten a text in its middle, since names of matrix products differ at their ends. */
 export function shortenMiddle(text: string, maxWidth: number, weight: Weight = "normal"): string {
   if (textWidth(text, weight) <= maxWidth) return text;
   const characters = Array.from(text);
   const cut = (remaining: number): string => {
     const head = Math.ceil(remaining * 0.6);
-    return `${characters.slice(0, head).join("")}…${characters.slice(characters.length - remaining + head).join("")}`;
+    const headEnd = wordEdge(characters, head, -1);
+    const tailStart = wordEdge(characters, characters.length - remaining + head, 1);
+    return `${characters.slice(0, headEnd).join("")}…${characters.slice(tailStart).join("")}`;
   };
   let [low, high] = [1, characters.length - 1];
   while (low < high) {
