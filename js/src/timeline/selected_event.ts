@@ -111,9 +111,9 @@ export class EventSelection {
 
   /**
    * Top and bottom in the browser's window of the row of the selected event, or of the first
-   * selected rank; null if there is no such row.
+   * selected rank, and the top of all rows; null if there is no such row.
    */
-  get rowExtent(): { top: number; bottom: number } | null {
+  get rowExtent(): { top: number; bottom: number; minTop: number } | null {
     const { brief, window: selection, ctx } = this;
     const selectedRank = brief?.rank ?? selection?.ranks?.[0];
     if (selectedRank === undefined) return null;
@@ -126,8 +126,9 @@ export class EventSelection {
       rows.find(({ track }) => track !== null && track.key === key) ??
       rows.find(({ track, open }) => track === null && (brief === null || !open));
     if (row === undefined) return null;
-    const top = ctx.stage.el.getBoundingClientRect().top + row.top;
-    return { top, bottom: top + row.height };
+    const { top: stageTop } = ctx.stage.el.getBoundingClientRect();
+    const top = stageTop + row.top;
+    return { top, bottom: top + row.height, minTop: stageTop + ctx.stage.geometry.rowsTop };
   }
 
   /** Return the event summary of a drawn rectangle. */
