@@ -268,7 +268,8 @@ export function fillTable(
     .map(([name, values]) => {
       const attributes = { class: typeof values[0] === "string" ? "hta-chart-text" : "" };
       const cell = (row: number) => h("td", attributes, cellText(name, values[row] ?? null));
-      return { head: h("th", attributes, columnLabel(name)), cell };
+      const label = name.replace(/_(ns|share)$/, "").replaceAll("_", " ");
+      return { head: h("th", attributes, label), cell };
     });
   const head = h("tr", {}, ...columns.map((column) => column.head));
   const body = Array.from({ length: rows }, (_, row) =>
@@ -277,10 +278,6 @@ export function fillTable(
   const moreNote =
     totalRows > rows && h("p", {}, `${formatCount(totalRows - rows)} more rows not listed`);
   replaceChildren(el, h("table", {}, h("thead", {}, head), h("tbody", {}, ...body)), moreNote);
-}
-
-function columnLabel(name: string): string {
-  return name.replace(/_(ns|share)$/, "").replaceAll("_", " ");
 }
 
 function cellText(name: string, value: CellValue): string {

@@ -142,7 +142,7 @@ class ViewPage {
 
   private open(request: OpenViewRequest): void {
     this.openedBy = document.activeElement;
-    location.hash = toHash(request);
+    location.hash = ["#", request.view, ...request.paths.map(encodeURIComponent)].join("/");
   }
 
   private leaveView(): void {
@@ -275,10 +275,6 @@ class ViewPage {
 const ALL_HASH = "#/";
 
 const VIEWS: readonly string[] = ["dashboard", "timeline", "diff"];
-
-function toHash({ view, paths }: OpenViewRequest): string {
-  return ["#", view, ...paths.map(encodeURIComponent)].join("/");
-}
 
 function fromHash(hash: string): OpenViewRequest | null {
   const [, view = "", ...paths] = splitFragment(hash)[0].split("/");
