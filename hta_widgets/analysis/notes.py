@@ -10,7 +10,7 @@ import numpy as np
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, RankParts, host_collectives
 from hta_widgets.facts import facts, note_text
-from hta_widgets.text import plural
+from hta_widgets.text import plural, rank_list
 from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.trace import Trace
 
@@ -22,13 +22,12 @@ def missing_ranks_note(
     chosen: Sequence[int], having: Collection[int], notes: tuple[str, str] = _NO_WORK
 ) -> str:
     """Return a note on the selected ranks that are not in `having`; empty if all of them are."""
-    without = [str(rank) for rank in chosen if rank not in having]
+    without = [rank for rank in chosen if rank not in having]
     if not without:
         return "" if chosen else note_text("no_ranks")
     if len(without) == len(chosen):
         return note_text(notes[0])
-    named = f"rank{'s' if len(without) > 1 else ''} {', '.join(without)}"
-    return note_text(notes[1], ranks=named)
+    return note_text(notes[1], ranks=rank_list(without))
 
 
 def count_host_collectives(trace: Trace) -> Counter[str]:

@@ -391,7 +391,6 @@ def test_charts_fold_and_unfold_with_the_timeline(page, job, tmp_path, built, sc
     expect(dash.panel("selection")).to_contain_text("ranks 0–4 and 6–7")
     dash.selects(job.select(ranks=others))
     expect(names["breakdown"]).to_have_count(2)
-    page.keyboard.press("Escape")
     page.keyboard.press("u")
     # In its own row, each rank has its own numbers.
     expect(names["breakdown"]).to_have_count(8)

@@ -41,7 +41,7 @@ from hta_widgets.export.pages.overview import overview
 from hta_widgets.live.background import give_way, gives_way
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer
-from hta_widgets.text import consecutive_runs, run_text
+from hta_widgets.text import rank_list
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
 
 _TIMELINE = ("timeline.js", "state.js", "widgets.css")
@@ -375,17 +375,9 @@ def _coverage_text(full: list[int], args: list[int], overviews: dict[int, PagePa
         return "Overview only: no individual events."
     content = ""
     if len(args) < len(full):
-        content = f"arguments of {_format_ranks(args)}" if args else "no arguments"
+        content = f"arguments of {rank_list(args)}" if args else "no arguments"
     if overviews:
         events = f"all events, {content}" if content else "all events"
-        return f"{_format_ranks(full).capitalize()}: {events}. Others: overview only."
+        return f"{rank_list(full).capitalize()}: {events}. Others: overview only."
     separator = "; " if args else ", "
     return f"All events{separator}{content}." if content else "All events."
-
-
-def _format_ranks(ranks: list[int]) -> str:
-    """Return ranks as text: ``rank 5``, ``ranks 0-3, 5``."""
-    texts = list(map(run_text, consecutive_runs(ranks)))
-    if len(texts) > 4:
-        texts = [*texts[:3], "…", texts[-1]]
-    return f"rank{'' if len(ranks) == 1 else 's'} {', '.join(texts)}"

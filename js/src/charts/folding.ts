@@ -1,8 +1,8 @@
 /** Similar ranks folded into one row or mark: their mean, and the spread of one measure. */
 
+import { rankRuns, ranksText } from "../facts/rank_text";
 import type { PanelFrame } from "../protocol/source";
-import { formatCount, rankRuns } from "../ui/formats";
-import { ranksText } from "../ui/text";
+import { formatCount } from "../ui/formats";
 import { factRanks, lateRanks } from "./content";
 import {
   combineCodes,

@@ -113,6 +113,8 @@ class ChartGestures {
     } else if (event.key === "Escape") {
       if (focused === null) return false;
       this.focus(null);
+      // The same key clears a selection, which the dashboard does.
+      return Object.values(selection).every((chosen) => chosen === null);
     } else if (event.key === "Backspace" || event.key === "Delete") {
       target.brush(drawing.emptyBrush());
     } else {

@@ -107,7 +107,7 @@ test("an event selected before the alignment arrives starts in line with its par
 
 test("the details of a pair of events cover the row of neither", async () => {
   const { pair, states, source } = await openPair();
-  const [event, partner] = [named("gemm"), named("nccl")];
+  const [event, partner] = [eventNamed("gemm"), eventNamed("nccl")];
   source.replies.set("partner", () => ({ rank: 0, id: partner.id, status: null, node: -1 }));
   const box = pair.el.parentElement!;
   box.classList.add("hta-diff-roomy");

@@ -7,11 +7,11 @@
  * the state. An address may come from anywhere: what this job does not have is left out.
  */
 
+import { runsOf } from "../facts/rank_text";
 import { parseQuery } from "../expressions/parse";
 import { PANELS } from "../facts/panels";
 import { FULL_SELECTION, nullIfUnrestricted } from "../protocol/selection";
 import type { Scene, SelectionJson, SharedState, Span, TimelineColor } from "../protocol/source";
-import { runsOf } from "../ui/formats";
 import { type PanelIds, splitPageAddress, type ViewAddress } from "./address";
 import {
   INITIAL_STATE,

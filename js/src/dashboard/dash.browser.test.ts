@@ -390,6 +390,7 @@ test("the link is copied with keys alone, and the focus returns to the button", 
   const view = await openDashboard({ _address: address });
   view.state.set("selection", { ...FULL_SELECTION, ranks: [1] });
   const share = view.find(".hta-share-button");
+  view.root.parentElement!.style.cssText = "height: 300px; overflow: hidden";
   share.focus();
   await userEvent.keyboard("{Enter}");
   expect(document.activeElement?.textContent).toContain("Copy link");
@@ -398,6 +399,11 @@ test("the link is copied with keys alone, and the focus returns to the button", 
   expect(texts[0]).toContain("ranks=1");
   expect(document.activeElement).toBe(share);
   await expect.poll(() => view.text(".hta-said")).toBe("Copied the link.");
+  // The status line is out of sight.
+  expect(view.text(".hta-flash")).toBe("Copied the link.");
+  const { top } = view.find(".hta-flash").getBoundingClientRect();
+  expect(top).toBeGreaterThan(share.getBoundingClientRect().bottom);
+  expect(top).toBeLessThan(300);
   clipboard.mockRestore();
 });
 

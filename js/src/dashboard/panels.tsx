@@ -1,5 +1,6 @@
 /** All panels of a dashboard: content, visibility, requests, problems. */
 
+import { ranksText } from "../facts/rank_text";
 import { computed, signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
@@ -23,7 +24,7 @@ import { debounce } from "../timeline/context";
 import { type ProblemLine, problemLines } from "../timeline/panels/problems";
 import { Button, Select } from "../ui/controls";
 import { h, renderInto } from "../ui/dom";
-import { formatCount, rangesText } from "../ui/formats";
+import { formatCount } from "../ui/formats";
 import { VisibilityTracker } from "../ui/host";
 import { onSignal } from "../ui/react";
 import { capitalize } from "../ui/text";
@@ -313,8 +314,7 @@ function problemText({ kind, count, detail, ranks }: ProblemLine): { title: stri
   const name =
     first.length > 0 && first.length <= MAX_TITLE_LENGTH ? first : kind.replaceAll("_", " ");
   const left = name === first ? sentences.join("; ") : detail;
-  const location =
-    ranks.length === 0 ? "" : `rank${ranks.length === 1 ? "" : "s"} ${rangesText(ranks)}`;
+  const location = ranks.length === 0 ? "" : ranksText(ranks);
   const parts = [`${formatCount(count)}×`, location, left].filter((part) => part !== "");
   return { title: capitalize(name.replace(/[.:]$/, "")), text: parts.join(" · ") };
 }

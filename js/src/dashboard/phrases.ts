@@ -1,5 +1,6 @@
 /** A selection in words: `ranks 2–5, 12.3–18.9 ms, name contains nccl`. */
 
+import { THIN_SPACE, groupDigits, runsOf } from "../facts/rank_text";
 import {
   parseClauses,
   parseStringLiteral,
@@ -7,7 +8,7 @@ import {
   splitConjuncts,
 } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
-import { formatCount, groupDigits, plural, runsOf, THIN_SPACE } from "../ui/formats";
+import { formatCount, plural } from "../ui/formats";
 import { truncate } from "../ui/text";
 
 interface Phrase {

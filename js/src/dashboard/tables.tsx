@@ -1,5 +1,6 @@
 /** Definitions of the dashboard's tables: columns, cells and texts. */
 
+import { ranksText } from "../facts/rank_text";
 import { LIMITS } from "../facts/limits";
 import { lateRanks } from "../charts/content";
 import type { CellValue, Kind, PanelFrame } from "../protocol/source";
@@ -12,7 +13,7 @@ import {
   formatSizeRange,
 } from "../ui/formats";
 import { BarCell, countText, durationText, NameButton, numberOrNull } from "../ui/table";
-import { ranksText, frameNote, withPrefix } from "../ui/text";
+import { frameNote, withPrefix } from "../ui/text";
 import type { DashColumn, RowReader, TableSpec } from "./name_table";
 
 /** A rank is an outlier if its mean differs by more than this share. */

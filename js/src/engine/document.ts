@@ -152,11 +152,6 @@ export interface PageDocument {
   alike: Clusters | null;
 }
 
-/** Name of the block with a rank's columns. */
-export function rankBlockName(rank: number): string {
-  return `rank-${rank}`;
-}
-
 /** Name of one of the blocks with the texts of a rank's arguments. */
 export function argsBlockName(rank: number, block: number): string {
   return `args-${rank}-${block}`;

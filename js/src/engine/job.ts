@@ -6,7 +6,6 @@ import type { IndexedLane } from "./cells";
 import { Collectives } from "./collectives";
 import { type Blocks, ColumnReader, countUpTo, NameTable, readBlock } from "./columns";
 import {
-  rankBlockName,
   type FullHeader,
   type OverlayHeader,
   type OverviewHeader,
@@ -118,7 +117,7 @@ export class PageJob {
     const header = this.headers.find(({ rank }) => rank === number);
     if (header === undefined) throw new Error(`no rank ${number}`);
     const columns = new ColumnReader(
-      await readBlock(this.blocks, rankBlockName(number)),
+      await readBlock(this.blocks, `rank-${number}`),
       header.columns,
     );
     return header.detail === "full"

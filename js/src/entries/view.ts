@@ -137,7 +137,7 @@ class ViewPage {
 
   private open(request: OpenViewRequest): void {
     this.openedBy = document.activeElement;
-    location.hash = toHash(request);
+    location.hash = ["#", request.view, ...request.paths.map(encodeURIComponent)].join("/");
   }
 
   private leaveView(): void {
@@ -274,10 +274,6 @@ const VIEWS = [
   ["dashboard", "Dashboard"],
   ["timeline", "Timeline"],
 ] as const;
-
-function toHash({ view, paths }: OpenViewRequest): string {
-  return ["#", view, ...paths.map(encodeURIComponent)].join("/");
-}
 
 function fromHash(hash: string): OpenViewRequest | null {
   const [, view = "", ...paths] = splitFragment(hash)[0].split("/");

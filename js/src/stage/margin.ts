@@ -41,14 +41,9 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
   const label = frame.overlay.figures?.label;
   const ranks = placed.map(({ row }) => row.rank);
   const device = ranks.every(isMpi) ? "MPI" : deviceOf({ ranks });
-  pen.drawTruncated(
-    `${device} time${label === undefined ? " in view" : `, ${label}`}`,
-    x + PAD,
-    y,
-    availableWidth,
-    FONT.label,
-    theme.ink3,
-  );
+  const title = `${device} time${label === undefined ? " in view" : `, ${label}`}`;
+  const titles = [title, title.replace("whole ", "")];
+  pen.drawFirstFit(titles, x + PAD, y, availableWidth, FONT.label, theme.ink3);
   if (geometry.stripRows < 2) return;
   let keys = hasWaits(frame) ? ["exposed waiting · idle", "waiting · idle"] : ["exposed · idle"];
   if (device === "MPI") keys = [hasWaits(frame) ? "waiting · other" : "in MPI · other"];

@@ -15,10 +15,10 @@ import { drawLabels, nameShader } from "./labels";
 import { drawNoData, isCoarse, LanePainter, type RowPlacement } from "./lanes";
 import { drawMargin } from "./margin";
 import { drawOverlay } from "./overlay";
-import { hueIndex } from "./paints";
 import { CanvasPen } from "./pen";
 import { type LaneRaster, PixelRaster } from "./raster";
 import type { PlacedRow } from "./rows";
+import { THEMES } from "../ui/theme";
 
 export class Painter {
   readonly baseCanvas = document.createElement("canvas");
@@ -136,7 +136,7 @@ function rasterize(raster: LaneRaster, frame: StageFrame): void {
     nsPerPx: (view[1] - view[0]) / raster.width,
     jobStart: job[0],
     jobEnd: job[1],
-    hue: frame.byName ? (name: number) => hueIndex(hashes[name]!) : null,
+    hue: frame.byName ? (name: number) => hashes[name]! % THEMES.light.hostHues.length : null,
   };
   for (const placed of visible.placed) {
     const { row, y, clipTop, clipBottom } = placed;

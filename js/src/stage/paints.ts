@@ -2,7 +2,7 @@
 
 import type { ClassPalette, ClassStyle, ClassShares, Kind } from "../protocol/source";
 import { weightOfClass } from "../facts/event_classes";
-import { type Theme, THEMES } from "../ui/theme";
+import type { Theme } from "../ui/theme";
 import type { BandForm } from "./bands";
 
 /** Number of steps from the lane's colour to the full one, for partly covered pixels. */
@@ -76,11 +76,6 @@ function darkText(theme: Theme): string {
 /** The shade of events by the hash of their name. */
 export function shadeIndex(hash: number): number {
   return hash % SHADES;
-}
-
-/** The hue of host calls by the hash of their name. */
-export function hueIndex(hash: number): number {
-  return hash % THEMES.light.hostHues.length;
 }
 
 /** Colours of columns: entry `kind · (STEPS + 1) + step`. */

@@ -1,5 +1,6 @@
 /** Rows and their heights: folded ranks, heads, tracks. */
 
+import { rankRuns } from "../facts/rank_text";
 import { sum } from "../expressions/numbers";
 import { LinearRegExp } from "../expressions/regular";
 import type {
@@ -11,7 +12,7 @@ import type {
   SceneTrack,
 } from "../protocol/source";
 import { deviceOf } from "../protocol/scene";
-import { formatCount, rangesText } from "../ui/formats";
+import { formatCount } from "../ui/formats";
 import {
   type Band,
   computeFoldSizes,
@@ -162,9 +163,9 @@ function memoize<T>(make: () => T): () => T {
 /** Names of a row that represents several ranks, from long to short. */
 function groupNames(rank: number, memberRanks: readonly number[]): string[] {
   const count = formatCount(memberRanks.length);
-  const all = rangesText(memberRanks);
+  const runs = rankRuns(memberRanks);
   const shortNames = [`${count} ranks like ${rank}`, `${count} like ${rank}`];
-  return all.includes("…") ? shortNames : [`ranks ${all}`, ...shortNames];
+  return runs.length > 4 ? shortNames : [`ranks ${runs.join(", ")}`, ...shortNames];
 }
 
 /** The row of a folded rank, or the head of an opened one. */

@@ -59,13 +59,14 @@ describe("waits", () => {
     expect(seen(0, start + wait + 1e5, hatch)).toBe(false);
   });
 
+  const texts = async (): Promise<string[]> => {
+    const svg = await stage.toSvg({ title: "t", summary: "", headline: "" });
+    const { documentElement } = new DOMParser().parseFromString(svg, "image/svg+xml");
+    return [...documentElement.querySelectorAll("text")].map(({ textContent }) => textContent);
+  };
+
   test("a late rank's lanes have the same names as the others'", async () => {
     mount();
-    const texts = async (): Promise<string[]> => {
-      const svg = await stage.toSvg({ title: "t", summary: "", headline: "" });
-      const { documentElement } = new DOMParser().parseFromString(svg, "image/svg+xml");
-      return [...documentElement.querySelectorAll("text")].map(({ textContent }) => textContent);
-    };
     await expect.poll(texts).toContainEqual(expect.stringMatching(/^last \d+\/\d+$/));
     const names = await texts();
     expect(names.filter((text) => text === "compute")).toHaveLength(scene.ranks.length);
@@ -85,6 +86,15 @@ describe("waits", () => {
     stage.setView([start + 0.2 * (end - start), end]);
     await expect.poll(() => ops().filter((op) => op === "ribbon").length).toBe(before + 1);
     expect(isHatched()).toBe(true);
+  });
+
+  test("the column of totals names its scope in words that fit", async () => {
+    mount();
+    const { range: span } = scene;
+    stage.setOverlay({ figures: { label: "whole job", span } });
+    await expect.poll(texts).toContain("GPU time, whole job");
+    stage.setOverlay({ figures: { label: "whole export", span } });
+    await expect.poll(texts).toContain("GPU time, export");
   });
 
   test("a hit on a collective has its waiting part", async () => {

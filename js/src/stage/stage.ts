@@ -65,7 +65,7 @@ export class Stage {
       classes === null ? kindPaints(theme, kinds, dimmed) : classPaints(theme, classes),
   );
   private readonly minimap = memoizeLast(renderMinimap);
-  private geometry: StageGeometry;
+  geometry: StageGeometry;
   private readonly rowsView: RowsView;
   private readonly loop = new FrameLoop((now) => this.draw(now));
   /** The view last reported to the listeners as final. */

@@ -1,10 +1,11 @@
 /** The lanes for screen readers: an off-screen grid of the visible rows and the selected event. */
 
+import { ranksText } from "../facts/rank_text";
 import type { ReadonlySignal } from "@preact/signals";
 import { useLayoutEffect, useMemo } from "preact/hooks";
 import type { Brief, RowInfo } from "../protocol/source";
 import { aria } from "../ui/dom";
-import { formatDuration, formatTime, plural, rangesText } from "../ui/formats";
+import { formatDuration, formatTime, plural } from "../ui/formats";
 import type { TimelineContext } from "./context";
 import { pinName } from "./rows";
 
@@ -66,6 +67,6 @@ function nameOf({ rank, track, memberRanks, badge, open, stacks }: RowInfo): str
   const name =
     memberRanks === undefined
       ? `rank ${rank}${badge === "fold" ? ", similar ranks unfolded" : ""}`
-      : `ranks ${rangesText(memberRanks)}, folded into rank ${rank}`;
+      : `${ranksText(memberRanks)}, folded into rank ${rank}`;
   return `${name}, ${open ? "open" : "closed"}`;
 }

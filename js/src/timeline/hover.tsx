@@ -1,5 +1,6 @@
 /** Outline the event under the pointer and show its tooltip. */
 
+import { ranksText } from "../facts/rank_text";
 import { signal } from "@preact/signals";
 import { sum } from "../expressions/numbers";
 import { FLAGS } from "../facts/limits";
@@ -24,7 +25,6 @@ import {
   formatTime,
   formatValue,
   plural,
-  rangesText,
 } from "../ui/formats";
 import { onSignal } from "../ui/react";
 import { type TooltipLine, TooltipState } from "../ui/tooltip";
@@ -78,7 +78,7 @@ function foldedRankLines({ rank, memberRanks }: RowInfo, groups: RankGroups | nu
   const reason = groups.reasons.get(rank) ?? "";
   const representative = [...groups.groups].find(([, ranks]) => ranks.includes(rank))?.[0];
   if (memberRanks !== undefined) {
-    lines.push([<b>{`ranks ${rangesText(memberRanks)}`}</b>, " are similar; drawn:"]);
+    lines.push([<b>{ranksText(memberRanks)}</b>, " are similar; drawn:"]);
   } else if (
     representative !== undefined &&
     representative !== rank &&

@@ -293,6 +293,34 @@ test("a click on idle time selects it and moves neither the view nor its row", a
   expect(cut.map(({ textContent }) => textContent)).toEqual([]);
 });
 
+test("in a low place, rows scroll up so that details cover neither their row nor the ruler", async () => {
+  const view = await openTimeline();
+  const { stage } = view.app.ctx;
+  const all = view.stage.getBoundingClientRect().height;
+  const edge = view.by("separator", "Height of the rows");
+  for (const height of [all - 24, all - 48, all - 72, all - 96]) {
+    edge.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true }));
+    await expect.poll(() => view.stage.getBoundingClientRect().height).toBe(height);
+  }
+  await expect.poll(() => stage.rows()[1]!.height).toBeLessThan(50);
+  const second = stage.rows()[1]!;
+  const place = view.root.parentElement!;
+  const stageTop = view.stage.getBoundingClientRect().top - place.getBoundingClientRect().top;
+  place.style.cssText = `overflow: hidden; height: ${stageTop + second.top + second.height + 130}px`;
+  const event = eventsOf(view.scene.ranks[1]!.summary[0]!.lane)[0]!;
+  tap(view, stage.xOf(event.start + event.dur / 2), second.top + 8);
+  await expect.poll(() => view.text(".hta-dock")).toContain("rank 1");
+  const ranges = () => {
+    const { top, bottom } = view.find(".hta-dock").getBoundingClientRect();
+    const { top: origin } = view.stage.getBoundingClientRect();
+    return { top: top - origin, bottom: bottom - origin, row: stage.rows()[1]! };
+  };
+  await expect.poll(() => ranges().row.top).toBeLessThan(second.top);
+  const { top, row } = ranges();
+  expect(row.top).toBeGreaterThanOrEqual(stage.geometry.rowsTop);
+  expect(top).toBeGreaterThanOrEqual(row.top + row.height);
+});
+
 test("a lane that is empty while other streams run names their work; a click selects the time", async () => {
   const view = await openTimeline();
   const { stage } = view.app.ctx;

@@ -111,9 +111,9 @@ export class EventSelection {
 
   /**
    * Top and bottom in the browser's window of the row of the selected event, or of the first
-   * selected rank; null if there is no such row.
+   * selected rank, and the top of all rows; null if there is no such row.
    */
-  get rowExtent(): { top: number; bottom: number } | null {
+  get rowExtent(): { top: number; bottom: number; minTop: number } | null {
     const { brief, window: selection, ctx } = this;
     const selectedRank = brief?.rank ?? selection?.ranks?.[0];
     if (selectedRank === undefined) return null;
@@ -127,8 +127,9 @@ export class EventSelection {
       rows.find(({ track, open }) => track === null && (brief === null || !open));
     if (row === undefined) return null;
     const { top, bottom } = ctx.stage.extentOf(row);
-    const stageTop = ctx.stage.el.getBoundingClientRect().top;
-    return { top: stageTop + top, bottom: stageTop + bottom };
+    const { top: stageTop } = ctx.stage.el.getBoundingClientRect();
+    const minTop = stageTop + ctx.stage.geometry.rowsTop;
+    return { top: stageTop + top, bottom: stageTop + bottom, minTop };
   }
 
   /** Return the event summary of a drawn rectangle. */

@@ -8,6 +8,7 @@ import type { ClockFacts, Source } from "../protocol/source";
 import { Icon, RichTextSpan } from "../ui/controls";
 import { onSignal } from "../ui/react";
 import { formatBytes, formatCount, formatDuration, plural } from "../ui/formats";
+import { outermostElement, visibleRect } from "../ui/placing";
 import type { RichText } from "../ui/text";
 import { throttle, type TimelineContext } from "./context";
 import { plainText } from "./text";
@@ -112,6 +113,8 @@ export class StatusLine {
   private readonly layer = computed(() => LAYERS.find((layer) => layer in this.messages.value));
   /** The most urgent message. */
   readonly words = computed(() => this.messages.value[this.layer.value ?? "view"] ?? []);
+  /** The message that is shown briefly, such as the result of a command. */
+  readonly flash = computed(() => this.messages.value.flash ?? null);
   readonly hasHint = computed(
     () => this.isHinting.value && this.layer.value !== "flash" && this.layer.value !== "brush",
   );
@@ -171,6 +174,31 @@ export function Status({ line }: { line: StatusLine }) {
       <RanksShown line={line} />
       <ClockBadge line={line} />
       <TruthBadge line={line} />
+      <Flash line={line} />
+    </div>
+  );
+}
+
+const TOOLBAR_PX = 36;
+
+/** The result of a command, at the top of the widget's visible part if the line is out of sight. */
+function Flash({ line }: { line: StatusLine }) {
+  const place = useRef<HTMLDivElement>(null);
+  const text = line.flash.value;
+  useLayoutEffect(() => {
+    const el = place.current;
+    if (el === null) return;
+    const visible = visibleRect(outermostElement(line.app.ctx.root));
+    const { top, bottom } = el.parentElement!.getBoundingClientRect();
+    el.hidden = top >= visible.top && bottom <= visible.bottom;
+    if (el.hidden) return;
+    const offset = visible.top + TOOLBAR_PX + 4 - el.offsetParent!.getBoundingClientRect().top;
+    el.style.top = `${offset}px`;
+  }, [text]);
+  if (text === null) return null;
+  return (
+    <div ref={place} class="hta-flash" aria-hidden="true">
+      <RichTextSpan words={text} />
     </div>
   );
 }

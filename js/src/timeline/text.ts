@@ -1,5 +1,6 @@
 /** Sentences about the view, the selection and events. */
 
+import { THIN_SPACE, groupDigits, ranksText } from "../facts/rank_text";
 import { sum } from "../expressions/numbers";
 import { LIMITS } from "../facts/limits";
 import { deviceOf, hasDevice } from "../protocol/scene";
@@ -18,16 +19,7 @@ import {
   type Member,
 } from "../protocol/source";
 import { isMpi } from "../stage/margin";
-import {
-  formatCount,
-  formatDuration,
-  formatRange,
-  formatShare,
-  groupDigits,
-  plural,
-  rangesText,
-  THIN_SPACE,
-} from "../ui/formats";
+import { formatCount, formatDuration, formatRange, formatShare, plural } from "../ui/formats";
 import { type RichText, type TextRun, withPrefix } from "../ui/text";
 
 /** Name, length in ns, and most decimals. */
@@ -283,17 +275,17 @@ function arrivalClause(collective: Collective, { rank, wait }: Member): string {
 
 /** Describe ranks and rows of a selection: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`. */
 export function rowsText(selection: SelectionJson, scene: Scene): string {
-  const ranks = ranksText(selection.ranks, scene);
+  const ranks = chosenRanksText(selection.ranks, scene);
   if (selection.tracks === null) return ranks;
   const only = selection.tracks.length === 1 ? selection.tracks[0] : undefined;
   return `${ranks}, ${only ?? plural(selection.tracks.length, "track")}`;
 }
 
-function ranksText(ranks: readonly number[] | null, { ranks: all }: Scene): string {
+function chosenRanksText(ranks: readonly number[] | null, { ranks: all }: Scene): string {
   if (ranks?.length === 0) return "no rank";
   if (all.length === 1) return `rank ${all[0]!.rank}`;
   if (ranks === null || ranks.length === all.length) return `all ${formatCount(all.length)} ranks`;
-  return `${ranks.length === 1 ? "rank" : "ranks"} ${rangesText(ranks)}`;
+  return ranksText(ranks);
 }
 
 export function selectionHead(selection: SelectionJson, scene: Scene): string {

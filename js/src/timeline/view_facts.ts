@@ -1,10 +1,11 @@
 /** Contents of the visible window: requested when it rests, shown as text, chips and a card. */
 
+import { ranksText } from "../facts/rank_text";
 import { signal } from "@preact/signals";
 import { wholeNsWindow } from "../connection/answering";
 import { isSameJson } from "../connection/store";
 import { isAbort, type Lateness, type Span, type Stats } from "../protocol/source";
-import { formatTime, plural, rangesText, wholeRunName } from "../ui/formats";
+import { formatTime, plural, wholeRunName } from "../ui/formats";
 import { onSignal } from "../ui/react";
 import type { Commands } from "./commands";
 import { throttle, type TimelineContext } from "./context";
@@ -152,7 +153,7 @@ export class ViewFacts {
     const ranks =
       shown === null
         ? `of ${scene.ranks.length === 1 ? "the rank" : `all ${all}`}`
-        : `of ${shown.length === 1 ? "rank" : "ranks"} ${rangesText(shown)}`;
+        : `of ${ranksText(shown)}`;
     const { value: figures } = this.app.ctx.figures;
     if (figures !== null) return `${ranks}, ${figures.label}, ${spanText(figures.span)}`;
     const view = stage.view();

@@ -4,7 +4,7 @@ import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import type { Brief, Kind } from "../protocol/source";
 import { activeElement, h, renderElement } from "./dom";
-import type { RichText } from "./text";
+import { type RichText, wordEdge } from "./text";
 import { applyTheme } from "./theme";
 
 /** The name of a key on this keyboard; on Macs, ⌘ replaces Ctrl. */
@@ -94,8 +94,8 @@ const DISAMBIGUATION = / \([^()]{1,30}\)$/u;
 export function CutName({ text }: { text: string }) {
   const letters = Array.from(text);
   const remaining = Math.max(NAME_END_LENGTH, DISAMBIGUATION.exec(text)?.[0].length ?? 0);
-  const end =
-    letters.length > NAME_END_LENGTH + remaining ? letters.slice(-remaining).join("") : "";
+  const endStart = wordEdge(letters, letters.length - remaining, 1);
+  const end = letters.length > NAME_END_LENGTH + remaining ? letters.slice(endStart).join("") : "";
   return (
     <span class="hta-cut-name">
       <span>{text.slice(0, text.length - end.length)}</span>

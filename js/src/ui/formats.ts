@@ -1,6 +1,7 @@
 /** Numbers as words. Spaces within a number or before its unit are thin and do not break. */
 
-export const THIN_SPACE = "\u202f";
+import { THIN_SPACE, groupDigits } from "../facts/rank_text";
+
 const MINUS = "\u2212";
 const UNKNOWN = "–";
 
@@ -9,13 +10,6 @@ const TIME_UNITS: readonly (readonly [name: string, ns: number])[] = [
   ["ms", 1e6],
   ["µs", 1e3],
 ];
-
-/** Group the digits of the integer part by three if there are four or more. */
-export function groupDigits(digits: string): string {
-  const [integerPart = "", fraction] = digits.split(".");
-  const grouped = integerPart.replace(/\B(?=(\d{3})+(?!\d))/g, THIN_SPACE);
-  return fraction === undefined ? grouped : `${grouped}.${fraction}`;
-}
 
 function toSignificant(value: number, digits: number): string {
   const integerDigits = Math.max(1, Math.floor(Math.log10(value) + 1e-12) + 1);
@@ -174,34 +168,6 @@ export function joinRange(low: string, high: string): string {
   return high.endsWith(unit)
     ? `${low.slice(0, low.length - unit.length)}–${high}`
     : `${low}–${high}`;
-}
-
-/** The first and last rank of each run of consecutive ranks. */
-export function runsOf(ranks: readonly number[]): [number, number][] {
-  const runs: [number, number][] = [];
-  for (const rank of [...ranks].sort((a, b) => a - b)) {
-    const open = runs.at(-1);
-    if (open !== undefined && rank === open[1] + 1) open[1] = rank;
-    else runs.push([rank, rank]);
-  }
-  return runs;
-}
-
-export function rangeText([low, high]: [number, number]): string {
-  if (low === high) return `${low}`;
-  return high === low + 1 ? `${low}, ${high}` : `${low}–${high}`;
-}
-
-/** `0–4`, `6, 7`, `9`. */
-export function rankRuns(ranks: readonly number[]): string[] {
-  return runsOf(ranks).map(rangeText);
-}
-
-/** `0–3, 5`; for long lists only the first two runs, the last run and the number of ranks. */
-export function rangesText(ranks: readonly number[]): string {
-  const parts = rankRuns(ranks);
-  if (parts.length <= 4) return parts.join(", ");
-  return `${parts.slice(0, 2).join(", ")}, …, ${parts.at(-1)} (${formatCount(ranks.length)})`;
 }
 
 /** The name for everything that is loaded: a job, or an export of a part of it. */

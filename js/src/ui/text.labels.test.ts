@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { labeledRows, TextFitter } from "./text";
+import { fitNames, labeledRows, shortenMiddle, TextFitter, textWidth } from "./text";
 
 /** Every character is 6 wide. */
 const fitter = () => new TextFitter((text) => 6 * Array.from(text).length);
@@ -24,6 +24,28 @@ test("no label is wider than its space", () => {
     const label = names.fit("vectorized_elementwise relu", room);
     expect(6 * Array.from(label).length).toBeLessThanOrEqual(room);
   }
+});
+
+test.each([
+  ["ReduceScatter ring LL sum bf16", 28, "ReduceScatter …LL sum bf16"],
+  ["aten::_scaled_dot_product_flash_attention", 28, "aten::_scaled_dot…_attention"],
+  ["gemm_bf16_128x64_stages_3_nn", 24, "gemm_bf16_128x64_…_3_nn"],
+  // Words that are too long for this are cut.
+  ["elementwisekernelwithoutedges", 16, "elementwi…tedges"],
+  // Letters of all scripts make words.
+  ["операция умножения матриц", 22, "операция … матриц"],
+])("%s is cut at words in %d characters", (name, characters, label) => {
+  const maxWidth = textWidth("x".repeat(characters));
+  expect(shortenMiddle(name, maxWidth)).toBe(label);
+  expect(textWidth(label)).toBeLessThanOrEqual(maxWidth);
+});
+
+test("names that become equal when cut at words are numbered", () => {
+  const names = ["copy_kernel_of_tensor_a_to_host", "copy_kernel_by_tensor_b_to_host"];
+  expect(fitNames(names, textWidth("x".repeat(22)))).toEqual([
+    "copy_kernel_…_to_host",
+    "copy_kernel…_host (2)",
+  ]);
 });
 
 test("measures each character once", () => {

@@ -1,8 +1,8 @@
 /** Measure, cut and wrap text; sentences of notes. */
 
+import { ranksText } from "../facts/rank_text";
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
-import { formatCount, runsOf, rangeText } from "./formats";
 import { FONT_FAMILY } from "./theme";
 
 type Weight = "normal" | "bold";
@@ -48,13 +48,29 @@ export function wrapText(
   return lines;
 }
 
+/** Max number of characters by which a cut moves so that it is not inside a word. */
+const MAX_WORD_PART = 8;
+const INSIDE_WORD = /^[\p{L}\p{N}]{2}/u;
+
+/** The edge of a word next to `at`, in the direction of `step`; `at` itself if none is near. */
+export function wordEdge(characters: readonly string[], at: number, step: 1 | -1): number {
+  for (let moved = 0; moved < MAX_WORD_PART; moved += 1) {
+    const place = at + moved * step;
+    if (place <= 0 || place >= characters.length) return at;
+    if (!INSIDE_WORD.test(`${characters[place - 1]!}${characters[place]!}`)) return place;
+  }
+  return at;
+}
+
 /** Shorten a text in its middle, since names of matrix products differ at their ends. */
 export function shortenMiddle(text: string, maxWidth: number, weight: Weight = "normal"): string {
   if (textWidth(text, weight) <= maxWidth) return text;
   const characters = Array.from(text);
   const cut = (remaining: number): string => {
     const head = Math.ceil(remaining * 0.6);
-    return `${characters.slice(0, head).join("")}…${characters.slice(characters.length - remaining + head).join("")}`;
+    const headEnd = wordEdge(characters, head, -1);
+    const tailStart = wordEdge(characters, characters.length - remaining + head, 1);
+    return `${characters.slice(0, headEnd).join("")}…${characters.slice(tailStart).join("")}`;
   };
   let [low, high] = [1, characters.length - 1];
   while (low < high) {
@@ -297,15 +313,6 @@ export function leftOutText(frame: PanelFrame): string {
 export function ranksOfAttribute(frame: PanelFrame, attribute: string): number[] {
   const ranks = frame.attrs[attribute];
   return Array.isArray(ranks) ? ranks.filter((rank) => typeof rank === "number") : [];
-}
-
-/** `rank 5`, `ranks 0–4, 6, 7`, `ranks 0–3, 8–11 and 24 more`. */
-export function ranksText(ranks: readonly number[], maxShown = 3): string {
-  const shown = runsOf(ranks).slice(0, maxShown);
-  const ranges = shown.map(rangeText);
-  const left = ranks.length - shown.reduce((sum, [low, high]) => sum + high - low + 1, 0);
-  const more = left > 0 ? ` and ${formatCount(left)} more` : "";
-  return `rank${ranks.length === 1 ? "" : "s"} ${ranges.join(", ")}${more}`;
 }
 
 /** The smallest and the largest value and their rows, if there are more than 16 rows. */

@@ -73,6 +73,15 @@ def test_ranks_without_device_work_are_named(tmp_path):
     assert frame.attrs["note"] == "no device work on rank 1"
 
 
+def test_many_ranks_without_device_work_are_named_as_ranges(tmp_path):
+    hosts = [call(1, 2)] * 3
+    traces = load(tmp_path, *hosts, [kernel(5, 9)], *hosts[:1], [kernel(5, 9)], *hosts[:1])
+    frame = temporal_breakdown(traces)
+    assert frame.attrs["note"] == "no device work on ranks 0–2, 4, 6"
+    frame = temporal_breakdown(traces, ranks=[0, 2, 3, 4, 6])
+    assert frame.attrs["note"] == "no device work on ranks 0, 2, 4 and 1 more"
+
+
 def test_events_without_length_divide_by_nothing(tmp_path):
     frame = temporal_breakdown(load(tmp_path, [kernel(50, 50)]))
     assert frame["span_ns"].tolist() == [0]

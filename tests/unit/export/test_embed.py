@@ -16,7 +16,6 @@ from hta_widgets.export.pages.overview import CellGrid
 from hta_widgets.export.pages.page import (
     _by_importance,
     _fixed_bytes,
-    _format_ranks,
     embed,
     save_html,
 )
@@ -100,19 +99,6 @@ def test_ranks_that_matter_come_first():
     # The selected rank, the rank waited for, the rank whose steps are shown.
     state = {"selection": {"ranks": [1]}}
     assert _by_importance(list(range(6)), scene, state, late=[5, 1]) == [1, 5, 2, 0, 3, 4]
-
-
-@pytest.mark.parametrize(
-    ("ranks", "words"),
-    [
-        ([5], "rank 5"),
-        ([0, 1], "ranks 0, 1"),
-        ([0, 1, 2, 3, 7], "ranks 0–3, 7"),
-        ([0, 2, 4, 6, 8, 10], "ranks 0, 2, 4, …, 10"),
-    ],
-)
-def test_ranks_in_words(ranks, words):
-    assert _format_ranks(ranks) == words
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,8 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { activeElement } from "../../ui/dom";
 import { watchBoxes } from "../../ui/host";
 import { visibleRect } from "../../ui/placing";
+import type { Stage } from "../../stage/stage";
+import type { EventSelection } from "../selected_event";
 import type { PanelControl, PanelId } from "./control";
 import { EventPanel } from "./event";
 import { GapPanel } from "./gap";
@@ -30,12 +32,12 @@ export function PanelDock({ panels }: { panels: PanelControl }) {
     before.current = id;
     // If the focused element was removed, focus the root: keys must not reach the page.
     if (hadFocus && !el.contains(activeElement(el))) ctx.focus();
-    if (id !== null) moveIntoView(el, picking.rowExtent);
+    if (id !== null) moveIntoView(el, picking, ctx.stage);
   });
   useEffect(() => {
     const el = place.current!;
     const reveal = (): void => {
-      if (shown.value !== null) moveIntoView(el, picking.rowExtent);
+      if (shown.value !== null) moveIntoView(el, picking, ctx.stage);
     };
     const { signal: abortSignal } = ctx;
     document.addEventListener("scroll", reveal, {
@@ -68,12 +70,13 @@ export function PanelDock({ panels }: { panels: PanelControl }) {
 const EVENT_GAP_PX = 6;
 
 /**
- * Move a panel into the visible part of the timeline without covering the row of its event: above the
- * row if it fits there, else up to the row.
+ * Move a panel into the visible part of the timeline without covering the row of its event: scroll the
+ * row up, or else put the panel above the row if it fits there, else up to the row.
  */
-function moveIntoView(el: HTMLElement, row: { top: number; bottom: number } | null): void {
+function moveIntoView(el: HTMLElement, picking: EventSelection, stage: Stage): void {
   const root = el.parentElement;
   if (root === null) return;
+  let row = picking.rowExtent;
   const visibleBox = visibleRect(root);
   const availablePx = row === null ? Infinity : visibleBox.bottom - row.bottom - EVENT_GAP_PX;
   el.style.setProperty("--hta-panel-available", `${Math.min(availablePx, window.innerHeight)}px`);
@@ -82,6 +85,11 @@ function moveIntoView(el: HTMLElement, row: { top: number; bottom: number } | nu
   const [top, bottom] = [box.top + before, box.bottom + before];
   const maxScroll = top - root.getBoundingClientRect().top;
   let shift = Math.min(Math.max(bottom - visibleBox.bottom, 0), maxScroll);
+  const hiddenPx = row === null ? 0 : row.bottom - (top - shift);
+  if (row !== null && shift > 0 && hiddenPx > 0 && row.top - hiddenPx >= row.minTop) {
+    stage.scrollBy(hiddenPx);
+    row = picking.rowExtent;
+  }
   if (shift > 0 && row !== null && row.bottom > top - shift) {
     const above = bottom - (row.top - EVENT_GAP_PX);
     if (top - above >= visibleBox.top) shift = Math.max(above, shift);

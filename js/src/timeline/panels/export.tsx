@@ -118,10 +118,13 @@ export class ExportForm {
   }
 
   private report({ path, events, flows, bytes, dropped }: Exported): void {
-    const parts = [plural(events, "event"), plural(flows, "arrow"), formatBytes(bytes)];
-    if (dropped > 0)
-      parts.push(`${formatCount(dropped)} left out because their other end is outside`);
-    this.showDone(`Wrote ${path}`, parts.join(", "));
+    const left =
+      dropped > 0 ? ` (${formatCount(dropped)} left out: one end is not in the file)` : "";
+    const arrows = `${plural(flows, "arrow")}${left}`;
+    this.showDone(
+      `Wrote ${path}`,
+      [plural(events, "event"), arrows, formatBytes(bytes)].join(", "),
+    );
   }
 
   private showDone(label: string, details: string): void {

@@ -1,9 +1,10 @@
 /** List of records that reading skipped, repaired or guessed. */
 
+import { THIN_SPACE, rangesText } from "../../facts/rank_text";
 import { getOrMake } from "../../protocol/maps";
 import type { ReadProblem, Scene } from "../../protocol/source";
 import { CloseButton } from "../../ui/controls";
-import { formatCount, plural, rangesText, THIN_SPACE } from "../../ui/formats";
+import { formatCount, plural } from "../../ui/formats";
 
 export function ProblemsPanel({ scene, close }: { scene: Scene; close(): void }) {
   const lines = problemLines(scene);
