@@ -226,9 +226,18 @@ def both_have_frames(diff: Comparison) -> bool:
     return all(_has_stacks(side) for side in diff.sides)
 
 
+def is_condition(diff: Comparison, caution: Caution) -> bool:
+    """Return whether a caution is about the conditions of the runs as a whole.
+
+    Files of hosts are compared by the formats that both sides have, so further formats on one side
+    have no effect.
+    """
+    return caution.kind in CONDITIONS and (caution.kind != "format" or diff.is_of_devices)
+
+
 def conditions(diff: Comparison) -> str:
     """Return how hardware, formats and world sizes differ, as a sentence; "" if they do not."""
-    texts = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
+    texts = [caution.text for caution in diff.cautions if is_condition(diff, caution)]
     return f"The runs are not alike: {'; '.join(texts)}." if texts else ""
 
 

@@ -26,7 +26,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.causes import splits_communication
 from hta_widgets.diff.changes import changes, kinds_with_changed_share
-from hta_widgets.diff.compare import CONDITIONS, Comparison
+from hta_widgets.diff.compare import Comparison, conditions, is_condition
 from hta_widgets.diff.late_ranks import changed_ranks, late_ranks
 from hta_widgets.diff.records import Finding, rank_findings, time_change
 from hta_widgets.diff.sentences import CAUTION_WORDS, WORDS, add_text
@@ -136,10 +136,10 @@ def _caution_records(diff: Comparison, kinds: Container[str] | None = None) -> l
     records = [
         Finding("caution", measure=caution.kind, details={"clause": caution.text})
         for caution in diff.cautions
-        if caution.kind not in CONDITIONS and (kinds is None or caution.kind in kinds)
+        if not is_condition(diff, caution) and (kinds is None or caution.kind in kinds)
     ]
     if kinds is None:
-        if any(caution.kind in CONDITIONS for caution in diff.cautions):
+        if conditions(diff):
             records.append(Finding("caution", topic="conditions", measure="conditions"))
         if diff.before.on_device:
             records.append(Finding("caution", measure="on_device"))

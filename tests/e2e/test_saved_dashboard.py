@@ -158,7 +158,7 @@ def test_controls_of_the_heatmap_stand_apart_and_beside_its_title(page, report, 
     for one, other in itertools.combinations(boxes, 2):
         across = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
         assert across or abs(one["y"] - other["y"]) >= min(one["height"], other["height"]) - 4
-    # The title and its text are at the left, or below if there is no room for them.
+    # The title and its text are at the left, or below if there is too little room for them.
     chart = heatmap.locator("canvas").first.bounding_box()
     for box in boxes:
         is_above = box["y"] + box["height"] <= chart["y"] + 12

@@ -11,7 +11,7 @@ shift 0 and by 2 ms at the shift 2. Both are possible; the smaller difference is
 positions are 2, 3 and 4.
 
 Ends of Gloo's collectives scatter by milliseconds on a busy host, so that a wrong shift may fit
-better by chance. Ranks usually number their steps alike, so a shift that pairs different steps
+better by chance. Ranks usually give a step the same number, so a shift that pairs different ones
 must fit clearly better than the one that pairs equal steps.
 """
 

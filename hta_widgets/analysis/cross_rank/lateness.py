@@ -58,8 +58,10 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     paid = exposed - deviation_from_peers(match.collective, exposed)
     starts_ns = start_times(match, times)
     later_ns = starts_ns - starts_ns.min(initial=np.iinfo(np.int64).max)
-    # What a rank did before its recording is unknown.
-    waited = communicated + np.where(has_previous, 0, later_ns[match.trace])
+    # What a rank did before its recording is unknown. A file that begins with the collective, as
+    # those of MPI do, does not show when its recording started.
+    is_recorded = ~has_previous & (times.arrival_ns > starts_ns[match.trace])
+    waited = communicated + np.where(is_recorded, later_ns[match.trace], 0)
     inherited = _inherited_lateness(match, times, step, late, paid, waited)
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     excess = {

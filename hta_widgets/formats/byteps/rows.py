@@ -31,7 +31,7 @@ STAGES: tuple[str, ...] = (
 
 #: Stands for a whole synchronization among the codes of stages; -1 stands for any other event.
 _TOTAL_CODE = -2
-#: Category of requests that were open when the file ended; other asyncs are no requests.
+#: Category of requests that were open when the file ended; other asyncs are not requests.
 OPEN_REQUEST = "open request"
 REQUEST = re.compile(r"(push|pull)-([0-9]{1,9})")
 _KEYS = 1 << 64

@@ -1,5 +1,6 @@
 /** Frames of panels: their columns, and notes about missing data, worded as in Python. */
 
+import { ranksText } from "../facts/rank_text";
 import { noteFor, type NoteName } from "../facts/notes";
 import type { Metric } from "../facts/panels";
 import type { PanelFrame, CellValue } from "../protocol/source";
@@ -58,9 +59,7 @@ export function missingRanksNote(
   ranks: readonly number[],
   without: readonly number[],
   [onAll, onSome]: MissingNotes,
-  values: Record<string, string | number> = {
-    ranks: `rank${without.length > 1 ? "s" : ""} ${without.join(", ")}`,
-  },
+  values: Record<string, string | number> = { ranks: ranksText(without) },
 ): string {
   if (ranks.length === 0) return noteFor("no_ranks");
   if (without.length === 0) return "";
