@@ -163,7 +163,7 @@ def lanes_figure(
 def lane_steps(
     time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, max_steps: int
 ) -> LaneSteps:
-    """Return a series as steps; above `max_steps`, as minimum and maximum of slices of time."""
+    """Return a series as steps; if there are more than `max_steps`, as ranges in slices of time."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
     until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))

@@ -233,7 +233,7 @@ def _cause_bars(cause: str, colors: Theme) -> Bars:
 
 #: Maximum number of ranks with a lane or bar each.
 _MAX_LANES = 24
-#: Maximum number of dark lines between ranks. If there are more, all are pale and show the lanes.
+#: Maximum number of dark lines between ranks. More lines are pale, so that lanes stay visible.
 _FEW_LINES = 100
 
 

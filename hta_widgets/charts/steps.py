@@ -215,7 +215,7 @@ def _step_dots(
 
 
 def _color_dots(dots: pd.DataFrame, late: list[int], theme: Theme) -> pd.DataFrame:
-    """Return the dots with their colours, in their order: late ranks (2) are drawn on top."""
+    """Return the dots with their colours, in drawing order: late ranks (2) are on top."""
     order = np.select([dots["rank"].isin(late), dots["is_outlier"]], [2, 1], default=0)
     data = dots.assign(order=order).sort_values("order", kind="stable").reset_index(drop=True)
     data["fill"] = np.array([theme.rule_strong, theme.ink, theme.late])[data["order"]]

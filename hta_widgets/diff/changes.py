@@ -643,7 +643,7 @@ def how_replaced(
 
 @memoize
 def changed_names(diff: Comparison) -> frozenset[str]:
-    """Return the names in `changes`, and those of the device work of operators that changed."""
+    """Return the names in `changes`, and the names of the device work of changed operators."""
     table, matches = changes(diff), match_ranks(diff)
     is_whole = table["change"].isin(["added", "removed", "moved"])
     is_kernel = table["measure"] == "kernel"

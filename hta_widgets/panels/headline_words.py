@@ -444,12 +444,12 @@ def _host_communication_text(
     times: RunTimes, *, time_ns: int, calls: Mapping[str, int], rank_count: int
 ) -> list[Piece]:
     name = max(calls, key=calls.__getitem__)
-    several = rank_count > 1
+    others = " and others" if len(calls) > 1 else ""
     part = _share_of_run(times, time_ns, rank_count, " of the time")
-    on_all = " on all ranks" if several else ""
-    text = f"{'Hosts communicate' if several else 'The host communicates'} {part}"
-    text += f", in {name} ({plural(calls[name], 'call')}{on_all})"
-    return [f"{text}{' and others' if len(calls) > 1 else ''}."]
+    text, number = f"The host communicates {part}", plural(calls[name], "call")
+    if rank_count > 1:
+        text, number = f"Hosts communicate {part}", f"{number} on all ranks"
+    return [f"{text}, in {name} ({number}){others}."]
 
 
 def _operator_text(

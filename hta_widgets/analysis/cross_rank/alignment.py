@@ -133,9 +133,9 @@ def align_sequences(
     sure: bool,
     step_shift: int | None = None,
 ) -> Ints:
-    """Return the position in the first rank's sequence of each event of the other rank.
+    """Return for each event of the other rank its position in the first rank's sequence.
 
-    Both are parts of the sequence of collectives of one process group. The second is shifted along
+    Both sequences are parts of the collectives of one process group. The second is shifted along
     the first to the position at which contents agree. If several positions fit, the one at which
     all ends differ by nearly the same time is taken, however far apart the clocks are. If events
     are missing in between, events match if their ends differ by the time that most pairs share.

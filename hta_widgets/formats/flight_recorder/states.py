@@ -514,7 +514,7 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
 
 
 def _cell(value: Any) -> Any:
-    """Return ranks, and calls by rank, as text."""
+    """Return ranks, and calls by rank, as text; return other values unchanged."""
     if isinstance(value, dict):
         return "; ".join(f"rank {rank}: {text}" for rank, text in value.items())
     return ranks_text(value) if isinstance(value, tuple) else value
