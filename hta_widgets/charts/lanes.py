@@ -338,7 +338,7 @@ def queue_length(
     -------
     bokeh.plotting.figure
         One lane per stream. Its source has the frame's columns and ``until_ns``, the time of the
-        next change. Above 20 000 changes it has the minimum (``queue_length``) and the maximum
+        next change. With over 20 000 changes it has the minimum (``queue_length``) and the maximum
         (``most``) of slices of time instead, and the subtitle reports that.
 
     Examples
@@ -486,8 +486,8 @@ def memory_timeline(
     -------
     bokeh.plotting.figure
         Stacked steps. Its source has the frame's columns, and the edges of each category's area.
-        Above 20 000 instants it has only the rows with the minimum and the maximum of all memory in
-        each slice of time, and the subtitle reports that.
+        With over 20 000 instants it has only the rows with the minimum and the maximum of all
+        memory in each slice of time, and the subtitle reports that.
 
     Examples
     --------

@@ -138,7 +138,7 @@ def step_times(
         One row per step, or per group and step, and one dot per rank. If groups and steps give more
         than 64 rows, each group has one. Its source has the frame's rows. A rank is dark if it
         takes 5 % longer than the median rank, and its deviation is four times the median deviation
-        of its row. Above 20 000 dots, all outliers and one dot per cell of a grid are drawn, and
+        of its row. Of over 20 000 dots, all outliers and one dot per cell of a grid are drawn, and
         the subtitle reports that.
 
     Examples

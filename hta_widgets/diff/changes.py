@@ -399,8 +399,8 @@ def _total_counts(diff: Comparison) -> dict[tuple[str, bool], tuple[float, float
 def _structural_changes(diff: Comparison, listed: set[int], rebuilt: set[int]) -> Iterator[_Change]:
     """Yield changes of calls.
 
-    The paths of operators whose work changed are added to `listed`, and of those that call other
-    operators than before to `rebuilt`.
+    Adds to `listed` the paths of operators whose work changed, and to `rebuilt` the paths of
+    operators that call other operators than before.
     """
     matches = match_ranks(diff)
     names = matches.pool.names

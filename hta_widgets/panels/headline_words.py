@@ -231,7 +231,7 @@ def _idle_text(
     launches: LaunchRate | None,
     **details: Any,
 ) -> list[Piece]:
-    """State the idle time and its largest cause, by its name and the details of its meaning."""
+    """State the idle time and the meaning of its largest cause, which `details` complete."""
     meaning = _idle_meaning(cause, **details)
     if 2 * captured_ns > times.idle_ns:
         cause_ns, launches, meaning = captured_ns, None, _CAPTURING
@@ -372,7 +372,7 @@ def _missing_steps_text(
 
 
 def _same_ranks_text(_times: RunTimes, *, ranks: list[int]) -> list[Piece]:
-    """State which numbers stand for files of other ranks, perhaps of another run."""
+    """State which ranks are files that state the rank of another file."""
     subject = f"Rank {ranks[0]} is a file that states"
     if len(ranks) > 1:
         subject = f"Ranks {_number_runs_text(ranks)} are files that state"

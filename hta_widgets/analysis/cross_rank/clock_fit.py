@@ -99,7 +99,7 @@ class RankClock:
     """A line from the times of a rank's table to the clock of the job."""
 
     shift_ns: int
-    rate: float = 0.0  # how much the shifted clock gains on that of the job per ns
+    rate: float = 0.0  # how much the shifted clock gains on the job's clock per ns
     ahead_ns: float = 0.0  # how far it is ahead at `center_ns`
     center_ns: float = 0.0
 
@@ -121,7 +121,7 @@ class RankClock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DriftFit:
-    """Lines of the ranks' clocks against that of the lowest rank of their part.
+    """Lines of the ranks' clocks against the clock of the lowest rank of their part.
 
     Times are on fitted clocks: recorded, less the offset of `ClockFit`.
     """
@@ -499,7 +499,7 @@ def drift_error_ns(traces: TraceSet) -> int:
 
 
 def rank_clocks(traces: TraceSet, match: Matching, clock: str) -> list[RankClock]:
-    """Return the lines of the ranks of a `Matching` onto a clock, ``"host"`` or ``"fitted"``."""
+    """Return for each rank of a `Matching` the line to `clock`, ``"host"`` or ``"fitted"``."""
     shifts = [trace.shift_ns for trace in match.traces]
     if clock != traces.clock:
         shifts = [recorded_shift(trace) for trace in match.traces]
