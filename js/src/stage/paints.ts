@@ -133,8 +133,7 @@ function buildColumns(
 function buildPaints(
   theme: Theme,
   styles: readonly EventStyle[],
-  hostStyle: number,
-  byClass: boolean,
+  { hostStyle, byClass }: { hostStyle: number; byClass: boolean },
 ) {
   const lane = rgb(theme.lane);
   const bg = rgb(theme.bg);
@@ -210,7 +209,8 @@ export function kindPaints(
       hatched: false,
     };
   });
-  return buildPaints(theme, styles, dimmed.has("cpu") ? -1 : kinds.indexOf("cpu"), false);
+  const hostStyle = dimmed.has("cpu") ? -1 : kinds.indexOf("cpu");
+  return buildPaints(theme, styles, { hostStyle, byClass: false });
 }
 
 // Colouring by class instead of kind: tiles carry a class for each event, and a class has a style.
@@ -237,7 +237,7 @@ export function classPaints(theme: Theme, classes: ClassPalette): StagePaints {
       hatched,
     };
   });
-  return buildPaints(theme, styles, -1, true);
+  return buildPaints(theme, styles, { hostStyle: -1, byClass: true });
 }
 
 // Share of each class of events in the device work of the whole job, for the minimap.
