@@ -390,7 +390,7 @@ def _read_in_pool(
     reports: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
     tasks = {
         pool.submit_reporting(
-            lambda size, index=index: reports.put((index, size)),
+            partial(_report_file, reports, index),
             read,
             file.path,
             file.format,
@@ -418,6 +418,10 @@ def _read_in_pool(
         for task in done:
             advance(left_bytes[tasks[task]])
     return [outcomes[index] for index in range(len(files))]
+
+
+def _report_file(reports: queue.SimpleQueue[tuple[int, float]], index: int, size: float) -> None:
+    reports.put((index, size))
 
 
 def _files_to_cache(files: list[FoundFile], sizes: list[int], *, of_any_size: bool) -> list[bool]:

@@ -217,8 +217,7 @@ def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
     Unless the rules are HTA's, work that was launched before the range and is unfinished at its
     start also takes part, because the work of the range queues behind it.
     """
-    table = trace.table
-    inside = within.contains(table.start_ns)
+    inside = within.contains(trace.table.start_ns)
     device = _device_rows(trace, inside, rules)
     host = _host_rows(trace, inside, rules)
     if not rules.as_hta:

@@ -368,8 +368,7 @@ def _recorded_events(traces: TraceSet) -> _Events:
     for key, trace in traces.items():
         if isinstance(trace.profile, FlightDump):
             continue
-        table = trace.table
-        rows = np.flatnonzero(table.kind == _COMMUNICATION)
+        rows = np.flatnonzero(trace.table.kind == _COMMUNICATION)
         args = event_args(trace, rows, ("Process Group Name", "Seq"))
         rank = trace.rank if trace.stated_rank is None else trace.stated_rank
         numbers = to_int64(args["Seq"]).tolist()
