@@ -335,8 +335,7 @@ class Session:
             if is_shared:
                 del load.waiting[page]
         if is_shared:
-            reply = {**_CANCELLED, "id": number}
-            self._tasks.put((partial(self.hub.send, to=page), (reply,)))
+            self._tasks.put((self._leave_load, (page, number)))
         else:
             self._cancel(load)
 
@@ -415,6 +414,9 @@ class Session:
     def _leave(self, page: str) -> None:
         self.hub.leave(page)
         self._shown.pop(page, None)
+
+    def _leave_load(self, page: str, number: object) -> None:
+        self.hub.send({**_CANCELLED, "id": number}, to=page)
 
     def _handle(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:
         kind = message.get("type")
