@@ -11,7 +11,7 @@ and the rest is a wait for the device. For example, ``cudaStreamSynchronize`` la
 and the last work ends at 1 ms: the thread waits for the device for 1 ms, and for unrecorded work
 for 5 ms.
 
-Level k covers the time of the activities 0 to k, so each level contains the one before, and the
+Level k covers the time of the activities 0 to k, so each level contains the previous one, and the
 time of activity k is that of level k less that of level k - 1. With levels from 0 to 10 ns (memory
 calls) and from 0 to 25 ns (operators), operators take 15 ns.
 """

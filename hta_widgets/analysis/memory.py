@@ -258,8 +258,7 @@ def _has_sums(value: Any) -> bool:
 def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:
     """Return the frame of `memory_timeline` for a file of events; `value` is its JSON value."""
     events = _validate(value, list[_Event], path)
-    table = _numbers(events, 4, path)
-    time, action, amount, category = table.T
+    time, action, amount, category = _numbers(events, 4, path).T
     wrong = np.flatnonzero((category < 0) | (category >= len(MEMORY_CATEGORIES)))
     if len(wrong):
         raise TraceError(

@@ -72,7 +72,7 @@ def pipeline_bubbles(
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock that compares the stages. Default: fitted, or the set's if no collective is on
+        The clock on which stages are compared. Default: fitted, or the set's if no collective is on
         two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The kernels to work on, narrowed in time and to ranks; all by default. Schedules have all
@@ -113,7 +113,7 @@ def pipeline_passes(
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock that compares the stages. Default: fitted, or the set's if no collective is on
+        The clock on which stages are compared. Default: fitted, or the set's if no collective is on
         two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The kernels to work on, narrowed in time and to ranks; all by default. Passes are cut

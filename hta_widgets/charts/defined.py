@@ -304,9 +304,9 @@ def fold_scope(
 
 def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the folded items as a frame: the columns that the definition names, and ``ranks``."""
-    items = len(scope["who"])
+    ranks = scope["who"]
     columns = {name: scope[name] for name in frame if name in scope}
-    folded = pd.DataFrame({**columns, "ranks": scope["who"]}, index=range(items))
+    folded = pd.DataFrame({**columns, "ranks": ranks}, index=range(len(ranks)))
     folded.attrs = frame.attrs
     return folded
 

@@ -163,7 +163,7 @@ def lanes_figure(
 def lane_steps(
     time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, max_steps: int
 ) -> LaneSteps:
-    """Return a series as steps; above `max_steps`, as minimum and maximum of slices of time."""
+    """Return a series as steps; if there are more than `max_steps`, as ranges in slices of time."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
     until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))
@@ -338,7 +338,7 @@ def queue_length(
     -------
     bokeh.plotting.figure
         One lane per stream. Its source has the frame's columns and ``until_ns``, the time of the
-        next change. Above 20 000 changes it has the minimum (``queue_length``) and the maximum
+        next change. With over 20 000 changes it has the minimum (``queue_length``) and the maximum
         (``most``) of slices of time instead, and the subtitle reports that.
 
     Examples
@@ -486,8 +486,8 @@ def memory_timeline(
     -------
     bokeh.plotting.figure
         Stacked steps. Its source has the frame's columns, and the edges of each category's area.
-        Above 20 000 instants it has only the rows with the minimum and the maximum of all memory in
-        each slice of time, and the subtitle reports that.
+        With over 20 000 instants it has only the rows with the minimum and the maximum of all
+        memory in each slice of time, and the subtitle reports that.
 
     Examples
     --------

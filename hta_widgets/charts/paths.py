@@ -69,10 +69,10 @@ def critical_path(
     Returns
     -------
     bokeh.plotting.figure
-        The path, and below it a lane for each cause; its source has the frame's rows. Above 20 000
-        segments, neighbours of one cause are joined, and the subtitle reports that. At each zoom, a
-        pixel of the path shows the cause that takes most of it; in the lane of a cause, segments
-        shorter than a pixel are one pixel wide.
+        The path, and below it a lane for each cause; its source has the frame's rows. With over
+        20 000 segments, neighbours of one cause are joined, and the subtitle reports that. At each
+        zoom, a pixel of the path shows the cause that takes most of it; in the lane of a cause,
+        segments shorter than a pixel are one pixel wide.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def _cause_bars(cause: str, colors: Theme) -> Bars:
 
 #: Maximum number of ranks with a lane or bar each.
 _MAX_LANES = 24
-#: Maximum number of dark lines between ranks. If there are more, all are pale and show the lanes.
+#: Maximum number of dark lines between ranks. More lines are pale, so that lanes stay visible.
 _FEW_LINES = 100
 
 
@@ -261,8 +261,8 @@ def job_critical_path(
     -------
     bokeh.plotting.figure
         One lane per rank on the path, and thin lines where the path changes ranks; its source has
-        the frame's rows. Ranks beyond the 24 with most of the path share a lane. Above 20 000
-        segments, neighbours of one rank and cause are joined, and the subtitle reports that.
+        the frame's rows. Ranks beyond the 24 with most of the path share a lane. With over
+        20 000 segments, neighbours of one rank and cause are joined, and the subtitle reports that.
 
     Examples
     --------

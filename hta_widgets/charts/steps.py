@@ -138,7 +138,7 @@ def step_times(
         One row per step, or per group and step, and one dot per rank. If groups and steps give more
         than 64 rows, each group has one. Its source has the frame's rows. A rank is dark if it
         takes 5 % longer than the median rank, and its deviation is four times the median deviation
-        of its row. Above 20 000 dots, all outliers and one dot per cell of a grid are drawn, and
+        of its row. Of over 20 000 dots, all outliers and one dot per cell of a grid are drawn, and
         the subtitle reports that.
 
     Examples
@@ -215,7 +215,7 @@ def _step_dots(
 
 
 def _color_dots(dots: pd.DataFrame, late: list[int], theme: Theme) -> pd.DataFrame:
-    """Return the dots with their colours, in their order: late ranks (2) are drawn on top."""
+    """Return the dots with their colours, in drawing order: late ranks (2) are on top."""
     order = np.select([dots["rank"].isin(late), dots["is_outlier"]], [2, 1], default=0)
     data = dots.assign(order=order).sort_values("order", kind="stable").reset_index(drop=True)
     data["fill"] = np.array([theme.rule_strong, theme.ink, theme.late])[data["order"]]

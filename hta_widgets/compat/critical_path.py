@@ -456,8 +456,8 @@ def graph_of(
     annotation: str,
     instance_id: int | tuple[int, int] | None,
     data_load_events: Sequence[str] | None = None,
-) -> tuple[CPGraph, bool] | None:
-    """Return the graph of a range and whether it has a critical path; None without the range."""
+) -> CPGraph | None:
+    """Return the graph of a range; None if no range has that name."""
     if ignored := [name for name in _VARIABLES if os.environ.get(name) == "1"]:
         logger.warning(
             "%s: set, but without effect here: no edges of weight 0 are added for launches,"
@@ -473,13 +473,12 @@ def graph_of(
     )
     if path is None:
         return None
-    graph = CPGraph(
+    return CPGraph(
         path,
         zero_ns=first_event_ns(t.values()),
         symbols=getattr(t, "symbol_table", None),
         request=(annotation, instance_id),
     )
-    return graph, graph.critical_path()
 
 
 def overlay_graph(
@@ -512,19 +511,19 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
             f"holds no graph ({cause})", path=zip_filename, remedy="Give what save returned."
         ) from None
     instance = request["instance_id"]
-    instance = tuple(instance) if isinstance(instance, list) else instance
-    restored = graph_of(t_full, rank, request["annotation"], instance, request["data_load_events"])
-    if restored is None or not (
-        np.array_equal(restored[0].path.edges.source, source)
-        and np.array_equal(restored[0].path.edges.target, target)
+    if isinstance(instance, list):
+        instance = tuple(instance)  # JSON has no tuples
+    graph = graph_of(t_full, rank, request["annotation"], instance, request["data_load_events"])
+    if graph is None or not (
+        np.array_equal(graph.path.edges.source, source)
+        and np.array_equal(graph.path.edges.target, target)
     ):
         raise TraceError(
             "the graph belongs to another trace",
             path=zip_filename,
             remedy="Load the trace from which the graph was made; it must be unchanged.",
         )
-    graph, _ = restored
-    # Weights that were changed before the graph was saved.
+    # Restore the weights that were changed before the graph was saved.
     for edge in np.flatnonzero(graph.path.edges.weight_ns != weight_ns):
         graph.edges[int(source[edge]), int(target[edge])]["weight"] = int(weight_ns[edge]) / 1000
     graph.critical_path()

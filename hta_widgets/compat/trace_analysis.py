@@ -624,7 +624,8 @@ class TraceAnalysis:
         """
         from hta_widgets.compat.critical_path import graph_of  # it imports networkx, which is slow
 
-        return graph_of(self.t, rank, annotation, instance_id, data_load_events)
+        graph = graph_of(self.t, rank, annotation, instance_id, data_load_events)
+        return None if graph is None else (graph, graph.critical_path())
 
     def overlay_critical_path_analysis(
         self,

@@ -399,8 +399,8 @@ def _total_counts(diff: Comparison) -> dict[tuple[str, bool], tuple[float, float
 def _structural_changes(diff: Comparison, listed: set[int], rebuilt: set[int]) -> Iterator[_Change]:
     """Yield changes of calls.
 
-    The paths of operators whose work changed are added to `listed`, and of those that call other
-    operators than before to `rebuilt`.
+    Adds to `listed` the paths of operators whose work changed, and to `rebuilt` the paths of
+    operators that call other operators than before.
     """
     matches = match_ranks(diff)
     names = matches.pool.names
@@ -643,7 +643,7 @@ def how_replaced(
 
 @memoize
 def changed_names(diff: Comparison) -> frozenset[str]:
-    """Return the names in `changes`, and those of the device work of operators that changed."""
+    """Return the names in `changes`, and the names of the device work of changed operators."""
     table, matches = changes(diff), match_ranks(diff)
     is_whole = table["change"].isin(["added", "removed", "moved"])
     is_kernel = table["measure"] == "kernel"

@@ -60,7 +60,7 @@ def _pair_frame(diff: Comparison) -> pd.DataFrame:
         block = {}
         for k, word in enumerate(("before", "after")):
             tree, node = matched.trees[k], nodes[k]
-            # The appended items are those of the node -1.
+            # The appended items stand for the node -1.
             block[f"{word}_rank"] = np.full(len(node), ranks[k])
             block[f"{word}_id"] = np.append(tree.rows, -1)[node]
             block[f"{word}_step"] = np.append(tree.part.table.step[tree.rows], -1)[node]

@@ -31,8 +31,8 @@ _MIN_CALLS = 3
 _MAX_CALLS = 2_000  # calls whose args are read from the file
 _MIN_SHARE = 0.25  # of the calls with shapes; the shapes of weights do not change
 _MIN_ALIKE = 0.8  # of the calls that changed, or of repeated names: by one factor
-#: Minimum change of the number of calls, and the relative range of equal factors.
-_MIN_REPETITION_CHANGE, _MAX_REPETITION_ERROR = 0.02, 0.5
+#: Minimum change of the number of calls, and the maximum relative error of equal factors.
+_MIN_REPETITION_CHANGE, _MAX_REPETITION_ERROR = 0.02, 0.25
 
 
 @memoize
@@ -93,12 +93,14 @@ def repetition_factor(diff: Comparison) -> float:
     is_shared = (before > 0) & (after > 0)
     if is_shared.sum() < max(_MIN_CALLS, _MIN_ALIKE * len(before)):
         return 1.0
-    factor = after[is_shared] / before[is_shared]
-    middle = float(np.median(factor))
-    change = abs(middle - 1)
-    is_alike = np.abs(factor - middle) <= min(change, _MAX_REPETITION_ERROR * middle) / 2
-    is_known = change >= _MIN_REPETITION_CHANGE and is_alike.sum() >= _MIN_ALIKE * len(before)
-    return middle if is_known else 1.0
+    factors = after[is_shared] / before[is_shared]
+    factor = float(np.median(factors))
+    change = abs(factor - 1)
+    # Below half of the change, so that names without a change differ from the median.
+    max_error = min(change / 2, _MAX_REPETITION_ERROR * factor)
+    alike = (np.abs(factors - factor) <= max_error).sum()
+    is_known = change >= _MIN_REPETITION_CHANGE and alike >= _MIN_ALIKE * len(before)
+    return factor if is_known else 1.0
 
 
 def _changed_size(before: Sequence[int], after: Sequence[int]) -> tuple[int, int, int, int] | None:

@@ -143,7 +143,7 @@ def _number_steps(
 
 
 def _find_tiling(ranges: Columns, names: Sequence[str], span_ns: int) -> _Steps | None:
-    """Return the ranges of the name that tiles most of the time, if they tile enough of it."""
+    """Return the repeated ranges of one name that tile most time, or None if they tile little."""
     longest_ns, steps = 0, None
     for code in np.unique(ranges["name"]).tolist():
         name_ranges = select_rows(ranges, ranges["name"] == code)

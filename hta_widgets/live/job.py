@@ -213,7 +213,7 @@ class PanelEngine:
     def _on_heatmap(self, request: operations.HeatmapRequest) -> Answer:
         metric, start, end, bins = request.metric, request.start, request.end, request.bins
         if metric not in HEATMAP_METRICS:
-            raise ValueError(f"unknown metric {metric!r}; they are {', '.join(HEATMAP_METRICS)}")
+            raise ValueError(f"unknown metric {metric!r}; expected {', '.join(HEATMAP_METRICS)}")
         if end <= start:
             raise ValueError(f"a window must end after it starts, not {start} to {end}")
         _, selection = panel_task("heatmap", Selection.from_json(request.selection))

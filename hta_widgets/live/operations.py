@@ -61,7 +61,7 @@ class Place(TypedDict):
 
 
 class Request(Struct, kw_only=True, tag_field="op", rename={"from_": "from"}):
-    """A message of a page."""
+    """A message from a page."""
 
     within_ms: Annotated[float, Meta(ge=0, le=600_000)] | None = None
 

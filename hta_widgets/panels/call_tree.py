@@ -116,18 +116,18 @@ def _call_paths(trace: Trace) -> _CallPaths:
 
 
 def _path_sums(part: RankPart, paths: _CallPaths, path_of_work: Ints, work_dur: Ints) -> Ints:
-    """Return the `_SUMS` of each path of a rank."""
     is_selected = part.contains(paths.rows)
     path = paths.path[:-1][is_selected]
     has_path = path_of_work >= 0
     sums = np.zeros((len(paths.name), len(_SUMS)), dtype=np.int64)
-    np.add.at(sums[:, 0], path, 1)
-    np.add.at(sums[:, 1], path, part.durations(paths.rows[is_selected]))
-    np.add.at(sums[:, 2], path_of_work[has_path], work_dur[has_path])
+    count, host_ns, device_ns = sums.T
+    np.add.at(count, path, 1)
+    np.add.at(host_ns, path, part.durations(paths.rows[is_selected]))
+    np.add.at(device_ns, path_of_work[has_path], work_dur[has_path])
     # Device time includes that of callees, which come after their callers.
-    for index in reversed(range(len(sums))):
-        if paths.parent[index] >= 0:
-            sums[paths.parent[index], 2] += sums[index, 2]
+    for index, parent in reversed(list(enumerate(paths.parent))):
+        if parent >= 0:
+            device_ns[parent] += device_ns[index]
     return sums
 
 

@@ -231,7 +231,7 @@ def _idle_text(
     launches: LaunchRate | None,
     **details: Any,
 ) -> list[Piece]:
-    """State the idle time and its largest cause, by its name and the details of its meaning."""
+    """State the idle time and the meaning of its largest cause, which `details` complete."""
     meaning = _idle_meaning(cause, **details)
     if 2 * captured_ns > times.idle_ns:
         cause_ns, launches, meaning = captured_ns, None, _CAPTURING
@@ -372,7 +372,7 @@ def _missing_steps_text(
 
 
 def _same_ranks_text(_times: RunTimes, *, ranks: list[int]) -> list[Piece]:
-    """State which numbers stand for files of other ranks, perhaps of another run."""
+    """State which ranks are files that state the rank of another file."""
     subject = f"Rank {ranks[0]} is a file that states"
     if len(ranks) > 1:
         subject = f"Ranks {_number_runs_text(ranks)} are files that state"
@@ -444,12 +444,12 @@ def _host_communication_text(
     times: RunTimes, *, time_ns: int, calls: Mapping[str, int], rank_count: int
 ) -> list[Piece]:
     name = max(calls, key=calls.__getitem__)
-    several = rank_count > 1
+    others = " and others" if len(calls) > 1 else ""
     part = _share_of_run(times, time_ns, rank_count, " of the time")
-    on_all = " on all ranks" if several else ""
-    text = f"{'Hosts communicate' if several else 'The host communicates'} {part}"
-    text += f", in {name} ({plural(calls[name], 'call')}{on_all})"
-    return [f"{text}{' and others' if len(calls) > 1 else ''}."]
+    text, number = f"The host communicates {part}", plural(calls[name], "call")
+    if rank_count > 1:
+        text, number = f"Hosts communicate {part}", f"{number} on all ranks"
+    return [f"{text}, in {name} ({number}){others}."]
 
 
 def _operator_text(

@@ -222,32 +222,34 @@ class LateRanks:
     """Ranks that the others wait for, and how often and why the first of them is last."""
 
     ranks: list[int]
-    waiting: list[int]  # the ranks that wait
+    waiting: list[int]  # the ranks with long waits, or all that wait if no wait is long
     wait_ns: int  # exposed waits of all ranks for these ranks
     #: Number of collectives at which the first rank is last, and of all its collectives.
     last: int
     collectives: int
     #: Whether hosts run the collectives.
     on_hosts: bool
+    #: The phase that makes the first rank late, its median length, and its excess as a share.
     phase: str = ""
     phase_ns: float = 0.0
     phase_over: float = 0.0
 
 
 def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks | None:
-    """Return the exposed waits of other ranks for `ranks`; None if no rank waits."""
+    """Return how long other ranks wait for `ranks` without computing; None if no rank waits."""
     waits = collective_waits(traces, CLOCK)
     wait_of_rank = exposed_waits_for(waits, ranks, list(traces)) if ranks else {}
     waiting = [rank for rank, wait_ns in wait_of_rank.items() if wait_ns > 0 and rank not in ranks]
     if not waiting:
         return None
-    min_wait_ns = MIN_SHARE * times.run_ns
+    long_waiting = [rank for rank in waiting if wait_of_rank[rank] >= MIN_SHARE * times.run_ns]
     wait_ns = sum(wait_of_rank.values())
-    is_last = waits.last_rank_mask(ranks[0], ranks[:1])
-    phase, phase_ns, phase_over = _slow_phase(traces, ranks[0], wait_ns / len(waiting))
+    first = ranks[0]
+    is_last = waits.last_rank_mask(first, [first])
+    phase, phase_ns, phase_over = _slow_phase(traces, first, wait_ns / len(waiting))
     return LateRanks(
         ranks=ranks,
-        waiting=[rank for rank in waiting if wait_of_rank[rank] >= min_wait_ns] or waiting,
+        waiting=long_waiting or waiting,
         wait_ns=wait_ns,
         last=int(is_last.sum()),
         collectives=len(is_last),

@@ -136,7 +136,7 @@ class Database:
         ----------
         table : str
         columns : str
-            Columns of integers, with spaces between; rows with a value of another type are left
+            Columns of integers, separated by spaces; rows with a value of another type are left
             out.
         optional : str
             Further columns, in which a value of another type counts as missing.
@@ -170,11 +170,10 @@ class Database:
     ) -> list[tuple[Any, ...]]:
         """Return rows as Python values, in the order of row ids; for small tables and strings.
 
-        ``columns`` are names with spaces between.
-        ``where`` is a further condition in SQL, on columns that the table has. The first values are
-        of the types `kinds`, integers or strings: numbers may be stored as strings, and strings as
-        blobs. Rows with other values are left out, and so are all rows if the table lacks such a
-        column.
+        `columns` are names, separated by spaces. `where` is a further condition in SQL, on columns
+        that the table has. The first values are converted to the types `kinds`, integers or
+        strings: numbers may be stored as strings, and strings as blobs. Rows with other values are
+        left out, and so are all rows if the table lacks such a column.
         """
         names = columns.split()
         present = [*self.columns_of(table), "rowid"]

@@ -65,18 +65,18 @@ def measure_cells(lane: EventLane, edges: Ints, *, by_class: bool = False) -> Ce
         kind = np.where(has_event, np.uint8(lane.kind), np.uint8(NO_KIND))
         return Cells(covered, count, kind, has_event.astype(np.uint8) << np.uint8(lane.kind))
     codes, times, counts = _coverage_by_kind(lane.kinds, edges, covered, count)
-    weighted = times
+    weighted_times = times
     if by_class:
         weights = np.where(np.isin(codes, _UNCHANGED), 1, _CHANGE_WEIGHT)
-        weighted = times * weights[:, None]
-    kind = codes[weighted.argmax(axis=0)]
-    instants = has_event & (times.max(axis=0) == 0)
-    if instants.any():
-        positions = lane.spans.points.searchsorted(edges[:-1][instants])
-        kind[instants] = lane.kinds.of_points[positions]
+        weighted_times = times * weights[:, None]
+    kind = codes[weighted_times.argmax(axis=0)]
+    # A cell whose events all have no length has the kind of its first event.
+    has_instants_only = has_event & (times.max(axis=0) == 0)
+    first_instant = lane.spans.points.searchsorted(edges[:-1][has_instants_only])
+    kind[has_instants_only] = lane.kinds.of_points[first_instant]
     kind[~has_event] = NO_KIND
-    mask = ((counts > 0) << codes[:, None]).sum(axis=0, dtype=np.uint8)
-    return Cells(covered, count, kind, mask)
+    kind_bits = (counts > 0) << codes[:, None]
+    return Cells(covered, count, kind, kind_bits.sum(axis=0, dtype=np.uint8))
 
 
 def _coverage_by_kind(

@@ -339,8 +339,7 @@ class Ribbon:
         by_call = np.lexsort((arrival, call))
         first = np.searchsorted(call[by_call], np.arange(self._calls))
         size = np.diff(np.r_[first, len(call)])
-        sorted_arrival = arrival[by_call]
-        median = sorted_arrival[first + (size - 1) // 2]
+        median = arrival[by_call][first + (size - 1) // 2]
         late = np.maximum(arrival - median[call], 0)
         #: One row per arrival, by time.
         self._arrivals = _take_rows(

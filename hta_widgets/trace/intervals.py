@@ -54,7 +54,7 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
 def union_by_group(group: Ints, start: Ints, end: Ints, groups: int) -> tuple[Ints, Ints, Ints]:
     """Return the union of the intervals of each group: the group, start and end of its pieces.
 
-    Groups are numbered ``0 .. groups-1``; the pieces are in their order.
+    Groups are numbered ``0 .. groups-1``; the pieces are ordered by group.
     """
     first, last = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
     first[group], last[group] = start, end

@@ -217,8 +217,7 @@ def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
     Unless the rules are HTA's, work that was launched before the range and is unfinished at its
     start also takes part, because the work of the range queues behind it.
     """
-    table = trace.table
-    inside = within.contains(table.start_ns)
+    inside = within.contains(trace.table.start_ns)
     device = _device_rows(trace, inside, rules)
     host = _host_rows(trace, inside, rules)
     if not rules.as_hta:
@@ -259,19 +258,19 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
     pattern = _CALLS_IN_HTA if rules.as_hta else _CALLS
     codes = [k for k, name in enumerate(table.categories.values) if pattern.fullmatch(name)]
     is_call = np.isin(table.category, codes)
-    member = (table.stream < 0) & inside
+    is_candidate = (table.stream < 0) & inside
     if rules.as_hta:
         # HTA drops events without duration, which cannot be in its call stacks.
-        member &= table.dur_ns > 0
-    rows = np.flatnonzero(member & is_call)
+        is_candidate &= table.dur_ns > 0
+    rows = np.flatnonzero(is_candidate & is_call)
     if not len(rows) and not rules.as_hta:
-        # Other tools' formats have no such categories.
+        # Other tools' formats have no such categories: use the first kinds that occur.
         for kinds in (("cpu",), ("other",), ("annotation", "communication")):
-            rows = np.flatnonzero(member & np.isin(table.kind, codes_of(kinds)))
+            rows = np.flatnonzero(is_candidate & np.isin(table.kind, codes_of(kinds)))
             if len(rows):
                 return rows
     if rules.data_loading:
-        others = np.flatnonzero(member & ~is_call)
+        others = np.flatnonzero(is_candidate & ~is_call)
         loading = others[pattern_mask(trace, others, rules.data_loading)]
         rows = _union_rows(trace, rows, loading)
     return rows

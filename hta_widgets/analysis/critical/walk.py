@@ -86,7 +86,7 @@ class RankGraph:
 
         Node -1 is the start or the end of the span.
         """
-        nodes, table, rows = self.path.nodes, self.path.trace.table, self.path.within.rows
+        nodes, table, ranges = self.path.nodes, self.path.trace.table, self.path.within.rows
         event = -1
         if before >= 0 and nodes.is_start[before]:
             # The event that starts at the earlier node runs.
@@ -100,12 +100,12 @@ class RankGraph:
             event = int(table.parent[nodes.row[after]])
         elif before >= 0 and nodes.on_host[before]:
             event = int(table.parent[nodes.row[before]])
-        elif not len(rows):
+        elif not len(ranges):
             return -1, OUTSIDE
-        if event < 0 and len(rows):
-            event = int(rows[0])
-        within = event >= 0 and nodes.of_start[event] >= 0
-        return event, BOUNDS.index("cpu_bound" if within else "cpu_outside_operators")
+        if event < 0 and len(ranges):
+            event = int(ranges[0])
+        has_nodes = event >= 0 and nodes.of_start[event] >= 0
+        return event, BOUNDS.index("cpu_bound" if has_nodes else "cpu_outside_operators")
 
 
 def _relevant_nodes(path: CriticalPath) -> Bools:

@@ -93,7 +93,7 @@ def _shift_of_equal_steps(step: Ints, other_step: Ints) -> int | None:
 
 
 def is_ambiguous(longest: RankSequence, sequence: RankSequence, place: Ints) -> bool:
-    """Return whether another shift than that of `place` explains the ends as well.
+    """Return whether a shift other than the one of `place` explains the ends equally well.
 
     Equal collectives at equal intervals look the same one interval later. Only the difference of
     the clocks distinguishes such shifts, if it is at least `_CLOCK_NS`.
@@ -133,9 +133,9 @@ def align_sequences(
     sure: bool,
     step_shift: int | None = None,
 ) -> Ints:
-    """Return the position in the first rank's sequence of each event of the other rank.
+    """Return for each event of the other rank its position in the first rank's sequence.
 
-    Both are parts of the sequence of collectives of one process group. The second is shifted along
+    Both sequences are parts of the collectives of one process group. The second is shifted along
     the first to the position at which contents agree. If several positions fit, the one at which
     all ends differ by nearly the same time is taken, however far apart the clocks are. If events
     are missing in between, events match if their ends differ by the time that most pairs share.

@@ -99,7 +99,7 @@ class RankClock:
     """A line from the times of a rank's table to the clock of the job."""
 
     shift_ns: int
-    rate: float = 0.0  # how much the shifted clock gains on that of the job per ns
+    rate: float = 0.0  # how much the shifted clock gains on the job's clock per ns
     ahead_ns: float = 0.0  # how far it is ahead at `center_ns`
     center_ns: float = 0.0
 
@@ -121,7 +121,7 @@ class RankClock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DriftFit:
-    """Lines of the ranks' clocks against that of the lowest rank of their part.
+    """Lines of the ranks' clocks against the clock of the lowest rank of their part.
 
     Times are on fitted clocks: recorded, less the offset of `ClockFit`.
     """
@@ -304,18 +304,19 @@ def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
 def _solve_offsets(
     count: int, collective: Ints, trace: Ints, end: Ints, group: Ints
 ) -> tuple[Ints, Ints]:
-    """Solve for each rank's offset; return the offsets and the part of each rank."""
+    """Return the offset of each rank, and the number of the connected component that has it."""
     left, right, differences, weight = _median_differences(collective, trace, end, group)
-    part = _connected_components(count, left, right)
+    component = _connected_components(count, left, right)
     offset = np.zeros(count)
-    for number in np.unique(part[left]).tolist() if len(left) else []:
-        members = np.flatnonzero(part == number)
-        pairs = part[left] == number
-        number_of = positions_of_rows(members, count)
-        lower, upper = number_of[left[pairs]], number_of[right[pairs]]
-        solution = _least_squares(len(members), lower, upper, differences[pairs], weight[pairs])
+    for code in np.unique(component[left]).tolist():
+        members = np.flatnonzero(component == code)
+        pairs = component[left] == code
+        position = positions_of_rows(members, count)
+        first, second = position[left[pairs]], position[right[pairs]]
+        solution = _least_squares(len(members), first, second, differences[pairs], weight[pairs])
+        # The pairs determine differences only, so the first rank of a component has offset 0.
         offset[members] = solution - solution[0]
-    return np.rint(offset).astype(np.int64), part
+    return np.rint(offset).astype(np.int64), component
 
 
 def _median_differences(
@@ -498,7 +499,7 @@ def drift_error_ns(traces: TraceSet) -> int:
 
 
 def rank_clocks(traces: TraceSet, match: Matching, clock: str) -> list[RankClock]:
-    """Return the lines of the ranks of a `Matching` onto a clock, ``"host"`` or ``"fitted"``."""
+    """Return for each rank of a `Matching` the line to `clock`, ``"host"`` or ``"fitted"``."""
     shifts = [trace.shift_ns for trace in match.traces]
     if clock != traces.clock:
         shifts = [recorded_shift(trace) for trace in match.traces]

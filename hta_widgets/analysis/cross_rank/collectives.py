@@ -263,7 +263,7 @@ def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperatio
 
 
 def _bus_bandwidth(size: int, messages: pd.DataFrame) -> BusBandwidth:
-    """Return the bandwidth of messages of one size, that of slow ranks if some are slower."""
+    """Return the bandwidth of messages of one size, or of slow ranks if some are slower."""
     includes_waits = bool(messages["waits"].any())
     of_ranks = messages.groupby("rank")["bus"].median()
     is_slow = of_ranks <= _SLOW_RATIO * of_ranks.max()

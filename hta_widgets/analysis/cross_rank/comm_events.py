@@ -386,17 +386,17 @@ def _take_args(trace: Trace, args: dict[str, list[Any]], places: Ints, operators
 
 
 def _records_before(trace: Trace, rows: Rows) -> Ints:
-    """Return the ``record_param_comms`` of each range: the latest since the thread's last range."""
+    """Return the ``record_param_comms`` of each range: the latest since the previous range."""
     table, records = trace.table, _records(trace)
-    results = np.full(len(rows), -1, dtype=np.int64)
+    record_of_range = np.full(len(rows), -1, dtype=np.int64)
     for track in np.unique(table.track[rows]).tolist():
         places = np.flatnonzero(table.track[rows] == track)
-        candidates = np.append(records[table.track[records] == track], -1)
-        begin_ns = table.start_ns[candidates[:-1]]
-        latest = np.searchsorted(begin_ns, table.start_ns[rows[places]], "right") - 1
+        track_records = records[table.track[records] == track]
+        starts_ns = table.start_ns[rows[places]]
+        latest = np.searchsorted(table.start_ns[track_records], starts_ns, "right") - 1
         is_new = np.diff(latest, prepend=-1) > 0
-        results[places[is_new]] = candidates[latest[is_new]]
-    return results
+        record_of_range[places[is_new]] = track_records[latest[is_new]]
+    return record_of_range
 
 
 def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:

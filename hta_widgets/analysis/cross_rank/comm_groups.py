@@ -240,7 +240,7 @@ def missing_peers_mask(
     """Return for each rank whether the file of another rank of its groups is missing.
 
     `keys` are each rank's groups, as positions in `groups`. A rank that is late in such a group, or
-    elsewhere after it, may have waited for a missing rank.
+    later in another group, may have waited for a missing rank.
     """
     loaded = loaded_ranks(traces)
     members = Counter(number for groups_of_rank in keys for number in set(groups_of_rank))

@@ -104,8 +104,8 @@ def _inherited_lateness(
 ) -> Floats:
     """Return how much of each lateness came from waiting in other groups.
 
-    `late` is the lateness, `waited` the time that the rank communicated elsewhere before or started
-    later, and `paid` the time in which the others wait for the rank and do not compute.
+    `late` is the lateness. `waited` is the time that the rank communicated in other groups before,
+    or started later. `paid` is the time in which the others wait for the rank and do not compute.
 
     A rank that computes while a collective runs is just as late to the next one, without a wait in
     between. Therefore inherited lateness is carried on until the others have waited for it, or the

@@ -186,9 +186,9 @@ def _chains_of_pairs(pipelines: set[tuple[int, ...]]) -> dict[tuple[int, ...], t
 
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:
-    """Return the numbers of the groups in each rank's `CommEvents`, all groups, and those of ranks.
+    """Return the group numbers in each rank's `CommEvents`, all groups, and each rank's groups.
 
-    The groups of a rank are those of its kernels and its header, as ascending numbers.
+    A rank has the groups of its kernels and of its header, as ascending numbers.
     """
     numbers, groups = identify_groups(match.traces, match.events, match.headers)
     groups_of = [set(numbers_of_rank) for numbers_of_rank in numbers]

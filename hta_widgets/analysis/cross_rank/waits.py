@@ -51,7 +51,7 @@ def exposed_waits(
 ) -> pd.DataFrame:
     """Return each rank's time in collectives before the last of their ranks arrives.
 
-    A rank waits in a collective from its own arrival to that of the last rank, or to the end of
+    A rank waits in a collective from its own arrival to the last rank's, or to the end of
     its own event if that is earlier; the last rank is found before anything is selected, as
     in `collectives`. The wait is *exposed* while no selected compute kernel of the rank runs: it
     is the part of ``exposed_communication_ns`` of `temporal_breakdown` before data can move.

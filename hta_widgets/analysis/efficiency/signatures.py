@@ -281,7 +281,7 @@ def signatures(trace: Trace) -> Signatures:
 def _distinct_signatures(
     trace: Trace, calls: CountedCalls, args: CallArgs
 ) -> tuple[list[_Signature], Ints]:
-    """Return the distinct signatures of calls, and the position of each call's among them."""
+    """Return the distinct signatures of calls, and for each call the position of its signature."""
     # The contexts of the calls whose arguments do not suffice, by position.
     contexts = _output_contexts(trace, calls, args) | _gradient_contexts(trace, calls)
     contexts |= _backward_contexts(trace, calls, args)

@@ -149,12 +149,13 @@ def _reduction(
 
 
 def _top(call: OperatorCall) -> Work:
+    """Return the work of ``topk(input, k, dim)``, whose outputs are values and their indices."""
     shape = list(call.shape(0))
-    place = int(call.number(2, -1)) % len(shape)
     elements = prod(shape)
-    shape[place] = int(call.number(1))
-    out = prod(shape) * (item_bytes(call.tensor(0).type) + item_bytes("long int"))
-    return _vector(elements, call.size_bytes(0) + out)
+    k, dim = int(call.number(1)), int(call.number(2, -1))
+    shape[dim % len(shape)] = k
+    item_size = item_bytes(call.tensor(0).type) + item_bytes("long int")
+    return _vector(elements, call.size_bytes(0) + prod(shape) * item_size)
 
 
 def _softmax(call: OperatorCall, *, backward: bool) -> Work:

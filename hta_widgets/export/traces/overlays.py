@@ -234,16 +234,17 @@ class _Overlay:
                 }
             )
             self.flows += 1
-            yield self._end(int(edges.source[edge]), b'"s"', number, args)
-            yield self._end(int(edges.target[edge]), b'"f"', number, args)
+            yield self._arrow_end(int(edges.source[edge]), b'"s"', number, args)
+            yield self._arrow_end(int(edges.target[edge]), b'"f"', number, args)
 
-    def _end(self, node: int, phase: bytes, number: int, args: bytes) -> bytes:
+    def _arrow_end(self, node: int, phase: bytes, number: int, args: bytes) -> bytes:
+        """Return the record of an arrow's start or finish, which is on the event of a node."""
         graph = self._graph
         trace, row = graph.trace, int(graph.nodes.row[node])
         table = trace.table
         time_ns = int(graph.nodes.time_ns[node])
         if not graph.nodes.is_start[node] and table.dur_ns[row] > 0:
-            # The end of an event is not within the event.
+            # Viewers bind an arrow to the event around it, which does not include its end.
             time_ns -= 1
         pid, tid = self._thread_of[int(table.record[row])]
         fields = {

@@ -240,7 +240,7 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
         gradients = analysis.byteps_gradients(traces)
         names = ["rank", "tensor", "start_ns", "total_ns", "busy_ns", "queue_ns", "tail_ns"]
         rows = gradients[[*names, "critical"]]
-        rows.attrs = {key: gradients.attrs[key] for key in ("note",) if key in gradients.attrs}
+        rows.attrs = {key: text for key, text in gradients.attrs.items() if key == "note"}
         tables["gradients"] = small_frame_to_json(rows)
         tables["stages"] = small_frame_to_json(_stage_rows(traces))
     if "byteps-server" in formats:

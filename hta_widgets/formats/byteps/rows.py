@@ -62,7 +62,7 @@ class StageRows:
     step: Ints
     start_ns: Ints
     dur_ns: Ints
-    #: time since the end of the stage before; for a first stage, since the start of the total
+    #: time since the end of the previous stage, or of a first stage since the start of the total
     queue_ns: Ints
     #: whether the stage is the first of its partition and step
     first: Bools
@@ -159,7 +159,7 @@ def _add_queues(rows: StageRows, totals: TotalRows) -> None:
     """Compute how long each stage's task waited before it, and which partitions are complete."""
     first = np.ones(len(rows.row), np.bool_)
     first[1:] = (np.diff(rows.tensor) != 0) | (np.diff(rows.key) != 0) | (np.diff(rows.step) != 0)
-    # A task is ready for a stage at the end of the stage before, which is in the row before.
+    # A task is ready for a stage at the end of the previous stage, which is in the previous row.
     ready = np.roll(rows.start_ns + rows.dur_ns, 1)
     steps = int(max(rows.step.max(), totals.step.max(initial=0))) + 1
     began = np.full((int(max(rows.tensor.max(), totals.tensor.max(initial=0))) + 1) * steps, -1)

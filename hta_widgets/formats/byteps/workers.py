@@ -434,6 +434,7 @@ def byteps_stages(
     others = 0
     for part, rows, numbers in selected_parts:
         others += rows.others
+        *gpu, job = numbers.values()
         for code, name in enumerate(rows.stages):
             positions = np.flatnonzero((rows.parts.stage == code) & part.contains(rows.parts.row))
             matched[name] = matched.get(name, 0) + len(positions)
@@ -442,7 +443,6 @@ def byteps_stages(
             start, end = part.clip_rows(rows.parts.row[positions])
             dur = end - start
             queue = int(rows.parts.queue_ns[positions][rows.parts.complete[positions]].sum())
-            *gpu, job = numbers.values()
             sums = (
                 len(positions),
                 int(dur.sum()),
@@ -560,23 +560,23 @@ def byteps_bandwidth(
     stages = ("PUSH", "PULL")
     lines: list[tuple[object, ...]] = []
     matched = dict.fromkeys(stages, 0)
-    worker_parts = _worker_parts(traces, selection, window, ranks)
-    for part, rows, numbers in worker_parts:
+    selected_parts = _worker_parts(traces, selection, window, ranks)
+    for part, rows, numbers in selected_parts:
+        *gpu, _job = numbers.values()
         parts = rows.parts
         size_bytes = np.array([int(sizes.get(key, -1)) for key in parts.key.tolist()], np.int64)
         for code, stage in enumerate(stages):
             is_transfer = (parts.stage == rows.stages.index(stage)) & part.contains(parts.row)
             matched[stage] += int(is_transfer.sum())
-            sized = is_transfer & (size_bytes >= 0)
-            if not sized.any():
+            has_size = is_transfer & (size_bytes >= 0)
+            if not has_size.any():
                 continue
-            covered = total_length(
-                union(parts.start_ns[sized], parts.start_ns[sized] + parts.dur_ns[sized])
-            )
-            size = int(size_bytes[sized].sum())
-            rate = size / covered * 1e3 if covered else np.nan
-            *gpu, _ = numbers.values()
-            lines.append((*gpu, code, size, covered, rate, int((is_transfer & ~sized).sum())))
+            start_ns = parts.start_ns[has_size]
+            union_ns = total_length(union(start_ns, start_ns + parts.dur_ns[has_size]))
+            total_bytes = int(size_bytes[has_size].sum())
+            mb_per_s = total_bytes / union_ns * 1e3 if union_ns else np.nan
+            without_size = int((is_transfer & ~has_size).sum())
+            lines.append((*gpu, code, total_bytes, union_ns, mb_per_s, without_size))
     schema = {
         **int64("rank worker local_rank stage bytes union_ns"), "mb_per_s": "float64",
         "without_size": "int64",
@@ -585,5 +585,5 @@ def byteps_bandwidth(
     return result_frame(
         {**data, "stage": categorical(data["stage"], stages)},
         matched=matched,
-        note="" if worker_parts else NO_WORKERS,
+        note="" if selected_parts else NO_WORKERS,
     )

@@ -368,8 +368,7 @@ def _recorded_events(traces: TraceSet) -> _Events:
     for key, trace in traces.items():
         if isinstance(trace.profile, FlightDump):
             continue
-        table = trace.table
-        rows = np.flatnonzero(table.kind == _COMMUNICATION)
+        rows = np.flatnonzero(trace.table.kind == _COMMUNICATION)
         args = event_args(trace, rows, ("Process Group Name", "Seq"))
         rank = trace.rank if trace.stated_rank is None else trace.stated_rank
         numbers = to_int64(args["Seq"]).tolist()
@@ -514,7 +513,7 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
 
 
 def _cell(value: Any) -> Any:
-    """Return ranks, and calls by rank, as text."""
+    """Return ranks, and calls by rank, as text; return other values unchanged."""
     if isinstance(value, dict):
         return "; ".join(f"rank {rank}: {text}" for rank, text in value.items())
     return ranks_text(value) if isinstance(value, tuple) else value

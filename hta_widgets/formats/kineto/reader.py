@@ -154,7 +154,7 @@ class RecordList:
         """Read all complete records of the window."""
         if self.window.ended:
             return self._take_strictly(len(self.window.text), open_ended=True)
-        # A comma within the last, incomplete record leaves the text unbalanced: try the one before.
+        # Text up to a comma in the last, incomplete record is unbalanced: try the previous comma.
         for cut in separators_before(self.window.text, self.window.at, len(self.window.text)):
             outcome = self._take_strictly(cut)
             if outcome != "unbalanced":

@@ -270,7 +270,7 @@ class _Launches:
         """Find calls by correlation id; `device` has each row's device, -1 for the host.
 
         Scripts that join files keep the ids of the ranks, so two processes may use the same ids on
-        two devices. Such processes and devices are then paired in their order.
+        two devices. Such processes and devices are then paired in order.
         """
         linked = columns.correlation > 0
         work = np.flatnonzero(linked & (device >= 0))

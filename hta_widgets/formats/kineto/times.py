@@ -176,8 +176,7 @@ def _parse_uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
 def _parse_varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> Times:
     """Parse values of any width and number of decimals."""
     marks = np.flatnonzero(text < _ZERO)
-    is_comma = text[marks] == _COMMA
-    commas = np.flatnonzero(is_comma)
+    commas = np.flatnonzero(text[marks] == _COMMA)
     ends = marks[commas]
     starts = np.empty_like(ends)
     starts[0] = _LEAD

@@ -299,6 +299,7 @@ class _Parser:
         return bool(self.bins) and self._routine_line(line, self.bins[-1])
 
     def _stack_line(self, line: str) -> bool:
+        """Read a line of a call stack; return False for a line of another form."""
         if head := _STACK.match(line):
             index = int(head["index"]) if head["index"] else len(self.stacks)
             site = [StackFrame("", head["address"], "")] if head["address"] else []

@@ -232,7 +232,7 @@ def _split_correlation(
 
 
 def _kinds(data: bytes, stats: _FieldColumns, columns: list[Ints]) -> Ints:
-    """Return the kind of each event: the values of `columns` and all statistics in their order."""
+    """Return the kind of each event: the values of `columns`, and all statistics in order."""
     first_byte = stats.value.astype(np.int64)
     begins, ends = first_byte.tolist(), (first_byte + stats.size).tolist()
     first_stat = np.searchsorted(stats.row, np.arange(len(columns[0]) + 1)).tolist()

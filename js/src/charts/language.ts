@@ -80,7 +80,7 @@ export function columnFromFrame(values: ArrayLike<number | string | boolean | nu
   return Array.from(values, (value) => (value === null ? "" : String(value)));
 }
 
-/** Some rows, in their order. */
+/** Some rows, in order. */
 export function takeRows(values: ColumnData, indices: Int32Array): ColumnData {
   if (values instanceof Float64Array) return gather(values, indices);
   const result = new Array<ScalarValue>(indices.length);
@@ -280,13 +280,16 @@ function groupRowsWhere(keys: Float64Array, where: ScopeValue): RowGroups {
   return groupRows(keys, indicesOfTrue(toColumn(where, keys.length)));
 }
 
-/** The row of a group with the highest score; -1 if no score is known. */
-function bestRow(scores: Float64Array, group: GroupRows): number {
-  let best = -1;
-  for (const row of group) {
-    if (Number.isFinite(scores[row]) && !(scores[row]! <= scores[best]!)) best = row;
-  }
-  return best;
+/** The row of each group with the highest score; -1 if no score is known. */
+function bestRows(values: ScopeValue, groups: readonly GroupRows[]): number[] {
+  const scores = toNumbers(values);
+  return groups.map((group) => {
+    let best = -1;
+    for (const row of group) {
+      if (Number.isFinite(scores[row]) && !(scores[row]! <= scores[best]!)) best = row;
+    }
+    return best;
+  });
 }
 
 /**
@@ -303,23 +306,18 @@ export function evaluateAggregate(
   const { order, first } = groupRowsWhere(keys ?? new Float64Array(column.length), where);
   // Without keys, all rows are one group, even if there are none.
   const groupCount = Math.max(first.length - 1, keys === undefined ? 1 : 0);
-  const mapGroups = <T>(reduce: (group: GroupRows) => T): T[] =>
-    Array.from({ length: groupCount }, (_, group) =>
-      reduce(order.subarray(first[group], first[group + 1])),
-    );
-  const bestRows = (): number[] => {
-    const scores = toNumbers(operands.at(-1)!);
-    return mapGroups((group) => bestRow(scores, group));
-  };
+  const groups = Array.from({ length: groupCount }, (_, group) =>
+    order.subarray(first[group], first[group + 1]),
+  );
   if (name === "is_most") {
     const isBest = new Float64Array(column.length);
-    for (const row of bestRows()) if (row >= 0) isBest[row] = 1;
+    for (const row of bestRows(column, groups)) if (row >= 0) isBest[row] = 1;
     return isBest;
   }
   const results =
     name === "pick"
-      ? bestRows().map((row) => column[row] ?? unknownValue(column))
-      : mapGroups((group) => AGGREGATES[name]!(column, group));
+      ? bestRows(operands.at(-1)!, groups).map((row) => column[row] ?? unknownValue(column))
+      : groups.map((group) => AGGREGATES[name]!(column, group));
   if (keys === undefined) return results[0]!;
   const valueOfGroup = compactColumn(results);
   return each === undefined ? valueOfGroup : takeRows(valueOfGroup, Int32Array.from(keys));

@@ -212,16 +212,18 @@ function* membersInWindow(
   { rank, rows, marked }: MarkedRows,
   { start, end }: MarksRequest,
 ): Generator<number> {
-  const low = countBelow(marked, countBelow(rows.start, start));
-  const high = countBelow(marked, countBelow(rows.start, end));
+  // Rows are in the order of their starts, and `marked` is ascending.
+  const countBefore = (time: number) => countBelow(marked, countBelow(rows.start, time));
+  const startedBefore = marked.subarray(0, countBefore(start));
   if (rows.table === "events") {
     for (const row of rank.runningAt(start)) {
-      if (marked[countBelow(marked, row)] === row) yield row;
+      if (startedBefore[countBelow(startedBefore, row)] === row) yield row;
     }
   } else {
-    for (const row of marked.subarray(0, low)) {
+    // Only events have an index of what runs at a time.
+    for (const row of startedBefore) {
       if (rows.start[row]! + rows.dur[row]! > start) yield row;
     }
   }
-  yield* marked.subarray(low, high);
+  yield* marked.subarray(startedBefore.length, countBefore(end));
 }

@@ -135,7 +135,7 @@ export class PanelEngine {
     const { start, end, metric, bins } = request;
     if (!isMetric(metric)) {
       throw new Error(
-        `unknown metric ${JSON.stringify(metric)}; they are ${Object.keys(METRICS).join(", ")}`,
+        `unknown metric ${JSON.stringify(metric)}; expected ${Object.keys(METRICS).join(", ")}`,
       );
     }
     checkWindow({ start, end });

@@ -53,7 +53,7 @@ export class Sweep {
           piece[k] = piece[k]! + 1;
           edges[k] = cover.starts[piece[k]!] ?? Infinity;
           set ^= 1 << k;
-          // A piece that touches the one before continues it.
+          // A piece that touches the previous one continues it.
           if (edges[k] !== time) continue;
         }
         edges[k] = cover.endOf(piece[k]!);

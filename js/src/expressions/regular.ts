@@ -114,14 +114,14 @@ class PatternParser {
     const match = this.takeMatch(/^(?:[*+?]|\{(\d+)(,?)(\d*)\})\??/);
     if (match === null) return child;
     const [text, low, comma, high] = match;
-    let [min, max] = [text.startsWith("+") ? 1 : 0, text.startsWith("?") ? 1 : Infinity];
+    let min = text.startsWith("+") ? 1 : 0;
+    let max = text.startsWith("?") ? 1 : Infinity;
     if (low !== undefined) {
       min = Number(low);
-      const upper = high === "" ? Infinity : Number(high);
-      max = comma === "" ? min : upper;
-      if (min > MAX_REPEAT || (max !== Infinity && max > MAX_REPEAT) || max < min) {
-        throw new Error(`invalid repetition ${text}`);
-      }
+      if (comma === "") max = min;
+      else if (high !== "") max = Number(high);
+      const largest = max === Infinity ? min : max;
+      if (largest > MAX_REPEAT || max < min) throw new Error(`invalid repetition ${text}`);
     }
     if (this.takeMatch(/^(?:[*+?]|\{\d+,?\d*\})/) !== null) throw new Error("repeated repetition");
     return { type: "repeat", child, min, max };

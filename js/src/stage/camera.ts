@@ -64,8 +64,7 @@ export const MIN_SPAN_NS = 50;
 const OUTER_MARGIN_SHARE = 0.02;
 
 /** Span of the whole job; never empty, so that divisions by the span are safe. */
-export function jobSpan(range: Span): Span {
-  const [start, end] = range;
+export function jobSpan([start, end]: Span): Span {
   return end - start >= MIN_SPAN_NS ? [start, end] : [start, start + MIN_SPAN_NS];
 }
 

@@ -279,7 +279,7 @@ class LaneNames {
     }));
   }
 
-  /** Names so close to a baseline that texts on both would touch. */
+  /** Names that a text on this baseline would touch. */
   private namesOn(baseline: number): typeof this.names {
     return this.names.filter((name) => Math.abs(name.baseline - baseline) < LINE);
   }

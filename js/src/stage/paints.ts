@@ -84,15 +84,15 @@ type ColorRamp = Uint32Array;
 /** Number of distinct steps between two stops of a ramp. */
 const RAMP_STEPS = 8;
 
-/** A ramp's stops and the interpolated steps between them. */
+/** The colours of a ramp: its stops, and the interpolated steps between them. */
 function buildRamp(stops: readonly string[]): Uint32Array {
-  const out = new Uint32Array((stops.length - 1) * RAMP_STEPS + 1);
-  for (let level = 0; level < out.length; level += 1) {
-    const stop = Math.min(Math.floor(level / RAMP_STEPS), stops.length - 2);
-    const share = level / RAMP_STEPS - stop;
-    out[level] = pack(mix(rgb(stops[stop + 1]!), rgb(stops[stop]!), share));
+  const colors = new Uint32Array((stops.length - 1) * RAMP_STEPS + 1);
+  for (let step = 0; step < colors.length; step += 1) {
+    const stop = Math.min(Math.floor(step / RAMP_STEPS), stops.length - 2);
+    const [color, nextColor] = [rgb(stops[stop]!), rgb(stops[stop + 1]!)];
+    colors[step] = pack(mix(nextColor, color, step / RAMP_STEPS - stop));
   }
-  return out;
+  return colors;
 }
 
 /** Style of a kind or a class of events. */
@@ -133,8 +133,7 @@ function buildColumns(
 function buildPaints(
   theme: Theme,
   styles: readonly EventStyle[],
-  hostStyle: number,
-  byClass: boolean,
+  { hostStyle, byClass }: { hostStyle: number; byClass: boolean },
 ) {
   const lane = rgb(theme.lane);
   const bg = rgb(theme.bg);
@@ -210,7 +209,8 @@ export function kindPaints(
       hatched: false,
     };
   });
-  return buildPaints(theme, styles, dimmed.has("cpu") ? -1 : kinds.indexOf("cpu"), false);
+  const hostStyle = dimmed.has("cpu") ? -1 : kinds.indexOf("cpu");
+  return buildPaints(theme, styles, { hostStyle, byClass: false });
 }
 
 // Colouring by class instead of kind: tiles carry a class for each event, and a class has a style.
@@ -237,7 +237,7 @@ export function classPaints(theme: Theme, classes: ClassPalette): StagePaints {
       hatched,
     };
   });
-  return buildPaints(theme, styles, -1, true);
+  return buildPaints(theme, styles, { hostStyle: -1, byClass: true });
 }
 
 // Share of each class of events in the device work of the whole job, for the minimap.

@@ -1,7 +1,7 @@
 /**
  * Request tiles: one request at a time, for the lanes and the level that are visible now.
  *
- * A request is planned when the one before has been answered, so tiles that have scrolled out of view
+ * A request is planned when the previous one has been answered, so tiles that have scrolled out of view
  * meanwhile are never requested. When the view is complete and at rest, tiles around it follow.
  */
 

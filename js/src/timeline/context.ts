@@ -125,7 +125,7 @@ export class TimelineContext {
   }
 }
 
-/** A series of requests in which each request aborts the one before. */
+/** A series of requests in which each request aborts the previous one. */
 export class LatestRequest {
   readonly isPending = signal(false);
   private aborter = new AbortController();

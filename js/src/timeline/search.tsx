@@ -119,7 +119,7 @@ export class SearchController {
     );
   }
 
-  /** Start of the first step: the start of the view; null if the view is the whole job. */
+  /** Where the search begins: at the start of the view; null if the view is the whole job. */
   private viewStart(): { rank: number; start: number } | null {
     const { stage, scene } = this.ctx;
     const rank = scene.ranks[0]?.rank;
