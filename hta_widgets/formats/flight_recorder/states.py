@@ -97,11 +97,6 @@ class _Job:
     key_of: dict[int, int]
     groups: list[_Group]
 
-    @property
-    def last_calls(self) -> dict[int, tuple[str, str]]:
-        """The last call of each rank, and its place, in words."""
-        return {rank: _last_call(dump) for rank, dump in self.dumps.items()}
-
 
 @dataclass(frozen=True, slots=True)
 class Hang:
@@ -272,7 +267,7 @@ def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
             absent=absent,
             without_dump=without if waiting else (),
             differing=differing,
-            last={rank: ", in ".join(filter(None, _last_call(job.dumps[rank]))) for rank in absent},
+            last={rank: ", in ".join(filter(None, last_call(job.dumps[rank]))) for rank in absent},
             where=frame_text(job.dumps[caller].stacks[call.stack]),
             usual=usual,
             is_p2p=call.is_p2p,
@@ -350,7 +345,8 @@ def call_text(call: EnqueuedCollective, dump: FlightDump) -> str:
     return f"{short_operation(call.operation)} #{call.sequence} of {group}, {state}"
 
 
-def _last_call(dump: FlightDump) -> tuple[str, str]:
+def last_call(dump: FlightDump) -> tuple[str, str]:
+    """Return the last call of a rank, and its place, in words."""
     if not dump.entries:
         return "nothing", ""
     last = dump.entries[-1]

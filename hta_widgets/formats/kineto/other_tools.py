@@ -145,9 +145,9 @@ def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
     process = _process_name(pid, names)
     if _FUNCTIONS.fullmatch(process):
         return f"device {tid}"
-    tensorflow = _TENSORFLOW_1.fullmatch(process)
-    if tensorflow:
-        return tensorflow[1]
+    part = _TENSORFLOW_1.fullmatch(process)
+    if part and part[2]:
+        return part[1]
     only_device = _only_device(names) if process == _COPIES else ""
     return only_device or _npu_of(pid, names) or pid
 

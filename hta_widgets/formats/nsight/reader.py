@@ -43,11 +43,11 @@ from hta_widgets.formats.nsight.tables import (
     DEVICE_TABLES,
     GRAPHS,
     HOST_TABLES,
+    ID_MASK,
     KERNELS,
     UNIFIED_THREAD,
     Columns,
     ExportTable,
-    id_in_system,
     read_table,
 )
 from hta_widgets.formats.steps import add_steps
@@ -243,7 +243,7 @@ class _ExportReader:
         if device < 0:
             name = self._recording.threads.get((process, thread))
             label = f"thread {thread} ({name})" if name else ""
-            return RowPlace(str(id_in_system(process)), str(thread), process_name, label)
+            return RowPlace(str(process & ID_MASK), str(thread), process_name, label)
         gpu = self._recording.gpu(process, device).label
         if thread == UNIFIED_THREAD:
             return RowPlace(gpu, _UNIFIED, process_name or gpu, _UNIFIED, _LAST_SORT)

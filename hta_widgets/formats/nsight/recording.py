@@ -19,7 +19,6 @@ import pandas as pd
 from hta_widgets.formats.event_rows import RANK_VARIABLES, Series, rank_of_variables
 from hta_widgets.formats.nsight.tables import (
     ID_MASK,
-    id_in_system,
     machine_of,
     process_of,
     processes_of,
@@ -103,7 +102,7 @@ class Recording:
 
     def gpu(self, process: int, device: int) -> Gpu:
         """Return a device of a process. With MIG, it has fewer multiprocessors than the GPU."""
-        machine, pid = machine_of(process), id_in_system(process)
+        machine, pid = machine_of(process), process & ID_MASK
         keys = (machine, pid, device), (None, pid, device), (None, None, device)
         gpus = next((self._devices[key] for key in keys if key in self._devices), set())
         stated = next(iter(gpus)) if len(gpus) == 1 else Gpu(device)

@@ -27,7 +27,7 @@ from hta_widgets.trace.columns import StringPool
 #: Columns of events by name.
 Columns = dict[str, Ints]
 
-#: Bits of the number of a thread, and of a process, in a global id.
+#: Bits of the number that the system gave to a thread, and to a process, in a global id.
 ID_BITS = 24
 ID_MASK = (1 << ID_BITS) - 1
 _PROCESS_MASK = (1 << 64 - ID_BITS) - 1
@@ -56,11 +56,6 @@ def processes_of(global_ids: Ints) -> Ints:
     """Return the process of each global id, -1 for a missing id."""
     is_missing = np.isin(global_ids, (-1, NO_TIME))
     return np.where(is_missing, -1, (global_ids >> ID_BITS) & _PROCESS_MASK)
-
-
-def id_in_system(process: int) -> int:
-    """Return the number that the system gave to a process or thread."""
-    return process & ID_MASK
 
 
 def machine_of(process: int) -> int:
