@@ -147,17 +147,12 @@ FOREIGN_FORMATS = (
 )
 
 
-def foreign_format(path: str, start: bytes) -> ForeignFormat | None:
-    """Return the format of a file of another program; None if it is not recognized.
-
-    `start` is the beginning of the contents, without a byte order mark and blanks before it.
-    """
-    if start.startswith(SQLITE_MAGIC):
-        from hta_widgets.readers.sqlite import table_names
-
-        tables = table_names(path, start)
-        start = SQLITE_MAGIC + "".join(f"\n{name}\n" for name in tables).encode()
-    return next((format_ for format_ in FOREIGN_FORMATS if format_.is_of(path, start)), None)
+def foreign_format(start: FileStart) -> ForeignFormat | None:
+    """Return the format of a file of another program; None if it is not recognized."""
+    text = start.without_bom if start.is_json else start.text
+    if text.startswith(SQLITE_MAGIC):
+        text = SQLITE_MAGIC + "".join(f"\n{name}\n" for name in start.tables).encode()
+    return next((format_ for format_ in FOREIGN_FORMATS if format_.is_of(start.path, text)), None)
 
 
 def has_json_lines(start: bytes) -> bool:

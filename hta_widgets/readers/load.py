@@ -337,7 +337,6 @@ def _read_all(
     cache: bool,
     steps: str | None,
 ) -> list[Outcome]:
-    """Return the outcome of each file, from the cache or by reading the file."""
     read = read_trace if steps is None else partial(read_trace, steps=steps)
     sizes = [_size_as_json(file) for file in files]
     has_other_processes = executor is not None and not isinstance(executor, ThreadPoolExecutor)

@@ -143,13 +143,11 @@ class _DumpEntry:
 
 
 class _DumpReader:
-    """Reads the entries of a dump."""
-
     def __init__(self, value: Mapping[str, Any], rank: int, *, is_cut: bool) -> None:
-        config = {name: _mapping(entry) for name, entry in _mapping(value.get("pg_config")).items()}
-        self._status = {
-            key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()
-        }
+        config, self._status = (
+            {name: _mapping(entry) for name, entry in _mapping(value.get(key)).items()}
+            for key in ("pg_config", "pg_status")
+        )
         self._entries = [_DumpEntry(_mapping(entry)) for entry in value["entries"]]
         #: groups with sends and receives, whose numbers ``pg_status`` mixes with those of
         #: collectives

@@ -93,9 +93,10 @@ def mark_rows(columns: RankColumns) -> RankColumns:
         return columns
     is_marked = is_unknown[columns.category]
     if operator >= 0:
-        is_marked |= (columns.category == operator) & np.isin(
-            columns.pid, _devices_of_mxnet(columns)
-        )
+        process = read_track_names(columns).process
+        names = [process.get(pid, "") for pid in columns.pids.values]
+        is_mxnet = np.array([re.fullmatch(r"gpu/\d+", name) is not None for name in names], bool)
+        is_marked |= (columns.category == operator) & is_mxnet[columns.pid]
     rows = np.flatnonzero(is_marked & _TIMED[columns.phase])
     if not len(rows):
         return columns
@@ -122,12 +123,6 @@ def mark_rows(columns: RankColumns) -> RankColumns:
     states_none = wide[rows] < 0
     wide[rows] = np.where(work & states_none, stream, wide[rows])
     return replace(_with_category(columns, rows[work], "kernel"), stream=wide)
-
-
-def _devices_of_mxnet(columns: RankColumns) -> list[int]:
-    names = read_track_names(columns).process
-    pids = enumerate(columns.pids.values)
-    return [code for code, pid in pids if re.fullmatch(r"gpu/\d+", names.get(pid, ""))]
 
 
 def has_other_profiler(trace: Trace) -> bool:

@@ -165,8 +165,6 @@ class _Block:
 
 
 class _Parser:
-    """A parser of the lines of one profile."""
-
     def __init__(self, job: str, rank: int, ntasks: int) -> None:
         self.job, self.rank, self.ntasks = job, rank, ntasks
         self.region = ("", "")

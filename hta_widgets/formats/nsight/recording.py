@@ -51,11 +51,6 @@ class Gpu:
     memory_bytes: int | None = None
     uuid: str = ""
 
-    @property
-    def label(self) -> str:
-        """The name of its tracks."""
-        return f"GPU {self.number}"
-
 
 #: Devices by machine, process id and ordinal in the process; None for what is not stated.
 _DevicesOfProcesses = defaultdict[tuple[int | None, int | None, int], set[Gpu]]
@@ -266,7 +261,6 @@ def _network_metrics(database: Database) -> list[Series]:
 def _samples_by_key(
     database: Database, table: str, time: str, keys: str
 ) -> Iterator[tuple[Any, Ints, Floats]]:
-    """Yield the times and values of the samples of each distinct key."""
     samples = pd.DataFrame(database.integers(table, f"{time} {keys}", reals="value"))
     samples = samples[np.isfinite(samples["value"])]
     for key, of_key in samples.groupby(keys.split(), sort=False):

@@ -246,18 +246,14 @@ def _names(database: Database, table: ExportTable, columns: Columns, rows: Event
 def _args(database: Database, table: ExportTable, columns: Columns, rows: EventRows) -> Ints:
     if not table.args:
         return np.zeros(len(columns["rowid"]), np.int64)
-    short_names: dict[int, str] = {}
-    if _SHORT_NAME in table.args:
-        short_names = texts_by_id(database, columns["shortName"])
+    short_names = texts_by_id(database, columns["shortName"]) if _SHORT_NAME in table.args else {}
 
     def args_of(*values: int) -> dict[str, Any]:
         args: dict[str, Any] = {
             label: value for label, value in zip(table.args, values, strict=True) if value != -1
         }
-        name_id = args.pop(_SHORT_NAME, None)
-        if name_id in short_names:
-            args[_SHORT_NAME] = short_names[name_id]
-        return _join_launch_args(args)
+        short_name = short_names.get(args.pop(_SHORT_NAME, -1))
+        return _join_launch_args(args | ({_SHORT_NAME: short_name} if short_name else {}))
 
     return rows.args_by_row(args_of, *(columns[name] for name in table.args.values()))
 

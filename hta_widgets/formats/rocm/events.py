@@ -78,8 +78,7 @@ class RocmRows(EventRows):
         """Return the ranks of the file."""
         add_steps(self, steps, "ranges of the host")
         record = "Record with rocprofv3 --runtime-trace, and load the file that it writes."
-        no_facts = RankFacts()
-        return build_traces(self, format_name, lambda *rank: facts.get(rank, no_facts), record)
+        return build_traces(self, format_name, lambda *rank: facts.get(rank, RankFacts()), record)
 
 
 class RocmProcess:

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from math import isfinite, nan
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -148,7 +148,7 @@ def _finite(value: Any) -> float | None:
 
 
 #: Converts the value of each field that is a number.
-_STAT_NUMBERS = {2: _finite, 3: _integer, 4: _signed_integer}
+_STAT_NUMBERS: dict[int, Callable[[Any], Any]] = {2: _finite, 3: _integer, 4: _signed_integer}
 
 
 @dataclass(slots=True)
@@ -177,23 +177,21 @@ class Plane:
     names: dict[int, EventName] = field(default_factory=dict)
     stat_names: dict[int, str] = field(default_factory=dict)
     stats: Stats = field(default_factory=dict)
-    _decoded: dict[bytes, tuple[str, Any]] = field(default_factory=dict)
+    _decode_stat: Callable[[bytes], tuple[str, Any]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._decode_stat = lru_cache(_MAX_KEPT)(self._read_stat)
 
     def decode_stats(self, data: bytes, spans: Iterable[Span]) -> Stats:
         """Return statistics by name."""
         result: Stats = {}
         for start, stop in spans:
-            text = data[start:stop]
-            stat = self._decoded.get(text)
-            if stat is None:
-                stat = self._decode_stat(text)
-                if len(self._decoded) < _MAX_KEPT:
-                    self._decoded[text] = stat
-            if stat[1] is not None:
-                result[stat[0]] = stat[1]
+            name, content = self._decode_stat(data[start:stop])
+            if content is not None:
+                result[name] = content
         return result
 
-    def _decode_stat(self, data: bytes) -> tuple[str, Any]:
+    def _read_stat(self, data: bytes) -> tuple[str, Any]:
         name = ""
         content: Any = None
         for number, value in read_fields(data, (0, len(data))):

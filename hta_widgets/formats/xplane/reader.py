@@ -300,8 +300,8 @@ class _ProfileReader:
         is_sample &= (size_of_kind >= 0) & (device_of_kind >= 0)
         rows = np.flatnonzero(is_sample[events.kind])
         kind = events.kind[rows]
-        samples = (device_of_kind[kind], events.start_ns[rows], size_of_kind[kind])
-        self._samples.append(np.stack(samples))
+        columns = (device_of_kind[kind], events.start_ns[rows], size_of_kind[kind])
+        self._samples.append(np.stack(columns))
 
     def _add_host_steps(self, events: LineEvents, place: int) -> None:
         """Put a ``ProfilerStep#n`` around the ranges of `jax.profiler.StepTraceAnnotation`."""
@@ -363,7 +363,6 @@ def _numbers(stats: list[Stats], key: str) -> Ints:
 
 
 def _args_of_stats(stats: Stats) -> Stats:
-    """Return the statistics to show as args."""
     return {key: value for key, value in stats.items() if key not in _DROPPED}
 
 

@@ -154,7 +154,8 @@ def test_rank_zeros_table_stands_in_for_files_that_are_not_there(job):
          "overflow", 2, "MPI_Isend"),
         # Values that no program reaches are unknown.
         ("MPI_Waitall                     100            0.0          1.500",
-         "MPI_Waitall                     100            0.0          1.5e13", "overflow", 1, "1e12"),
+         "MPI_Waitall                     100            0.0         1.5e13",
+         "overflow", 1, "1e12"),
         ("20480 KBytes", "inf KBytes", "overflow", 1, "unknown"),
         # Lines of no known form are counted.
         ("user cpu time", "a new kind of time", "skipped", 1, "line 12"),
