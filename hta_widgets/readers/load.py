@@ -437,8 +437,6 @@ def _files_to_cache(files: list[FoundFile], sizes: list[int], *, of_any_size: bo
 
 
 class _ReadTraces(NamedTuple):
-    """The traces of all files that could be read."""
-
     traces: list[Trace]
     #: the rank of each of `traces` in the caller's mapping
     caller_ranks: list[int | None]

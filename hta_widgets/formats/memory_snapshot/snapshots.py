@@ -145,8 +145,7 @@ def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome
     snapshot = _SnapshotReader(rows, value).read()
     _add_annotations(rows, snapshot, value.get("external_annotations"))
     job = PurePath(path).name.partition(".")[0]
-    events = timed_columns(rows)
-    trace = build_rank(rows, events, FORMAT, RankFacts(), job=job, profile=snapshot)
+    trace = build_rank(rows, timed_columns(rows), FORMAT, RankFacts(), job=job, profile=snapshot)
     return Outcome((trace,), rows.problems)
 
 

@@ -23,7 +23,7 @@ from hta_widgets.formats.mpi.model import (
     mpi_jobs,
     stale_reason,
 )
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import RankColumns, StringPool
@@ -472,12 +472,7 @@ def _job_of(path: str) -> str:
     return "" if re.fullmatch(r"mpi_profile\.\d+", name) else Path(name).stem
 
 
-def read_profiles(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - nothing is read again
-) -> Outcome:
+def read_profiles(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read the profiles in a file."""
     problems = Problems()
     text = read_whole_file(path, problems, advance).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")

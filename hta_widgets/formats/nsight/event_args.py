@@ -227,7 +227,6 @@ _EVENT = ["process", "has_sync", "event"]
 _KINDS = {1: "event", 2: "stream waits for event", 3: "stream", 4: "context"}
 _STREAM_WAITS = 2
 _NONE = (-1, (1 << 32) - 1)
-_GRAPH_NODES = "CUDA_GRAPH_NODE_EVENTS"
 #: Maximum number of clones that are followed from a node to the captured node.
 _MAX_CLONES = 16
 
@@ -282,7 +281,7 @@ def capture_args(
 ) -> ArgsOfCalls:
     """Return the kernel and the node of the calls that captured kernels."""
     nodes = database.integers(
-        _GRAPH_NODES, "start globalTid graphNodeId", optional="originalGraphNodeId"
+        "CUDA_GRAPH_NODE_EVENTS", "start globalTid graphNodeId", optional="originalGraphNodeId"
     )
     if not len(nodes["start"]):
         return {}

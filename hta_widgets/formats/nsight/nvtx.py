@@ -55,7 +55,6 @@ _OPERATOR_ARGS = {
     "op id": re.compile(r", op_id = (\d{1,18})"),
     "Input Dims": re.compile(r", sizes = (\[.*?\])(?:, input_op_ids = |$)", re.DOTALL),
 }
-_STEP_RANGE = "ProfilerStep#"
 
 
 @dataclass(slots=True)
@@ -91,7 +90,7 @@ def read_ranges(database: Database, rows: EventRows) -> NvtxRanges:
 
     range_names = [name for name, _ in operators]
     is_operator = np.array(range_names) != np.array(texts.values)
-    is_step = np.array([name.startswith(_STEP_RANGE) for name in range_names])
+    is_step = np.array([name.startswith("ProfilerStep#") for name in range_names])
     is_library = np.array([LIBRARY.fullmatch(name) is not None for name in domains], bool)
     is_call = (is_operator[text] | is_library[domain]) & ~is_step[text]
     annotation, call = rows.category_codes(("user_annotation", "cpu_op"))

@@ -56,7 +56,6 @@ from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.record_times import FIRST_NS, LAST_NS, MIN_UTC_NS
 
-_MARKER = "StringIds"
 _REPORTS = (".nsys-rep", ".qdrep")
 _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DIAGNOSTIC_EVENT")
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
@@ -70,7 +69,7 @@ _LAST_SORT = 1 << 30
 
 def is_export(start: FileStart) -> bool:
     """Whether a file is an export, by the names of its tables."""
-    return _MARKER in start.tables and any(map(_EVENTS.fullmatch, start.tables))
+    return "StringIds" in start.tables and any(map(_EVENTS.fullmatch, start.tables))
 
 
 def reports_of(path: str) -> list[tuple[Path, bool]]:
@@ -199,7 +198,13 @@ class _ExportReader:
         names = self._rows.name.values
         nccl_names = [code for code, name in enumerate(names) if _NCCL_NAME.search(name)]
         is_nccl = np.isin(kernels["name"], nccl_names)
-        nccl_ranges = self._nccl_ranges()
+        ranges = self._ranges
+        domains = [  # NCCL's, or domains without a recorded name
+            code
+            for code, name in enumerate(ranges.domains)
+            if name.upper() == "NCCL" or name.startswith("domain ")
+        ]
+        nccl_ranges = ranges.select(np.isin(ranges.columns["domain"], domains))
         for process in np.unique(kernels["process"][is_nccl]).tolist():
             rows = np.flatnonzero(is_nccl & (kernels["process"] == process))
             args = communication_args(
@@ -215,15 +220,6 @@ class _ExportReader:
         )
         has_payloads = len(nccl_ranges.payloads) > 1  # the first one stands for none
         self._rows.note("part", int(bool(nccl_names) and not has_payloads), detail)
-
-    def _nccl_ranges(self) -> NvtxRanges:
-        """Return the ranges in NCCL's domain, or in domains without a recorded name."""
-        domains = [
-            code
-            for code, name in enumerate(self._ranges.domains)
-            if name.upper() == "NCCL" or name.startswith("domain ")
-        ]
-        return self._ranges.select(np.isin(self._ranges.columns["domain"], domains))
 
     def _add(self, columns: Columns, phase: str = "X") -> None:
         """Add events with their threads or streams."""

@@ -69,7 +69,10 @@ class Recording:
         #: UTC at time 0 of the events; None if it is unknown
         self.epoch_ns = _epoch_ns(database, options)
         #: names of processes, and of their threads by process and thread
-        self.processes = _process_names(database)
+        self.processes = {
+            process_of(process): PurePath(shorten_paths(name).replace("\\", "/")).name
+            for process, name in database.rows("PROCESSES", "globalPid name", kinds=(int, str))
+        }
         self.threads = _thread_names(database)
         self.mpi_ranks: dict[int, int] = {
             process_of(thread): rank
@@ -135,14 +138,6 @@ def _epoch_ns(database: Database, options: Mapping[str, str]) -> int | None:
         return 0
     begins = database.rows("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", kinds=(int,))
     return next((epoch_ns for (epoch_ns,) in begins if 0 < epoch_ns < LAST_NS), None)
-
-
-def _process_names(database: Database) -> dict[int, str]:
-    rows = database.rows("PROCESSES", "globalPid name", kinds=(int, str))
-    return {
-        process_of(process): PurePath(shorten_paths(name).replace("\\", "/")).name
-        for process, name in rows
-    }
 
 
 def _export_options(database: Database) -> dict[str, str]:

@@ -57,7 +57,6 @@ _DEVICE = re.compile(
 )
 #: Threads of the host; old files have further planes for calls that CUPTI or ROCtracer recorded.
 _HOST = re.compile(r"/host:(?!metadata)([\w-]+)")
-_ENVIRONMENT = "Task Environment"
 _STREAM = re.compile(r"Stream *#? *(\d{1,9})\b.*", re.IGNORECASE)
 _OPS = re.compile(r"(Async )?XLA Ops|Sparse Core Ops")
 _MODULES, _STEPS, _NESTED = "XLA Modules", "Steps", "XLA Ops"
@@ -162,7 +161,7 @@ class _ProfileReader:
         self._figure_of: dict[int, int] = {}
         #: by device: number of lines without the number of a stream
         self._unnumbered: Counter[int] = Counter()
-        environment = next((p for p in profile.planes if p.name == _ENVIRONMENT), Plane())
+        environment = next((p for p in profile.planes if p.name == "Task Environment"), Plane())
         started = as_integer(environment.stats.get("profile_start_time"))
         lines = [line for plane in profile.planes for line in plane.lines if line.events]
         self._is_utc = any(line.first_ns >= MIN_UTC_NS for line in lines)
