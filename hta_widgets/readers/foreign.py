@@ -43,7 +43,6 @@ class ForeignFormat:
         return has_all and re.match(self.begins.encode("latin-1"), start, re.DOTALL) is not None
 
 
-_NSIGHT_REMEDY = "Export it: nsys export --type sqlite --include-blobs true FILE"
 _DATABASES_REMEDY = (
     "The databases that can be read are exports of Nsight Systems (nsys export --type sqlite),"
     " rocpd of rocprofv3 and torch_npu's ascend_pytorch_profiler_N.db."
@@ -67,7 +66,7 @@ FOREIGN_FORMATS = (
     JSON_LINES,
     ForeignFormat(
         "an Nsight Systems report",
-        _NSIGHT_REMEDY,
+        "Export it: nsys export --type sqlite --include-blobs true FILE",
         r"NVIDIA Tegra Profiler Report|NVTX",
         endings=(".nsys-rep", ".qdrep"),
     ),

@@ -65,7 +65,6 @@ _INT64_MAX = (1 << 63) - 1
 #: Records per batch: single slices are too small for the cost of NumPy calls.
 _BATCH_RECORDS = 1 << 14
 _NO_ID = Record().bind_id
-_BOUND = "flows by bind_id; no arrow is drawn"
 _FAR = "records that begin or end more than 2**60 ns before 0 or 3 * 2**60 ns after it"
 _PARTS = ("phase", "name", "category", "pid", "tid", "stream", "correlation", "record")
 
@@ -218,7 +217,7 @@ class Columns:
         ]
         bound = len(records) - [record.bind_id for record in records].count(_NO_ID)
         if bound:
-            self.notes.add("unpaired", _BOUND, None, bound)
+            self.notes.add("unpaired", "flows by bind_id; no arrow is drawn", None, bound)
         flow_ends = np.flatnonzero(phase == _F).tolist()
         batch.ends_at_next += [first + row for row in flow_ends if records[row].bp != "e"]
         for row in np.flatnonzero(_INSTANTS[phase]).tolist():

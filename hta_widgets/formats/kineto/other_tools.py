@@ -52,8 +52,6 @@ _FUNCTIONS = re.compile(r"\w+ functions", re.IGNORECASE)
 _RUNTIME = re.compile(r"CPU (HIP|HSA|KFD)( API)?")
 #: The process in which rocprof writes the copies of all devices.
 _COPIES = "COPY"
-#: Rows that Ascend's profiler derives from the rows of other processes.
-_DERIVED_PROCESS = "Overlap Analysis"
 _NPU = "NPU"
 _HARDWARE = "Ascend Hardware"
 #: Processes of an Ascend device that have work; some tools drop the labels of processes.
@@ -75,7 +73,6 @@ _WORK_THREADS = tuple(
         r"(?!.*\b(nvtx|api|driver|runtime|steps?|modules?|scope|source|framework|python)\b).*",
     )
 )
-_HOROVOD = "horovod"
 _TIMED = np.isin(np.arange(256), np.frombuffer(b"XBE", np.uint8))
 
 
@@ -94,14 +91,14 @@ def mark_rows(columns: RankColumns) -> RankColumns:
     is_marked = is_unknown[columns.category]
     if operator >= 0:
         process = read_track_names(columns).process
-        names = [process.get(pid, "") for pid in columns.pids.values]
-        is_mxnet = np.array([re.fullmatch(r"gpu/\d+", name) is not None for name in names], bool)
+        processes = [process.get(pid, "") for pid in columns.pids.values]
+        is_mxnet = np.array([bool(re.fullmatch(r"gpu/\d+", name)) for name in processes], bool)
         is_marked |= (columns.category == operator) & is_mxnet[columns.pid]
     rows = np.flatnonzero(is_marked & _TIMED[columns.phase])
     if not len(rows):
         return columns
     if is_horovod(columns.names.values):
-        return _with_category(columns, rows, _HOROVOD)
+        return _with_category(columns, rows, "horovod")
     threads = len(columns.tids)
     slots, slot_of_row = np.unique(
         columns.pid[rows].astype(np.int64) * threads + columns.tid[rows], return_inverse=True
@@ -209,7 +206,7 @@ def _repeating_processes(names: TrackNames) -> set[str]:
 def _is_device(pid: str, names: TrackNames) -> bool:
     name = _process_name(pid, names)
     if _npu_of(pid, names):
-        return name != _DERIVED_PROCESS
+        return name != "Overlap Analysis"  # which is derived from the rows of other processes
     if name == _COPIES:
         return bool(_only_device(names))
     return _DEVICE_NAMES.fullmatch(name) is not None
