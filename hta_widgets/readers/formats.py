@@ -87,9 +87,9 @@ class FileStart:
     @cached_property
     def tables(self) -> set[str]:
         """The names of the tables of an SQLite database; none for other contents."""
-        from hta_widgets.readers.sqlite import table_names
-
-        return table_names(self.path) if self.text.startswith(SQLITE_MAGIC) else set()
+        if not self.text.startswith(SQLITE_MAGIC):
+            return set()
+        return set(resolve_reference("hta_widgets.readers.sqlite:table_names")(self.path))
 
     def is_of(self, format_: Format) -> bool:
         """Return whether the functions of a format recognize it."""

@@ -46,8 +46,6 @@ from hta_widgets.trace.tracks import TrackNames
 
 _NUMBERED = re.compile(r"(?i)(?:worker|server)[-_. ]?(\d{1,5})")
 
-#: The category that worker files state since 2019-12; it is added to older files.
-_WORKER_CATEGORY = "Comm"
 #: Category of waits, which are not recorded but derived from the records around them.
 _WAIT_CATEGORY = "waiting"
 _WORKER_WAIT = "waiting for root"
@@ -381,7 +379,7 @@ def build_worker(contents: RankContents, path: str, problems: Problems) -> Trace
     the root, this wait on other GPUs.
     """
     columns = contents.columns
-    _fill_category(columns, _WORKER_CATEGORY)
+    _fill_category(columns, "Comm")  # worker files state it since 2019-12
     names = _tensor_track_names(columns)
     trace = contents.build(path, problems, names=names, format="byteps")
     table = trace.table
