@@ -563,7 +563,6 @@ def _naming_records(
 
 
 def _naming_record(pid: int | str, tid: int | str, what: str, **args: str | int) -> dict[str, Any]:
-    """Return a record that names a process or thread."""
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
 
 

@@ -70,7 +70,7 @@ def _contents_of_other(start: FileStart, format_name: str | None) -> str | None:
     is_json = format_name == "kineto"
     if is_json and (b'"ph"' in start.text or b'"traceEvents"' in start.text):
         return None
-    other = foreign_format(start.path, start.without_bom if is_json else start.text)
+    other = foreign_format(start)
     return None if other is None else other.name
 
 

@@ -11,6 +11,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
@@ -285,7 +286,10 @@ def _list_folder(folder: str) -> tuple[list[str], list[str]]:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if not _is_folder(entry):
+                is_folder = False
+                with suppress(OSError):  # a link may lead to itself
+                    is_folder = entry.is_dir()
+                if not is_folder:
                     files.append(entry.name)
                 elif not entry.name.startswith("."):
                     below.append((entry.is_symlink(), entry.name))
@@ -297,13 +301,6 @@ def _list_folder(folder: str) -> tuple[list[str], list[str]]:
         ) from None
     # Links come last, so that a folder is listed under its own name.
     return [name for _, name in sorted(below, key=itemgetter(0))], files
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link that leads to itself
-        return False
 
 
 def _text(path: Any) -> str:

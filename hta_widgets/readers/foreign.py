@@ -43,7 +43,6 @@ class ForeignFormat:
         return has_all and re.match(self.begins.encode("latin-1"), start, re.DOTALL) is not None
 
 
-_NSIGHT_REMEDY = "Export it: nsys export --type sqlite --include-blobs true FILE"
 _DATABASES_REMEDY = (
     "The databases that can be read are exports of Nsight Systems (nsys export --type sqlite),"
     " rocpd of rocprofv3 and torch_npu's ascend_pytorch_profiler_N.db."
@@ -67,7 +66,7 @@ FOREIGN_FORMATS = (
     JSON_LINES,
     ForeignFormat(
         "an Nsight Systems report",
-        _NSIGHT_REMEDY,
+        "Export it: nsys export --type sqlite --include-blobs true FILE",
         r"NVIDIA Tegra Profiler Report|NVTX",
         endings=(".nsys-rep", ".qdrep"),
     ),
@@ -147,17 +146,12 @@ FOREIGN_FORMATS = (
 )
 
 
-def foreign_format(path: str, start: bytes) -> ForeignFormat | None:
-    """Return the format of a file of another program; None if it is not recognized.
-
-    `start` is the beginning of the contents, without a byte order mark and blanks before it.
-    """
-    if start.startswith(SQLITE_MAGIC):
-        from hta_widgets.readers.sqlite import table_names
-
-        tables = table_names(path, start)
-        start = SQLITE_MAGIC + "".join(f"\n{name}\n" for name in tables).encode()
-    return next((format_ for format_ in FOREIGN_FORMATS if format_.is_of(path, start)), None)
+def foreign_format(start: FileStart) -> ForeignFormat | None:
+    """Return the format of a file of another program; None if it is not recognized."""
+    text = start.without_bom if start.is_json else start.text
+    if text.startswith(SQLITE_MAGIC):
+        text = SQLITE_MAGIC + "".join(f"\n{name}\n" for name in start.tables).encode()
+    return next((format_ for format_ in FOREIGN_FORMATS if format_.is_of(start.path, text)), None)
 
 
 def has_json_lines(start: bytes) -> bool:

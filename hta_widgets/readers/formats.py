@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     is_of_contents: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileStart:
     """The beginning of a file, by which its format is recognized."""
 
@@ -83,6 +83,13 @@ class FileStart:
     def is_pickle(self) -> bool:
         """Whether it is a pickle of protocol 2 to 5."""
         return self.text[:1] == b"\x80" and b"\x02" <= self.text[1:2] <= b"\x05"
+
+    @cached_property
+    def tables(self) -> set[str]:
+        """The names of the tables of an SQLite database; none for other contents."""
+        if not self.text.startswith(SQLITE_MAGIC):
+            return set()
+        return set(resolve_reference("hta_widgets.readers.sqlite:table_names")(self.path))
 
     def is_of(self, format_: Format) -> bool:
         """Return whether the functions of a format recognize it."""

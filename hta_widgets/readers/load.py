@@ -337,7 +337,6 @@ def _read_all(
     cache: bool,
     steps: str | None,
 ) -> list[Outcome]:
-    """Return the outcome of each file, from the cache or by reading the file."""
     read = read_trace if steps is None else partial(read_trace, steps=steps)
     sizes = [_size_as_json(file) for file in files]
     has_other_processes = executor is not None and not isinstance(executor, ThreadPoolExecutor)
@@ -438,8 +437,6 @@ def _files_to_cache(files: list[FoundFile], sizes: list[int], *, of_any_size: bo
 
 
 class _ReadTraces(NamedTuple):
-    """The traces of all files that could be read."""
-
     traces: list[Trace]
     #: the rank of each of `traces` in the caller's mapping
     caller_ranks: list[int | None]

@@ -103,7 +103,9 @@ def assign_ranks(
     for file, guess in zip(unknown, guesses, strict=True):
         ranks[file] = guess
         used.add(guess)
-        reason = _reason_of_guess(paths.count(paths[file]))
+        count = paths.count(paths[file])
+        several = f"is one of {count} ranks or devices of the file"
+        reason = several if count > 1 else "the file has no rank number"
         detail = f"{reason}; taken as {guess} {source_text}"
         problems.add("guessed_rank", 1, detail, guess, paths[file])
     for file in duplicates:
@@ -120,12 +122,6 @@ def assign_ranks(
     for rank, file in enumerate(numbered_last, max(used, default=-1) + 1):
         ranks[file] = rank
     return [rank for rank in ranks if rank is not None]
-
-
-def _reason_of_guess(traces_of_file: int) -> str:
-    if traces_of_file > 1:
-        return f"is one of {traces_of_file} ranks or devices of the file"
-    return "the file has no rank number"
 
 
 def _assign_stated_ranks(

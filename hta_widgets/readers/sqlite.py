@@ -399,14 +399,12 @@ def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def table_names(path: str, text: bytes) -> list[str]:
-    """Return the names of tables; none if `text` does not begin a database file."""
-    if not text.startswith(SQLITE_MAGIC):
-        return []
+def table_names(path: str) -> set[str]:
+    """Return the names of a database's tables; none if it is damaged."""
     try:
         with Database(path) as database:
-            return list(database.tables)
+            return database.tables
     except TraceError as error:
         if isinstance(error.__cause__, OSError):  # the disk fails, not the contents
             raise
-        return []
+        return set()

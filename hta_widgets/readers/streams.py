@@ -17,7 +17,6 @@ from hta_widgets.errors import TraceError
 from hta_widgets.text import share
 from hta_widgets.trace.problems import Problems
 
-_BLANK = b" \t\r\n"
 _COMMA, _CLOSE = ord(","), ord("}")
 #: Beginning of an object whose first key is a key of trace records.
 _KEYS = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
@@ -54,7 +53,7 @@ def separators_before(text: bytes, low: int, high: int) -> Iterator[int]:
 def _last_of(text: bytes, low: int, high: int, char: int) -> int:
     """Return the position of the last non-blank byte before `high` if it is `char`, else -1."""
     position = high - 1
-    while position >= low and text[position] in _BLANK:
+    while position >= low and text[position] in b" \t\r\n":
         position -= 1
     return position if position >= low and text[position] == char else -1
 

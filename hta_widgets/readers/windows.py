@@ -21,11 +21,11 @@ import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -62,6 +62,10 @@ _MIN_RESTART_NS = 1_000_000_000
 #: A file that begins more than this after another ends belongs to another run, whatever its process
 #: id.
 _MAX_PAUSE_NS = 7 * 86_400 * 1_000_000_000
+
+
+#: The tables of a window, with times, rows, records and codes of the joined trace.
+_WindowTables = tuple[EventTable, FlowTable, CounterTable, InstantTable, AsyncTable, CopyTable]
 
 
 def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
@@ -144,26 +148,29 @@ def _host_processes(trace: Trace) -> set[str]:
 
 def join_traces(windows: Sequence[Trace]) -> Trace:
     """Return the windows of one rank, in order of time, as one trace."""
-    first, pools = windows[0], _Pools()
+    first = windows[0]
+    #: the distinct strings of all windows
+    pools: defaultdict[str, StringPool] = defaultdict(StringPool)
     tracks, track_codes = _join_tracks([trace.table.tracks for trace in windows])
-    parts: list[_WindowTables] = []
+    parts: list[tuple[Any, ...]] = []
     end_record: dict[int, int] = {}
     rows, records, last_step = 0, 0, -1
     for trace, track_code in zip(windows, track_codes, strict=True):
-        earlier = _Earlier(trace.zero_ns - first.zero_ns, rows, records)
+        shift_ns = trace.zero_ns - first.zero_ns
         depth = _joined_depths(trace.table, tracks, track_code)
         step = _continue_steps(trace.table.step, last_step)
         last_step = max(last_step, int(step.max(initial=-1)))
-        tables = _renumber_tables(trace, pools, track_code, earlier)
-        events = replace_columns(tables.events, depth=depth, step=step)
-        parts.append(tables._replace(events=events))
+        events, *others = _renumber_tables(
+            trace, pools, track_code, shift_ns=shift_ns, rows=rows, records=records
+        )
+        parts.append((replace_columns(events, depth=depth, step=step), *others))
         end_record |= {
             row + rows: record + records for row, record in trace.table.end_record.items()
         }
         rows += len(trace.table)
         records += 0 if trace.source is None else len(trace.source)
     event_tables, flows, counters, instants, asyncs, copies = zip(*parts, strict=True)
-    counter_table = concatenate_tables(counters, series=pools.series.values)
+    counter_table = concatenate_tables(counters, series=pools["series"].values)
     order = np.lexsort((counter_table.time_ns, counter_table.series_id))
     mark = windows_mark([(t.zero_ns, t.zero_ns + t.table.last_ns) for t in windows])
     stated = first.metadata.get(MARK_KEY)
@@ -171,12 +178,12 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
     return first.replace(
         _table=concatenate_tables(
             event_tables,
-            names=pools.names,
-            categories=pools.categories,
+            names=pools["names"],
+            categories=pools["categories"],
             tracks=tracks,
             end_record=end_record,
         ),
-        flow_table=concatenate_tables(flows, kinds=pools.flow_kinds.values),
+        flow_table=concatenate_tables(flows, kinds=pools["flow_kinds"].values),
         counter_table=take_rows(counter_table, order),
         instant_table=concatenate_tables(instants),
         async_table=concatenate_tables(asyncs),
@@ -187,45 +194,24 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
     )
 
 
-@dataclass(frozen=True)
-class _Pools:
-    """The distinct strings of all windows."""
-
-    names: StringPool = field(default_factory=StringPool)
-    categories: StringPool = field(default_factory=StringPool)
-    flow_kinds: StringPool = field(default_factory=StringPool)
-    series: StringPool = field(default_factory=StringPool)
-
-
-class _WindowTables(NamedTuple):
-    """The tables of a window, with times, rows, records and codes of the joined trace."""
-
-    events: EventTable
-    flows: FlowTable
-    counters: CounterTable
-    instants: InstantTable
-    asyncs: AsyncTable
-    copies: CopyTable
-
-
-class _Earlier(NamedTuple):
-    """The shift of a window in time, and the numbers of rows and records before it."""
-
-    ns: int
-    rows: int
-    records: int
-
-
 def _renumber_tables(
-    trace: Trace, pools: _Pools, track_code: Array, earlier: _Earlier
+    trace: Trace,
+    pools: Mapping[str, StringPool],
+    track_code: Array,
+    *,
+    shift_ns: int,
+    rows: int,
+    records: int,
 ) -> _WindowTables:
-    """Return the tables of a window, with the joined trace's times, numbers and codes."""
-    shift_ns, rows, records = earlier
+    """Return the tables of a window, with the joined trace's times, numbers and codes.
+
+    The window is moved by `shift_ns`; `rows` and `records` are the numbers of those before it.
+    """
     table, flow = trace.table, trace.flow_table
     counter, instant, interval = trace.counter_table, trace.instant_table, trace.async_table
-    name = _codes(pools.names, table.names.values)
-    category = _codes(pools.categories, table.categories.values)
-    return _WindowTables(
+    name = _codes(pools["names"], table.names.values)
+    category = _codes(pools["categories"], table.categories.values)
+    return (
         replace_columns(
             table,
             start_ns=table.start_ns + shift_ns,
@@ -237,7 +223,7 @@ def _renumber_tables(
         ),
         replace_columns(
             flow,
-            kind=_codes(pools.flow_kinds, flow.kinds)[flow.kind],
+            kind=_codes(pools["flow_kinds"], flow.kinds)[flow.kind],
             source=flow.source + rows,
             target=flow.target + rows,
             source_record=np.where(flow.source_record >= 0, flow.source_record + records, -1),
@@ -246,7 +232,7 @@ def _renumber_tables(
         replace_columns(
             counter,
             time_ns=counter.time_ns + shift_ns,
-            series_id=_codes(pools.series, counter.series)[counter.series_id],
+            series_id=_codes(pools["series"], counter.series)[counter.series_id],
             record=counter.record + records,
         ),
         replace_columns(

@@ -312,11 +312,9 @@ def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
     problems.add("empty", metadata > 0 and not used, "it has metadata, and no events")
     overflow = columns.names.find("trace_buffer_overflowed")
     if overflow >= 0:
-        problems.add(
-            "skipped",
-            int((columns.name[phase == ord("M")] == overflow).sum()),
-            "buffers that overflowed (trace_buffer_overflowed): the tracer dropped records",
-        )
+        buffers = int((columns.name[phase == ord("M")] == overflow).sum())
+        detail = "buffers that overflowed (trace_buffer_overflowed): the tracer dropped records"
+        problems.add("skipped", buffers, detail)
     return groups
 
 

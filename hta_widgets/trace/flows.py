@@ -180,9 +180,8 @@ def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Proble
     opens = np.isin(columns.phase[rows], np.frombuffer(b"bS", np.uint8))
     name = _names_of_asyncs(columns, rows, opens)
     flow = columns.flow[rows]
-    process = np.where(
-        flow < 0, columns.pid[rows], -1
-    )  # without an id, a process has its own pairs
+    # Without an id, events are paired within their process.
+    process = np.where(flow < 0, columns.pid[rows], -1)
     keys = np.stack([columns.category[rows], flow, name, process], axis=1).astype(np.int64)
     group = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1) if len(rows) else keys[:, 0]
     start_ns = columns.start_ns[rows]

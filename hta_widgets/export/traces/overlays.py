@@ -22,7 +22,6 @@ from hta_widgets.files import Target, target_path
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import RecordSource, decode_fields, encode_fields
 from hta_widgets.trace.record_times import base_time_ns, micros
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -33,8 +32,6 @@ def add_counters(
     *,
     kinds: Iterable[CounterKind] = COUNTER_KINDS,
     ranks: Iterable[int] | None = None,
-    selection: Selection | None = None,
-    scrub: bool = False,
 ) -> ExportReport:
     """Write traces with the length of their queues and the bandwidth of their copies as counters.
 
@@ -45,9 +42,9 @@ def add_counters(
     """
     if isinstance(traces, Trace):
         traces = TraceSet([traces])
-    chosen = traces.select(selection, ranks=ranks)
+    chosen = traces.select(ranks=ranks)
     with_samples = with_counters(traces, kinds, ranks=chosen.ranks)
-    return export_trace(with_samples, path, chosen, counters="own", scrub=scrub)
+    return export_trace(with_samples, path, chosen, counters="own")
 
 
 #: Name and category of the arrows, as in HTA's files.

@@ -33,7 +33,7 @@ from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
 from hta_widgets.formats.steps import add_profiler_steps
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
-from hta_widgets.readers.sqlite import Database, table_names
+from hta_widgets.readers.sqlite import Database
 from hta_widgets.trace.arrays import Ints
 
 _TEXTS = "STRING_IDS"
@@ -62,8 +62,8 @@ _KINDS = {"FP": "float", "BFP": "bfloat", "INT": "int", "UINT": "uint"}
 
 def is_database(start: FileStart) -> bool:
     """Whether a file has the tables of Ascend's profiler."""
-    names = set(table_names(start.path, start.text))
-    return _TEXTS in names and bool(names & _EVENTS) and "StringIds" not in names
+    tables = start.tables
+    return _TEXTS in tables and bool(tables & _EVENTS) and "StringIds" not in tables
 
 
 def read_database(path: str, *, advance: Advance = None, **_: object) -> Outcome:

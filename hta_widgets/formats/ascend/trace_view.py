@@ -37,10 +37,9 @@ def read_trace_view(path: str, *, advance: Advance = None, keepalive: Any = None
     """Read the rank of a time line."""
     outcome = read_kineto(path, advance=advance, keepalive=keepalive)
     rank = rank_of_folder(path) if len(outcome.traces) == 1 else None
-    traces = [trace.replace(format="ascend") for trace in outcome.traces]
-    if rank is not None:
-        traces = [trace.replace(stated_rank=rank, rank=rank) for trace in traces]
-    return outcome._replace(traces=tuple(traces))
+    ranks = {} if rank is None else {"stated_rank": rank, "rank": rank}
+    traces = tuple(trace.replace(format="ascend", **ranks) for trace in outcome.traces)
+    return outcome._replace(traces=traces)
 
 
 def companions_of(path: str) -> Iterator[tuple[Path, bool]]:

@@ -46,13 +46,9 @@ from hta_widgets.trace.tracks import TrackNames
 
 _NUMBERED = re.compile(r"(?i)(?:worker|server)[-_. ]?(\d{1,5})")
 
-#: The category that worker files state since 2019-12; it is added to older files.
-_WORKER_CATEGORY = "Comm"
-_SERVER_CATEGORY = "byteps-server"
 #: Category of waits, which are not recorded but derived from the records around them.
 _WAIT_CATEGORY = "waiting"
 _WORKER_WAIT = "waiting for root"
-_SERVER_WAIT = "waiting for other pushes"
 
 
 def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
@@ -248,7 +244,7 @@ def build_server(contents: RankContents, path: str, problems: Problems) -> Trace
     columns = contents.columns
     pairs = _pair_requests(columns)
     # Kinds follow from categories and tracks from threads: the trace is built after both are set.
-    _fill_category(columns, _SERVER_CATEGORY)
+    _fill_category(columns, "byteps-server")
     trace = contents.build(
         path,
         problems,
@@ -283,7 +279,7 @@ def _pair_requests(columns: RankColumns) -> _RequestPairs:
 
 
 def _open_requests(trace: Trace, columns: RankColumns, pairs: _RequestPairs) -> AsyncTable:
-    """Add the requests that are open at the end of the file."""
+    """Return the asyncs, with the requests that are open at the end of the file."""
     rows = pairs.alone[columns.phase[pairs.alone] == ord("B")]
     return _with_asyncs(
         trace,
@@ -348,7 +344,7 @@ def _open_over_time(trace: Trace, requests: Requests) -> CounterTable:
 
 
 def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
-    """Add the waits of pulls for the last push of their iteration."""
+    """Return the asyncs, with the waits of pulls for the last push of their iteration."""
     table = trace.table
     end = np.minimum(last_push_end(requests), requests.end_ns)
     pulls = np.flatnonzero(~requests.push & requests.is_answered & (end > requests.start_ns))
@@ -357,7 +353,7 @@ def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
         trace,
         requests.start_ns[pulls],
         end[pulls] - requests.start_ns[pulls],
-        np.full(len(pulls), table.names.add(_SERVER_WAIT)),
+        np.full(len(pulls), table.names.add("waiting for other pushes")),
         np.full(len(pulls), table.categories.add(_WAIT_CATEGORY)),
         list(map(str, requests.iteration[pulls].tolist())),
         [table.tracks[code].pid for code in tracks],
@@ -383,7 +379,7 @@ def build_worker(contents: RankContents, path: str, problems: Problems) -> Trace
     the root, this wait on other GPUs.
     """
     columns = contents.columns
-    _fill_category(columns, _WORKER_CATEGORY)
+    _fill_category(columns, "Comm")  # worker files state it since 2019-12
     names = _tensor_track_names(columns)
     trace = contents.build(path, problems, names=names, format="byteps")
     table = trace.table
@@ -429,7 +425,7 @@ def _tensor_track_names(columns: RankColumns) -> TrackNames:
 
 
 def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
-    """Add the intervals in which a GPU's partitions wait for the root GPU."""
+    """Return the asyncs, with the intervals in which partitions wait for the root GPU."""
     table, parts = trace.table, rows.parts
     copies = (parts.stage == rows.stages.index("COPYH2D")) & parts.complete & ~parts.first
     waiting = np.flatnonzero(copies & (parts.queue_ns > 0))
@@ -454,7 +450,10 @@ def _in_flight(trace: Trace, rows: WorkerRows) -> CounterTable:
         stages = {name: parts.stage == rows.stages.index(name) for name in ("PUSH", "PULL")}
         spans = [(name, start[is_stage], end[is_stage]) for name, is_stage in stages.items()]
     else:
-        spans = [(_WORKER_WAIT, waits.start_ns, waits.start_ns + np.maximum(waits.dur_ns, 0))]
+        # The file may have further asyncs.
+        is_wait = waits.category == trace.table.categories.find(_WAIT_CATEGORY)
+        start = waits.start_ns[is_wait]
+        spans = [(_WORKER_WAIT, start, start + waits.dur_ns[is_wait])]
     return _with_counters("partitions", spans, trace.counter_table)
 
 

@@ -143,13 +143,11 @@ class _DumpEntry:
 
 
 class _DumpReader:
-    """Reads the entries of a dump."""
-
     def __init__(self, value: Mapping[str, Any], rank: int, *, is_cut: bool) -> None:
-        config = {name: _mapping(entry) for name, entry in _mapping(value.get("pg_config")).items()}
-        self._status = {
-            key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()
-        }
+        config, self._status = (
+            {name: _mapping(entry) for name, entry in _mapping(value.get(key)).items()}
+            for key in ("pg_config", "pg_status")
+        )
         self._entries = [_DumpEntry(_mapping(entry)) for entry in value["entries"]]
         #: groups with sends and receives, whose numbers ``pg_status`` mixes with those of
         #: collectives
@@ -185,7 +183,7 @@ class _DumpReader:
         status = self._status_of(entry)
         if "last_enqueued_collective" in status:
             self._dump.enqueued[entry.group] = as_integer(status["last_enqueued_collective"])
-        created = entry.get("time_created_ns", _to_ns(entry.get("time_created_us")))
+        created_us = max(as_integer(entry.get("time_created_us")), 0)
         duration = entry.get("duration_ms")
         if not isinstance(duration, (int, float)) or not duration >= 0:
             duration = -1
@@ -196,7 +194,7 @@ class _DumpReader:
             operation=shorten_paths(str(entry.get("profiling_name") or "unknown")),
             state=entry.state,
             is_finished=self._is_finished(entry) or entry.batch in self._finished_batches,
-            created_ns=as_integer(created) or -1,
+            created_ns=as_integer(entry.get("time_created_ns", 1000 * created_us)) or -1,
             started_ns=as_integer(entry.get("time_discovered_started_ns")) or -1,
             completed_ns=as_integer(entry.get("time_discovered_completed_ns")) or -1,
             duration_ms=float(duration),
@@ -272,10 +270,6 @@ def _args(entry: EnqueuedCollective, dump: FlightDump) -> dict[str, Any]:
 def group_name(group: str, description: str) -> str:
     """Return the name of a process group, with its description: ``dp (2)``."""
     return f"{description} ({group})" if description and description != group else group
-
-
-def _to_ns(time_us: Any) -> int:
-    return 1000 * number if (number := as_integer(time_us)) >= 0 else -1
 
 
 def _mapping(value: Any) -> dict[str, Any]:

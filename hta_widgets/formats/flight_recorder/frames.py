@@ -15,6 +15,7 @@ from hta_widgets.formats.flight_recorder.states import (
     collective_states,
     find_hangs,
     flight_jobs,
+    last_call,
     note_without_hang,
     ranks_text,
     short_operation,
@@ -58,12 +59,13 @@ def _rows_around(traces: TraceSet, hang: Hang) -> list[tuple[Any, ...]]:
     ranks = sorted(hang.ranks, key=lambda rank: (rank not in missing, rank))[:_MAX_RANKS]
     near = states[is_near & states["rank"].isin(ranks)].drop_duplicates(["sequence", "rank"])
     near = near.sort_values("rank", key=lambda rank: rank.map(ranks.index), kind="stable")
-    last_calls = next(job.last_calls for job in flight_jobs(traces) if job.name == hang.job)
+    dumps = next(job.dumps for job in flight_jobs(traces) if job.name == hang.job)
     rows = []
     state: Any
     for state in near.itertuples(index=False):
         key = str(state.key) if state.key >= 0 else ""
-        last, last_where = last_calls.get(state.rank, ("no dump is loaded", ""))
+        dump = dumps.get(state.rank)
+        last, last_where = last_call(dump) if dump else ("no dump is loaded", "")
         is_different = state.sequence == hang.sequence and state.rank in hang.differing
         rows.append((
             state.group, state.rank, key, state.sequence, state.state,

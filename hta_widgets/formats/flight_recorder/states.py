@@ -97,11 +97,6 @@ class _Job:
     key_of: dict[int, int]
     groups: list[_Group]
 
-    @property
-    def last_calls(self) -> dict[int, tuple[str, str]]:
-        """The last call of each rank, and its place, in words."""
-        return {rank: _last_call(dump) for rank, dump in self.dumps.items()}
-
 
 @dataclass(frozen=True, slots=True)
 class Hang:
@@ -132,26 +127,28 @@ class Hang:
         what = f"{short_operation(self.operation)}{number} of {self.group}"
         wait = _subject(self.waiting, "wait") + (f" in {self.where}" if self.where else "")
         if self.kind == "mismatch":
-            return _capitalize(self._mismatch_text(f"; {wait}" if self.waiting else ""))
+            return self._mismatch_text(f"; {wait}" if self.waiting else "")
         if self.kind == "absent":
             waits = f", for which {wait}" if self.waiting else ""
-            return _capitalize(self._absence_text(what + waits))
+            return self._absence_text(what + waits)
         return self._unfinished_text(what, wait)
 
     def _mismatch_text(self, waits: str) -> str:
         differing = next(iter(self.differing.values()))
         first_ranks = [rank for rank, call in self.differing.items() if call == differing]
         usual = sorted({*self.ranks} - {*self.differing, *self.absent, *self.without_dump})
+        call = _subject(first_ranks, "call").capitalize()
         return (
-            f"{_subject(first_ranks, 'call')} {differing} as collective #{self.sequence} of"
-            f" {self.group}, but {_subject(usual, 'call')} {self.usual}{waits}."
+            f"{call} {differing} as collective #{self.sequence} of {self.group}, but"
+            f" {_subject(usual, 'call')} {self.usual}{waits}."
         )
 
     def _absence_text(self, what: str) -> str:
         rank = self.absent[0]
         last = "its last" if len(self.absent) == 1 else f"the last of rank {rank}"
         did_not = "call the other side of" if self.is_p2p else "enqueue"
-        return f"{_subject(self.absent)} did not {did_not} {what}; {last} was {self.last[rank]}."
+        absent = _subject(self.absent).capitalize()
+        return f"{absent} did not {did_not} {what}; {last} was {self.last[rank]}."
 
     def _unfinished_text(self, what: str, wait: str) -> str:
         unfinished = f"{what} is unfinished: {wait}"
@@ -201,8 +198,12 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
                 member_lists[name].add(tuple(ranks))
     groups: dict[tuple[str, tuple[int, ...]], _Group] = {}
     for rank, dump in dumps.items():
-        entries = _entries_by_group(rank, dump)
-        for name in sorted(entries):
+        entries: dict[str, list[EnqueuedCollective]] = defaultdict(list)
+        for entry in dump.entries:
+            entries[entry.group].append(entry)
+        for name in sorted(
+            {*entries, *(name for name, ranks in dump.members.items() if rank in ranks)}
+        ):
             members = min((ranks for ranks in member_lists[name] if rank in ranks), default=())
             if (name, members) not in groups:
                 label = group_name(name, descriptions.get(name, ""))
@@ -214,16 +215,6 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
         if not group.is_listed and "default_pg" not in group.label:
             group.ranks = tuple(sorted(set().union(*group.calls.values())))
     return list(groups.values())
-
-
-def _entries_by_group(rank: int, dump: FlightDump) -> dict[str, list[EnqueuedCollective]]:
-    """Return a rank's entries of each group that it is in or calls."""
-    entries: dict[str, list[EnqueuedCollective]] = {
-        name: [] for name, ranks in dump.members.items() if rank in ranks
-    }
-    for entry in dump.entries:
-        entries.setdefault(entry.group, []).append(entry)
-    return entries
 
 
 @memoize
@@ -272,7 +263,7 @@ def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
             absent=absent,
             without_dump=without if waiting else (),
             differing=differing,
-            last={rank: ", in ".join(filter(None, _last_call(job.dumps[rank]))) for rank in absent},
+            last={rank: ", in ".join(filter(None, last_call(job.dumps[rank]))) for rank in absent},
             where=frame_text(job.dumps[caller].stacks[call.stack]),
             usual=usual,
             is_p2p=call.is_p2p,
@@ -350,7 +341,8 @@ def call_text(call: EnqueuedCollective, dump: FlightDump) -> str:
     return f"{short_operation(call.operation)} #{call.sequence} of {group}, {state}"
 
 
-def _last_call(dump: FlightDump) -> tuple[str, str]:
+def last_call(dump: FlightDump) -> tuple[str, str]:
+    """Return the last call of a rank, and its place, in words."""
     if not dump.entries:
         return "nothing", ""
     last = dump.entries[-1]
@@ -381,7 +373,6 @@ def _recorded_events(traces: TraceSet) -> _Events:
 
 
 def _states(group: _Group, job: _Job, events: _Events) -> Iterator[_StateRow]:
-    """Yield the rows of `collective_states` of a group."""
     for sequence, calls in sorted(group.calls.items()):
         is_unfinished = any(not call.is_finished for of in calls.values() for call in of)
         for rank in group.ranks:
@@ -538,7 +529,3 @@ def _subject(ranks: Sequence[int], verb: str = "") -> str:
     """Return ranks, and what they do: ``ranks 1, 3 wait``."""
     subject = f"rank{'s' * (len(ranks) > 1)} {ranks_text(ranks)}"
     return f"{subject} {verb}{'s' * (len(ranks) == 1)}" if verb else subject
-
-
-def _capitalize(text: str) -> str:
-    return text[:1].upper() + text[1:]

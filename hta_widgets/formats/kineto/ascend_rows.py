@@ -23,7 +23,6 @@ from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.tracks import read_track_names
 
 _HARDWARE = "Ascend Hardware"
-_LAUNCH_FLOW = "async_npu"
 #: Types of the hardware's tasks that do a part of a collective, wait, or mark a place. These tasks
 #: are named after their type; kernels and copies have names.
 NOT_WORK = re.compile(
@@ -57,7 +56,7 @@ def _mark_waits(columns: RankColumns, pids: list[int]) -> RankColumns:
 
 def _link_operators(columns: RankColumns) -> RankColumns:
     """Give operators and their tasks one correlation id."""
-    flows = [code for code, text in enumerate(columns.categories.values) if text == _LAUNCH_FLOW]
+    flows = [code for code, text in enumerate(columns.categories.values) if text == "async_npu"]
     is_flow = np.isin(columns.category, flows) & (columns.flow >= 0)
     begins, ends = (np.flatnonzero(is_flow & (columns.phase == ord(phase))) for phase in "sf")
     if not len(begins) or not len(ends):

@@ -65,7 +65,6 @@ _INT64_MAX = (1 << 63) - 1
 #: Records per batch: single slices are too small for the cost of NumPy calls.
 _BATCH_RECORDS = 1 << 14
 _NO_ID = Record().bind_id
-_BOUND = "flows by bind_id; no arrow is drawn"
 _FAR = "records that begin or end more than 2**60 ns before 0 or 3 * 2**60 ns after it"
 _PARTS = ("phase", "name", "category", "pid", "tid", "stream", "correlation", "record")
 
@@ -214,12 +213,11 @@ class Columns:
         batch.id_rows.append(first + id_rows)
         with_id = [records[row] for row in id_rows.tolist()]
         batch.ids += [
-            record.id if record.id and not record.scope else _scoped_id(record)
-            for record in with_id
+            _scoped_id(record) if record.scope or record.id2 else record.id for record in with_id
         ]
         bound = len(records) - [record.bind_id for record in records].count(_NO_ID)
         if bound:
-            self.notes.add("unpaired", _BOUND, None, bound)
+            self.notes.add("unpaired", "flows by bind_id; no arrow is drawn", None, bound)
         flow_ends = np.flatnonzero(phase == _F).tolist()
         batch.ends_at_next += [first + row for row in flow_ends if records[row].bp != "e"]
         for row in np.flatnonzero(_INSTANTS[phase]).tolist():
@@ -440,16 +438,17 @@ def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
 
 
 def _scoped_id(record: Record) -> bytes:
-    """Return the id, with the scope in which it is unique; empty for none.
+    """Return the id, with the scope and the process in which it is unique; empty for none.
 
     An id in ``id2`` may be unique within the process only.
     """
-    if record.id and record.scope:
-        return bytes(record.id) + ID_SEPARATOR + bytes(record.scope)
-    if record.id2 is None:
-        return bytes(record.id)
-    local, everywhere = bytes(record.id2.local), bytes(record.id2.everywhere)
-    return local + ID_SEPARATOR + str(record.pid).encode() if local else everywhere
+    parts = [bytes(record.id)]
+    if not record.id and record.id2 is not None:
+        local = bytes(record.id2.local)
+        parts = [local, str(record.pid).encode()] if local else [bytes(record.id2.everywhere)]
+    if parts[0] and record.scope:
+        parts.append(bytes(record.scope))
+    return ID_SEPARATOR.join(parts)
 
 
 _SCOPED = re.compile(r"[0-9]{4,10}:([0-9]{1,18})")

@@ -329,7 +329,6 @@ class MergedRecords(RecordSource):
         return encode_fields(fields)
 
     def _restore_ids(self, fields: Fields, name: str, keys: tuple[str, ...]) -> None:
-        """Restore the ids in the object `name` of a record."""
         members = decode_fields(fields[name]) if name in fields else None
         scoped_keys = [key for key in keys if key in members] if members else []
         if members is None or not scoped_keys:

@@ -52,8 +52,6 @@ _FUNCTIONS = re.compile(r"\w+ functions", re.IGNORECASE)
 _RUNTIME = re.compile(r"CPU (HIP|HSA|KFD)( API)?")
 #: The process in which rocprof writes the copies of all devices.
 _COPIES = "COPY"
-#: Rows that Ascend's profiler derives from the rows of other processes.
-_DERIVED_PROCESS = "Overlap Analysis"
 _NPU = "NPU"
 _HARDWARE = "Ascend Hardware"
 #: Processes of an Ascend device that have work; some tools drop the labels of processes.
@@ -75,7 +73,6 @@ _WORK_THREADS = tuple(
         r"(?!.*\b(nvtx|api|driver|runtime|steps?|modules?|scope|source|framework|python)\b).*",
     )
 )
-_HOROVOD = "horovod"
 _TIMED = np.isin(np.arange(256), np.frombuffer(b"XBE", np.uint8))
 
 
@@ -93,14 +90,15 @@ def mark_rows(columns: RankColumns) -> RankColumns:
         return columns
     is_marked = is_unknown[columns.category]
     if operator >= 0:
-        is_marked |= (columns.category == operator) & np.isin(
-            columns.pid, _devices_of_mxnet(columns)
-        )
+        process = read_track_names(columns).process
+        processes = [process.get(pid, "") for pid in columns.pids.values]
+        is_mxnet = np.array([bool(re.fullmatch(r"gpu/\d+", name)) for name in processes], bool)
+        is_marked |= (columns.category == operator) & is_mxnet[columns.pid]
     rows = np.flatnonzero(is_marked & _TIMED[columns.phase])
     if not len(rows):
         return columns
     if is_horovod(columns.names.values):
-        return _with_category(columns, rows, _HOROVOD)
+        return _with_category(columns, rows, "horovod")
     threads = len(columns.tids)
     slots, slot_of_row = np.unique(
         columns.pid[rows].astype(np.int64) * threads + columns.tid[rows], return_inverse=True
@@ -124,12 +122,6 @@ def mark_rows(columns: RankColumns) -> RankColumns:
     return replace(_with_category(columns, rows[work], "kernel"), stream=wide)
 
 
-def _devices_of_mxnet(columns: RankColumns) -> list[int]:
-    names = read_track_names(columns).process
-    pids = enumerate(columns.pids.values)
-    return [code for code, pid in pids if re.fullmatch(r"gpu/\d+", names.get(pid, ""))]
-
-
 def has_other_profiler(trace: Trace) -> bool:
     """Whether a trace is from JAX, TensorFlow or torch_npu, by the names of its processes."""
     return any(_OTHER_PROCESS.match(track.process) for track in trace.tracks)
@@ -145,9 +137,9 @@ def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
     process = _process_name(pid, names)
     if _FUNCTIONS.fullmatch(process):
         return f"device {tid}"
-    tensorflow = _TENSORFLOW_1.fullmatch(process)
-    if tensorflow:
-        return tensorflow[1]
+    part = _TENSORFLOW_1.fullmatch(process)
+    if part and part[2]:
+        return part[1]
     only_device = _only_device(names) if process == _COPIES else ""
     return only_device or _npu_of(pid, names) or pid
 
@@ -214,7 +206,7 @@ def _repeating_processes(names: TrackNames) -> set[str]:
 def _is_device(pid: str, names: TrackNames) -> bool:
     name = _process_name(pid, names)
     if _npu_of(pid, names):
-        return name != _DERIVED_PROCESS
+        return name != "Overlap Analysis"  # which is derived from the rows of other processes
     if name == _COPIES:
         return bool(_only_device(names))
     return _DEVICE_NAMES.fullmatch(name) is not None

@@ -213,7 +213,9 @@ class FileRecords(RecordSource):
                     if stream is not None:
                         stream.close()
                     stream = self._open(part.start)
-                _skip(stream, part.start)
+                while stream.offset < part.start:
+                    if not stream.read(min(part.start - stream.offset, 1 << 20)):
+                        break
                 text = stream.read_exactly(part.end - part.start)
                 records = wanted[slice_of_record == number]
                 try:
@@ -284,8 +286,3 @@ def _plain(text: bytes) -> bytes:
     except (ValueError, RecursionError):
         return json.dumps(text.decode("utf-8", "replace")).encode()
     return text
-
-
-def _skip(stream: Stream, offset: int) -> None:
-    while stream.offset < offset and stream.read(min(offset - stream.offset, 1 << 20)):
-        pass

@@ -15,6 +15,7 @@ A block is in use until ``free_completed``: after ``free_requested``, streams ma
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -144,8 +145,7 @@ def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome
     snapshot = _SnapshotReader(rows, value).read()
     _add_annotations(rows, snapshot, value.get("external_annotations"))
     job = PurePath(path).name.partition(".")[0]
-    events = timed_columns(rows)
-    trace = build_rank(rows, events, FORMAT, RankFacts(), job=job, profile=snapshot)
+    trace = build_rank(rows, timed_columns(rows), FORMAT, RankFacts(), job=job, profile=snapshot)
     return Outcome((trace,), rows.problems)
 
 
@@ -169,14 +169,14 @@ class _SnapshotReader:
         traces = as_list(self._value.get("device_traces"))
         detail = "no history: _record_memory_history() was off, so only the end is known"
         self._rows.note("part", int(not any(traces)), detail)
-        devices = [max(as_integer(entry.get("device")), 0) for entry in segments]
-        count = max([len(traces), *(device + 1 for device in devices)])
+        segments_of: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for entry in segments:
+            segments_of[max(as_integer(entry.get("device")), 0)].append(entry)
+        count = max([len(traces), *(device + 1 for device in segments_of)])
         for number in range(min(count, _MAX_DEVICES)):
-            pairs = zip(segments, devices, strict=True)
-            on_device = [entry for entry, device in pairs if device == number]
             events = traces[number] if number < len(traces) else ()
-            if on_device or events:
-                snapshot.devices.append(self._device(number, events, on_device))
+            if segments_of[number] or events:
+                snapshot.devices.append(self._device(number, events, segments_of[number]))
         self._rows.note("skipped", self._skipped, "events without a size or an address")
         snapshot.segments.extend(map(_segment, segments))
         snapshot.stacks.extend(self._stacks.stacks)

@@ -166,14 +166,15 @@ def snapshot_peak(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd
         **int64("rank"), "device": "object", "use": "object", "where": "object",
         **int64("bytes blocks largest_bytes peak_bytes peak_event peak_ns reserved_bytes"),
     }  # fmt: skip
+    columns = columns_of_rows(rows, schema)
     return result_frame(
-        columns_of_rows(map(dict.values, rows), schema),
-        matched={"blocks": sum(row["blocks"] for row in rows)},
+        columns,
+        matched={"blocks": int(columns["blocks"].sum())},
         note="" if rows else _note_without_memory(traces, ranks),
     )
 
 
-def _peak_rows(rank_memory: RankMemory) -> list[dict[str, Any]]:
+def _peak_rows(rank_memory: RankMemory) -> list[tuple[Any, ...]]:
     """Return the rows of `snapshot_peak` of a device, the largest first."""
     trace, memory = rank_memory
     names = [(use_of(stack), frame_text(stack, NO_STACK)) for stack in trace.profile.stacks]
@@ -187,23 +188,12 @@ def _peak_rows(rank_memory: RankMemory) -> list[dict[str, Any]]:
         event = memory.place[position]
         peak_ns = memory.time_ns[position] - trace.zero_ns + trace.shift_ns
         reserved_bytes = memory.reserved_bytes[position]
-    rows: list[dict[str, Any]] = [
-        {
-            "rank": trace.rank,
-            "device": rank_memory.label,
-            "use": use,
-            "where": where,
-            "bytes": sum(sizes),
-            "blocks": len(sizes),
-            "largest_bytes": max(sizes),
-            "peak_bytes": peak_bytes,
-            "peak_event": event,
-            "peak_ns": peak_ns,
-            "reserved_bytes": reserved_bytes,
-        }
+    peak = peak_bytes, event, peak_ns, reserved_bytes
+    rows = [
+        (trace.rank, rank_memory.label, use, where, sum(sizes), len(sizes), max(sizes), *peak)
         for (use, where), sizes in sizes_of.items()
     ]
-    return sorted(rows, key=lambda row: (-row["bytes"], row["where"]))
+    return sorted(rows, key=lambda row: (-row[4], row[3]))  # by bytes and place
 
 
 @check_arguments

@@ -23,7 +23,7 @@ from hta_widgets.formats.mpi.model import (
     mpi_jobs,
     stale_reason,
 )
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import RankColumns, StringPool
@@ -128,33 +128,8 @@ _COLUMNS = {
 _MAX_STACKS = 50  # no more are printed
 _COMM_ORDER = ("minimum", "median", "maximum")
 _IO_ORDER = ("minimum", "average", "maximum")
-
-
+#: No time or size of a program reaches this.
 _MAX_NUMBER = 1e12
-
-
-def _number(text: str) -> float:
-    """Return a printed number with either decimal mark; NaN for an implausibly large one."""
-    number = float(text.replace(",", "."))
-    return number if abs(number) < _MAX_NUMBER else _NAN
-
-
-def _number_or_nan(text: str) -> float:
-    try:
-        return _number(text)
-    except ValueError:
-        return _NAN
-
-
-def _calls(row: re.Match[str], routine: str) -> CallRow:
-    """Return the calls of a routine in a row of a table; NaN for bytes that the table lacks."""
-    mean_bytes = _number_or_nan(row.groupdict().get("bytes", ""))
-    return CallRow(routine, int(row["calls"]), mean_bytes, _number(row["seconds"]))
-
-
-def _scale(text: str, unit: str) -> float:
-    """Return a time in seconds or a size in MiB."""
-    return _number(text) * (1 / 1024 if unit.lower() in {"kbytes", "kib"} else 1.0)
 
 
 def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
@@ -190,8 +165,6 @@ class _Block:
 
 
 class _Parser:
-    """A parser of the lines of one profile."""
-
     def __init__(self, job: str, rank: int, ntasks: int) -> None:
         self.job, self.rank, self.ntasks = job, rank, ntasks
         self.region = ("", "")
@@ -209,6 +182,7 @@ class _Parser:
         self.comm: dict[str, tuple[float, int]] = {}
         self.largest: dict[str, tuple[float, int]] = {}
         self.unread: list[int] = []  # numbers of lines of unknown form
+        self.implausible = 0
         self.seen: set[str] = set()
         self._section = "head"
         self._routine = ""
@@ -240,6 +214,27 @@ class _Parser:
         if not (self._value(line) or _IGNORED_LINE.match(line) or self._largest(line)):
             self.unread.append(place)
 
+    def _number(self, text: str) -> float:
+        """Return a printed number with either decimal mark; NaN for an implausibly large one."""
+        number = float(text.replace(",", "."))
+        self.implausible += abs(number) >= _MAX_NUMBER
+        return number if abs(number) < _MAX_NUMBER else _NAN
+
+    def _number_or_nan(self, text: str) -> float:
+        try:
+            return self._number(text)
+        except ValueError:
+            return _NAN
+
+    def _calls(self, row: re.Match[str], routine: str) -> CallRow:
+        """Return the calls of a routine in a row of a table; NaN for bytes that the table lacks."""
+        mean_bytes = self._number_or_nan(row.groupdict().get("bytes", ""))
+        return CallRow(routine, int(row["calls"]), mean_bytes, self._number(row["seconds"]))
+
+    def _scale(self, text: str, unit: str) -> float:
+        """Return a time in seconds or a size in MiB."""
+        return self._number(text) * (1 / 1024 if unit.lower() in {"kbytes", "kib"} else 1.0)
+
     def _begins_section(self, line: str) -> bool:
         if context := _CONTEXT.match(line):
             self.contexts.append(_Block(Context(context["name"], int(context["calls"]))))
@@ -257,7 +252,7 @@ class _Parser:
 
     def _value(self, line: str) -> bool:
         if value := _VALUE.match(line):
-            self.block.values[_VALUES[value["name"]]] = _scale(value["value"], value["unit"])
+            self.block.values[_VALUES[value["name"]]] = self._scale(value["value"], value["unit"])
         elif region := _REGION.match(line):
             self.region = region["first"], region["last"]
         elif role := _ROLE.match(line):
@@ -269,21 +264,21 @@ class _Parser:
     def _largest(self, line: str) -> bool:
         match = _LARGEST.match(line)
         if match is not None:
-            value = _scale(match["value"], match["unit"])
+            value = self._scale(match["value"], match["unit"])
             self.largest[match["name"]] = value, int(match["rank"])
         return match is not None
 
     def _routine_line(self, line: str, block: _Block | None = None) -> bool:
         row = _ROUTINE.match(line)
         if row is not None:
-            (block or self.block).routines.append(_calls(row, row["routine"]))
+            (block or self.block).routines.append(self._calls(row, row["routine"]))
         return row is not None
 
     def _size_line(self, line: str) -> bool:
         if head := _SIZE_HEAD.match(line):
             self._routine = head["routine"]
         elif self._routine and (row := _BIN.match(line)):
-            self.block.sizes.append(_calls(row, self._routine))
+            self.block.sizes.append(self._calls(row, self._routine))
         else:
             return False
         return True
@@ -291,10 +286,10 @@ class _Parser:
     def _communicator_line(self, line: str) -> bool:
         if head := _COMMUNICATOR.match(line):
             size_lo, size_hi = int(head["low"]), int(head["high"])
-            self.bins.append(_Block(CommunicatorBin(size_lo, size_hi, _number(head["mean"]))))
+            self.bins.append(_Block(CommunicatorBin(size_lo, size_hi, self._number(head["mean"]))))
             return True
         if self.bins and (time := _BIN_TIME.match(line)):
-            self.bins[-1].values["time_s"] = _number_or_nan(time["seconds"])
+            self.bins[-1].values["time_s"] = self._number_or_nan(time["seconds"])
             return True
         return bool(self.bins) and self._routine_line(line, self.bins[-1])
 
@@ -303,7 +298,7 @@ class _Parser:
         if head := _STACK.match(line):
             index = int(head["index"]) if head["index"] else len(self.stacks)
             site = [StackFrame("", head["address"], "")] if head["address"] else []
-            self.stacks.append(_Block(CallStack(index, _number(head["seconds"])), frames=site))
+            self.stacks.append(_Block(CallStack(index, self._number(head["seconds"])), frames=site))
             return True
         if not self.stacks:
             return False
@@ -316,7 +311,7 @@ class _Parser:
         elif frames and (translated := _TRANSLATED.match(line)):
             frames[-1] = frames[-1]._replace(**{translated["name"]: translated["text"]})
         elif row := _STACK_ROUTINE.match(line):
-            stack.routines.append(_calls(row, row["routine"]))
+            stack.routines.append(self._calls(row, row["routine"]))
         else:
             return self._routine_line(line, stack)
         return True
@@ -325,7 +320,7 @@ class _Parser:
         match = _SUMMARY_LINE.match(line)
         if match is None:
             return False
-        seconds = _number(match["seconds"])
+        seconds = self._number(match["seconds"])
         if match["of"] == "MPI-IO":
             self.io[match["kind"]] = seconds
         else:
@@ -336,7 +331,7 @@ class _Parser:
         words = line.split()
         if len(words) != 2 or not words[1].isdigit():
             return False
-        self.histogram.append((_number_or_nan(words[0]), int(words[1])))
+        self.histogram.append((self._number_or_nan(words[0]), int(words[1])))
         return True
 
     def _table_line(self, line: str) -> bool:
@@ -352,11 +347,11 @@ class _Parser:
                 rank=int(cells["rank"]),
                 host=cells.get("host", ""),
                 cpu=int(cells.get("cpu", "-1")),
-                comm_s=_number(cells["comm_s"]),
-                elapsed_s=_number(cells["elapsed_s"]),
-                user_s=_number_or_nan(cells.get("user_s", "")),
-                system_s=_number_or_nan(cells.get("system_s", "")),
-                rss_mib=_number_or_nan(cells.get("rss_mib", "")) * self.memory_scale,
+                comm_s=self._number(cells["comm_s"]),
+                elapsed_s=self._number(cells["elapsed_s"]),
+                user_s=self._number_or_nan(cells.get("user_s", "")),
+                system_s=self._number_or_nan(cells.get("system_s", "")),
+                rss_mib=self._number_or_nan(cells.get("rss_mib", "")) * self.memory_scale,
                 switches=int(cells.get("switches", "-1")),
             )
         except ValueError:
@@ -400,6 +395,9 @@ class _Parser:
         if len(self.unread) > (0 if is_complete else 1):  # a cut line is reported above
             detail = f"lines of unknown form; the first is line {self.unread[0]}"
             problems.add("skipped", len(self.unread), detail)
+        problems.add(
+            "overflow", self.implausible, "times or sizes of 1e12 or more, taken as unknown"
+        )
         for routine, calls in ({} if missing else _without_size(profile)).items():
             detail = (
                 f"calls of {routine} with 2 GiB or more, whose size mpitrace does not count: the"
@@ -475,12 +473,7 @@ def _job_of(path: str) -> str:
     return "" if re.fullmatch(r"mpi_profile\.\d+", name) else Path(name).stem
 
 
-def read_profiles(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - nothing is read again
-) -> Outcome:
+def read_profiles(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read the profiles in a file."""
     problems = Problems()
     text = read_whole_file(path, problems, advance).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")

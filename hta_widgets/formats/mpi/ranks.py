@@ -282,7 +282,6 @@ _IMBALANCE = {
 
 
 def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
-    """Return the columns of `mpi_imbalance` for the ranks of a job."""
     rank, comm = ranks_of_job["rank"].to_numpy(), ranks_of_job["comm_s"].to_numpy()
     # Differences of printed decimals, without rounding errors.
     other = np.round(ranks_of_job["elapsed_s"].to_numpy() - comm, 9)

@@ -23,7 +23,7 @@ from hta_widgets.formats.mpi.model import (
     mpi_names,
     mpi_rank,
 )
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.streams import open_stream, read_whole_file
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.taxonomy import MPI_CATEGORY
@@ -377,12 +377,7 @@ def _order_of(text: bytes) -> str | None:
     return None
 
 
-def read_time_lines(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - nothing is read again
-) -> Outcome:
+def read_time_lines(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read the time lines of all ranks in a file."""
     problems = Problems()
     state = FileState.of(path)

@@ -33,9 +33,8 @@ calls in PyTorch's traces have, so that a replay is attributed to the operators 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -223,65 +222,58 @@ def _calls_of_range(row: int, names: list[str], ranges: NvtxRanges) -> list[_Ncc
 
 
 _WAITS, _RECORDS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
-_COLUMNS, _EVENT_IDS = "globalPid correlationId streamId", "eventId eventSyncId"
+#: Columns that identify a recorded event.
+_EVENT = ["process", "has_sync", "event"]
 _KINDS = {1: "event", 2: "stream waits for event", 3: "stream", 4: "context"}
 _STREAM_WAITS = 2
-_NONE = (1 << 32) - 1
-_GRAPH_NODES = "CUDA_GRAPH_NODE_EVENTS"
+_NONE = (-1, (1 << 32) - 1)
 #: Maximum number of clones that are followed from a node to the captured node.
 _MAX_CLONES = 16
 
 #: The args of calls by their row.
 ArgsOfCalls = dict[int, dict[str, Any]]
-#: By process and event: the correlation id and the stream of each recording, ascending.
-_Recordings = defaultdict[tuple[int, str, int], list[tuple[int, int]]]
 
 
 def wait_args(database: Database, calls: Columns) -> ArgsOfCalls:
     """Return what calls wait for."""
-    waits: dict[tuple[int, int], dict[str, Any]] = {}
-    recordings = _recordings(database)
-    for process, correlation, stream, event, sync, kind in _rows(database, _WAITS, "syncType"):
-        args: dict[str, Any] = {"synchronization": _KINDS.get(kind, f"type {kind}")}
-        is_stream_wait = kind == _STREAM_WAITS
+    recordings = _rows_by_event(database, _RECORDS)
+    without_sync = recordings.assign(has_sync=False, event=recordings["eventId"])
+    recordings = pd.concat([recordings, without_sync]).sort_values(["correlationId", "streamId"])
+    # The last recording before each wait.
+    recordings = recordings.assign(record=recordings["correlationId"])
+    waits = _rows_by_event(database, _WAITS, "syncType").sort_values("correlationId", kind="stable")
+    recordings = recordings[["correlationId", *_EVENT, "record", "streamId"]]
+    pairs: Any = pd.merge_asof(
+        waits, recordings, "correlationId", by=_EVENT, allow_exact_matches=False,
+        suffixes=("", "_of_record"),
+    ).fillna(-1).astype(np.int64)  # fmt: skip
+    args_of: dict[tuple[int, int], dict[str, Any]] = {}
+    for wait in pairs.itertuples():
+        args: dict[str, Any] = {
+            "synchronization": _KINDS.get(wait.syncType, f"type {wait.syncType}")
+        }
+        is_stream_wait = wait.syncType == _STREAM_WAITS
         stream_key = "waiting stream" if is_stream_wait else "waited stream"
-        ids = {stream_key: stream, "waited event": event}
-        args |= {key: number for key, number in ids.items() if number not in (-1, _NONE)}
-        event_recordings = recordings[_event_key(process, event, sync)]
-        earlier = bisect_left(event_recordings, (correlation, -1))
-        if is_stream_wait and earlier:
-            last = event_recordings[earlier - 1]
-            args["wait_on_cuda_event_record_corr_id"], args["wait_on_stream"] = last
-        waits[process, correlation] = args
-    rows = np.flatnonzero(np.isin(calls["correlation"], [number for _, number in waits]))
+        ids = {stream_key: wait.streamId, "waited event": wait.eventId}
+        args |= {key: number for key, number in ids.items() if number not in _NONE}
+        if is_stream_wait and wait.record >= 0:
+            args["wait_on_cuda_event_record_corr_id"] = wait.record
+            args["wait_on_stream"] = wait.streamId_of_record
+        args_of[wait.process, wait.correlationId] = args
+    rows = np.flatnonzero(np.isin(calls["correlation"], pairs["correlationId"]))
     process, correlation = (calls[name][rows].tolist() for name in ("process", "correlation"))
     places = zip(rows.tolist(), zip(process, correlation, strict=True), strict=True)
-    return {row: waits[call] for row, call in places if call in waits}
+    return {row: args_of[call] for row, call in places if call in args_of}
 
 
-def _rows(database: Database, table: str, further: str = "") -> Iterator[tuple[int, ...]]:
-    """Yield process, correlation id, stream, ``eventId``, ``eventSyncId``, and a further column."""
-    columns = database.integers(table, f"{_COLUMNS} {further}", optional=_EVENT_IDS)
-    columns["globalPid"] = processes_of(columns["globalPid"])
-    names = f"{_COLUMNS} {_EVENT_IDS} {further}".split()
-    return zip(*(columns[name].tolist() for name in names), strict=True)
-
-
-def _event_key(process: int, event: int, sync: int = -1) -> tuple[int, str, int]:
-    """Return the key of a recorded event: its ``eventSyncId``, or its ``eventId`` without one."""
-    if sync in (-1, _NONE):
-        return process, "eventId", event
-    return process, "eventSyncId", sync
-
-
-def _recordings(database: Database) -> _Recordings:
-    recordings: _Recordings = defaultdict(list)
-    for process, correlation, stream, event, sync in _rows(database, _RECORDS):
-        for key in {_event_key(process, event), _event_key(process, event, sync)}:
-            recordings[key].append((correlation, stream))
-    for event_recordings in recordings.values():
-        event_recordings.sort()
-    return recordings
+def _rows_by_event(database: Database, table: str, further: str = "") -> pd.DataFrame:
+    """Return rows with their event: its ``eventSyncId``, or its ``eventId`` without one."""
+    columns = f"globalPid correlationId streamId {further}"
+    rows = pd.DataFrame(database.integers(table, columns, optional="eventId eventSyncId"))
+    has_sync = ~rows["eventSyncId"].isin(_NONE)
+    event = rows["eventSyncId"].where(has_sync, rows["eventId"])
+    process = processes_of(rows["globalPid"].to_numpy())
+    return rows.assign(process=process, has_sync=has_sync, event=event)
 
 
 def capture_args(
@@ -289,7 +281,7 @@ def capture_args(
 ) -> ArgsOfCalls:
     """Return the kernel and the node of the calls that captured kernels."""
     nodes = database.integers(
-        _GRAPH_NODES, "start globalTid graphNodeId", optional="originalGraphNodeId"
+        "CUDA_GRAPH_NODE_EVENTS", "start globalTid graphNodeId", optional="originalGraphNodeId"
     )
     if not len(nodes["start"]):
         return {}

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets.formats.event_rows import (
     EventRows,
@@ -45,7 +46,7 @@ _NO_EVENTS = (33, 75, 76, 97, 98, 99)
 #: Domains of libraries; domains without a recorded name have a number other than 0.
 LIBRARY = re.compile(
     r"nccl|rccl|nvshmem|cu(blas|dnn|fft|sparse|solver|rand|tensor|file|cim)\w*|cccl|cub|thrust"
-    r"|tensorrt|nvjpeg|dali|ucx|openacc|(?P<unnamed>domain) \d+",
+    r"|tensorrt|nvjpeg|dali|ucx|openacc|domain \d+",
     re.IGNORECASE,
 )
 _OPERATOR = re.compile(r", (seq = -?\d|op_id = \d|sizes = \[)")
@@ -54,7 +55,6 @@ _OPERATOR_ARGS = {
     "op id": re.compile(r", op_id = (\d{1,18})"),
     "Input Dims": re.compile(r", sizes = (\[.*?\])(?:, input_op_ids = |$)", re.DOTALL),
 }
-_STEP_RANGE = "ProfilerStep#"
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ def read_ranges(database: Database, rows: EventRows) -> NvtxRanges:
 
     range_names = [name for name, _ in operators]
     is_operator = np.array(range_names) != np.array(texts.values)
-    is_step = np.array([name.startswith(_STEP_RANGE) for name in range_names])
+    is_step = np.array([name.startswith("ProfilerStep#") for name in range_names])
     is_library = np.array([LIBRARY.fullmatch(name) is not None for name in domains], bool)
     is_call = (is_operator[text] | is_library[domain]) & ~is_step[text]
     annotation, call = rows.category_codes(("user_annotation", "cpu_op"))
@@ -188,16 +188,13 @@ def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int
     has_payload = " or ".join(f'"{name}" is not null' for name in present)
     rows = database.rows(NVTX_TABLE, f"rowid {_PAYLOADS}", where=f"({has_payload})")
     texts = texts_by_id(database, [json_id for *_, json_id in rows if isinstance(json_id, int)])
-    number_of = {row[1:]: 0 for row in rows}
-    for number, content in enumerate(number_of, 1):
-        blob, json_text, json_id = content
-        number_of[content] = number
+    number, contents = pd.factorize(np.fromiter((row[1:] for row in rows), object, len(rows)))
+    for blob, json_text, json_id in contents:
         fields = _decode_payload(blob, schemas)
         payloads.append(fields or _decode_json_payload(json_text or texts.get(json_id)))
-    numbers = [number_of[row[1:]] for row in rows]
     positions = positions_in(np.array([rowid for rowid, *_ in rows], np.int64), rowids)
     # Ranges without a payload have position -1, which selects the appended number 0.
-    return payloads, np.array([*numbers, 0])[positions]
+    return payloads, np.append(number + 1, 0)[positions]
 
 
 def _decode_json_payload(text: object) -> dict[str, int]:

@@ -43,20 +43,19 @@ from hta_widgets.formats.nsight.tables import (
     DEVICE_TABLES,
     GRAPHS,
     HOST_TABLES,
+    ID_MASK,
     KERNELS,
     UNIFIED_THREAD,
     Columns,
     ExportTable,
-    id_in_system,
     read_table,
 )
 from hta_widgets.formats.steps import add_steps
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
-from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
+from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.record_times import FIRST_NS, LAST_NS, MIN_UTC_NS
 
-_MARKER = "StringIds"
 _REPORTS = (".nsys-rep", ".qdrep")
 _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DIAGNOSTIC_EVENT")
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
@@ -70,8 +69,7 @@ _LAST_SORT = 1 << 30
 
 def is_export(start: FileStart) -> bool:
     """Whether a file is an export, by the names of its tables."""
-    names = table_names(start.path, start.text)
-    return _MARKER in names and any(map(_EVENTS.fullmatch, names))
+    return "StringIds" in start.tables and any(map(_EVENTS.fullmatch, start.tables))
 
 
 def reports_of(path: str) -> list[tuple[Path, bool]]:
@@ -118,7 +116,10 @@ class _ExportReader:
         self._drop_recorded_graphs()
         self._ranges = self._read_ranges()
         self._add_communication_args()
-        self._add_args_of_calls()
+        calls = self._tables[CALLS]
+        captured = capture_args(self._database, self._tables[KERNELS], calls, self._rows.name)
+        self._add_args(calls, captured)
+        self._add_args(calls, wait_args(self._database, calls))
         for columns in self._tables.values():
             self._add(columns)
         for table in HOST_TABLES:
@@ -197,7 +198,13 @@ class _ExportReader:
         names = self._rows.name.values
         nccl_names = [code for code, name in enumerate(names) if _NCCL_NAME.search(name)]
         is_nccl = np.isin(kernels["name"], nccl_names)
-        nccl_ranges = self._nccl_ranges()
+        ranges = self._ranges
+        domains = [  # NCCL's, or domains without a recorded name
+            code
+            for code, name in enumerate(ranges.domains)
+            if name.upper() == "NCCL" or name.startswith("domain ")
+        ]
+        nccl_ranges = ranges.select(np.isin(ranges.columns["domain"], domains))
         for process in np.unique(kernels["process"][is_nccl]).tolist():
             rows = np.flatnonzero(is_nccl & (kernels["process"] == process))
             args = communication_args(
@@ -214,22 +221,6 @@ class _ExportReader:
         has_payloads = len(nccl_ranges.payloads) > 1  # the first one stands for none
         self._rows.note("part", int(bool(nccl_names) and not has_payloads), detail)
 
-    def _nccl_ranges(self) -> NvtxRanges:
-        """Return the ranges in NCCL's domain, or in domains without a recorded name."""
-        domains = [
-            code
-            for code, name in enumerate(self._ranges.domains)
-            if name.upper() == "NCCL" or name.startswith("domain ")
-        ]
-        return self._ranges.select(np.isin(self._ranges.columns["domain"], domains))
-
-    def _add_args_of_calls(self) -> None:
-        """Add what calls wait for, and the kernels of the graph nodes that calls captured."""
-        calls, kernels = self._tables[CALLS], self._tables[KERNELS]
-        captured = capture_args(self._database, kernels, calls, self._rows.name)
-        self._add_args(calls, captured)
-        self._add_args(calls, wait_args(self._database, calls))
-
     def _add(self, columns: Columns, phase: str = "X") -> None:
         """Add events with their threads or streams."""
         track = (columns[name] for name in ("process", "device", "thread"))
@@ -243,8 +234,8 @@ class _ExportReader:
         if device < 0:
             name = self._recording.threads.get((process, thread))
             label = f"thread {thread} ({name})" if name else ""
-            return RowPlace(str(id_in_system(process)), str(thread), process_name, label)
-        gpu = self._recording.gpu(process, device).label
+            return RowPlace(str(process & ID_MASK), str(thread), process_name, label)
+        gpu = f"GPU {self._recording.gpu(process, device).number}"
         if thread == UNIFIED_THREAD:
             return RowPlace(gpu, _UNIFIED, process_name or gpu, _UNIFIED, _LAST_SORT)
         return RowPlace(gpu, str(thread), process_name or gpu)
@@ -263,7 +254,7 @@ class _ExportReader:
             device_properties=properties if device >= 0 else {},
             further_metadata={"Nsight Systems": recording.version} if recording.version else {},
             series=recording.take_series(self._database, process, device),
-            label=gpu.label,
+            label=f"GPU {gpu.number}",
         )
 
     def _stated_rank(self, process: int, device: int) -> int | None:

@@ -19,7 +19,6 @@ import pandas as pd
 from hta_widgets.formats.event_rows import RANK_VARIABLES, Series, rank_of_variables
 from hta_widgets.formats.nsight.tables import (
     ID_MASK,
-    id_in_system,
     machine_of,
     process_of,
     processes_of,
@@ -52,11 +51,6 @@ class Gpu:
     memory_bytes: int | None = None
     uuid: str = ""
 
-    @property
-    def label(self) -> str:
-        """The name of its tracks."""
-        return f"GPU {self.number}"
-
 
 #: Devices by machine, process id and ordinal in the process; None for what is not stated.
 _DevicesOfProcesses = defaultdict[tuple[int | None, int | None, int], set[Gpu]]
@@ -75,7 +69,10 @@ class Recording:
         #: UTC at time 0 of the events; None if it is unknown
         self.epoch_ns = _epoch_ns(database, options)
         #: names of processes, and of their threads by process and thread
-        self.processes = _process_names(database)
+        self.processes = {
+            process_of(process): PurePath(shorten_paths(name).replace("\\", "/")).name
+            for process, name in database.rows("PROCESSES", "globalPid name", kinds=(int, str))
+        }
         self.threads = _thread_names(database)
         self.mpi_ranks: dict[int, int] = {
             process_of(thread): rank
@@ -103,7 +100,7 @@ class Recording:
 
     def gpu(self, process: int, device: int) -> Gpu:
         """Return a device of a process. With MIG, it has fewer multiprocessors than the GPU."""
-        machine, pid = machine_of(process), id_in_system(process)
+        machine, pid = machine_of(process), process & ID_MASK
         keys = (machine, pid, device), (None, pid, device), (None, None, device)
         gpus = next((self._devices[key] for key in keys if key in self._devices), set())
         stated = next(iter(gpus)) if len(gpus) == 1 else Gpu(device)
@@ -141,14 +138,6 @@ def _epoch_ns(database: Database, options: Mapping[str, str]) -> int | None:
         return 0
     begins = database.rows("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", kinds=(int,))
     return next((epoch_ns for (epoch_ns,) in begins if 0 < epoch_ns < LAST_NS), None)
-
-
-def _process_names(database: Database) -> dict[int, str]:
-    rows = database.rows("PROCESSES", "globalPid name", kinds=(int, str))
-    return {
-        process_of(process): PurePath(shorten_paths(name).replace("\\", "/")).name
-        for process, name in rows
-    }
 
 
 def _export_options(database: Database) -> dict[str, str]:
@@ -267,7 +256,6 @@ def _network_metrics(database: Database) -> list[Series]:
 def _samples_by_key(
     database: Database, table: str, time: str, keys: str
 ) -> Iterator[tuple[Any, Ints, Floats]]:
-    """Yield the times and values of the samples of each distinct key."""
     samples = pd.DataFrame(database.integers(table, f"{time} {keys}", reals="value"))
     samples = samples[np.isfinite(samples["value"])]
     for key, of_key in samples.groupby(keys.split(), sort=False):

@@ -27,7 +27,7 @@ from hta_widgets.trace.columns import StringPool
 #: Columns of events by name.
 Columns = dict[str, Ints]
 
-#: Bits of the number of a thread, and of a process, in a global id.
+#: Bits of the number that the system gave to a thread, and to a process, in a global id.
 ID_BITS = 24
 ID_MASK = (1 << ID_BITS) - 1
 _PROCESS_MASK = (1 << 64 - ID_BITS) - 1
@@ -56,11 +56,6 @@ def processes_of(global_ids: Ints) -> Ints:
     """Return the process of each global id, -1 for a missing id."""
     is_missing = np.isin(global_ids, (-1, NO_TIME))
     return np.where(is_missing, -1, (global_ids >> ID_BITS) & _PROCESS_MASK)
-
-
-def id_in_system(process: int) -> int:
-    """Return the number that the system gave to a process or thread."""
-    return process & ID_MASK
 
 
 def machine_of(process: int) -> int:
@@ -251,18 +246,14 @@ def _names(database: Database, table: ExportTable, columns: Columns, rows: Event
 def _args(database: Database, table: ExportTable, columns: Columns, rows: EventRows) -> Ints:
     if not table.args:
         return np.zeros(len(columns["rowid"]), np.int64)
-    short_names: dict[int, str] = {}
-    if _SHORT_NAME in table.args:
-        short_names = texts_by_id(database, columns["shortName"])
+    short_names = texts_by_id(database, columns["shortName"]) if _SHORT_NAME in table.args else {}
 
     def args_of(*values: int) -> dict[str, Any]:
         args: dict[str, Any] = {
             label: value for label, value in zip(table.args, values, strict=True) if value != -1
         }
-        name_id = args.pop(_SHORT_NAME, None)
-        if name_id in short_names:
-            args[_SHORT_NAME] = short_names[name_id]
-        return _join_launch_args(args)
+        short_name = short_names.get(args.pop(_SHORT_NAME, -1))
+        return _join_launch_args(args | ({_SHORT_NAME: short_name} if short_name else {}))
 
     return rows.args_by_row(args_of, *(columns[name] for name in table.args.values()))
 

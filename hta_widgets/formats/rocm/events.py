@@ -7,7 +7,6 @@ the first track that is free at its start.
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -26,6 +25,7 @@ from hta_widgets.formats.event_rows import (
 from hta_widgets.formats.steps import add_steps
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.tracks import first_free_lanes
 
 #: On a device with many streams, streams with less than this share of its work are joined.
 _MANY_STREAMS = 32
@@ -78,8 +78,7 @@ class RocmRows(EventRows):
         """Return the ranks of the file."""
         add_steps(self, steps, "ranges of the host")
         record = "Record with rocprofv3 --runtime-trace, and load the file that it writes."
-        no_facts = RankFacts()
-        return build_traces(self, format_name, lambda *rank: facts.get(rank, no_facts), record)
+        return build_traces(self, format_name, lambda *rank: facts.get(rank, RankFacts()), record)
 
 
 class RocmProcess:
@@ -167,14 +166,10 @@ def _join_rare_streams(start_ns: Ints, end_ns: Ints, stream: Ints) -> Ints:
         return stream
     busy_ns = np.bincount(code, end_ns - start_ns, len(streams))
     rare_events = np.flatnonzero((busy_ns < _RARE_SHARE * busy_ns.sum())[code])
+    rare_events = rare_events[np.argsort(start_ns[rare_events], kind="stable")]
+    rare_streams = np.unique(stream[rare_events])
+    lanes = first_free_lanes(start_ns[rare_events], end_ns[rare_events])
     joined = stream.copy()
-    used_streams: list[tuple[int, int]] = []  # a heap: end of the last event, and stream
-    unused_streams = iter(np.unique(stream[rare_events]).tolist())
-    for event in rare_events[np.argsort(start_ns[rare_events], kind="stable")].tolist():
-        if used_streams and used_streams[0][0] <= start_ns[event]:
-            _, number = heapq.heappop(used_streams)
-        else:
-            number = next(unused_streams)
-        joined[event] = number
-        heapq.heappush(used_streams, (int(end_ns[event]), number))
+    # Events of one stream may overlap, so there may be more lanes than streams.
+    joined[rare_events] = rare_streams[np.minimum(lanes, len(rare_streams) - 1)]
     return joined

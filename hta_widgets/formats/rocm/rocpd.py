@@ -38,7 +38,7 @@ from hta_widgets.formats.rocm.events import (
     gpu_properties,
 )
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
-from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
+from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.trace.arrays import Ints
 
 _SET = re.compile(r"rocpd_(?:kernel_dispatch|region|memory_copy)(_.*|)")
@@ -51,7 +51,7 @@ _KERNEL_NAMES = ("display_name", "formatted_kernel_name", "kernel_name")
 
 def is_rocpd(start: FileStart) -> bool:
     """Whether a file has the tables of rocprofv3 or rocmProfileData."""
-    return any(name.startswith("rocpd_") for name in table_names(start.path, start.text))
+    return any(name.startswith("rocpd_") for name in start.tables)
 
 
 def read_rocpd(
@@ -104,9 +104,7 @@ class _TableSet(RocmProcess):
 
     def read(self) -> None:
         """Add all events."""
-        kernels = self._event_columns(
-            "kernel_dispatch", " ".join(["agent_id kernel_id", *LAUNCH_COLUMNS])
-        )
+        kernels = self._event_columns("kernel_dispatch", "agent_id kernel_id", *LAUNCH_COLUMNS)
         names = self._names("info_kernel_symbol", _KERNEL_NAMES, kernels["kernel_id"])
         self._add_kernels(kernels, names)
         copies = self._event_columns(
@@ -152,12 +150,12 @@ class _TableSet(RocmProcess):
     def _table_rows(self, name: str, columns: str) -> list[tuple[Any, ...]]:
         return self._database.rows(self._table(name), columns, kinds=(int,))
 
-    def _event_columns(self, name: str, further: str) -> dict[str, Ints]:
+    def _event_columns(self, name: str, *further: str) -> dict[str, Ints]:
         """Return columns of a table of events, including those that are in other tables."""
         table = self._table(name)
         present = self._database.columns_of(table)
         references = [key for key in ("start_id", "end_id", "track_id") if key in present]
-        wanted = ["start end pid stream_id event_id", further, *references]
+        wanted = ["start end pid stream_id event_id", *further, *references]
         columns = self._database.integers(table, " ".join(wanted))
         for key in ("stack_id", "category_id"):
             columns[key] = values_by_id(self._events["id"], self._events[key], columns["event_id"])

@@ -113,13 +113,9 @@ class _Strings(msgspec.Struct, frozen=True):
     marker_api: list[_Text] = []
 
 
-class _Node(msgspec.Struct, frozen=True):
-    hostname: str = ""
-
-
 class _Metadata(msgspec.Struct, frozen=True):
     pid: int = 0
-    node: _Node | None = None
+    node: dict[str, Any] | None = None
 
 
 class _Process(msgspec.Struct, frozen=True):
@@ -200,8 +196,8 @@ class _ProcessRecords(RocmProcess):
 
     def facts(self) -> dict[tuple[int, int], RankFacts]:
         """Return what the file states about each rank."""
-        node = self._process.metadata.node
-        host = node.hostname if node else None
+        node = self._process.metadata.node or {}
+        host = str(node.get("hostname", ""))
         gpus = self._gpus.values()
         return {(self._number, gpu["id"]): RankFacts(0, host, None, gpu) for gpu in gpus}
 

@@ -75,8 +75,7 @@ def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]
         fields.last_integers(field, len(spans)).view(np.int64)
         for field in (_NUMBER, _OFFSET, _DURATION)
     )
-    is_sum = np.zeros(len(spans), bool)
-    is_sum[fields.row[fields.number == _COUNT]] = True
+    is_sum = mask_of_rows(fields.row[fields.number == _COUNT], len(spans))
     rows = np.flatnonzero(~is_sum)
     end = offset + duration
     times = np.stack([offset, duration, end])[:, rows]

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from math import isfinite, nan
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -97,7 +98,10 @@ def _read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     raise ProtobufError(f"a number is cut at byte {at:,}", is_cut=True)
 
 
-_Fields = defaultdict[int, list[Any]]
+class _Fields(defaultdict[int, list[Any]]):
+    """The values of each field of a message, and why it could not be read to its end."""
+
+    fault: ProtobufError | None = None
 
 
 def _fields_of(data: bytes, span: Span, *, cut_at: int = -1, nested_field: int = 0) -> _Fields:
@@ -106,44 +110,31 @@ def _fields_of(data: bytes, span: Span, *, cut_at: int = -1, nested_field: int =
     If the message ends at `cut_at`, where the file was cut, it may be incomplete. The remaining
     bytes of its last field are a value too if the field has the number `nested_field`.
     """
-    fields, fault = _fields_before_fault(data, span, nested_field)
-    if fault is not None and span[1] != cut_at:
-        raise fault
-    return fields
-
-
-def _fields_before_fault(
-    data: bytes, span: Span, nested_field: int
-) -> tuple[_Fields, ProtobufError | None]:
-    """Return the values of the fields before a fault, as `_fields_of` does, and the fault."""
-    fields: _Fields = defaultdict(list)
+    fields = _Fields(list)
     try:
         for number, value in read_fields(data, span):
             fields[number].append(value)
     except ProtobufError as fault:
+        if span[1] != cut_at:
+            raise
+        fields.fault = fault
         if fault.cut_field is not None and fault.cut_field[0] == nested_field:
             fields[nested_field].append(fault.cut_field[1])
-        return fields, fault
-    return fields, None
-
-
-def _integer(value: Any) -> int:
-    return _require(int, value)
-
-
-def _signed_integer(value: Any) -> int:
-    number = _integer(value)
-    return number - (1 << 64) if number >> 63 else number
-
-
-def _span(value: Any) -> Span:
-    return _require(tuple, value)
+    return fields
 
 
 def _require(kind: type[_T], value: Any) -> _T:
     if not isinstance(value, kind):
         raise ProtobufError("the type of a field differs from the schema")
     return value
+
+
+_integer, _span = partial(_require, int), partial(_require, tuple)
+
+
+def _signed_integer(value: Any) -> int:
+    number = _integer(value)
+    return number - (1 << 64) if number >> 63 else number
 
 
 def _text(data: bytes, values: Sequence[Any]) -> str:
@@ -157,7 +148,7 @@ def _finite(value: Any) -> float | None:
 
 
 #: Converts the value of each field that is a number.
-_STAT_NUMBERS = {2: _finite, 3: _integer, 4: _signed_integer}
+_STAT_NUMBERS: dict[int, Callable[[Any], Any]] = {2: _finite, 3: _integer, 4: _signed_integer}
 
 
 @dataclass(slots=True)
@@ -186,23 +177,21 @@ class Plane:
     names: dict[int, EventName] = field(default_factory=dict)
     stat_names: dict[int, str] = field(default_factory=dict)
     stats: Stats = field(default_factory=dict)
-    _decoded: dict[bytes, tuple[str, Any]] = field(default_factory=dict)
+    _decode_stat: Callable[[bytes], tuple[str, Any]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._decode_stat = lru_cache(_MAX_KEPT)(self._read_stat)
 
     def decode_stats(self, data: bytes, spans: Iterable[Span]) -> Stats:
         """Return statistics by name."""
         result: Stats = {}
         for start, stop in spans:
-            text = data[start:stop]
-            stat = self._decoded.get(text)
-            if stat is None:
-                stat = self._decode_stat(text)
-                if len(self._decoded) < _MAX_KEPT:
-                    self._decoded[text] = stat
-            if stat[1] is not None:
-                result[stat[0]] = stat[1]
+            name, content = self._decode_stat(data[start:stop])
+            if content is not None:
+                result[name] = content
         return result
 
-    def _decode_stat(self, data: bytes) -> tuple[str, Any]:
+    def _read_stat(self, data: bytes) -> tuple[str, Any]:
         name = ""
         content: Any = None
         for number, value in read_fields(data, (0, len(data))):
@@ -231,7 +220,8 @@ def read_profile_messages(data: bytes) -> Profile:
     """Decode a profile without its events."""
     profile = Profile()
     try:
-        fields, profile.fault = _fields_before_fault(data, (0, len(data)), 1)
+        fields = _fields_of(data, (0, len(data)), cut_at=len(data), nested_field=1)
+        profile.fault = fields.fault
         profile.messages = [_text(data, [value]) for value in (*fields[2], *fields[3])]
         profile.hosts = [_text(data, [value]) for value in fields[4]]
         cut_at = -1 if profile.fault is None else len(data)

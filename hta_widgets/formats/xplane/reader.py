@@ -57,7 +57,6 @@ _DEVICE = re.compile(
 )
 #: Threads of the host; old files have further planes for calls that CUPTI or ROCtracer recorded.
 _HOST = re.compile(r"/host:(?!metadata)([\w-]+)")
-_ENVIRONMENT = "Task Environment"
 _STREAM = re.compile(r"Stream *#? *(\d{1,9})\b.*", re.IGNORECASE)
 _OPS = re.compile(r"(Async )?XLA Ops|Sparse Core Ops")
 _MODULES, _STEPS, _NESTED = "XLA Modules", "Steps", "XLA Ops"
@@ -162,7 +161,7 @@ class _ProfileReader:
         self._figure_of: dict[int, int] = {}
         #: by device: number of lines without the number of a stream
         self._unnumbered: Counter[int] = Counter()
-        environment = next((p for p in profile.planes if p.name == _ENVIRONMENT), Plane())
+        environment = next((p for p in profile.planes if p.name == "Task Environment"), Plane())
         started = as_integer(environment.stats.get("profile_start_time"))
         lines = [line for plane in profile.planes for line in plane.lines if line.events]
         self._is_utc = any(line.first_ns >= MIN_UTC_NS for line in lines)
@@ -300,8 +299,8 @@ class _ProfileReader:
         is_sample &= (size_of_kind >= 0) & (device_of_kind >= 0)
         rows = np.flatnonzero(is_sample[events.kind])
         kind = events.kind[rows]
-        samples = (device_of_kind[kind], events.start_ns[rows], size_of_kind[kind])
-        self._samples.append(np.stack(samples))
+        columns = (device_of_kind[kind], events.start_ns[rows], size_of_kind[kind])
+        self._samples.append(np.stack(columns))
 
     def _add_host_steps(self, events: LineEvents, place: int) -> None:
         """Put a ``ProfilerStep#n`` around the ranges of `jax.profiler.StepTraceAnnotation`."""
@@ -363,7 +362,6 @@ def _numbers(stats: list[Stats], key: str) -> Ints:
 
 
 def _args_of_stats(stats: Stats) -> Stats:
-    """Return the statistics to show as args."""
     return {key: value for key, value in stats.items() if key not in _DROPPED}
 
 

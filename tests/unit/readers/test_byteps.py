@@ -435,3 +435,18 @@ def test_asyncs_of_a_file_stay_beside_the_derived_ones(write):
     ]
     worker = load(write([*EXAMPLE, *own], "1/comm.json"))[0]
     assert worker.asyncs["category"].tolist() == ["note"]
+
+
+def test_partitions_that_wait_for_the_root_are_counted_without_other_asyncs(write, tmp_path):
+    key = 3 << 16
+    stages = [("COORDINATE_PUSH", 20, 1), ("COPYH2D", 150, 10)]
+    own = [
+        {"ph": phase, "cat": "note", "name": "note", "id": "x", "pid": 7, "ts": NOW + ts}
+        for phase, ts in [("b", 1), ("e", 4)]
+    ]
+    records = [stage(None, 0, 200), *(stage(*times, key) for times in stages)]
+    write([*records, *own], "worker0/traces/0/comm.json")
+    write([*records, stage("PUSH", 20, 60, key)], "worker0/traces/1/comm.json")
+    counters = load(tmp_path)[0].counters
+    assert counters["name"].unique().tolist() == ["waiting for root"]
+    assert counters[["time_ns", "value"]].to_numpy().tolist() == [[21_000, 1], [150_000, 0]]

@@ -152,10 +152,15 @@ def test_rank_zeros_table_stands_in_for_files_that_are_not_there(job):
         # Messages of two gigabytes are missing from the bytes.
         ("MPI_Isend                       100 ", "MPI_Isend                       102 ",
          "overflow", 2, "MPI_Isend"),
+        # Values that no program reaches are unknown.
+        ("MPI_Waitall                     100            0.0          1.500",
+         "MPI_Waitall                     100            0.0         1.5e13",
+         "overflow", 1, "1e12"),
+        ("20480 KBytes", "inf KBytes", "overflow", 1, "unknown"),
         # Lines of no known form are counted.
         ("user cpu time", "a new kind of time", "skipped", 1, "line 12"),
     ],
-    ids=["two gigabytes", "unknown line"],
+    ids=["two gigabytes", "huge time", "infinite size", "unknown line"],
 )  # fmt: skip
 def test_what_a_profile_does_not_tell_is_reported(tmp_path, old, new, kind, count, words):
     (tmp_path / "mpi_profile.7.0").write_text(OLD.replace(old, new))

@@ -352,3 +352,10 @@ def test_mpi_on_hosts_is_no_communication_of_devices(write):
     traces = hw.load(folder)
     assert times(traces)["exposed_communication_ns"].tolist() == [1_500_000, 500_000]
     assert analysis.stragglers(traces)["is_straggler"].tolist() == [False, True]
+
+
+def test_equal_devices_of_two_workers_of_tensorflow_1(write):
+    device = "/job:worker/replica:0/task:{}/device:GPU:0 Compute"
+    records = [*named(1, device.format(0)), *named(2, device.format(1))]
+    records += [row(1, 0, "MatMul", 0, 10), row(2, 0, "MatMul", 5, 20)]
+    assert times(hw.load(write(records)))["compute_ns"].tolist() == [10_000, 20_000]

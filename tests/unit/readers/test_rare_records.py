@@ -42,9 +42,12 @@ def test_instants_and_steps_of_async_intervals(load_one, tmp_path):
 
 
 @pytest.mark.parametrize("scopes", [("a", "b"), ("a", ""), (1, 2)])
-def test_ids_are_unique_within_their_scope(load_one, scopes):
+@pytest.mark.parametrize(
+    "stated", [{"id": "0x1"}, {"id2": {"local": "0x1"}}, {"id2": {"global": "0x1"}}]
+)
+def test_ids_are_unique_within_their_scope(load_one, scopes, stated):
     (first, first_end), (second, second_end) = (
-        interval(start, end, id="0x1", scope=scope)
+        interval(start, end, **stated, scope=scope)
         for (start, end), scope in zip([(1, 3), (2, 9)], scopes, strict=True)
     )
     trace, problems = load_one([first, second, first_end, second_end])
