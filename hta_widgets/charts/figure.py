@@ -206,7 +206,8 @@ def keep_fitting(
         figure.min_border_right = 8 if assumed_px < 900 else 128
     axis = figure.yaxis[0] if len(figure.yaxis) else None
     if axis is not None and names:
-        axis.major_label_overrides = _short_labels(names, max(2, int((gutter_px - 12) / LETTER_WIDTH)))
+        letters = max(2, int((gutter_px - 12) / LETTER_WIDTH))
+        axis.major_label_overrides = _short_labels(names, letters)
     titles = _wrap_titles(figure, assumed_px, gutter_px)
     for column, min_width in columns:
         column.visible = assumed_px >= min_width
