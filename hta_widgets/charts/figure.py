@@ -206,7 +206,8 @@ def keep_fitting(
         figure.min_border_right = 8 if assumed_px < 900 else 128
     axis = figure.yaxis[0] if len(figure.yaxis) else None
     if axis is not None and names:
-        axis.major_label_overrides = _short_labels(names, max(2, _letters_in(gutter_px - 12)))
+        letters = max(2, int((gutter_px - 12) / LETTER_WIDTH))
+        axis.major_label_overrides = _short_labels(names, letters)
     titles = _wrap_titles(figure, assumed_px, gutter_px)
     for column, min_width in columns:
         column.visible = assumed_px >= min_width
@@ -246,10 +247,6 @@ def keep_fitting(
     figure.js_on_change("inner_width", fit)
 
 
-def _letters_in(width_px: float) -> int:
-    return int(width_px / LETTER_WIDTH)
-
-
 def _gutter_px(width_px: int, names: Sequence[tuple[float, str]], *, timed: bool) -> int:
     """Return the width of the labels of rows; `timed` figures have that of the timeline."""
     if timed:
@@ -265,7 +262,7 @@ def _wrap_titles(figure: Figure, width_px: int, gutter_px: int) -> list[list[Any
     subtitles = [title for title in figure.above if isinstance(title, models.Title)]
     titles = [[title, title.text, f"{title.text_font_size} "] for title in subtitles]
     titles.append([figure.title, figure.title.text, "bold 13px "])
-    letters = max(_letters_in(width_px - 12), 1)
+    letters = max(int((width_px - 12) / LETTER_WIDTH), 1)
     for title, text, _ in titles:
         title.offset = 4 - gutter_px
         title.text = textwrap.fill(text, letters, break_long_words=False, break_on_hyphens=False)

@@ -166,7 +166,9 @@ def index_lane(
         long = durs > 0
         lane_rows = np.ascontiguousarray(rows[long], np.int32)
         with_length = durs[long]
-        longest = _block_maxima(with_length)
+        if len(with_length):
+            blocks = np.arange(0, len(with_length), BLOCK)
+            longest = np.maximum.reduceat(with_length, blocks)
         long_durs = None if spans.is_disjoint else with_length
     counts = np.bincount(kinds, minlength=1)
     major = int(counts.argmax())
@@ -197,9 +199,3 @@ def _kind_index(starts: Ints, durs: Ints, kinds: Codes, *, major: int, disjoint:
     points = durs <= 0
     order = np.lexsort((kinds[points], starts[points]))
     return KindIndex(major, cover, tuple(minor), kinds[points][order])
-
-
-def _block_maxima(durs: Ints) -> Ints:
-    if not len(durs):
-        return np.empty(0, np.int64)
-    return np.maximum.reduceat(durs, np.arange(0, len(durs), BLOCK))

@@ -141,7 +141,9 @@ class _Picture(Painter):
         head.draw_minimap(*self._answer("minimap", bins=bins), _MINIMAP_TOP, self.classed)
         drawing.horizontal(_MINIMAP_BOTTOM, 0, area.width, theme.rule)
         tick_xs = head.draw_axis(axis)
-        ribbon = self._ribbon()
+        ribbon = None
+        if self.figures.lateness is not None:
+            ribbon = self._answer("ribbon", **self.window, bins=max(2, int(area.across)))
         head.draw_strip(ribbon, axis)
         sides = SideColumnPainter(drawing, area, self.colors, self.figures)
         sides.draw_title(self.rows, axis, strip_rows)
@@ -168,12 +170,6 @@ class _Picture(Painter):
         if area.margin:
             drawing.vertical(area.right, top, bottom, self.theme.rule)
         drawing.horizontal(bottom, 0, area.width, self.theme.rule)
-
-    def _ribbon(self) -> Answered | None:
-        """Return how late ranks arrive at collectives, a bin for each px; None without lateness."""
-        if self.figures.lateness is None:
-            return None
-        return self._answer("ribbon", **self.window, bins=max(2, int(self.area.across)))
 
     def _answer(self, op: str, **request: int) -> Answered:
         reply, buffer = self.engine.answer({"op": op, **request})

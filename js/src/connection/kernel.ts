@@ -35,11 +35,6 @@ export const BUSY_AFTER_MS = 700;
 /** Interval of checks whether a busy kernel was shut down. */
 const CHECK_INTERVAL_MS = 1000;
 
-interface PendingRequest {
-  resolve(reply: Reply): void;
-  reject(error: Error): void;
-}
-
 type Status = Source["status"];
 
 /** Two views of one model receive each other's replies: tokens must not collide. */
@@ -89,7 +84,10 @@ const UNKNOWN_ERROR: ErrorReply = { code: "no_answer", message: "The kernel gave
 
 export class KernelSource implements Source {
   private readonly token = makeViewToken();
-  private readonly pending = new Map<string, PendingRequest>();
+  private readonly pending = new Map<
+    string,
+    { resolve(reply: Reply): void; reject(error: Error): void }
+  >();
   private requestCount = 0;
   /** The file that the kernel refused to replace; a repeated request replaces it. */
   private refusedPath: string | null = null;
@@ -230,11 +228,6 @@ export class KernelSource implements Source {
 
 // Detect through the notebook that its kernel has ended: kernels that are shut down send nothing.
 
-interface KernelLike {
-  readonly status?: unknown;
-  readonly isDisposed?: unknown;
-}
-
 const ENDED_STATES = new Set<unknown>(["dead", "terminating"]);
 
 /** Return a check whether the current kernel has ended; false if the notebook does not expose it. */
@@ -246,7 +239,7 @@ function makeEndCheck(manager: unknown): () => boolean {
 }
 
 /** JupyterLab's managers of widgets name their kernel; others do not. */
-function kernelOf(manager: unknown): KernelLike | null {
+function kernelOf(manager: unknown): { status?: unknown; isDisposed?: unknown } | null {
   if (manager === null || typeof manager !== "object" || !("kernel" in manager)) return null;
   const { kernel } = manager;
   return typeof kernel === "object" ? kernel : null;

@@ -29,14 +29,6 @@ const MAX_LENGTH = 8000;
 const MAX_TEXT_LENGTH = 1000;
 const FOLLOW_MS = 300;
 
-/** The state that a link restores. */
-interface LinkedState {
-  state: SharedState;
-  panels: PanelIds | null;
-  /** Names of the parts that were left out. */
-  rejected: string[];
-}
-
 /** The link to a view whose state is `text`; null without an address, or without a text. */
 export function linkTo(model: Model, text: string | null): string | null {
   const address = addressTrait(model);
@@ -201,16 +193,18 @@ class PartReader {
   }
 }
 
-/** The state that a text names, as far as the job has it. */
-export function decodeState(text: string, scene: Scene, offered: readonly string[]): LinkedState {
+/** The state that a text names, as far as the job has it, and the names of the parts left out. */
+export function decodeState(text: string, scene: Scene, offered: readonly string[]) {
   const parts = new PartReader(text);
+  const isColorOfJob = (value: string): value is TimelineColor =>
+    isColor(value) && (value !== "bound" || scene.without_bounds === "");
   const state: SharedState = {
     ...INITIAL_STATE,
     selection: readSelection(parts, scene),
     view: parts.read("view", (value) => readView(value, scene.range)),
     selected_event: parts.read("event", (value) => readEvent(value, scene)),
     search: parts.read("search", onlyIf(isShort)) ?? "",
-    color: parts.read("color", (value) => readColor(value, scene)) ?? INITIAL_STATE.color,
+    color: parts.read("color", onlyIf(isColorOfJob)) ?? INITIAL_STATE.color,
     pinned: parts.keep("pinned track", parts.all("pin"), (key) => hasTrack(scene, key)),
     ranks_from: parts.read("from", onlyIf(isPanel)) ?? "",
     scope: parts.read("scope", onlyIf(isScope)) ?? "selection",
@@ -252,10 +246,6 @@ function readPanels(value: string, parts: PartReader, offered: readonly string[]
   const isRows = value.startsWith("*");
   const panels = isRows ? knownRows.filter((row) => row.length > 0) : knownRows.flat();
   return panels.length > 0 ? panels : undefined;
-}
-
-function readColor(value: string, { without_bounds: reason }: Scene): TimelineColor | undefined {
-  return isColor(value) && (value !== "bound" || reason === "") ? value : undefined;
 }
 
 /** Return a function that returns a text unchanged if it is valid, else undefined. */

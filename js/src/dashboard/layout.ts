@@ -82,15 +82,13 @@ function isRowsChoice(choice: PanelChoice): choice is readonly (readonly string[
 }
 
 /** Panels with nothing to show, or nothing to compare, in a job; they are not laid out. */
-export function findIdlePanels({ ranks, steps, problems }: IdleFacts): string[] {
-  const isSingle = ranks.length === 1 && steps.length < 2;
-  return [...(problems === 0 ? ["problems"] : []), ...(isSingle ? ["steps"] : [])];
-}
-
-interface IdleFacts {
+export function findIdlePanels(job: {
   ranks: readonly unknown[];
   steps: readonly unknown[];
   problems: number;
+}): string[] {
+  const isSingle = job.ranks.length === 1 && job.steps.length < 2;
+  return [...(job.problems === 0 ? ["problems"] : []), ...(isSingle ? ["steps"] : [])];
 }
 
 export function shownIds(choice: PanelChoice): string[] {

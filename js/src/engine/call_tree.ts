@@ -23,13 +23,6 @@ interface CallNode {
   children: Map<number, CallNode>;
 }
 
-/** A call path as a bar; `left` is where the bar begins, as time. */
-interface Bar {
-  node: CallNode;
-  depth: number;
-  left: number;
-}
-
 function makeCallNode(name: number): CallNode {
   return { name, count: 0, host: 0, device: 0, children: new Map() };
 }
@@ -107,7 +100,8 @@ function placeBars(root: CallNode, names: NameTable, measure: Measure) {
   const minTime = childTime(root, measure) * MIN_SHARE;
   let leftOut = 0;
   // Breadth first: each bar adds the bars of its children.
-  const bars: Bar[] = [{ node: root, depth: -1, left: 0 }];
+  // `left` is where a bar begins, as time.
+  const bars = [{ node: root, depth: -1, left: 0 }];
   for (const { node, depth, left } of bars) {
     let childLeft = left;
     const children = [...node.children.values()].filter((child) => child[measure] > 0);

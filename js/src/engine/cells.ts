@@ -13,12 +13,6 @@ import { pieceAt, IntervalSet } from "./spans";
 
 const BLOCK = 64;
 
-/** Events of one kind. */
-interface KindSpans {
-  kind: number;
-  spans: IntervalSet;
-}
-
 /** Exact contents of neighbouring cells. */
 export interface Cells {
   covered: Float64Array;
@@ -39,7 +33,7 @@ interface LaneEvents {
 export class IndexedLane {
   readonly spans: IntervalSet;
   /** The events of each kind, by code. With one kind, its spans are the spans of the lane. */
-  private readonly kindSpans: readonly KindSpans[];
+  private readonly kindSpans: readonly { kind: number; spans: IntervalSet }[];
   /** Kind of each point, in the order of the points; at the same instant, the lowest kind first. */
   private readonly kindOfPoint: Uint8Array;
   /** Table row of each event that has a duration. */
@@ -215,17 +209,11 @@ export interface CounterTile {
   max: Float32Array;
 }
 
-/** The cells of a range of tiles, and the slices in it. */
-interface MeasuredTiles {
-  cells: Cells;
-  slices: readonly TileSlice[];
-}
-
 /** Tiles within an extent, without the empty ones. */
 export function buildCellTiles(
   extent: readonly [number, number],
   requested: TileRange,
-  measure: (range: TileRange) => MeasuredTiles,
+  measure: (range: TileRange) => { cells: Cells; slices: readonly TileSlice[] },
 ): CellTile[] {
   const range = clipTileRange(extent, requested);
   if (range === null) return [];

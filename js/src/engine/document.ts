@@ -86,20 +86,13 @@ export interface FullHeader extends RankHeader {
   args: { state: ArgsState; reason: string; blocks: number; columns: Record<string, ColumnSpec> };
 }
 
-/** Columns of one lane of an overview. */
-interface OverviewLane {
-  lane: number;
-  kinds: number[];
-  counter: boolean;
-}
-
 export interface OverviewHeader extends RankHeader {
   detail: "overview";
   /** Cells of 2^level ns, starting at `first`. */
   level: number;
   first: number;
   cells: number;
-  lanes_kept: OverviewLane[];
+  lanes_kept: { lane: number; kinds: number[]; counter: boolean }[];
   /** Number of events, asyncs and instants of each type, for counts of search hits. */
   counts: number[];
   has_device: boolean;

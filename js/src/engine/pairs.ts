@@ -11,7 +11,6 @@ import type {
   PairEvents,
   Partner,
   Requests,
-  Scene,
   CellValue,
 } from "../protocol/source";
 import { type Blocks, ColumnReader, readBlock } from "./columns";
@@ -245,15 +244,8 @@ export interface DiffDocument {
   pairs?: PairsHeader;
 }
 
-interface OpenedDiff {
-  traits: Record<string, unknown>;
-  scenes: Scene[];
-  states: Record<string, unknown>[];
-  source: LocalSource;
-}
-
 /** Each run has its own blocks, with the run's name as a prefix. */
-export async function openDiffPage(blocks: Blocks): Promise<OpenedDiff> {
+export async function openDiffPage(blocks: Blocks) {
   const readJson = async (name: string): Promise<unknown> =>
     JSON.parse(new TextDecoder().decode(await readBlock(blocks, name)));
   const page = (await readJson("document")) as DiffDocument;

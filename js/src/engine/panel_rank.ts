@@ -80,12 +80,6 @@ export function latestEnds(end: Float64Array): Float64Array {
   return end.map((time) => (latest = Math.max(latest, time)));
 }
 
-/** Name and kind of device work. */
-interface KernelType {
-  name: number;
-  kind: number;
-}
-
 /** Device work, by start. */
 export interface DeviceWork extends SortedIntervals {
   readonly row: Int32Array;
@@ -102,7 +96,7 @@ export interface DeviceWork extends SortedIntervals {
 export class RankAnalysis {
   readonly number: number;
   readonly work: DeviceWork;
-  readonly kernels: KernelType[] = [];
+  readonly kernels: { name: number; kind: number }[] = [];
   /** Its entries in matched collectives. */
   readonly collectiveEntries: ReturnType<Collectives["entriesOfRank"]>;
   /** Rows of its communication that matches no other rank's; null for a rank alone. */

@@ -354,14 +354,8 @@ export function stagesFrame(tables: ColumnTables, selection: SelectionJson): Pan
 
 const NO_PULLS = "PULLs of at least two workers are needed";
 
-interface PullRow extends PushLag {
-  dur: number;
-  /** Excess over the shortest pull of the same partition and step. */
-  slack: number;
-}
-
 /** Pulls of partitions and steps that every worker of the job pulled. */
-function workerPulls(tables: ColumnTables, selection: SelectionJson): PullRow[] {
+function workerPulls(tables: ColumnTables, selection: SelectionJson) {
   const files = filesOf(tables, "byteps", selection);
   const { rows, names } = stageRows(tables, files, selection);
   const pulls = rows.filter(({ stage }) => names[stage] === "PULL");
@@ -383,6 +377,7 @@ function workerPulls(tables: ColumnTables, selection: SelectionJson): PullRow[] 
           iteration: pull.step,
           start_ns: pull.start_ns,
           dur: pull.dur_ns,
+          // The excess over the shortest pull of the same partition and step.
           slack: pull.dur_ns - minDur,
           lag: maxDur - pull.dur_ns,
           isLast: isAlone && pull.dur_ns === minDur,

@@ -165,12 +165,7 @@ export class WidgetHost {
 const MIN_PX = 320;
 
 /** Fit a timeline into the window, less `otherPx` and the height of its open panels. */
-export function fitToWindow(
-  view: HTMLElement,
-  timeline: RemoteModel,
-  otherPx: () => number,
-  signal?: AbortSignal,
-): void {
+export function fitToWindow(view: HTMLElement, timeline: RemoteModel, otherPx: () => number): void {
   let ownHeight: number | null = null;
   const fit = (): void => {
     // The user has dragged the lower edge: keep that height.
@@ -183,8 +178,6 @@ export function fitToWindow(
     timeline.setLocally("height", ownHeight);
   };
   fit();
-  window.addEventListener("resize", fit, { signal });
-  const observer = new ResizeObserver(fit);
-  observer.observe(view);
-  signal?.addEventListener("abort", () => observer.disconnect(), { once: true });
+  window.addEventListener("resize", fit);
+  new ResizeObserver(fit).observe(view);
 }

@@ -429,14 +429,8 @@ export interface ClassStyle {
   faint?: boolean;
 }
 
-/** Entry of a legend, and its appearance. */
-interface ClassLegendEntry {
-  name: string;
-  styles: readonly ClassStyle[];
-}
-
 export interface ClassPalette {
-  legend(theme: ThemeName): readonly ClassLegendEntry[];
+  legend(theme: ThemeName): readonly { name: string; styles: readonly ClassStyle[] }[];
   /** By class; the last one is for events whose class is unknown. */
   styles(theme: ThemeName): readonly ClassStyle[];
 }

@@ -313,11 +313,6 @@ function growArray<T extends { set(source: T): void }>(from: T, to: T): T {
 // Cells without the events that are drawn as rectangles. Cells include all events, and rectangles
 // show the time of long events exactly, so this time is subtracted from the cells.
 
-interface SliceColumns {
-  readonly sliceStart: Float64Array;
-  readonly sliceDur: Float64Array;
-}
-
 /**
  * Subtract slices of at least `minNs` from `share` (0..1 of each cell) and from `count`. The cells
  * begin at `origin` and are `cell` ns wide. Only the first `length` slices count; they are sorted by
@@ -328,7 +323,7 @@ export function subtractSlices(
   count: Int32Array,
   origin: number,
   cell: number,
-  slices: SliceColumns,
+  slices: { sliceStart: Float64Array; sliceDur: Float64Array },
   length: number,
   minNs: number,
 ): void {

@@ -85,7 +85,7 @@ export class TileStore {
   classed = false;
   /** By lane, level and index. */
   private readonly lanes = new Map<number, Map<number, Map<number, CachedTile>>>();
-  private bytes = 0;
+  sizeBytes = 0;
   private clock = 0;
 
   constructor(
@@ -93,10 +93,6 @@ export class TileStore {
     private readonly limitBytes: number = LIMIT_BYTES,
   ) {
     this.versions = new Uint32Array(lanes);
-  }
-
-  get sizeBytes(): number {
-    return this.bytes;
   }
 
   /** Advance the clock of use: later reads count as more recent than earlier ones. */
@@ -156,13 +152,13 @@ export class TileStore {
         }
       }
     }
-    if (this.bytes > this.limitBytes) this.evict();
+    if (this.sizeBytes > this.limitBytes) this.evict();
   }
 
   private putTile(lane: number, level: number, index: number, tile: Tile): void {
     const levels = getOrMake(this.lanes, lane, () => new Map<number, Map<number, CachedTile>>());
     const row = getOrMake(levels, level, () => new Map<number, CachedTile>());
-    this.bytes += tile.bytes - (row.get(index)?.tile.bytes ?? 0);
+    this.sizeBytes += tile.bytes - (row.get(index)?.tile.bytes ?? 0);
     row.set(index, { tile, used: this.clock });
     this.versions[lane]! += 1;
   }
@@ -173,7 +169,7 @@ export class TileStore {
     stamps.sort((a, b) => a - b);
     // Evict all tiles that were last read at the same time: a view needs all of its tiles.
     let index = 0;
-    while (this.bytes > this.limitBytes * EVICT_TO_SHARE && index < stamps.length) {
+    while (this.sizeBytes > this.limitBytes * EVICT_TO_SHARE && index < stamps.length) {
       const stamp = stamps[Math.min(index + (stamps.length >> 4), stamps.length - 1)]!;
       if (stamp >= this.clock) break;
       this.evictUntil(stamp);
@@ -187,7 +183,7 @@ export class TileStore {
         for (const [index, entry] of row) {
           if (entry.used > stamp) continue;
           row.delete(index);
-          this.bytes -= entry.tile.bytes;
+          this.sizeBytes -= entry.tile.bytes;
           this.versions[lane]! += 1;
         }
         if (row.size === 0) levels.delete(level);

@@ -69,12 +69,6 @@ export interface FoldingOptions {
   saveFolded?: (folded: boolean) => void;
 }
 
-interface FoldingParts {
-  readonly ctx: TimelineContext;
-  readonly rows: RowsController;
-  readonly picking: EventSelection;
-}
-
 export class FoldingController {
   private readonly isEnabled;
   private readonly clusters = signal<Clusters | null>(null);
@@ -101,7 +95,7 @@ export class FoldingController {
   });
 
   constructor(
-    private readonly app: FoldingParts,
+    private readonly app: { ctx: TimelineContext; rows: RowsController; picking: EventSelection },
     private readonly options: FoldingOptions,
   ) {
     const { ctx, rows } = app;

@@ -7,16 +7,11 @@ import { onSignal } from "../ui/react";
 import { LatestRequest, type TimelineContext } from "./context";
 import type { EventSelection } from "./selected_event";
 
-interface GapParts {
-  readonly ctx: TimelineContext;
-  readonly picking: EventSelection;
-}
-
 export class GapSelection {
   readonly gap = signal<Gap | null>(null);
   private readonly newest: LatestRequest;
 
-  constructor(private readonly app: GapParts) {
+  constructor(private readonly app: { ctx: TimelineContext; picking: EventSelection }) {
     const { ctx, picking } = app;
     this.newest = new LatestRequest(ctx.signal);
     onSignal(picking.selectionSignal, (window) => this.follow(window), ctx.signal);

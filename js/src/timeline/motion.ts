@@ -192,12 +192,8 @@ export function softShare(dt: number): number {
   return 1 - Math.exp(-dt / SOFT_MS);
 }
 
-interface HeldKey extends KeyPush {
-  since: number;
-}
-
 export class KeyMotion {
-  private readonly heldKeys = new Map<string, HeldKey>();
+  private readonly heldKeys = new Map<string, KeyPush & { since: number }>();
   private readonly pending: Record<Axis, number> = { zoom: 0, pan: 0, rows: 0 };
   private last = 0;
   private frame = 0;

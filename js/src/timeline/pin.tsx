@@ -9,15 +9,10 @@ import { pinName, type RowsController } from "./rows";
 const PIN_WIDTH = 24;
 const MAX_PROBES = 400;
 
-interface PinParts {
-  readonly ctx: TimelineContext;
-  readonly rows: RowsController;
-}
-
 export class RowPin {
   readonly placement = signal<{ row: RowInfo; left: number; top: number } | null>(null);
 
-  constructor(private readonly app: PinParts) {}
+  constructor(private readonly app: { ctx: TimelineContext; rows: RowsController }) {}
 
   /** Show the pin at this row, next to this point of the gutter; hide it for null. */
   show(row: RowInfo | null, point: { x: number; y: number } | null): void {

@@ -11,11 +11,6 @@ import { type HitCount, isWholeRange } from "./text";
 
 const TYPE_MS = 160;
 
-interface SearchParts {
-  readonly ctx: TimelineContext;
-  readonly picking: EventSelection;
-}
-
 interface SearchResult {
   /** Count of the hits; null without a search. */
   hits: HitCount | null;
@@ -35,7 +30,7 @@ export class SearchController {
   private readonly requestLater;
   private currentHit: Brief | null = null;
 
-  constructor(private readonly app: SearchParts) {
+  constructor(private readonly app: { ctx: TimelineContext; picking: EventSelection }) {
     const { ctx } = app;
     this.ctx = ctx;
     this.newest = new LatestRequest(ctx.signal);

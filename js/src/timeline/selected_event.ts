@@ -58,12 +58,6 @@ const NO_EVENT: SelectedEvent = {
   error: null,
 };
 
-interface EventSelectionParts {
-  readonly ctx: TimelineContext;
-  readonly nav: Navigation;
-  readonly rows: RowsController;
-}
-
 export class EventSelection {
   /** The selected event, as far as it is loaded. */
   readonly stateSignal = signal(NO_EVENT);
@@ -80,7 +74,9 @@ export class EventSelection {
   /** The request for the details of the selected event. */
   private loading: Promise<unknown> = Promise.resolve();
 
-  constructor(private readonly app: EventSelectionParts) {
+  constructor(
+    private readonly app: { ctx: TimelineContext; nav: Navigation; rows: RowsController },
+  ) {
     this.ctx = app.ctx;
     const { shared, signal: abortSignal } = app.ctx;
     this.newest = new LatestRequest(abortSignal);

@@ -82,11 +82,6 @@ function clockTexts(
 
 export type ClockName = "recorded" | "fitted";
 
-interface StatusParts {
-  readonly ctx: TimelineContext;
-  readonly panels: { openProblems(anchor: HTMLElement): void };
-}
-
 export interface StatusOptions {
   /** Called when the user chooses a clock; left out if no kernel can draw another one. */
   setClock?: ((clock: ClockName) => void) | undefined;
@@ -121,7 +116,7 @@ export class StatusLine {
   private flashTimer = 0;
 
   constructor(
-    readonly app: StatusParts,
+    readonly app: { ctx: TimelineContext; panels: { openProblems(anchor: HTMLElement): void } },
     readonly options: StatusOptions,
   ) {
     const { signal: abortSignal, source, root } = app.ctx;

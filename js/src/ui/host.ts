@@ -67,14 +67,8 @@ export function watchTheme(
 
 // The size of an element and the density of its display, whenever one of them changes.
 
-interface ElementSize {
-  width: number;
-  height: number;
-  dpr: number;
-}
-
 /** The size of an element; null while it is hidden, as in a hidden output. */
-export function sizeOf(el: HTMLElement): ElementSize | null {
+export function sizeOf(el: HTMLElement) {
   const { clientWidth: width, clientHeight: height } = el;
   if (width === 0 || height === 0) return null;
   return { width, height, dpr: window.devicePixelRatio || 1 };
