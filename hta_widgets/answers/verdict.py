@@ -29,7 +29,7 @@ from hta_widgets.diff.shapes import repetition_factor, shape_changes
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import combined_p_value
 from hta_widgets.errors import TraceError
-from hta_widgets.text import count, duration, p_value as p_value_text, share, share_delta
+from hta_widgets.text import count, duration, p_value as p_value_text, plural, share, share_delta
 from hta_widgets.trace.arrays import Floats
 
 Outcome = Literal["regressed", "within", "cannot tell"]
@@ -154,6 +154,9 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
     differences = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
     if differences:
         return f"the runs differ: {'; '.join(differences)}"
+    counts = [len(side.parts) for side in diff.sides]
+    if diff.by_rank_means and counts[0] != counts[1] and not _state_world_sizes(diff):
+        return f"the runs differ: {plural(counts[0], 'rank')} → {counts[1]}, of unknown world size"
     if not diff.before.has_steps:
         return "the runs have no steps to compare"
     if other_work := "" if metric == "mfu" else _other_work(diff, before, after, metric):
@@ -161,6 +164,11 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
     if not (np.isfinite(before).all() and np.isfinite(after).all()):
         return f"{metric} is unknown in a step"
     return ""
+
+
+def _state_world_sizes(diff: Comparison) -> bool:
+    """Return whether the files of both sides state how many ranks their jobs have."""
+    return all(any(part.trace.world_size for part in side.parts.values()) for side in diff.sides)
 
 
 def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:

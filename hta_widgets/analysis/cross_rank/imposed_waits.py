@@ -74,17 +74,17 @@ class ImposedWaits:
         """Return the number of each rank's collectives that have events of all their ranks."""
         return self.sum_by_rank(self.is_counted & self.match.per_entry(self.match.is_complete))
 
-    def companion_counts(self) -> Ints:
+    def companion_counts(self, min_group_ratio: float = _MIN_GROUP_RATIO) -> Ints:
         """Return the number of other ranks with which each rank shares collectives, at least 1.
 
-        Groups in which it costs a tenth of the largest loss in a group or less do not count.
+        Groups count in which its loss is at least a part of the largest loss in a group.
         """
         match = self.match
         member = np.zeros((match.lane.max(initial=-1) + 1, len(match.traces)), dtype=np.float32)
         member[match.lane, match.trace] = 1
         lost_ns = np.zeros(member.shape)
         np.add.at(lost_ns, (match.lane, match.trace), self.lost_ns)
-        costly = member * (lost_ns >= _MIN_GROUP_RATIO * lost_ns.max(axis=0, initial=0))
+        costly = member * (lost_ns >= min_group_ratio * lost_ns.max(axis=0, initial=0))
         shared: Ints = (costly.T @ member > 0).sum(axis=1)
         return np.maximum(shared - 1, 1)
 
