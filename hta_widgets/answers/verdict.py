@@ -24,7 +24,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.arguments import match_pattern, require_pattern
 from hta_widgets.diff.align import STEP_KINDS, kind_times
-from hta_widgets.diff.compare import CONDITIONS, Comparison
+from hta_widgets.diff.compare import CONDITIONS, Comparison, world_size_text
 from hta_widgets.diff.shapes import repetition_factor, shape_changes
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import combined_p_value
@@ -155,7 +155,7 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
     if differences:
         return f"the runs differ: {'; '.join(differences)}"
     counts = [len(side.parts) for side in diff.sides]
-    if diff.by_rank_means and counts[0] != counts[1] and not _state_world_sizes(diff):
+    if diff.by_rank_means and counts[0] != counts[1] and not all(map(world_size_text, diff.sides)):
         return f"the runs differ: {plural(counts[0], 'rank')} → {counts[1]}, of unknown world size"
     if not diff.before.has_steps:
         return "the runs have no steps to compare"
@@ -164,11 +164,6 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
     if not (np.isfinite(before).all() and np.isfinite(after).all()):
         return f"{metric} is unknown in a step"
     return ""
-
-
-def _state_world_sizes(diff: Comparison) -> bool:
-    """Return whether the files of both sides state how many ranks their jobs have."""
-    return all(any(part.trace.world_size for part in side.parts.values()) for side in diff.sides)
 
 
 def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:

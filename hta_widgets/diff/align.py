@@ -249,7 +249,6 @@ def _slots(
 
 
 def _gap_frame(before: TimeMap, after: TimeMap) -> pd.DataFrame:
-    """Return `Alignment.gaps`."""
     gaps = before.gaps(), after.gaps()
     counts = [len(start) for start, _ in gaps]
     sides = np.repeat(np.array(["before", "after"], dtype=object), counts)

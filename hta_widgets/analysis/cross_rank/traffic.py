@@ -141,7 +141,6 @@ def _traffic_of_rank(
     node_of: dict[int, int],
     link: DeviceLink,
 ) -> pd.DataFrame:
-    """Return the rows of `traffic` for a rank."""
     rank = stated_rank(part.trace)
     nodes, operation = count_nodes(groups, node_of)[events.group], events.operation
     ranks = np.array([group.size for group in groups], dtype=np.int64)[events.group]
