@@ -282,7 +282,7 @@ def _verdict(
     """
     # The last recorded rank of a collective may have waited for a rank that has no event there.
     lost_shares, exposed_shares = step_shares(work, complete=True)
-    step_ns, is_steady = work.step_ns(), _steadily_late(work)
+    step_ns, is_steady = work.step_ns, _steadily_late(work)
     companions = work.companion_counts()
     # The fewer ranks a loss refers to, the more often it is large by chance.
     is_of_group = companions < work.companion_counts(min_group_ratio=0.0)
