@@ -182,8 +182,7 @@ def _items_of(section: str) -> list[str]:
     section = re.sub(r"\)``,\s", "), ``", section)
     section = re.sub(r"\)``\s+and\s+``", ") and ``", section)
     section = re.sub(r"``\s*and\s+``(?=\w+``)", "``, ``", section)
-    items = re.split(r"\n\s*\n|\n\s*- ", section)
-    return [" ".join(item.split()) for item in items]
+    return [" ".join(item.split()) for item in re.split(r"\n\s*\n|\n\s*- ", section)]
 
 
 def _clause_after(item: str, start: int, spans: list[int]) -> str:

@@ -170,8 +170,7 @@ def _marks_ns(match: Matching, times: Arrivals) -> Ints:
     """Return an instant between each pair of adjacent windows of the recording, ascending."""
     clocks = zip(iter_ranks(match.traces), times.clocks, strict=True)
     marks = [clock.to_job(trace.recorded_marks_ns) for trace, clock in clocks]
-    longest = max(marks, key=len, default=np.empty(0, np.int64))
-    return np.sort(longest)
+    return np.sort(max(marks, key=len, default=np.empty(0, np.int64)))
 
 
 def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedWaits:

@@ -357,9 +357,9 @@ def _steadily_late(work: ImposedWaits) -> Bools:
     column = np.cumsum(is_member)[member] - 1
 
     def sum_by_step(values: Floats) -> Floats:
-        shape = len(work.steps), len(group)
-        totals = np.bincount(work.step * shape[1] + column, values, shape[0] * shape[1])
-        return totals.reshape(shape)[work.steps >= 0]
+        totals = np.zeros((len(work.steps), len(group)))
+        np.add.at(totals, (work.step, column), values)
+        return totals[work.steps >= 0]
 
     counts = work.is_counted.astype(np.float64)
     entry_counts = sum_by_step(counts)
