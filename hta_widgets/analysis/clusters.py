@@ -155,8 +155,6 @@ def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
 
 
 class _RankSample(NamedTuple):
-    """The features of one rank."""
-
     numbers: Ints  # of all its steps
     steps: int  # number of steps averaged
     times: Floats  # by `TIMES`

@@ -106,7 +106,6 @@ def stack_blocks(blocks: Sequence[Mapping[str, Any]], schema: Schema) -> dict[st
 
 
 def _concat_categories(columns: Iterable[tuple[Array, Iterable[str]]]) -> pd.Categorical:
-    """Concatenate columns of codes and strings."""
     pool = StringPool()
     codes = [
         np.array([pool.add(text) for text in texts], np.int32)[column_codes]

@@ -197,7 +197,6 @@ def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
 
 
 def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
-    """Return all args of some events."""
     args_by_record: dict[int, Mapping[str, Any]] = {}
     records = trace.table.record[rows]
     if trace.source is not None:

@@ -108,7 +108,6 @@ def operator_kernels(
 
 
 def _kernels_of(part: RankPart, operator_name: str | None, *, exact: bool) -> dict[str, Any]:
-    """Return the columns of `operator_kernels` for one rank."""
     trace, table = part.trace, part.table
     work = part.device_work_rows()
     call = trace.launch_of[work]

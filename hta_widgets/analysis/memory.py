@@ -140,7 +140,6 @@ def _events_of(part: RankPart) -> dict[str, Any]:
 
 
 def _memory_args(trace: Trace, records: Ints) -> dict[str, Ints]:
-    """Return the args `_ARGS` of records as columns."""
     args_by_record: dict[int, list[Any]] = {}
     if trace.source is not None:
         decode = record_args(list(_ARGS))

@@ -178,7 +178,6 @@ def sums_by_name(
 
 
 def _filter_ranks(parts: list[RankPart], ranks: Iterable[int] | int | None) -> list[RankPart]:
-    """Return the parts of some ranks, all by default."""
     if ranks is None:
         return parts
     numbers = normalize_ranks(ranks)

@@ -86,11 +86,20 @@ def describe_columns(frame: pd.DataFrame, table: str) -> list[ColumnFacts]:
         {
             "name": name,
             "dtype": dtype_name(frame.dtypes.iloc[place]),
-            "unit": "GB/s" if table == _RATES and name in _STATISTICS else unit_of(name),
+            "unit": _unit_in(table, name),
             "meaning": meanings.get(name, ""),
         }
         for place, name in enumerate(names)
     ]
+
+
+def _unit_in(table: str, name: str) -> str:
+    if table == _RATES and name in _STATISTICS:
+        return "GB/s"
+    unit = unit_of(name)
+    # A query chooses its names, so that ``score`` or ``share`` may be any number.
+    is_any_number = table == "sql" and unit == _SHARE and "_share" not in name
+    return "" if is_any_number else unit
 
 
 def unit_of(name: str) -> str:
@@ -173,8 +182,7 @@ def _items_of(section: str) -> list[str]:
     section = re.sub(r"\)``,\s", "), ``", section)
     section = re.sub(r"\)``\s+and\s+``", ") and ``", section)
     section = re.sub(r"``\s*and\s+``(?=\w+``)", "``, ``", section)
-    items = re.split(r"\n\s*\n|\n\s*- ", section)
-    return [" ".join(item.split()) for item in items]
+    return [" ".join(item.split()) for item in re.split(r"\n\s*\n|\n\s*- ", section)]
 
 
 def _clause_after(item: str, start: int, spans: list[int]) -> str:

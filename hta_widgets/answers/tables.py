@@ -295,8 +295,7 @@ def _run_analysis(
     arguments = options | scope
     codes = {key: repr(value) for key, value in arguments.items()}
     if "query" in arguments:
-        query = arguments.pop("query")
-        arguments["selection"] = job.traces.select(query)
+        arguments["selection"] = job.traces.select(arguments.pop("query"))
         codes["selection"] = f"traces.select({codes.pop('query')})"
     call = "".join(f", {key}={code}" for key, code in codes.items())
     frame: pd.DataFrame = function(job.traces, **arguments)

@@ -24,12 +24,12 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.arguments import match_pattern, require_pattern
 from hta_widgets.diff.align import STEP_KINDS, kind_times
-from hta_widgets.diff.compare import CONDITIONS, Comparison
+from hta_widgets.diff.compare import CONDITIONS, Comparison, world_size_text
 from hta_widgets.diff.shapes import repetition_factor, shape_changes
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import combined_p_value
 from hta_widgets.errors import TraceError
-from hta_widgets.text import count, duration, p_value as p_value_text, share, share_delta
+from hta_widgets.text import count, duration, p_value as p_value_text, plural, share, share_delta
 from hta_widgets.trace.arrays import Floats
 
 Outcome = Literal["regressed", "within", "cannot tell"]
@@ -154,6 +154,9 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
     differences = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
     if differences:
         return f"the runs differ: {'; '.join(differences)}"
+    counts = [len(side.parts) for side in diff.sides]
+    if diff.by_rank_means and counts[0] != counts[1] and not all(map(world_size_text, diff.sides)):
+        return f"the runs differ: {plural(counts[0], 'rank')} → {counts[1]}, of unknown world size"
     if not diff.before.has_steps:
         return "the runs have no steps to compare"
     if other_work := "" if metric == "mfu" else _other_work(diff, before, after, metric):

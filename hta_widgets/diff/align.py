@@ -172,8 +172,7 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
         else:
             edges, labels = collectives
     maps = _slot_maps(edges) if base in ("steps", "collectives") else _run_maps(edges, base)
-    slots = _slots(maps, edges, labels, note)
-    return Alignment(base, *maps, slots, _gap_frame(*maps))
+    return Alignment(base, *maps, _slots(maps, edges, labels, note), _gap_frame(*maps))
 
 
 def _run_maps(edges: list[tuple[Ints, Ints]], base: Base) -> tuple[TimeMap, TimeMap]:
@@ -249,7 +248,6 @@ def _slots(
 
 
 def _gap_frame(before: TimeMap, after: TimeMap) -> pd.DataFrame:
-    """Return `Alignment.gaps`."""
     gaps = before.gaps(), after.gaps()
     counts = [len(start) for start, _ in gaps]
     sides = np.repeat(np.array(["before", "after"], dtype=object), counts)

@@ -426,7 +426,7 @@ def _condition_cautions(diff: Comparison) -> Iterator[Caution]:
     yield from _difference("vendor", "different GPU vendors:", *map(_vendor, gpus))
     yield from _difference("gpu", "different GPUs:", *gpus)
     yield from _difference("format", "different formats:", *formats)
-    yield from _difference("world_size", "world size", *map(_world_size, diff.sides))
+    yield from _difference("world_size", "world size", *map(world_size_text, diff.sides))
 
 
 def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
@@ -560,7 +560,8 @@ def _vendor(gpus: str) -> str:
     return next((vendor for vendor, marks in _VENDORS if any(mark in text for mark in marks)), "")
 
 
-def _world_size(side: RunSide) -> str:
+def world_size_text(side: RunSide) -> str:
+    """Return the numbers of ranks that the files state, "" if they state none."""
     sizes = {part.trace.world_size for part in side.parts.values()} - {0}
     return ", ".join(map(str, sorted(sizes)))
 

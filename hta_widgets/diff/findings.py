@@ -278,7 +278,6 @@ def _largest_cause(diff: Comparison, sign: int, step: int | None = None) -> tupl
 
 
 def _cause_parts(diff: Comparison, frame: pd.DataFrame) -> tuple[Finding, ...]:
-    """Return the rows of `waterfall` as parts of a finding."""
     return tuple(
         _mean_change(diff, "cause", row.before_ns, row.after_ns, measure=str(row.cause))
         for row in iter_rows(frame)

@@ -270,7 +270,6 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
 def _event_codes(
     side: RunSide, device: str, pool: NamePool, *, short: bool, frames: bool
 ) -> _EventCodes:
-    """Return the counted events of all ranks."""
     blocks = []
     for part in side.parts.values():
         table, rows = part.table, part.rows
@@ -291,7 +290,6 @@ def _event_codes(
 
 
 def _change_codes(columns: dict[str, Any], p_value: Floats, replaced: list[bool]) -> Ints:
-    """Return the codes of `NAME_CHANGES`."""
     before, after = (columns[name] for name in _COUNTS)
     gap, longer = columns["diff_ns"], np.maximum(columns["before_ns"], columns["after_ns"])
     unknown = np.isnan(p_value)

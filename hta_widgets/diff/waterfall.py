@@ -247,7 +247,6 @@ def _mean_times(
 def _time_by_cause_and_name(
     diff: Comparison, side: RunSide, by: str, step: int | None
 ) -> Counter[tuple[str, str]]:
-    """Return the time of each cause and name over all ranks of a side."""
     sums: Counter[tuple[str, str]] = Counter()
     chosen = slice(None) if step is None else slice(step, step + 1)
     by_work = by in {"operator", "kernel"}

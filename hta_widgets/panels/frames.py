@@ -379,8 +379,7 @@ def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.Data
 
 def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
     """Return the operators with the most time, summed over ranks."""
-    chosen = narrow_selection(traces, selection)
-    frame = operators_with_communication(chosen, ["name"])
+    frame = operators_with_communication(narrow_selection(traces, selection), ["name"])
     sums = frame.groupby("name", sort=False)[list(_OPERATOR_COLUMNS)].sum()
     order = ["device_total_ns", "cpu_self_ns", "name"]
     ranked = sums.sort_values(order, ascending=[False, False, True])

@@ -29,6 +29,8 @@ from hta_widgets.trace.traceset import most_frequent_size
 #: A rank of all nodes; a name may also state the rank on the node, as ``rank_9_local_rank_1``.
 _RANK = re.compile(r"(?i)(?<!local[-_ ])(?<![a-z])rank[-_ =:]{0,2}\[?(\d+)\]?")
 _LOCAL_RANK = re.compile(r"(?i)local[-_ ]?rank[-_ =:]{0,2}\[?(\d+)\]?")
+#: As `hta_widgets.trace_handler` names files, with the rank that the process had.
+_RECORDED = re.compile(r"_rank-(\d+)-of-\d+_step-\d+\.pt\.trace\.json(?:\.gz)?$")
 _WORKER = re.compile(r"(?i)(?<![a-z])worker[-_ ]?(\d+)")
 #: -TP-0-DP-1-PP-0-EP-0, dp0_tp1 …: a coordinate per kind of parallelism
 _DIMENSIONS = re.compile(r"(?i)(?<![a-z])(dp|pp|tp|ep|cp|sp)[-_ =:]{0,2}(\d+)(?!\d)")
@@ -103,6 +105,8 @@ def assign_ranks(
     for file, guess in zip(unknown, guesses, strict=True):
         ranks[file] = guess
         used.add(guess)
+        if _is_recorded_as(paths[file], guess):
+            continue
         count = paths.count(paths[file])
         several = f"is one of {count} ranks or devices of the file"
         reason = several if count > 1 else "the file has no rank number"
@@ -266,6 +270,12 @@ def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]
     free_ranks = (rank for rank in itertools.count() if rank not in taken)
     guesses = list(itertools.islice(free_ranks, len(paths)))
     return guesses, "from its place in the order of names"
+
+
+def _is_recorded_as(path: str, rank: int) -> bool:
+    """Return whether `trace_handler` wrote the file for this rank; PyTorch states none of one."""
+    recorded = _RECORDED.search(path)
+    return recorded is not None and int(recorded[1]) == rank
 
 
 def _are_unique_and_free(ranks: Sequence[int | None], taken: set[int]) -> bool:

@@ -105,12 +105,6 @@ class AnalysisRange:
             inside &= time <= self.end_ns if self.is_closed else time < self.end_ns
         return inside
 
-    def clip_ends(self, time: Ints) -> Ints:
-        """Limit the ends of host events to the end of the range."""
-        if self.is_closed or self.end_ns is None:
-            return time
-        return np.minimum(time, self.end_ns)
-
 
 def analysis_range(
     trace: Trace, annotation: str, instance: int | tuple[int, int] | None, *, closed: bool = False
@@ -304,7 +298,8 @@ def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisR
     # is the inner one and ends first. An event without duration ends before later rows start.
     order_of_end = np.where(on_host & ~is_instant, -rows, 2 * rows + 1)
     end = table.start_ns[rows] + table.dur_ns[rows]
-    end[: len(host)] = within.clip_ends(end[: len(host)])
+    if within.end_ns is not None and not within.is_closed:
+        end[: len(host)] = np.minimum(end[: len(host)], within.end_ns)
     start = table.start_ns[rows]
     if within.start_ns is not None:
         start = np.maximum(start, within.start_ns)

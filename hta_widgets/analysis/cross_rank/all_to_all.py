@@ -64,8 +64,6 @@ class _Exchange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _RankTraffic:
-    """The all-to-alls of a rank."""
-
     rank: int
     header: JobHeader
     exchanges: list[_Exchange]

@@ -84,7 +84,6 @@ def computing_intervals(trace: Trace) -> Intervals:
 
 @memoize
 def _cumulative_compute(trace: Trace) -> CumulativeCoverage:
-    """Return the cumulative compute time of a rank, in its table's times."""
     return CumulativeCoverage(*computing_intervals(trace))
 
 

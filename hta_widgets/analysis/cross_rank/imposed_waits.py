@@ -50,6 +50,7 @@ class ImposedWaits:
     matched: dict[str, int]
     steps: Ints  # numbers of the steps
     step: Ints  # positions in `steps`
+    step_ns: Floats  # length of each of `steps`
     stated_steps: bool  # whether the files state steps, else they are estimated
     is_counted: Bools  # whether the collective is selected
     is_charged: Bools
@@ -74,17 +75,17 @@ class ImposedWaits:
         """Return the number of each rank's collectives that have events of all their ranks."""
         return self.sum_by_rank(self.is_counted & self.match.per_entry(self.match.is_complete))
 
-    def companion_counts(self) -> Ints:
+    def companion_counts(self, min_group_ratio: float = _MIN_GROUP_RATIO) -> Ints:
         """Return the number of other ranks with which each rank shares collectives, at least 1.
 
-        Groups in which it costs a tenth of the largest loss in a group or less do not count.
+        Groups count in which its loss is at least a part of the largest loss in a group.
         """
         match = self.match
         member = np.zeros((match.lane.max(initial=-1) + 1, len(match.traces)), dtype=np.float32)
         member[match.lane, match.trace] = 1
         lost_ns = np.zeros(member.shape)
         np.add.at(lost_ns, (match.lane, match.trace), self.lost_ns)
-        costly = member * (lost_ns >= _MIN_GROUP_RATIO * lost_ns.max(axis=0, initial=0))
+        costly = member * (lost_ns >= min_group_ratio * lost_ns.max(axis=0, initial=0))
         shared: Ints = (costly.T @ member > 0).sum(axis=1)
         return np.maximum(shared - 1, 1)
 
@@ -93,53 +94,8 @@ class ImposedWaits:
 
         On clocks that differ by more than a step, waits are longer than the step; the share is 1.
         """
-        time_ns = np.outer(self.step_ns(), self.companion_counts())
+        time_ns = np.outer(self.step_ns, self.companion_counts())
         return [np.minimum(self.sum_by_step(cost_ns) / time_ns, 1.0) for cost_ns in costs_ns]
-
-    def step_ns(self) -> Floats:
-        """Return the length of each step, from the previous step's last collective to its own.
-
-        The first step has the median length, or that of its collectives if it is longer.
-        """
-        limits, shape = np.iinfo(np.int64), (len(self.steps), len(self.match.traces))
-        # By rank, as the ranks of several runs that are loaded together have equal steps.
-        first_of_ranks = np.full(shape, limits.max)
-        last_of_ranks = np.full(shape, limits.min)
-        place = self.step, self.match.trace
-        np.minimum.at(first_of_ranks, place, self.times.arrival_ns)
-        np.maximum.at(last_of_ranks, place, self.times.end_ns)
-        has_step = first_of_ranks < limits.max
-        spans_ns = np.where(has_step, last_of_ranks - np.where(has_step, first_of_ranks, 0), 0)
-        last_ns = last_of_ranks.max(axis=1, initial=limits.min)
-        is_step = self.steps >= 0
-        intervals_ns = np.diff(last_ns[is_step])
-        # The time between two windows of a recording does not belong to any step.
-        is_unknown = np.diff(np.searchsorted(self._marks_ns(), last_ns[is_step])) > 0
-        # Nor does the time between two runs: no rank has both steps.
-        has_both = has_step[is_step][1:] & has_step[is_step][:-1]
-        of_ranks_ns = np.where(has_both, np.diff(last_of_ranks[is_step], axis=0), 0)
-        intervals_ns = np.minimum(intervals_ns, of_ranks_ns.max(axis=1, initial=0))
-        is_unknown |= ~has_both.any(axis=1)
-        run_ns = 1
-        ranks = zip(self.match.traces, self.times.clocks, last_of_ranks.T, strict=True)
-        for trace, clock, ends_ns in ranks:
-            if len(ends_ns) and ends_ns.max() > limits.min:
-                start_ns = clock.to_job(np.array([trace.start_ns - trace.shift_ns]))[0]
-                run_ns = max(run_ns, int(ends_ns.max() - start_ns))
-        lengths: Floats = np.full(len(last_ns), float(run_ns))
-        if len(intervals_ns):
-            span_ns = np.maximum(spans_ns.max(axis=1)[is_step], 1)
-            usual_ns = 0 if is_unknown.all() else np.median(intervals_ns[~is_unknown])
-            intervals_ns = np.where(is_unknown, usual_ns, intervals_ns)
-            lengths[is_step] = np.maximum([usual_ns, *intervals_ns], span_ns)
-        return lengths
-
-    def _marks_ns(self) -> Ints:
-        """Return an instant between each pair of adjacent windows of the recording, ascending."""
-        clocks = zip(iter_ranks(self.match.traces), self.times.clocks, strict=True)
-        marks = [clock.to_job(trace.recorded_marks_ns) for trace, clock in clocks]
-        longest = max(marks, key=len, default=np.empty(0, np.int64))
-        return np.sort(longest)
 
 
 def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
@@ -147,12 +103,14 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
     match = matching(traces)
     name = clock or shared_clock(traces)
 
-    def derive() -> tuple[Arrivals, Ints, bool, EntryLateness]:
+    def derive() -> tuple[Arrivals, Ints, Ints, Floats, bool, EntryLateness]:
         times = arrival_times(traces, match, name)
         step, stated = _steps(match, times)
-        return times, step, stated, entry_lateness(match, times, step)
+        steps, column = np.unique(step, return_inverse=True)
+        step_ns = _step_lengths(match, times, steps, column)
+        return times, steps, column, step_ns, stated, entry_lateness(match, times, step)
 
-    times, step, stated, late = memo(traces, ("lateness", name), derive)
+    times, steps, column, step_ns, stated, late = memo(traces, ("lateness", name), derive)
     # Imposed waits count the waits of all ranks, even of ranks that are not shown.
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = count_selected(match, everyone)
@@ -162,12 +120,57 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
         np.where(is_charged, match.reduce_per_entry(np.add, waits), 0)
         for waits in (times.wait_ns, late.exposed_wait_ns)
     )
-    steps, column = np.unique(step, return_inverse=True)
     return ImposedWaits(
-        match, times, late, name, matched, steps, column, stated, is_counted, is_charged,
+        match, times, late, name, matched, steps, column, step_ns, stated, is_counted, is_charged,
         is_charged & times.is_last, imposed_ns, exposed_ns,
         np.rint(exposed_ns * late.own_share).astype(np.int64),
     )  # fmt: skip
+
+
+def _step_lengths(match: Matching, times: Arrivals, steps: Ints, step: Ints) -> Floats:
+    """Return the length of each of `steps`, from the previous step's last collective to its own.
+
+    The first step has the median length, or that of its collectives if it is longer.
+    """
+    limits, shape = np.iinfo(np.int64), (len(steps), len(match.traces))
+    # By rank, as the ranks of several runs that are loaded together have equal steps.
+    first_of_ranks = np.full(shape, limits.max)
+    last_of_ranks = np.full(shape, limits.min)
+    place = step, match.trace
+    np.minimum.at(first_of_ranks, place, times.arrival_ns)
+    np.maximum.at(last_of_ranks, place, times.end_ns)
+    has_step = first_of_ranks < limits.max
+    spans_ns = np.where(has_step, last_of_ranks - np.where(has_step, first_of_ranks, 0), 0)
+    last_ns = last_of_ranks.max(axis=1, initial=limits.min)
+    is_step = steps >= 0
+    intervals_ns = np.diff(last_ns[is_step])
+    # The time between two windows of a recording does not belong to any step.
+    is_unknown = np.diff(np.searchsorted(_marks_ns(match, times), last_ns[is_step])) > 0
+    # Nor does the time between two runs: no rank has both steps.
+    has_both = has_step[is_step][1:] & has_step[is_step][:-1]
+    of_ranks_ns = np.where(has_both, np.diff(last_of_ranks[is_step], axis=0), 0)
+    intervals_ns = np.minimum(intervals_ns, of_ranks_ns.max(axis=1, initial=0))
+    is_unknown |= ~has_both.any(axis=1)
+    run_ns = 1
+    ranks = zip(match.traces, times.clocks, last_of_ranks.T, strict=True)
+    for trace, clock, ends_ns in ranks:
+        if len(ends_ns) and ends_ns.max() > limits.min:
+            start_ns = clock.to_job(np.array([trace.start_ns - trace.shift_ns]))[0]
+            run_ns = max(run_ns, int(ends_ns.max() - start_ns))
+    lengths: Floats = np.full(len(last_ns), float(run_ns))
+    if len(intervals_ns):
+        span_ns = np.maximum(spans_ns.max(axis=1)[is_step], 1)
+        usual_ns = 0 if is_unknown.all() else np.median(intervals_ns[~is_unknown])
+        intervals_ns = np.where(is_unknown, usual_ns, intervals_ns)
+        lengths[is_step] = np.maximum([usual_ns, *intervals_ns], span_ns)
+    return lengths
+
+
+def _marks_ns(match: Matching, times: Arrivals) -> Ints:
+    """Return an instant between each pair of adjacent windows of the recording, ascending."""
+    clocks = zip(iter_ranks(match.traces), times.clocks, strict=True)
+    marks = [clock.to_job(trace.recorded_marks_ns) for trace, clock in clocks]
+    return np.sort(max(marks, key=len, default=np.empty(0, np.int64)))
 
 
 def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedWaits:
@@ -253,7 +256,7 @@ def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, 
 
 def mean_lost_shares(work: ImposedWaits) -> Floats:
     """Return the share of their time that the others lose to each rank, over all steps."""
-    return np.nan_to_num(mean_share(step_shares(work)[0], work.step_ns()))
+    return np.nan_to_num(mean_share(step_shares(work)[0], work.step_ns))
 
 
 def mean_share(shares: Floats, step_ns: Floats) -> Floats:

@@ -187,8 +187,6 @@ def _match(trace_set: TraceSet) -> Matching:
 
 
 class _RankCommunication(NamedTuple):
-    """The communication of one rank."""
-
     events: CommEvents
     steps: Ints  # the step of each event
     header: JobHeader

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -117,15 +118,17 @@ def stragglers(
 
     A rank is a consistent straggler if it costs the others 5 % on average over many steps, nearly
     as much in the median step, and twice as much as the typical rank; its mean lateness must also
-    exceed 3.5 times the standard error of the other ranks' lateness over the steps. With few steps
-    and ranks the limit is higher: 5 % times 1 + 1 / steps + 12 / (ranks · steps²). Of two ranks,
-    each is compared with the other alone, so the limit is half as much again. A rank is an
-    occasional straggler if it stalls the others for a quarter of a step's time in some steps, and
-    its worst step costs twice as much as any step of the ranks that are not stragglers. If ranks
-    take turns, as with batches of uneven lengths, none of them is to blame.
+    exceed 3.5 times the standard error, over the steps, of the lateness of the other ranks of its
+    group. With few steps and ranks the limit is higher: 5 % times 1 + 1 / steps +
+    12 / (ranks · steps²), where ranks are those of its group if it costs only one of its groups.
+    Of two ranks, each is compared with the other alone, so the limit is half as much again. A rank
+    is an occasional straggler if it stalls the others for a quarter of a step's time in some steps,
+    and its worst step costs twice as much as any step of the ranks that are not stragglers. If
+    ranks take turns, as with batches of uneven lengths, none of them is to blame.
 
     Of ranks that are late together, only the last is charged. A rank whose own lateness is at least
-    three quarters of the last one's is judged as if it were the last.
+    three quarters of the last one's is judged as if it were the last, unless there is only one
+    step.
 
     A rank is not charged for lateness that it inherits by communicating, without compute, in
     another group, such as by waiting for its neighbour in tensor parallelism or for the stage
@@ -279,20 +282,25 @@ def _verdict(
     """
     # The last recorded rank of a collective may have waited for a rank that has no event there.
     lost_shares, exposed_shares = step_shares(work, complete=True)
-    step_ns = work.step_ns()
-    is_steady = _steadily_late(work)
-    pattern = _patterns(lost_shares, step_ns, is_steady)
+    step_ns, is_steady = work.step_ns, _steadily_late(work)
+    companions = work.companion_counts()
+    # The fewer ranks a loss refers to, the more often it is large by chance.
+    is_of_group = companions < work.companion_counts(min_group_ratio=0.0)
+    compared = np.where(is_of_group, companions + 1, len(companions)).tolist()
+    find_patterns = partial(_patterns, step_ns=step_ns, compared=compared)
+    pattern = find_patterns(lost_shares, is_steady)
     shares_together, _ = step_shares(charge_as_late(work), complete=True)
-    patterns_together = _patterns(shares_together, step_ns, is_steady)
+    patterns_together = find_patterns(shares_together, is_steady)
     is_together = (pattern == "") & (patterns_together == "consistent")
+    # In a single step, the slowest of several ranks are often nearly as late by chance.
+    is_together &= (work.steps >= 0).sum() > 1
     pattern[is_together] = "consistent"
     if not work.stated_steps:
         # An estimated step may be a part of one, and a rank is rarely as late to all of its parts.
         pattern[(pattern != "") & _always_costs(lost_shares)] = "consistent"
     any_rank = np.ones_like(is_steady)
-    is_likely = _patterns(lost_shares, step_ns, any_rank, sure=False) != ""
-    is_inherited = _patterns(exposed_shares, step_ns, any_rank, sure=False) != ""
-    is_inherited &= ~is_likely
+    is_likely = find_patterns(lost_shares, any_rank, sure=False) != ""
+    is_inherited = ~is_likely & (find_patterns(exposed_shares, any_rank, sure=False) != "")
     # The last loaded rank may have waited for a rank whose file is missing.
     is_unsure = np.array(work.match.incomplete, bool) | (work.complete_counts() < _MIN_COLLECTIVES)
     pattern[is_unsure] = ""
@@ -303,7 +311,7 @@ def _verdict(
     if ((pattern != "") & is_by_host).any():
         pattern[is_by_host & _keeps_pace(work, step_ns)] = ""
     cause = np.where(is_inherited & ~is_unsure, _CAUSES["waiting"], "").astype(object)
-    inherited_ns = work.sum_by_rank(work.exposed_ns - work.lost_ns) / work.companion_counts()
+    inherited_ns = work.sum_by_rank(work.exposed_ns - work.lost_ns) / companions
     cause[(cause != "") & (2 * _later_starts(work) >= inherited_ns)] = _LATE_START
     places = np.flatnonzero(pattern != "")
     # Nothing is known of the time before the first collective of a group.
@@ -340,36 +348,44 @@ def _steadily_late(work: ImposedWaits) -> Bools:
     """Return which ranks are later on average than the lateness of the others varies by chance.
 
     If each step has other batches, the lateness of all ranks varies from step to step. Of the
-    sequences of collectives of a rank, the most costly one counts.
+    groups of a rank, the most costly one counts, and the others are the ranks of this group.
     """
-    match, is_step = work.match, work.steps >= 0
-    rank_count = len(match.traces)
-    if rank_count < 2:
-        return np.ones(rank_count, dtype=bool)
-    lost_ns = np.zeros((rank_count, match.lane.max(initial=0) + 1))
-    np.add.at(lost_ns, (match.trace, match.lane), work.lost_ns)
-    counts = work.is_counted & (match.lane == lost_ns.argmax(axis=1)[match.trace])
-    entry_counts = work.sum_by_step(counts)[is_step]
-    own_ns = np.where(counts, work.late.late_ns * work.late.own_share, 0.0)
-    late_ns = work.sum_by_step(own_ns)[is_step] / np.maximum(entry_counts, 1)
+    match, rank_count = work.match, len(work.match.traces)
+    member = match.lane * rank_count + match.trace
+    is_member = np.bincount(member) > 0
+    group, rank = np.divmod(np.flatnonzero(is_member), rank_count)
+    column = np.cumsum(is_member)[member] - 1
+
+    def sum_by_step(values: Floats) -> Floats:
+        totals = np.zeros((len(work.steps), len(group)))
+        np.add.at(totals, (work.step, column), values)
+        return totals[work.steps >= 0]
+
+    counts = work.is_counted.astype(np.float64)
+    entry_counts = sum_by_step(counts)
+    own_ns = sum_by_step(counts * work.late.late_ns * work.late.own_share)
+    late_ns = own_ns / np.maximum(entry_counts, 1)
     has_step = entry_counts > 0
     step_counts = np.maximum(has_step.sum(axis=0), 1)
     mean_ns = late_ns.sum(axis=0) / step_counts
     squares = np.where(has_step, (late_ns - mean_ns) ** 2, 0.0).sum(axis=0)
     error_ns = np.sqrt(squares / np.maximum(step_counts - 1, 1) / step_counts)
     # The distance from the median of the others, taken from the value, leaves this median.
-    usual_ns = error_ns - deviation_from_peers(np.zeros(rank_count, np.int64), error_ns)
-    is_steady: Bools = mean_ns >= _MIN_OF_SPREAD * usual_ns
+    usual_ns = error_ns - deviation_from_peers(group, error_ns)
+    is_steady = np.zeros(rank_count, dtype=bool)
+    by_cost = np.bincount(column, work.lost_ns).argsort(kind="stable")
+    is_steady[rank[by_cost]] = (mean_ns >= _MIN_OF_SPREAD * usual_ns)[by_cost]
     return is_steady
 
 
 def _patterns(
-    shares: Floats, step_ns: Floats, is_steady: Bools, *, sure: bool = True
+    shares: Floats, is_steady: Bools, *, step_ns: Floats, compared: list[int], sure: bool = True
 ) -> npt.NDArray[np.object_]:
     """Return each rank's pattern: consistent, occasional, or "".
 
     `shares` is the result of `step_shares`, by step and rank; `is_steady` is a mask of the ranks
-    that may be consistent; `sure` is as in `costly_share`.
+    that may be consistent, `compared` has the number of ranks among which each one is compared;
+    `sure` is as in `costly_share`.
     """
     patterns = np.full(shares.shape[1], "", dtype=object)
     means = mean_share(shares, step_ns)
@@ -379,7 +395,7 @@ def _patterns(
         others = others[~np.isnan(others)]
         if not len(shares_of_rank) or not len(others) or mean < STAND_OUT * np.median(others):
             continue
-        limit = costly_share(len(shares_of_rank), len(others) + 1, sure=sure)
+        limit = costly_share(len(shares_of_rank), compared[place], sure=sure)
         is_costly = is_steady[place] and mean >= limit
         if is_costly and np.median(shares_of_rank) >= _CONSISTENT_SHARE * limit:
             patterns[place] = "consistent"

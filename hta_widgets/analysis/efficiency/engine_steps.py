@@ -102,7 +102,6 @@ def _step(engine: str, phase: str, numbers: Mapping[str, int]) -> StepName:
 
 
 def _vllm_step(texts: Mapping[str, str | None]) -> StepName:
-    """Return a step of vLLM from the groups of `_VLLM`."""
     names = {"c_tokens": "c_sq", "g_tokens": "g_sq", "c_square": "c_sqsq", "g_square": "g_sqsq"}
     numbers = {names.get(key, key): int(text) for key, text in texts.items() if text is not None}
     phase = "prefill" if numbers["c"] else "decode"

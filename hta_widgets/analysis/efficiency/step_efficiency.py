@@ -306,7 +306,6 @@ def _known_shares(part: RankPart, times: CallTimes, place: Ints, steps: int) -> 
 
 
 def _main_precisions(calls: pd.DataFrame, steps: int) -> list[str]:
-    """Return the precision with the most FLOPs in each step."""
     size = len(PRECISION_NAMES)
     key = calls["place"] * size + calls["precision"]
     flops = np.bincount(key, calls["flops"].fillna(0), minlength=steps * size)

@@ -1046,3 +1046,47 @@ def test_ranks_with_slow_links_are_no_stragglers(tmp_path, transfer_us):
     rates = [4_000 / time for time in (max(transfer_us), min(transfer_us))]
     ranks = "–".join(map(str, slow)) if slow[1] - slow[0] > 1 else f"{slow[0]}, {slow[1]}"
     assert f"at {rates[0]:.2f} GB/s bus bandwidth on ranks {ranks}, {rates[1]:.1f} GB/s on" in text
+
+
+@pytest.mark.parametrize("late", [(0, 2), (1, 3)])
+def test_the_spread_of_other_groups_does_not_hide_a_rank_that_is_always_late(tmp_path, late):
+    """In each pair one rank computes 1.7 ms longer; the pairs have batches of other lengths."""
+    events = [[] for _ in range(4)]
+    for step in range(4):
+        start = step * STEP
+        lengths = [5_000 + 900 * ((step + pair) % 2) for pair in (0, 1)]
+        for rank in range(4):
+            computed = start + lengths[rank // 2] + 1_700 * (rank in late)
+            moved = start + lengths[rank // 2] + 1_800
+            pair = (rank // 2 * 2, rank // 2 * 2 + 1)
+            events[rank] += [
+                profiler_step(step),
+                kernel((start + 10) * US, computed * US),
+                collective(computed * US, moved * US, ranks=pair, group=f"tp{pair[0]}", seq=step,
+                           stream=9),
+                collective(moved * US, (start + max(lengths) + 2_000) * US,
+                           ranks=(rank % 2, rank % 2 + 2), group=f"dp{rank % 2}", seq=step),
+            ]  # fmt: skip
+    frame = stragglers(load(tmp_path, *events))
+    assert frame["rank"][frame["is_straggler"]].tolist() == [*late]
+    assert set(frame["pattern"][frame["is_straggler"]]) == {"consistent"}
+
+
+def test_in_one_step_no_rank_is_late_together_with_the_last(tmp_path):
+    """In a single step, some of 16 ranks are nearly as late as the last one by chance."""
+    late_us = [0] * 8 + [300, 600, 900, 1_300, 2_000, 2_100, 2_200, 2_400]
+    events = [[] for _ in range(16)]
+    for rank in range(16):
+        begin = 0
+        for number, length_us in enumerate((500, 500, 500, 500 + late_us[rank])):
+            end = 600 * number + length_us
+            events[rank] += [
+                call((10 + 10 * number) * US, (15 + 10 * number) * US, launch=number + 1),
+                kernel(begin * US, end * US),
+                collective(end * US, (600 * number + 500 + 2_450 * (number == 3)) * US,
+                           ranks=tuple(range(16)), seq=number, correlation=number + 1),
+            ]  # fmt: skip
+            begin = 600 * (number + 1)
+    traces = load(tmp_path, *([profiler_step(0), *records] for records in events))
+    frame = stragglers(traces)
+    assert frame["rank"][frame["is_straggler"]].tolist() == [15]

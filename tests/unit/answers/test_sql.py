@@ -66,6 +66,14 @@ def test_names_that_a_query_chose_have_no_meaning_of_an_analysis(demo_folder, ca
     ]
 
 
+def test_a_share_that_a_query_named_has_no_unit(demo_folder, capsys):
+    """`score`, `mfu` and `share` are shares in analyses; here they may be any number."""
+    query = "select 7 as score, 40 as mfu, 12 as share, lost_share, sum(lost_ns) from stragglers"
+    assert cli.main(["sql", str(demo_folder / "kineto"), f"{query} group by all", "--json"]) == 0
+    columns = json.loads(capsys.readouterr().out)["columns"]
+    assert [column["unit"] for column in columns] == ["", "", "", "share 0..1", "ns"]
+
+
 def test_values_that_json_lacks_are_null_or_text(demo_folder, capsys, reply_errors):
     query = """
         select sum(dur_ns) as ns, 'x'::blob as bytes, [null, 'nan'::double] as list,

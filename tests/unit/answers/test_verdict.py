@@ -115,6 +115,25 @@ def test_another_gpu_cannot_be_judged(tmp_path):
     assert "A100" in verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("worlds", "outcome"),
+    [((0, 0), "cannot tell"), ((0, 2), "cannot tell"), ((2, 2), "regressed")],
+)
+def test_other_numbers_of_ranks_cannot_be_judged(tmp_path, worlds, outcome):
+    """One file against two: of the same job if both sides state the same number of ranks."""
+    for name, ranks, world, factor in (("a", 1, worlds[0], 1), ("b", 2, worlds[1], 1.3)):
+        path = write_run(tmp_path / name, [factor * length for length in BEFORE]) / "rank-0.json"
+        document = json.loads(path.read_text())
+        for rank in range(ranks):
+            if world:
+                document["distributedInfo"] = {"rank": rank, "world_size": world}
+            path.with_name(f"rank-{rank}.json").write_text(json.dumps(document))
+    runs = diff.compare(small.read(tmp_path / "a"), small.read(tmp_path / "b"))
+    verdict = judge(runs, 0.05)
+    reason = "the runs differ: 1 rank → 2, of unknown world size"
+    assert (verdict.outcome, verdict.reason) == (outcome, reason if outcome != "regressed" else "")
+
+
 def test_runs_without_steps_have_no_step_time(tmp_path):
     runs = (
         write_run(tmp_path / name, [length * factor for length in BEFORE], step="phase")
