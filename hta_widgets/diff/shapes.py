@@ -98,8 +98,8 @@ def repetition_factor(diff: Comparison) -> float:
     change = abs(factor - 1)
     # Below half of the change, so that names without a change differ from the median.
     max_error = min(change / 2, _MAX_REPETITION_ERROR * factor)
-    alike = (np.abs(factors - factor) <= max_error).sum()
-    is_known = change >= _MIN_REPETITION_CHANGE and alike >= _MIN_ALIKE * len(before)
+    equal_count = (np.abs(factors - factor) <= max_error).sum()
+    is_known = change >= _MIN_REPETITION_CHANGE and equal_count >= _MIN_ALIKE * len(before)
     return factor if is_known else 1.0
 
 

@@ -79,7 +79,7 @@ def test_files_have_rank_world_and_step_in_their_name(
     assert file.name == f"node-7_rank-{expected}_step-5.pt.trace.json.gz"
     traces = hw.load(file.parent, progress=False)
     assert traces.ranks == [int(expected.split("-")[0])]
-    assert not traces.problem_list  # the name has the rank of the process, which is no guess
+    assert not traces.problem_list  # the name has the rank of the process, so nothing is guessed
 
 
 def test_plain_files_and_failures_leave_nothing_behind(torch, tmp_path):
