@@ -180,11 +180,11 @@ def transfer_times(diff: Comparison, side: RunSide, rank: int) -> Ints:
     """Return the time of each step in which data moves between ranks, hidden or exposed."""
     part = side.parts[rank]
     communication = union(*part.clip_rows(_work_by_kind(diff, part, "communication")))
-    moving = subtract(communication, _waiting(side, part))
+    moving = subtract(communication, _wait_intervals(side, part))
     return _time_per_step(moving, side.windows[rank] - part.trace.shift_ns)
 
 
-def _waiting(side: RunSide, part: RankPart) -> Intervals:
+def _wait_intervals(side: RunSide, part: RankPart) -> Intervals:
     """Return when a rank waits for others in the collectives of a part."""
     rows, begin, until, _ = side.waits.of_rank(part.rank)
     is_selected = np.isin(rows, part.rows)
@@ -231,7 +231,7 @@ def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Int
     exposed = subtract(communication, compute)
     pieces = {"compute": compute, "copies": subtract(copies, compute_or_communication)}
     if splits_communication(diff):
-        wait = intersect(exposed, _waiting(side, part))
+        wait = intersect(exposed, _wait_intervals(side, part))
         pieces["communication_wait"] = wait
         pieces["communication_transfer"] = subtract(exposed, wait)
     else:

@@ -5,8 +5,8 @@ previous arrival in the group is split into `PARTS`; the excess of a part is its
 median of the others' lengths.
 
 A rank may be late only because it waited or transferred data in another group, or because its
-recording starts later than those of the others. This part of its lateness is inherited and is not
-counted against it. `_inherited_lateness` has an example.
+recording starts later than the other ranks' recordings. This part of its lateness is inherited and
+is not counted against it. `_inherited_lateness` has an example.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     paid = exposed - deviation_from_peers(match.collective, exposed)
     starts_ns = start_times(match, times)
     later_ns = starts_ns - starts_ns.min(initial=np.iinfo(np.int64).max)
-    # What a rank did before its recording is unknown. A file that begins with the collective, as
-    # those of MPI do, does not show when its recording started.
-    is_recorded = ~has_previous & (times.arrival_ns > starts_ns[match.trace])
-    waited = communicated + np.where(is_recorded, later_ns[match.trace], 0)
+    # The work of a rank before its recording is unknown. A file that begins with the collective,
+    # such as a time line of MPI, does not show when its recording started.
+    shows_start = ~has_previous & (times.arrival_ns > starts_ns[match.trace])
+    waited = communicated + np.where(shows_start, later_ns[match.trace], 0)
     inherited = _inherited_lateness(match, times, step, late, paid, waited)
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     excess = {

@@ -86,7 +86,7 @@ _CAUSES = {
 _NOT_MATCHED = "which are not matched: their time counts as waiting, and the late rank is unknown"
 _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
-#: The cause of a rank whose recording starts later than those of the others.
+#: The cause of a rank whose recording starts later than the other ranks' recordings.
 _LATE_START = "late start"
 #: The cause of a rank whose device idles while its host is mostly inside no recorded call.
 _PAUSED = "idle host"
@@ -132,7 +132,7 @@ def stragglers(
 
     A rank is not charged for lateness that it inherits by communicating, without compute, in
     another group, such as by waiting for its neighbour in tensor parallelism or for the stage
-    before it, or over slow links, nor for a recording that starts later than those of the others.
+    before it, or over slow links, nor for a recording that starts later than the other recordings.
     A rank is never a straggler if a file is missing from one of its groups, because the late rank
     may be the missing one, or if it has fewer than four collectives with events of all their ranks.
     Collectives without events of all their ranks are not used for the verdict.
@@ -282,7 +282,7 @@ def _verdict(
     """
     # The last recorded rank of a collective may have waited for a rank that has no event there.
     lost_shares, exposed_shares = step_shares(work, complete=True)
-    step_ns, is_steady = work.step_ns, _steadily_late(work)
+    step_ns, is_steady = work.step_ns, _is_steadily_late(work)
     companions = work.companion_counts()
     # The fewer ranks a loss refers to, the more often it is large by chance.
     is_of_group = companions < work.companion_counts(min_group_ratio=0.0)
@@ -322,7 +322,7 @@ def _verdict(
 
 
 def _later_starts(work: ImposedWaits) -> Floats:
-    """Return how much later the recording of each rank starts than those of the others, in ns."""
+    """Return how much later each rank's recording starts than the others' recordings, in ns."""
     starts_ns = start_times(work.match, work.times)
     return deviation_from_peers(np.zeros(len(starts_ns), np.int64), starts_ns)
 
@@ -344,7 +344,7 @@ def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
     return COSTLY_SHARE * (1 + increase) * (_FACTOR_OF_TWO if ranks == 2 else 1.0)
 
 
-def _steadily_late(work: ImposedWaits) -> Bools:
+def _is_steadily_late(work: ImposedWaits) -> Bools:
     """Return which ranks are later on average than the lateness of the others varies by chance.
 
     If each step has other batches, the lateness of all ranks varies from step to step. Of the
@@ -356,14 +356,14 @@ def _steadily_late(work: ImposedWaits) -> Bools:
     group, rank = np.divmod(np.flatnonzero(is_member), rank_count)
     column = np.cumsum(is_member)[member] - 1
 
-    def sum_by_step(values: Floats) -> Floats:
+    def sum_by_member(values: Floats) -> Floats:
         totals = np.zeros((len(work.steps), len(group)))
         np.add.at(totals, (work.step, column), values)
         return totals[work.steps >= 0]
 
     counts = work.is_counted.astype(np.float64)
-    entry_counts = sum_by_step(counts)
-    own_ns = sum_by_step(counts * work.late.late_ns * work.late.own_share)
+    entry_counts = sum_by_member(counts)
+    own_ns = sum_by_member(counts * work.late.late_ns * work.late.own_share)
     late_ns = own_ns / np.maximum(entry_counts, 1)
     has_step = entry_counts > 0
     step_counts = np.maximum(has_step.sum(axis=0), 1)

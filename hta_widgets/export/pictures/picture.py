@@ -164,7 +164,7 @@ class _Picture(Painter):
         return drawing.svg(area.width, height, title=title, description=note, patterns=patterns)
 
     def _draw_borders(self, bottom: float) -> None:
-        """Draw lines beside and below the lanes, which end at `bottom`."""
+        """Draw lines at the sides of the lanes and below them, which end at `bottom`."""
         area, drawing, top = self.area, self.drawing, _MINIMAP_BOTTOM + 1
         drawing.vertical(area.left - 1, top, bottom, self.theme.rule)
         if area.margin:

@@ -133,7 +133,7 @@ def split_documents(
 ) -> list[RankContents]:
     """Return the ranks of traces that were written into one file; empty if they are one rank.
 
-    A trace that states no rank, such as the rest of a damaged one, belongs to the rank before it.
+    A trace that states no rank, such as the rest of a damaged one, belongs to the previous rank.
     """
     ranks: list[int | None] = []
     for document in documents if len(documents) > 1 else ():

@@ -1,4 +1,4 @@
-"""What an export states besides events: clock, host, devices, threads, and sampled counters.
+"""Facts of an export besides events: clock, host, devices, threads, and sampled counters.
 
 Exports contain all environment variables, the command line and the output of the program. Of these,
 only environment variables that state a rank are read.

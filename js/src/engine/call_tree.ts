@@ -100,7 +100,7 @@ function placeBars(root: CallNode, names: NameTable, measure: Measure) {
   const minTime = childTime(root, measure) * MIN_SHARE;
   let leftOut = 0;
   // Breadth first: each bar adds the bars of its children.
-  // `left` is where a bar begins, as time.
+  // `left` is the time at which a bar begins.
   const bars = [{ node: root, depth: -1, left: 0 }];
   for (const { node, depth, left } of bars) {
     let childLeft = left;
