@@ -187,6 +187,8 @@ class _ProfileReader:
                 count = sum(len(line.events) for line in plane.lines)
                 detail = f"events of the plane {plane.name[:60]!r} are not read"
                 self._rows.note("part", count, detail)
+            detail = "names that the profile lacks; events are named by their ids instead"
+            self._rows.note("part", len(plane.unnamed), detail)
         if self._steps is not None:
             add_steps(self._rows, self._steps, "ranges of the host")
 
