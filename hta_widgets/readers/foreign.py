@@ -123,7 +123,9 @@ FOREIGN_FORMATS = (
         "Fetch the file with git lfs pull.",
         "version https://git-lfs",
     ),
-    ForeignFormat("UTF-16 text", "Convert it to UTF-8.", r"\s*(\xff\xfe|\xfe\xff|[{[]\0|\0[{[])"),
+    ForeignFormat(
+        "UTF-16 text", "Convert it to UTF-8.", r"\s*(\xff\xfe|\xfe\xff|[{[]\0|(\0\s)*\0[{[])"
+    ),
     _PERFETTO,
     *(
         ForeignFormat(name, SUPPORTED_FORMATS_TEXT, begins)

@@ -161,7 +161,7 @@ class Columns:
             "pid": self._pids.codes_of([record.pid for record in records]),
             "tid": self._tids.codes_of([record.tid for record in records]),
             "stream": stream,
-            "correlation": _integers([-1 if arg is None else arg.correlation for arg in args]),
+            "correlation": self._correlations(args),
             "record": numbers,
         }
         for name, values in arrays.items():
@@ -180,6 +180,12 @@ class Columns:
         batch.count += len(records)
         if batch.count >= _BATCH_RECORDS:
             self._flush()
+
+    def _correlations(self, args: list[Args | None]) -> Ints:
+        """Return the correlation ids; Paddle's files, which have this category, name them apart."""
+        if self._categories.get("CudaRuntime", -1) < 0:
+            return _integers([-1 if arg is None else arg.correlation for arg in args])
+        return _integers([-1 if arg is None else arg.correlation_id for arg in args])
 
     def _take_args(
         self, arrays: dict[str, npt.NDArray[Any]], args: list[Args | None], first: int
