@@ -340,8 +340,6 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnKind:
-    """The conversion of a column's values."""
-
     missing: int
     is_required: bool = False
     is_real: bool = False

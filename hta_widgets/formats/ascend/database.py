@@ -267,7 +267,6 @@ class _AscendTables:
         return self._rows.args_by_row(args_of, *(columns[key] for key in keys))
 
     def _connections(self) -> dict[str, Ints]:
-        """Return the connections between operators and tasks."""
         columns = self._database.integers("CONNECTION_IDS", "id connectionId")
         is_of_task = np.isin(columns["connectionId"], self._tasks["connectionId"])
         return select_rows(columns, is_of_task)

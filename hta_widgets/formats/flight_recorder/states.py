@@ -129,18 +129,15 @@ class Hang:
         number = "" if self.is_p2p else f" #{self.sequence}"
         what = f"{short_operation(self.operation)}{number} of {self.group}"
         wait = _subject(self.waiting, "wait") + (f" in {self.where}" if self.where else "")
-        without = _subject(self.without_dump) if self.without_dump else ""
+        dump = "complete dump" if self.has_cut_dump else "dump"
+        missing = f"no {dump} of {_subject(self.without_dump)} is loaded."
         if self.kind not in ("mismatch", "absent"):
-            return self._unfinished_text(what, wait, without)
-        not_loaded = f" No {self._dump_noun} of {without} is loaded." if without else ""
+            return self._unfinished_text(what, wait, missing)
+        not_loaded = f" {missing.capitalize()}" if self.without_dump else ""
         if self.kind == "mismatch":
             return self._mismatch_text(f"; {wait}" if self.waiting else "") + not_loaded
         waits = f", for which {wait}" if self.waiting else ""
         return self._absence_text(what + waits) + not_loaded
-
-    @property
-    def _dump_noun(self) -> str:
-        return "complete dump" if self.has_cut_dump else "dump"
 
     def _mismatch_text(self, waits: str) -> str:
         differing = next(iter(self.differing.values()))
@@ -159,10 +156,10 @@ class Hang:
         absent = _subject(self.absent).capitalize()
         return f"{absent} did not {did_not} {what}; {last} was {self.last[rank]}."
 
-    def _unfinished_text(self, what: str, wait: str, without: str) -> str:
+    def _unfinished_text(self, what: str, wait: str, missing: str) -> str:
         unfinished = f"{what} is unfinished: {wait}"
         if self.kind == "no dump":
-            return f"{unfinished}, and no {self._dump_noun} of {without} is loaded."
+            return f"{unfinished}, and {missing}"
         if self.is_p2p and _P2P.search(self.operation) is None:
             return f"{unfinished}. The dump does not state its peers."
         if not self.is_cause:

@@ -190,7 +190,6 @@ class Columns:
     def _take_args(
         self, arrays: dict[str, npt.NDArray[Any]], args: list[Args | None], first: int
     ) -> None:
-        """Store the args of copies, communication, kernels and operators."""
         batch = self._batch
         with_args = (arrays["stream"] != -1) | (arrays["name"] == self._names.get(PARAM_COMMS, -1))
         for row in np.flatnonzero(with_args).tolist():
@@ -233,7 +232,6 @@ class Columns:
             batch.unknown_phase[first + row] = records[row].ph
 
     def _flush(self) -> None:
-        """Convert the records taken so far and append them to the columns."""
         batch, self._batch = self._batch, _Batch()
         if not batch.count:
             return

@@ -86,12 +86,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
     peak = _peak_frame(traces)
     if not len(peak):
         return findings, [], []
-    shown = tuple(peak.loc[0, ["rank", "device"]])
-    has_history = any(
-        len(each.memory.place) > 0
-        for each in snapshot_memories(traces)
-        if (each.trace.rank, each.label) == shown
-    )
+    has_history = any(each.memory.place for each in snapshot_memories(traces))
     sentences: list[list[Piece]] = [[_peak_text(peak, has_history=has_history)]]
     pools = _pools_frame(traces)
     free, total = int(pools["free_bytes"].sum()), int(pools["total_bytes"].sum())

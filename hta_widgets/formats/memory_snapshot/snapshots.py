@@ -150,8 +150,6 @@ def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome
 
 
 class _SnapshotReader:
-    """Reads the history and the segments of a snapshot."""
-
     def __init__(self, rows: EventRows, value: Mapping[str, Any]) -> None:
         self._rows, self._value = rows, value
         device_type = _device_type(value.get("allocator_settings"))

@@ -236,7 +236,6 @@ class _ProcessRecords(RocmProcess):
     def _columns(
         self, records: Sequence[_BufferRecord], attributes: dict[str, str]
     ) -> dict[str, Ints]:
-        """Return columns of records, given the attribute of each."""
         columns = {"pid": np.full(len(records), self._number)}
         for name, attribute in (_EVENT_ATTRIBUTES | attributes).items():
             values = map(attrgetter(attribute), records)
