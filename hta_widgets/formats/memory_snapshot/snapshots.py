@@ -302,14 +302,15 @@ def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory
     labels = [f"{USES[n]} (bytes)" for n in shown]
     parts = [dict(zip(labels, row, strict=True)) for row in amounts[:, shown].tolist()]
     place = rows.place(*snapshot.place(memory.device))
+    device = f"{snapshot.label(memory.device)} " if len(snapshot.devices) > 1 else ""
     rows.add(
         start_ns=[min(memory.time_ns)], end_ns=[max(memory.time_ns)],
         name=rows.name.add("recorded history"), category="memory_snapshot", place=place,
     )  # fmt: skip
     for phase, category, name, args in (
         ("i", "cpu_instant_event", "[memory]", instants),
-        ("C", "", "memory", totals),
-        ("C", "", "from", parts),
+        ("C", "", f"{device}memory", totals),
+        ("C", "", f"{device}from", parts),
     ):
         rows.add(
             start_ns=memory.time_ns, end_ns=memory.time_ns, name=rows.name.add(name),

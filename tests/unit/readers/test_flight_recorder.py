@@ -367,6 +367,16 @@ def test_parts_of_a_batch_have_its_state_and_it_is_no_further_hang(tmp_path, kin
     assert hangs["absent"].tolist() == ["1"] * len(hangs)
 
 
+@pytest.mark.parametrize("state", ["started", "completed"])
+def test_the_table_of_collectives_counts_a_rank_of_a_batch_once(tmp_path, state):
+    dumps = {rank: dump(batch(state, "collective", (4, 0)), {"0": [0, 1]}) for rank in (0, 1)}
+    traces = load(write_dumps(tmp_path / "job", dumps))
+    row = hw.Dashboard(traces).panel_frame("flight_collectives").iloc[0]
+    is_finished = state == "completed"
+    figures = [row[name] for name in ("finished", "ranks", "waiting", "missing")]
+    assert figures == ([2, 2, "", ""] if is_finished else [0, 2, "0, 1", ""])
+
+
 @pytest.mark.parametrize("group", ["0", "7"])
 @pytest.mark.parametrize("first", ["receive", "collective"])
 def test_a_call_before_a_collective_that_all_ranks_enqueued_is_the_cause(tmp_path, group, first):

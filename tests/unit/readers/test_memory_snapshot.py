@@ -333,6 +333,8 @@ def test_devices_with_a_ring_with_segments_or_with_both(tmp_path):
         segment(5, [block(5, 200)], device=3),
     ]
     traces = load(write_snapshot(tmp_path / "a.pickle", device_traces=rings, segments=segments))
+    names = {name for _, name, _ in traces[0].counter_table.series}
+    assert names == {f"cuda:{number} {name}" for number in (1, 2) for name in ("memory", "from")}
     levels = snapshot_timeline(traces)[["device", "used_bytes", "reserved_bytes"]]
     assert levels.to_numpy().tolist() == [
         ["cuda:1", 4000, 8000], ["cuda:1", 5000, 8000], ["cuda:2", 300, 1000],
