@@ -520,7 +520,8 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
         - ``kind``: ``mismatch`` (ranks called different operations, shapes or types), ``absent``
           (ranks never enqueued it), ``no dump`` (only ranks without a dump may be missing) or
           ``stuck`` (all ranks enqueued it)
-        - ``is_cause``: False if the ranks that it waits for wait in another group themselves
+        - ``is_cause``: False if the ranks that it waits for wait in another group themselves, or
+          if all ranks enqueued it and one of them waits in an earlier call
         - ``waiting, absent, without_dump``: ranks, as text
         - ``differing``: calls of ranks that differ from the calls of most ranks
         - ``last``: what absent ranks enqueued last, and where
