@@ -84,8 +84,6 @@ def read_database(path: str, *, advance: Advance = None, **_: object) -> Outcome
 
 
 class _AscendTables:
-    """The tables of a database, whose events become rows."""
-
     def __init__(self, database: Database, rows: EventRows, folder_rank: int | None) -> None:
         self._database, self._rows, self._folder_rank = database, rows, folder_rank
         self._tasks = database.integers(

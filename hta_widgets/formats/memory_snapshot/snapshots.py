@@ -373,7 +373,6 @@ def _size(value: Any) -> int:
 
 
 def _add_annotations(rows: EventRows, snapshot: MemorySnapshot, entries: Any) -> None:
-    """Add the ranges that the program named."""
     stages = {"START": ord("B"), "END": ord("E")}
     stated = dicts_in(entries)
     ends = []
