@@ -294,7 +294,7 @@ def comm_comp_overlap(
 
 
 def _communication_overlap(part: RankPart) -> tuple[int, int, int, int]:
-    """Return the times of communication, its overlap, and computing, and the number of kernels."""
+    """Return communicating, overlapped and computing time, and the number of kernels that do it."""
     communication = part.union_of_kinds("communication")
     compute = part.union_of_all_of_kinds("compute")
     kernels = int(part.kind_counts[KINDS.index("communication")])
@@ -451,7 +451,7 @@ def _communication_of_groups(part: RankPart, labeled: Sequence[str]) -> list[tup
 
 
 def _communication_times(part: RankPart, rows: Rows) -> dict[str, float]:
-    """Return the values of the columns `_COMMUNICATION` for some kernels of a rank."""
+    """Return the values of the columns `_COMMUNICATION` for the kernels `rows` of a rank."""
     start, end = part.clip_rows(rows)
     communicating = union(start, end)
     time_ns = total_length(communicating)

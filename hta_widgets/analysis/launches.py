@@ -12,12 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import (
-    categorical,
-    int64,
-    result_frame,
-    stack_blocks,
-)
+from hta_widgets.analysis.frames import categorical, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import (

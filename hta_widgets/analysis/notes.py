@@ -84,7 +84,7 @@ def _prelaunched_time(part: RankPart) -> tuple[int, int, int]:
 
 
 def ambiguous_note(collectives: int) -> str:
-    """Return the note on collectives that times match with several others; "" without any."""
+    """Return the note on collectives that, by their times, match several others; "" without any."""
     if not collectives:
         return ""
     return (

@@ -174,7 +174,6 @@ def _arrival_dots(
     tooltip: Tooltip,
     style: FigureStyle,
 ) -> Figure:
-    """Draw one dot per arrival over time."""
     theme = style.theme
     low, high = float(data["late_ns"].min()), float(data["late_ns"].max())
     y_margin = max(high - low, 1_000.0) * 0.06
@@ -389,7 +388,7 @@ class _Grid:
 
     @property
     def darkest_ns(self) -> float:
-        """Time of the darkest colour. Few cells are longer, and would make all others pale."""
+        """Time of the darkest colour; the few longer cells would make all others pale."""
         shown_ns = self.cells["shown_ns"].to_numpy(float)
         return float(np.quantile(shown_ns, 0.98)) or float(shown_ns.max()) or 1.0
 
@@ -399,7 +398,7 @@ class _Grid:
         return [(tick, count(tick)) for tick in round_ticks(float(self.count), 4) if tick % 1 == 0]
 
     def matrix(self, values: pd.Series, missing: float, dtype: Any) -> Array:
-        """Return a value for each rank and column from one for each cell."""
+        """Return a table of ranks and columns from the values of cells."""
         matrix = np.full((len(self.ranks), self.columns), missing, dtype=dtype)
         matrix[self.cells["row"], self.cells["left"] // self.per_cell] = values
         return matrix
@@ -470,7 +469,7 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
 
 
 def _outline_marked_rows(figure: Figure, grid: _Grid, theme: Theme, half_height: float) -> None:
-    """Outline the rows of marked ranks, for charts whose cells are too narrow for outlines."""
+    """Outline the rows of marked ranks, in charts whose cells are too narrow for outlines."""
     if not grid.marked:
         return
     rows = np.searchsorted(grid.ranks, grid.marked)
@@ -559,7 +558,7 @@ def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
 
 
 def _labeled_rows(grid: _Grid, pitch: int) -> list[int]:
-    """Return the rows of marked ranks, and as many others as have room for a label."""
+    """Return the rows of marked ranks, and evenly spaced rows with room for a label."""
     marked = np.searchsorted(grid.ranks, grid.marked).tolist()
     min_distance = 14 / pitch
     others = [

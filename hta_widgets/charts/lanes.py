@@ -163,7 +163,7 @@ def lanes_figure(
 def lane_steps(
     time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, max_steps: int
 ) -> LaneSteps:
-    """Return a series as steps; if there are more than `max_steps`, as ranges in slices of time."""
+    """Return a series as steps; with more than `max_steps`, as ranges in slices of time."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
     until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))
@@ -253,7 +253,7 @@ _BASE, _PEAK = 0.46, 0.86
 def _draw_steps(
     figure: Figure, row: int, steps: LaneSteps, color: str, theme: Theme
 ) -> tuple[Floats, Floats]:
-    """Draw one lane; return the upper and the lower edge of each step."""
+    """Draw a lane; return the upper and the lower edge of each step."""
     peak = float(steps.most.max()) if len(steps.most) and steps.most.max() > 0 else 1.0
     base = row + _BASE
     low, high = (base - values / peak * _PEAK for values in (steps.value, steps.most))
@@ -277,7 +277,6 @@ def _draw_steps(
 def _step_columns(
     content: StepLanes, steps: Sequence[LaneSteps], boxes: Sequence[tuple[Floats, Floats]]
 ) -> dict[str, Any]:
-    """Return the columns of the source of all lanes, with a row for each step."""
     arrays = {
         "time_ns": [lane.time_ns for lane in steps],
         "until_ns": [lane.until_ns for lane in steps],
@@ -425,8 +424,8 @@ def _lane_series(
     # First the rank with the highest peak of each stream or kind of copy, then the second rank of
     # each, and so on.
     ordered_peaks = peaks.sort_values(ascending=False, kind="stable")
-    place = ordered_peaks.groupby(level=1, observed=True).cumcount()
-    drawn = set(place.sort_values(kind="stable").index[:top])
+    order_in_key = ordered_peaks.groupby(level=1, observed=True).cumcount()
+    drawn = set(order_in_key.sort_values(kind="stable").index[:top])
     has_ranks = len(frame["rank"].unique()) > 1
     series = []
     for (rank, lane_key), changes in lanes.items():
@@ -579,7 +578,7 @@ def _stack_figure(
 
 
 def _rows_to_draw(times: Array, total: Array, max_rows: int) -> Array:
-    """Return the rows to draw: all, or those with the minimum and maximum of each time slice."""
+    """Return the rows to draw: all, or the rows with the extremes of each slice of time."""
     if len(times) <= max_rows:
         return np.arange(len(times))
     slice_count = max_rows // 2

@@ -213,7 +213,7 @@ def _join_near(data: pd.DataFrame, max_gap: float) -> pd.DataFrame:
 
 
 def _cause_bars(cause: str, colors: Theme) -> Bars:
-    """Return the bars of a cause, with its name for legends: solid for work, hatched for waits."""
+    """Return the bars of a cause: solid for work, hatched for waits."""
     kind_of_work = {
         "cpu_bound": "cpu", "cpu_outside_operators": "cpu", "data_loading": "other",
         "gpu_compute_bound": "compute", "gpu_communication_bound": "communication",
@@ -395,7 +395,7 @@ def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
 
 
 def _join(data: pd.DataFrame, is_first: pd.Series) -> pd.DataFrame:
-    """Return joined segments; each begins where `is_first` is set, and ends before the next."""
+    """Return joined segments; each begins where `is_first` is True, and ends before the next."""
     groups = data.groupby(is_first.cumsum(), sort=False)
     joined = groups.first()
     joined["dur_ns"] = groups["dur_ns"].sum()

@@ -117,7 +117,7 @@ def rank_clusters(
     tolerance = frame.attrs.get("tolerance")
 
     def first_row_texts(template: str) -> list[str]:
-        """Return a template's text for the first row of each cluster, and "" for its other rows."""
+        # The other rows of a cluster have its reasons.
         texts = np.full(int(heights.sum()), "", dtype=object)
         texts[data["row"]] = row_texts(data, template)
         return list(texts)
@@ -348,7 +348,7 @@ class _Cells:
     end_ns: float
 
     def means(self, masks: Sequence[Bools]) -> _Cells:
-        """Return one row for each of `masks`, the mean of the rows in it."""
+        """Return one row for each of `masks`: the mean of the rows in it."""
         value_ns, shares = (
             np.stack([values[mask].mean(axis=0) for mask in masks])
             for values in (self.value_ns, self.shares)
@@ -357,7 +357,7 @@ class _Cells:
 
 
 def _cells_of_ranks(frame: pd.DataFrame) -> tuple[Ints, _Cells]:
-    """Return the ranks of `analysis.rank_time_heatmap`, and their cells, with a row for each."""
+    """Return the ranks of a frame of `analysis.rank_time_heatmap`, and their cells."""
     ranks = frame["rank"].drop_duplicates().to_numpy()
     value_ns = frame["value_ns"].to_numpy(float).reshape(len(ranks), -1)
     edges = frame[["start_ns", "end_ns"]].to_numpy(float)[: value_ns.shape[1]]

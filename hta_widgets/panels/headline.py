@@ -340,7 +340,6 @@ def _headline_of_urgent(traces: TraceSet, urgent: Sequence[Format]) -> Headline:
 def _waiting_finding(
     late: LateRanks | None, times: RunTimes, rank_count: int
 ) -> Iterator[HeadlineFinding]:
-    """Yield the finding on the waits for late ranks, if there are any."""
     if late is None:
         return
     ranks = f"{len(late.ranks)} ranks" if len(late.ranks) > 1 else f"rank {late.ranks[0]}"
@@ -372,7 +371,6 @@ def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding
 
 
 def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the finding on idle devices and its main cause, if devices idle."""
     if not times.idle_ns:
         return
     cause, cause_ns = _main_idle_cause(times)
@@ -590,7 +588,6 @@ def _missing_work(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
 
 
 def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the finding on ranks that lack steps of other ranks."""
     step_count = frame["step"].nunique()
     ranks_by_steps: dict[tuple[int, ...], list[int]] = {}
     for rank in times.ranks:

@@ -122,7 +122,6 @@ def _host_wait_text(times: RunTimes, late: LateRanks) -> str:
 
 
 def _arrival_text(late: LateRanks) -> str:
-    """Return how often the late ranks arrive last."""
     verb = "arrives" if len(late.ranks) == 1 else "arrive"
     if not late.last:
         return f"{verb} last together with others"
@@ -324,7 +323,6 @@ def _saving_text(times: RunTimes, *, saving: Saving) -> list[Piece]:
 
 
 def _step_text(_times: RunTimes, *, step: int, dur_ns: float, excess: float) -> list[Piece]:
-    """State how much longer the slowest step takes."""
     return [f"Step {step} takes {duration(dur_ns)}, {_longer_by(excess, 'the median step')}."]
 
 
@@ -349,7 +347,6 @@ def _unrecorded_text(times: RunTimes) -> list[Piece]:
 
 
 def _missing_work_text(times: RunTimes, *, missing: list[int]) -> list[Piece]:
-    """State which ranks have no device work in their files."""
     numbers = _number_runs_text(missing)
     subject = f"Ranks {numbers} have" if len(missing) > 1 else f"Rank {numbers} has"
     return [f"{subject} no {times.device} work in the files, and no part in these figures."]
@@ -358,7 +355,6 @@ def _missing_work_text(times: RunTimes, *, missing: list[int]) -> list[Piece]:
 def _missing_steps_text(
     _times: RunTimes, *, step_count: int, ranks_by_steps: Mapping[tuple[int, ...], list[int]]
 ) -> list[Piece]:
-    """State which ranks lack steps that others have."""
     texts = []
     for steps, ranks in list(ranks_by_steps.items())[:MAX_SENTENCES]:
         several = len(ranks) > 1

@@ -163,7 +163,7 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
 
 
 def _previous_on_stream(nodes: Nodes, rules: GraphRules) -> Ints:
-    """Return the previous device work on the stream of each piece of device work, -1 for none."""
+    """Return the work before each piece of device work on its stream, -1 for none."""
     table, rows = nodes.trace.table, nodes.device
     if not rules.as_hta:
         # Work that is not analysed may also keep a stream busy.
@@ -173,7 +173,7 @@ def _previous_on_stream(nodes: Nodes, rules: GraphRules) -> Ints:
 
 
 class _ThreadChains:
-    """The nodes of the host by thread and time, and the number of open events after each."""
+    """The nodes of the host by thread and time, and the number of open events after each node."""
 
     def __init__(self, nodes: Nodes) -> None:
         host = np.flatnonzero(nodes.on_host)
@@ -308,7 +308,7 @@ def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
 
 
 def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
-    """Return pairs of tracks: the threads of forward operators and of their backward pass."""
+    """Return pairs of tracks: a thread of forward operators, and the thread of their backward."""
     trace = nodes.trace
     table = trace.table
     pairs = np.column_stack([table.track[rows] for rows in trace.flow_table.of_kind("fwdbwd")])

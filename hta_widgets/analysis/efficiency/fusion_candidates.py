@@ -80,7 +80,6 @@ def fusion_candidates(
 
 
 def _note_of(parts: RankParts) -> str:
-    """Return why no chain was found."""
     if not parts.traces:
         return note_text("no_ranks")
     if not any(map(has_shapes, iter_ranks(parts.traces))):

@@ -34,7 +34,6 @@ _NAN: Final = float("nan")
 
 
 def _vector(flops: float, size: float, certainty: str = "exact") -> Work:
-    """Return work without matrix products, of given nominal FLOPs and bytes."""
     return Work("", float(flops), 0.0, float(size), "vector", certainty)
 
 
@@ -240,7 +239,7 @@ def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0
 
 
 def _embedding_bag(call: OperatorCall) -> Work:
-    """Return the work of adding up rows of a table; only the numbers of lookups and bags matter."""
+    """Return the work of adding up rows of a table; the contents of bags do not matter."""
     (rows, width), lookups = call.shape(0, 2), prod(call.shape(1))
     bags = call.shape(2)[0] - call.flag(7)  # offsets may end with the number of indices
     elements = (min(lookups, rows) + bags) * width
@@ -267,7 +266,7 @@ def _unknown(call: OperatorCall, *, reason: str, flops: float = _NAN) -> Work:
 
 
 def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work:
-    """Return the work of a pooling in two dimensions; with a dilation it also writes indices.
+    """Return the work of pooling in two dimensions; with a dilation, it also writes indices.
 
     If the flag `ceil` is set, the last window may end outside of the input.
     """
@@ -277,10 +276,11 @@ def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work
     spread = [1, 1] if dilation is None else call.numbers(dilation, 2)
     sides = zip(x[-2:], kernel, stride, padding, spread, strict=True)
     out = prod(x[:-2])
-    for n, k, s, p, d in sides:
-        last = n + 2 * p - d * (k - 1) - 1  # start of the last possible window
-        count = -(-last // s) + 1 if call.flag(ceil) else last // s + 1
-        out *= count - ((count - 1) * s >= n + p)  # none starts in the padding at the end
+    for length, width, step, pad, gap in sides:
+        last = length + 2 * pad - gap * (width - 1) - 1  # start of the last possible window
+        count = -(-last // step) + 1 if call.flag(ceil) else last // step + 1
+        starts_in_padding = (count - 1) * step >= length + pad
+        out *= count - 1 if starts_in_padding else count
     size = item_bytes(call.tensor(0).type)
     size += 0 if dilation is None else item_bytes("long int")
     return _vector(out * prod(kernel), call.size_bytes(0) + out * size)
