@@ -92,7 +92,6 @@ def horovod_readiness(
 
 
 def _readiness_of_rank(rank: Any, events: pd.DataFrame) -> tuple[Any, ...]:
-    """Return the row of `horovod_readiness` for a rank's events of readiness."""
     last_alone = events[events["is_only_last"]]
     blocked = union(last_alone["first_ns"].to_numpy(), last_alone["last_ns"].to_numpy())
     return (

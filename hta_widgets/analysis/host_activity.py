@@ -116,8 +116,6 @@ _ADDRESS = re.compile(r" object at 0x[0-9a-fA-F]+")
 
 
 class _ThreadTimes(NamedTuple):
-    """Times of an activity, and the track of the thread of each."""
-
     track: Array
     start: Ints
     end: Ints
@@ -361,8 +359,6 @@ def is_pause(name: str) -> bool:
 
 
 class _EventTimes(NamedTuple):
-    """Idle and busy time of a device during the events of a name, and their largest depth."""
-
     idle_ns: int
     busy_ns: int
     depth: int

@@ -288,8 +288,6 @@ def _longest_gaps(part: RankPart, short_ns: int, top: int | None) -> dict[str, A
 
 
 class _RankGaps(NamedTuple):
-    """The gaps of one rank, in time order."""
-
     start: Ints
     end: Ints
     next: Rows  # the events that end gaps
@@ -315,7 +313,6 @@ def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
 
 
 def _split_gaps(part: RankPart, short_ns: int) -> _RankGaps:
-    """Return the gaps of a rank with the time of each category in the window."""
     # Categories depend on the whole gap, even if the window contains only a part of it.
     full_part = part.without_window
     start, end, ends_gap = full_part.get_or_compute("gaps", lambda: _whole_gaps(full_part))

@@ -321,7 +321,6 @@ def _spans_of_ranges(
 
 
 def _instances(trace: Trace, annotation: str) -> dict[tuple[str, int], int]:
-    """Return the ranges of a rank by name and number within the name."""
     # Ranks may begin to record at different steps, so numbers alone do not identify a range.
     table, rows = trace.table, find_ranges(trace, annotation)
     names = [table.names[code] for code in table.name[rows].tolist()]
@@ -361,7 +360,6 @@ class _JobWalker(PathWalker):
         self.overlap_ns = 0
 
     def run(self, span: _JobSpan) -> None:
-        """Walk from the end of a span to its start."""
         self.low, self._high = span.low, span.high
         graph, _ = self._graph(span.place)
         node = int(graph.path.nodes.of_start[span.row]) if span.row >= 0 else -1
@@ -410,7 +408,6 @@ class _JobWalker(PathWalker):
         return self._graphs[place]
 
     def job_segments(self) -> Ints:
-        """Return the segments of all ranks in order of time; see `PathWalker.segments`."""
         return self.segments({place: graph.path for place, (graph, _) in self._graphs.items()})
 
 

@@ -326,7 +326,6 @@ def kernel_duration_by_rank(
 def _kernel_frame(
     chosen: RankParts, kinds: Sequence[str], frame: pd.DataFrame, columns: Sequence[str]
 ) -> pd.DataFrame:
-    """Return `columns` of the statistics of kernels, with kinds as a categorical."""
     frame = frame.assign(
         kind=categorical(frame["kind"].to_numpy(), KINDS), mean_ns=frame["sum_ns"] / frame["count"]
     ).reset_index(drop=True)
@@ -483,7 +482,6 @@ def kernels_by_annotation(
 
 
 def _annotated_kernels(part: RankPart, source: str) -> tuple[dict[str, Any], str, int]:
-    """Return the columns of one rank, and the side and the number of its ranges."""
     trace, table = part.trace, part.table
     if source == "auto":
         source = "device" if _ranges(trace, "device").any() else "host"

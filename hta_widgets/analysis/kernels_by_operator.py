@@ -190,7 +190,6 @@ def operator_launch_delays(
 
 
 def _delays_of(part: RankPart, prefix: str) -> tuple[dict[str, Any], int, int]:
-    """Return the columns of one rank, and its numbers of operators and kernels."""
     trace, start = part.trace, part.table.start_ns
     is_operator = name_mask(trace, lambda name: name.startswith(prefix))
     is_selected = mask_of_rows(part.rows[is_operator[part.rows]], len(trace) + 1)

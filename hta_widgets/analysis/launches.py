@@ -97,7 +97,6 @@ def launch_pairs(part: RankPart, work: Rows) -> tuple[Ints, Rows, int]:
 
 
 def _launches_of_rank(part: RankPart, kinds: Sequence[str]) -> tuple[dict[str, Any], int]:
-    """Return a rank's columns, and the number of its events without a call."""
     table = part.table
     call, work, unlaunched = launch_pairs(part, part.rows_of_kinds(*kinds))
     order = stable_order(call)

@@ -159,7 +159,6 @@ def _operators_by_window(
 
 
 def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) -> _RankResult:
-    """Return the columns of one rank, and its counts and times for ``attrs``."""
     trace = part.trace
     tree = operator_tree(trace, annotations=True) if annotations else operator_tree(trace)
     work = trace_index(trace).rows_of_kinds_within(DEVICE_WORK_KINDS, part.low, part.high)

@@ -153,7 +153,6 @@ class _StagedJob:
 
 
 def _staged_job(clock: Clock | None, chosen: RankParts) -> _StagedJob:
-    """Return the chosen ranks that are in pipelines, with the schedules of their steps."""
     traces = chosen.owner
     on_clock = traces.with_clock(clock or shared_clock(traces))
     pipeline_of = pipelines(traces)
@@ -205,7 +204,6 @@ def _frame(job: _StagedJob, columns: dict[str, Any], counted: str, **attrs: Any)
 
 
 def _edges_of_steps(trace: Trace) -> pd.DataFrame:
-    """Return the first start and the last end of a rank's passes in each step."""
     rows, _ = _pass_kernels(trace)
     table = trace.table
     work = pd.DataFrame({"start": table.start_ns[rows], "end": table.end_ns[rows]})
@@ -244,7 +242,6 @@ def _stage(trace: Trace, ranks: tuple[int, ...], number: int) -> dict[str, Any]:
 def _bubbles_of_rank(
     part: RankPart, ranks: tuple[int, ...], number: int, steps: Ints, start: Ints, end: Ints
 ) -> dict[str, Any]:
-    """Return the columns of `pipeline_bubbles` for a rank; its arguments are `_Schedules`."""
     rows, is_backward, kernel_start, kernel_end = _selected_kernels(part)
     step_of_kernel = part.table.step[rows]
 
@@ -280,7 +277,6 @@ def _bubbles_of_rank(
 def _passes_of_rank(
     part: RankPart, ranks: tuple[int, ...], number: int, *_: Ints
 ) -> dict[str, Any]:
-    """Return the columns of `pipeline_passes` for a rank; its arguments are `_Schedules`."""
     rows, is_backward, start, end = _selected_kernels(part)
     step = part.table.step[rows]
     order = np.lexsort((start, step))

@@ -362,7 +362,6 @@ class _ConcatenatedRanges:
         return union(start + moved_by, end + moved_by)
 
     def lengths(self, united: Intervals) -> Ints:
-        """Return the covered time of each range."""
         return sum_by_group(united.start // self._width, united.end - united.start, self._count)
 
 
@@ -479,7 +478,6 @@ def phase_ranges(traces: TraceSet) -> PhaseRanges:
 
 
 def _rank_phases(trace: Trace, number_of: dict[str, int]) -> RankPhases:
-    """Return the ranges of a rank, given the position of each phase by its name."""
     ranges = _ranges_in_steps(trace)
     phase = _phase_of_ranges(trace, ranges, number_of)
     in_phase = phase >= 0
@@ -532,7 +530,6 @@ class _RangesInSteps:
 
 @memoize
 def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
-    """Return the outermost ranges within a rank's steps; see `phase_times`."""
     table = trace.table
     steps, on_host = _step_rows(trace), table.stream < 0
     is_step = mask_of_rows(steps, len(table))

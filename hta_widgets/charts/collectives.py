@@ -52,7 +52,7 @@ from hta_widgets.charts.rows import (
     tick_step,
     with_tooltip_columns,
 )
-from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
+from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import MINUS, axis_time, count, duration, rank_list, rate, size
 from hta_widgets.trace.arrays import Array
 
@@ -394,7 +394,6 @@ class _Grid:
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """Ticks of the axis at whole numbers of collectives."""
         return [(tick, count(tick)) for tick in round_ticks(float(self.count), 4) if tick % 1 == 0]
 
     def matrix(self, values: pd.Series, missing: float, dtype: Any) -> Array:
@@ -405,7 +404,6 @@ class _Grid:
 
 
 def _legend_items(grid: _Grid, theme: Theme) -> list[Bars]:
-    """Return the legend; empty if no rank waits or is late."""
     if not grid.total_ns.any():
         return []
     return [
@@ -538,14 +536,12 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
     names = [(row, grid.names[row]) for row in rows_shown]
     totals: dict[float, str] = {row: duration(float(grid.total_ns[row])) for row in rows_shown}
     figure.yaxis.ticker = models.FixedTicker(ticks=rows_shown)
-    figure.yaxis.major_label_text_font = FONT
     side = side_axis(figure, rows_shown, totals, theme)
     keep_fitting(figure, width=style.width, names=names, columns=[(side, 0)], legend=legend)
     return figure
 
 
 def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
-    """Add an invisible bar per rank, which is outlined if the rank is selected."""
     is_last = grid.arrivals["last_rank"] == grid.arrivals["rank"]
     arrivals_of_row = grid.arrivals.assign(is_last=is_last).groupby("row")
     data = arrivals_of_row.agg(
@@ -558,7 +554,6 @@ def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
 
 
 def _labeled_rows(grid: _Grid, pitch: int) -> list[int]:
-    """Return the rows of marked ranks, and evenly spaced rows with room for a label."""
     marked = np.searchsorted(grid.ranks, grid.marked).tolist()
     min_distance = 14 / pitch
     others = [

@@ -276,7 +276,6 @@ def _add_marks(
     *,
     is_folded: bool,
 ) -> tuple[list[Bars | Dots | Whiskers], Tooltip]:
-    """Return the marks and their tooltip, after adding their columns."""
     marks, parts = _add_stack(definition, scope, data, colors)
     marks += [_add_mark(mark, scope, data, colors) for mark in definition.marks]
     if is_folded:
@@ -450,7 +449,8 @@ def _ramp_color(stops: tuple[str, ...], value: float) -> str:
     return _shade_colors(stops)[round(float(value) * 255)]
 
 
-def _styled_bars(style_name: str, left: str | float, right: str, name: str, colors: Theme) -> Bars:
+def styled_bars(style_name: str, left: str | float, right: str, name: str, colors: Theme) -> Bars:
+    """Return bars in a style of ``bar_styles.json``."""
     style = specs.style_of(style_name)
     fill = color_of(style.fill, colors)
     line = color_of(style.line, colors) if style.line else None
@@ -497,7 +497,7 @@ def _add_item_stack(
     for part, style_name in style_names.items():
         part_size = size[scope[stack.by] == part].sum()
         if part_size > 0:
-            bars = _styled_bars(style_name, "left", "right", idle_cause_text(part), colors)
+            bars = styled_bars(style_name, "left", "right", idle_cause_text(part), colors)
             text = "inside" if specs.style_of(style_name).on else ""
             marks.append(replace(bars, only=(stack.by, part), text=text))
             shares.append(f"{bars.name} {share(part_size / max(size.sum(), 1))}")
@@ -517,7 +517,7 @@ def _add_part_stack(
         ns = np.nan_to_num(np.broadcast_to(evaluate(part.ns, scope), rows).astype(float))
         size = ns if total is None else np.divide(ns, total, out=np.zeros(rows), where=total > 0)
         name = str(fill_template(part.name, scope))
-        bars = _styled_bars(part.color, f"left_{index}", f"right_{index}", name, colors)
+        bars = styled_bars(part.color, f"left_{index}", f"right_{index}", name, colors)
         # A bar of width 0 would still draw its outline.
         is_drawn = (size > 0) | (bars.line is None)
         data[f"left_{index}"] = np.where(is_drawn, left, np.nan)
@@ -566,7 +566,7 @@ def _add_mark(
         return Whiskers(left, right, mark_color(mark.color))
     left = left if isinstance(left, str) else float(left)
     if isinstance(mark.color, str):
-        return _styled_bars(mark.color, left, right, mark.name, colors)
+        return styled_bars(mark.color, left, right, mark.name, colors)
     bars = Bars(left, right, mark_color(mark.color), mark.name)
     if mark.bar_text:
         data["inside"] = fill_template(mark.bar_text, scope)
@@ -634,7 +634,6 @@ def _add_tooltip(
     *,
     is_folded: bool,
 ) -> Tooltip:
-    """Return the tooltip, after adding the columns with its texts."""
     tooltips = [mark.tooltip for mark in definition.marks if not isinstance(mark, specs.LineMark)]
     tooltip = next(filter(None, tooltips), definition.tooltip)
 

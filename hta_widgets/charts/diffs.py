@@ -408,7 +408,6 @@ def diff_waterfall(
 
 
 def _waterfall_rows(changed: pd.DataFrame, before: int, after: int, top: int) -> pd.DataFrame:
-    """Return the parts, a sum of the parts after the first `top`, and the total."""
     shown, others = changed.head(top), changed.iloc[top:]
     sums = ["before_ns", "after_ns", "diff_ns"]
     data = shown[sums].astype("int64").reset_index(drop=True)
@@ -652,7 +651,6 @@ def diff_icicle(
 
 
 def _icicle_tiles(data: pd.DataFrame, total: float, theme: Theme) -> pd.DataFrame:
-    """Return the tiles with their colours and texts; `total` is the width of the tree."""
     data["name"] = data["name"].astype(str)
     sizes = (data["before_ns"] + data["after_ns"]) / 2
     data["label"] = [
@@ -677,7 +675,6 @@ def _tile_label(name: str, letters: int) -> str:
 
 
 def _shade_index(data: pd.DataFrame) -> Ints:
-    """Return each tile's index in the ramp of seven colours."""
     before = data["before_ns"].to_numpy(dtype=np.float64)
     change = data["diff_ns"].to_numpy(dtype=np.float64)
     share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)

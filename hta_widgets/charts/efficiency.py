@@ -88,13 +88,11 @@ def operator_efficiency(
     drawn = frame[(frame["intensity"] > 0) & is_fast & is_long]
     if drawn.empty:
         return empty_figure(frame, style, note="no operator has a rate")
-    omitted = (
-        f"{plural(len(frame) - len(drawn), 'row')} without FLOPs, or with little time, not drawn"
-    )
+    rows = plural(len(frame) - len(drawn), "row")
     style = style.with_subtitle(
         "TFLOP/s over FLOPs per byte, both logarithmic; a mark's area is the time on the device",
         *_peak_sources(drawn),
-        omitted if len(drawn) < len(frame) else "",
+        f"{rows} without FLOPs, or with little time, not drawn" if len(drawn) < len(frame) else "",
         unmatched_note(frame),
     )
     return _draw_roofline(drawn, style)
@@ -141,7 +139,6 @@ def modules(
 
 
 def _peak_sources(frame: pd.DataFrame) -> list[str]:
-    """Return the name of each device, with the source and the certainty of its peaks."""
     columns = ["device", "peak_source", "peak_certainty"]
     rows = frame.loc[frame["device"] != "", columns].drop_duplicates()
     return [", ".join(row) for row in rows.itertuples(index=False, name=None)]

@@ -99,12 +99,9 @@ def parallel_groups(
         "all ranks" if kind == "all" else f"{kind} group {number}"
         for kind, number in zip(data["kind"], data["number"], strict=True)
     ]
-    data["position_text"] = [
-        _position_text(position, group_size)
-        for position, group_size in zip(data["position"], data["size"], strict=True)
-    ]
-    data["time_text"] = [duration(time_ns) for time_ns in data["time_ns"]]
-    data["bytes_text"] = [_size_text(size_bytes) for size_bytes in data["bytes"]]
+    data["position_text"] = list(map(_position_text, data["position"], data["size"]))
+    data["time_text"] = list(map(duration, data["time_ns"]))
+    data["bytes_text"] = list(map(_size_text, data["bytes"]))
     data["members"] = [ranks or "–" for ranks in data["ranks"].astype(str)]
     data["purpose"] = data["kind"].where(~data["guessed"], data["kind"] + ", guessed")
     in_rows = data["rank"].nunique() <= NAMED_ROWS
@@ -120,7 +117,6 @@ def parallel_groups(
 
 
 def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[str]]:
-    """Return a chart's content with a row per rank, and sentences that explain it."""
     ranks = np.unique(data["rank"])
     time_ns = data.groupby("column")["time_ns"].sum()
     by_time = time_ns.sort_values(ascending=False, kind="stable").index.tolist()
@@ -165,7 +161,6 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
 
 
 def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
-    """Return a chart's content with a row per group, and sentences that explain it."""
     ranks = np.unique(data["rank"])
     left = np.searchsorted(ranks, data["rank"])
     data = data.assign(left=left, right=left + 1)

@@ -302,8 +302,7 @@ def _step_columns(
 def _range_texts(
     lows: Sequence[float], highs: Sequence[float], format_value: Callable[[float], str]
 ) -> list[str]:
-    """Return the text of each range; each distinct value is formatted once."""
-    text = cache(format_value)
+    text = cache(format_value)  # many values occur repeatedly
     return [
         text(low) if low == high else f"{text(low)} to {text(high)}"
         for low, high in zip(lows, highs, strict=True)
@@ -522,7 +521,6 @@ def memory_timeline(
 
 
 def _stack_columns(frame: pd.DataFrame, used: list[str], peak: float) -> dict[str, Any]:
-    """Return a frame's columns, the edges of the areas of its `used` columns, and texts."""
     columns: dict[str, Any] = {name: frame[name].to_numpy() for name in frame.columns}
     times = frame["time_ns"].to_numpy(float)
     columns["until_ns"] = np.append(times[1:], times[-1])
@@ -539,7 +537,6 @@ def _stack_columns(frame: pd.DataFrame, used: list[str], peak: float) -> dict[st
 def _stack_figure(
     columns: dict[str, Any], used: list[str], peak: float, style: FigureStyle
 ) -> Figure:
-    """Draw the areas of `_stack_columns`, from the first at the bottom up to the peak."""
     theme, times = style.theme, columns["time_ns"]
     figure, finish = lanes_figure(
         [Lane(size(0)), Lane(size(peak))],

@@ -73,7 +73,6 @@ def launch_stats(
         return empty_figure(frame, style)
     delay, call = frame["launch_delay_ns"].to_numpy(), frame["cpu_dur_ns"].to_numpy()
     kernel = frame["gpu_dur_ns"].to_numpy()
-    late, long = duration(launch_delay_cutoff_ns), duration(runtime_cutoff_ns)
     blue, grey = style.theme.kind["compute"], style.theme.kind["cpu"]
     histograms = [
         _Histogram(
@@ -82,7 +81,7 @@ def launch_stats(
             " 0 if the kernel starts before",
             values=delay,
             solid=delay > launch_delay_cutoff_ns,
-            solid_name=f"later than {late}",
+            solid_name=f"later than {duration(launch_delay_cutoff_ns)}",
             color=blue,
         ),
         _Histogram(
@@ -90,7 +89,7 @@ def launch_stats(
             explanation="time that the call blocks its thread",
             values=call,
             solid=call > runtime_cutoff_ns,
-            solid_name=f"longer than {long}",
+            solid_name=f"longer than {duration(runtime_cutoff_ns)}",
             color=grey,
         ),
         _Histogram(

@@ -214,7 +214,7 @@ NAMED_ROWS = 64
 
 
 def round_ticks(end: float, count: int = 3, start: float = 0.0) -> list[float]:
-    """Return the multiples of a round step from `start` to `end`, about `count` on each side of 0."""
+    """Return the multiples of a round step in a range, about `count` on the longer side of 0."""
     span = max(abs(end), abs(start))
     if span <= 0:
         return [0.0]
@@ -320,7 +320,6 @@ def rows_chart(content: RowsContent, style: FigureStyle) -> Figure:
 
 
 def _empty_rows(content: RowsContent, style: FigureStyle, pitch: float, *, headed: bool) -> Figure:
-    """Return a figure of rows with its background and scale, but without marks and names."""
     scale, rows = content.scale, len(content.names)
     profile = rows > NAMED_ROWS
     # A profile has no row for heads, but its first name is taller than a row and needs space.

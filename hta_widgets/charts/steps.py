@@ -202,7 +202,6 @@ def step_times(
 def _step_dots(
     frame: pd.DataFrame, measure: str, groups: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the steps of all ranks with their rows and deviations, and the names of the rows."""
     dots = frame.reset_index(drop=True)
     steps = np.unique(dots["step"])
     dots["row"] = np.searchsorted(steps, dots["step"])
@@ -217,7 +216,6 @@ def _step_dots(
 
 
 def _color_dots(dots: pd.DataFrame, late: list[int], theme: Theme) -> pd.DataFrame:
-    """Return the dots with their colours, in drawing order: late ranks are on top."""
     order = np.select([dots["rank"].isin(late), dots["is_outlier"]], [_LATE, _OUTLIER], default=0)
     data = dots.assign(order=order).sort_values("order", kind="stable").reset_index(drop=True)
     data["fill"] = np.array([theme.rule_strong, theme.ink, theme.late])[data["order"]]

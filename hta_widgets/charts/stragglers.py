@@ -11,6 +11,7 @@ import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp, largest_of_cells
+from hta_widgets.charts.defined import styled_bars
 from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
@@ -74,15 +75,8 @@ def stragglers(
     data, names = _top_ranks(ranks)
     _add_bar_columns(data, theme)
     has_loss = "lost_ns" in frame
-    lost = Bars(
-        0.0,
-        "lost_to_ns",
-        theme.wait_fill,
-        line=theme.wait_line,
-        hatch="/",
-        hatch_color=theme.wait_line,
-        height=0.4,
-    )
+    late = styled_bars("late", 0.0, "", "straggler", theme)
+    lost = replace(styled_bars("wait", 0.0, "lost_to_ns", "", theme), height=0.4)
     return draw_rows(
         RowsContent(
             data=data,
@@ -91,11 +85,7 @@ def stragglers(
             scale=time_scale(float(data["imposed_wait_ns"].max())),
             head=" ",
             legend=[
-                *(
-                    [Bars(0.0, "", theme.late_fill, "straggler", line=theme.late)]
-                    if data["is_straggler"].any()
-                    else []
-                ),
+                *([late] if data["is_straggler"].any() else []),
                 Bars(0.0, "", theme.idle, "rank", line=theme.idle_line),
                 *([replace(lost, name="exposed")] if has_loss else []),
             ],
@@ -326,7 +316,6 @@ def stragglers_by_step(
 
 
 def _rows_and_sums(costs: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
-    """Return the names of the rows, the cells with their row, and the rows' sums."""
     ranks = np.unique(costs["rank"])
     groups = costs.groupby("rank", sort=True)
     sums = groups[["lost_ns", "imposed_wait_ns", "shown"]].sum()
@@ -361,7 +350,6 @@ def _costliest_cells(cells: pd.DataFrame, steps: Ints) -> tuple[pd.DataFrame, in
 
 
 def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
-    """Return the legend of the cells, after adding the column with their colours."""
     shown = data["shown"].to_numpy(float)
     late, pale = theme.late, blend(theme.late_fill, theme.lane, 0.7)
     # The ramp of costly cells begins with a clearly darker colour, so they need no outline.
@@ -396,7 +384,6 @@ def _percent(part: float) -> str:
 
 
 def _ticks(steps: Array) -> list[tuple[float, str]]:
-    """Return up to ten ticks at the middle of cells, with the numbers of their steps."""
     distance = max(1, math.ceil(len(steps) / 10))
     return [(index + 0.5, str(steps[index])) for index in range(0, len(steps), distance)]
 

@@ -170,7 +170,7 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
 
 
 def operator_savings(traces: TraceSet) -> pd.DataFrame:
-    """Return operators by name and shapes; those that could save the most time come first.
+    """Return operators by name and shapes, those that could save the most time first.
 
     Times are means of the ranks. Operators without a comparison to the roofline are left out.
     """

@@ -239,7 +239,7 @@ def _largest_of_calls(call: Ints, *keys: Ints) -> Rows:
 
 
 def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the times at the peak rate and at the memory bandwidth, and the longer of the two."""
+    """Return a frame with times at the peak rate and at the memory bandwidth, and the longer one."""
     with np.errstate(divide="ignore", invalid="ignore"):
         compute_ns = frame["total_flops"] / frame["peak_tflop_per_s"] / 1e3
         memory_ns = frame["total_bytes"] / frame["memory_gb_s"]
@@ -248,7 +248,7 @@ def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add rates, shares of peaks and verdicts to a frame with the columns of `add_limits`."""
+    """Return a frame of `add_limits` with rates, shares of peaks and verdicts."""
     time_ns = frame["device_ns"].where(frame["device_ns"] > 0)
     flops, size_bytes, limit_ns = frame["total_flops"], frame["total_bytes"], frame["limit_ns"]
     compute_share = frame["compute_ns"] / time_ns

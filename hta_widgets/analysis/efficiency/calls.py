@@ -141,7 +141,7 @@ def standard_type(name: str) -> str:
 
 
 def bits_of_small_float(type_name: str) -> int:
-    """Return 8 for a float of 8 bits, 4 for a pair of 4 bits each, 0 for other types."""
+    """Return 8 for a float of 8 bits, 4 for a pair of 4-bit floats, 0 for other types."""
     name = _OPTIONAL_IN_TYPES.sub("", type_name.lower())
     match = re.fullmatch(r"float(?:8_\w+|4_\w+_x2)", name)
     return int(name[5]) if match else 0

@@ -346,7 +346,7 @@ def device_properties(trace: Trace, device_id: int) -> dict[str, Any]:
 
 
 def whole_number(value: object) -> int:
-    """Return a value of a file if it is a whole number from 0 to 62 bits, else -1."""
+    """Return a value of a file if it is an integer from 0 to 2^62 - 1, else -1."""
     return value if type(value) is int and 0 <= value < 1 << 62 else -1
 
 

@@ -88,7 +88,6 @@ def _note_of(parts: RankParts) -> str:
 
 
 def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> list[tuple[Any, ...]]:
-    """Return the rows of a rank, the most bytes first."""
     signature_set = signatures(part.trace)
     distinct = signature_set.distinct
     works = [signature.work for signature in distinct]

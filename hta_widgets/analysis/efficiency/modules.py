@@ -570,7 +570,6 @@ def _fold(owners: ModuleOwners) -> Ints:
 
 
 def _descriptions(owners: ModuleOwners, group: Ints, chosen: Ints) -> dict[str, Any]:
-    """Return paths, names, depths and parents of the chosen groups."""
     outer = np.append(group, -1)[owners.parent]
     count = np.bincount(group, minlength=len(group))
     repeats = (count // np.append(count, 1)[outer]).tolist()  # in each instance of the parent

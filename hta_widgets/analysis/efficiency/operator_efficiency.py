@@ -275,7 +275,6 @@ def _rank_rows(part: RankPart, device: UsedDevice, keys: tuple[str, ...]) -> _Ra
 def _call_rows(
     part: RankPart, times: CallTimes, device: UsedDevice, keys: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return the rows of calls, by signature, precision, recomputation, and `keys`."""
     signature_set, calls = times.signatures, times.signatures.calls
     counted = np.flatnonzero(times.is_counted)
     step = part.table.step[calls.rows] if "step" in keys else np.full(len(calls), -1)
@@ -332,7 +331,6 @@ def _phases(signature_set: Signatures) -> Ints:
 
 
 def _sums(group: Ints, size: int, device_ns: Ints, **measures: Ints) -> dict[str, Ints]:
-    """Return count and times by group, and the sums of `measures`."""
     spent = group_statistics(group, size, device_ns)
     return {
         "count": spent.count,
@@ -344,7 +342,6 @@ def _sums(group: Ints, size: int, device_ns: Ints, **measures: Ints) -> dict[str
 
 
 def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Return the rows of the selected work that no operator launched."""
     calls, table = times.signatures.calls, part.table
     work = calls.work[(calls.call_of_work < 0) & part.contains(calls.work)]
     if part.has_window:

@@ -83,8 +83,8 @@ _GRADIENTS = (f"{_CONVOLUTION_BACKWARD}_input", f"{_CONVOLUTION_BACKWARD}_weight
 #: Number of calls after a convolution that are searched for one that takes its output.
 _MAX_AHEAD = 4
 _DETACH = "aten::detach"
-#: Args with FLOPs, bytes and the category of XLA's operations, and FLOPs and gigabytes of a kernel
-#: that Inductor generated, if it counts them.
+#: Args of XLA's operations, with FLOPs, bytes and category, and of Inductor's kernels, with FLOPs
+#: and gigabytes.
 _XLA = ("flops", "bytes accessed", "hlo_category")
 _INDUCTOR = ("kernel_flop", "kernel_num_gb")
 STATED: Final = "stated"
@@ -340,7 +340,7 @@ def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dic
 
 
 def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
-    """Return the kernels of each mixture of experts, with the grids of the kernels of its products."""
+    """Return the kernels of each mixture of experts, with the grids of its products."""
     experts = _positions_of_names(trace, calls, operators_of("launched_experts"))
     is_of_experts = np.isin(calls.call_of_work, experts) & (calls.call_of_work >= 0)
     work, call_of_work = calls.work[is_of_experts], calls.call_of_work[is_of_experts]

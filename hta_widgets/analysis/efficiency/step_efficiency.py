@@ -240,7 +240,6 @@ def _lengths(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def _whole_time(part: RankPart) -> pd.DataFrame:
-    """Return the times of a rank without steps."""
     first, last = part.edges or (0, 0)
     busy_ns = total_length(part.union_of_all_of_kinds("compute", "communication", "memory"))
     times = (-1, first + part.trace.shift_ns, last - first, busy_ns)
