@@ -474,7 +474,6 @@ def times_not_idle(trace: Trace) -> tuple[Intervals, Intervals]:
 
 @memoize
 def _first_start_of_launches(trace: Trace) -> Ints:
-    """Return the start of the first device work that each event launched."""
     first = np.full(len(trace) + 1, _NEVER, dtype=np.int64)
     work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)
     # Work without a launch goes to the last place, -1, which no event has.
@@ -605,7 +604,6 @@ def _stream_frame(
     short_ns: int,
     streams: Iterable[int] | None,
 ) -> pd.DataFrame:
-    """Return the columns of `function` by rank, stream and category."""
     wanted = None if streams is None else sorted({int(stream) for stream in streams})
     columns_of_ranks = list(map_ranks(chosen, _stream_columns, function, short_ns, wanted))
     column = stack_blocks(columns_of_ranks, {**int64("rank stream idle_category"), **schema})

@@ -155,7 +155,6 @@ def _kernels_with_launches(part: RankPart) -> tuple[dict[str, Any], str]:
 
 
 def _kernels_and_calls(trace: Trace) -> tuple[Rows, Rows]:
-    """Return a rank's kernels and the calls that launch kernels, both by start."""
     table = trace.table
     ranges = [code for code, text in enumerate(table.categories.values) if text == _RANGE]
     kernels = np.flatnonzero(np.isin(table.category, ranges))

@@ -189,7 +189,6 @@ def launch_outliers(
 
 
 def _outliers_by_kernel(stats: pd.DataFrame, masks: Sequence[pd.Series[bool]]) -> pd.DataFrame:
-    """Return counts and times of the launches in each mask, by rank, mask and kernel."""
     stacked = pd.concat([stats[mask].assign(outlier=code) for code, mask in enumerate(masks)])
     outliers = stacked.groupby(["rank", "outlier", "kernel"], observed=True).agg(
         count=("kernel_id", "size"),

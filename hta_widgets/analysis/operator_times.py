@@ -209,7 +209,6 @@ def _sums_of_groups(texts: pd.DataFrame, group: Ints, measures: dict[str, Ints])
 def _times_of_operators(
     part: RankPart, rows: Rows, window: _WindowOperators, work: Rows, work_ns: Ints
 ) -> dict[str, Ints]:
-    """Return the times of each of the operators `rows`; `work_ns` has the time of `work`."""
     has_operator = window.innermost >= 0
     communicates = has_operator & (part.table.kind[work] == KINDS.index("communication"))
     device_self_ns, communication_ns = (

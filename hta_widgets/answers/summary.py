@@ -68,7 +68,6 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
 
 
 def _rank_records(traces: TraceSet, stragglers: pd.DataFrame) -> list[dict[Any, Any]]:
-    """Return the file, the times and the late arrivals of each rank."""
     ranks = traces.summary()[list(_FILE)].to_dict("records")
     for rank in ranks:  # profiles have no events
         rank |= {name: None for name in ("start_ns", "end_ns") if rank[name] < 0}
@@ -170,7 +169,6 @@ def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
 
 
 def _span_texts(rank: Mapping[str, Any]) -> list[str]:
-    """Return the number of events of a rank, its start and its duration."""
     start_ns, end_ns = rank["start_ns"], rank["end_ns"]
     has_only_asyncs = rank["asyncs"] and not rank["events"]
     events = f"{rank['asyncs']:,} async" if has_only_asyncs else f"{rank['events']:,}"

@@ -346,7 +346,6 @@ class _Cells:
     end_ns: float
 
     def means(self, masks: Sequence[Bools]) -> _Cells:
-        """Return one row for each of `masks`: the mean of the rows in it."""
         value_ns, shares = (
             np.stack([values[mask].mean(axis=0) for mask in masks])
             for values in (self.value_ns, self.shares)

@@ -613,7 +613,6 @@ def _same_ranks(traces: TraceSet) -> Iterator[HeadlineFinding]:
 
 
 def _impossible_times(traces: TraceSet) -> Iterator[HeadlineFinding]:
-    """Yield the finding on impossible times in the files, which are clipped or left out."""
     problems = traces.problems
     count = int(problems.loc[problems["kind"] == "overflow", "count"].sum())
     if count:
@@ -621,7 +620,6 @@ def _impossible_times(traces: TraceSet) -> Iterator[HeadlineFinding]:
 
 
 def _async_finding(traces: TraceSet) -> Iterator[HeadlineFinding]:
-    """Yield the finding that describes files whose only events are async intervals."""
     frames = [trace.asyncs for trace in traces.values() if len(trace.async_table)]
     if not frames:
         return
@@ -640,7 +638,6 @@ def _async_finding(traces: TraceSet) -> Iterator[HeadlineFinding]:
 def _last_ready_finding(
     traces: TraceSet, times: RunTimes, readiness: pd.DataFrame
 ) -> Iterator[HeadlineFinding]:
-    """Yield the finding on the rank that delays Horovod longest, from `horovod_readiness`."""
     if not len(readiness):
         return
     last = readiness.nlargest(1, "blocked_ns").iloc[0]

@@ -222,7 +222,6 @@ def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
 
 
 def _union_rows(trace: Trace, *parts: Rows, without: Rows | Sequence[int] = ()) -> Rows:
-    """Return the distinct rows of all parts, ascending, except the rows of `without`."""
     member = np.zeros(len(trace), dtype=bool)
     for rows in parts:
         member[rows] = True

@@ -168,7 +168,6 @@ def _callers_of_kernels(trace: Trace, rows: Rows, class_of_module: list[int]) ->
 
 
 def _value_with_most_time(kernels: pd.DataFrame, column: str) -> pd.Series:
-    """Return the value of a column that has the most time, by kernel and launch."""
     sums = kernels.groupby([*_KEYS, column], sort=False)["time_ns"].sum()
     ordered = sums.reset_index().sort_values("time_ns", kind="stable")
     return ordered.groupby(_KEYS)[column].last()

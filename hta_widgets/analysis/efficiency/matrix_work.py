@@ -351,8 +351,6 @@ def match_expert_kernel(name: str) -> re.Match[str] | None:
 
 
 class _ExpertProduct(NamedTuple):
-    """A product of experts, from the grid and the name of its kernel."""
-
     blocks: int  # tiles of pairs of token and expert
     columns: int
     tile: int  # pairs of a tile
@@ -482,7 +480,6 @@ def _output_sizes(
 def _convolution_work(
     call: OperatorCall, flops: int, size: float, shapes: _Shapes, groups: int, strides: _Dims = ()
 ) -> Work:
-    """Return the work of a convolution; `shapes` are input, weight, and output or gradient."""
     x, w, out = shapes
     kernel_size, stride = ("×".join(map(str, sizes)) for sizes in (w[2:], strides))
     parameters: dict[str, Any] = {"batch": x[0], "channels_in": x[1], "channels_out": out[1]}

@@ -277,7 +277,6 @@ def signatures(trace: Trace) -> Signatures:
 def _distinct_signatures(
     trace: Trace, calls: CountedCalls, args: CallArgs
 ) -> tuple[list[_Signature], Ints]:
-    """Return the distinct signatures of calls, and the position of each call's signature."""
     # The contexts of the calls whose arguments do not suffice, by position.
     contexts = _output_contexts(trace, calls, args) | _gradient_contexts(trace, calls)
     contexts |= _backward_contexts(trace, calls, args)
@@ -503,7 +502,6 @@ def signatures_with_stated_work(trace: Trace) -> Signatures:
 
 
 def _with_counts_of_inductor(trace: Trace, signature_set: Signatures) -> Signatures:
-    """Return the signatures with the FLOPs and bytes that Inductor counts for its kernels."""
     codes, first = np.unique(signature_set.code, return_index=True)
     distinct = list(signature_set.distinct)
     is_triton = [distinct[code].name.startswith("triton_") for code in codes.tolist()]
@@ -517,7 +515,6 @@ def _with_counts_of_inductor(trace: Trace, signature_set: Signatures) -> Signatu
 def _with_stated_work(
     signature: CallSignature, flops: Any, size_bytes: Any, category: Any = None
 ) -> CallSignature:
-    """Return a signature with the work that the file states, if it states any."""
     flops, size_bytes = (
         value if isinstance(value, (int, float)) else None for value in (flops, size_bytes)
     )

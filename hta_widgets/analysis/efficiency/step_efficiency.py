@@ -311,7 +311,6 @@ def _main_precisions(calls: pd.DataFrame, steps: int) -> list[str]:
 
 
 def _add_shares(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with rates and shares; a share of no time is NaN."""
     step_ns, busy_ns, matrix_ns = (
         frame[name].where(frame[name] > 0) for name in ("step_ns", "busy_ns", "matrix_device_ns")
     )
