@@ -99,7 +99,7 @@ _ALLOCATOR_CALLS = re.compile(
 #: Names of events that load data, and the folders of a Python file, which names do not count.
 _DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
-#: Calls that free memory, but not that of the host.
+#: Calls that free memory, except memory of the host.
 _FREES = re.compile(r"(?!.*host).*free", re.IGNORECASE)
 #: Python's functions in which a thread sleeps or waits for another thread.
 _PAUSES = re.compile(r"<(built-in (function|method)|method) '?(sleep|acquire|select|poll|wait)\b")
@@ -204,6 +204,7 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     waits = _thread_times(trace, rows[_waiting_mask(trace, rows)])
     first = np.searchsorted(gap_end, waits.start, "right")
     count = np.searchsorted(gap_start, waits.end, "left") - first
+    # Each wait with each of the `count` gaps that it overlaps.
     wait, gap = np.repeat(np.arange(len(count)), count), concatenate_ranges(first, count)
     start = np.maximum(waits.start[wait], gap_start[gap])
     end = np.minimum(waits.end[wait], gap_end[gap])

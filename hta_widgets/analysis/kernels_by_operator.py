@@ -204,6 +204,7 @@ def _delays_of(part: RankPart, prefix: str) -> tuple[dict[str, Any], int, int]:
     order = np.lexsort((work, call, operator))
     work, call, operator = work[order], call[order], operator[order]
 
+    # The first work of each operator.
     first = np.flatnonzero(np.diff(operator, prepend=-1))
     sizes = np.diff(first, append=len(work))
     texts, group = _group_sequences(

@@ -229,7 +229,7 @@ def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
 
 
 def _steps_in_window(part: RankPart, steps: QueueSteps) -> slice | Rows:
-    """Return the changes in the window, and each stream's last before and first after it.
+    """Return the changes in the window, and each stream's last change before and first after it.
 
     The last change before the window has the length at its start.
     """

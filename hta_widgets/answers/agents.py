@@ -193,7 +193,7 @@ class AgentTools:
         ranks: list[int] | None = None,
         theme: Literal["light", "dark"] = "light",
     ) -> str:
-        """Return the timeline of a window and ranks as SVG; raise a `TraceError` for too many."""
+        """Return the timeline of a window and at most `_MAX_PICTURE_RANKS` ranks as SVG."""
         traces = self._job(job).traces
         chosen = resolve_ranks(traces, ranks)
         if len(chosen) > _MAX_PICTURE_RANKS:

@@ -473,7 +473,7 @@ def _kernel_waits(
 
 
 def _stated_kernel_waits(trace: Trace, launches: DeviceWorkIndex) -> tuple[Ints, Ints] | None:
-    """Return awaited work and the work that waited for it, by args of calls; None without any."""
+    """Return awaited work and the work that waited, from args of calls; None without such args."""
     calls = stream_wait_calls(trace)
     args = event_args(trace, calls[:_PROBED_CALLS], (_RECORD_OF_EVENT,))
     if all(record is None for record in args[_RECORD_OF_EVENT]):

@@ -525,7 +525,7 @@ def _convolution_backward(call: OperatorCall) -> Work:
 
 
 def _cudnn_convolution_backward(call: OperatorCall) -> Work:
-    """Return the work of the operator until PyTorch 1.9, which calls an operator per gradient."""
+    """Return the work of the operator of PyTorch 1.9, which calls an operator per gradient."""
     gradients = call.context.gradients
     return _gradients(call, (0, 2, 1), [gradients > 1, gradients > 0, False])
 

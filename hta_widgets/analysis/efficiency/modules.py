@@ -238,8 +238,8 @@ def _instances(
             first_number = len(code) + path.max(initial=0) + 1
             path[members] = first_number + np.unique(pairs, return_inverse=True)[1]
         key = path
-    # A module does not call itself: another class has its name and so its number, as `torch.nn`'s
-    # `LSTM` has within a model that is called `LSTM`.
+    # A call within a call of its own name is of another module: `torch.nn`'s ``LSTM`` within a
+    # model that is also called ``LSTM``. Each class counts its modules, so both are ``LSTM_0``.
     while (is_nested := forest.is_nested_in_group(np.arange(len(key)), key)).any():
         key[is_nested] += key.max() + 1
     # The first call in a forward pass gives the path; recomputation runs below other calls.

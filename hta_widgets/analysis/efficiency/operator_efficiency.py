@@ -281,6 +281,7 @@ def _call_rows(
     phase = _phases(signature_set) if "phase" in keys else np.zeros(len(calls), dtype=np.int64)
     category = signature_set.texts_of_work("category")
     category[times.communicates] = "communication"
+    # A row has the calls that agree in all of these columns.
     columns = [signature_set.row, signature_set.is_recomputed, times.precision, step, phase]
     columns += [times.communicates, times.is_host_copy]
     first_counted, group = group_by_columns([column[counted] for column in columns])

@@ -441,7 +441,7 @@ def _taken_output(x: list[int], w: list[int], calls: Iterable[list[Any]]) -> _Di
 def _gradient_shapes(
     trace: Trace, calls: CountedCalls, args: CallArgs
 ) -> dict[tuple[int, str], _Dims]:
-    """Return the shapes of gradients by sequence number, and dims of input and weight."""
+    """Return the shapes of gradients by sequence number and dims of input and weight."""
     backward = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
     parents = trace.table.parent[calls.rows[backward]].astype(np.int64)
     sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()

@@ -126,7 +126,6 @@ def _reduction(
     is of type `to` as in `pointwise_work`.
     """
     shape = call.shape(0)
-    type_name = call.tensor(0).type
     if call.is_present(1):  # the maximum of two tensors is pointwise
         return replace(pointwise_work(call, 2), category="elementwise")
     has_dims = len(call.dims) > index + 1
@@ -136,15 +135,18 @@ def _reduction(
     places = call.numbers(index) if has_dims else []
     reduced = {place % len(shape) for place in places} or set(range(len(shape)))
     out = prod(size for place, size in enumerate(shape) if place not in reduced)
-    if to and type_name not in FLOATS:
-        type_name = to
-    if dtype is not None and has_dims:
-        type_name = call.output_type(dtype, type_name)
-    type_name = "bool" if to == "bool" else type_name
-    value_bytes = 0 if indices == "only" else item_bytes(type_name)
+    result_type = _result_type(call, dtype if has_dims else None, to)
+    value_bytes = 0 if indices == "only" else item_bytes(result_type)
     has_indices = indices == "only" or (indices == "too" and has_dims)
     index_bytes = item_bytes("long int") if has_indices else 0
     return _vector(flops * prod(shape), call.size_bytes(0) + out * (value_bytes + index_bytes))
+
+
+def _result_type(call: OperatorCall, dtype: int | None, to: str) -> str:
+    type_name = call.type_of(0)
+    if to == "bool" or (to and type_name not in FLOATS):
+        type_name = to
+    return type_name if dtype is None or to == "bool" else call.output_type(dtype, type_name)
 
 
 def _top(call: OperatorCall) -> Work:
