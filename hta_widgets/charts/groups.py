@@ -452,7 +452,7 @@ def _draw_communication(
 
 
 def _communication_rows(frame: pd.DataFrame, keys: list[str], noun: str) -> pd.DataFrame:
-    """Return one row per value of `keys`: means of times and sums of counts and bytes over ranks."""
+    """Return one row per value of `keys`: means of times, sums of counts and bytes over ranks."""
     grouped = frame.astype(dict.fromkeys(keys, str)).groupby(keys, sort=False)
     data = grouped[["communication_ns", "overlapped_ns", "exposed_ns"]].mean()
     data["count"] = grouped["count"].sum()

@@ -239,7 +239,7 @@ def _largest_of_calls(call: Ints, *keys: Ints) -> Rows:
 
 
 def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with times at the peak rate and at the memory bandwidth, and the longer one."""
+    """Return a frame with times at the peak rate and the memory bandwidth, and the longer one."""
     with np.errstate(divide="ignore", invalid="ignore"):
         compute_ns = frame["total_flops"] / frame["peak_tflop_per_s"] / 1e3
         memory_ns = frame["total_bytes"] / frame["memory_gb_s"]

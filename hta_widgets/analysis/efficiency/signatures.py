@@ -168,7 +168,7 @@ def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
 
 
 def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
-    """Return the owner of each operator's device work, and whether each operator owns matrix work."""
+    """Return the owner of each operator's device work, and which operators own matrix work."""
     parent, owner = forest.parent, np.arange(len(forest.parent))
     # Convolutions and attention below no other.
     is_below = nearest_ancestor(parent, roles["outermost"])[parent] >= 0
@@ -300,7 +300,7 @@ def _distinct_signatures(
 
 
 def _rows_of_table(signature_list: Sequence[_Signature], works: Sequence[Work]) -> Ints:
-    """Return the row of each signature in a table; those that differ only in known steps share it."""
+    """Return the row of each signature in a table; it is shared if only known steps differ."""
     numbers: dict[tuple[_Signature, str], int] = {}
     rows = []
     for signature, work in zip(signature_list, works, strict=True):
