@@ -77,7 +77,7 @@ def operators(
     - *Device self* time is that of the device work (computing, communicating, copying) whose
       launching call has the operator as its innermost, on the call's thread. Work launched by the
       backward pass belongs to the operators of its thread.
-    - *Device total* time includes operators below; recursion is counted once as well.
+    - *Device total* time includes the operators below; recursion is counted once as well.
 
     The window cuts times. Device work in the window belongs to its operator even if the operator
     ran before the window; such an operator has ``count`` 0. Other selections choose operators, and
@@ -159,7 +159,6 @@ def _operators_by_window(
 
 
 def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) -> _RankResult:
-    """Return the columns of one rank, and its counts and times for ``attrs``."""
     trace = part.trace
     tree = operator_tree(trace, annotations=True) if annotations else operator_tree(trace)
     work = trace_index(trace).rows_of_kinds_within(DEVICE_WORK_KINDS, part.low, part.high)
@@ -182,14 +181,7 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     measures["count"] = is_counted.astype(np.int64)
     for name in ("cpu_total_ns", "device_total_ns", _COMMUNICATION_NS):
         measures[name] *= is_outermost  # recursion is counted once
-    by_group = pd.DataFrame(measures).groupby(group).sum()
-    is_shown = ((by_group["count"] > 0) | (by_group["device_total_ns"] > 0)).to_numpy()
-    first = np.unique(group, return_index=True)[1][is_shown]
-    columns = {
-        "rank": part.rank,
-        **{key: texts[key].iloc[first].to_numpy(dtype=object) for key in keys},
-        **{name: by_group[name].to_numpy()[is_shown] for name in measures},
-    }
+    columns = {"rank": part.rank, **_sums_of_groups(texts, group, measures)}
     counts = {
         "all_operators": len(tree.rows),
         "operators": int(is_counted.sum()),
@@ -203,10 +195,20 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     return columns, counts
 
 
+def _sums_of_groups(texts: pd.DataFrame, group: Ints, measures: dict[str, Ints]) -> dict[str, Any]:
+    """Return the texts and sums of each group that has events or device time in the window."""
+    sums = pd.DataFrame(measures).groupby(group).sum()
+    is_shown = ((sums["count"] > 0) | (sums["device_total_ns"] > 0)).to_numpy()
+    first = np.unique(group, return_index=True)[1][is_shown]
+    return {
+        **{str(key): texts[key].iloc[first].to_numpy(dtype=object) for key in texts},
+        **{name: sums[name].to_numpy()[is_shown] for name in measures},
+    }
+
+
 def _times_of_operators(
     part: RankPart, rows: Rows, window: _WindowOperators, work: Rows, work_ns: Ints
 ) -> dict[str, Ints]:
-    """Return the times of each of the operators `rows`; `work_ns` has the time of `work`."""
     has_operator = window.innermost >= 0
     communicates = has_operator & (part.table.kind[work] == KINDS.index("communication"))
     device_self_ns, communication_ns = (
@@ -289,7 +291,7 @@ class _WindowOperators:
 def _operators_in_window(
     part: RankPart, tree: OperatorTree, work: Rows, *, annotations: bool
 ) -> _WindowOperators:
-    """Return the operators that overlap the window or launched `work`, and those around them."""
+    """Return the operators that overlap the window or launched `work`, and their ancestors."""
     trace = part.trace
     calls = trace.launch_of[work]
     innermost = tree.innermost[calls]
@@ -313,7 +315,6 @@ def _operators_in_window(
 
 
 def _clipped_edges(part: RankPart, rows: Rows) -> tuple[Ints, Ints]:
-    """Return starts and ends, both limited to the window."""
     table = part.table
     start, end = table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]
     return np.clip(start, part.low, part.high), np.clip(end, part.low, part.high)
