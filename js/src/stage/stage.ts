@@ -234,9 +234,13 @@ export class Stage {
 
   /** Go to a window in `durationMs` ms; it is clamped to the job and its margin. */
   setView(view: Span, durationMs = 0): void {
-    // While hidden, no frame would end the movement.
-    const jumps = this.reducedMotion.matches || this.visibility.isOut;
-    this.onCameraMoved(this.camera.animateTo(view, jumps ? 0 : durationMs, performance.now()));
+    const ms = this.animates ? durationMs : 0;
+    this.onCameraMoved(this.camera.animateTo(view, ms, performance.now()));
+  }
+
+  /** Whether the view moves in steps: while hidden, no frame would end the movement. */
+  private get animates(): boolean {
+    return this.visibility.now && !this.reducedMotion.matches;
   }
 
   /** Call `listener` on every change of the shown view. */
@@ -245,7 +249,7 @@ export class Stage {
   }
 
   zoomBy(factor: number, atTime: number, durationMs = 0): void {
-    const ms = this.reducedMotion.matches ? 0 : durationMs;
+    const ms = this.animates ? durationMs : 0;
     this.onCameraMoved(this.camera.zoom(factor, atTime, ms, performance.now()));
   }
 
@@ -444,6 +448,7 @@ export class Stage {
 
   private onVisibility(): void {
     if (!this.visibility.now) {
+      this.setView(this.camera.target);
       this.data.pause();
       return;
     }
