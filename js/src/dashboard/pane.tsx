@@ -43,7 +43,8 @@ export function Pane({ ctx, id, el, state, draw, tools, retry }: PaneProps) {
   } else if (marked === null) {
     placeholder = (
       <>
-        <p class="hta-note">Computing…</p>
+        <p class="hta-note hta-on-screen">Computing…</p>
+        <p class="hta-on-paper">Not computed yet. Scroll to this panel, then print again.</p>
         <Skeleton lines={4} />
       </>
     );

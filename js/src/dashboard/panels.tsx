@@ -140,7 +140,8 @@ export class PaneSet {
       this.refreshing = false;
       if (abortSignal.aborted) return;
       this.requestPanels([...this.panes].filter(([, el]) => this.visibility.isSeen(el)));
-      if (live === null) this.followLater();
+      // The kernel computes no panels that nobody has looked at.
+      if (live === null || live.source.pageExtent === "all") this.followLater();
     });
   }
 

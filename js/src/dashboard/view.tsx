@@ -158,7 +158,10 @@ export class DashApp {
     // Requests that a busy kernel did not answer are repeated once it is free.
     onSignal(
       () => [source.status, live?.source.pageExtent],
-      ([status]) => status === "live" && panes.retry(),
+      ([status]) => {
+        if (status === "live") panes.retry();
+        panes.refresh();
+      },
       abortSignal,
     );
     onSignal(ctx.panelChoice, () => this.arrange(), abortSignal);
