@@ -468,6 +468,19 @@ test("the heatmap shows busy time in a job whose ranks never wait", async () => 
   await expect.poll(() => metrics(view)).toEqual(["waiting", "busy", "waiting"]);
 });
 
+test.each([480, 700])("the name of a job is whole at %i px", async (width) => {
+  const title = "llama3_8b_h100_fsdp_step_time_of_june";
+  const view = mountDash({}, ({ scene }) => (scene.title = title));
+  const errors = vi.fn();
+  window.addEventListener("error", errors, { signal: view.end.signal });
+  view.root.parentElement!.style.width = `${width}px`;
+  await expect.poll(() => view.root.classList.contains("hta-tight")).toBe(true);
+  const parts = view.all(".hta-dash-toolbar .hta-cut-name > span");
+  await expect.poll(() => parts.map((part) => part.scrollWidth - part.clientWidth)).toEqual([0, 0]);
+  expect(parts.map(({ textContent }) => textContent).join("")).toBe(title);
+  expect(errors).not.toHaveBeenCalled();
+});
+
 test.each([340, 480, 700])("all buttons are in their toolbars at %i px", async (width) => {
   const view = mountDash({}, undefined, width);
   await expect.poll(() => view.root.classList.contains("hta-tight")).toBe(true);

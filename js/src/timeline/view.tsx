@@ -229,7 +229,9 @@ export class TimelineApp {
     this.installEffects();
     listenToWheel(this);
     listenToKeys(this);
-    watchBoxes([root], () => this.setWidth(root.clientWidth), abortSignal);
+    // A toolbar that wraps changes the observed height, which an observer may not do.
+    const setWidth = (): void => this.setWidth(root.clientWidth);
+    watchBoxes([root], () => requestAnimationFrame(setWidth), abortSignal);
     if (!ctx.isLinkedPanel) watchTheme(root, abortSignal, (name) => this.setTheme(name));
     const close = (): void => {
       stage.destroy();

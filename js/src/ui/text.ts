@@ -226,8 +226,7 @@ export class TextFitter {
       if (prefix[middle]! <= left) low = middle;
       else high = middle - 1;
     }
-    if (low < MIN_CHARACTERS) return "";
-    return (cut[low] ??= Array.from(text).slice(0, low).join("").trimEnd() + ELLIPSIS);
+    return low < MIN_CHARACTERS ? "" : (cut[low] ??= truncateAtWord(text, low));
   }
 
   private advance(character: string): number {
@@ -245,6 +244,14 @@ export class TextFitter {
       return { prefix, cut: [] };
     });
   }
+}
+
+/** The first `length` characters, or fewer if a word ends not far before, and "…". */
+function truncateAtWord(text: string, length: number): string {
+  const characters = Array.from(text);
+  const edge = wordEdge(characters, length, -1);
+  const end = edge < MIN_CHARACTERS ? length : edge;
+  return characters.slice(0, end).join("").trimEnd() + ELLIPSIS;
 }
 
 // The subtitles of charts, as in Python (`charts/figure.py`, `charts/rows.py`).
