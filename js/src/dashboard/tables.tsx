@@ -235,11 +235,13 @@ const KERNELS: TableSpec = {
   },
 };
 
-/** Communication if it is most of an operator's device time, else compute. */
-const kindOfOperator = (row: RowReader): Kind =>
-  2 * Number(row("communication_ns") ?? 0) > Number(row("device_total_ns"))
-    ? "communication"
-    : "compute";
+/** Communication or copies if they are most of an operator's device time, else compute. */
+function kindOfOperator(row: RowReader): Kind {
+  const isMost = (column: string): boolean =>
+    2 * Number(row(column) ?? 0) > Number(row("device_total_ns"));
+  if (isMost("communication_ns")) return "communication";
+  return isMost("memory_ns") ? "memory" : "compute";
+}
 
 const OPERATORS: TableSpec = {
   title: "Operators",

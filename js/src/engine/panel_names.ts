@@ -145,6 +145,7 @@ const ZERO_SUMS = {
   deviceTotal: 0,
   deviceSelf: 0,
   communication: 0,
+  memory: 0,
 };
 const MEASURES = Object.keys(ZERO_SUMS) as (keyof typeof ZERO_SUMS)[];
 
@@ -189,6 +190,7 @@ export function operatorsFrame(
     device_total_ns: ([, { deviceTotal }]) => deviceTotal,
     device_self_ns: ([, { deviceSelf }]) => deviceSelf,
     communication_ns: ([, { communication }]) => communication,
+    memory_ns: ([, { memory }]) => memory,
     ...rateColumns(selections, selectedOperators, ([name]) => name),
   });
   const hasOperators = selections.some((selection) => operatorTree(selection).row.length > 0);

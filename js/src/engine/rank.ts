@@ -51,6 +51,7 @@ type LaneContent =
   | { role: "events" | "async" | "instant" | "counter"; track: TrackHeader; spilled: boolean };
 
 export const COMMUNICATION = kindCode("communication");
+export const MEMORY = kindCode("memory");
 const ANNOTATION = kindCode("annotation");
 /** Number of kinds that are work of the device; their codes come first. */
 export const DEVICE_KIND_COUNT = kindCode("memory") + 1;
