@@ -125,7 +125,6 @@ export class TimelineLink {
     listenTo(states[side], "change:_history", record, signal);
   }
 
-  /** Pin the partners of pinned ranks and tracks. */
   private followPins(side: Side): void {
     if (!this.ctx.coupled.value) return;
     const to = otherSide(side);
@@ -297,7 +296,6 @@ export class TimelineLink {
     }
   }
 
-  /** The shown ranks of a side; null for all. */
   private ranksOf(side: Side): number[] | null {
     const ranks = this.ctx.about.rank_pairs[this.ctx.pair.value ?? -1];
     return ranks === undefined ? null : [ranks[side]];
@@ -344,7 +342,6 @@ export class TimelineLink {
     this.applyPatches([patch(0), patch(1)], swapChoice);
   }
 
-  /** Selection of the marked events on the shown ranks. */
   private selectionOfMark(side: Side, mark: MarkFilter): SelectionJson | null {
     const ranks = this.ranksOf(side);
     return mark === null && ranks === null ? null : { ...FULL_SELECTION, ranks, ...mark };

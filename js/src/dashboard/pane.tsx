@@ -19,7 +19,6 @@ interface PaneProps {
   /** The panel's element on the board. */
   el: HTMLElement;
   state: ReadonlySignal<PanelState>;
-  /** Draws the numbers. */
   draw(numbers: PanelNumbers): VNode;
   /** Controls next to the title while nothing is drawn. */
   tools(): VNode | null;
@@ -99,14 +98,12 @@ function useMarkedFrame(
   }, [frame, headlineValue, folded, ranks]);
 }
 
-/** An element that draws itself. */
 export function ElementSlot({ el }: { el: HTMLElement }) {
   const place = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => place.current!.append(el), [el]);
   return <div ref={place} />;
 }
 
-/** A chart, which draws itself. */
 export function ChartPlace({ slot, frame, chosen: selected }: PanelNumbers & { slot: ChartSlot }) {
   useLayoutEffect(() => slot.show(frame, selected), [slot, frame, selected]);
   return <ElementSlot el={slot.el} />;

@@ -257,7 +257,6 @@ function heatmapSelection(metric: string, selection: SelectionJson): SelectionJs
   return isOfEveryEvent ? FULL_SELECTION : withoutOwnDimensions("heatmap", selection);
 }
 
-/** The chart of message sizes, with a choice of the measure that shades its cells. */
 function SizesPanel({ slot, frame, chosen: selected }: Parameters<typeof ChartPlace>[0]) {
   const measure = useSignal<string>("calls");
   const { value } = measure;

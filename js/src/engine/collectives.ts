@@ -104,7 +104,6 @@ export class Collectives {
     return this.entries.id.length > 0;
   }
 
-  /** One rank's entries. */
   entriesOfRank(rank: number): CollectiveEntries {
     const index = this.ranks.indexOf(rank);
     const [from, to] = [this.rankOffsets[index] ?? 0, this.rankOffsets[index + 1] ?? 0];
@@ -439,7 +438,6 @@ interface RankDelays extends RankArrivals {
   delay: Float64Array;
 }
 
-/** One rank's part in a collective. */
 interface CallMember {
   rankDelays: RankDelays;
   /** Index in the arrivals of the rank. */
@@ -552,7 +550,6 @@ function latestPerBin(
   return arrivals;
 }
 
-/** Members of each collective, by rank. */
 function groupMembers(ranks: readonly RankDelays[]): CallMember[][] {
   const calls = ranks.reduce((maxCall, { call }) => maxOf(call, maxCall), -1) + 1;
   const members = Array.from({ length: calls }, (): CallMember[] => []);

@@ -107,7 +107,6 @@ export async function gunzip(bytes: Uint8Array): Promise<Uint8Array> {
 
 /** Named blocks of a page, each a gzip stream; null if the block is missing. */
 export interface Blocks {
-  /** The block as base64 text. */
   text(name: string): string | null;
   /** The block as bytes; only if blocks are held as bytes. */
   bytes?(name: string): Uint8Array | null;

@@ -116,7 +116,6 @@ export function callPaths(selection: RankSelection): CallPaths | null {
   });
 }
 
-/** Whether a path has a chosen operator of a name. */
 function hasSelectedAbove({ name, isSelected, parent }: CallPaths, path: number, wanted: number) {
   while (path >= 0 && !(isSelected[path]! && name[path] === wanted)) path = parent[path]!;
   return path >= 0;

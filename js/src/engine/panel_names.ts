@@ -27,7 +27,6 @@ interface KernelFigures {
   max: number;
 }
 
-/** The kernels of all ranks, those with the most time first. */
 function kernelsByTime(selections: readonly RankSelection[], names: NameTable): KernelFigures[] {
   const kernels = new Map<number, KernelFigures>();
   for (const selection of selections) {

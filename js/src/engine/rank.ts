@@ -94,7 +94,6 @@ export class RankTrace {
     });
   }
 
-  /** Result of `make`, computed on first access. */
   private memo<T>(name: string, make: () => T): T {
     return getOrMake(this.memoized, name, make) as T;
   }
@@ -215,7 +214,6 @@ export class RankTrace {
     return laneMembers.sort((a, b) => start[a]! - start[b]! || dur[b]! - dur[a]! || a - b);
   }
 
-  /** A test for the events of a summary lane. */
   summaryTest({ role, tracks, annotations }: SummaryHeader): (row: number) => boolean {
     const { events } = this;
     const { lane } = events;
@@ -229,7 +227,6 @@ export class RankTrace {
     return (row) => onTrack(lane[row]!) && hasKind(this.kindOf(events, row));
   }
 
-  /** A test for the lanes of some tracks. */
   trackFilter(
     predicate: (track: TrackHeader, trackIndex: number) => boolean,
   ): (lane: number) => boolean {
@@ -241,7 +238,6 @@ export class RankTrace {
     return (lane) => isIncluded[lane - lane0] === 1;
   }
 
-  /** Rows of the events on device streams. */
   deviceRows(): Int32Array {
     return this.memo("device", () => {
       const { lane } = this.events;

@@ -30,12 +30,10 @@ export class IntervalUnion {
     return new IntervalUnion(shrink(pieces, count), shrink(prefix, count + 1));
   }
 
-  /** Covered time before one instant. */
   coveredBefore(time: number): number {
     return this.coveredUpTo(countBelow(this.starts, time), time);
   }
 
-  /** Covered time between two instants. */
   coveredWithin(start: number, end: number): number {
     return this.coveredBefore(end) - this.coveredBefore(start);
   }
@@ -50,7 +48,6 @@ export class IntervalUnion {
     );
   }
 
-  /** End of a piece. */
   endOf(piece: number): number {
     return this.starts[piece]! + this.prefix[piece + 1]! - this.prefix[piece]!;
   }

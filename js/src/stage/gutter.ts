@@ -129,7 +129,6 @@ const FACT_BASELINE = 28;
 /** Distance of the lowest baseline from the bottom of a row. */
 const LOWEST_NAME = 3;
 
-/** Background of a row. */
 export function rowBackground(theme: Theme, late: boolean): string {
   return late ? interpolateStops([theme.bg, theme.late], LATE_TINT) : theme.bg;
 }
@@ -215,7 +214,6 @@ function badgeWidth({ badge }: StageRow): number {
   return badge === null ? 0 : BADGE_WIDTH + 5;
 }
 
-/** Draw the name on the left and the fact on the right of a low row. */
 function drawOneLine(
   pen: CanvasPen,
   { geometry, theme, layout: { foldSizes } }: StageFrame,
@@ -234,7 +232,6 @@ function drawOneLine(
   pen.drawFirstFit(facts, right, baseline, factWidth, factFont, factColor, "right");
 }
 
-/** Draw the name above the fact, and the names of the lanes on the right. */
 function drawTwoLines(
   pen: CanvasPen,
   { geometry, theme, layout: { foldSizes } }: StageFrame,

@@ -243,7 +243,6 @@ export class Stage {
     return this.visibility.now && !this.reducedMotion.matches;
   }
 
-  /** Call `listener` on every change of the shown view. */
   onView(listener: (view: Span, done: boolean) => void): void {
     this.viewListeners.push(listener);
   }
@@ -312,7 +311,6 @@ export class Stage {
     return Math.min(maxHeight, rowsTop + this.rowsView.heightIn(maxHeight - rowsTop) + 1);
   }
 
-  /** Call `listener` with the figures of each frame. */
   onFrame(listener: (stats: FrameStats) => void): void {
     this.frameListeners.push(listener);
   }
@@ -417,7 +415,6 @@ export class Stage {
     return true;
   }
 
-  /** Update after rows have moved, appeared or disappeared. */
   private onRowsMoved(): void {
     this.drawMovedRows();
     this.paired?.drawMovedRows();

@@ -158,7 +158,6 @@ export class TimelineApp {
     if (part !== undefined) renderInto(line, part.status, abortSignal);
   }
 
-  /** Bind the view to another shared state. */
   attach(state: Model): void {
     this.ctx.shared.attach(state);
   }
@@ -210,7 +209,6 @@ export class TimelineApp {
     this.ctx.theme.value = name;
   }
 
-  /** Show an error in the widget. */
   fail(title: string, error: unknown): void {
     this.ctx.fail(title, error);
   }
@@ -240,7 +238,6 @@ export class TimelineApp {
     abortSignal.addEventListener("abort", close, { once: true });
   }
 
-  /** Update the parts that are not components when signals change. */
   private installEffects(): void {
     const { ctx, rows, picking, search, status } = this;
     const { root, shared, stage, signal: abortSignal } = ctx;
@@ -284,7 +281,6 @@ export class TimelineApp {
     );
   }
 
-  /** Show the shared state. */
   private show(keys: ReadonlySet<StateKey>, animate: boolean): void {
     if (keys.has("view")) this.nav.follow(this.ctx.shared.state.view, animate);
     if (keys.has("search")) this.search.syncText();

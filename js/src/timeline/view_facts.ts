@@ -33,7 +33,6 @@ export class ViewFacts {
   readonly card = signal<CardMessage | null>(null);
   private stats: Stats | null = null;
   private lateness: Lateness | null = null;
-  /** Figures of the legend's window. */
   private shares: Stats | null = null;
   /** Ranks of the rows at the request of the legend's shares; null for all. */
   private shown: readonly number[] | null = null;
@@ -102,7 +101,6 @@ export class ViewFacts {
     });
   }
 
-  /** Request the shares of the legend for the ranks that have rows. */
   private askShares(): void {
     const { legend, rows } = this.app;
     const { shownRanks } = rows;
