@@ -359,10 +359,11 @@ export class TimelineLink {
     }
     // Single events have partners, which are looked up one by one.
     if (selection.ids) return;
-    const edge = (time: number | null): number | null =>
-      time === null
-        ? null
-        : Math.round(toOwnTime(alignment.segments[to], toCommon(alignment.segments[side], time)));
+    const alignedTime = (time: number | null): number | null => {
+      if (time === null) return null;
+      const commonTime = toCommon(alignment.segments[side], time);
+      return Math.round(toOwnTime(alignment.segments[to], commonTime));
+    };
     const partnersOf = (rank: number): number[] =>
       this.ctx.about.rank_pairs.filter((pair) => pair[side] === rank).map((pair) => pair[to]);
     // A track of a single rank is a pair of rank and key.
@@ -372,8 +373,8 @@ export class TimelineLink {
     );
     const partnerSelection: SelectionJson = {
       ...selection,
-      start_ns: edge(selection.start_ns),
-      end_ns: edge(selection.end_ns),
+      start_ns: alignedTime(selection.start_ns),
+      end_ns: alignedTime(selection.end_ns),
       ranks: selection.ranks?.flatMap(partnersOf) ?? null,
       tracks: (partnerTracks ?? null) as SelectionJson["tracks"],
     };

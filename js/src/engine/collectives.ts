@@ -357,17 +357,20 @@ export class RankLateness {
 
   figuresBetween(from: number, to: number) {
     const { start, dur, late, imposed } = this.events;
-    const out = { collectives: 0, last: 0, wait: 0, exposed_wait: 0, imposed: 0 };
+    const counts = { collectives: 0, last: 0, imposed: 0 };
     for (let i = 0; i < start.length && start[i]! < to; i += 1) {
-      if (!(start[i]! + dur[i]! > from || start[i]! >= from)) continue;
-      out.collectives += 1;
-      if (late[i]! > 0) out.last += 1;
-      out.imposed += imposed[i]!;
+      const endsBefore = start[i]! < from && start[i]! + dur[i]! <= from;
+      if (endsBefore) continue;
+      counts.collectives += 1;
+      if (late[i]! > 0) counts.last += 1;
+      counts.imposed += imposed[i]!;
     }
-    out.wait = this.waitUnion.coveredWithin(from, to);
     const exposedWait = this.exposed.within(from, to);
-    out.exposed_wait = this.isApproximate ? Math.round(exposedWait) : exposedWait;
-    return out;
+    return {
+      ...counts,
+      wait: this.waitUnion.coveredWithin(from, to),
+      exposed_wait: this.isApproximate ? Math.round(exposedWait) : exposedWait,
+    };
   }
 
   /** Waiting time of the rank in collectives at which one of `late` alone comes last. */

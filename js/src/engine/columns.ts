@@ -43,6 +43,7 @@ export class ColumnReader {
     if (spec === undefined) return new Float64Array(0);
     const [offset, length, width] = spec;
     const bytes = new Uint8Array(length * width);
+    // The first bytes of all values are stored first, then the second bytes, and so on.
     for (let plane = 0; plane < width; plane += 1) {
       const from = offset + plane * length;
       for (let i = 0; i < length; i += 1) bytes[i * width + plane] = this.bytes[from + i]!;

@@ -217,14 +217,14 @@ export class RankTrace {
   summaryTest({ role, tracks, annotations }: SummaryHeader): (row: number) => boolean {
     const { events } = this;
     const { lane } = events;
-    const onTrack = this.trackFilter((track, trackIndex) =>
-      role === "cpu" ? tracks.includes(trackIndex) : track.role === "stream",
-    );
-    const hasKind = (kind: number): boolean =>
-      role === "cpu"
-        ? annotations || kind !== ANNOTATION
-        : (kind === COMMUNICATION) === (role === "comm");
-    return (row) => onTrack(lane[row]!) && hasKind(this.kindOf(events, row));
+    if (role === "cpu") {
+      const isOfThreads = this.trackFilter((_, trackIndex) => tracks.includes(trackIndex));
+      const isShown = (row: number) => annotations || this.kindOf(events, row) !== ANNOTATION;
+      return (row) => isOfThreads(lane[row]!) && isShown(row);
+    }
+    const isOfStream = this.trackFilter((track) => track.role === "stream");
+    const isCommunication = (row: number) => this.kindOf(events, row) === COMMUNICATION;
+    return (row) => isOfStream(lane[row]!) && isCommunication(row) === (role === "comm");
   }
 
   trackFilter(

@@ -88,14 +88,13 @@ export class IntervalSet {
 
   /** Build the set of intervals with these ascending starts and durations. */
   static of(starts: Float64Array, durs: Float64Array): IntervalSet {
-    const points = gather(
-      starts,
-      indicesWhere(durs.length, (i) => !(durs[i]! > 0)),
-    );
+    const hasLength = (i: number): boolean => durs[i]! > 0;
+    const pointIndices = indicesWhere(durs.length, (i) => !hasLength(i));
+    const points = gather(starts, pointIndices);
     let [begins, lengths] = [starts, durs];
     if (points.length > 0) {
-      const long = indicesWhere(durs.length, (i) => durs[i]! > 0);
-      [begins, lengths] = [gather(starts, long), gather(durs, long)];
+      const longIndices = indicesWhere(durs.length, hasLength);
+      [begins, lengths] = [gather(starts, longIndices), gather(durs, longIndices)];
     }
     const ends = begins.map((start, i) => start + lengths[i]!);
     const cover = IntervalUnion.of(begins, ends);

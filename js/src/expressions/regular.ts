@@ -90,7 +90,8 @@ class PatternParser {
   }
 
   private parseAlternation(outerFlags: Flags): PatternNode {
-    if ((this.depth += 1) > MAX_DEPTH) throw new Error("groups are nested too deeply");
+    this.depth += 1;
+    if (this.depth > MAX_DEPTH) throw new Error("groups are nested too deeply");
     let flags = outerFlags;
     const choices: PatternNode[][] = [[]];
     while (this.position < this.chars.length && this.chars[this.position] !== ")") {

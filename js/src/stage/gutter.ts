@@ -372,19 +372,18 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
   const isShort = geometry.narrow || pen.textWidth(fullName, FONT.label) > availableWidth;
   const name = isShort ? fullName.replace(/^[A-Z]{3,4} {2}/, "") : fullName;
   const middle = (top + bottom) / 2 + BASELINE;
-  const range = row.track?.range;
+  const { range, unit } = row.track ?? {};
+  const drawName = (text: string, baseline: number, color: string): void =>
+    void pen.drawTruncated(text, right, baseline, availableWidth, FONT.label, color, "right");
   if (row.thinLanes === bands.length) {
-    const baseline = y + row.height / 2 + BASELINE;
-    pen.drawTruncated(name, right, baseline, availableWidth, FONT.label, theme.ink3, "right");
+    drawName(name, y + row.height / 2 + BASELINE, theme.ink3);
   } else if (range !== undefined && bottom - top >= 28) {
-    const low = formatValue(range[0], row.track?.unit);
-    const high = formatValue(range[1], row.track?.unit);
+    const [low, high] = [formatValue(range[0], unit), formatValue(range[1], unit)];
     const ranges = [joinRange(low, high), high];
-    const counter = withoutUnit(name, row.track?.unit);
-    pen.drawTruncated(counter, right, middle - 7, availableWidth, FONT.label, theme.ink2, "right");
+    drawName(withoutUnit(name, unit), middle - 7, theme.ink2);
     pen.drawFirstFit(ranges, right, middle + 7, availableWidth, FONT.label, theme.ink3, "right");
   } else if (bottom - top >= LINE) {
-    pen.drawTruncated(name, right, middle, availableWidth, FONT.label, theme.ink2, "right");
+    drawName(name, middle, theme.ink2);
   }
   for (const band of bands) {
     if (band.label === "" || band === bands[0] || band.height < LINE) continue;
