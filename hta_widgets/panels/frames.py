@@ -24,7 +24,7 @@ from hta_widgets.analysis.cross_rank.matching import count_selected, matching
 from hta_widgets.analysis.cross_rank.waits import RankWaits, collective_waits, wait_intervals
 from hta_widgets.analysis.frames import text_column
 from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.operator_times import operators_with_communication
+from hta_widgets.analysis.operator_times import operators_with_kinds
 from hta_widgets.analysis.scope import RankPart, narrow_selection, rank_parts
 from hta_widgets.analysis.steps import deviation_from_median, device_steps
 from hta_widgets.errors import TraceError
@@ -273,7 +273,7 @@ MIN_PCT = 1
 _DURATION_COLUMNS = ("rank", "count", "mean_ns", "min_ns", "max_ns")
 _OPERATOR_COLUMNS = (
     "count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns",
-    "communication_ns",
+    "communication_ns", "memory_ns",
 )  # fmt: skip
 _QUEUE_COLUMNS = ("rank", "stream", "count", "time_weighted_mean", "max", "span_ns")
 
@@ -379,7 +379,7 @@ def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.Data
 
 def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
     """Return the operators with the most time, summed over ranks."""
-    frame = operators_with_communication(narrow_selection(traces, selection), ["name"])
+    frame = operators_with_kinds(narrow_selection(traces, selection), ["name"])
     sums = frame.groupby("name", sort=False)[list(_OPERATOR_COLUMNS)].sum()
     order = ["device_total_ns", "cpu_self_ns", "name"]
     ranked = sums.sort_values(order, ascending=[False, False, True])
