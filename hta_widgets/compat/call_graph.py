@@ -143,8 +143,8 @@ def _threads_of(
 def _forest_of(frame: pd.DataFrame, thread_of_row: Ints, call: Ints) -> _Forest:
     """Return the forest of a frame's rows.
 
-    `thread_of_row` is -1 on the device; `call` has the ``index`` of the call that launched each
-    row, -1 for none.
+    `thread_of_row` is -1 for rows on the device. `call` has the ``index`` of the call that launched
+    each row, -1 for none.
     """
     index = frame["index"].to_numpy(dtype=np.int64)
     parent = _enclosing_rows(frame, index, thread_of_row)
@@ -338,7 +338,7 @@ class CallStackGraph:
         return path
 
     def get_paths_to_leaves(self, idx: int, include_cuda_kernel: bool = False) -> list[list[int]]:
-        """Return the paths from an event down to every event with none below.
+        """Return the paths from an event down to every event without events below it.
 
         As in HTA, they contain device events for any `include_cuda_kernel`, which only decides
         whether a device event itself has a path.

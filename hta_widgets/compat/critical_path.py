@@ -296,7 +296,6 @@ class CPGraph(_Base):  # type: ignore[misc]
         self.critical_path_edges_set: set[CPEdge] = set(self._edges_at(self.path.on_path))
 
     def _edges_at(self, positions: Ints) -> list[CPEdge]:
-        """Return the edges at positions in the exact graph."""
         edges, types = self.path.edges, list(CPEdgeType)
         return [
             CPEdge(begin, end, types[kind], weight)

@@ -103,9 +103,9 @@ def write_mpi_job(
     -------
     dict
         The truth, as in the file: ``slow_rank``, ``hosts`` by rank, ``comm_s`` and ``elapsed_s``
-        of each rank, ``zero_ns`` (how much later than rank 0's its clock starts), the numbers of
-        ``calls`` and ``events``, ``negotiation`` with the shares of calls and bytes, ``waits`` of
-        the calls in which all ranks meet: ``wait_ns``, ``imposed_ns``, ``last`` by rank;
+        of each rank, ``zero_ns`` (the start of its clock, relative to rank 0's), the numbers of
+        ``calls`` and ``events``, ``negotiation`` with the shares of calls and bytes, ``waits`` with
+        ``wait_ns``, ``imposed_ns`` and ``last`` by rank for the calls in which all ranks meet;
         ``files`` and ``truth_path``.
     """
     if hosts > ranks or not 0 < factor < 1e6:
@@ -223,7 +223,6 @@ class _RankTimes(NamedTuple):
 
     @property
     def spent_s(self) -> Floats:
-        """Time of each call on each rank."""
         return self.end_s - self.begin_s
 
 

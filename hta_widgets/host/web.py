@@ -47,8 +47,6 @@ _State = tuple[int, int]
 
 @dataclass(frozen=True)
 class _FolderFile:
-    """A trace file in a folder."""
-
     path: Path
     state: _State
     format: str
@@ -485,7 +483,6 @@ class _AuthorizedHandler(RequestHandler):
     """Refuses requests whose host is not a loopback name, and those without the token."""
 
     def initialize(self, site: Site) -> None:
-        """Store the state that requests share."""
         self.site = site
 
     def set_default_headers(self) -> None:
@@ -494,7 +491,6 @@ class _AuthorizedHandler(RequestHandler):
             self.set_header(name, value)
 
     def prepare(self) -> None:
-        """Check the client."""
         if not _HOST.fullmatch(self.request.host):
             raise HTTPError(403, reason="The host name is not a loopback name")
         if not self.site.is_token(self.get_cookie(self.site.cookie) or ""):

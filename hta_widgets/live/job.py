@@ -522,7 +522,8 @@ def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> l
 def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
     """Return the events of one thread during a gap, and the time of each less its nested events.
 
-    The thread made the call that ended the gap; if it is unknown or idle, the busiest one is taken.
+    The thread is the one with the call that ended the gap. If there is no such call, or the thread
+    has no events, it is the busiest thread.
     """
     rank = index.rank
     table = rank.table

@@ -108,7 +108,7 @@ class EventClasses:
 
 
 def classes_of_pairs(pairs: pd.DataFrame, changes: pd.DataFrame) -> Codes:
-    """Return the class of each pair: the class of the largest change to which it belongs."""
+    """Return the class of each pair, which is that of the largest change to which it belongs."""
     codes = np.full(len(pairs), CLASSES.index("same"), np.uint8)
     # The largest change is the first row, and is written last.
     for row in reversed(range(len(changes))):

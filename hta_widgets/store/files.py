@@ -139,7 +139,6 @@ def _read_file(path: Path) -> pa.Buffer:
 
 
 def _map_file(path: Path) -> pa.Buffer:
-    """Memory-map a file on a local disk."""
     # The mapping outlives the file's handle: open ranks do not use up file handles.
     with pa.memory_map(str(path)) as file:
         # Reading the whole file would fetch all of it from the disk, records included.
@@ -266,8 +265,7 @@ def begins_manifest(text: bytes) -> bool:
 def dump_manifest(body: dict[str, Any]) -> bytes:
     """Return a manifest's bytes."""
     text = _canonical(body)
-    head = json.dumps({"hta_widgets_store": VERSION, "checksum": zlib.crc32(text)})
-    return head[:-1].replace(": ", ":", 1).encode() + b', "body": ' + text + b"}\n"
+    return b'%s%d, "checksum": %d, "body": %s}\n' % (_BEGINNING, VERSION, zlib.crc32(text), text)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

@@ -246,16 +246,12 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
     columns = _table_columns(trace)
     table = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
     facts: dict[str, Any] = {}
-    if trace.source is not None and keep_source is None:
-        columns |= pack_records(trace.source, table.record)
-        columns |= comm_arg_columns(trace)
-        texts = getattr(trace.source, "metadata_text", None)
-        decoded = texts and {key: bytes(raw).decode("latin-1") for key, raw in texts.items()}
-        columns["metadata_text"] = _json(decoded)
-    elif trace.source is not None and keep_source is not None:
+    if trace.source is not None and keep_source is not None:
         source = keep_source(trace.source)
         facts |= source.facts
         columns |= {f"source.{name}": column for name, column in source.columns.items()}
+    elif trace.source is not None:
+        columns |= _record_columns(trace, trace.source)
     # Imported here, since it takes a hundredth of a second, and reading a store does not need it.
     from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns
 
@@ -277,6 +273,14 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
         "rules": _rules() if trace._rules_version == 0 else "",  # noqa: SLF001
         "trace": {name: getattr(trace, name) for name in Facts.__annotations__},
     }
+
+
+def _record_columns(trace: Trace, source: RecordSource) -> dict[str, Column]:
+    columns = pack_records(source, trace._table.record)  # noqa: SLF001
+    columns |= comm_arg_columns(trace)
+    texts = getattr(source, "metadata_text", None)
+    decoded = texts and {key: bytes(raw).decode("latin-1") for key, raw in texts.items()}
+    return columns | {"metadata_text": _json(decoded)}
 
 
 def _table_columns(trace: Trace) -> dict[str, Column]:

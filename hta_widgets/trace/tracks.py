@@ -63,9 +63,8 @@ def resolve_nesting(begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNe
     """
     is_outlasted = _is_outlasted(end, stop)
     outlasted_ends = np.sort(end[is_outlasted])
-    contains_end = np.searchsorted(outlasted_ends, end, "left") > np.searchsorted(
-        outlasted_ends, begin, "right"
-    )
+    ends_before = np.searchsorted(outlasted_ends, end, "left")
+    contains_end = ends_before > np.searchsorted(outlasted_ends, begin, "right")
     rows = np.flatnonzero(is_outlasted | contains_end)
     return _nest_with_stack(rows, begin, end, stop, unit)
 
@@ -257,7 +256,7 @@ def _apply_nesting(
 
 
 def _subtree_ends(begin: Ints, end: Ints, first: Ints) -> Ints:
-    """Return for each event the next one of its track that begins at its end or later."""
+    """Return the next event of the track that begins when each event has ended."""
     sizes = np.diff(first)
     span = int(end.max()) + 1
     if len(sizes) > _FEW_TRACKS and span.bit_length() + len(sizes).bit_length() <= 62:
@@ -597,6 +596,6 @@ def disambiguate_tracks(tracks: list[Track]) -> list[Track]:
 
 
 def _tracks_of_same_name(tracks: list[Track]) -> list[tuple[int, Track]]:
-    """Return the tracks that share their name with another one, and their numbers."""
+    """Return the tracks whose name another track has too, with their numbers."""
     count_of_key = Counter(track.key for track in tracks)
-    return [(k, track) for k, track in enumerate(tracks) if count_of_key[track.key] > 1]
+    return [(number, track) for number, track in enumerate(tracks) if count_of_key[track.key] > 1]

@@ -60,9 +60,8 @@ def bars_svg(
         color = theme.late if is_late else theme.ink2
         y = top + _baseline(row)
         drawing.text(left - _GAP, y, name, color, anchor="end", bold=is_late)
-    x = right
-    for (head, *texts), column_width in zip(columns, widths, strict=True):
-        x += _GAP + column_width
+    column_ends = right + np.cumsum(np.array(widths, float) + _GAP)
+    for (head, *texts), x in zip(columns, column_ends.tolist(), strict=True):
         drawing.text(x, top - 10, head, theme.ink3, anchor="end")
         for row, text in enumerate(texts):
             drawing.text(x, top + _baseline(row), text, theme.ink2, anchor="end")
@@ -109,7 +108,6 @@ def _entry_width(mark: Bars) -> float:
 
 
 def _draw_legend(drawing: Drawing, marks: Sequence[Bars], theme: Theme, y: float) -> None:
-    """Draw a line of swatches with names."""
     x = float(_PAD)
     for mark in marks:
         drawing.rect(x, y, _SWATCH, _SWATCH, _paint(mark, theme))

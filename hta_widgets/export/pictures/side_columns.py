@@ -38,7 +38,7 @@ class WindowTotals:
 
 
 def totals_by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
-    """Return the times of each rank by kind, from a reply with a list per kind."""
+    """Return the times of each rank by kind, from a reply that has a list for each kind."""
     columns = {
         name: values
         for name, values in reply.items()
@@ -219,13 +219,14 @@ class SideColumnPainter(Painter):
         self.drawing.text(x, y + 11, fit_text(label, max_width), self.theme.ink3)
         if lines > 1:
             has_waits = self.figures.lateness is not None
-            names = (
-                ["exposed waiting · idle", "waiting · idle"] if has_waits else ["exposed · idle"]
-            )
             if "comm" not in roles:
                 names = ["idle"]
             elif all_mpi:
                 names = ["waiting · other" if has_waits else "in MPI · other"]
+            elif has_waits:
+                names = ["exposed waiting · idle", "waiting · idle"]
+            else:
+                names = ["exposed · idle"]
             self.drawing.text(x, y + 27, first_text_that_fits(names, max_width), self.theme.ink3)
 
     def draw_totals(self, row: Row, y: float) -> None:
@@ -261,7 +262,6 @@ class SideColumnPainter(Painter):
             self._draw_shares(row, stats, wait_ns, baseline)
 
     def _draw_bar(self, stats: Mapping[str, Any], wait_ns: int, top: float, height: float) -> None:
-        """Draw a bar whose parts are the kinds of device time of a rank."""
         theme, drawing, span_ns = self.theme, self.drawing, stats["span"]
         left, width = self.area.right + _PAD, self.area.margin - 2 * _PAD
         x: float = left
@@ -335,9 +335,10 @@ def _lane_names_next_to(
     *,
     can_remove: bool,
 ) -> _LaneNames:
-    """Return the lane names that leave `width` of `max_width` at a baseline, as the page does.
+    """Return the names of lanes that leave `width` of `max_width` free at a baseline.
 
-    If `can_remove`, lane names, which every row repeats, are left out for a longer text.
+    If `can_remove`, names of lanes are left out for a longer text, since every row repeats them.
+    The page does the same.
     """
     is_near = [abs(lane_baseline - baseline) < _LINE for lane_baseline, _ in lanes]
     pairs = list(zip(lanes, is_near, strict=True))

@@ -28,6 +28,7 @@ from hta_widgets.export.traces.members import (
     Members,
     RecordClipper,
     choose_members,
+    is_by_time,
     json_text,
     records_of,
     samples_of,
@@ -189,7 +190,7 @@ def choose_ranks(
     options: ExportOptions,
     moves_ns: Mapping[int, int] | None = None,
 ) -> list[Members]:
-    """Return what to write of each rank with selected events; a `TraceError` if there is none.
+    """Return what to write of each rank with selected events; raise `TraceError` without any.
 
     `moves_ns` has the ns to add to the times of each rank, if they are moved to the fitted clock.
     """
@@ -345,7 +346,7 @@ def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
         lift_ns = traces.origin_offset_ns
         zero_ns = traces.origin_ns + lift_ns
     else:
-        # Without an origin, the offset that keeps times above 0 may stay: viewers drop times below.
+        # Without an origin, the offset that keeps times above 0 may stay: viewers drop lower times.
         # The zero that most ranks have is used; of several such zeros, the latest.
         counts = Counter(zeros_ns.values())
         lift_ns, zero_ns = 0, max(counts, key=lambda zero_ns: (counts[zero_ns], zero_ns), default=0)
@@ -370,7 +371,6 @@ def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, A
 def _members_of_ranks(
     traces: Iterable[Trace], selection: Selection, options: ExportOptions
 ) -> list[Members]:
-    """Return what to write of each rank that has selected events."""
     return [members for trace in traces if (members := choose_members(trace, selection, options))]
 
 
@@ -394,7 +394,6 @@ def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> E
     work_ns = rank_part(trace, Selection()).edges
     moved_ns = trace.zero_ns + members.move_ns
     has_all_time = low_ns <= first_ns and high_ns >= last_ns
-    names_events = (selection.query, selection.ids, selection.tracks) != (None, None, None)
     return ExportPart(
         start_ns=low_ns + members.move_ns,
         end_ns=high_ns + members.move_ns,
@@ -402,7 +401,7 @@ def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> E
         work_end_ns=0 if work_ns is None else work_ns[1] + moved_ns,
         cut_events=int(((start_ns < low_ns) | (end_ns > high_ns)).sum()),
         all_time=has_all_time and (earlier is None or earlier.all_time),
-        all_events=not names_events and (earlier is None or earlier.all_events),
+        all_events=is_by_time(selection) and (earlier is None or earlier.all_events),
         job_ranks=max(job_ranks, 0 if earlier is None else earlier.job_ranks),
     )
 
@@ -460,7 +459,7 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
 
 
 def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
-    """Return the worker, GPU or server of a file, known only from the name of its folder."""
+    """Return the worker, GPU or server of a file, which only the name of its folder states."""
     numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
     identity: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
     if identity and trace.job and not scrub:
@@ -469,7 +468,6 @@ def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
 
 
 def _records_to_write(members: Members) -> Iterator[bytes]:
-    """Yield the records to write, in the file's order."""
     records = chain(_edited_records(members), samples_of(members))
     return map(members.scrub.record, records) if members.scrub else records
 
@@ -559,7 +557,7 @@ def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
 def _side_ranks(
     side: str, label: str, source: DiffSource, offset: int, move_ns: int, options: ExportOptions
 ) -> list[Members]:
-    """Return the ranks of one side of a pair, numbered from `offset` on and moved in time."""
+    """Return the ranks of one side of a pair, with `offset` added to their numbers."""
     side_title = side if label == side else f"{side} {label}"
     ranks = _members_of_ranks(*_traces_and_selection(source), options)
     for members in ranks:

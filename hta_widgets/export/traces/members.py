@@ -86,7 +86,7 @@ class Members:
         return self.trace.zero_ns - base_time_ns(self.trace.metadata) + self.move_ns
 
     def accepts(self, text: bytes) -> bool:
-        """Return whether to write a record without a row in a table; count those left out."""
+        """Return whether to write a record without a row in a table; count omitted records."""
         try:
             record = _decode_header(text)
         except msgspec.DecodeError:
@@ -143,7 +143,7 @@ def choose_members(trace: Trace, selection: Selection, options: ExportOptions) -
     if selection.ranks is not None and trace.rank not in selection.ranks:
         return None
     chosen = selection.mask(trace)
-    may_have_asyncs = _is_by_time(selection) and not len(table) and bool(records)
+    may_have_asyncs = is_by_time(selection) and not len(table) and bool(records)
     if not (chosen.any() or may_have_asyncs or (is_whole and records)):
         return None
     if options.keep_launches and not is_whole:
@@ -176,7 +176,7 @@ def choose_members(trace: Trace, selection: Selection, options: ExportOptions) -
     return members if len(rows) or is_whole or members.asyncs else None
 
 
-def _is_by_time(selection: Selection) -> bool:
+def is_by_time(selection: Selection) -> bool:
     """Return whether a selection names no events, and so includes records without a row."""
     return (selection.query, selection.ids, selection.tracks) == (None, None, None)
 
@@ -190,11 +190,11 @@ def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
-    """Return the selection's window; an open side ends with the events unless all are selected."""
+    """Return the selection's window; unless all events are selected, they bound an open side."""
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
-    if (not _is_by_time(selection) or trace.part) and len(rows):
+    if (not is_by_time(selection) or trace.part) and len(rows):
         if low is None:
             low = int(trace.table.start_ns[rows].min())
         if high is None:
@@ -203,7 +203,7 @@ def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None,
 
 
 def _choose_flows(members: Members, chosen: Bools) -> None:
-    """Write the flows between chosen events; count those with only one chosen end."""
+    """Choose the flows between chosen events; count the flows with only one chosen end."""
     flows, fate = members.trace.flow_table, members.fate
     has_records = (flows.source_record >= 0) & (flows.target_record >= 0)
     both = chosen[flows.source] & chosen[flows.target]
@@ -261,7 +261,7 @@ def _choose_counters(members: Members) -> None:
 
 
 def _last_before(members: Members, rows: Ints) -> Ints:
-    """Return the last of `rows` before the window for each series: the value at its start."""
+    """Return the last of `rows` before the window for each series, which gives its first value."""
     if members.whole or members.start_ns is None:
         return rows[:0]
     table = members.trace.counter_table
@@ -302,7 +302,7 @@ def samples_of(members: Members) -> Iterator[bytes]:
 
 
 def _sample_template(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
-    """Return the JSON text before a sample's time, and that after it, with ``%s`` for the value."""
+    """Return the JSON before and after a sample's time; the latter has ``%s`` for the value."""
     pid, name, label = series
     match = _WITH_ID.fullmatch(name)
     fields: dict[str, Any] = {"ph": "C", "name": name}

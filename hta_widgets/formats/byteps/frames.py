@@ -145,7 +145,7 @@ def _arrivals_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
 
 
 def _iterations_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Sum the arrivals by iteration, with nodes named by their workers where these are certain."""
+    """Sum the arrivals by iteration; nodes are named by their workers if these are certain."""
     iterations = by_iteration(_arrivals_frame(traces, selection))
     clock = analysis.byteps_clock(traces)
     certain = clock[clock["alternatives"] == 0].drop_duplicates(["job", "node"])
@@ -421,7 +421,7 @@ def _late_by_servers(traces: TraceSet) -> list[HeadlineFinding]:
     for row in lag[lag["straggler"]].to_dict("records"):
         times_last = count(round(row["score"] * row["iterations"]))
         text = (
-            f"N{row['label'][1:]}{_of_job(row['job'], traces)} is last in {times_last} of"
+            f"{row['label'].capitalize()}{_of_job(row['job'], traces)} is last in {times_last} of"
             f" {count(row['iterations'])} pushes, {duration(row['mean_lag_ns'])} behind: the"
             f" others' pulls wait {duration(row['imposed_wait_ns'])} for it."
         )

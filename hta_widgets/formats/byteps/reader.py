@@ -215,7 +215,7 @@ def _job_folder(path: str) -> str:
 
 
 def is_server(columns: RankColumns) -> bool:
-    """Whether more than half of the records are begins and ends of requests."""
+    """Return whether more than half of the records are begins and ends of requests."""
     # Counters occur only in files that this package exported.
     events = np.flatnonzero(columns.timed & ~np.isin(columns.phase, (ord("M"), ord("C"))))
     if not len(events):
@@ -362,7 +362,7 @@ def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
 
 
 def is_worker(columns: RankColumns) -> bool:
-    """Whether more than half of the complete events have BytePS's names of tensors."""
+    """Return whether more than half of the complete events have BytePS's names of tensors."""
     complete = np.flatnonzero(columns.phase == ord("X"))
     if not len(complete):
         return False
@@ -481,7 +481,7 @@ def _with_asyncs(
     pids: list[str],
     record: Ints,
 ) -> AsyncTable:
-    """Return the asyncs of a trace and further ones, sorted by start."""
+    """Return the asyncs of a trace and further asyncs, sorted by start."""
     codes = name.astype(np.int32), category.astype(np.int32)
     added = AsyncTable(start, dur, *codes, ids, pids, record)
     table = concatenate_tables([trace.async_table, added])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -482,15 +482,20 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
                     if (fits := _possible_fits(worker, times_of_server)) is not None
                 }
                 options.append((worker, fits_of_server))
-        for worker, (node, skipped), others, fits_of in _assign_nodes(options):
-            for rank, fits in fits_of.items():
-                fit = fits[node, skipped]
+        for assigned in _assign_nodes(options):
+            worker = assigned.worker
+            for rank, fits in assigned.fits.items():
+                fit = fits[assigned.place]
                 error = (fit.high_ns - fit.low_ns + 1) // 2
-                pair = worker.worker, traces[rank].server, worker.rank, rank, node, skipped
+                pair = worker.worker, traces[rank].server, worker.rank, rank, *assigned.place
                 interval = fit.theta_ns, error, fit.low_ns, fit.high_ns, fit.requests
-                rows.append((*pair, *interval, others, worker.job))
-    note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
-    if workers and servers and not rows:
+                rows.append((*pair, *interval, assigned.alternatives, worker.job))
+    note = ""
+    if not workers:
+        note = NO_WORKERS
+    elif not servers:
+        note = NO_SERVERS
+    elif not rows:
         note = "no worker's requests match those of the servers: are the files from one run?"
     schema = {
         **int64("worker server rank server_rank node skipped_iterations offset_ns error_ns"),
@@ -579,11 +584,19 @@ def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] |
     return fits
 
 
-def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Place, int, _Fits]]:
+class _Assignment(NamedTuple):
+    """The node of a worker, and the number of other possible places."""
+
+    worker: Trace
+    place: _Place
+    alternatives: int
+    fits: _Fits
+
+
+def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[_Assignment]:
     """Assign a node to each worker; workers with the fewest possible nodes come first.
 
-    Certain assignments exclude their nodes for other workers; guesses do so too, but do not make
-    the others certain.
+    No other worker gets the node. Only certain assignments make other assignments certain.
     """
     left, used_nodes, certain = list(options), set[int](), set[int]()
     assigned = []
@@ -608,9 +621,9 @@ def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Plac
         if not distance_ns:
             continue
         best = min(distance_ns, key=lambda place: (distance_ns[place], place))
-        others = len(places_with_free_node(fits, certain)) - 1
+        alternatives = len(places_with_free_node(fits, certain)) - 1
         used_nodes.add(best[0])
-        if not others:
+        if not alternatives:
             certain.add(best[0])
-        assigned.append((worker, best, others, fits))
-    return sorted(assigned, key=lambda assignment: assignment[0].worker)
+        assigned.append(_Assignment(worker, best, alternatives, fits))
+    return sorted(assigned, key=lambda assignment: assignment.worker.worker)

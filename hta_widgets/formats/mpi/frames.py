@@ -32,7 +32,7 @@ from hta_widgets.trace.query import parse_clauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Keys in the trace set of each (job, MPI rank), one per file.
+#: Keys in the trace set of the files of each (job, MPI rank).
 _Keys = dict[tuple[str, int], list[int]]
 
 
@@ -272,7 +272,7 @@ def _rank_piece(job: str, rank: int, keys: _Keys) -> Piece:
 
 
 def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
-    """Describe for each job the all-reduces whose time most exceeds their share of bytes."""
+    """Describe the size of each job's all-reduces that exceeds its share of bytes most in time."""
     frame = analysis.mpi_message_sizes(traces, routine="MPI_Allreduce")
     sentences = []
     for job, rows in frame.groupby("job", sort=True):
@@ -283,13 +283,12 @@ def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
         ]
         if not len(costly):
             continue
-        costliest = (
-            costly.loc[[(costly["time_s"] - costly["bytes"]).idxmax()]].reset_index().iloc[0]
-        )
-        # Shares below one percent have one significant digit.
-        small = 0 < (percent := costliest["bytes"] * 100) < 1
-        digits = -int(np.floor(np.log10(percent))) if small else 0
-        of_bytes = f"{percent:.{digits}f}\u202f%" if small else share(costliest["bytes"])
+        excess = costly["time_s"] - costly["bytes"]
+        costliest = costly.loc[[excess.idxmax()]].reset_index().iloc[0]
+        of_bytes, percent = share(costliest["bytes"]), costliest["bytes"] * 100
+        if 0 < percent < 1:
+            digits = -int(np.floor(np.log10(percent)))  # for one significant digit
+            of_bytes = f"{percent:.{digits}f}\u202f%"
         text = (
             f"Allreduce of {size_range(int(costliest['size_lo']), int(costliest['size_hi']))}:"
             f" {share(costliest['calls'])} of calls, {share(costliest['time_s'])} of Allreduce"

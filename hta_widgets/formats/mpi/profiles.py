@@ -204,7 +204,6 @@ class _Parser:
         return self.contexts[-1] if self.contexts else self.main
 
     def parse_line(self, line: str, place: int) -> None:
-        """Parse one line."""
         self._last_blank = not line.strip()
         if _HUGE.search(line):
             self.unread.append(place)
@@ -360,7 +359,7 @@ class _Parser:
         return True
 
     def _read_table_heads(self, heads: list[str]) -> None:
-        """Set the columns of the table; their heads have units and differ between generations."""
+        """Set the columns of the table, whose heads have units and differ between generations."""
         self.columns = [
             next((name for start, name in _COLUMNS.items() if head.startswith(start)), head)
             for head in heads
@@ -444,7 +443,7 @@ class _Parser:
 
 
 def _without_size(profile: MpiProfile) -> dict[str, int]:
-    """Return for each routine with bins the number of its calls that are in no bin of sizes."""
+    """Return the number of calls that are in no bin of sizes, for each routine with bins."""
     binned: dict[str, int] = {}
     for row in profile.size_rows:
         binned[row.routine] = binned.get(row.routine, 0) + row.calls
@@ -460,7 +459,7 @@ _NAME = re.compile(r"mpi_profile\.(?P<job>.+)\.\d+")
 
 
 def is_profile(start: FileStart) -> bool:
-    """Whether a file begins as mpitrace's profiles do."""
+    """Return whether a file begins as mpitrace's profiles do."""
     return _FIRST_LINE.match(start.without_bom) is not None
 
 

@@ -358,7 +358,7 @@ def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
 
 
 def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
-    """Return job and MPI rank of the ranks that the others wait for.
+    """Return the job and the MPI rank of each rank that the others wait for.
 
     These are the ranks of a job's time line that `stragglers` names or, if it names none, the ranks
     that `mpi_imbalance` names by their time in MPI.
@@ -374,7 +374,7 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
         zip(uneven["job"].tolist(), uneven["straggler_rank"].tolist(), strict=True)
     )
     for job in jobs:
-        named = {(job.name, int(o.stated_rank or 0)) for o in job.lines if o.rank in keys}
+        named = {(job.name, int(line.stated_rank or 0)) for line in job.lines if line.rank in keys}
         if named:
             named_stragglers = {
                 straggler for straggler in named_stragglers if straggler[0] != job.name

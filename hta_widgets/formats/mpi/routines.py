@@ -77,7 +77,7 @@ class MpiScope:
 
 
 def by_events(selection: Selection | None, window: Window | None) -> bool:
-    """Whether the scope selects events, which profiles do not have, as they are totals of a run."""
+    """Return whether events are selected; profiles have none, as they are totals of a run."""
     return selection is not None or window is not None
 
 
@@ -386,7 +386,7 @@ class _Sums(NamedTuple):
 
 
 def _sums(bins: Iterable[CallRow], *routines: str, max_bytes: float = np.inf) -> _Sums:
-    """Return the sums of the bins of some routines whose messages have up to `max_bytes`."""
+    """Return the sums of some routines' bins whose mean message has at most `max_bytes`."""
     chosen = [row for row in bins if row.routine in routines and row.avg_bytes <= max_bytes]
     return _Sums(
         sum(row.calls for row in chosen),

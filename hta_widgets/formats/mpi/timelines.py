@@ -71,7 +71,7 @@ class _RankCalls:
 
 
 def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
-    """Return the collectives of the time lines of one or several jobs, by place."""
+    """Return the collectives of the time lines of one or several jobs, by position in `traces`."""
     jobs: dict[str | None, list[int]] = {}
     for number, trace in enumerate(iter_ranks(traces)):
         # MPI calls of a rank with a device are not the collectives of its kernels. Exported time
@@ -361,7 +361,7 @@ _DEFAULT_BUFFER = 100_000
 
 
 def is_time_line(start: FileStart) -> bool:
-    """Whether a file begins with records of a time line."""
+    """Return whether a file begins with records of a time line."""
     records_size = len(start.text) // _RECORD_BYTES * _RECORD_BYTES
     return bool(records_size) and _order_of(start.text[:records_size]) is not None
 
