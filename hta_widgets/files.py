@@ -202,7 +202,6 @@ def remove_path(path: Path) -> None:
 
 
 def _remove_stale_partials(path: Path) -> None:
-    """Remove the partial files that killed processes left behind while writing `path`."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*{_PARTIAL_SUFFIX}"):
         with suppress(OSError):
             if time.time() - part.lstat().st_mtime > _LONGEST_WRITE_S:

@@ -55,7 +55,6 @@ def _group_digits(digits: str) -> str:
 
 
 def _significant(number: float, digits: int) -> str:
-    """Format a positive number with `digits` significant digits."""
     integer_digits = max(1, math.floor(math.log10(number) + 1e-12) + 1)
     text = fixed_decimals(number, max(0, digits - integer_digits))
     if len(text.replace(".", "")) > digits and "." in text:

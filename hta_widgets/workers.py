@@ -397,7 +397,6 @@ class _RulesLock:
 
     @contextmanager
     def using(self, rules: tuple[taxonomy.Rule, ...]) -> Iterator[None]:
-        """Use the rules of the process that submitted the running call within this block."""
         if is_own_process():
             yield
             return

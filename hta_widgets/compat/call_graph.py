@@ -175,7 +175,6 @@ def _enclosing_rows(frame: pd.DataFrame, index: Ints, thread_of_row: Ints) -> In
 
 
 def _ns(times: pd.Series[Any]) -> Ints:
-    """Return times in µs as ns."""
     if times.dtype.kind in "iu":
         return times.to_numpy(dtype=np.int64) * 1000
     nanoseconds: Ints = np.rint(times.to_numpy(dtype=np.float64) * 1000).astype(np.int64)

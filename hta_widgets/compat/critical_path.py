@@ -400,7 +400,6 @@ class CPGraph(_Base):  # type: ignore[misc]
 
     @property
     def _has_event(self) -> Bools:
-        """Return a mask of the exact edges whose time belongs to an event."""
         edges = self.path.edges
         return np.isin(edges.type, (OPERATOR, KERNEL_KERNEL)) & (edges.event >= 0)
 
@@ -424,7 +423,6 @@ class CPGraph(_Base):  # type: ignore[misc]
 
     @cached_property
     def _edges_of(self) -> dict[int, list[tuple[int, int]]]:
-        """The edges whose time belongs to each event."""
         edges: dict[int, list[tuple[int, int]]] = {}
         for pair, event in self.edge_to_event_map.items():
             edges.setdefault(event, []).append(pair)

@@ -213,7 +213,6 @@ class _BytepsJob:
         return end + 20_000 + rng.randrange(1000)
 
     def _ready_times(self, begin: int, tensors: list[str]) -> dict[tuple[int, str], int]:
-        """Return when each worker has computed the gradient of each tensor."""
         ready: dict[tuple[int, str], int] = {}
         for worker in range(self.workers):
             is_slow = worker == self.slow_worker
@@ -224,7 +223,6 @@ class _BytepsJob:
         return ready
 
     def _record_stages(self) -> None:
-        """Add the stages of the current step, and the waits before them."""
         for (worker, gpu, key), lane in self._lanes.items():
             free = lane.enqueued
             for stage, start, stop in lane.spans:

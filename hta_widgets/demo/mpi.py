@@ -188,7 +188,6 @@ def _write_files(
 
 
 def _truth_of_calls(calls: _Calls, ranks: int) -> dict[str, Any]:
-    """Return the truth about calls, negotiation and waits as JSON values."""
     reduced = calls.size_bytes[calls.routine == ROUTINES.index("MPI_Allreduce")]
     small = reduced[reduced <= _NEGOTIATION_BYTES]
     numbers, counts = np.unique(calls.routine, return_counts=True)
@@ -309,7 +308,6 @@ def _routine_numbers(names: frozenset[str]) -> list[int]:
 
 
 def _waits(calls: _Calls) -> dict[str, list[int]]:
-    """Return waits by rank over the calls in which all ranks meet."""
     meeting = np.isin(calls.routine, _routine_numbers(COLLECTIVES - ROOT_SENDS - ROOT_RECEIVES))
     begin = calls.begin_ns[meeting]
     waits, last = begin.max(axis=1)[:, None] - begin, begin.argmax(axis=1)
@@ -322,7 +320,6 @@ def _waits(calls: _Calls) -> dict[str, list[int]]:
 
 
 def _records(calls: _Calls, times: _RankTimes, byte_order: str) -> npt.NDArray[np.void]:
-    """Return the records of a time line, rank by rank."""
     rank = np.arange(len(times.zero_ns))[:, None]
     fields = [(name, f"{byte_order}{kind}") for name, kind in _RECORD]
     records = np.zeros((len(rank), len(calls.routine)), np.dtype(fields))

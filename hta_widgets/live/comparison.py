@@ -206,7 +206,6 @@ class DiffAnswers:
         return memo(self, ("alignment", base), lambda: diff.align(self.both, base))
 
     def _names(self, step: int | None) -> pd.DataFrame:
-        """Return the differences by short name in a step, or in all steps."""
         both = self.both if step is None else comparison_of_step(self.both, step)
         device: Any = "gpu" if self.has_device else "cpu"
         table = diff.names(both, device=device, short_names=True)

@@ -298,7 +298,6 @@ def _is_in_order_by_series(rank: CheckedRank, values: Array) -> bool:
 
 
 def _has_length_of(name: str) -> Callable[[CheckedRank, Array], bool]:
-    """Return a check that a column is as long as the column `name`."""
     return lambda rank, values: len(values) == len(rank.numbers(name))
 
 

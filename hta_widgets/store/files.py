@@ -98,7 +98,6 @@ def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str,
 
 
 def _text_cell(texts: TextColumn) -> tuple[Any, int]:
-    """Return byte strings as an Arrow array, and their checksum."""
     offsets: Any = np.array(texts.offsets, np.int64)
     kind = pa.large_utf8() if texts.is_text else pa.large_binary()
     buffers: list[Any] = [None, pa.py_buffer(offsets), pa.py_buffer(texts.data)]
@@ -111,7 +110,6 @@ def _text_checksum(offsets: Ints, data: bytearray | memoryview) -> int:
 
 
 def _frame_of(path: Path) -> FileFrame:
-    """Return the frame of a file that was just written."""
     content = _read_file(path) if is_remote(path) else _map_file(path)
     positions_and_sizes = [
         (buffer.address - content.address, buffer.size)

@@ -284,7 +284,6 @@ def _record_columns(trace: Trace, source: RecordSource) -> dict[str, Column]:
 
 
 def _table_columns(trace: Trace) -> dict[str, Column]:
-    """Return the columns of a rank's tables, with their strings, and its metadata and profile."""
     columns: dict[str, Column] = {}
     for field, table_name in TABLES.items():
         table = getattr(trace, field)
@@ -329,7 +328,6 @@ def _plain_value(value: object) -> object:
 
 
 def _coded_column(name: str, values: list[str]) -> dict[str, Column]:
-    """Return the two columns of a list of strings: codes, and strings by code."""
     pool = StringPool()
     codes = [pool.add(value) for value in values]
     return {

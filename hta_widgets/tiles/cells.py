@@ -187,7 +187,6 @@ def classes_of_tiles(lane: EventLane, level: int, index: Ints, shift: int = 0) -
 
 
 def _cell_edges(level: int, first: int, last: int) -> Ints:
-    """Return the edges of the cells of tiles `first` … `last` - 1."""
     return np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level)
 
 

@@ -186,7 +186,6 @@ def index_counter(times: Ints, values: Floats, end: int) -> CounterLane:
 
 
 def _kind_index(starts: Ints, durs: Ints, kinds: Codes, *, major: int, disjoint: bool) -> KindIndex:
-    """Index the kinds of a lane whose most frequent kind is `major`."""
     minor = []
     for code in np.unique(kinds).tolist():
         if code != major:

@@ -456,7 +456,6 @@ def _add_waits(rows: Iterable[SummaryRow | TrackRow], first_lane: int) -> list[L
 
 
 def _communicates(row: SummaryRow | TrackRow) -> bool:
-    """Return whether a row shows communication of a device."""
     if isinstance(row, SummaryRow):
         return row.role == "comm"
     return row.communication and row.role == "stream"

@@ -132,7 +132,6 @@ class RankIndex:
     def _side_rows(
         self, name: str, table: AsyncTable | InstantTable, starts: Ints, durs: Ints
     ) -> TableRows:
-        """Return a table other than the events, with the kind of each row."""
         names, categories = self.rank.table.names, self.rank.table.categories
         kind = np.full(len(table), _OTHER, np.uint8)
         # Only intervals that readers derived, which have no record, have a known kind.
@@ -168,7 +167,6 @@ class RankIndex:
         return named
 
     def _overlay(self, ref: LaneRef) -> TableRows:
-        """Return the waits or delays of a lane as a table, one row each."""
         table = self._overlays.get(ref)
         if table is not None:
             return table
@@ -278,7 +276,7 @@ class RankIndex:
                 return [self._lane(self.table_of(ref), self.rows_of_lane(ref))]
 
     def _folded_lane(self, ref: LaneRef) -> EventLane:
-        """Return a lane of the folded rank, from its file if it is there."""
+        """Return a lane of the folded rank, read from the rank's file if that has it."""
         # All lanes of the rank's file are read together, as they are shown together.
         stored = stored_lanes(self.rank.table)
         for other, lane in stored.items():

@@ -382,7 +382,6 @@ class DeviceTimes:
 
 
 def _clipped_length(start: int, end: int, low: Ints, high: Ints) -> Ints:
-    """Return the length of the part of a window within each range."""
     lengths: Ints = np.maximum(np.minimum(high, end) - np.maximum(low, start), 0)
     return lengths
 
@@ -490,7 +489,6 @@ def minimap_reply(
 
 
 def _device_totals(device: DeviceTimes, edges: Ints) -> dict[str, Ints]:
-    """Return the time of each kind of device work between `edges`, added up over the ranks."""
     part_of_kind = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
     totals = {kind: np.zeros(len(edges) - 1, np.int64) for kind in part_of_kind}
     for parts in device.times_between(edges, tuple(part_of_kind.values())):
@@ -514,7 +512,6 @@ def _host_totals(indices: Sequence[RankIndex], edges: Ints) -> tuple[dict[str, I
 
 
 def _host_cells(index: RankIndex, edges: Ints) -> Iterator[Cells]:
-    """Yield the contents of each of a folded rank's host lanes between neighbouring `edges`."""
     for row in index.rank.summary:
         lane = index.lane(row.lane)[1]
         if row.role == "cpu" and not isinstance(lane, CounterLane):

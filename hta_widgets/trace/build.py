@@ -81,7 +81,7 @@ def launch_links(
 def _prefer_launching(
     calls: Ints, code: Ints, name: npt.NDArray[np.int32], names: StringPool, codes: int
 ) -> tuple[Ints, Ints]:
-    """Return calls and codes, without calls that launch nothing if one with the same id does."""
+    """Return calls and codes, less calls that launch nothing and have the id of one that does."""
     if np.bincount(code, minlength=codes).max(initial=0) <= 1:
         return calls, code
     used = np.unique(name[calls]).tolist()

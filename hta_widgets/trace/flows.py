@@ -321,8 +321,6 @@ class FlowEndpointFinder:
 
 
 class _FlowIndex:
-    """Finds an arrow by its two ends."""
-
     def __init__(self, source: Ints, target: Ints, events: int) -> None:
         self._size = events + 1
         ends = source * self._size + target

@@ -299,7 +299,6 @@ def _short_xmma_name(text: str) -> str:
 
 
 def _short_library_name(text: str) -> str:
-    """Return the short name of a kernel of a library for matrices, convolutions or attention."""
     for template, pattern in _LIBRARY_NAMES.items():
         match = re.match(pattern, text)  # compiled once, as `re` caches patterns
         if match:

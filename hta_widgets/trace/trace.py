@@ -111,7 +111,6 @@ def drop_unused_texts(
 
 
 def _categorical(parts: list[tuple[Array, Sequence[str]]], column: str) -> pd.Categorical:
-    """Return a column of strings from the codes and strings of each rank."""
     if not parts:
         return pd.Categorical([], categories=[])
     if column in {"kind", "phase"}:  # all ranks have the same strings

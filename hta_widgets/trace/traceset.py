@@ -649,7 +649,6 @@ def _part_text(traces: TraceSet) -> str:
 
 
 def _facts_line(traces: TraceSet, problems: Problems) -> str:
-    """Return one line with format, ranks, events, length and problems."""
     start_ns, end_ns = traces.span_ns
     contents = [contents_text(traces.values()), f"{(end_ns - start_ns) / 1e6:,.3f} ms"]
     note_count = sum(problem.is_note for problem in problems)

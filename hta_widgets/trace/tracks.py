@@ -96,7 +96,7 @@ def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
 
 
 def _is_outlasted(end: Ints, stop: Ints) -> Bools:
-    """Return whether each event is outlasted: an event of its subtree ends after it."""
+    """Return which events are outlasted by an event of their subtree."""
     result = np.zeros(len(end), dtype=bool)
     rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
     if not len(rows):
@@ -551,7 +551,6 @@ def _track(
     *,
     device: bool,
 ) -> Track:
-    """Return the track of a thread without its lanes, named by metadata if there is any."""
     process = _process_name(pid, names, device=device)
     thread = names.thread.get((pid, tid)) or _default_thread_name(tid, stream)
     default_sort = _DEVICE_SORT if device else 0

@@ -434,7 +434,6 @@ class Dashboard(LinkedView):
 def _panels_without_data(
     traces: TraceSet, scene: Mapping[str, Any], offered: Collection[str]
 ) -> dict[str, list[str]]:
-    """Return the panels of a job that have no data, by reason."""
     panels = empty_panels(traces.formats, scene)
     if ADDED[0] in offered:
         for reason, added in without_data(traces, scene).items():

@@ -456,7 +456,6 @@ class CollectivesPart(PagePart):
 
 
 def _write_unmatched(writer: ColumnWriter, match: Matching, rank_count: int) -> list[int]:
-    """Write the events without a match; return their number on each rank."""
     rows = [unmatched_rows(match, number) for number in range(rank_count)]
     if any(map(len, rows)):
         writer.ints("unmatched", np.concatenate(rows), delta=True)

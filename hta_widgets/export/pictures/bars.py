@@ -118,7 +118,6 @@ def _draw_legend(drawing: Drawing, marks: Sequence[Bars], theme: Theme, y: float
 
 
 def _baseline(row: int) -> float:
-    """Return the baseline of the text of a row, from the top of the rows."""
     return row * _PITCH + _BAR - 3
 
 
@@ -130,7 +129,6 @@ def _draw_bars(
     origin: tuple[float, float],
     scale: float,
 ) -> None:
-    """Draw the bars of a mark, with their texts where these fit."""
     rows, (left, top) = data[mark.row].to_numpy(), origin
     lefts = np.broadcast_to(_column(mark.left, data), len(data)) * scale + left
     rights = np.broadcast_to(_column(mark.right, data), len(data)) * scale + left
@@ -156,7 +154,6 @@ def _draw_whiskers(
     origin: tuple[float, float],
     scale: float,
 ) -> None:
-    """Draw the spreads of rows in which ranks are folded."""
     left, top = origin
     lefts, rights = (_column(name, data) * scale + left for name in (mark.left, mark.right))
     for row, x0, x1 in zip(data["row"], lefts, rights, strict=True):

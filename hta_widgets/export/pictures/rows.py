@@ -235,7 +235,6 @@ def _grow_lanes(fold: _FoldedSizes, row_height: float) -> _FoldedSizes:
 def _head_row(
     rank: RankScene, fold: _FoldedSizes, like: tuple[int, ...], why: str, *, is_open: bool
 ) -> Row:
-    """Return the row of a rank or of a group of similar ranks, `like`, above its tracks."""
     rank_name = rank["label"] or f"rank {rank['rank']}"
     names = _group_names(rank["rank"], like) if len(like) > 1 else (rank_name,)
     if rank_name.startswith("worker ") and len(like) == 1:
@@ -258,7 +257,6 @@ def _group_names(rank: int, like: Sequence[int]) -> tuple[str, ...]:
 
 
 def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
-    """Return the lanes of a folded rank: compute, communication, and bars of host threads."""
     gpu, comm, threads = (_of_role(rank, role) for role in ("gpu", "comm", "cpu"))
     has_labels = fold.mode == "full"
     if not gpu and not comm:

@@ -51,7 +51,6 @@ def totals_by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
 
 
 def _device_of(ranks: Iterable[Mapping[str, Any]]) -> str:
-    """Return the word for the devices of ranks."""
     return next((rank["device"] for rank in ranks if "device" in rank), "GPU")
 
 
@@ -90,7 +89,6 @@ class SideColumnPainter(Painter):
             self._draw_one_line(row, y, fact, ink)
 
     def _draw_two_lines(self, row: Row, y: float, fact: _RankFact, ink: str) -> None:
-        """Draw a rank's name above its fact, and the names of its lanes next to them."""
         theme, drawing, area = self.theme, self.drawing, self.area
         right = area.left - 8
         bands = [] if area.narrow else [band for band in row.bands if band.label]
@@ -118,7 +116,6 @@ class SideColumnPainter(Painter):
             drawing.text(right, y + lane_baseline, name, theme.ink3, anchor="end")
 
     def _draw_one_line(self, row: Row, y: float, fact: _RankFact, ink: str) -> None:
-        """Draw a rank's name on the left and its fact on the right."""
         middle, right = y + round(row.height / 2) + _BASELINE, self.area.left - 8
         max_width = right - _PAD
         label = first_text_that_fits(row.names, max_width, bold=row.open)
@@ -282,7 +279,6 @@ class SideColumnPainter(Painter):
     def _draw_shares(
         self, row: Row, stats: Mapping[str, Any], wait_ns: int, baseline: float
     ) -> None:
-        """Draw the shares of waiting, or of communication, and of idle or unrecorded time."""
         span_ns = stats["span"]
         has_lateness = self.figures.lateness is not None
         exposed = ("in MPI" if _is_mpi(row.rank) else "exposed", stats["exposed"])
@@ -354,7 +350,6 @@ def _lane_names_next_to(
 
 
 def _width_on_line(lanes: _LaneNames, baseline: float) -> float:
-    """Return the width of the lane names at a baseline."""
     widths = [
         text_width(name) + 8
         for lane_baseline, name in lanes

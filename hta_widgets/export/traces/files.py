@@ -526,7 +526,6 @@ def _traces_and_selection(source: DiffSource) -> tuple[list[Trace], Selection]:
 
 
 def _rank_offset(before: DiffSource) -> int:
-    """Return the number to add to the ranks of the second run."""
     highest = max((trace.rank for trace in _traces_and_selection(before)[0]), default=0)
     offset = AFTER_RANKS
     while highest >= offset:

@@ -182,7 +182,6 @@ def is_by_time(selection: Selection) -> bool:
 
 
 def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
-    """Add the calls in a window that launched chosen events."""
     calls = trace.launch_of[chosen]
     is_launch = np.zeros_like(chosen)
     is_launch[calls[calls >= 0]] = True
@@ -190,7 +189,7 @@ def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
-    """Return the selection's window; unless all events are selected, they bound an open side."""
+    """Return the selection's window; unless all events are selected, the selected bound it."""
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
@@ -383,7 +382,6 @@ class RecordClipper:
         self._moved = _records_to_move(members, self._low, self._high)
 
     def __call__(self, number: int, text: bytes) -> bytes:
-        """Return the record, cut if it crosses an edge."""
         if number not in self._cut:
             return self.move_into_window(text) if number in self._moved else text
         fields = decode_fields(text)

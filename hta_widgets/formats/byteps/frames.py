@@ -128,8 +128,6 @@ def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
 
 
 def _analysis_function(name: str, *formats: str) -> BaseFrameMaker:
-    """Return a function that runs an analysis on the selected ranks of these formats."""
-
     def base_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
         scope = restrict_to_format(traces, selection, *formats)
         frame: pd.DataFrame = getattr(analysis, name)(traces, selection=scope)
@@ -251,7 +249,6 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
 
 
 def _files(traces: TraceSet) -> pd.DataFrame:
-    """Return the job, format and numbers of each rank."""
     every = list(traces.values())
     return pd.DataFrame(
         {

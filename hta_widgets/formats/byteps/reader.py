@@ -279,7 +279,6 @@ def _pair_requests(columns: RankColumns) -> _RequestPairs:
 
 
 def _open_requests(trace: Trace, columns: RankColumns, pairs: _RequestPairs) -> AsyncTable:
-    """Return the asyncs, with the requests that are open at the end of the file."""
     rows = pairs.alone[columns.phase[pairs.alone] == ord("B")]
     return _with_asyncs(
         trace,
@@ -396,7 +395,6 @@ def build_worker(contents: RankContents, path: str, problems: Problems) -> Trace
 
 
 def _fill_category(columns: RankColumns, category: str) -> None:
-    """Give records without a category this one."""
     blank = columns.categories.find("")
     if blank >= 0:
         code = columns.category.dtype.type(columns.categories.add(category))

@@ -370,7 +370,6 @@ def byteps_arrivals(
 
 
 def _requests_frame(trace: Trace, requests: Requests) -> pd.DataFrame:
-    """Return the requests of a server, with the time that each waits for other workers."""
     return pd.DataFrame(
         {
             "job": pd.Series([trace.job or ""] * len(requests), dtype=object),
@@ -404,7 +403,6 @@ class _Fit:
 
     @property
     def theta_ns(self) -> int:
-        """The middle of the possible offsets, the estimate."""
         return (self.low_ns + self.high_ns) // 2
 
 

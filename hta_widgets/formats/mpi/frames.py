@@ -86,7 +86,6 @@ def _with_text_keys(sums: pd.DataFrame) -> pd.DataFrame:
 
 
 def _keys_of_ranks(traces: TraceSet) -> _Keys:
-    """Return the keys of the files of each MPI rank of each job."""
     keys_by_rank: _Keys = {}
     for key in [rank for rank, trace in traces.items() if trace.format in MPI_FORMATS]:
         frame = analysis.mpi_routines(traces, ranks=[key], stale=True)
@@ -126,7 +125,6 @@ def _routines_frame(traces: TraceSet, selection: Selection, _top: int | None) ->
 
 
 def _with_note(frame: pd.DataFrame, traces: TraceSet) -> pd.DataFrame:
-    """Add the note on the ranks that have tables of routines."""
     note = str(analysis.mpi_ranks(traces).attrs.get("note", ""))
     if note:
         frame.attrs["note"] = note

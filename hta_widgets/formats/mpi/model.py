@@ -248,7 +248,6 @@ class MpiProfile:
 
 
 def _frame(kind: Any, rows: Iterable[Iterable[Any]]) -> pd.DataFrame:
-    """Return named tuples as a frame with the dtypes of their fields."""
     schema = {name: _DTYPES[hint] for name, hint in get_type_hints(kind).items()}
     return pd.DataFrame(columns_of_rows(rows, schema))
 

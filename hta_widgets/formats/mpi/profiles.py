@@ -159,7 +159,6 @@ class _Block:
     sizes: list[CallRow] = field(default_factory=list)
 
     def build(self, *values: str, **more: Any) -> Any:
-        """Return the head with its values and rows."""
         fields = {name: self.values.get(name, _NAN) for name in values}
         return replace(self.head, **fields, **more, routines=tuple(self.routines))
 

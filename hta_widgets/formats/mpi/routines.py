@@ -371,14 +371,11 @@ def mpi_message_sizes(
 
 
 class _Sums(NamedTuple):
-    """Sums over bins of message sizes."""
-
     calls: int
     size_bytes: float
     time_s: float
 
     def shares_of(self, calls: int, time_s: float, size_bytes: float) -> tuple[float, ...]:
-        """Return the shares of these calls, this time and these bytes in the sums."""
         return (
             safe_ratio(calls, self.calls), safe_ratio(time_s, self.time_s),
             safe_ratio(size_bytes, self.size_bytes),

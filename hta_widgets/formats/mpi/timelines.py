@@ -136,7 +136,6 @@ def _events_in_one_group(calls: _RankCalls, ranks: tuple[int, ...], label: str) 
 
 
 def _calls(trace: Trace, ranks: int) -> _RankCalls:
-    """Return the blocking collectives of a rank, in a job of `ranks` ranks."""
     rows, table = _collective_rows(trace), trace.table
     args = event_args(trace, rows, ("bytes", "root"))
     block_bytes, roots = to_int64(args["bytes"]), to_int64(args["root"]).tolist()
@@ -198,7 +197,6 @@ def _dtype_of_order(order: str) -> np.dtype[Any]:
 
 
 def _looks_valid(records: Array) -> Bools:
-    """Return flags of the records that are plausible in a time line."""
     begin, end = records["begin_s"], records["end_s"]
     with np.errstate(invalid="ignore"):
         timed = np.isfinite(begin) & np.isfinite(end) & (begin >= 0) & (end >= begin)
