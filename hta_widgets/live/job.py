@@ -96,7 +96,6 @@ def _match_task(traces: TraceSet) -> BackgroundTask[Any]:
 
 
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
-    """Return how far the ranks' clocks differ and whether they are corrected; None if unknown."""
     fit = clock_fit(traces)
     is_compared = fit.collectives >= MIN_COLLECTIVES
     if is_compared.sum() < 2:
@@ -175,7 +174,6 @@ class PanelEngine:
     def _frame(
         self, panel: str, selection: Selection | None, top: int | None, deadline: float
     ) -> pd.DataFrame:
-        """Return the frame of a panel, which is shared and must not be changed."""
         make, chosen = panel_task(panel, selection)
         key = (panel, top, taxonomy.version(), chosen)
         compute = partial(make, self.traces, chosen, top)
@@ -279,7 +277,6 @@ class TileEngine:
         return {**scene, "without_bounds": self._without_bounds(scene)}
 
     def _without_bounds(self, scene: Mapping[str, Any]) -> str:
-        """Return why events cannot be coloured by what limits them; empty if they can."""
         if not any(row["role"] != "cpu" for rank in scene["ranks"] for row in rank["summary"]):
             return "no GPU work"
         has_figures = has_call_figures(next(iter(self.traces.values())))

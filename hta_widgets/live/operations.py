@@ -394,7 +394,6 @@ def _handler_of(op: object, answerers: tuple[object, ...]) -> Callable[..., Answ
 
 
 def _whole_times(request: Mapping[str, Any]) -> dict[str, int]:
-    """Return the times of a request that are floats, as integers without their fractions."""
     return {
         name: int(time)
         for name in ("start", "end", "time", "tolerance")

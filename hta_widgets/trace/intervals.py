@@ -133,6 +133,7 @@ class CumulativeCoverage:
         self._cover = IntervalUnion(start, np.concatenate(([0], np.cumsum(end - start))))
 
     def __call__(self, time: npt.ArrayLike) -> Ints:
+        """Return the covered time before each instant."""
         return self._cover.count_and_length_before(np.asarray(time, dtype=np.int64))[1]
 
 

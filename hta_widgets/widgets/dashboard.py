@@ -328,7 +328,6 @@ class Dashboard(LinkedView):
         return replace(view, sentences=sentences, pictures=[*pictures, *view.pictures])
 
     def _chart_svg(self, panel: str, late_ranks: Sequence[int]) -> str:
-        """Return a chart of bars as SVG; "" if it has no bars."""
         frame = self.panel_frame(panel).copy(deep=False)
         title = fill_device_word(rows_definition(panel).title, frame)
         style = FigureStyle(title, LIGHT, None)

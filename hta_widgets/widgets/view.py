@@ -316,7 +316,6 @@ class LinkedView(anywidget.AnyWidget):
                     self.view = self.whole
 
     def _redraw(self) -> None:
-        """Replace what was derived from the traces, which are on another clock now."""
         self._scene = self.engine.scene()
 
     @property

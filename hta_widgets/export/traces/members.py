@@ -382,6 +382,7 @@ class RecordClipper:
         self._moved = _records_to_move(members, self._low, self._high)
 
     def __call__(self, number: int, text: bytes) -> bytes:
+        """Return the record, cut if it crosses an edge."""
         if number not in self._cut:
             return self.move_into_window(text) if number in self._moved else text
         fields = decode_fields(text)

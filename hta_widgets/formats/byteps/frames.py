@@ -143,7 +143,6 @@ def _arrivals_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
 
 
 def _iterations_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Sum the arrivals by iteration; nodes are named by their workers if these are certain."""
     iterations = by_iteration(_arrivals_frame(traces, selection))
     clock = analysis.byteps_clock(traces)
     certain = clock[clock["alternatives"] == 0].drop_duplicates(["job", "node"])
@@ -264,7 +263,6 @@ def _files(traces: TraceSet) -> pd.DataFrame:
 
 
 def _stage_rows(traces: TraceSet) -> pd.DataFrame:
-    """Return every stage of every partition; stages in the order of `byteps_stages`."""
     order = list(analysis.byteps_stages(traces)["stage"].cat.categories)
     frames = []
     for trace in traces.values():
@@ -355,7 +353,6 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 
 
 def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
-    """State the slowest gradient, and whether gradients wait in queues or in a stage."""
     slowest = by_tensor(analysis.byteps_gradients(traces))
     if slowest.empty:
         return []

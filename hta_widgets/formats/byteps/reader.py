@@ -202,7 +202,6 @@ def _place_in_run(file: str, *, has_gpu_folders: bool) -> tuple[str, int | None,
 
 
 def _stated_number(path: str) -> int | None:
-    """Return the number that the folder of a worker or server in `path` states, or None."""
     matches = [match for part in PurePath(path).parts if (match := _NUMBERED.fullmatch(part))]
     return int(matches[-1][1]) if matches else None
 
@@ -402,7 +401,6 @@ def _fill_category(columns: RankColumns, category: str) -> None:
 
 
 def _tensor_track_names(columns: RankColumns) -> TrackNames:
-    """Name processes after tensors, in the order of their declaration, and number partitions."""
     names = TrackNames()
     declared: dict[str, int] = {}
     threads = columns.pid.astype(np.int64) * max(len(columns.tids), 1) + columns.tid
@@ -441,7 +439,6 @@ def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
 
 
 def _in_flight(trace: Trace, rows: WorkerRows) -> CounterTable:
-    """Return the number of partitions in each of the long stages over time."""
     parts, waits = rows.parts, trace.async_table
     if rows.is_root:
         start, end = parts.start_ns, parts.start_ns + parts.dur_ns
@@ -479,7 +476,6 @@ def _with_asyncs(
     pids: list[str],
     record: Ints,
 ) -> AsyncTable:
-    """Return the asyncs of a trace and further asyncs, sorted by start."""
     codes = name.astype(np.int32), category.astype(np.int32)
     added = AsyncTable(start, dur, *codes, ids, pids, record)
     table = concatenate_tables([trace.async_table, added])

@@ -160,7 +160,6 @@ def _waits(requests: Requests) -> Ints:
 
 
 def _raw_keys(traces: TraceSet) -> dict[int, dict[int, int]]:
-    """Return the keys of each server's rank, without the server's part of the key."""
     by_job: dict[str | None, list[Trace]] = {}
     for trace in traces.values():
         if trace.format == "byteps-server":
@@ -174,7 +173,6 @@ def _raw_keys(traces: TraceSet) -> dict[int, dict[int, int]]:
 
 
 def _tensor_names(traces: TraceSet) -> dict[str | None, dict[int, str]]:
-    """Return the workers' names of tensors for each job, by declared key."""
     names: dict[str | None, dict[int, str]] = {}
     for trace in traces.values():
         if trace.format == "byteps":

@@ -36,7 +36,6 @@ def _worker_parts(
     window: Window | None,
     ranks: Iterable[int] | None,
 ) -> list[tuple[RankPart, WorkerRows, dict[str, Any]]]:
-    """Return for each GPU of a worker its selected events, its rows, and its numbers."""
     parts = []
     for part in rank_parts(traces, selection, window, ranks):
         trace = part.trace
