@@ -150,17 +150,17 @@ def stack_level() -> int:
 @cache
 def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of a function's parameters, and of the functions that it wraps."""
-    kinds: dict[str, Any] = {}
-    inner: Any = function
-    while inner is not None:
-        wrapped = vars(inner).get("__wrapped__")
+    types: dict[str, Any] = {}
+    wrapper: Any = function
+    while wrapper is not None:
+        wrapped = vars(wrapper).get("__wrapped__")
         # A wrapper of `functools.wraps` has the annotations of the function that it wraps, whose
         # module has their names.
-        if wrapped is None or wrapped.__annotations__ is not inner.__annotations__:
-            names = _ModuleNames(vars(builtins) | inner.__globals__)
-            kinds = get_type_hints(inner, None, names, include_extras=True) | kinds
-        inner = wrapped
-    return {name: kind for name, kind in kinds.items() if name not in _CHECKED_ELSEWHERE}
+        if wrapped is None or wrapped.__annotations__ is not wrapper.__annotations__:
+            names = _ModuleNames(vars(builtins) | wrapper.__globals__)
+            types = get_type_hints(wrapper, None, names, include_extras=True) | types
+        wrapper = wrapped
+    return {name: hint for name, hint in types.items() if name not in _CHECKED_ELSEWHERE}
 
 
 def _fit_argument(kinds: Mapping[str, Any], name: str, value: object) -> Any:

@@ -216,7 +216,7 @@ def _remove_stale_partials(path: Path) -> None:
 def lock_path(path: Path, *, wait: bool) -> int | None:
     """Lock a path, and return the handle of the lock; None if the path cannot be locked.
 
-    Without `wait`, that is also the result if another process has locked the path.
+    If `wait` is False, the result is also None while another process has the lock.
     """
     if fcntl is None:
         return None

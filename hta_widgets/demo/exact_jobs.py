@@ -294,7 +294,7 @@ def _pipeline_messages(
     times: dict[tuple[int, Pass], tuple[int, int]],
     zero: int,
 ) -> None:
-    """Send the result of a pass on, and receive what the stage's later passes need."""
+    """Send a pass's result to the neighbour, and receive what the stage's later passes need."""
     forward = done[0] == "forward"
     for sender, receiver in (
         (stage, stage + 1 if forward else stage - 1),

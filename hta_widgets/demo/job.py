@@ -180,23 +180,25 @@ def _write(
     clock_zero_ns = _JOB_NS + plan.skew_ns  # of the job's start, by rank
     is_first_pass = plan.written[0] in files
     with ExitStack() as stack:
-        out = {rank: stack.enter_context(_open_file(folder / name)) for rank, name in files.items()}
-        named = {rank: template.for_rank(plan.names_of(rank)) for rank in files}
-        for rank, file in out.items():
+        opened = {
+            rank: stack.enter_context(_open_file(folder / name)) for rank, name in files.items()
+        }
+        records_of_rank = {rank: template.for_rank(plan.names_of(rank)) for rank in files}
+        for rank, file in opened.items():
             head = document.header(rank, plan.ranks, plan.configs_of(rank), plan.seed)
             file.write(head.encode())
         for step, times in enumerate(simulate(program, plan)):
             if is_first_pass:
                 truth.add(step, times)
-            for rank, file in out.items():
+            for rank, file in opened.items():
                 true_ns = times.times_ns[rank]
-                records = named[rank]
+                records = records_of_rank[rank]
                 if true_ns.min() < plan.record_from_ns[rank]:
                     records = records.starting_at(true_ns, plan.record_from_ns[rank])
                 file.write(records.fill(true_ns + clock_zero_ns[rank], step))
                 truth.counts[:, rank] += len(records.records), records.is_complete.sum()
         ends_ns = times.times_ns[:, len(program.costs) - 1]
-        for rank, file in out.items():
+        for rank, file in opened.items():
             start_ns = clock_zero_ns[rank] + plan.record_from_ns[rank] - _MARGIN_NS
             end_ns = clock_zero_ns[rank] + ends_ns[rank] + _MARGIN_NS
             tail, records_left = document.footer(rank, int(start_ns), int(end_ns))

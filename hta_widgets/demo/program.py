@@ -38,7 +38,7 @@ class CollectiveCall:
     """A call of a process group."""
 
     partition: str  # "world" or "tensor": which process group of each rank
-    name: str  # c10d's
+    name: str  # of c10d
     in_elements: int
     out_elements: int
     dtype: str

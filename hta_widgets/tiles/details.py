@@ -269,11 +269,10 @@ def _launched_by_event(index: RankIndex, row: int) -> tuple[Rows, Ints]:
     trace, table = index.rank.trace, index.rank.table
     launched = np.flatnonzero(trace.launch_of >= 0)
     call = trace.launch_of[launched]
-    start = table.start_ns[call]
-    first, last = table.start_ns[row], table.start_ns[row] + table.dur_ns[row]
-    within = (table.track[call] == table.track[row]) & (start >= first)
-    within &= start + table.dur_ns[call] <= last
-    return launched[within], start[within]
+    call_start, call_end = table.start_ns[call], table.end_ns[call]
+    start, end = table.start_ns[row], table.end_ns[row]
+    is_within = (table.track[call] == table.track[row]) & (call_start >= start) & (call_end <= end)
+    return launched[is_within], call_start[is_within]
 
 
 #: Maximum number of arrows drawn from one event; nobody could follow more of them by eye.

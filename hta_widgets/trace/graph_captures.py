@@ -152,6 +152,7 @@ def graph_replays(trace: Trace) -> list[GraphReplay]:
     table = trace.table
     graphs = captured_graphs(trace.capture) if trace.capture is not None else []
     is_launch = name_mask(trace, is_graph_launch)
+    # `launch_of` -1, of events without a launch, selects the appended False.
     work = np.flatnonzero(np.append(is_launch, False)[trace.launch_of] & (table.stream >= 0))
     launch = trace.launch_of[work]
     node = to_int64(event_args(trace, work, ("graph node id",))["graph node id"])

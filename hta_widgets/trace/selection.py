@@ -259,16 +259,20 @@ def select_events(
             fields["ids"] = _ids_of_frame(query, traces.ranks)
         query = None
     if query is not None:
-        # A query that fails on a frame without rows fails on any events.
-        no_events = events_of([])
-        for trace in list(traces.values())[:1]:
-            columns = dict.fromkeys((*EVENT_COLUMNS, *columns_in(query)))
-            no_events = event_frame(trace, slice(0, 0), columns)
-            no_events.insert(0, "rank", trace.rank)
-        query_mask(no_events, query)
+        _check_query(traces, query)
     if "ranks" in fields:
         fields["ranks"] = tuple(resolve_ranks(traces, fields["ranks"]))
     return Selection(query=query, traces=traces, **fields)
+
+
+def _check_query(traces: TraceSet, query: str) -> None:
+    """Raise a `TraceError` if the query fails on a frame without rows, and so on any events."""
+    no_events = events_of([])
+    for trace in list(traces.values())[:1]:
+        columns = dict.fromkeys((*EVENT_COLUMNS, *columns_in(query)))
+        no_events = event_frame(trace, slice(0, 0), columns)
+        no_events.insert(0, "rank", trace.rank)
+    query_mask(no_events, query)
 
 
 def format_ranks(ranks: list[int]) -> str:

@@ -221,8 +221,9 @@ class TraceDiff(anywidget.AnyWidget):
         self.comparison: Comparison = diff.compare(
             *self.sources, ranks=ranks or "auto", steps=steps, labels=labels
         )
-        make_swapped = partial(swap_sides, self.comparison, self.sources)
-        self._answers = DiffAnswers(self.comparison, make_swapped)
+        self._answers = DiffAnswers(
+            self.comparison, partial(swap_sides, self.comparison, self.sources)
+        )
         self.left, self.right = (
             SideTimeline(
                 side.traces.subset(ranks=side.ranks),
@@ -244,16 +245,20 @@ class TraceDiff(anywidget.AnyWidget):
             _about=self._answers.about(),
             _scenes=[self.left.scene, self.right.scene],
         )
-        sides = zip(self.sources, self.sides, self.comparison.sides, strict=True)
-        for source, timeline, side in sides:
-            window = first_window(side, source, timeline.whole)
+        self._connect_timelines()
+        serve(self, self.answer)
+
+    def _connect_timelines(self) -> None:
+        """Set the first windows of both timelines and the classes of their events."""
+        for number, timeline in enumerate(self.sides):
+            window = first_window(
+                self.comparison.sides[number], self.sources[number], timeline.whole
+            )
             if window is not None:
                 timeline.state.view = window
-        self._history = PairHistory(self.sides)
-        # Classes of change belong to this comparison; a run may be part of several comparisons.
-        for number, timeline in enumerate(self.sides):
+            # Classes of change belong to this comparison; a run may be part of several comparisons.
             timeline.engine.classes_of = partial(self._answers.classes_of, number)
-        serve(self, self.answer)
+        self._history = PairHistory(self.sides)
 
     @property
     def sides(self) -> tuple[Timeline, Timeline]:

@@ -420,7 +420,6 @@ class LinkedView(anywidget.AnyWidget):
         return self._fallback().add_to(super()._repr_mimebundle_(**kwargs))
 
     def _fallback(self) -> Fallback:
-        """Return what a notebook's output shows if the page of this view cannot run."""
         return timeline_fallback(self.engine, self._scene, self.state.snapshot())
 
     def _dashboard_part(self) -> Mapping[str, Any] | None:
@@ -465,7 +464,6 @@ class LinkedView(anywidget.AnyWidget):
         state.observe(self._from_state)
 
     def _from_state(self, _change: object) -> None:
-        """Copy the shared state into this view's traits."""
         if self._is_syncing:
             return
         self._is_syncing = True

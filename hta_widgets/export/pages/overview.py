@@ -178,7 +178,6 @@ def _add_lane(
 def _slices(
     index: RankIndex, types: EventTypes, ref: LaneRef, lane: EventLane, number: int, grid: CellGrid
 ) -> Ints:
-    """Return the columns of the events of at least two cells."""
     positions = lane.long_events(*lane.spans.extent, 2 << grid.level)
     if not len(positions):
         return np.empty((6, 0), np.int64)

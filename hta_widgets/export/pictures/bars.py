@@ -91,7 +91,6 @@ def _wrapped_lines(text: str, width: float) -> list[str]:
 
 
 def _legend_lines(marks: Sequence[Bars], width: float) -> list[list[Bars]]:
-    """Return the named marks as lines of a legend of at most this width."""
     lines: list[list[Bars]] = []
     x = width
     for mark in (mark for mark in marks if mark.name):

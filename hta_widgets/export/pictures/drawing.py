@@ -345,7 +345,6 @@ class PictureColors:
         )
 
     def _host_paints(self) -> list[Paint]:
-        """Return the paints of calls of the host by name, which follow the shades of their kind."""
         tokens, plain = facts("tokens")[self.theme.name], self._kind_paint("cpu", 0)
         return [
             replace(plain, fill=hue, tint=blend(hue, self.theme.bg, tokens["hostTint"]))

@@ -197,7 +197,6 @@ class _Picture(Painter):
         self.drawing.text(x, 20, fit_text(words, width - x - 12), self.theme.ink2)
 
     def _draw_legend(self, y: float) -> None:
-        """Draw the legend of colours, as far as it fits."""
         drawing, theme = self.drawing, self.theme
         x = self._draw_class_legend(y) if self.classed is not None else self.area.left
         for kind, fill, line in self._legend_keys():
@@ -217,7 +216,6 @@ class _Picture(Painter):
             x += 14 + text_width(label) + 14
 
     def _draw_class_legend(self, y: float) -> float:
-        """Draw the legend of classes; return the x after it."""
         drawing, x = self.drawing, self.area.left
         for name, codes in self.classed.groups if self.classed is not None else ():
             for code in codes:
@@ -257,7 +255,6 @@ class _Picture(Painter):
         return keys
 
     def _draw_lanes(self, first: float, ribbon: Answered | None) -> Sequence[Label]:
-        """Draw the lanes of all rows; return the names of their events."""
         area, theme, drawing = self.area, self.theme, self.drawing
         lanes = LanePainter(
             drawing,

@@ -289,7 +289,6 @@ def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
 def _busiest_threads(
     rank: RankScene, threads: list[Mapping[str, Any]], max_threads: int
 ) -> list[Mapping[str, Any]]:
-    """Return the threads with the most events, in the scene's order."""
     if len(threads) <= max_threads:
         return threads
     tracks = [track for track in rank["tracks"] if track["role"] == "thread"]

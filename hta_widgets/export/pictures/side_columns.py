@@ -99,19 +99,12 @@ class SideColumnPainter(Painter):
         is_beside_long_name = _width_on_line(lanes, _SECOND_LINE) > right / 2
         fact_line = last_line if is_beside_long_name and has_last_line else _SECOND_LINE
         is_group = len(row.like) > 1 or row.why != ""
-        for baseline, texts, bold, color, can_remove in (
-            (_FIRST_LINE, row.names, True, theme.ink, True),
-            (fact_line, fact.texts, fact.style == "late", ink, is_group or not has_last_line),
-        ):
-            width = text_width(first_text_that_fits(texts, right - _PAD, bold=bold), bold=bold)
-            lanes = _lane_names_next_to(
-                lanes, row, baseline, width, right - _PAD, can_remove=can_remove
-            )
-            max_width = right - _PAD - _width_on_line(lanes, baseline)
-            label = first_text_that_fits(texts, max_width, bold=bold)
-            if not label and baseline == _FIRST_LINE:
-                label = fit_text(row.names[-1], max_width, bold=True)
-            drawing.text(_PAD, y + baseline, label, color, bold=bold)
+        name_line = _Line(_FIRST_LINE, row.names, theme.ink, bold=True, can_remove=True)
+        lanes = self._draw_line(row, y, name_line, lanes)
+        can_remove = is_group or not has_last_line
+        is_late = fact.style == "late"
+        fact_text = _Line(fact_line, fact.texts, ink, bold=is_late, can_remove=can_remove)
+        lanes = self._draw_line(row, y, fact_text, lanes)
         for lane_baseline, name in lanes:
             drawing.text(right, y + lane_baseline, name, theme.ink3, anchor="end")
 
@@ -125,6 +118,18 @@ class SideColumnPainter(Painter):
         is_late = fact.style == "late"
         label = first_text_that_fits(fact.texts, max_width, bold=is_late)
         self.drawing.text(right, middle, label, ink, anchor="end", bold=is_late)
+
+    def _draw_line(self, row: Row, y: float, line: _Line, lanes: _LaneNames) -> _LaneNames:
+        """Draw a line beside the names of lanes; return the names that still fit."""
+        width = self.area.left - 8 - _PAD
+        text = first_text_that_fits(line.texts, width, bold=line.bold)
+        lanes = _lane_names_next_to(lanes, row, line, text_width(text, bold=line.bold), width)
+        width -= _width_on_line(lanes, line.baseline)
+        text = first_text_that_fits(line.texts, width, bold=line.bold)
+        if not text and line.baseline == _FIRST_LINE:
+            text = fit_text(row.names[-1], width, bold=True)
+        self.drawing.text(_PAD, y + line.baseline, text, line.color, bold=line.bold)
+        return lanes
 
     def _draw_track_names(self, row: Row, y: float) -> None:
         theme, drawing = self.theme, self.drawing
@@ -279,18 +284,18 @@ class SideColumnPainter(Painter):
     def _draw_shares(
         self, row: Row, stats: Mapping[str, Any], wait_ns: int, baseline: float
     ) -> None:
-        span_ns = stats["span"]
-        has_lateness = self.figures.lateness is not None
-        exposed = ("in MPI" if _is_mpi(row.rank) else "exposed", stats["exposed"])
-        word, exposed_ns = ("waiting", wait_ns) if has_lateness else exposed
+        span_ns, is_mpi = stats["span"], _is_mpi(row.rank)
+        word, exposed_ns = "in MPI" if is_mpi else "exposed", stats["exposed"]
+        if self.figures.lateness is not None:
+            word, exposed_ns = "waiting", wait_ns
         exposed_share = share(exposed_ns / span_ns) if exposed_ns > 0 else ""
         label = f"{word} {exposed_share}" if exposed_share else ""
         is_idle = stats["idle"] >= stats["unrecorded"]
-        rest = "idle" if is_idle else "unrecorded"
-        if _is_mpi(row.rank):
-            rest = "other"
+        rest_word = "idle" if is_idle else "unrecorded"
+        if is_mpi:
+            rest_word = "other"
         rest_share = share(max(stats["idle"], stats["unrecorded"]) / span_ns)
-        rest_label = f"{rest} {rest_share}"
+        rest_label = f"{rest_word} {rest_share}"
         # If the column's title names the two numbers, they need no labels.
         shorter = [(label, "")]
         if self.is_named and is_idle:
@@ -322,30 +327,41 @@ def _name_baseline(band: Band, row_height: float) -> float:
 _LaneNames = Sequence[tuple[float, str]]
 
 
-def _lane_names_next_to(
-    lanes: _LaneNames,
-    row: Row,
-    baseline: float,
-    width: float,
-    max_width: float,
-    *,
-    can_remove: bool,
-) -> _LaneNames:
-    """Return the names of lanes that leave `width` of `max_width` free at a baseline.
+@dataclass(frozen=True)
+class _Line:
+    """A line of a folded row, whose text is the first of `texts` that fits."""
 
-    If `can_remove`, names of lanes are left out for a longer text, since every row repeats them.
+    baseline: float
+    texts: Sequence[str]
+    color: str
+    bold: bool
+    #: Whether names of lanes are left out for a longer text, since every row repeats them.
+    can_remove: bool
+
+    def is_near(self, baseline: float) -> bool:
+        """Return whether texts on both baselines would overlap if they met."""
+        return abs(baseline - self.baseline) < _LINE
+
+
+def _lane_names_next_to(
+    lanes: _LaneNames, row: Row, line: _Line, width: float, max_width: float
+) -> _LaneNames:
+    """Return the names of lanes that leave `width` of `max_width` free for a line.
+
     The page does the same.
     """
-    is_near = [abs(lane_baseline - baseline) < _LINE for lane_baseline, _ in lanes]
-    pairs = list(zip(lanes, is_near, strict=True))
-    others = [lane for lane, is_close in pairs if not is_close]
-    short = [
-        (lane_baseline, _device_of([row.rank]) if is_close and name == "compute" else name)
-        for (lane_baseline, name), is_close in pairs
-    ]
-    is_group = len(row.like) > 1 or row.why
-    forms = [lanes, *([] if is_group else [short]), *([others] if can_remove else [])]
-    fitting = (form for form in forms if width + _width_on_line(form, baseline) <= max_width)
+    forms = [lanes]
+    if len(row.like) <= 1 and not row.why:
+        device = _device_of([row.rank])
+        forms.append(
+            [
+                (baseline, device if name == "compute" and line.is_near(baseline) else name)
+                for baseline, name in lanes
+            ]
+        )
+    if line.can_remove:
+        forms.append([lane for lane in lanes if not line.is_near(lane[0])])
+    fitting = (form for form in forms if width + _width_on_line(form, line.baseline) <= max_width)
     return next(fitting, forms[-1])
 
 

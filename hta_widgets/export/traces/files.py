@@ -315,7 +315,6 @@ def make_report(
 
 
 def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
-    """Return the ns to add to the times of each rank's records; empty if none are moved."""
     if clock == "recorded":
         return {}
     if isinstance(traces, Trace):
@@ -349,7 +348,8 @@ def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
         # Without an origin, the offset that keeps times above 0 may stay: viewers drop lower times.
         # The zero that most ranks have is used; of several such zeros, the latest.
         counts = Counter(zeros_ns.values())
-        lift_ns, zero_ns = 0, max(counts, key=lambda zero_ns: (counts[zero_ns], zero_ns), default=0)
+        lift_ns = 0
+        zero_ns = max(counts, key=lambda zero_ns: (counts[zero_ns], zero_ns), default=0)
     return {
         rank: zero_ns - zeros_ns.get(rank, zero_ns) - trace.clock_offset_ns - lift_ns
         for rank, trace in traces.items()
@@ -494,7 +494,6 @@ def _edited_records(members: Members) -> Iterator[bytes]:
 
 
 def _write_merged(out: Output, ranks: Sequence[Members], base_ns: int) -> None:
-    """Write ranks as one file with times relative to `base_ns` (docs/merged-format.md)."""
     head: dict[str, Any] = {"merged": 1, "ranks": []}
     records: list[Iterator[bytes]] = []
     for position, members in enumerate(ranks):
@@ -534,7 +533,7 @@ def _rank_offset(before: DiffSource) -> int:
 
 
 def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
-    """Return the ns to add to the times of both sides for their first steps to start together.
+    """Return the ns to add to the times of each side, so that their first steps start together.
 
     The first run stays unless a time would be negative.
     """

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -358,6 +358,12 @@ def json_text(value: object) -> bytes:
 _ARROW = (b'"s"', b'"t"', b'"f"')
 
 
+class _CutEvent(NamedTuple):
+    start_ns: int
+    end_ns: int
+    stated_ns: int  # the time that the record states, one of both
+
+
 class RecordClipper:
     """Cuts records at the edges of a rank's window.
 
@@ -372,27 +378,26 @@ class RecordClipper:
         self._base_ns = members.written_zero_ns
         table, rows = trace.table, members.rows
         is_cut = (table.start_ns[rows] < self._low) | (table.end_ns[rows] > self._high)
-        #: By record: start and end of its event, and the time that the record states.
-        self._cut: dict[int, tuple[int, int, int]] = {}
+        self._event_of_record: dict[int, _CutEvent] = {}
         for row in rows[is_cut].tolist():
             start, end = int(table.start_ns[row]), int(table.end_ns[row])
-            self._cut[int(table.record[row])] = start, end, start
+            self._event_of_record[int(table.record[row])] = _CutEvent(start, end, start)
             if row in table.end_record and end > self._high:
-                self._cut[table.end_record[row]] = start, end, end
+                self._event_of_record[table.end_record[row]] = _CutEvent(start, end, end)
         self._moved = _records_to_move(members, self._low, self._high)
 
     def __call__(self, number: int, text: bytes) -> bytes:
         """Return the record, cut if it crosses an edge."""
-        if number not in self._cut:
+        if number not in self._event_of_record:
             return self.move_into_window(text) if number in self._moved else text
         fields = decode_fields(text)
         if fields is None:
             return text
-        start_ns, end_ns, stated_ns = self._cut[number]
-        first_ns, last_ns = max(start_ns, self._low), min(end_ns, self._high)
-        inside_ns = first_ns if stated_ns == start_ns else last_ns
+        event = self._event_of_record[number]
+        first_ns, last_ns = max(event.start_ns, self._low), min(event.end_ns, self._high)
+        inside_ns = first_ns if event.stated_ns == event.start_ns else last_ns
         recorded = {}
-        if inside_ns != stated_ns:
+        if inside_ns != event.stated_ns:
             recorded["ts"] = fields["ts"]
             fields["ts"] = micros(inside_ns + self._base_ns)
         if "dur" in fields:
@@ -429,7 +434,6 @@ def _records_to_move(members: Members, low: int, high: int) -> frozenset[int]:
 
 
 def _flow_ends(trace: Trace) -> tuple[Ints, Ints]:
-    """Return the event and the record of each end of a flow that has a record."""
     flows = trace.flow_table
     rows = np.concatenate([flows.source, flows.target])
     records = np.concatenate([flows.source_record, flows.target_record])

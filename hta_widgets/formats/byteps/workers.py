@@ -172,8 +172,8 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     total_tensor_step = totals.tensor * steps + totals.step
     incomplete = np.isin(total_tensor_step, tensor_step[~is_complete])
     columns["incomplete"] = incomplete.astype(np.int64)
-    # The partition that ends last is the critical one; of several, the one with the lowest key is
-    # used.
+    # The partition that ends last is critical; of several, the one with the lowest key. It is the
+    # last in the order, so its assignment stays.
     order = np.lexsort((-key, end_ns, tensor_step))
     order = order[is_complete[order]]
     critical_visit = np.full(len(rows.tensors) * steps, -1, np.int64)
@@ -185,7 +185,7 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     columns["queue_ns"][has_visit] = queue_ns[visit]
     columns["tail_ns"][has_visit] = (totals.start_ns + totals.dur_ns)[has_visit] - end_ns[visit]
     columns["critical_key"][has_visit] = key[visit]
-    columns["critical_partition"][has_visit] = key[visit] & 0xFFFF
+    columns["critical_partition"][has_visit] = key[visit] & 0xFFFF  # the lower bits of a key
     return columns
 
 

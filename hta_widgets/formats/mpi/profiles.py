@@ -207,7 +207,7 @@ class _Parser:
         if _HUGE.search(line):
             self.unread.append(place)
             return
-        if self._last_blank or self._begins_section(line) or self._readers[self._section](line):
+        if self._last_blank or self._start_section(line) or self._readers[self._section](line):
             return
         if not (self._value(line) or _IGNORED_LINE.match(line) or self._largest(line)):
             self.unread.append(place)
@@ -233,7 +233,8 @@ class _Parser:
         """Return a time in seconds or a size in MiB."""
         return self._number(text) * (1 / 1024 if unit.lower() in {"kbytes", "kib"} else 1.0)
 
-    def _begins_section(self, line: str) -> bool:
+    def _start_section(self, line: str) -> bool:
+        """Start the section that a line is the head of; return whether it is one."""
         if context := _CONTEXT.match(line):
             self.contexts.append(_Block(Context(context["name"], int(context["calls"]))))
             self._section = "head"
@@ -241,6 +242,7 @@ class _Parser:
         section = next((name for pattern, name in _SECTIONS if pattern.match(line)), None)
         if section is None:
             return False
+        # Communicators and call stacks have tables of routines of their own.
         if section != "routines" or self._section not in {"communicators", "stacks"}:
             self._section = section
             self.seen.add(section)
