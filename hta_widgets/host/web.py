@@ -133,16 +133,17 @@ class Folder:
     def refresh(self) -> bool:
         """Read the folder; return whether its entries changed."""
         states = self._file_states()
-        before, self._states = self._states, states
+        previous, self._states = self._states, states
         files = []
         for path, state in states.items():
-            if before is None or before.get(path) == state or path in self._formats:
+            # A new file may still be written: it is read once its state stays the same.
+            if previous is None or previous.get(path) == state or path in self._formats:
                 format_ = self._format(path, state)
                 if format_ is not None:
                     files.append(_FolderFile(Path(path), state, format_))
         self._formats = {path: self._formats[path] for path in states if path in self._formats}
-        before_entries, self.entries = self.entries, _folder_entries(self.path, files)
-        return self.entries != before_entries
+        previous_entries, self.entries = self.entries, _folder_entries(self.path, files)
+        return self.entries != previous_entries
 
     def _file_states(self) -> dict[str, _State]:
         states = {}

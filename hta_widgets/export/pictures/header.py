@@ -97,10 +97,10 @@ class HeaderPainter(Painter):
         x = area.left + np.arange(bins + 1) / bins * area.across
         total = np.zeros(bins)
         layers = []
+        is_host = "exposed" not in columns
         for name, shares in columns.items():
             total = total + shares
             color = theme.kind["communication" if name == "exposed" else name]
-            is_host = "exposed" not in columns
             layers.append((total, blend(color, theme.lane, 0.6) if is_host else color))
         if classed is not None and classed.parts is not None:
             layers = self._class_layers(total, (start, end), classed.parts)

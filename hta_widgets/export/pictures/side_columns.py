@@ -237,28 +237,26 @@ class SideColumnPainter(Painter):
         if not area.margin or row.track is not None:
             return
         number = row.rank["rank"]
-        late = number in self.figures.late
-        if late:
+        is_late = number in self.figures.late
+        if is_late:
             drawing.rect(area.right, y, area.margin, row.height, self.colors.late_ground)
         drawing.horizontal(y, area.right, area.width, theme.rule)
         stats = self.figures.stats.get(number)
         if stats is None or all(part["role"] == "cpu" for part in row.rank["summary"]):
             return
         span_ns, wait_ns = stats["span"], self.figures.exposed_wait(number)
-        is_low = row.height < 24
-        top, height, text_px = (y + 3, 11, 14) if row.height >= 36 else (y + 4, 8, 12)
-        if is_low:
-            top = y + round((row.height - height) / 2)
-        self._draw_bar(stats, wait_ns, top, height)
-        if is_low:
+        if row.height < 24:
+            self._draw_bar(stats, wait_ns, y + round((row.height - 8) / 2), 8)
             return
-        left, baseline = area.right + _PAD, top + height + text_px
+        top, height, line_px = (y + 3, 11, 14) if row.height >= 36 else (y + 4, 8, 12)
+        self._draw_bar(stats, wait_ns, top, height)
+        left, baseline = area.right + _PAD, top + height + line_px
         if span_ns <= 0:
             label = f"no {_device_of([row.rank])} work" if stats["data"] > 0 else "no data"
             drawing.text(left, baseline, label, theme.ink3)
         elif row.rank["truncated"] is not None:
             drawing.text(left, baseline, "file cut off", _WARNING_INK)
-        elif late:
+        elif is_late:
             drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
         else:
             self._draw_shares(row, stats, wait_ns, baseline)

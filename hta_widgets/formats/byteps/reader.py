@@ -225,8 +225,6 @@ def is_server(columns: RankColumns) -> bool:
 
 
 class _RequestPairs(NamedTuple):
-    """The records of a server's requests, as rows of the file's columns."""
-
     begins: Rows
     ends: Rows  # of the same requests
     alone: Rows  # without a partner

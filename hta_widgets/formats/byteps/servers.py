@@ -598,7 +598,6 @@ def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[_Assignment]:
     assigned = []
 
     def places_with_free_node(fits: _Fits, taken_nodes: set[int]) -> list[_Place]:
-        """Return the places that fit every server, without those of taken nodes."""
         places_of_servers = [set(fits_of_place) for fits_of_place in fits.values()]
         common = set.intersection(*places_of_servers) if places_of_servers else set()
         return [(node, skipped) for node, skipped in common if node not in taken_nodes]

@@ -442,15 +442,21 @@ def byteps_stages(
             start, end = part.clip_rows(rows.parts.row[positions])
             dur = end - start
             queue = int(rows.parts.queue_ns[positions][rows.parts.complete[positions]].sum())
-            sums = (
-                len(positions),
-                int(dur.sum()),
-                total_length(union(start, end)),
-                float(dur.mean()),
-            )
-            waits = name == "COPYH2D" and not rows.is_root
+            waits_for_root = name == "COPYH2D" and not rows.is_root
             gpu_stages.append(
-                (*gpu, order.index(name), *sums, int(dur.max()), queue, rows.is_root, waits, job)
+                (
+                    *gpu,
+                    order.index(name),
+                    len(positions),
+                    int(dur.sum()),
+                    total_length(union(start, end)),
+                    float(dur.mean()),
+                    int(dur.max()),
+                    queue,
+                    rows.is_root,
+                    waits_for_root,
+                    job,
+                )
             )
     schema = {
         **int64("rank worker local_rank stage count sum_ns union_ns"), "mean_ns": "float64",

@@ -251,7 +251,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, job: str) -> HeadlineFinding:
     others = int(row["ranks"]) - 1
     trace_ranks = keys.get((row["job"], rank), [])
-    wait = f"the other {f'{others} wait' if others > 1 else 'rank waits'} for it"
+    wait = f"the other {others} wait for it" if others > 1 else "the other rank waits for it"
     text = f"{job} comes last where it costs most time: {wait}."
     if rank == row["comm_min_rank"]:
         text = (
@@ -259,9 +259,9 @@ def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, job: str) ->
             f" (mean {duration(row['comm_mean_s'] * 1e9)}): {wait}."
         )
     parts: list[Piece] = [_rank_piece(row["job"], rank, keys), text]
-    lost = 1 - row["comm_min_s"] / max(row["comm_mean_s"], 1e-300)
+    lost_share = 1 - row["comm_min_s"] / max(row["comm_mean_s"], 1e-300)  # the mean may be 0
     chosen = Selection(ranks=tuple(trace_ranks)) if trace_ranks else Selection()
-    return HeadlineFinding("waiting", float(lost), parts, f"Select rank {rank}", chosen)
+    return HeadlineFinding("waiting", float(lost_share), parts, f"Select rank {rank}", chosen)
 
 
 def _rank_piece(job: str, rank: int, keys: _Keys) -> Piece:
