@@ -158,7 +158,6 @@ class Folder:
         return states
 
     def _format(self, path: str, state: _State) -> str | None:
-        """Return the format of a trace file; None if it is something else."""
         cached = self._formats.get(path)
         if cached is None or cached[0] != state:
             try:
@@ -201,7 +200,6 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
 
 
 def _job_of(file: _FolderFile, root: Path) -> Path:
-    """Return the folder of the job that a file belongs to."""
     folder = file.path.parent
     if not file.format.startswith("byteps"):
         return folder
