@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from numbers import Real
 from pathlib import Path
 from reprlib import Repr
@@ -32,10 +32,9 @@ from hta_widgets.errors import TraceError
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _MAX_INT = (1 << 63) - 1  # largest int64, the type of columns
-#: Counts: from 0, and from 1.
 Count = Annotated[int, range(_MAX_INT)]
 Positive = Annotated[int, range(1, _MAX_INT)]
-#: Sizes of demo jobs; larger ones would take days to write.
+#: Sizes of demo jobs; larger jobs would take days to write.
 Size = Annotated[int, range(1, 1 << 16)]
 #: BytePS numbers partitions with unsigned 64-bit integers.
 PartitionKey = Annotated[int, range(1 << 64)]
@@ -100,8 +99,9 @@ def check_arguments(function: Function) -> Function:
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         kinds = _types_of(function)
-        positional = [_fit_argument(*pair, kinds) for pair in zip(names, args, strict=False)]
-        named = {name: _fit_argument(name, value, kinds) for name, value in options.items()}
+        fit = partial(_fit_argument, kinds)
+        positional = map(fit, names, args)  # `args` may be longer, because of `*args`
+        named = {name: fit(name, value) for name, value in options.items()}
         return function(*positional, *args[len(names) :], **named)
 
     return call  # type: ignore[return-value]
@@ -150,20 +150,20 @@ def stack_level() -> int:
 @cache
 def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of a function's parameters, and of the functions that it wraps."""
-    kinds: dict[str, Any] = {}
-    inner: Any = function
-    while inner is not None:
-        wrapped = vars(inner).get("__wrapped__")
+    types: dict[str, Any] = {}
+    wrapper: Any = function
+    while wrapper is not None:
+        wrapped = vars(wrapper).get("__wrapped__")
         # A wrapper of `functools.wraps` has the annotations of the function that it wraps, whose
         # module has their names.
-        if wrapped is None or wrapped.__annotations__ is not inner.__annotations__:
-            names = _ModuleNames(vars(builtins) | inner.__globals__)
-            kinds = get_type_hints(inner, None, names, include_extras=True) | kinds
-        inner = wrapped
-    return {name: kind for name, kind in kinds.items() if name not in _CHECKED_ELSEWHERE}
+        if wrapped is None or wrapped.__annotations__ is not wrapper.__annotations__:
+            names = _ModuleNames(vars(builtins) | wrapper.__globals__)
+            types = get_type_hints(wrapper, None, names, include_extras=True) | types
+        wrapper = wrapped
+    return {name: hint for name, hint in types.items() if name not in _CHECKED_ELSEWHERE}
 
 
-def _fit_argument(name: str, value: object, kinds: Mapping[str, Any]) -> Any:
+def _fit_argument(kinds: Mapping[str, Any], name: str, value: object) -> Any:
     """Convert an argument to its parameter's type; raise a `TraceError` if it does not fit."""
     kind = kinds.get(name, Any)
     try:
@@ -238,7 +238,8 @@ def _describe_type(kind: Any, *, many: bool = False) -> str:
     origin, inner = get_origin(kind) or kind, get_args(kind)
     if origin in (Union, UnionType, Literal):
         words: list[str] = []
-        for option in (kind,) if origin is Literal else inner:
+        options = (kind,) if origin is Literal else inner
+        for option in options:
             if get_origin(option) is Literal:
                 words += map(repr, get_args(option))
             elif option is not NoneType:

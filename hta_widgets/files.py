@@ -202,7 +202,6 @@ def remove_path(path: Path) -> None:
 
 
 def _remove_stale_partials(path: Path) -> None:
-    """Remove the partial files that killed processes left behind while writing `path`."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*{_PARTIAL_SUFFIX}"):
         with suppress(OSError):
             if time.time() - part.lstat().st_mtime > _LONGEST_WRITE_S:
@@ -217,7 +216,7 @@ def _remove_stale_partials(path: Path) -> None:
 def lock_path(path: Path, *, wait: bool) -> int | None:
     """Lock a path, and return the handle of the lock; None if the path cannot be locked.
 
-    Without `wait`, that is also the result if another process has locked the path.
+    If `wait` is False, the result is also None while another process has the lock.
     """
     if fcntl is None:
         return None
@@ -233,7 +232,7 @@ def lock_path(path: Path, *, wait: bool) -> int | None:
     return handle
 
 
-#: Types of file systems whose files are on other machines, or served by another program.
+#: Types of file systems whose files are on other machines or come from another program.
 _REMOTE = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|afs|ceph|lustre|gpfs|glusterfs|beegfs|panfs|pvfs2|orangefs|wekafs"
     r"|fuse(\..+)?|gfs2|ocfs2|virtiofs|vboxsf|prl_fs|davfs|coda|ncpfs"
@@ -370,7 +369,7 @@ def _exchange_folder(folder: Path, part: Path, replaced: Collection[str]) -> Non
 
 
 def _buffered_output(raw: Any, name: str) -> Iterator[Output]:
-    """Yield an output to a raw file, which is compressed if `name` ends with ``.gz``; flush it."""
+    """Yield an output to a raw file, compressed if `name` ends with ``.gz``; then flush it."""
     with contextlib.ExitStack() as stack:
         if name.lower().endswith(".gz"):
             raw = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
@@ -434,12 +433,12 @@ def _write_table(frame: pd.DataFrame, file: IO[bytes], suffix: str) -> None:
             cells: Any = plain.iloc[:, position].map(_escape_formula)
             plain.isetitem(position, cells)
     compression: Any = {"method": "gzip", "mtime": 0} if suffix == ".csv.gz" else None
-    # The line terminator of RFC 4180, as in a page's tables: pandas quotes texts with \r or \n.
+    # RFC 4180's line terminator, as in a page's tables; pandas quotes strings with \r or \n.
     plain.to_csv(
         file, index=False, compression=compression, errors="replace", lineterminator="\r\n"
     )
 
 
 def _escape_formula(value: object) -> object:
-    """Return the value of a cell; text that would be read as a formula gets an apostrophe."""
+    """Return a cell's value; a string that would be read as a formula gets an apostrophe."""
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value

@@ -1,7 +1,7 @@
 """Record traces with PyTorch's profiler: by a handler that names files, a call, or a cell magic.
 
-torch is imported when something is recorded, never when the package is. A file of rank 3 of 8, of
-the window that ends with step 5, is called::
+torch is imported when something is recorded, not when the package is imported. The file of rank 3
+of 8 for the window that ends with step 5 is called::
 
     node07_rank-3-of-8_step-5.pt.trace.json.gz
 """
@@ -157,7 +157,7 @@ def _torch_profiler() -> Any:
 
 
 class _FailedCell(Exception):  # noqa: N818 - not an error by itself
-    """The cell of ``%%trace`` failed, and IPython has shown how; a run of all cells ends here."""
+    """Raised after IPython has shown the error of a ``%%trace`` cell, to end a run of all cells."""
 
     def _render_traceback_(self) -> list[str]:
         return []

@@ -61,7 +61,7 @@ _HOST_FIGURES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The kind of events with a matching category (whole) and name (in part); None matches any."""
+    """The kind of events whose whole category and part of whose name match; None matches any."""
 
     kind: str
     category: str | None

@@ -55,7 +55,6 @@ def _group_digits(digits: str) -> str:
 
 
 def _significant(number: float, digits: int) -> str:
-    """Format a positive number with `digits` significant digits."""
     integer_digits = max(1, math.floor(math.log10(number) + 1e-12) + 1)
     text = fixed_decimals(number, max(0, digits - integer_digits))
     if len(text.replace(".", "")) > digits and "." in text:
@@ -113,7 +112,7 @@ def axis_time(ns: float, step: float, largest_ns: float = 0) -> str:
 
 
 def share(part: Number) -> str:
-    """Format a share: ``66 %``, ``2.8 %``, ``<1 %``, ``>99 %``; an unknown one is ``–``, not 0."""
+    """Format a share: ``66 %``, ``2.8 %``, ``<1 %``, ``>99 %``; ``–`` if it is unknown."""
     if not _is_known(part):
         return UNKNOWN
     if part <= 0:
@@ -170,7 +169,8 @@ def size_range(low: int, high: int) -> str:
     if low_text == high_text:
         return high_text
     number, unit = low_text.split(THIN)
-    return f"{number if high_text.endswith(unit) else low_text}–{high_text}"
+    has_same_unit = high_text.endswith(THIN + unit)
+    return f"{number if has_same_unit else low_text}–{high_text}"
 
 
 def binary_size(high: int) -> str:
@@ -196,7 +196,7 @@ def rate(gb_per_s: Number) -> str:
 
 
 def value(number: Number, unit: str = "") -> str:
-    """Format a counter's value with up to four significant digits; large ones are grouped."""
+    """Format a counter's value: four significant digits, or a grouped integer from 1000."""
     if not _is_known(number):
         return UNKNOWN
     absolute = abs(float(number))
@@ -223,7 +223,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def consecutive_runs(numbers: Iterable[int]) -> list[range]:
-    """Return ascending numbers as ranges of consecutive ones: ``0, 1, 2, 5`` as 0–2 and 5."""
+    """Return ascending numbers as ranges of consecutive numbers: ``0, 1, 2, 5`` as 0–2 and 5."""
     runs: list[range] = []
     for number in numbers:
         if runs and number == runs[-1].stop:

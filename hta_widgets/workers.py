@@ -44,8 +44,6 @@ Report = Callable[[Any], object]
 
 
 class _Task(NamedTuple):
-    """A pickled call, and the future of its result."""
-
     future: Future[Any]
     message: bytes
     report: Report | None
@@ -77,7 +75,7 @@ class WorkerPool(Executor):
     def submit_reporting(
         self, report: Report | None, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Future[Any]:
-        """Submit a call; a thread of the pool hands `report` what ``fn`` passes to `advance`."""
+        """Submit a call; a thread of the pool calls `report` with each argument of `advance`."""
         if self._is_shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[Any] = Future()
@@ -127,7 +125,6 @@ class WorkerPool(Executor):
         return worker
 
     def _end(self, worker: subprocess.Popen[bytes]) -> None:
-        """Close the pipes of a worker, which then ends, and wait for it."""
         for pipe in (worker.stdin, worker.stdout):
             with contextlib.suppress(OSError):  # it may have died before all data was sent
                 if pipe is not None:
@@ -137,7 +134,7 @@ class WorkerPool(Executor):
             self._workers.discard(worker)
 
     def _serve_worker(self) -> None:
-        """Run tasks until the pool is shut down, in a worker that is started for the first one."""
+        """Run tasks until the pool is shut down, in a worker that the first task starts."""
         worker: subprocess.Popen[bytes] | None = None
         while (task := self._tasks.get()) is not None:
             if task.future.set_running_or_notify_cancel():
@@ -164,8 +161,7 @@ class WorkerPool(Executor):
                 is_lost = isinstance(error, (EOFError, OSError)) and not self._is_killed
                 if is_lost and not is_last:
                     continue
-                task.future.set_exception(_killed_worker_error(error) if is_lost else error)
-                break
+                failed, result = True, _killed_worker_error(error) if is_lost else error
             if failed:
                 task.future.set_exception(result)
             else:
@@ -316,8 +312,7 @@ def submit(executor: Executor, function: Callable[..., Any], *args: object) -> F
     except BrokenExecutor as cause:
         raise _lost_worker_error(cause) from cause
     except Exception as cause:
-        # Libraries raise no common exception when an executor is closed, so its message is
-        # searched.
+        # Each library raises another exception for a closed executor, so the message is searched.
         if _CLOSED.search(f"{type(cause).__name__}: {cause}"):
             raise ExecutorClosedError(type(cause).__name__) from None
         raise
@@ -345,7 +340,7 @@ def result_of(future: Future[Any]) -> Any:
 
 
 def missing_file_error(path: str) -> TraceError:
-    """Return the error of a worker that does not see a file."""
+    """Return the error for a file that this worker does not see."""
     return TraceError(
         f"does not exist on the worker {socket.gethostname()}",
         path=path,
@@ -402,7 +397,6 @@ class _RulesLock:
 
     @contextmanager
     def using(self, rules: tuple[taxonomy.Rule, ...]) -> Iterator[None]:
-        """Use the rules of the process that submitted the running call within this block."""
         if is_own_process():
             yield
             return

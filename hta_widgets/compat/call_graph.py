@@ -134,17 +134,17 @@ def _threads_of(
         if taxonomy.is_device_category(symbol) or symbol == "cuda_profiler_range"
     }
     host = ~((frame["stream"] >= 0) | frame["cat"].isin(device_categories)).to_numpy()
-    code = np.full(len(frame), -1, dtype=np.int64)
-    groups = frame[host].groupby(["pid", "tid"], sort=True)
-    code[host] = groups.ngroup().to_numpy()
-    return [(pid, tid) for (pid, tid), _ in groups], code
+    thread_of_row = np.full(len(frame), -1, dtype=np.int64)
+    threads = frame[host].groupby(["pid", "tid"], sort=True)
+    thread_of_row[host] = threads.ngroup().to_numpy()
+    return [(pid, tid) for (pid, tid), _ in threads], thread_of_row
 
 
 def _forest_of(frame: pd.DataFrame, thread_of_row: Ints, call: Ints) -> _Forest:
     """Return the forest of a frame's rows.
 
-    `thread_of_row` is -1 on the device; `call` has the ``index`` of the call that launched each
-    row, -1 for none.
+    `thread_of_row` is -1 for rows on the device. `call` has the ``index`` of the call that launched
+    each row, -1 for none.
     """
     index = frame["index"].to_numpy(dtype=np.int64)
     parent = _enclosing_rows(frame, index, thread_of_row)
@@ -175,7 +175,6 @@ def _enclosing_rows(frame: pd.DataFrame, index: Ints, thread_of_row: Ints) -> In
 
 
 def _ns(times: pd.Series[Any]) -> Ints:
-    """Return times in µs as ns."""
     if times.dtype.kind in "iu":
         return times.to_numpy(dtype=np.int64) * 1000
     nanoseconds: Ints = np.rint(times.to_numpy(dtype=np.float64) * 1000).astype(np.int64)
@@ -338,7 +337,7 @@ class CallStackGraph:
         return path
 
     def get_paths_to_leaves(self, idx: int, include_cuda_kernel: bool = False) -> list[list[int]]:
-        """Return the paths from an event down to every event with none below.
+        """Return the paths from an event down to every event without events below it.
 
         As in HTA, they contain device events for any `include_cuda_kernel`, which only decides
         whether a device event itself has a path.
@@ -445,6 +444,7 @@ class CallGraph:
         forest = _forest_of(frame, thread_of_row, np.where(call > 0, call, -1))
         labels = [self._thread_label(frame, thread_of_row == code) for code in range(len(threads))]
         roots = _roots(threads)
+        # Thread -1, of rows on the device, selects the appended -1.
         top = np.array([*roots, -1], dtype=np.int64)[thread_of_row]
         for code in self._put_below_main(frame, thread_of_row, forest, labels):
             roots[code] = roots[labels.index("main")]
@@ -460,8 +460,10 @@ class CallGraph:
             identity = CallStackIdentity(rank, pid, tid)
             events = frame[thread_of_row == code]
             stack = CallStackGraph(events, identity, correlations, frame, symbols, nodes)
-            stack.root_index = root = roots[code]
+            root = roots[code]
+            stack.root_index = root
             stacks_of_root = roots[: code + 1].count(root)
+            # The columns of `_MAPPING`.
             rows.append((*identity, labels[code], len(self.call_stacks), root, stacks_of_root))
             stacks[identity] = stack
             self.call_stacks.append(stack)
@@ -483,20 +485,21 @@ class CallGraph:
         """Move backward threads below the main thread; return those whose calls were all moved."""
         if labels.count("main") != 1:
             return []
-        ranges = self._ranges(frame, thread_of_row == labels.index("main"))
+        ranges = self._backward_ranges(frame, thread_of_row == labels.index("main"))
         start = frame["ts"].to_numpy()
         end = start + frame["dur"].to_numpy()
         moved = []
         for code in np.flatnonzero(np.array(labels) == "bwd").tolist():
-            tops = np.flatnonzero((thread_of_row == code) & (forest.parent < 0))
-            for row in ranges.tolist():
-                inside = tops[(start[tops] >= start[row]) & (end[tops] <= end[row])]
-                forest.parent[inside] = row
-            if (forest.parent[tops] >= 0).all():
+            outermost = np.flatnonzero((thread_of_row == code) & (forest.parent < 0))
+            for range_row in ranges.tolist():
+                is_inside = start[outermost] >= start[range_row]
+                is_inside &= end[outermost] <= end[range_row]
+                forest.parent[outermost[is_inside]] = range_row
+            if (forest.parent[outermost] >= 0).all():
                 moved.append(code)
         return moved
 
-    def _ranges(self, frame: pd.DataFrame, is_thread: Bools) -> Rows:
+    def _backward_ranges(self, frame: pd.DataFrame, is_thread: Bools) -> Rows:
         """Return the backward ranges of a thread or, without any, its steps."""
         numbers = self.trace_data.symbol_table.sym_index
         for prefix in _BACKWARD:

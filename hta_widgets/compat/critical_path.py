@@ -296,7 +296,6 @@ class CPGraph(_Base):  # type: ignore[misc]
         self.critical_path_edges_set: set[CPEdge] = set(self._edges_at(self.path.on_path))
 
     def _edges_at(self, positions: Ints) -> list[CPEdge]:
-        """Return the edges at positions in the exact graph."""
         edges, types = self.path.edges, list(CPEdgeType)
         return [
             CPEdge(begin, end, types[kind], weight)
@@ -401,7 +400,6 @@ class CPGraph(_Base):  # type: ignore[misc]
 
     @property
     def _has_event(self) -> Bools:
-        """Return a mask of the exact edges whose time belongs to an event."""
         edges = self.path.edges
         return np.isin(edges.type, (OPERATOR, KERNEL_KERNEL)) & (edges.event >= 0)
 
@@ -425,7 +423,6 @@ class CPGraph(_Base):  # type: ignore[misc]
 
     @cached_property
     def _edges_of(self) -> dict[int, list[tuple[int, int]]]:
-        """The edges whose time belongs to each event."""
         edges: dict[int, list[tuple[int, int]]] = {}
         for pair, event in self.edge_to_event_map.items():
             edges.setdefault(event, []).append(pair)

@@ -285,7 +285,6 @@ class OperatorFilter(Filter):
         return pd.concat([chosen, get_matching_kernels(chosen, df, cat_column)])
 
     def _is_placed(self, df: pd.DataFrame, operator: pd.Series[Any]) -> Any:
-        """Return which events are under, after or before an operator."""
         start, end = df["ts"], df["ts"] + df["dur"]
         began, ended = operator["ts"], operator["ts"] + operator["dur"]
         match self.method.name:

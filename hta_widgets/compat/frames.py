@@ -118,7 +118,6 @@ class TraceSymbolTable:
         return {int(number): self.sym_table[number] for number in valid_ids}
 
     def _ids_of_prefix(self, pattern: str) -> list[int]:
-        """Return the numbers of the symbols that begin with a match."""
         matches = re.compile(pattern).match
         return [number for symbol, number in self.sym_index.items() if matches(symbol)]
 

@@ -56,7 +56,6 @@ class _Column:
     dtype: Literal["str", "int64", "float64"] | None = None
 
     def values_of(self, frame: pd.DataFrame) -> Any:
-        """Return the column's values from the frame of our analysis."""
         source = self.source or self.name
         values: Any = 100 * frame[source] if self.percent else frame[source]
         is_plain = self.decimals is None and self.dtype is None
@@ -472,11 +471,11 @@ def align_module_with_kernels(
     sym_table: TraceSymbolTable | None = None,
     include_original_cpu_events: bool = False,
 ) -> pd.DataFrame:
-    """Return device events, and host ranges as long as the device events that they launched.
+    """Return device events, and ranges of the host moved to the time of their device events.
 
     Ranges are the events whose names start with a match of `module_list`. They are on stream -2,
     from the start of their first to the end of their last device event. `events_df` needs the
-    columns of a `CallGraph`, and `sym_table` if its names are numbers.
+    columns of a `CallGraph`; names that are numbers need `sym_table`.
     """
     needed = {"num_kernels", "first_kernel_start", "kernel_span"}
     if not needed <= set(events_df.columns):

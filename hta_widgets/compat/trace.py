@@ -244,7 +244,6 @@ class Trace(TraceSet):
         return self._edited[2]
 
     def _without_rows(self, rank: int, dropped: Rows | None) -> RankTrace:
-        """Return a rank without the events of dropped rows of its frame."""
         trace = self._base[rank]
         if dropped is None or not len(dropped):
             return trace
@@ -441,7 +440,6 @@ class _Frames(UserDict[int, Any]):
         return self._originals[rank]
 
     def built_frames(self) -> dict[int, pd.DataFrame]:
-        """Return the frames that were built or set."""
         return {rank: frame for rank, frame in self.data.items() if frame is not None}
 
     def dropped_rows(self, rank: int, frame: pd.DataFrame) -> Rows:

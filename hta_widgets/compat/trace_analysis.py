@@ -167,7 +167,6 @@ class TraceAnalysis:
         /,
         **options: object,
     ) -> dict[int, pd.DataFrame]:
-        """Return the result of `_hta_result` for each rank."""
         chosen = self._ranks(ranks)
         return {rank: self._hta_result(name, figure, ranks=[rank], **options) for rank in chosen}
 

@@ -149,7 +149,6 @@ class _Lane:
     spans: list[tuple[str, int, int]] = field(default_factory=list)
 
     def add(self, stage: str, start: int, end: int) -> None:
-        """Add a stage."""
         self.spans.append((stage, start, end))
         self.at = end
 
@@ -214,7 +213,6 @@ class _BytepsJob:
         return end + 20_000 + rng.randrange(1000)
 
     def _ready_times(self, begin: int, tensors: list[str]) -> dict[tuple[int, str], int]:
-        """Return when each worker has computed the gradient of each tensor."""
         ready: dict[tuple[int, str], int] = {}
         for worker in range(self.workers):
             is_slow = worker == self.slow_worker
@@ -225,7 +223,6 @@ class _BytepsJob:
         return ready
 
     def _record_stages(self) -> None:
-        """Add the stages of the current step, and the waits before them."""
         for (worker, gpu, key), lane in self._lanes.items():
             free = lane.enqueued
             for stage, start, stop in lane.spans:
@@ -237,20 +234,20 @@ class _BytepsJob:
         """Reduce among the worker's GPUs, and copy to the host."""
         rng, root = self.rng, self.local_ranks - 1
         for gpu in range(self.local_ranks):
-            reducing = copying = 0
+            reduce_end = copy_end = 0
             for part in self._order:
                 lane = self._lanes[worker, gpu, part.key]
                 if gpu != root:
                     start = lane.at + rng.randrange(8)
                     lane.add("COORDINATE_REDUCE", start, start + rng.randrange(3))
-                start = max(lane.at + rng.randrange(8), reducing)
-                reducing = start + 10 + part.size_bytes // _COPY_BYTES_PER_US + rng.randrange(5)
-                lane.add("REDUCE", start, reducing)
+                start = max(lane.at + rng.randrange(8), reduce_end)
+                reduce_end = start + 10 + part.size_bytes // _COPY_BYTES_PER_US + rng.randrange(5)
+                lane.add("REDUCE", start, reduce_end)
                 if not self.servers:
                     continue
-                start = max(lane.at + rng.randrange(8), copying)
-                copying = start + 4 + part.size_bytes // _COPY_BYTES_PER_US
-                lane.add("COPYD2H", start, copying)
+                start = max(lane.at + rng.randrange(8), copy_end)
+                copy_end = start + 4 + part.size_bytes // _COPY_BYTES_PER_US
+                lane.add("COPYD2H", start, copy_end)
                 if gpu != root:
                     start = lane.at + rng.randrange(8)
                     lane.add("COORDINATE_PUSH", start, start + rng.randrange(3))
@@ -260,21 +257,21 @@ class _BytepsJob:
         rng, root = self.rng, self.local_ranks - 1
         arrivals = []
         for worker in range(self.workers):
-            link = dict.fromkeys(range(self.servers), 0)
+            link_free_us = [0] * self.servers
             for part in self._order:
                 gpu_ends = [self._lanes[worker, gpu, part.key].at for gpu in range(root + 1)]
                 sent_us = max(gpu_ends) + rng.randrange(8)
-                begin_us = max(sent_us, link[part.server])
-                link[part.server] = begin_us + part.size_bytes // _BYTES_PER_US
-                arrived = link[part.server] + _LATENCY_US + rng.randrange(10)
+                begin_us = max(sent_us, link_free_us[part.server])
+                link_free_us[part.server] = begin_us + part.size_bytes // _BYTES_PER_US
+                arrived = link_free_us[part.server] + _LATENCY_US + rng.randrange(10)
                 arrivals.append((arrived, worker, sent_us, part))
-        thread = dict.fromkeys(range(self.servers), 0)
-        pushed: dict[int, int] = {}
+        thread_free_us = [0] * self.servers
+        all_pushed_us: dict[int, int] = {}
         pulls = []
         for arrived, worker, sent_us, part in sorted(arrivals, key=itemgetter(0, 1)):
-            done = max(arrived, thread[part.server]) + 6 + part.size_bytes // 5000
-            thread[part.server] = done
-            pushed[part.key] = max(pushed.get(part.key, 0), done)
+            done = max(arrived, thread_free_us[part.server]) + 6 + part.size_bytes // 5000
+            thread_free_us[part.server] = done
+            all_pushed_us[part.key] = max(all_pushed_us.get(part.key, 0), done)
             node = self.node_of[worker]
             self.requests.append(_ServerRequest(part.server, node, part.key, True, arrived, done))
             lane = self._lanes[worker, root, part.key]
@@ -282,7 +279,7 @@ class _BytepsJob:
             pulls.append((lane, node, part, lane.at + rng.randrange(5)))
         for lane, node, part, sent_us in pulls:
             arrived = sent_us + _LATENCY_US + rng.randrange(10)
-            done = max(arrived, pushed[part.key]) + 5 + rng.randrange(5)
+            done = max(arrived, all_pushed_us[part.key]) + 5 + rng.randrange(5)
             self.requests.append(_ServerRequest(part.server, node, part.key, False, arrived, done))
             data = done + _LATENCY_US + part.size_bytes // _BYTES_PER_US + rng.randrange(10)
             lane.add("PULL", sent_us, data)
@@ -293,7 +290,7 @@ class _BytepsJob:
         signal: dict[int, int] = {}
         for gpu in reversed(range(self.local_ranks)):
             lanes = {part.key: self._lanes[worker, gpu, part.key] for part in self._order}
-            copying = casting = 0
+            copy_end = broadcast_end = 0
             arriving = sorted(self._order, key=lambda part: lanes[part.key].at)
             if self.servers and gpu != root:
                 arriving = sorted(self._order, key=lambda part: signal[part.key])
@@ -301,17 +298,17 @@ class _BytepsJob:
                 lane = lanes[part.key]
                 if self.servers:
                     start = max(lane.at, signal.get(part.key, 0)) + rng.randrange(8)
-                    start = max(start, copying)
+                    start = max(start, copy_end)
                     if gpu == root:
                         signal[part.key] = start + rng.randrange(4)
-                    copying = start + 4 + part.size_bytes // _COPY_BYTES_PER_US
-                    lane.add("COPYH2D", start, copying)
+                    copy_end = start + 4 + part.size_bytes // _COPY_BYTES_PER_US
+                    lane.add("COPYH2D", start, copy_end)
                 if gpu != root:
                     start = lane.at + rng.randrange(8)
                     lane.add("COORDINATE_BROADCAST", start, start + rng.randrange(3))
-                start = max(lane.at + rng.randrange(8), casting)
-                casting = start + 10 + part.size_bytes // _COPY_BYTES_PER_US
-                lane.add("BROADCAST", start, casting)
+                start = max(lane.at + rng.randrange(8), broadcast_end)
+                broadcast_end = start + 10 + part.size_bytes // _COPY_BYTES_PER_US
+                lane.add("BROADCAST", start, broadcast_end)
 
 
 def _partitions(sizes: dict[str, int], servers: int) -> list[_Partition]:
@@ -394,7 +391,6 @@ def _server_file(job: _BytepsJob, server: int, clock: int) -> str:
 
 
 def _truth(job: _BytepsJob) -> dict[str, Any]:
-    """Return the ground truth as JSON values."""
     stages: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
     for (worker, gpu, _, stage), spans in job.stages.items():
         none = {"count": 0, "sum_us": 0, "queue_us": job.queues[worker, gpu, stage]}
@@ -420,8 +416,11 @@ def _truth(job: _BytepsJob) -> dict[str, Any]:
 
 
 def _arrivals(job: _BytepsJob) -> dict[str, Any]:
-    """Return by node the lags of pushes after the first, and the waits of pulls for the last."""
-    # By key and iteration, which is the number of the node's earlier requests for the key.
+    """Return by node how late pushes are after the first one, and how long pulls wait for the last.
+
+    Requests are grouped by key and iteration.
+    """
+    # The iteration of a request is the number of the node's earlier requests for the key.
     pushes: dict[tuple[int, int], list[_ServerRequest]] = defaultdict(list)
     pulls: dict[tuple[int, int], list[_ServerRequest]] = defaultdict(list)
     iterations = Counter[tuple[int, int, bool]]()

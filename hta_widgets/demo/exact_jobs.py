@@ -207,7 +207,7 @@ def pass_order(stage: int) -> list[Pass]:
     return order
 
 
-def pass_ends() -> dict[tuple[int, Pass], tuple[int, int]]:
+def pass_times() -> dict[tuple[int, Pass], tuple[int, int]]:
     """Return start and end of each stage's passes within a step.
 
     A pass begins once the stage is free and the message of its neighbour has arrived.
@@ -237,7 +237,7 @@ def _arrival_ns(
 
 def _write_pipeline(folder: Path) -> dict[str, Any]:
     """Write the ranks of the pipeline, and return the truth about them."""
-    times = pass_ends()
+    times = pass_times()
     size = _TOKENS * _WIDTH
     schedule_ns = max(end for _, end in times.values()) - min(start for start, _ in times.values())
     stages, sent = [], Counter[str]()
@@ -294,7 +294,7 @@ def _pipeline_messages(
     times: dict[tuple[int, Pass], tuple[int, int]],
     zero: int,
 ) -> None:
-    """Send the result of a pass on, and receive what the stage's later passes need."""
+    """Send a pass's result to the neighbour, and receive what the stage's later passes need."""
     forward = done[0] == "forward"
     for sender, receiver in (
         (stage, stage + 1 if forward else stage - 1),

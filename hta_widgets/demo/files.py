@@ -230,7 +230,6 @@ def _ranks_with_files(ranks: int, missing: Sequence[int], straggler: int | None)
 
 
 def _groups(ranks: int, tensor_ranks: int, *, strided: bool) -> dict[str, tuple[DemoGroup, ...]]:
-    """Return the process groups of each partition."""
     all_ranks = tuple(range(ranks))
     groups: dict[str, tuple[DemoGroup, ...]] = {"world": (DemoGroup("0", "default_pg", all_ranks),)}
     if tensor_ranks == 1:

@@ -78,15 +78,15 @@ def write_demo(
     skew_us : float, default 200
         Largest error of a clock; rank 0's clock is right.
     tensor_ranks : int, optional
-        Neighbours that split sequences among them and gather them again in every layer, in process
-        groups of their own. The default is 2 if `ranks` is even and at least 4, else 1 (no split).
+        Number of neighbours that split sequences and gather them again in every layer, as a process
+        group. The default is 2 if `ranks` is even and at least 4, else 1 (no split).
     strided : bool, default False
         Reduce gradients among the ranks at the same position in their tensor group, not among all.
     missing : sequence of int
         Ranks that take part but write no file.
     uneven_us : float, default 0
-        Recording begins up to this much after the job, differently on each rank; earlier events
-        are not in the file.
+        Maximum time from the job's start to the start of a rank's recording, which differs by rank.
+        Earlier events are not in the file.
     events_per_step : int, optional
         Approximate number of records per rank and step; determines the number of layers. The
         default is 12 layers, about 5 000 records.
@@ -115,10 +115,10 @@ def write_demo(
         file. ``collectives`` is the number of collectives. ``observed`` has the same figures
         over the events in the files. ``collective_list`` has members, arrivals and end of each,
         ns since ``zero_ns``, the job's start on the true clock. ``step_flops`` has the FLOPs of a
-        step on one rank: ``forward_flops``, ``backward_flops`` with the scores that attention
-        computes again, ``model_flops`` without, ``recompute_flops`` of a checkpoint.
-        ``module_ns`` has the device time of each rank by module (``""`` for none) and phase, the
-        module's own. ``changes`` lists what a comparison with the usual job should find.
+        step on one rank: ``forward_flops``; ``backward_flops``, with the scores that attention
+        computes again; ``model_flops``, without these; and ``recompute_flops`` of checkpoints.
+        ``module_ns`` has the device time of each rank by module (``""`` for none) and phase,
+        without nested modules. ``changes`` lists what a comparison with the usual job should find.
 
     Examples
     --------
@@ -180,23 +180,25 @@ def _write(
     clock_zero_ns = _JOB_NS + plan.skew_ns  # of the job's start, by rank
     is_first_pass = plan.written[0] in files
     with ExitStack() as stack:
-        out = {rank: stack.enter_context(_open_file(folder / name)) for rank, name in files.items()}
-        named = {rank: template.for_rank(plan.names_of(rank)) for rank in files}
-        for rank, file in out.items():
+        opened = {
+            rank: stack.enter_context(_open_file(folder / name)) for rank, name in files.items()
+        }
+        records_of_rank = {rank: template.for_rank(plan.names_of(rank)) for rank in files}
+        for rank, file in opened.items():
             head = document.header(rank, plan.ranks, plan.configs_of(rank), plan.seed)
             file.write(head.encode())
         for step, times in enumerate(simulate(program, plan)):
             if is_first_pass:
                 truth.add(step, times)
-            for rank, file in out.items():
+            for rank, file in opened.items():
                 true_ns = times.times_ns[rank]
-                records = named[rank]
+                records = records_of_rank[rank]
                 if true_ns.min() < plan.record_from_ns[rank]:
                     records = records.starting_at(true_ns, plan.record_from_ns[rank])
                 file.write(records.fill(true_ns + clock_zero_ns[rank], step))
                 truth.counts[:, rank] += len(records.records), records.is_complete.sum()
         ends_ns = times.times_ns[:, len(program.costs) - 1]
-        for rank, file in out.items():
+        for rank, file in opened.items():
             start_ns = clock_zero_ns[rank] + plan.record_from_ns[rank] - _MARGIN_NS
             end_ns = clock_zero_ns[rank] + ends_ns[rank] + _MARGIN_NS
             tail, records_left = document.footer(rank, int(start_ns), int(end_ns))

@@ -103,9 +103,9 @@ def write_mpi_job(
     -------
     dict
         The truth, as in the file: ``slow_rank``, ``hosts`` by rank, ``comm_s`` and ``elapsed_s``
-        of each rank, ``zero_ns`` (how much later than rank 0's its clock starts), the numbers of
-        ``calls`` and ``events``, ``negotiation`` with the shares of calls and bytes, ``waits`` of
-        the calls in which all ranks meet: ``wait_ns``, ``imposed_ns``, ``last`` by rank;
+        of each rank, ``zero_ns`` (the start of its clock, relative to rank 0's), the numbers of
+        ``calls`` and ``events``, ``negotiation`` with the shares of calls and bytes, ``waits`` with
+        ``wait_ns``, ``imposed_ns`` and ``last`` by rank for the calls in which all ranks meet;
         ``files`` and ``truth_path``.
     """
     if hosts > ranks or not 0 < factor < 1e6:
@@ -188,7 +188,6 @@ def _write_files(
 
 
 def _truth_of_calls(calls: _Calls, ranks: int) -> dict[str, Any]:
-    """Return the truth about calls, negotiation and waits as JSON values."""
     reduced = calls.size_bytes[calls.routine == ROUTINES.index("MPI_Allreduce")]
     small = reduced[reduced <= _NEGOTIATION_BYTES]
     numbers, counts = np.unique(calls.routine, return_counts=True)
@@ -223,7 +222,6 @@ class _RankTimes(NamedTuple):
 
     @property
     def spent_s(self) -> Floats:
-        """Time of each call on each rank."""
         return self.end_s - self.begin_s
 
 
@@ -310,7 +308,6 @@ def _routine_numbers(names: frozenset[str]) -> list[int]:
 
 
 def _waits(calls: _Calls) -> dict[str, list[int]]:
-    """Return waits by rank over the calls in which all ranks meet."""
     meeting = np.isin(calls.routine, _routine_numbers(COLLECTIVES - ROOT_SENDS - ROOT_RECEIVES))
     begin = calls.begin_ns[meeting]
     waits, last = begin.max(axis=1)[:, None] - begin, begin.argmax(axis=1)
@@ -323,7 +320,6 @@ def _waits(calls: _Calls) -> dict[str, list[int]]:
 
 
 def _records(calls: _Calls, times: _RankTimes, byte_order: str) -> npt.NDArray[np.void]:
-    """Return the records of a time line, rank by rank."""
     rank = np.arange(len(times.zero_ns))[:, None]
     fields = [(name, f"{byte_order}{kind}") for name, kind in _RECORD]
     records = np.zeros((len(rank), len(calls.routine)), np.dtype(fields))

@@ -38,7 +38,7 @@ class CollectiveCall:
     """A call of a process group."""
 
     partition: str  # "world" or "tensor": which process group of each rank
-    name: str  # c10d's
+    name: str  # of c10d
     in_elements: int
     out_elements: int
     dtype: str
@@ -216,7 +216,6 @@ class Program:
         self.spend(7_000)
 
     def _call(self, name: str, cost_ns: float) -> HostEvent:
-        """Add a runtime call with a new correlation id."""
         self.correlations += 1
         times = self.spend(500), self.spend(cost_ns)
         external = self.host[self._open[-1]].external if self._open else 0

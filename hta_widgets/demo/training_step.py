@@ -410,7 +410,7 @@ class Operators:
 def _inputs(*inputs: list[int] | list[list[int]] | str, **types: str) -> str:
     """Return args of an operator: dims of a tensor, dims of a list of tensors, or a value.
 
-    Tensors are BF16; `types` has others by place: ``a1="long int"``.
+    Tensors are BF16; `types` has other types by position: ``a1="long int"``.
     """
     dims = [[] if isinstance(value, str) else value for value in inputs]
     kinds = [types.get(f"a{index}", _input_type(value)) for index, value in enumerate(inputs)]

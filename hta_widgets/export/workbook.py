@@ -72,7 +72,7 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
     )
     filled = {name: frame for name, frame in frames.items() if len(frame)}
     with write_atomically(target) as file:
-        # Begun after the file is open: if that fails, no sheet is left open.
+        # The file is opened before: if that fails, no sheet is left open.
         book = openpyxl.Workbook(write_only=True)
         for name, frame in {"tables": contents, **filled}.items():
             _write_sheet(book.create_sheet(name[:31]), frame)
@@ -81,7 +81,7 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
 
 
 def _table(traces: TraceSet, name: str) -> pd.DataFrame:
-    """Return the frame of an analysis, or an empty one with the reason."""
+    """Return the frame of an analysis; if it fails, an empty frame with the reason as its note."""
     try:
         frame: pd.DataFrame = getattr(analysis, name)(traces)
     except TraceError as error:
@@ -103,7 +103,7 @@ def _write_sheet(sheet: Any, frame: pd.DataFrame) -> None:
 
 
 def _cells(sheet: object, values: Iterable[Any]) -> list[Any]:
-    """Return the cells of a row: numbers as they are, texts as cells that are never formulas."""
+    """Return the cells of a row: plain numbers, and strings as cells that are never formulas."""
     from openpyxl.cell import WriteOnlyCell  # an extra
 
     cells: list[Any] = []

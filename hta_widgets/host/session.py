@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import comm
 from comm.base_comm import BaseComm
@@ -231,8 +231,6 @@ _CANCEL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGTERM)
 #: Function that maps the path that a page names to what `hta_widgets.load` takes, or to None if the
 #: host does not offer it.
 Sources = Callable[[str], Any]
-#: A method and its arguments; the page is the first argument.
-_Task = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 _CANCELLED: Final = {"type": "failed", "cancelled": True, "message": "Cancelled."}
@@ -240,6 +238,20 @@ _CANCELLED: Final = {"type": "failed", "cancelled": True, "message": "Cancelled.
 
 class LoadCancelled(KeyboardInterrupt):
     """Raised in a load that no page waits for any more."""
+
+
+class _PageTask(NamedTuple):
+    """A call of a method for a page."""
+
+    method: Callable[..., None]
+    page: str
+    arguments: tuple[Any, ...] = ()
+
+    def run(self) -> None:
+        try:
+            self.method(self.page, *self.arguments)
+        except Exception:  # noqa: BLE001 - a bad message must not end the host
+            traceback.print_exc(file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -258,8 +270,6 @@ class _Request:
 
 @dataclass(eq=False)
 class _Load:
-    """A view that is being opened."""
-
     request: _Request
     #: The number of the request, for each page that waits for the load.
     waiting: dict[str, Any]
@@ -277,7 +287,7 @@ class Session:
         self.hub = Hub(offer)
         self._sources = sources
         self._hello = hello or {}
-        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[_PageTask | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._load: _Load | None = None
         #: The open views, from the least to the most recently used one.
@@ -288,7 +298,7 @@ class Session:
 
     def join(self, page: str, send: Send) -> None:
         """Connect a page."""
-        self._tasks.put((self._join, (page, send)))
+        self._tasks.put(_PageTask(self._join, page, (send,)))
 
     def leave(self, page: str) -> None:
         """Disconnect a page; a load that no other page waits for is cancelled after a while."""
@@ -298,14 +308,14 @@ class Session:
                 timer = threading.Timer(_GRACE_S, self._drop, [load])
                 timer.daemon = True
                 timer.start()
-        self._tasks.put((self._leave, (page,)))
+        self._tasks.put(_PageTask(self._leave, page))
 
     def enqueue(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:
         """Receive a message from a page."""
         if message.get("type") == "cancel":
             self._cancel_request(page, message.get("id"))
         elif not _is_open(message) or not self._join_running_load(page, message):
-            self._tasks.put((self._handle, (page, message, buffers)))
+            self._tasks.put(_PageTask(self._handle, page, (message, buffers)))
 
     def stop(self) -> None:
         """End `run` after the tasks that are queued already."""
@@ -335,7 +345,7 @@ class Session:
             if is_shared:
                 del load.waiting[page]
         if is_shared:
-            self._tasks.put((self._leave_load, (page, number)))
+            self._tasks.put(_PageTask(self._leave_load, page, (number,)))
         else:
             self._cancel(load)
 
@@ -360,34 +370,27 @@ class Session:
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
             while not self._is_ending and (task := self._tasks.get()) is not None:
-                self._run_task(*task)
+                task.run()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _run_task(self, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        try:
-            function(*arguments)
-        except Exception:  # noqa: BLE001 - a bad message must not end the host
-            traceback.print_exc(file=sys.stderr)
-
     def _answer_others(self, load: _Load) -> None:
         """Handle the tasks that came during a load, except loads and later tasks of their pages."""
         load.can_interrupt = False
-        later: list[_Task | None] = []
-        deferred: set[str] = set()
+        later: list[_PageTask | None] = []
+        deferred_pages: set[str] = set()
         while not self._tasks.empty():
             task = self._tasks.get()
             if task is None:
                 later.append(task)
                 continue
-            method, (page, *arguments) = task
-            is_open = method == self._handle and _is_open(arguments[0])
-            if is_open or page in deferred:
+            opens = task.method == self._handle and _is_open(task.arguments[0])
+            if opens or task.page in deferred_pages:
                 later.append(task)
-                deferred.add(page)
+                deferred_pages.add(task.page)
             else:
-                self._run_task(*task)
+                task.run()
         for task in later:
             self._tasks.put(task)
         if self._is_ending:

@@ -54,8 +54,8 @@ async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
 def job_verdict(paths: Sequence[str]) -> dict[str, Any]:
     """Return the ranks, the median time of a step, the picture and the first sentence of a job.
 
-    The time is None without steps. The picture has, for each bin of the job, the percentage of the
-    ranks' time that is spent in each kind of work, without communication behind compute.
+    The time is None without steps. The picture has the percentage of the ranks' time in each bin of
+    the job that is spent in each kind of work, without communication during compute.
     """
     # These imports take a second or two, which must not delay the start of the host.
     from hta_widgets.analysis.steps import step_length, step_times

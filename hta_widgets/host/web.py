@@ -47,8 +47,6 @@ _State = tuple[int, int]
 
 @dataclass(frozen=True)
 class _FolderFile:
-    """A trace file in a folder."""
-
     path: Path
     state: _State
     format: str
@@ -135,16 +133,17 @@ class Folder:
     def refresh(self) -> bool:
         """Read the folder; return whether its entries changed."""
         states = self._file_states()
-        before, self._states = self._states, states
+        previous, self._states = self._states, states
         files = []
         for path, state in states.items():
-            if before is None or before.get(path) == state or path in self._formats:
+            # A new file may still be written: it is read once its state stays the same.
+            if previous is None or previous.get(path) == state or path in self._formats:
                 format_ = self._format(path, state)
                 if format_ is not None:
                     files.append(_FolderFile(Path(path), state, format_))
         self._formats = {path: self._formats[path] for path in states if path in self._formats}
-        before_entries, self.entries = self.entries, _folder_entries(self.path, files)
-        return self.entries != before_entries
+        previous_entries, self.entries = self.entries, _folder_entries(self.path, files)
+        return self.entries != previous_entries
 
     def _file_states(self) -> dict[str, _State]:
         states = {}
@@ -159,7 +158,6 @@ class Folder:
         return states
 
     def _format(self, path: str, state: _State) -> str | None:
-        """Return the format of a trace file; None if it is something else."""
         cached = self._formats.get(path)
         if cached is None or cached[0] != state:
             try:
@@ -202,7 +200,6 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
 
 
 def _job_of(file: _FolderFile, root: Path) -> Path:
-    """Return the folder of the job that a file belongs to."""
     folder = file.path.parent
     if not file.format.startswith("byteps"):
         return folder
@@ -485,7 +482,6 @@ class _AuthorizedHandler(RequestHandler):
     """Refuses requests whose host is not a loopback name, and those without the token."""
 
     def initialize(self, site: Site) -> None:
-        """Store the state that requests share."""
         self.site = site
 
     def set_default_headers(self) -> None:
@@ -494,7 +490,6 @@ class _AuthorizedHandler(RequestHandler):
             self.set_header(name, value)
 
     def prepare(self) -> None:
-        """Check the client."""
         if not _HOST.fullmatch(self.request.host):
             raise HTTPError(403, reason="The host name is not a loopback name")
         if not self.site.is_token(self.get_cookie(self.site.cookie) or ""):

@@ -62,14 +62,9 @@ class DiffAnswers:
         facts = f"{before_ranks} → {plural(after_ranks, 'rank')}"
         if before_ranks == after_ranks:
             facts = f"{plural(before_ranks, 'rank')} each"
-        unmatched = max(len(both.before_alone), len(both.after_alone))
-        steps_text = "no steps: the whole runs are compared"
         if both.before.has_steps:
             facts += f" · {plural(both.step_count, 'step')}"
-            how = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
-            how += ", on the devices" if both.before.on_device else ""
-            all_steps = plural(both.step_count + unmatched, "step")
-            steps_text = f"{both.step_count} of {all_steps} matched {how}".strip()
+        unmatched = max(len(both.before_alone), len(both.after_alone))
         formats = {part.trace.format for side in both.sides for part in side.parts.values()}
         return {
             "labels": [side.label for side in both.sides],
@@ -79,7 +74,7 @@ class DiffAnswers:
             "rank_pairs": [list(pair) for pair in both.rank_pairs],
             "by_rank_means": both.by_rank_means,
             "steps": both.step_count if both.before.has_steps else 0,
-            "matched": steps_text,
+            "matched": self._matching_text(unmatched),
             "all_matched": not unmatched,
             "kind_words": kind_labels(both),
             "has_events": self.has_events,
@@ -87,6 +82,16 @@ class DiffAnswers:
             "is_small": self.is_small,
             "tables": self.tables if not self.has_events or formats != {"kineto"} else [],
         }
+
+    def _matching_text(self, unmatched: int) -> str:
+        both = self.both
+        if not both.before.has_steps:
+            return "no steps: the whole runs are compared"
+        how = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
+        if both.before.on_device:
+            how += ", on the devices"
+        all_steps = plural(both.step_count + unmatched, "step")
+        return f"{both.step_count} of {all_steps} matched {how}".strip()
 
     @property
     def has_events(self) -> bool:
@@ -201,7 +206,6 @@ class DiffAnswers:
         return memo(self, ("alignment", base), lambda: diff.align(self.both, base))
 
     def _names(self, step: int | None) -> pd.DataFrame:
-        """Return the differences by short name in a step, or in all steps."""
         both = self.both if step is None else comparison_of_step(self.both, step)
         device: Any = "gpu" if self.has_device else "cpu"
         table = diff.names(both, device=device, short_names=True)
@@ -334,7 +338,6 @@ def mean_lanes(both: Comparison, alignment: diff.Alignment) -> pd.DataFrame:
 
 
 def _with_short_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with short names: ``short``, ``before_short`` and ``after_short``."""
     short_columns = {"name": "short", "before_names": "before_short", "after_names": "after_short"}
     shorts = {}
     for column, short in short_columns.items():
@@ -345,7 +348,6 @@ def _with_short_names(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _largest_nodes(tree: pd.DataFrame) -> pd.DataFrame:
-    """Return the largest nodes of a call tree, with the columns that the page shows."""
     size = np.maximum(tree["before_ns"].to_numpy(), tree["after_ns"].to_numpy())
     if len(tree) > _MAX_NODES:
         # A node is at least as large as those below it, so the largest nodes form a tree.

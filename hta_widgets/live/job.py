@@ -96,7 +96,6 @@ def _match_task(traces: TraceSet) -> BackgroundTask[Any]:
 
 
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
-    """Return how far the ranks' clocks differ and whether they are corrected; None if unknown."""
     fit = clock_fit(traces)
     is_compared = fit.collectives >= MIN_COLLECTIVES
     if is_compared.sum() < 2:
@@ -175,7 +174,6 @@ class PanelEngine:
     def _frame(
         self, panel: str, selection: Selection | None, top: int | None, deadline: float
     ) -> pd.DataFrame:
-        """Return the frame of a panel, which is shared and must not be changed."""
         make, chosen = panel_task(panel, selection)
         key = (panel, top, taxonomy.version(), chosen)
         compute = partial(make, self.traces, chosen, top)
@@ -279,7 +277,6 @@ class TileEngine:
         return {**scene, "without_bounds": self._without_bounds(scene)}
 
     def _without_bounds(self, scene: Mapping[str, Any]) -> str:
-        """Return why events cannot be coloured by what limits them; empty if they can."""
         if not any(row["role"] != "cpu" for rank in scene["ranks"] for row in rank["summary"]):
             return "no GPU work"
         has_figures = has_call_figures(next(iter(self.traces.values())))
@@ -522,7 +519,8 @@ def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> l
 def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
     """Return the events of one thread during a gap, and the time of each less its nested events.
 
-    The thread made the call that ended the gap; if it is unknown or idle, the busiest one is taken.
+    The thread is the one with the call that ended the gap. If there is no such call, or the thread
+    has no events, it is the busiest thread.
     """
     rank = index.rank
     table = rank.table

@@ -147,7 +147,7 @@ class LaunchesRequest(Request, tag="launches", kw_only=True):
 
 
 class SearchTextRequest(Request, tag="search", kw_only=True):
-    """Count the events that match the search text."""
+    """The number of events that match the search text."""
 
     text: Text
 
@@ -161,7 +161,7 @@ class FindRequest(Request, tag="find", kw_only=True):
 
 
 class MarksRequest(_Window, tag="marks", kw_only=True):
-    """Starts of events that match the search text or a selection, in bins."""
+    """The bins with events that match the search text or a selection, by lane."""
 
     bins: Bins
     lanes: Lanes
@@ -309,7 +309,7 @@ class ChangeEventsRequest(Request, tag="change_events", kw_only=True):
 
 
 class ClassesRequest(Request, tag="classes", kw_only=True):
-    """Count the events that were added, removed, changed and so on."""
+    """The number of events of each class of change."""
 
 
 class ExportPairRequest(_Write, tag="export_pair", kw_only=True):
@@ -394,7 +394,6 @@ def _handler_of(op: object, answerers: tuple[object, ...]) -> Callable[..., Answ
 
 
 def _whole_times(request: Mapping[str, Any]) -> dict[str, int]:
-    """Return the times of a request that are floats, as integers without their fractions."""
     return {
         name: int(time)
         for name in ("start", "end", "time", "tolerance")

@@ -66,7 +66,6 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
 
 
 def _category_mask(column: pd.Series, matches: Callable[[str], bool]) -> Bools:
-    """Return a mask of the rows of a categorical column whose category matches."""
     # The last entry is for missing values, whose code is -1.
     is_match = np.array([*map(matches, column.cat.categories), False], dtype=np.bool_)
     return is_match[column.cat.codes.to_numpy()]
@@ -108,7 +107,7 @@ class EventClasses:
 
 
 def classes_of_pairs(pairs: pd.DataFrame, changes: pd.DataFrame) -> Codes:
-    """Return the class of each pair: the class of the largest change to which it belongs."""
+    """Return the class of each pair, which is that of the largest change to which it belongs."""
     codes = np.full(len(pairs), CLASSES.index("same"), np.uint8)
     # The largest change is the first row, and is written last.
     for row in reversed(range(len(changes))):

@@ -257,10 +257,10 @@ def _column_fault(rank: CheckedRank, name: str, values: Array) -> str:
         return f"has {len(values):,} rows instead of {rank.sizes[table]:,}"
     if len(values):
         limit = rank.size(rule.limit) if isinstance(rule.limit, str) else rule.limit
-        # If the trace has no records, record numbers have no limits.
-        low, high = (None, None) if limit == -1 else (rule.low, limit)
-        if (low is not None and values.min() < low) or (high is not None and values.max() >= high):
-            return f"has values beyond {low} … {high}"
+        is_limited = limit != -1  # record numbers of a trace without records have no limits
+        is_low = is_limited and rule.low is not None and values.min() < rule.low
+        if is_low or (is_limited and limit is not None and values.max() >= limit):
+            return f"has values beyond {rule.low} … {limit}"
         if rule.ascending and not np.all(values[1:] >= values[:-1]):
             return "is not in order"
     is_consistent = _CHECKS.get(name)
@@ -298,7 +298,6 @@ def _is_in_order_by_series(rank: CheckedRank, values: Array) -> bool:
 
 
 def _has_length_of(name: str) -> Callable[[CheckedRank, Array], bool]:
-    """Return a check that a column is as long as another one."""
     return lambda rank, values: len(values) == len(rank.numbers(name))
 
 

@@ -98,7 +98,6 @@ def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str,
 
 
 def _text_cell(texts: TextColumn) -> tuple[Any, int]:
-    """Return byte strings as an Arrow array, and their checksum."""
     offsets: Any = np.array(texts.offsets, np.int64)
     kind = pa.large_utf8() if texts.is_text else pa.large_binary()
     buffers: list[Any] = [None, pa.py_buffer(offsets), pa.py_buffer(texts.data)]
@@ -111,7 +110,6 @@ def _text_checksum(offsets: Ints, data: bytearray | memoryview) -> int:
 
 
 def _frame_of(path: Path) -> FileFrame:
-    """Return the frame of a file that was just written."""
     content = _read_file(path) if is_remote(path) else _map_file(path)
     positions_and_sizes = [
         (buffer.address - content.address, buffer.size)
@@ -139,7 +137,6 @@ def _read_file(path: Path) -> pa.Buffer:
 
 
 def _map_file(path: Path) -> pa.Buffer:
-    """Memory-map a file on a local disk."""
     # The mapping outlives the file's handle: open ranks do not use up file handles.
     with pa.memory_map(str(path)) as file:
         # Reading the whole file would fetch all of it from the disk, records included.
@@ -266,8 +263,7 @@ def begins_manifest(text: bytes) -> bool:
 def dump_manifest(body: dict[str, Any]) -> bytes:
     """Return a manifest's bytes."""
     text = _canonical(body)
-    head = json.dumps({"hta_widgets_store": VERSION, "checksum": zlib.crc32(text)})
-    return head[:-1].replace(": ", ":", 1).encode() + b', "body": ' + text + b"}\n"
+    return b'%s%d, "checksum": %d, "body": %s}\n' % (_BEGINNING, VERSION, zlib.crc32(text), text)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

@@ -199,7 +199,6 @@ class _BytesInUse:
                 oldest.release()
 
     def remove(self, rank: StoredRank) -> None:
-        """Remove the rank's bytes from the total."""
         with self._lock:
             self._total -= self._bytes.pop(rank, 0)
 

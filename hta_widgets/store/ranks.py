@@ -246,16 +246,12 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
     columns = _table_columns(trace)
     table = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
     facts: dict[str, Any] = {}
-    if trace.source is not None and keep_source is None:
-        columns |= pack_records(trace.source, table.record)
-        columns |= comm_arg_columns(trace)
-        texts = getattr(trace.source, "metadata_text", None)
-        decoded = texts and {key: bytes(raw).decode("latin-1") for key, raw in texts.items()}
-        columns["metadata_text"] = _json(decoded)
-    elif trace.source is not None and keep_source is not None:
+    if trace.source is not None and keep_source is not None:
         source = keep_source(trace.source)
         facts |= source.facts
         columns |= {f"source.{name}": column for name, column in source.columns.items()}
+    elif trace.source is not None:
+        columns |= _record_columns(trace, trace.source)
     # Imported here, since it takes a hundredth of a second, and reading a store does not need it.
     from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns
 
@@ -279,8 +275,15 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
     }
 
 
+def _record_columns(trace: Trace, source: RecordSource) -> dict[str, Column]:
+    columns = pack_records(source, trace._table.record)  # noqa: SLF001
+    columns |= comm_arg_columns(trace)
+    texts = getattr(source, "metadata_text", None)
+    decoded = texts and {key: bytes(raw).decode("latin-1") for key, raw in texts.items()}
+    return columns | {"metadata_text": _json(decoded)}
+
+
 def _table_columns(trace: Trace) -> dict[str, Column]:
-    """Return the columns of a rank's tables, with their strings, and its metadata and profile."""
     columns: dict[str, Column] = {}
     for field, table_name in TABLES.items():
         table = getattr(trace, field)
@@ -325,7 +328,6 @@ def _plain_value(value: object) -> object:
 
 
 def _coded_column(name: str, values: list[str]) -> dict[str, Column]:
-    """Return the two columns of a list of strings: codes, and strings by code."""
     pool = StringPool()
     codes = [pool.add(value) for value in values]
     return {

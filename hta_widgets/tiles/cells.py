@@ -26,7 +26,7 @@ from hta_widgets.facts import facts
 from hta_widgets.tiles.lanes import CounterLane, EventLane, KindIndex, Positions
 from hta_widgets.trace.arrays import Ints, concatenate_ranges
 
-#: Number of cells of a tile, also as a power of 2.
+#: Number of cells of a tile, and its logarithm to base 2.
 CELLS, TILE_BITS = 256, 8
 MAX_TILES = 65_536
 NO_KIND = 255
@@ -46,7 +46,7 @@ Words = npt.NDArray[np.uint16]
 
 @dataclass(slots=True, frozen=True)
 class Cells:
-    """Exact contents of neighbouring cells: ns covered, events, main kind, bits of all kinds."""
+    """Contents of neighbouring cells: ns covered, events, main kind, and a bit for each kind."""
 
     covered: Ints
     count: Ints
@@ -148,7 +148,7 @@ class EventTiles:
 def event_tiles(
     lane: EventLane, level: int, first: int, last: int, shift: int = 0
 ) -> EventTiles | None:
-    """Return tiles `first` … `last` - 1 of a lane without the empty ones; None if all are empty."""
+    """Return the tiles of `first` … `last` - 1 that are not empty; None if all are empty."""
     begin, end = lane.spans.extent
     if begin == end:
         return None
@@ -187,7 +187,6 @@ def classes_of_tiles(lane: EventLane, level: int, index: Ints, shift: int = 0) -
 
 
 def _cell_edges(level: int, first: int, last: int) -> Ints:
-    """Return the edges of the cells of tiles `first` … `last` - 1."""
     return np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level)
 
 

@@ -170,7 +170,7 @@ def details(index: RankIndex, table: TableRows, row: int) -> EventDetail:
     is_event = table.table == "events"
     has_same_name = (table.name == table.name[row]) & (table.category == table.category[row])
     return {
-        "event": _place_fields(index, table, row),
+        "event": _detailed_event(index, table, row),
         "parents": list(_parent_summaries(index, table, row)) if is_event else [],
         "args": [list(pair) for pair in args],
         "args_error": error,
@@ -181,8 +181,7 @@ def details(index: RankIndex, table: TableRows, row: int) -> EventDetail:
     }
 
 
-def _place_fields(index: RankIndex, table: TableRows, row: int) -> DetailedEvent:
-    """Return a summary of a row, with its category, process, track, depth, stream and step."""
+def _detailed_event(index: RankIndex, table: TableRows, row: int) -> DetailedEvent:
     summary = event_summary(index, table, row)
     events, lane = index.rank.table, summary["lane"]
     is_event = table.table == "events"
@@ -241,13 +240,13 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
 
 
 def _forward_rows(trace: Trace, backward_rows: Sequence[int]) -> list[int]:
-    """Return the operators of the forward pass that lead to some operators of the backward pass."""
+    """Return the operators of the forward pass whose gradient the `backward_rows` compute."""
     forward, backward = trace.flow_table.of_kind("fwdbwd")
     rows: list[int] = forward[np.isin(backward, backward_rows)].tolist()
     return rows
 
 
-#: Maximum number of events that a selection names by id; more would make each message large.
+#: Maximum number of events that a selection names by id, because messages should stay small.
 MAX_SELECTED: int = facts("limits")["launch_ids"]
 
 
@@ -270,14 +269,13 @@ def _launched_by_event(index: RankIndex, row: int) -> tuple[Rows, Ints]:
     trace, table = index.rank.trace, index.rank.table
     launched = np.flatnonzero(trace.launch_of >= 0)
     call = trace.launch_of[launched]
-    start = table.start_ns[call]
-    first, last = table.start_ns[row], table.start_ns[row] + table.dur_ns[row]
-    within = (table.track[call] == table.track[row]) & (start >= first)
-    within &= start + table.dur_ns[call] <= last
-    return launched[within], start[within]
+    call_start, call_end = table.start_ns[call], table.end_ns[call]
+    start, end = table.start_ns[row], table.end_ns[row]
+    is_within = (table.track[call] == table.track[row]) & (call_start >= start) & (call_end <= end)
+    return launched[is_within], call_start[is_within]
 
 
-#: Maximum number of arrows drawn from one event; more could not be followed by eye.
+#: Maximum number of arrows drawn from one event; nobody could follow more of them by eye.
 MAX_ARROWS: int = facts("limits")["launch_arrows"]
 
 

@@ -136,7 +136,7 @@ class CounterLane:
         low, high = edges[:-1], np.minimum(edges[1:], self.end)
         first, last = self.times.searchsorted(low), self.times.searchsorted(high)
         padded = np.append(self.times, np.iinfo(np.int64).max)
-        # A cell without a sample at its start begins with the value of the sample before.
+        # A cell without a sample at its start begins with the value of the previous sample.
         first = np.where(padded[first] == low, first, np.maximum(first - 1, 0))
         overlaps = (last > first) & (low < self.end)
         smallest = np.full(len(low), np.nan)
@@ -186,7 +186,6 @@ def index_counter(times: Ints, values: Floats, end: int) -> CounterLane:
 
 
 def _kind_index(starts: Ints, durs: Ints, kinds: Codes, *, major: int, disjoint: bool) -> KindIndex:
-    """Index the kinds of a lane whose most frequent kind is `major`."""
     minor = []
     for code in np.unique(kinds).tolist():
         if code != major:

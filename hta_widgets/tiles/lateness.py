@@ -30,16 +30,17 @@ _OF_RANK = ("id", "start_ns", "dur_ns", "wait_ns", "late_ns", "imposed_ns", "las
 
 def clusters_reply(frame: pd.DataFrame) -> replies.Clusters:
     """Answer ``clusters``: groups of similar ranks, and the outliers."""
-    alone = frame["is_outlier"].to_numpy(bool)
+    is_outlier = frame["is_outlier"].to_numpy(bool)
     reason = dict(zip(frame["rank"].tolist(), frame["why"].astype(str).tolist(), strict=True))
     groups: list[replies.SimilarRanks] = []
-    for _, group in frame[~alone].groupby("cluster", sort=False):
+    for _, group in frame[~is_outlier].groupby("cluster", sort=False):
         ranks = sorted(int(rank) for rank in group["rank"])
         representative = int(group["representative"].iloc[0])
-        representative = representative if representative in ranks else ranks[0]
+        if representative not in ranks:
+            representative = ranks[0]
         why = reason[representative]
         groups.append({"representative": representative, "ranks": ranks, "why": why})
-    outliers = sorted(int(rank) for rank in frame["rank"][alone])
+    outliers = sorted(int(rank) for rank in frame["rank"][is_outlier])
     return {
         "clusters": sorted(groups, key=lambda group: group["representative"]),
         "outliers": [{"rank": rank, "why": reason[rank]} for rank in outliers],
@@ -69,7 +70,7 @@ def event_pieces(start: Ints, dur: Ints, row: Ints) -> EventPieces:
 
 
 def waits_without_transfers(waits: EventPieces, transfers: Intervals) -> EventPieces:
-    """Return the union of a rank's waits less its transfers.
+    """Return the times of a rank's waits that are outside its transfers.
 
     Where waits overlap, time belongs to the one that began first, then to the longest.
     """
@@ -291,7 +292,10 @@ def _sort_by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _add_lateness(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the delay of a rank that alone arrives last, from the others' median, and their waits."""
+    """Add the lateness of ranks that alone arrive last, and the waits that they cause.
+
+    A rank is late by the time from the median arrival of the other ranks to its own.
+    """
     number = frame["collective"].to_numpy(np.int64)
     arrival = frame["arrival_ns"].to_numpy(np.int64)
     wait = frame["wait_ns"].to_numpy(np.int64)

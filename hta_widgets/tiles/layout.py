@@ -456,7 +456,6 @@ def _add_waits(rows: Iterable[SummaryRow | TrackRow], first_lane: int) -> list[L
 
 
 def _communicates(row: SummaryRow | TrackRow) -> bool:
-    """Return whether a row shows communication of a device."""
     if isinstance(row, SummaryRow):
         return row.role == "comm"
     return row.communication and row.role == "stream"
@@ -500,7 +499,7 @@ def _count_events(table: EventTable) -> tuple[_TrackCounts, Rows]:
 
 
 def _host_threads(counts: _TrackCounts) -> dict[int, str]:
-    """Return host threads and their labels: the main thread, the backward threads, the others.
+    """Return the labels of host threads: of the main thread, the backward threads, the others.
 
     The main thread is the one with the steps, or with the most calls.
     """
@@ -533,9 +532,9 @@ def _host_threads(counts: _TrackCounts) -> dict[int, str]:
 
 
 def _streams(counts: _TrackCounts) -> list[int]:
-    """Return the positions of tracks of streams, then of annotations, by device.
+    """Return the positions of the tracks of each device: of its streams, then of annotations.
 
-    Streams with communication come after the other ones.
+    Streams with communication come after the other streams.
     """
     tracks = counts.tracks
     devices: dict[str, int] = {}
@@ -611,7 +610,7 @@ def _async_rows(groups: list[AsyncGroup], process: ProcessName) -> Iterator[Trac
 
 
 def _with_asyncs(rows: list[TrackRow], asyncs: list[TrackRow]) -> Iterator[TrackRow]:
-    """Put asyncs below the rows of their process; those without such a row come first."""
+    """Put asyncs below the rows of their process; asyncs without such a row come first."""
     last = {row.process: index for index, row in enumerate(rows) if row.role == "other"}
     yield from (row for row in asyncs if row.process not in last)
     below: dict[int, list[TrackRow]] = {}

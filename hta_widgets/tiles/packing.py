@@ -43,10 +43,13 @@ def compact_columns(columns: Columns, level: int) -> dict[str, tuple[str, npt.Ar
             compact["kinds"] = "u8", _nibbles(array)
         elif name == "slice_start":
             offset = _offsets(columns, level)
-            compact |= (
-                {name: (dtype, array)} if offset is None else {"slice_offset": ("i32", offset)}
-            )
-        elif name != "mask" and not (name == "slice_flags" and not array.any()):
+            if offset is None:
+                compact[name] = dtype, array
+            else:
+                compact["slice_offset"] = "i32", offset
+        elif name == "mask" or (name == "slice_flags" and not array.any()):
+            continue  # the page does not need these
+        else:
             compact[name] = _narrowest_dtype(name, dtype, array), array
     return compact
 
@@ -111,5 +114,5 @@ _FASTEST, _GZIP_FORMAT = 1, 31
 
 
 def gzip_buffer(buffer: bytes) -> bytes:
-    """Compress a buffer, in about a tenth of the time that computing the buffer takes."""
+    """Compress a buffer, which takes about a tenth of the time of computing it."""
     return zlib.compress(buffer, _FASTEST, _GZIP_FORMAT)

@@ -1,14 +1,14 @@
 """The lanes of a rank, indexed when they are first drawn, and the tables that have their rows.
 
 A lane's `LaneRef` (`tiles/layout.py`) states what it shows; `RankIndex.lane` builds the index of
-that lane, and of those that are drawn with it. Lanes and tables are kept in a `LaneBudget`, which
-the ranks of a job share: the least recently used are evicted, and built again when needed.
+that lane, and of the lanes that are drawn with it. Lanes and tables are kept in a `LaneBudget`,
+which the ranks of a job share: the least recently used are evicted, and built again when needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -98,15 +98,10 @@ class RankIndex:
 
     def rows(self, table: str) -> TableRows:
         """Return a table by its name in the protocol."""
-        match table:
-            case "events":
-                return self.events
-            case "asyncs":
-                return self.asyncs
-            case "instants":
-                return self.instants
-            case _:
-                raise ValueError(f"no table {table!r}; the tables are events, asyncs, instants")
+        if table not in {"events", "asyncs", "instants"}:
+            raise ValueError(f"no table {table!r}; the tables are events, asyncs, instants")
+        rows: TableRows = getattr(self, table)
+        return rows
 
     @property
     def events(self) -> TableRows:
@@ -118,11 +113,9 @@ class RankIndex:
         return rows
 
     def _events(self) -> TableRows:
-        t = self.rank.table
-        pools = t.names, t.categories
-        return TableRows(
-            "events", t.start_ns, t.dur_ns, t.name, t.category, t.kind, t.record, *pools
-        )
+        table = self.rank.table
+        columns = {field.name: getattr(table, field.name) for field in fields(TableRows)[1:]}
+        return TableRows("events", **columns)
 
     @cached_property
     def asyncs(self) -> TableRows:
@@ -139,7 +132,6 @@ class RankIndex:
     def _side_rows(
         self, name: str, table: AsyncTable | InstantTable, starts: Ints, durs: Ints
     ) -> TableRows:
-        """Return a table other than the events, with the kind of each row."""
         names, categories = self.rank.table.names, self.rank.table.categories
         kind = np.full(len(table), _OTHER, np.uint8)
         # Only intervals that readers derived, which have no record, have a known kind.
@@ -175,7 +167,6 @@ class RankIndex:
         return named
 
     def _overlay(self, ref: LaneRef) -> TableRows:
-        """Return the waits or delays of a lane as a table, one row each."""
         table = self._overlays.get(ref)
         if table is not None:
             return table
@@ -285,7 +276,7 @@ class RankIndex:
                 return [self._lane(self.table_of(ref), self.rows_of_lane(ref))]
 
     def _folded_lane(self, ref: LaneRef) -> EventLane:
-        """Return a lane of the folded rank, from its file if it is there."""
+        """Return a lane of the folded rank, read from the rank's file if that has it."""
         # All lanes of the rank's file are read together, as they are shown together.
         stored = stored_lanes(self.rank.table)
         for other, lane in stored.items():
@@ -295,7 +286,6 @@ class RankIndex:
         return stored.get(ref) or folded_lane(self.rank.table, ref, self.device_rows)
 
     def _by_depth(self, track: int, events: TableRows, *, slices: bool = True) -> list[AnyLane]:
-        """Return the indexed lanes of a track, one for each depth."""
         table = self.rank.table
         rows = np.flatnonzero(table.track == track)
         depth = table.depth[rows]

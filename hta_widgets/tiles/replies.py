@@ -180,7 +180,7 @@ class Cell(TypedDict):
 
 
 class HostTime(TypedDict):
-    """Events of one name during a gap; `time` excludes nested events, `longest` has most of it."""
+    """Events of one name during a gap; `time` excludes nested events, `longest` has the most."""
 
     longest: Brief
     count: int

@@ -91,9 +91,9 @@ def _phases(rank: RankLayout) -> Rows:
     else:
         inside = above < 0
         enclosing_ns = np.full(len(rows), rank.range_ns[1] - rank.range_ns[0])
-    phase_rows: Rows = rows[
-        inside & (table.dur_ns[rows] >= MIN_SHARE * enclosing_ns) & (table.dur_ns[rows] > 0)
-    ]
+    dur_ns = table.dur_ns[rows]
+    is_long = (dur_ns >= MIN_SHARE * enclosing_ns) & (dur_ns > 0)
+    phase_rows: Rows = rows[inside & is_long]
     return phase_rows
 
 
@@ -156,7 +156,9 @@ def data_quality(
         part_texts = [
             problem.detail.partition(";")[0] for problem in all_problems if problem.kind == "part"
         ]
-        phrases = [_phrase(kind, number) for kind, number in counts.items() if kind != "part"]
+        phrases = [
+            _problem_phrase(kind, number) for kind, number in counts.items() if kind != "part"
+        ]
         level, text = "warn", " · ".join(filter(None, [ranks, shown, *part_texts, *phrases]))
     else:
         level, text = "ok", f"exact: {shown}, 0 dropped"
@@ -184,12 +186,11 @@ def group_problems(problems: list[Problem]) -> list[dict[str, Any]]:
     return grouped
 
 
-def _phrase(kind: str, number: int) -> str:
-    """Return the text about problems of a kind."""
+def _problem_phrase(kind: str, number: int) -> str:
     if kind == "clock":
         return "clocks not aligned"
-    one, several = _WORDS.get(kind, (kind, kind))
-    return f"{count(number)} {one if number == 1 else several}"
+    singular, plural_form = _WORDS.get(kind, (kind, kind))
+    return f"{count(number)} {singular if number == 1 else plural_form}"
 
 
 VERSION = 1
@@ -373,18 +374,14 @@ class DeviceTimes:
             ranks = slice(first, first + at_once)
             inside = np.clip(edges, self.low[ranks, None], self.high[ranks, None])
             inside += self.offsets[ranks, None]
-            yield {
-                name: np.diff(
-                    self.covers[name]
-                    .count_and_length_before(inside.ravel())[1]
-                    .reshape(inside.shape)
-                )
-                for name in names
-            }
+            times = {}
+            for name in names:
+                _, before = self.covers[name].count_and_length_before(inside.ravel())
+                times[name] = np.diff(before.reshape(inside.shape))
+            yield times
 
 
 def _clipped_length(start: int, end: int, low: Ints, high: Ints) -> Ints:
-    """Return the length of the part of a window within each range."""
     lengths: Ints = np.maximum(np.minimum(high, end) - np.maximum(low, start), 0)
     return lengths
 
@@ -492,7 +489,6 @@ def minimap_reply(
 
 
 def _device_totals(device: DeviceTimes, edges: Ints) -> dict[str, Ints]:
-    """Return the time of each kind of device work between `edges`, added up over the ranks."""
     part_of_kind = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
     totals = {kind: np.zeros(len(edges) - 1, np.int64) for kind in part_of_kind}
     for parts in device.times_between(edges, tuple(part_of_kind.values())):
@@ -516,7 +512,6 @@ def _host_totals(indices: Sequence[RankIndex], edges: Ints) -> tuple[dict[str, I
 
 
 def _host_cells(index: RankIndex, edges: Ints) -> Iterator[Cells]:
-    """Yield the contents of each of a folded rank's host lanes between neighbouring `edges`."""
     for row in index.rank.summary:
         lane = index.lane(row.lane)[1]
         if row.role == "cpu" and not isinstance(lane, CounterLane):

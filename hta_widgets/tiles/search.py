@@ -98,7 +98,7 @@ def marks_reply(view: MarksView, members: Iterable[MarkedRows]) -> tuple[dict[st
 
 
 def _rows_in_window(marked: MarkedRows, view: MarksView) -> tuple[RowIds, RowIds]:
-    """Return rows that began before the window and reach into it, and those that begin in it."""
+    """Return the rows that began before the window and reach into it, and rows that begin in it."""
     shift, table = marked.index.rank.shift_ns, marked.table
     low, high = table.start_ns.searchsorted((view.start - shift, view.end - shift)).tolist()
     first, last = np.searchsorted(marked.rows, low), np.searchsorted(marked.rows, high)
@@ -282,7 +282,7 @@ class NameSearch:
 
     @cached_property
     def _names(self) -> tuple[list[str], dict[int, Ints]]:
-        """All distinct names, and by id of a pool the position of each of its names among them."""
+        """All distinct names, and by id of a pool the position of each of its names in them."""
         pool, codes = StringPool(), {}
         for index in self._indices:
             names = index.rank.table.names

@@ -48,10 +48,9 @@ def foldable_stacks(trace: Trace) -> dict[int, list[tuple[int, int]]]:
 
 
 def _chains(only_frames: Bools, branches: Bools) -> list[tuple[int, int]]:
-    """Return runs of depths with frames only; all depths but the last do not branch."""
-    # Whether each depth continues in the next one.
-    continues = only_frames[:-1] & ~branches[:-1] & only_frames[1:]
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], continues.astype(np.int8), [0]))))
+    """Return runs of depths with frames only; only the last depth of a run may branch."""
+    continues_below = only_frames[:-1] & ~branches[:-1] & only_frames[1:]
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], continues_below.astype(np.int8), [0]))))
     return [
         (first, last - first + 1)
         for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)

@@ -107,14 +107,13 @@ def stored_lanes(table: EventTable) -> dict[LaneRef, EventLane]:
         if fact is None or fact["version"] != VERSION:
             return {}
         columns = {name: file.read(name) for name in _COLUMNS}
-        return {
-            LaneRef(role, tuple(sources), annotations=annotations): _Reader(
-                columns, begin, numbers
-            ).lane()
-            for role, sources, annotations, begin, numbers in fact["lanes"]
-        }
+        lanes = {}
+        for role, sources, annotations, begin, numbers in fact["lanes"]:
+            ref = LaneRef(role, tuple(sources), annotations=annotations)
+            lanes[ref] = _Reader(columns, begin, numbers).lane()
     except Exception:  # noqa: BLE001 - files may be damaged in any way; lanes are computed then
         return {}
+    return lanes
 
 
 def _lane_items(lane: EventLane) -> Iterator[Item]:

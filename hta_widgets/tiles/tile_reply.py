@@ -167,7 +167,6 @@ def _add_lane(
 def _slice_columns(
     rank_index: RankIndex, ref: LaneRef, lane: EventLane, positions: Positions, names: NameKeys
 ) -> SliceColumns:
-    """Return the columns of the events at some positions of a lane, to be sent as slices."""
     if not len(positions):
         return {}
     # Times are taken from the lane: the table's columns may not be loaded yet.
@@ -194,8 +193,6 @@ def _cell_classes(
 
 @dataclass(slots=True)
 class _ReplyBuilder:
-    """Collects the tiles of one answer."""
-
     classed: bool = False
     classes: list[Array] = field(default_factory=list)
     lanes: list[Array] = field(default_factory=list)

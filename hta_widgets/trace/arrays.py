@@ -39,7 +39,7 @@ class GroupStatistics:
 
 
 def group_statistics(code: Array, groups: int, values: Ints) -> GroupStatistics:
-    """Return statistics of the values by group ``0 .. groups-1``; no group is empty."""
+    """Return statistics of the values by group ``0 .. groups-1``; no group may be empty."""
     if not groups:
         none = np.empty(0, dtype=np.int64)
         return GroupStatistics(none, none, none, none, np.empty(0))
@@ -124,7 +124,7 @@ def stable_order(key: Ints) -> Rows:
 
 
 def event_order(start: Ints, dur: Ints) -> Rows:
-    """Return the order by start, longest first, then position; starts must not be negative."""
+    """Return the order by start, then longest first, then position; no start may be negative."""
     order = stable_order(start)
     sorted_start, sorted_dur = start[order], dur[order]
     has_same_start = sorted_start[1:] == sorted_start[:-1]

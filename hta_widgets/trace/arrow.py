@@ -66,7 +66,6 @@ def write_parquet(traces: Sequence[Trace], folder: str | os.PathLike[str]) -> st
 
 
 def _event_batch(trace: Trace, rows: Rows | None, schema: Any) -> Any:
-    """Return the record batch of some events of a rank, by default of all."""
     chosen = slice(None) if rows is None else rows
     ids = np.arange(len(trace), dtype=np.int64)[chosen]
     arrays: list[Any] = [pa.array(np.full(len(ids), trace.rank, np.int64)), pa.array(ids)]
@@ -103,7 +102,7 @@ class ArgsStream:
         schema = pa.schema({"rank": integer, "id": integer, "key": text, "value": text})
         batches = (
             pa.RecordBatch.from_arrays(
-                _args_columns(trace, range(len(trace))[low : low + _EVENTS_PER_BATCH]),
+                _args_columns(trace, range(low, min(low + _EVENTS_PER_BATCH, len(trace)))),
                 schema=schema,
             )
             for trace in iter_ranks(self.traces)
@@ -114,7 +113,6 @@ class ArgsStream:
 
 
 def _args_columns(trace: Trace, rows: range) -> list[Any]:
-    """Return the columns of an `ArgsStream` for some events of a rank."""
     table = trace.table
     args: dict[int, dict[str, str]] = {row: {} for row in rows}
     begins = zip(table.record[rows.start : rows.stop].tolist(), rows, strict=True)
@@ -133,7 +131,6 @@ def _args_columns(trace: Trace, rows: range) -> list[Any]:
 def _add_args(
     trace: Trace, rows_by_record: Iterable[tuple[int, int]], args: dict[int, dict[str, str]]
 ) -> None:
-    """Add the args of records, as strings, to `args`, which has the args of each row."""
     rows_of: dict[int, list[int]] = defaultdict(list)
     for record, row in rows_by_record:
         rows_of[record].append(row)
@@ -164,7 +161,7 @@ def _arg_texts(body: bytes) -> dict[str, str]:
 
 
 def _text_of(value: bytes) -> str:
-    """Return the string that a JSON value is; another value as JSON."""
+    """Return the string that a JSON text encodes; other JSON unchanged."""
     return _valid(msgspec.json.decode(value)) if value[:1] == b'"' else value.decode()
 
 

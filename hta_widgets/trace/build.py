@@ -81,7 +81,7 @@ def launch_links(
 def _prefer_launching(
     calls: Ints, code: Ints, name: npt.NDArray[np.int32], names: StringPool, codes: int
 ) -> tuple[Ints, Ints]:
-    """Return calls and codes, without calls that launch nothing if one with the same id does."""
+    """Return calls and codes, less calls that launch nothing and have the id of one that does."""
     if np.bincount(code, minlength=codes).max(initial=0) <= 1:
         return calls, code
     used = np.unique(name[calls]).tolist()
@@ -168,7 +168,6 @@ _MAX_EARLY_NS = 10_000
 
 
 def _count_devices(table: EventTable, problems: Problems) -> None:
-    """Count the devices of a rank, whose figures it combines, as a problem."""
     is_work = (table.stream >= 0) & np.isin(table.kind, _DEVICE_WORK_KINDS)
     devices = {table.tracks[track].process for track in np.unique(table.track[is_work]).tolist()}
     if len(devices) > 1:
@@ -183,7 +182,6 @@ def _count_devices(table: EventTable, problems: Problems) -> None:
 def _count_early_starts(
     table: EventTable, launch_of: tuple[Ints, Ints], problems: Problems
 ) -> None:
-    """Count device events that start before the call that launches them as a problem."""
     source, target = launch_of
     early_ns = table.start_ns[source] - table.start_ns[target]
     problems.add(
@@ -196,7 +194,6 @@ def _count_early_starts(
 
 
 def _count_repeated_work(table: EventTable, problems: Problems) -> None:
-    """Count device events that equal another one of their stream as a problem."""
     start, dur = table.start_ns, table.dur_ns
     # Events are in the order of start and duration, so equal ones are neighbours.
     is_tie = (start[1:] == start[:-1]) & (dur[1:] == dur[:-1]) & (dur[1:] > 0)
@@ -235,7 +232,7 @@ def build_trace(
     by_phase = _rows_by_phase(columns, notes)
     if pairs is None:
         exclude_far_records(columns, by_phase, notes)
-    rows, dur, phase, end_rows = _event_rows(columns, by_phase, notes, pairs)
+    rows, dur, phase, end_rows = _event_rows(columns, by_phase, notes, pairs)  # by record
     instant_rows = np.sort(np.concatenate((by_phase["iIRnT"], by_phase["X without dur"])))
     timed_rows = (instant_rows, by_phase["beSF"], by_phase["C"])
     other_rows: tuple[Rows, ...] = (by_phase["stf"], *timed_rows)
@@ -252,8 +249,8 @@ def build_trace(
     del by_phase, rows, order, dur, phase, end_rows, instant_rows, timed_rows
     flow_rows, instant_rows, async_rows, counter_rows = other_rows
     is_stop = columns.name[instant_rows] == columns.names.find("Record Window End")
-    stops_ns = columns.start_ns[instant_rows[is_stop]]
-    window_end_ns = int(stops_ns.max()) - zero_ns if len(stops_ns) else None
+    stops_ns = columns.start_ns[instant_rows[is_stop]] - zero_ns
+    window_end_ns = max(stops_ns.tolist(), default=None)
     end_record = repair_durations(columns, events, end_record, notes, window_end_ns=window_end_ns)
 
     table, device, of_thread = _event_table(columns, events, notes, names)
@@ -319,7 +316,6 @@ def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
 
 
 def _count_skipped(columns: RankColumns, problems: Problems) -> None:
-    """Count the records without a time, and the records of an unknown phase."""
     is_known_phase = np.isin(columns.phase, np.frombuffer(b"XBEstfiIRbneSTFCM", dtype=np.uint8))
     lacks_time = is_known_phase & ~columns.timed & (columns.phase != ord("M"))
     problems.add("skipped", int(lacks_time.sum()), "records without a time")

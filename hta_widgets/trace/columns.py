@@ -94,7 +94,7 @@ class ArgsByRecord(Protocol):
 
 @dataclass(slots=True)
 class RankColumns:
-    """One file's records of all phases, decoded, in file order.
+    """The decoded records of one file, of all phases, in file order.
 
     Times are absolute nanoseconds on the recorded clock (``baseTimeNanoseconds`` already added).
     `start_ns` is meaningless if `timed` is False (metadata records). Codes, ids and record
@@ -366,8 +366,8 @@ class JoinedRecords(RecordSource):
 
     def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
         bounds = np.searchsorted(wanted, self.first).tolist()
-        edges = zip(self.sources, self.first, pairwise(bounds), strict=False)
-        for source, first, (low, high) in edges:
+        parts = zip(self.sources, self.first[:-1], pairwise(bounds), strict=True)
+        for source, first, (low, high) in parts:
             for record, text in source.records(wanted[low:high] - first):
                 yield record + first, text
 
@@ -529,13 +529,13 @@ def _event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[
     if table is None or not set(keys) <= set(COMMUNICATION_KEYS):
         return _read_args(trace, rows, keys)
     positions = table.positions(trace.table.record[rows])
-    if ends := trace.table.end_record:  # such an event has the args of two records
+    if ends := trace.table.end_record:  # these events have the args of two records
         positions[np.isin(rows, np.fromiter(ends, np.int64))] = -1
     others = np.flatnonzero(positions < 0)
     args = {key: table.column(positions, key) for key in keys}
     for key, values in _read_args(trace, rows[others], keys).items():
-        for place, value in zip(others.tolist(), values, strict=True):
-            args[key][place] = value
+        for position, value in zip(others.tolist(), values, strict=True):
+            args[key][position] = value
     return args
 
 
@@ -558,7 +558,7 @@ def _text(value: object) -> bytes:
 
 
 def whole_number(value: object) -> int | None:
-    """Return an integer, also from its decimal digits or a whole real number; else None."""
+    """Return an integer from an integer, a string of digits or a whole float; else None."""
     if isinstance(value, str):
         return int(value) if _INTEGER(value) else None
     if isinstance(value, float):
@@ -575,7 +575,7 @@ def as_integer(value: object, limit: float = 1 << 62) -> int:
 def to_int64(values: Sequence[Any], missing: int = -1) -> Ints:
     """Return args as int64; `missing` for values that cannot be converted."""
 
-    def number(value: Any) -> int:
+    def to_integer(value: Any) -> int:
         try:
             integer = int(value)
         except (TypeError, ValueError, OverflowError):
@@ -587,13 +587,12 @@ def to_int64(values: Sequence[Any], missing: int = -1) -> Ints:
             return np.array([missing if value is None else value for value in values], np.int64)
         except OverflowError:
             pass
-    return np.array([number(value) for value in values], dtype=np.int64)
+    return np.array(list(map(to_integer, values)), dtype=np.int64)
 
 
 def _read_args(
     trace: RecordedEvents, rows: Rows, keys: Sequence[str], kind: object = Any
 ) -> dict[str, list[Any]]:
-    """Return some args of some events by key, as values of `kind`, read from the records."""
     if trace.source is None or not len(rows):
         return {key: [None] * len(rows) for key in keys}
     table = trace.table

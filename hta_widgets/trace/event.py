@@ -24,7 +24,7 @@ class Event:
     Attributes
     ----------
     id : int
-        Its id in `Trace.events`.
+        The index of the event in `Trace.events`.
     """
 
     trace: Trace
@@ -43,7 +43,7 @@ class Event:
     def operator(self) -> Event | None:
         """The innermost operator around the event, or around the call that launched it.
 
-        None if no operator is around it. The operator of an operator is the event itself.
+        None if no operator is around it. For an operator, it is the event itself.
         """
         call = int(self.trace.launch_of[self.id])
         if call < 0 and self.trace.table.stream[self.id] >= 0:

@@ -53,8 +53,8 @@ def flow_table(
 ) -> FlowTable:
     """Join the flow records `rows` to arrows between events; add the arrows to `launches`.
 
-    Launches are the source and target rows found by correlation; a flow record of the same two
-    events only adds its record numbers.
+    Launches are the source and target rows found by correlation. A flow between the same two events
+    adds only its record numbers to the launch.
     """
     source, target = launches
     kinds = ["launch"]
@@ -106,7 +106,7 @@ def flow_table(
 
 
 def _lack_ids(columns: RankColumns, rows: Rows, table: EventTable, events: Ints) -> Bools:
-    """Return which flow records, and their device events, have the id 0, which means "none"."""
+    """Return which flow records and their device events both have the id 0, which means "none"."""
     has_zero: Bools = table.correlation[events] == 0
     flow_ids = [columns.flow_ids[code] for code in columns.flow[rows[has_zero]].tolist()]
     has_zero[has_zero] = [text.strip('"') == "0" for text in flow_ids]
@@ -116,21 +116,20 @@ def _lack_ids(columns: RankColumns, rows: Rows, table: EventTable, events: Ints)
 def counter_table(
     columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems
 ) -> CounterTable:
-    """Return the samples of counters: one per series in a record's args."""
+    """Return the samples of counters; each arg of a record is a sample of another series."""
     series: dict[tuple[str, str, str], int] = {}
-    # Names of a series are formatted only once for each pid, name, id and label.
+    # The name of a series is formatted only once for each pid, name, id and label.
     code_of_series: dict[tuple[int, int, int, str], int] = {}
     sample_series, sample_values, sample_rows = array("i"), array("d"), array("q")
     skipped = without_samples = 0
-    codes = zip(
-        *(getattr(columns, name)[rows].tolist() for name in ("pid", "name", "flow")), strict=True
-    )
+    key_columns = (columns.pid, columns.name, columns.flow)
+    pids, names, flows = (column[rows].tolist() for column in key_columns)
     records = columns.record[rows].tolist()
     args = chain.from_iterable(
         _args_of(columns, records[first : first + _RECORDS_AT_ONCE])
         for first in range(0, len(records), _RECORDS_AT_ONCE)
     )
-    for row, samples, (pid, name, flow) in zip(rows.tolist(), args, codes, strict=True):
+    for row, samples, pid, name, flow in zip(rows.tolist(), args, pids, names, flows, strict=True):
         without_samples += not samples
         for label, raw in samples.items():
             value = _parse_number(raw)
@@ -322,8 +321,6 @@ class FlowEndpointFinder:
 
 
 class _FlowIndex:
-    """Finds an arrow by its two ends."""
-
     def __init__(self, source: Ints, target: Ints, events: int) -> None:
         self._size = events + 1
         ends = source * self._size + target

@@ -85,7 +85,7 @@ class GraphReplay:
 
 
 class _GraphMatch(NamedTuple):
-    """The captured graph of a replay, and the place of the node of each kernel; -1 for none."""
+    """The captured graph of a replay, and the position of each kernel's node; -1 for none."""
 
     capture: int
     certainty: str
@@ -100,7 +100,7 @@ def _node_name(name: str) -> str:
 
 
 def _capture_calls(trace: Trace) -> tuple[Rows, Rows]:
-    """Return the calls that begin captures, and those that end them; none if the numbers differ."""
+    """Return the calls that begin and the calls that end captures; none if their numbers differ."""
     begins = np.flatnonzero(name_mask(trace, lambda name: "StreamBeginCapture" in name))
     ends = np.flatnonzero(name_mask(trace, lambda name: "StreamEndCapture" in name))
     return (begins, ends) if len(begins) == len(ends) else (begins[:0], ends[:0])
@@ -152,6 +152,7 @@ def graph_replays(trace: Trace) -> list[GraphReplay]:
     table = trace.table
     graphs = captured_graphs(trace.capture) if trace.capture is not None else []
     is_launch = name_mask(trace, is_graph_launch)
+    # `launch_of` -1, of events without a launch, selects the appended False.
     work = np.flatnonzero(np.append(is_launch, False)[trace.launch_of] & (table.stream >= 0))
     launch = trace.launch_of[work]
     node = to_int64(event_args(trace, work, ("graph node id",))["graph node id"])
@@ -174,7 +175,7 @@ def graph_replays(trace: Trace) -> list[GraphReplay]:
 
 
 def graph_launch_of(trace: Trace, work: Rows) -> Ints:
-    """Return for each piece of device work the launch of its graph, -1 for none.
+    """Return the launch of the graph of each of some device events, -1 for none.
 
     It is found by correlation id: in a `captured_trace`, the captured calls launch the kernels.
     """
@@ -204,7 +205,7 @@ def _match_graph(
 
 
 def match_nodes(kernels: Sequence[str], nodes: Sequence[str]) -> tuple[str, list[int]]:
-    """Return the certainty, and for each kernel of a replay the place of its node, -1 for none.
+    """Return the certainty, and the position of the node of each kernel of a replay, -1 for none.
 
     Examples
     --------
@@ -250,6 +251,7 @@ def captured_trace(trace: Trace) -> Trace:
     names = StringPool(trace.table.names.values)
     categories = StringPool(trace.table.categories.values)
     first_record = len(trace.source) if trace.source is not None else 0
+    # Each replay gets a copy of its graph's host events, after all events of the rank.
     first_row, start_ns = len(trace), trace.table.last_ns + 1
     for replay in replays:
         rows = _graph_rows(capture, graphs[replay.capture], parent)

@@ -47,7 +47,7 @@ def name_mask(trace: Trace, matches: Callable[[str], object]) -> Bools:
 
 
 def names_match(trace: Trace, rows: Rows, matches: Callable[[str], object]) -> Bools:
-    """Return whether the name of each of some events matches."""
+    """Return which of some events have a name that matches."""
     used, place = distinct_codes(trace.table.name[rows])
     wanted = [bool(matches(trace.table.names[code])) for code in used.tolist()]
     return np.array(wanted, dtype=bool)[place]
@@ -64,7 +64,7 @@ def autograd_nodes(trace: Trace) -> Bools:
 
 
 def nearest_ancestor(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
-    """Return for each event the nearest of `stops`, which may be the event itself; or -1."""
+    """Return the nearest ancestor of each event among `stops`, or the event itself; -1 for none."""
     count = len(parent)
     ancestor = np.empty(count + 1, dtype=np.int64)
     # Each entry is the event itself or an event above it; each iteration doubles the distance.

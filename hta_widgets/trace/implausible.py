@@ -213,7 +213,7 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
 def _clip_at_syncs(
     columns: RankColumns, events: dict[str, Any], dur: Ints, problems: Problems
 ) -> Ints:
-    """Return `dur`; work that the host waited for, but that states a much later end, is cut."""
+    """Return `dur`; work is cut if the host waited for it, and it states a much later end."""
     start = events["start_ns"]
     is_device_code = [is_device_category(text) for text in columns.categories.values]
     # The last entry lets a file without categories be indexed.
@@ -313,7 +313,7 @@ def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints, int
 def _count(
     columns: RankColumns, name: Array, record: Ints, rows: Rows, text: str, problems: Problems
 ) -> None:
-    """Count records as a problem, with the names and record numbers of some."""
+    """Count records as a problem, with the names and record numbers of the first few."""
     named = [
         f"{columns.names[name[row]][:_NAME_LENGTH]!r} (record {int(record[row]):,})"
         for row in rows[:_NAMED_RECORDS].tolist()

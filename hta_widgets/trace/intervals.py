@@ -185,11 +185,11 @@ def union_of_sorted(starts: Ints, ends: Ints) -> IntervalUnion:
 
 @dataclass(slots=True, frozen=True)
 class IntervalIndex:
-    """Any set of intervals: covered time, and number of intervals that overlap a window."""
+    """A set of intervals that may overlap, with the covered time and the count in any window."""
 
     cover: IntervalUnion
-    starts: Ints | None  # of intervals with a length, sorted; None if `cover` has the same
-    ends: Ints | None  # of intervals with a length, sorted; None if `cover` has the same
+    starts: Ints | None  # of intervals with a length, sorted; None if they equal those of `cover`
+    ends: Ints | None  # likewise
     points: Ints  # starts of intervals without length, sorted
 
     def __len__(self) -> int:
@@ -218,9 +218,8 @@ class IntervalIndex:
             open_at = self.cover.prefix[started[:-1]] > before[:-1]
             counts = np.diff(started) + open_at
         else:
-            counts = self.starts.searchsorted(edges[1:]) - self.ends.searchsorted(
-                edges[:-1], side="right"
-            )
+            ended = self.ends.searchsorted(edges[:-1], side="right")
+            counts = self.starts.searchsorted(edges[1:]) - ended
         if len(self.points):
             counts = counts + np.diff(self.points.searchsorted(edges))
         return np.diff(before), counts

@@ -136,8 +136,6 @@ P = ParamSpec("P")
 
 
 class _Result:
-    """A result, the lock of its computation, and the version of the taxonomy of the result."""
-
     __slots__ = ("lock", "value", "version")
 
     def __init__(self) -> None:
@@ -237,7 +235,6 @@ class _RankCache:
             return trace in self._bytes and bool(trace.memo)
 
     def touch(self, trace: MappedRank) -> None:
-        """Mark a rank as the most recently used."""
         size = len(trace) * _BYTES_PER_EVENT  # measuring takes longer than many analyses
         with self._lock:
             self._max_total += size - self._bytes.pop(trace, 0)
@@ -247,7 +244,6 @@ class _RankCache:
             self.evict()
 
     def evict(self) -> None:
-        """Release the least recently used ranks until the others are within the limit."""
         released = []
         with self._lock:
             self._max_total = sum(self._bytes.values())

@@ -1,7 +1,7 @@
 r"""Ids of exports that merge several ranks into one file, and the mark of exported files.
 
-Ranks use the same ids for different flows and launches, so an export of several ranks writes ids
-that include the rank, and a reader restores the original ones::
+Ranks use the same ids for different flows and launches. So an export of several ranks writes ids
+that include the rank, and a reader restores the original ids::
 
     scoped_id(b"17", 3)  # b"3000000000017"
     scoped_id(b'"0xa"', 3)  # b'"3:\"0xa\""'
@@ -24,7 +24,7 @@ MARK_KEY = "hta_widgets"
 IDENTITY_KEY = "identity"
 #: Key of the mark for the part of the job that an export has; see `ExportPart`.
 PART_KEY = "part"
-#: Key of the mark under which a rank of several files states the windows that these recorded.
+#: Key of the mark for the windows of a rank that was recorded in several files.
 WINDOWS_KEY = "windows"
 #: An id of rank r is written as r * ID_STRIDE + id; exact in a double up to rank 9006.
 ID_STRIDE = 10**12

@@ -299,7 +299,6 @@ def _short_xmma_name(text: str) -> str:
 
 
 def _short_library_name(text: str) -> str:
-    """Return the short name of a kernel of a library for matrices, convolutions or attention."""
     for template, pattern in _LIBRARY_NAMES.items():
         match = re.match(pattern, text)  # compiled once, as `re` caches patterns
         if match:
@@ -312,7 +311,7 @@ def _short_library_name(text: str) -> str:
 
 
 def _fill_template(template: str, parts: dict[str, str]) -> str:
-    """Return a template of `_LIBRARY_NAMES` filled with the parts of a name, translated.
+    """Fill a template of `_LIBRARY_NAMES` with the parts of a name, as short names write them.
 
     ``gemm {dtype} {layout}`` with the parts ``B`` and ``Alik_Bljk`` is ``gemm bf16 tn``.
     """
@@ -375,7 +374,7 @@ def _short_kernel_name(text: str) -> str:
 
 
 def _is_signature(text: str) -> bool:
-    """Whether a whole string is the bracketed types of a function's arguments.
+    """Return whether a string is nothing but the bracketed types of a function's arguments.
 
     ``context_1(512)_generation_0(0)`` is a range: its values identify it, and are not left out.
     """
@@ -469,7 +468,7 @@ _WORDS = re.compile(r"(?:\w+::)*(\w+)")
 def disambiguate(
     labels: Sequence[str], names: Sequence[str], kinds: Sequence[str] | None = None
 ) -> list[str]:
-    """Return the labels, with a distinguishing suffix for equal ones.
+    """Return the labels; equal labels get a distinguishing suffix.
 
     The suffix is their kind. Labels of one kind get the first word in which their full names
     differ, such as a template's type, and otherwise a number.

@@ -84,7 +84,7 @@ class Problem:
 
     @property
     def is_note(self) -> bool:
-        """Whether all figures are right: nothing is lost, combined or perhaps loaded twice."""
+        """Whether no figure is affected: nothing is lost, combined or perhaps loaded twice."""
         is_in_doubt = POSSIBLE_DUPLICATE in self.detail or ANOTHER_RUN in self.detail
         return self.is_harmless and not is_in_doubt and self.kind != "merged"
 

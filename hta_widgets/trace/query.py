@@ -301,7 +301,6 @@ def _require_numbers(operands: Iterable[ast.expr], text_columns: Collection[str]
 
 
 def _is_numeric(node: ast.expr, text_columns: Collection[str]) -> bool:
-    """Return whether the values of an expression are numbers or booleans."""
     if isinstance(node, ast.Constant):
         return not isinstance(node.value, str)
     if isinstance(node, ast.Name):

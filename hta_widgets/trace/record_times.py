@@ -36,7 +36,7 @@ def parse_base_time(text: str) -> int:
 
 
 def base_time_ns(metadata: Mapping[str, Any]) -> int:
-    """Return the time that a file's times count from; 0 if it states none, or an invalid one."""
+    """Return the time to which a file's times are relative; 0 if it states no valid one."""
     with suppress(ValueError, OverflowError):
         return parse_base_time(str(metadata.get(BASE_KEY, 0)))
     return 0

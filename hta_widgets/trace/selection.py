@@ -123,7 +123,7 @@ class Selection:
 
     @check_arguments
     def events(self, columns: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return the member events, whole, with their ``rank``; the index is ``id``."""
+        """Return the member events, uncut, with their ``rank``; the index is ``id``."""
         return events_of(list(self.owner.values()), columns, self.rows)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -168,7 +168,7 @@ class Selection:
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict of numbers, strings and lists, without the traces.
 
-        ``launches`` is left out unless it is True.
+        It has the key ``launches`` only if that is True.
         """
         tracks = sorted(self.tracks or (), key=lambda t: ("", t) if isinstance(t, str) else t[::-1])
         listed_tracks = [item if isinstance(item, str) else list(item) for item in tracks]
@@ -226,7 +226,7 @@ def window_in_table_time(selection: Selection, trace: Trace) -> tuple[int | None
 
 
 def resolve_ranks(traces: TraceSet, ranks: Iterable[int] | int | None) -> list[int]:
-    """Return `ranks` as an ascending list, None as all; raise for a rank that is missing."""
+    """Return `ranks` as an ascending list, all if None; raise `TraceError` for a missing rank."""
     if ranks is None:
         return traces.ranks
     requested = normalize_ranks(ranks)
@@ -246,7 +246,7 @@ def select_events(
 ) -> Selection:
     """Return the selection of the events that meet all conditions; see `TraceSet.select`.
 
-    `conditions` are fields of the selection, or None.
+    `conditions` has fields of the selection; a field may be None.
     """
     fields = {name: value for name, value in conditions.items() if value is not None}
     if isinstance(query, Selection):
@@ -259,16 +259,20 @@ def select_events(
             fields["ids"] = _ids_of_frame(query, traces.ranks)
         query = None
     if query is not None:
-        # A query that fails on a frame without rows fails on any events.
-        no_events = events_of([])
-        for trace in list(traces.values())[:1]:
-            columns = dict.fromkeys((*EVENT_COLUMNS, *columns_in(query)))
-            no_events = event_frame(trace, slice(0, 0), columns)
-            no_events.insert(0, "rank", trace.rank)
-        query_mask(no_events, query)
+        _check_query(traces, query)
     if "ranks" in fields:
         fields["ranks"] = tuple(resolve_ranks(traces, fields["ranks"]))
     return Selection(query=query, traces=traces, **fields)
+
+
+def _check_query(traces: TraceSet, query: str) -> None:
+    """Raise a `TraceError` if the query fails on a frame without rows, and so on any events."""
+    no_events = events_of([])
+    for trace in list(traces.values())[:1]:
+        columns = dict.fromkeys((*EVENT_COLUMNS, *columns_in(query)))
+        no_events = event_frame(trace, slice(0, 0), columns)
+        no_events.insert(0, "rank", trace.rank)
+    query_mask(no_events, query)
 
 
 def format_ranks(ranks: list[int]) -> str:
@@ -444,7 +448,6 @@ def _launched_rows(selection: Selection, trace: Trace) -> Rows:
 
 
 def _matching_rows(selection: Selection, trace: Trace) -> Rows:
-    """Return the events of a rank that meet all conditions of a selection, ascending."""
     if selection.ranks is not None and trace.rank not in selection.ranks:
         return np.empty(0, dtype=np.intp)
     index = trace_index(trace)

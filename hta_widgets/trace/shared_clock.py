@@ -61,7 +61,6 @@ def clock_groups(traces: Sequence[Trace]) -> list[list[Trace]]:
 
 
 def _describe_difference(start_ns: int, origin_ns: int) -> str:
-    """Describe the clock of a group of ranks that is moved to the origin."""
     moved = "moved to start with them"
     if _is_epoch(start_ns) and not _is_epoch(origin_ns):
         return f"its clock counts from the epoch, other ranks' clocks do not; {moved}"

@@ -111,7 +111,6 @@ def drop_unused_texts(
 
 
 def _categorical(parts: list[tuple[Array, Sequence[str]]], column: str) -> pd.Categorical:
-    """Return a column of strings from the codes and strings of each rank."""
     if not parts:
         return pd.Categorical([], categories=[])
     if column in {"kind", "phase"}:  # all ranks have the same strings
@@ -185,7 +184,6 @@ def events_of(
 def _frame(
     pairs: Sequence[tuple[Trace, _RowSelector]], columns: Sequence[str], index: pd.Index[Any]
 ) -> pd.DataFrame:
-    """Return the frame of some rows of each rank."""
     data: dict[str, Any] = {}
     for column in columns:
         if column in STRING_COLUMNS:
@@ -268,7 +266,7 @@ class Trace:
     zero_ns : int
         Absolute time of the rank's earliest event on the clock that the file records.
     shift_ns : int
-        What is added to times of `table` to get times in frames.
+        Time that is added to times of `table` to get times in frames.
     resolution_ns : int
         Value in ns of the last digit of the file's times.
     """
@@ -310,7 +308,7 @@ class Trace:
 
     @property
     def table(self) -> EventTable:
-        """The columns behind `events`; times are relative to `zero_ns`."""
+        """The columns of `events`; their times are relative to `zero_ns`."""
         version = taxonomy.version()
         if self._rules_version != version:
             table = self._table
@@ -376,12 +374,12 @@ class Trace:
 
     @property
     def start_ns(self) -> int:
-        """Start of the earliest event, or of the earliest async interval without events."""
+        """Start of the earliest event or, without events, of the earliest async interval."""
         return self._extent_ns[0] + self.shift_ns
 
     @property
     def end_ns(self) -> int:
-        """End of the last event, or of the last async interval without events."""
+        """End of the last event or, without events, of the last async interval."""
         return self._extent_ns[1] + self.shift_ns
 
     @cached_property
@@ -631,7 +629,7 @@ def profile_value(trace: Trace, name: str) -> float:
 
 
 def contents_text(traces: Iterable[Trace]) -> str:
-    """Return the number of events, or of async intervals without events: ``1,024 events``."""
+    """Return the number of events or, without events, of async intervals: ``1,024 events``."""
     ranks = list(traces)
     events, asyncs = sum(map(len, ranks)), sum(len(trace.async_table) for trace in ranks)
     if events or not asyncs:
@@ -642,7 +640,7 @@ def contents_text(traces: Iterable[Trace]) -> str:
 def totals_text(traces: Iterable[Trace]) -> str:
     """Return the times of profiles, for example ``totals: 790 ms to 2.68 s in MPI of 3.16 s``.
 
-    The elapsed time is that of the longest profile. Profiles left over from other runs are ignored.
+    The elapsed time is the longest one. Profiles left over from other runs are ignored.
     """
     used = [trace for trace in traces if not getattr(trace.profile, "stale", False)]
 

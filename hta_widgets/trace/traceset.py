@@ -213,10 +213,10 @@ class TraceSet(Mapping[int, Trace]):
         """Return one row per rank: its file, host and contents; `files` has a row per file.
 
         ``start_ns, end_ns`` are the start of the first event and the end of the last, within an
-        export's window. Profiles are totals of a run: they have no events, times of -1, and the
-        seconds in MPI, ``comm_s``, and of the run, ``elapsed_s``. ``profile`` is the file of a
-        profile that was merged with a time line. ``asyncs`` is the number of async intervals.
-        Columns without values are not displayed.
+        export's window. Profiles are totals of a run. They have no events, and their times are -1.
+        ``comm_s`` is the seconds in MPI, ``elapsed_s`` the seconds of the run. ``profile`` is the
+        file of a profile that was merged with a time line. ``asyncs`` is the number of async
+        intervals. Columns without values are not displayed.
 
         ``hta-widgets summary`` and `Dashboard.findings` report what costs the job time.
         """
@@ -638,14 +638,17 @@ def _part_text(traces: TraceSet) -> str:
     window_ns, part = traces.window_ns, part_of_job(traces)
     if window_ns is None or part is None or (part["all_time"] and part["all_events"]):
         return ""
-    text = "" if part["all_events"] else "chosen events of "
-    text += "" if part["all_time"] else f"{(window_ns[1] - window_ns[0]) / 1e6:,.3f} ms of "
+    limits = []
+    if not part["all_events"]:
+        limits.append("chosen events")
+    if not part["all_time"]:
+        limits.append(f"{(window_ns[1] - window_ns[0]) / 1e6:,.3f} ms")
     cut = int(part["cut_events"])
-    return f"{text}a job" + (f"; {cut:,} events cross the window's edges" if cut else "")
+    cut_text = f"; {cut:,} events cross the window's edges" if cut else ""
+    return " of ".join([*limits, "a job"]) + cut_text
 
 
 def _facts_line(traces: TraceSet, problems: Problems) -> str:
-    """Return one line with format, ranks, events, length and problems."""
     start_ns, end_ns = traces.span_ns
     contents = [contents_text(traces.values()), f"{(end_ns - start_ns) / 1e6:,.3f} ms"]
     note_count = sum(problem.is_note for problem in problems)

@@ -63,9 +63,8 @@ def resolve_nesting(begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNe
     """
     is_outlasted = _is_outlasted(end, stop)
     outlasted_ends = np.sort(end[is_outlasted])
-    contains_end = np.searchsorted(outlasted_ends, end, "left") > np.searchsorted(
-        outlasted_ends, begin, "right"
-    )
+    ends_before = np.searchsorted(outlasted_ends, end, "left")
+    contains_end = ends_before > np.searchsorted(outlasted_ends, begin, "right")
     rows = np.flatnonzero(is_outlasted | contains_end)
     return _nest_with_stack(rows, begin, end, stop, unit)
 
@@ -97,7 +96,7 @@ def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
 
 
 def _is_outlasted(end: Ints, stop: Ints) -> Bools:
-    """Return whether each event is outlasted: an event of its subtree ends after it."""
+    """Return which events are outlasted by an event of their subtree."""
     result = np.zeros(len(end), dtype=bool)
     rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
     if not len(rows):
@@ -257,7 +256,7 @@ def _apply_nesting(
 
 
 def _subtree_ends(begin: Ints, end: Ints, first: Ints) -> Ints:
-    """Return for each event the next one of its track that begins at its end or later."""
+    """Return the next event of the track that begins when each event has ended."""
     sizes = np.diff(first)
     span = int(end.max()) + 1
     if len(sizes) > _FEW_TRACKS and span.bit_length() + len(sizes).bit_length() <= 62:
@@ -552,7 +551,6 @@ def _track(
     *,
     device: bool,
 ) -> Track:
-    """Return the track of a thread without its lanes, named by metadata if there is any."""
     process = _process_name(pid, names, device=device)
     thread = names.thread.get((pid, tid)) or _default_thread_name(tid, stream)
     default_sort = _DEVICE_SORT if device else 0
@@ -597,6 +595,6 @@ def disambiguate_tracks(tracks: list[Track]) -> list[Track]:
 
 
 def _tracks_of_same_name(tracks: list[Track]) -> list[tuple[int, Track]]:
-    """Return the tracks that share their name with another one, and their numbers."""
+    """Return the tracks whose name another track has too, with their numbers."""
     count_of_key = Counter(track.key for track in tracks)
-    return [(k, track) for k, track in enumerate(tracks) if count_of_key[track.key] > 1]
+    return [(number, track) for number, track in enumerate(tracks) if count_of_key[track.key] > 1]

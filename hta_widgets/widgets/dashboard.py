@@ -202,7 +202,6 @@ class Dashboard(LinkedView):
     ) -> None:
         self._esm, self._css = read_asset("dashboard.js"), read_asset("widgets.css")
         drawn = traces_to_draw(traces, "Dashboard", clock)
-        labels = {format_.name: format_.label for format_ in all_formats()}
         workers = {
             (trace.job, trace.worker) for trace in drawn.values() if trace.format == "byteps"
         }
@@ -212,20 +211,16 @@ class Dashboard(LinkedView):
         left_out = _panels_without_data(drawn, scene, offered)
         without = set(chain.from_iterable(left_out.values()))
         self._filled = [name for name in offered if name not in without]
-        choice = resolve_panels(panels, self._filled)
         self.panel_engine = PanelEngine(drawn)
-        names = tuple(name for name in known_panels() if name in {*offered, "summary"})
-        self.frames = SelectionCache(names, self._analysis, self._panel_id)
-        chart_names = tuple(name for name in chart_panels() if name in offered)
-        self.charts = SelectionCache(chart_names, self._chart, self._chart_id)
-        self._panel_frames = SelectionCache(names, self._panel_frame, self._panel_id)
+        self._create_caches(offered)
+        labels = {format_.name: format_.label for format_ in all_formats()}
         super().__init__(
             drawn,
             engine=engine,
             color=color,
             height=height,
             folded=len(drawn) > MAX_UNFOLDED if folded is None else folded,
-            panels=choice,
+            panels=resolve_panels(panels, self._filled),
             _about={
                 "format": ", ".join(labels.get(name, name) for name in drawn.formats),
                 "panels": [name for name in offered if name not in without or name not in ADDED],
@@ -235,6 +230,13 @@ class Dashboard(LinkedView):
             _scene=scene,
         )
         self.observe(self._clear_frames, names=["selection", "scope", "view"])
+
+    def _create_caches(self, offered: Collection[str]) -> None:
+        names = tuple(name for name in known_panels() if name in {*offered, "summary"})
+        self.frames = SelectionCache(names, self._analysis, self._panel_id)
+        self._panel_frames = SelectionCache(names, self._panel_frame, self._panel_id)
+        chart_names = tuple(name for name in chart_panels() if name in offered)
+        self.charts = SelectionCache(chart_names, self._chart, self._chart_id)
 
     def _redraw(self) -> None:
         self.panel_engine.stop()
@@ -328,7 +330,6 @@ class Dashboard(LinkedView):
         return replace(view, sentences=sentences, pictures=[*pictures, *view.pictures])
 
     def _chart_svg(self, panel: str, late_ranks: Sequence[int]) -> str:
-        """Return a chart of bars as SVG; "" if it has no bars."""
         frame = self.panel_frame(panel).copy(deep=False)
         title = fill_device_word(rows_definition(panel).title, frame)
         style = FigureStyle(title, LIGHT, None)
@@ -341,7 +342,6 @@ class Dashboard(LinkedView):
 
     @property
     def _shown_selection(self) -> Selection:
-        """The selection that panels show; see `scope`."""
         if self.scope == "selection":
             return self.selection
         if self.scope == "job":
@@ -434,7 +434,6 @@ class Dashboard(LinkedView):
 def _panels_without_data(
     traces: TraceSet, scene: Mapping[str, Any], offered: Collection[str]
 ) -> dict[str, list[str]]:
-    """Return the panels of a job that have no data, by reason."""
     panels = empty_panels(traces.formats, scene)
     if ADDED[0] in offered:
         for reason, added in without_data(traces, scene).items():

@@ -137,7 +137,6 @@ class PairHistory:
 
 
 def _add_side(acts: list[_Act], side: int, key: object) -> None:
-    """Add a side to the last act if it has this key, else to a new act."""
     if acts and acts[-1].key == key and side not in acts[-1].sides:
         acts[-1] = _Act(key, (*acts[-1].sides, side))
     else:

@@ -186,7 +186,6 @@ class Timeline(LinkedView):
 
 
 def _keep_tracks(scene: dict[str, Any], tracks: str | Sequence[str] | None) -> dict[str, Any]:
-    """Return a scene with only the tracks that an argument `tracks` names."""
     if tracks is None:
         return scene
     keys = sorted({track["key"] for rank in scene["ranks"] for track in rank["tracks"]})

@@ -117,7 +117,7 @@ def first_window(
 def aligned_window(
     comparison: Comparison, base: Any, lead: int, window: tuple[int, int]
 ) -> tuple[int, int]:
-    """Return the window of the other side that corresponds to one of the side `lead`."""
+    """Return the window of the other side that corresponds to a window of the side `lead`."""
     alignment = diff.align(comparison, base)
     maps = alignment.before, alignment.after
     middle = (window[0] + window[1]) // 2
@@ -221,8 +221,9 @@ class TraceDiff(anywidget.AnyWidget):
         self.comparison: Comparison = diff.compare(
             *self.sources, ranks=ranks or "auto", steps=steps, labels=labels
         )
-        make_swapped = partial(swap_sides, self.comparison, self.sources)
-        self._answers = DiffAnswers(self.comparison, make_swapped)
+        self._answers = DiffAnswers(
+            self.comparison, partial(swap_sides, self.comparison, self.sources)
+        )
         self.left, self.right = (
             SideTimeline(
                 side.traces.subset(ranks=side.ranks),
@@ -244,16 +245,20 @@ class TraceDiff(anywidget.AnyWidget):
             _about=self._answers.about(),
             _scenes=[self.left.scene, self.right.scene],
         )
-        sides = zip(self.sources, self.sides, self.comparison.sides, strict=True)
-        for source, timeline, side in sides:
-            window = first_window(side, source, timeline.whole)
+        self._connect_timelines()
+        serve(self, self.answer)
+
+    def _connect_timelines(self) -> None:
+        """Set the first windows of both timelines and the classes of their events."""
+        for number, timeline in enumerate(self.sides):
+            window = first_window(
+                self.comparison.sides[number], self.sources[number], timeline.whole
+            )
             if window is not None:
                 timeline.state.view = window
+            # Classes of change belong to this comparison; a run may be part of several comparisons.
+            timeline.engine.classes_of = partial(self._answers.classes_of, number)
         self._history = PairHistory(self.sides)
-        # Classes of change belong to this comparison; a run may be part of several comparisons.
-        for place, timeline in enumerate(self.sides):
-            timeline.engine.classes_of = partial(self._answers.classes_of, place)
-        serve(self, self.answer)
 
     @property
     def sides(self) -> tuple[Timeline, Timeline]:
@@ -378,7 +383,7 @@ class TraceDiff(anywidget.AnyWidget):
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
         """Write both sides as one trace, each with its name; see `hta_widgets.export.export_pair`.
 
-        Only the selection is written; for a side without one, everything that is compared.
+        Only the selection is written. For a side without a selection, it is all compared events.
         """
         chosen = [
             source if view.selection.is_everything else view.selection.of(source.traces)
@@ -433,10 +438,10 @@ class TraceDiff(anywidget.AnyWidget):
                 height=view.height,
                 theme=theme,
                 folded=view.folded,
-                only=None if ranks is None else [ranks[place]],
-                classed=class_events(self._answers, place, theme) if by_change else None,
+                only=None if ranks is None else [ranks[number]],
+                classed=class_events(self._answers, number, theme) if by_change else None,
             )
-            for place, (view, name, side) in enumerate(
+            for number, (view, name, side) in enumerate(
                 zip(self.sides, SIDES, comparison.sides, strict=True)
             )
         ]
@@ -481,7 +486,6 @@ class TraceDiff(anywidget.AnyWidget):
         return self._fallback().add_to(super()._repr_mimebundle_(**kwargs))
 
     def _fallback(self) -> Fallback:
-        """Return what a notebook's output shows if the page of this view cannot run."""
         title = f"{' → '.join(self._about['labels'])} · {self._about['facts']}"
         sides = [
             timeline_fallback(engine, {**scene, "title": f"{word}: {label}"}, state, width=450)

@@ -316,7 +316,6 @@ class LinkedView(anywidget.AnyWidget):
                     self.view = self.whole
 
     def _redraw(self) -> None:
-        """Replace what was derived from the traces, which are on another clock now."""
         self._scene = self.engine.scene()
 
     @property
@@ -421,7 +420,6 @@ class LinkedView(anywidget.AnyWidget):
         return self._fallback().add_to(super()._repr_mimebundle_(**kwargs))
 
     def _fallback(self) -> Fallback:
-        """Return what a notebook's output shows if the page of this view cannot run."""
         return timeline_fallback(self.engine, self._scene, self.state.snapshot())
 
     def _dashboard_part(self) -> Mapping[str, Any] | None:
@@ -466,7 +464,6 @@ class LinkedView(anywidget.AnyWidget):
         state.observe(self._from_state)
 
     def _from_state(self, _change: object) -> None:
-        """Copy the shared state into this view's traits."""
         if self._is_syncing:
             return
         self._is_syncing = True

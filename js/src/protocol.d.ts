@@ -58,7 +58,7 @@ export interface Requests {
     rank: number;
     id: number;
   };
-  /** Count the events that match the search text. */
+  /** The number of events that match the search text. */
   search: Timed & {
     text: string;
   };
@@ -68,7 +68,7 @@ export interface Requests {
     from?: Record<string, unknown> | null;
     direction?: number;
   };
-  /** Starts of events that match the search text or a selection, in bins. */
+  /** The bins with events that match the search text or a selection, by lane. */
   marks: Timed & {
     start: number;
     end: number;
@@ -190,7 +190,7 @@ export interface Requests {
     row: number;
     pair?: number | null;
   };
-  /** Count the events that were added, removed, changed and so on. */
+  /** The number of events of each class of change. */
   classes: Timed;
   /** Write both runs as one trace. */
   export_pair: Timed & {
@@ -365,7 +365,7 @@ export type Cell = {
   max?: number | null;
 };
 
-/** Events of one name during a gap; `time` excludes nested events, `longest` has most of it. */
+/** Events of one name during a gap; `time` excludes nested events, `longest` has the most. */
 export type HostTime = {
   longest: Brief;
   count: number;

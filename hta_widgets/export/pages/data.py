@@ -119,7 +119,7 @@ def _records(rank: RankLayout) -> tuple[Ints, Ints]:
 
 
 def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
-    """Yield the position and the text of args of each of the sorted `records` that has args."""
+    """Yield the position and the args' text of each of the ascending `records` that has args."""
     distinct, first, counts = np.unique(records, return_index=True, return_counts=True)
     for start, count, (_, record) in zip(
         first.tolist(), counts.tolist(), source.records(distinct), strict=True
@@ -210,16 +210,16 @@ def full_rank(
     rank = index.rank
     types = EventTypes(index, names)
     writer = ColumnWriter()
-    _events(writer, index, types)
-    _rows(writer, index, types, "asyncs")
-    _rows(writer, index, types, "instants")
-    _flows(writer, rank)
-    series = _counters(writer, rank)
+    _write_events(writer, index, types)
+    _write_rows(writer, index, types, "asyncs")
+    _write_rows(writer, index, types, "instants")
+    _write_flows(writer, rank)
+    series = _write_counters(writer, rank)
     if phases is not None:
-        _phases(writer, phases)
-    operators = _operators(writer, rank)
-    activities = _activities(writer, rank)
-    signatures = _call_figures(writer, rank.trace)
+        _write_phases(writer, phases)
+    operators = _write_operators(writer, rank)
+    activities = _write_activities(writer, rank)
+    signatures = _write_call_figures(writer, rank.trace)
     # Types of collectives on the host, which are not device work.
     on_host = device_trace_index(rank.trace).kind != rank.table.kind
     header = {
@@ -241,7 +241,7 @@ def full_rank(
     return PagePart(header, [writer.block(f"rank-{rank.rank}")])
 
 
-def _operators(writer: ColumnWriter, rank: RankLayout) -> Rows:
+def _write_operators(writer: ColumnWriter, rank: RankLayout) -> Rows:
     """Write the operators around each event and around each launching call, as positions.
 
     Returns the operators' rows, which the page finds by their types.
@@ -253,7 +253,7 @@ def _operators(writer: ColumnWriter, rank: RankLayout) -> Rows:
     return tree.rows
 
 
-def _call_figures(writer: ColumnWriter, trace: Trace) -> list[dict[str, Any]]:
+def _write_call_figures(writer: ColumnWriter, trace: Trace) -> list[dict[str, Any]]:
     """Write FLOPs, bytes and rates of operators' calls; return what calls of a signature share."""
     efficiency = call_efficiency(trace)
     if efficiency is None:
@@ -270,7 +270,7 @@ def _call_figures(writer: ColumnWriter, trace: Trace) -> list[dict[str, Any]]:
     return efficiency.signatures
 
 
-def _activities(writer: ColumnWriter, rank: RankLayout) -> list[list[int]]:
+def _write_activities(writer: ColumnWriter, rank: RankLayout) -> list[list[int]]:
     """Write the activities of threads that launch work; return each one's track and intervals."""
     activities = activities_by_thread(rank.trace)
     starts = [start + rank.shift_ns for start, _ in activities.values()]
@@ -329,7 +329,7 @@ def _track(rank: RankLayout, row: TrackRow) -> dict[str, Any]:
     return {**fields, **labels, "counter_name": name, "counter_series": series}
 
 
-def _rows(writer: ColumnWriter, index: RankIndex, types: EventTypes, name: str) -> None:
+def _write_rows(writer: ColumnWriter, index: RankIndex, types: EventTypes, name: str) -> None:
     """Write the columns that events, asyncs and instants have in common."""
     rows, rank = index.rows(name), index.rank
     if name == "events":
@@ -343,20 +343,20 @@ def _rows(writer: ColumnWriter, index: RankIndex, types: EventTypes, name: str) 
     writer.ints(f"{name}_lane", lane - rank.lane0)
 
 
-def _events(writer: ColumnWriter, index: RankIndex, types: EventTypes) -> None:
+def _write_events(writer: ColumnWriter, index: RankIndex, types: EventTypes) -> None:
     rank, table = index.rank, index.rank.table
-    _rows(writer, index, types, "events")
+    _write_rows(writer, index, types, "events")
     writer.ints("parent", np.where(table.parent < 0, 0, np.arange(len(table)) - table.parent))
-    _ids(writer, "stream", table.stream, table.stream)
+    _write_ids(writer, "stream", table.stream, table.stream)
     writer.ints("step", _by_track(table.step, table.track))
     packed = _by_track(table.correlation, table.track, none=-1)
-    _ids(writer, "correlation", table.correlation, packed)
+    _write_ids(writer, "correlation", table.correlation, packed)
     writer.ints("prelaunched_row", np.flatnonzero(rank.trace.prelaunched), delta=True)
     writer.ints("behind_row", np.flatnonzero(follows_stream_wait(rank.trace)), delta=True)
     writer.ints("phase_row", np.flatnonzero(table.phase), delta=True)
 
 
-def _ids(writer: ColumnWriter, name: str, ids: Array, packed: Array) -> None:
+def _write_ids(writer: ColumnWriter, name: str, ids: Array, packed: Array) -> None:
     """Write ids as `packed`, or as floats if JavaScript has no exact integers for them."""
     if len(ids) and np.abs(ids.astype(np.float64)).max() >= _WIDE:
         writer.floats(f"{name}_wide", ids)
@@ -367,7 +367,7 @@ def _ids(writer: ColumnWriter, name: str, ids: Array, packed: Array) -> None:
 def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = None) -> Ints:
     """Return differences along each track, encoded as numbers that are not negative.
 
-    If `none` is given, this value becomes 0, and the differences of the others begin at 1.
+    If `none` is given, this value becomes 0, and encoded differences of other values begin at 1.
     """
     encoded = np.zeros(len(values), np.int64)
     rows = np.arange(len(values)) if none is None else np.flatnonzero(values != none)
@@ -380,7 +380,7 @@ def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = No
     return encoded
 
 
-def _flows(writer: ColumnWriter, rank: RankLayout) -> None:
+def _write_flows(writer: ColumnWriter, rank: RankLayout) -> None:
     flows = rank.trace.flow_table
     stated = (flows.source_record >= 0) & (flows.target_record >= 0)
     writer.ints("flow_kind", flows.kind)
@@ -389,13 +389,13 @@ def _flows(writer: ColumnWriter, rank: RankLayout) -> None:
     writer.ints("flow_target", flows.target - flows.source)
 
 
-def _phases(writer: ColumnWriter, phases: RankPhases) -> None:
+def _write_phases(writer: ColumnWriter, phases: RankPhases) -> None:
     writer.ints("range_row", phases.rows, delta=True)
     writer.ints("range_step", phases.step, delta=True)
     writer.ints("range_phase", phases.phase)
 
 
-def _counters(writer: ColumnWriter, rank: RankLayout) -> list[int]:
+def _write_counters(writer: ColumnWriter, rank: RankLayout) -> list[int]:
     """Write the samples of all series; return the number of samples of each counter track."""
     table = rank.trace.counter_table
     first = np.searchsorted(table.series_id, np.arange(len(table.series) + 1))
@@ -439,8 +439,8 @@ class CollectivesPart(PagePart):
             self.header["unmatched"] = _write_unmatched(writer, match, len(job.ranks))
         if len(lateness.frame):
             self.lateness = lateness
-            counts = _entries(writer, job, lateness.frame, names)
-            calls = _calls(writer, lateness.frame)
+            counts = _write_entries(writer, job, lateness.frame, names)
+            calls = _write_calls(writer, lateness.frame)
             self.header |= {"late": lateness.late, **calls, "counts": counts}
         if writer.specs:
             self.header["columns"] = writer.specs
@@ -456,14 +456,13 @@ class CollectivesPart(PagePart):
 
 
 def _write_unmatched(writer: ColumnWriter, match: Matching, rank_count: int) -> list[int]:
-    """Write the events without a match; return their number on each rank."""
     rows = [unmatched_rows(match, number) for number in range(rank_count)]
     if any(map(len, rows)):
         writer.ints("unmatched", np.concatenate(rows), delta=True)
     return list(map(len, rows))
 
 
-def _entries(
+def _write_entries(
     writer: ColumnWriter, job: JobLayout, frame: pd.DataFrame, names: NameTables
 ) -> list[int]:
     """Write one entry per event, by rank and start; return the number of entries of each rank."""
@@ -508,7 +507,7 @@ def _map_distinct(values: Array, function: Callable[[int], int]) -> Ints:
     return np.array([function(value) for value in distinct.tolist()], np.int64)[inverse]
 
 
-def _calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
+def _write_calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
     """Write the values common to all members of a collective; return the names they refer to."""
     # Members are in order of their ranks: the first represents all of them, as in `LatenessIndex`.
     row_of_call = frame.drop_duplicates("call").sort_values("call").index.to_numpy()
@@ -520,7 +519,7 @@ def _calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
         codes_of[column] = codes.astype(np.int64)
         writer.ints(f"call_{column}", codes_of[column][row_of_call])
         header[plural] = [str(text) for text in texts]
-    # Ranks may name one call differently. Nearly always they do not, and all differences are 0.
+    # Ranks may name one call differently. Nearly always they agree, and all differences are 0.
     shared = codes_of["name"][row_of_call][frame["call"].to_numpy(np.int64)]
     writer.ints("call_name_added", codes_of["name"] - shared)
     first = frame.iloc[row_of_call]

@@ -49,6 +49,7 @@ _MAX_NAMES = 100
 #: Number of parts of a kind that the page draws (`js/src/compare/waterfall.ts`).
 _MAX_PARTS = 8
 _SIDES = ("before", "after")
+#: The engine of a run, its scene, and the state of its view.
 Side = tuple[TileEngine, dict[str, Any], dict[str, Any]]
 
 
@@ -82,10 +83,7 @@ def comparison_content(
     limit_bytes: float,
     saved_at: datetime | None = None,
 ) -> PageContent:
-    """Return the content of a page of a comparison; both runs' events get the remaining bytes.
-
-    Whole frames and pairs of events are always included.
-    """
+    """Return the content of a comparison's page; both runs' events get the remaining bytes."""
     saved_at = saved_at or datetime.now(UTC)
     frames = {name: answers.frame(name) for name in _frame_names(answers)}
     comparison_blocks = [pack_block("frames", ascii_json(frames))]
@@ -106,8 +104,9 @@ def comparison_content(
     sizes: list[tuple[str, int]] = []
     words: list[str] = []
     blocks: list[Block] = []
-    for place, (side, word) in enumerate(zip(sides, _SIDES, strict=True)):
-        content = embed(*side, left_bytes / (len(sides) - place), saved_at, widget="timeline")
+    for number, (side, word) in enumerate(zip(sides, _SIDES, strict=True)):
+        # The sides that are left share the remaining bytes equally.
+        content = embed(*side, left_bytes / (len(sides) - number), saved_at, widget="timeline")
         side_blocks = [pack_block("document", ascii_json(content.document)), *content.blocks]
         side_blocks = [replace(block, name=f"{word}-{block.name}") for block in side_blocks]
         left_bytes -= total_size(side_blocks)

@@ -271,7 +271,6 @@ def read_asset(name: str) -> str:
 
 
 def _host_script() -> str:
-    """Return the page's own script, which is embedded as text."""
     script = read_asset("page.js").replace("</script", "<\\/script")
     if "<!--" in script:
         raise ValueError("page.js contains <!--, which would begin a comment in a page")
@@ -298,7 +297,7 @@ def source_files(*engines: TileEngine) -> list[tuple[str, int | None]]:
 
 
 def _page_parts(title: str, footer: str, host: str, blocks: Iterable[Block]) -> list[str]:
-    """Return the text of a page: title, footer, blocks, and the script that unpacks them."""
+    """Return the parts of a page's text: its head, its blocks, and the script that unpacks them."""
     nonce = secrets.token_urlsafe(16)
     head = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

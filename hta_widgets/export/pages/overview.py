@@ -1,7 +1,7 @@
 """Write a rank without its events, as cells of a grid that its lanes and device work cover.
 
 A page without room for all events of a rank has cells of ``2**level`` ns instead. For example,
-in cells of 8 ns from 0 on, a lane with the events 2..6 and 7..12 ns has::
+in cells of 8 ns that start at 0, a lane with the events 2..6 and 7..12 ns has::
 
     covered    5  4      ns
     count      2  1      events that overlap the cell
@@ -42,7 +42,7 @@ _UNIONS = {
 
 @dataclass(slots=True, frozen=True)
 class CellGrid:
-    """Cells of ``2**level`` ns, from `first` on."""
+    """Cells of ``2**level`` ns; `first` is the number of the first cell."""
 
     level: int
     first: int
@@ -67,7 +67,7 @@ class CellGrid:
 _Columns = defaultdict[str, list[Array]]
 
 
-def _add(columns: _Columns, spans: IntervalIndex, edges: Ints) -> tuple[Ints, Ints]:
+def _add_spans(columns: _Columns, spans: IntervalIndex, edges: Ints) -> tuple[Ints, Ints]:
     """Add one set of events; return the time that they cover and their number, per cell."""
     covered, count = spans.measure(edges)
     starts, points = spans.sorted_starts.searchsorted(edges), spans.points.searchsorted(edges)
@@ -103,7 +103,7 @@ def overview(
             columns["slice"].append(_slices(index, types, ref, lane, lane_index, grid))
         kept.append({"lane": number, "kinds": kinds, "counter": isinstance(lane, CounterLane)})
     writer = ColumnWriter()
-    _write(writer, columns)
+    _write_columns(writer, columns)
     _write_device(writer, index, edges)
     if exposed_wait is not None:
         writer.ints("device_exposed_wait", np.diff(exposed_wait(grid.edges)))
@@ -154,7 +154,7 @@ def _add_lane(
     columns: _Columns, index: RankIndex, ref: LaneRef, lane: EventLane, number: int, edges: Ints
 ) -> list[int]:
     """Add the whole of a lane, then each of its kinds if there are several; return the kinds."""
-    _add(columns, lane.spans, edges)
+    _add_spans(columns, lane.spans, edges)
     if lane.kinds is None:
         return [lane.kind]
     table, rows = index.table_of(ref), index.rows_of_lane(ref)
@@ -165,10 +165,10 @@ def _add_lane(
     for code in codes:
         of_kind = rows[kind == code]
         spans = index_intervals(table.start_ns[of_kind], table.dur_ns[of_kind])
-        covered_by_kind, count = _add(columns, spans, edges)
+        covered_by_kind, count = _add_spans(columns, spans, edges)
         np.maximum(covered, covered_by_kind, out=covered)
         lowest[(count > 0) & (lowest == NO_KIND)] = code
-    # A cell that has only instants has the kind of the first one, which need not be the lowest.
+    # A cell with instants only has the kind of its first instant, which need not be the lowest.
     first = measure_cells(lane, edges).kind
     cells = np.flatnonzero((covered == 0) & (first != NO_KIND) & (first != lowest))
     columns["instant"].append(np.stack([np.full(len(cells), number), cells, first[cells]]))
@@ -178,7 +178,6 @@ def _add_lane(
 def _slices(
     index: RankIndex, types: EventTypes, ref: LaneRef, lane: EventLane, number: int, grid: CellGrid
 ) -> Ints:
-    """Return the columns of the events that are longer than two cells."""
     positions = lane.long_events(*lane.spans.extent, 2 << grid.level)
     if not len(positions):
         return np.empty((6, 0), np.int64)
@@ -196,7 +195,7 @@ def _slices(
     )
 
 
-def _write(writer: ColumnWriter, columns: _Columns) -> None:
+def _write_columns(writer: ColumnWriter, columns: _Columns) -> None:
     for name in ("covered", "count", "starts"):
         writer.ints(name, concat_arrays(columns[name]))
     for name in ("low", "high"):

@@ -56,9 +56,8 @@ def bars_svg(
             _draw_whiskers(drawing, spread, content.data, (origin, top), scale)
     late_names = {f"rank {rank}" for rank in late_ranks}
     _draw_texts(drawing, names, (left - _GAP, top), theme, late_names)
-    x = right
-    for (head, *texts), column_width in zip(columns, widths, strict=True):
-        x += _GAP + column_width
+    column_ends = right + np.cumsum(np.array(widths, float) + _GAP)
+    for (head, *texts), x in zip(columns, column_ends.tolist(), strict=True):
         drawing.text(x, top - 10, head, theme.ink3, anchor="end")
         _draw_texts(drawing, texts, (x, top), theme)
     if hidden_rows:
@@ -87,7 +86,6 @@ def _wrapped_lines(text: str, width: float) -> list[str]:
 
 
 def _legend_lines(marks: Sequence[Bars], width: float) -> list[list[Bars]]:
-    """Return the named marks as lines of a legend of at most this width."""
     lines: list[list[Bars]] = []
     x = width
     for mark in (mark for mark in marks if mark.name):
@@ -139,7 +137,6 @@ def _draw_bars(
     origin: tuple[float, float],
     scale: float,
 ) -> None:
-    """Draw the bars of a mark, with their texts where these fit."""
     rows, (left, top) = data[mark.row].to_numpy(), origin
     lefts = np.broadcast_to(_column(mark.left, data), len(data)) * scale + left
     rights = np.broadcast_to(_column(mark.right, data), len(data)) * scale + left

@@ -345,7 +345,6 @@ class PictureColors:
         )
 
     def _host_paints(self) -> list[Paint]:
-        """Return the paints of calls of the host by name, which follow the shades of their kind."""
         tokens, plain = facts("tokens")[self.theme.name], self._kind_paint("cpu", 0)
         return [
             replace(plain, fill=hue, tint=blend(hue, self.theme.bg, tokens["hostTint"]))
@@ -454,7 +453,7 @@ def class_events(answers: DiffAnswers, side: int, theme: str) -> EventClassing:
 
 
 def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
-    """Return the share of each class in a side's device work; None for a side without any.
+    """Return the share of each class in a side's device work; None for a side without such work.
 
     Classes are in the legend's order; the first is drawn at the bottom of a minimap.
     """
@@ -508,8 +507,8 @@ def class_styles(theme: str, of: str = "event_classes") -> list[ClassStyle]:
     ]
 
 
-#: Widths in px of the columns: the left one, the left one if it is narrow, and the right one. Then
-#: the minimum widths of a picture with a wide left column, and of a picture with a right column.
+#: Widths in px of the left column, of a narrow left column, and of the right column; then minimum
+#: widths of a picture with a wide left column, and of a picture with a right column.
 _GUTTER, _NARROW_GUTTER, _MARGIN = 164, 104, 128
 _GUTTER_FROM, _MARGIN_FROM = 760, 900
 
@@ -565,7 +564,7 @@ class Painter:
 
 _GAP_PX = 12
 _SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"')
-#: What precedes the name of a pattern where it is defined, or used.
+#: The text before the name of a pattern, in its definition and where it is used.
 _ID = re.compile(r'(\bid="|url\(#)(?=hta-)')
 
 
@@ -581,17 +580,16 @@ def stacked_svg(pictures: Sequence[str], *, side_by_side: bool = False) -> str:
         for text in pictures
         if (match := _SIZE.search(text))
     ]
-    # Index of the width in a size, or of the height.
-    direction = 0 if side_by_side else 1
-    lengths = [size[direction] for size in sizes]
-    extent = [max(values) for values in zip(*sizes, strict=True)]
-    extent[direction] = sum(lengths) + _GAP_PX * (len(lengths) - 1)
-    width, height = extent
+    widths, heights = zip(*sizes, strict=True)
+    axis, lengths = ("x", widths) if side_by_side else ("y", heights)
+    total_length = sum(lengths) + _GAP_PX * (len(lengths) - 1)
+    width = total_length if side_by_side else max(widths)
+    height = max(heights) if side_by_side else total_length
     parts, offset = [], 0.0
     for number, (text, length) in enumerate(zip(pictures, lengths, strict=True)):
         # Names of patterns must be unique in the combined picture.
         inner = _ID.sub(rf"\g<1>p{number}-", text[text.index("<svg") :])
-        parts.append(inner.replace("<svg", f'<svg {"xy"[direction]}="{offset:g}"', 1))
+        parts.append(inner.replace("<svg", f'<svg {axis}="{offset:g}"', 1))
         offset += length + _GAP_PX
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,9 +30,22 @@ _WEAKEST = 0.18
 _VEIL, _GRID = 0.72, 0.19
 _STEP_LINES_FROM_PX = 16
 _SCALE_PX = 120
-#: Marks of events that begin before the window, and of those that end after it.
+#: Marks of events that begin before the window, and of events that end after it.
 _BEFORE, _AFTER = "\u2039", "\u203a"
 Step = Mapping[str, Any]
+
+
+class _VisibleStep(NamedTuple):
+    """A step or phase in view, with its edges in px; `name` has a mark if `begins_before`."""
+
+    name: str
+    dur: int
+    x0: float
+    x1: float
+    begins_before: bool
+    ends_after: bool
+
+
 #: A reply of the engine and its columns.
 Answered = tuple[Mapping[str, Any], Mapping[str, Any]]
 
@@ -84,10 +97,10 @@ class HeaderPainter(Painter):
         x = area.left + np.arange(bins + 1) / bins * area.across
         total = np.zeros(bins)
         layers = []
+        is_host = "exposed" not in columns
         for name, shares in columns.items():
             total = total + shares
             color = theme.kind["communication" if name == "exposed" else name]
-            is_host = "exposed" not in columns
             layers.append((total, blend(color, theme.lane, 0.6) if is_host else color))
         if classed is not None and classed.parts is not None:
             layers = self._class_layers(total, (start, end), classed.parts)
@@ -174,24 +187,24 @@ class HeaderPainter(Painter):
         drawing.rect(x + width - 1, y - 3, 1, 8, theme.ink)
         drawing.text(x + width + 6, y + 5, duration(length_ns), theme.ink)
 
-    def _in_view(self, steps: Sequence[Step]) -> Iterator[tuple[Step, float, float, bool, str]]:
-        """Yield each step or phase in view: its ends, whether it begins before, and its name."""
+    def _in_view(self, steps: Sequence[Step]) -> Iterator[_VisibleStep]:
         area = self.area
         for step in steps:
-            start, end = step["start"], step["start"] + step["dur"]
+            start, dur = step["start"], step["dur"]
+            end = start + dur
             if start < area.end and end > area.start:
-                begins_before = start < area.start
-                name = f"{_BEFORE} {step['name']}" if begins_before else step["name"]
-                yield step, area.x(start), area.x(end), begins_before, name
+                before, after = start < area.start, end > area.end
+                name = f"{_BEFORE} {step['name']}" if before else step["name"]
+                yield _VisibleStep(name, dur, area.x(start), area.x(end), before, after)
 
     def _draw_steps(self, y: float) -> None:
-        area, theme, drawing = self.area, self.theme, self.drawing
+        theme, drawing = self.theme, self.drawing
         tint = blend(theme.kind["annotation"], theme.bg, 0.2 if theme.name == "dark" else 0.1)
         last = -math.inf
-        for step, x0, x1, begins_before, name in self._in_view(self.scene["steps"]):
-            ends_after = step["start"] + step["dur"] > area.end
-            drawing.rect(x0, y, max(x1 - x0 - (0 if ends_after else 1), 1), 15, tint)
-            if not begins_before and x0 - last >= 4:
+        for step in self._in_view(self.scene["steps"]):
+            x0, x1, name = step.x0, step.x1, step.name
+            drawing.rect(x0, y, max(x1 - x0 - (0 if step.ends_after else 1), 1), 15, tint)
+            if not step.begins_before and x0 - last >= 4:
                 drawing.rect(x0, y, 2, 15, theme.kind["annotation"])
                 last = x0
             number_text = "#" + name.rpartition("#")[2] if "#" in name else name
@@ -199,23 +212,25 @@ class HeaderPainter(Painter):
             if not label:
                 continue
             drawing.text(x0 + 6, y + 11, label, theme.ink, bold=True)
-            end_text = _AFTER if ends_after else duration(step["dur"])
+            end_text = _AFTER if step.ends_after else duration(step.dur)
             max_width = x1 - x0 - text_width(label, bold=True) - 24
-            if (not begins_before or ends_after) and text_width(end_text) <= max_width:
+            is_end_shown = step.ends_after or not step.begins_before
+            if is_end_shown and text_width(end_text) <= max_width:
                 drawing.text(x1 - 6, y + 11, end_text, theme.ink2, anchor="end")
 
     def _draw_phases(self, y: float) -> None:
         theme, drawing = self.theme, self.drawing
         last_end = -math.inf
-        for _, x0, x1, begins_before, name in self._in_view(self.scene["phases"]):
-            if x1 - last_end < 3:
+        for phase in self._in_view(self.scene["phases"]):
+            if phase.x1 - last_end < 3:
                 continue
-            if not begins_before:
-                drawing.vertical(round(x0), y, y + 14, theme.rule_strong)
-            left = max(x0, last_end)
-            if x1 - left >= 26:
-                drawing.text(left + 5, y + 11, fit_text(name, x1 - left - 9), theme.ink2)
-            last_end = x1
+            if not phase.begins_before:
+                drawing.vertical(round(phase.x0), y, y + 14, theme.rule_strong)
+            left = max(phase.x0, last_end)
+            width = phase.x1 - left
+            if width >= 26:
+                drawing.text(left + 5, y + 11, fit_text(phase.name, width - 9), theme.ink2)
+            last_end = phase.x1
 
     def _draw_job_ribbon(
         self, reply: Mapping[str, Any], columns: Mapping[str, Any], y: float

@@ -164,7 +164,6 @@ class _Picture(Painter):
         return drawing.svg(area.width, height, title=title, description=note, patterns=patterns)
 
     def _draw_borders(self, bottom: float) -> None:
-        """Draw lines at the sides of the lanes and below them, which end at `bottom`."""
         area, drawing, top = self.area, self.drawing, _MINIMAP_BOTTOM + 1
         drawing.vertical(area.left - 1, top, bottom, self.theme.rule)
         if area.margin:
@@ -217,7 +216,6 @@ class _Picture(Painter):
             x += 14 + text_width(label) + 14
 
     def _draw_class_legend(self, y: float) -> float:
-        """Draw the legend of classes; return the x after it."""
         drawing, x = self.drawing, self.area.left
         for name, codes in self.classed.groups if self.classed is not None else ():
             for code in codes:
@@ -228,7 +226,7 @@ class _Picture(Painter):
         return x
 
     def _legend_keys(self) -> list[tuple[str, str, str]]:
-        """Return kind, fill and border of the legend's entries."""
+        """Return the kind, the fill and the border of each entry of the legend."""
         theme = self.theme
         summaries = {part["role"] for row in self.rows for part in row.rank["summary"]}
         roles = {track["role"] for row in self.rows for track in row.rank["tracks"]}
@@ -257,7 +255,6 @@ class _Picture(Painter):
         return keys
 
     def _draw_lanes(self, first: float, ribbon: Answered | None) -> Sequence[Label]:
-        """Draw the lanes of all rows; return the names of their events."""
         area, theme, drawing = self.area, self.theme, self.drawing
         lanes = LanePainter(
             drawing,
@@ -289,7 +286,6 @@ class _Picture(Painter):
         return lanes.labels
 
     def _draw_row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:
-        """Draw how late a rank arrives at collectives, as shades over time."""
         area, drawing = self.area, self.drawing
         reply, columns = ribbon
         top, height = row.ribbon or (0, 0)
@@ -402,7 +398,7 @@ class Fallback:
         return {**bundle, **forms}
 
     def html(self) -> str:
-        """Return the sentences, and the pictures as one image below each other."""
+        """Return the sentences, and one image with the pictures below each other."""
         first, *others = self.sentences or (self.title,)
         paragraphs = [f"<p><b>{escape(first)}</b></p>"]
         paragraphs += [f"<p>{escape(' '.join(others))}</p>"] if others else []
@@ -424,7 +420,7 @@ class Fallback:
 def timeline_fallback(
     engine: TileEngine, scene: Mapping[str, Any], state: Mapping[str, Any], *, width: int = _WIDTH
 ) -> Fallback:
-    """Return the title of a timeline and, unless it is too large, a picture with folded ranks."""
+    """Return a timeline's title and, unless it has too many events, a picture with folded ranks."""
     low, high = scene["range"]
     ranks, events = plural(len(scene["ranks"]), "rank"), plural(scene["events"], "event")
     title = f"{scene['title']} · {ranks} · {events} · {duration(high - low)}"

@@ -154,9 +154,10 @@ def _used_tracks(rank: RankScene) -> list[Mapping[str, Any]]:
 def _blocks_of_rank(
     head: Row, place_of_pin: Mapping[str, int]
 ) -> Iterator[tuple[float, list[Row]]]:
-    """Yield rows that stay together, and the place of their pin: of pinned tracks, and of the rank.
+    """Yield the place of the pin, and the rows, of each block of rows that stay together.
 
-    The block of the rank has its `head` and, if it is open, its other tracks.
+    Each pinned track is a block. The last block is the `head` of the rank and, if it is open, its
+    other tracks.
     """
     rank, rows = head.rank, [head]
     number = rank["rank"]
@@ -234,7 +235,6 @@ def _grow_lanes(fold: _FoldedSizes, row_height: float) -> _FoldedSizes:
 def _head_row(
     rank: RankScene, fold: _FoldedSizes, like: tuple[int, ...], why: str, *, is_open: bool
 ) -> Row:
-    """Return the row of a rank or of a group of similar ranks, `like`, above its tracks."""
     rank_name = rank["label"] or f"rank {rank['rank']}"
     names = _group_names(rank["rank"], like) if len(like) > 1 else (rank_name,)
     if rank_name.startswith("worker ") and len(like) == 1:
@@ -251,13 +251,12 @@ def _group_names(rank: int, like: Sequence[int]) -> tuple[str, ...]:
     """Return names for similar ranks, the longest first."""
     short_names = (f"{len(like)} ranks like {rank}", f"{len(like)} like {rank}")
     runs = consecutive_runs(like)
-    return (
-        short_names if len(runs) > 4 else (f"ranks {', '.join(map(run_text, runs))}", *short_names)
-    )
+    if len(runs) > 4:
+        return short_names
+    return (f"ranks {', '.join(map(run_text, runs))}", *short_names)
 
 
 def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
-    """Return the lanes of a folded rank: compute, communication, and bars of host threads."""
     gpu, comm, threads = (_of_role(rank, role) for role in ("gpu", "comm", "cpu"))
     has_labels = fold.mode == "full"
     if not gpu and not comm:
@@ -290,7 +289,6 @@ def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
 def _busiest_threads(
     rank: RankScene, threads: list[Mapping[str, Any]], max_threads: int
 ) -> list[Mapping[str, Any]]:
-    """Return the threads with the most events, in the scene's order."""
     if len(threads) <= max_threads:
         return threads
     tracks = [track for track in rank["tracks"] if track["role"] == "thread"]
@@ -434,7 +432,7 @@ class LanePainter(Painter):
     def _codes(
         self, index: RankIndex, role: str, form: Form, table: TableRows, rows: npt.NDArray[np.int32]
     ) -> Ints:
-        """Return the kind of each rectangle, or the class, times 16, plus the shade."""
+        """Return a code for each rectangle: 16 times its kind or class, plus its shade."""
         if self.classed is not None:
             classes = self.classed.classes_of(index.rank.rank)
             if classes is None or role not in OF_EVENTS:
@@ -557,7 +555,7 @@ class LanePainter(Painter):
         return slices
 
     def _draw_late(self, index: RankIndex, band: Band, y: float, *, is_late: bool) -> None:
-        """Draw dotted lines from the arrival of the others to the starts of late kernels."""
+        """Draw dotted lines from the other ranks' arrival to the start of each late kernel."""
         slices, short = self._overlay_slices(index, band.late)
         cells = np.flatnonzero(short > 0)
         left = np.r_[self.x[cells], self.area.xs(slices.start)]
@@ -597,7 +595,7 @@ def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:
 
 
 def _longest_uncovered(low: int, high: int, over: _Slices, first: int) -> tuple[int, int]:
-    """Return the longest part of a range that no slice from position `first` on covers."""
+    """Return the longest part of a range that the slices from position `first` do not cover."""
     starts, ends = over.start[first:], over.end[first:]
     overlaps = (starts < high) & (ends > low)
     gap_start, longest = low, (low, low)

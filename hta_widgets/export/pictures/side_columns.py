@@ -38,7 +38,7 @@ class WindowTotals:
 
 
 def totals_by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
-    """Return the times of each rank by kind, from a reply with a list per kind."""
+    """Return the times of each rank by kind, from a reply that has a list for each kind."""
     columns = {
         name: values
         for name, values in reply.items()
@@ -89,7 +89,6 @@ class SideColumnPainter(Painter):
             self._draw_one_line(row, y, fact, ink)
 
     def _draw_two_lines(self, row: Row, y: float, fact: _RankFact, ink: str) -> None:
-        """Draw a rank's name above its fact, and the names of its lanes next to them."""
         theme, drawing, area = self.theme, self.drawing, self.area
         right = area.left - 8
         bands = [] if area.narrow else [band for band in row.bands if band.label]
@@ -100,24 +99,16 @@ class SideColumnPainter(Painter):
         is_beside_long_name = _width_on_line(lanes, _SECOND_LINE) > right / 2
         fact_line = last_line if is_beside_long_name and has_last_line else _SECOND_LINE
         is_group = len(row.like) > 1 or row.why != ""
-        for baseline, texts, bold, color, can_remove in (
-            (_FIRST_LINE, row.names, True, theme.ink, True),
-            (fact_line, fact.texts, fact.style == "late", ink, is_group or not has_last_line),
-        ):
-            width = text_width(first_text_that_fits(texts, right - _PAD, bold=bold), bold=bold)
-            lanes = _lane_names_next_to(
-                lanes, row, baseline, width, right - _PAD, can_remove=can_remove
-            )
-            max_width = right - _PAD - _width_on_line(lanes, baseline)
-            label = first_text_that_fits(texts, max_width, bold=bold)
-            if not label and baseline == _FIRST_LINE:
-                label = fit_text(row.names[-1], max_width, bold=True)
-            drawing.text(_PAD, y + baseline, label, color, bold=bold)
+        name_line = _Line(_FIRST_LINE, row.names, theme.ink, bold=True, can_remove=True)
+        lanes = self._draw_line(row, y, name_line, lanes)
+        can_remove = is_group or not has_last_line
+        is_late = fact.style == "late"
+        fact_text = _Line(fact_line, fact.texts, ink, bold=is_late, can_remove=can_remove)
+        lanes = self._draw_line(row, y, fact_text, lanes)
         for lane_baseline, name in lanes:
             drawing.text(right, y + lane_baseline, name, theme.ink3, anchor="end")
 
     def _draw_one_line(self, row: Row, y: float, fact: _RankFact, ink: str) -> None:
-        """Draw a rank's name on the left and its fact on the right."""
         middle, right = y + round(row.height / 2) + _BASELINE, self.area.left - 8
         max_width = right - _PAD
         label = first_text_that_fits(row.names, max_width, bold=row.open)
@@ -127,6 +118,18 @@ class SideColumnPainter(Painter):
         is_late = fact.style == "late"
         label = first_text_that_fits(fact.texts, max_width, bold=is_late)
         self.drawing.text(right, middle, label, ink, anchor="end", bold=is_late)
+
+    def _draw_line(self, row: Row, y: float, line: _Line, lanes: _LaneNames) -> _LaneNames:
+        """Draw a line beside the names of lanes; return the names that still fit."""
+        width = self.area.left - 8 - _PAD
+        text = first_text_that_fits(line.texts, width, bold=line.bold)
+        lanes = _lane_names_next_to(lanes, row, line, text_width(text, bold=line.bold), width)
+        width -= _width_on_line(lanes, line.baseline)
+        text = first_text_that_fits(line.texts, width, bold=line.bold)
+        if not text and line.baseline == _FIRST_LINE:
+            text = fit_text(row.names[-1], width, bold=True)
+        self.drawing.text(_PAD, y + line.baseline, text, line.color, bold=line.bold)
+        return lanes
 
     def _draw_track_names(self, row: Row, y: float) -> None:
         theme, drawing = self.theme, self.drawing
@@ -218,13 +221,14 @@ class SideColumnPainter(Painter):
         self.drawing.text(x, y + 11, fit_text(label, max_width), self.theme.ink3)
         if lines > 1:
             has_waits = self.figures.lateness is not None
-            names = (
-                ["exposed waiting · idle", "waiting · idle"] if has_waits else ["exposed · idle"]
-            )
             if "comm" not in roles:
                 names = ["idle"]
             elif all_mpi:
                 names = ["waiting · other" if has_waits else "in MPI · other"]
+            elif has_waits:
+                names = ["exposed waiting · idle", "waiting · idle"]
+            else:
+                names = ["exposed · idle"]
             self.drawing.text(x, y + 27, first_text_that_fits(names, max_width), self.theme.ink3)
 
     def draw_totals(self, row: Row, y: float) -> None:
@@ -233,34 +237,31 @@ class SideColumnPainter(Painter):
         if not area.margin or row.track is not None:
             return
         number = row.rank["rank"]
-        late = number in self.figures.late
-        if late:
+        is_late = number in self.figures.late
+        if is_late:
             drawing.rect(area.right, y, area.margin, row.height, self.colors.late_ground)
         drawing.horizontal(y, area.right, area.width, theme.rule)
         stats = self.figures.stats.get(number)
         if stats is None or all(part["role"] == "cpu" for part in row.rank["summary"]):
             return
         span_ns, wait_ns = stats["span"], self.figures.exposed_wait(number)
-        is_low = row.height < 24
-        top, height, text_px = (y + 3, 11, 14) if row.height >= 36 else (y + 4, 8, 12)
-        if is_low:
-            top = y + round((row.height - height) / 2)
-        self._draw_bar(stats, wait_ns, top, height)
-        if is_low:
+        if row.height < 24:
+            self._draw_bar(stats, wait_ns, y + round((row.height - 8) / 2), 8)
             return
-        left, baseline = area.right + _PAD, top + height + text_px
+        top, height, line_px = (y + 3, 11, 14) if row.height >= 36 else (y + 4, 8, 12)
+        self._draw_bar(stats, wait_ns, top, height)
+        left, baseline = area.right + _PAD, top + height + line_px
         if span_ns <= 0:
             label = f"no {_device_of([row.rank])} work" if stats["data"] > 0 else "no data"
             drawing.text(left, baseline, label, theme.ink3)
         elif row.rank["truncated"] is not None:
             drawing.text(left, baseline, "file cut off", _WARNING_INK)
-        elif late:
+        elif is_late:
             drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
         else:
             self._draw_shares(row, stats, wait_ns, baseline)
 
     def _draw_bar(self, stats: Mapping[str, Any], wait_ns: int, top: float, height: float) -> None:
-        """Draw a bar whose parts are the kinds of device time of a rank."""
         theme, drawing, span_ns = self.theme, self.drawing, stats["span"]
         left, width = self.area.right + _PAD, self.area.margin - 2 * _PAD
         x: float = left
@@ -281,19 +282,18 @@ class SideColumnPainter(Painter):
     def _draw_shares(
         self, row: Row, stats: Mapping[str, Any], wait_ns: int, baseline: float
     ) -> None:
-        """Draw the shares of waiting, or of communication, and of idle or unrecorded time."""
-        span_ns = stats["span"]
-        has_lateness = self.figures.lateness is not None
-        exposed = ("in MPI" if _is_mpi(row.rank) else "exposed", stats["exposed"])
-        word, exposed_ns = ("waiting", wait_ns) if has_lateness else exposed
+        span_ns, is_mpi = stats["span"], _is_mpi(row.rank)
+        word, exposed_ns = "in MPI" if is_mpi else "exposed", stats["exposed"]
+        if self.figures.lateness is not None:
+            word, exposed_ns = "waiting", wait_ns
         exposed_share = share(exposed_ns / span_ns) if exposed_ns > 0 else ""
         label = f"{word} {exposed_share}" if exposed_share else ""
         is_idle = stats["idle"] >= stats["unrecorded"]
-        rest = "idle" if is_idle else "unrecorded"
-        if _is_mpi(row.rank):
-            rest = "other"
+        rest_word = "idle" if is_idle else "unrecorded"
+        if is_mpi:
+            rest_word = "other"
         rest_share = share(max(stats["idle"], stats["unrecorded"]) / span_ns)
-        rest_label = f"{rest} {rest_share}"
+        rest_label = f"{rest_word} {rest_share}"
         # If the column's title names the two numbers, they need no labels.
         shorter = [(label, "")]
         if self.is_named and is_idle:
@@ -325,34 +325,45 @@ def _name_baseline(band: Band, row_height: float) -> float:
 _LaneNames = Sequence[tuple[float, str]]
 
 
-def _lane_names_next_to(
-    lanes: _LaneNames,
-    row: Row,
-    baseline: float,
-    width: float,
-    max_width: float,
-    *,
-    can_remove: bool,
-) -> _LaneNames:
-    """Return the lane names that leave `width` of `max_width` at a baseline, as the page does.
+@dataclass(frozen=True)
+class _Line:
+    """A line of a folded row, whose text is the first of `texts` that fits."""
 
-    If `can_remove`, lane names, which every row repeats, are left out for a longer text.
+    baseline: float
+    texts: Sequence[str]
+    color: str
+    bold: bool
+    #: Whether names of lanes are left out for a longer text, since every row repeats them.
+    can_remove: bool
+
+    def is_near(self, baseline: float) -> bool:
+        """Return whether texts on both baselines would overlap if they met."""
+        return abs(baseline - self.baseline) < _LINE
+
+
+def _lane_names_next_to(
+    lanes: _LaneNames, row: Row, line: _Line, width: float, max_width: float
+) -> _LaneNames:
+    """Return the names of lanes that leave `width` of `max_width` free for a line.
+
+    The page does the same.
     """
-    is_near = [abs(lane_baseline - baseline) < _LINE for lane_baseline, _ in lanes]
-    pairs = list(zip(lanes, is_near, strict=True))
-    others = [lane for lane, is_close in pairs if not is_close]
-    short = [
-        (lane_baseline, _device_of([row.rank]) if is_close and name == "compute" else name)
-        for (lane_baseline, name), is_close in pairs
-    ]
-    is_group = len(row.like) > 1 or row.why
-    forms = [lanes, *([] if is_group else [short]), *([others] if can_remove else [])]
-    fitting = (form for form in forms if width + _width_on_line(form, baseline) <= max_width)
+    forms = [lanes]
+    if len(row.like) <= 1 and not row.why:
+        device = _device_of([row.rank])
+        forms.append(
+            [
+                (baseline, device if name == "compute" and line.is_near(baseline) else name)
+                for baseline, name in lanes
+            ]
+        )
+    if line.can_remove:
+        forms.append([lane for lane in lanes if not line.is_near(lane[0])])
+    fitting = (form for form in forms if width + _width_on_line(form, line.baseline) <= max_width)
     return next(fitting, forms[-1])
 
 
 def _width_on_line(lanes: _LaneNames, baseline: float) -> float:
-    """Return the width of the lane names at a baseline."""
     widths = [
         text_width(name) + 8
         for lane_baseline, name in lanes

@@ -28,6 +28,7 @@ from hta_widgets.export.traces.members import (
     Members,
     RecordClipper,
     choose_members,
+    is_by_time,
     json_text,
     records_of,
     samples_of,
@@ -189,7 +190,7 @@ def choose_ranks(
     options: ExportOptions,
     moves_ns: Mapping[int, int] | None = None,
 ) -> list[Members]:
-    """Return what to write of each rank with selected events; a `TraceError` if there is none.
+    """Return what to write of each rank with selected events; raise `TraceError` without any.
 
     `moves_ns` has the ns to add to the times of each rank, if they are moved to the fitted clock.
     """
@@ -314,7 +315,6 @@ def make_report(
 
 
 def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
-    """Return the ns to add to the times of each rank's records; empty if none are moved."""
     if clock == "recorded":
         return {}
     if isinstance(traces, Trace):
@@ -345,10 +345,11 @@ def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
         lift_ns = traces.origin_offset_ns
         zero_ns = traces.origin_ns + lift_ns
     else:
-        # Without an origin, the offset that keeps times above 0 may stay: viewers drop times below.
+        # Without an origin, the offset that keeps times above 0 may stay: viewers drop lower times.
         # The zero that most ranks have is used; of several such zeros, the latest.
         counts = Counter(zeros_ns.values())
-        lift_ns, zero_ns = 0, max(counts, key=lambda zero_ns: (counts[zero_ns], zero_ns), default=0)
+        lift_ns = 0
+        zero_ns = max(counts, key=lambda zero_ns: (counts[zero_ns], zero_ns), default=0)
     return {
         rank: zero_ns - zeros_ns.get(rank, zero_ns) - trace.clock_offset_ns - lift_ns
         for rank, trace in traces.items()
@@ -393,7 +394,6 @@ def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> E
     work_ns = rank_part(trace, Selection()).edges
     moved_ns = trace.zero_ns + members.move_ns
     has_all_time = low_ns <= first_ns and high_ns >= last_ns
-    names_events = (selection.query, selection.ids, selection.tracks) != (None, None, None)
     return ExportPart(
         start_ns=low_ns + members.move_ns,
         end_ns=high_ns + members.move_ns,
@@ -401,7 +401,7 @@ def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> E
         work_end_ns=0 if work_ns is None else work_ns[1] + moved_ns,
         cut_events=int(((start_ns < low_ns) | (end_ns > high_ns)).sum()),
         all_time=has_all_time and (earlier is None or earlier.all_time),
-        all_events=not names_events and (earlier is None or earlier.all_events),
+        all_events=is_by_time(selection) and (earlier is None or earlier.all_events),
         job_ranks=max(job_ranks, 0 if earlier is None else earlier.job_ranks),
     )
 
@@ -459,7 +459,7 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
 
 
 def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
-    """Return the worker, GPU or server of a file, known only from the name of its folder."""
+    """Return the worker, GPU or server of a file, which only the name of its folder states."""
     numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
     identity: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
     if identity and trace.job and not scrub:
@@ -468,7 +468,6 @@ def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
 
 
 def _records_to_write(members: Members) -> Iterator[bytes]:
-    """Yield the records to write, in the file's order."""
     records = chain(_edited_records(members), samples_of(members))
     return map(members.scrub.record, records) if members.scrub else records
 
@@ -495,7 +494,6 @@ def _edited_records(members: Members) -> Iterator[bytes]:
 
 
 def _write_merged(out: Output, ranks: Sequence[Members], base_ns: int) -> None:
-    """Write ranks as one file with times relative to `base_ns` (docs/merged-format.md)."""
     head: dict[str, Any] = {"merged": 1, "ranks": []}
     records: list[Iterator[bytes]] = []
     for position, members in enumerate(ranks):
@@ -527,7 +525,6 @@ def _traces_and_selection(source: DiffSource) -> tuple[list[Trace], Selection]:
 
 
 def _rank_offset(before: DiffSource) -> int:
-    """Return the number to add to the ranks of the second run."""
     highest = max((trace.rank for trace in _traces_and_selection(before)[0]), default=0)
     offset = AFTER_RANKS
     while highest >= offset:
@@ -536,7 +533,7 @@ def _rank_offset(before: DiffSource) -> int:
 
 
 def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
-    """Return the ns to add to the times of both sides for their first steps to start together.
+    """Return the ns to add to the times of each side, so that their first steps start together.
 
     The first run stays unless a time would be negative.
     """
@@ -558,7 +555,7 @@ def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
 def _side_ranks(
     side: str, label: str, source: DiffSource, offset: int, move_ns: int, options: ExportOptions
 ) -> list[Members]:
-    """Return the ranks of one side of a pair, numbered from `offset` on and moved in time."""
+    """Return the ranks of one side of a pair, with `offset` added to their numbers."""
     side_title = side if label == side else f"{side} {label}"
     ranks = _members_of_ranks(*_traces_and_selection(source), options)
     for members in ranks:

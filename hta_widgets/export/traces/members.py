@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -86,7 +86,7 @@ class Members:
         return self.trace.zero_ns - base_time_ns(self.trace.metadata) + self.move_ns
 
     def accepts(self, text: bytes) -> bool:
-        """Return whether to write a record without a row in a table; count those left out."""
+        """Return whether to write a record without a row in a table; count omitted records."""
         try:
             record = _decode_header(text)
         except msgspec.DecodeError:
@@ -143,7 +143,7 @@ def choose_members(trace: Trace, selection: Selection, options: ExportOptions) -
     if selection.ranks is not None and trace.rank not in selection.ranks:
         return None
     chosen = selection.mask(trace)
-    may_have_asyncs = _is_by_time(selection) and not len(table) and bool(records)
+    may_have_asyncs = is_by_time(selection) and not len(table) and bool(records)
     if not (chosen.any() or may_have_asyncs or (is_whole and records)):
         return None
     if options.keep_launches and not is_whole:
@@ -170,7 +170,7 @@ def choose_members(trace: Trace, selection: Selection, options: ExportOptions) -
     return members if len(rows) or is_whole or members.asyncs or not records else None
 
 
-def _is_by_time(selection: Selection) -> bool:
+def is_by_time(selection: Selection) -> bool:
     """Return whether a selection names no events, and so includes records without a row."""
     return (selection.query, selection.ids, selection.tracks) == (None, None, None)
 
@@ -183,11 +183,11 @@ def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
-    """Return the selection's window; an open side ends with the events unless all are selected."""
+    """Return the selection's window; unless all events are selected, the selected bound it."""
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
-    if (not _is_by_time(selection) or trace.part) and len(rows):
+    if (not is_by_time(selection) or trace.part) and len(rows):
         if low is None:
             low = int(trace.table.start_ns[rows].min())
         if high is None:
@@ -204,7 +204,7 @@ def _choose_events(members: Members, chosen: Bools) -> None:
 
 
 def _choose_flows(members: Members, chosen: Bools) -> None:
-    """Write the flows between chosen events; count those with only one chosen end."""
+    """Choose the flows between chosen events; count the flows with only one chosen end."""
     flows, fate = members.trace.flow_table, members.fate
     has_records = (flows.source_record >= 0) & (flows.target_record >= 0)
     both = chosen[flows.source] & chosen[flows.target]
@@ -262,7 +262,7 @@ def _choose_counters(members: Members) -> None:
 
 
 def _last_before(members: Members, rows: Ints) -> Ints:
-    """Return the last of `rows` before the window for each series: the value at its start."""
+    """Return the last of `rows` before the window for each series, which gives its first value."""
     if members.whole or members.start_ns is None:
         return rows[:0]
     table = members.trace.counter_table
@@ -303,7 +303,7 @@ def samples_of(members: Members) -> Iterator[bytes]:
 
 
 def _sample_template(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
-    """Return the JSON text before a sample's time, and that after it, with ``%s`` for the value."""
+    """Return the JSON before and after a sample's time; the latter has ``%s`` for the value."""
     pid, name, label = series
     match = _WITH_ID.fullmatch(name)
     fields: dict[str, Any] = {"ph": "C", "name": name}
@@ -360,6 +360,12 @@ def json_text(value: object) -> bytes:
 _ARROW = (b'"s"', b'"t"', b'"f"')
 
 
+class _CutEvent(NamedTuple):
+    start_ns: int
+    end_ns: int
+    stated_ns: int  # the time that the record states, one of both
+
+
 class RecordClipper:
     """Cuts records at the edges of a rank's window.
 
@@ -374,27 +380,26 @@ class RecordClipper:
         self._base_ns = members.written_zero_ns
         table, rows = trace.table, members.rows
         is_cut = (table.start_ns[rows] < self._low) | (table.end_ns[rows] > self._high)
-        #: By record: start and end of its event, and the time that the record states.
-        self._cut: dict[int, tuple[int, int, int]] = {}
+        self._event_of_record: dict[int, _CutEvent] = {}
         for row in rows[is_cut].tolist():
             start, end = int(table.start_ns[row]), int(table.end_ns[row])
-            self._cut[int(table.record[row])] = start, end, start
+            self._event_of_record[int(table.record[row])] = _CutEvent(start, end, start)
             if row in table.end_record and end > self._high:
-                self._cut[table.end_record[row]] = start, end, end
+                self._event_of_record[table.end_record[row]] = _CutEvent(start, end, end)
         self._moved = _records_to_move(members, self._low, self._high)
 
     def __call__(self, number: int, text: bytes) -> bytes:
         """Return the record, cut if it crosses an edge."""
-        if number not in self._cut:
+        if number not in self._event_of_record:
             return self.move_into_window(text) if number in self._moved else text
         fields = decode_fields(text)
         if fields is None:
             return text
-        start_ns, end_ns, stated_ns = self._cut[number]
-        first_ns, last_ns = max(start_ns, self._low), min(end_ns, self._high)
-        inside_ns = first_ns if stated_ns == start_ns else last_ns
+        event = self._event_of_record[number]
+        first_ns, last_ns = max(event.start_ns, self._low), min(event.end_ns, self._high)
+        inside_ns = first_ns if event.stated_ns == event.start_ns else last_ns
         recorded = {}
-        if inside_ns != stated_ns:
+        if inside_ns != event.stated_ns:
             recorded["ts"] = fields["ts"]
             fields["ts"] = micros(inside_ns + self._base_ns)
         if "dur" in fields:
@@ -431,7 +436,6 @@ def _records_to_move(members: Members, low: int, high: int) -> frozenset[int]:
 
 
 def _flow_ends(trace: Trace) -> tuple[Ints, Ints]:
-    """Return the event and the record of each end of a flow that has a record."""
     flows = trace.flow_table
     rows = np.concatenate([flows.source, flows.target])
     records = np.concatenate([flows.source_record, flows.target_record])

@@ -1,7 +1,7 @@
 """Rewrite the records of a rank for a merged file, with ids and processes that no other rank has.
 
-The processes of rank 3 get the numbers from ``3 * PID_STRIDE + 1`` on, and names that state the
-rank. A record before the first one of a process states its original id (docs/merged-format.md)::
+The numbers of rank 3's processes start at ``3 * PID_STRIDE + 1``, and their names state the rank. A
+record before the first one of a process states its original id (docs/merged-format.md)::
 
     {"name": "hta_widgets", "ph": "M", "pid": 300001, "tid": 0, "args": {"rank": 3, "pid": 40100}}
 """

@@ -196,14 +196,11 @@ class _Overlay:
         if trace.source is not None:
             yield from trace.source.records(np.arange(len(trace.source), dtype=np.int64))
             return
-        # Without a file, records are made from the columns: names, and then a record for each row.
+        # Without a file, records are made from the columns: two names of each track, and the rows.
         rows = np.arange(len(trace), dtype=np.int64)
-        nothing = np.empty(0, dtype=np.uint8)
-        records = records_of(Members(trace, rows, nothing, True))
-        names = 2 * len(trace.tracks)
-        record = trace.table.record.tolist()
-        for place, text in enumerate(records):
-            yield (record[place - names] if place >= names else -1), text
+        members = Members(trace, rows, np.empty(0, dtype=np.uint8), whole=True)
+        numbers = [-1] * (2 * len(trace.tracks)) + trace.table.record.tolist()
+        yield from zip(numbers, records_of(members), strict=True)
 
     def _mark_record(self, number: int, text: bytes) -> bytes:
         if number not in self._critical and number not in self._arrow_ends:
@@ -340,7 +337,7 @@ def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
 
 @dataclass
 class _MarkedRecords(RecordSource):
-    """A file's records with the marks of patterns in their args; the others are edited."""
+    """A file's records with the marks of patterns in their args; `edit` changes other records."""
 
     source: RecordSource
     marks: dict[int, bytes]
@@ -379,7 +376,6 @@ class _NameCompressor:
         self._legend = json_text({number: name for name, number in numbers.items()})
 
     def __call__(self, fields: dict[str, bytes]) -> bool:
-        """Change the record's fields; return whether it is an event."""
         if fields.get("ph") != b'"X"' or "name" not in fields:
             return False
         name = json.loads(fields["name"])

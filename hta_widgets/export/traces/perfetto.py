@@ -1,9 +1,8 @@
 """Write all ranks as one archive for Perfetto 58 and newer, which merges its files by a manifest.
 
 Perfetto does not know the clocks of Chrome trace files, so the manifest states the offset of each
-file from the file of one rank, ``offset_ns``: an instant at the time T in the former has the time
-T + ``offset_ns`` in the latter. For ranks whose files have 100 and 130 µs as the end of one
-collective::
+file from the file of one rank, ``offset_ns``. What a file has at the time T is at T + ``offset_ns``
+in the file of that rank. For ranks whose files have 100 and 130 µs as the end of one collective::
 
     {
         "perfetto_manifest": {
@@ -91,7 +90,7 @@ def export_perfetto(
         write_atomically(target) as file,
         tarfile.open(fileobj=file, mode="w") as archive,
     ):
-        _add(archive, MANIFEST, json.dumps(manifest, indent=1).encode())
+        _add_file(archive, MANIFEST, json.dumps(manifest, indent=1).encode())
         for members in ranks:
             name = _file_name(members.trace)
             rank_file = Target.of(f"{folder}/{name}")
@@ -109,23 +108,23 @@ def _file_name(trace: Trace) -> str:
 def _manifest(traces: Sequence[Trace], clock: ClockName, *, with_hosts: bool) -> dict[str, Any]:
     # The times in a rank's file plus its offset are times on the clock of the set.
     offsets_ns = [trace.shift_ns + base_time_ns(trace.metadata) - trace.zero_ns for trace in traces]
-    reference = min(range(len(traces)), key=lambda place: (offsets_ns[place], place))
+    reference = offsets_ns.index(min(offsets_ns))
     files = []
-    for place, trace in enumerate(traces):
+    for number, trace in enumerate(traces):
         host = f" ({trace.host})" if with_hosts and trace.host else ""
         machine = {"name": f"rank {trace.rank}{host}"}
         entry: dict[str, Any] = {"path": _file_name(trace), "machine": machine}
-        if place != reference:
+        if number != reference:
             entry["clocks"] = {
                 "sync_to": {"file": _file_name(traces[reference])},
-                "offset_ns": offsets_ns[place] - offsets_ns[reference],
+                "offset_ns": offsets_ns[number] - offsets_ns[reference],
             }
         files.append(entry)
     attributes = {"hta_widgets.clock": clock}
     return {"perfetto_manifest": {"version": 1, "files": files, "attributes": attributes}}
 
 
-def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+def _add_file(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     member = tarfile.TarInfo(name)
     member.size = len(content)
     archive.addfile(member, io.BytesIO(content))

@@ -220,7 +220,6 @@ def _remove_arguments(fields: dict[str, bytes]) -> None:
 
 
 def _private_names(value: object, key: str = "") -> Iterable[str]:
-    """Yield the names of hosts and users among the top-level values."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield from _private_names(item, str(name))

@@ -190,7 +190,6 @@ def byteps_server_times(diff: Comparison) -> pd.DataFrame:
 
 
 def _means(frame: pd.DataFrame, sums: list[str], count: str, key: str) -> pd.DataFrame:
-    """Divide the columns `sums` by the column `count`; keep the first row of each key."""
     divisor = frame[count].clip(lower=1)
     return frame.assign(**{name: frame[name] / divisor for name in sums}).drop_duplicates(key)
 

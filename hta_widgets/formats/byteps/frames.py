@@ -128,8 +128,6 @@ def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
 
 
 def _analysis_function(name: str, *formats: str) -> BaseFrameMaker:
-    """Return a function that runs an analysis on the selected ranks of these formats."""
-
     def base_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
         scope = restrict_to_format(traces, selection, *formats)
         frame: pd.DataFrame = getattr(analysis, name)(traces, selection=scope)
@@ -145,7 +143,6 @@ def _arrivals_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
 
 
 def _iterations_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Sum the arrivals by iteration, with nodes named by their workers where these are certain."""
     iterations = by_iteration(_arrivals_frame(traces, selection))
     clock = analysis.byteps_clock(traces)
     certain = clock[clock["alternatives"] == 0].drop_duplicates(["job", "node"])
@@ -251,7 +248,6 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
 
 
 def _files(traces: TraceSet) -> pd.DataFrame:
-    """Return the job, format and numbers of each rank."""
     every = list(traces.values())
     return pd.DataFrame(
         {
@@ -267,7 +263,6 @@ def _files(traces: TraceSet) -> pd.DataFrame:
 
 
 def _stage_rows(traces: TraceSet) -> pd.DataFrame:
-    """Return every stage of every partition; stages in the order of `byteps_stages`."""
     order = list(analysis.byteps_stages(traces)["stage"].cat.categories)
     frames = []
     for trace in traces.values():
@@ -358,7 +353,6 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 
 
 def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
-    """State the slowest gradient, and whether gradients wait in queues or in a stage."""
     slowest = by_tensor(analysis.byteps_gradients(traces))
     if slowest.empty:
         return []
@@ -421,7 +415,7 @@ def _late_by_servers(traces: TraceSet) -> list[HeadlineFinding]:
     for row in lag[lag["straggler"]].to_dict("records"):
         times_last = count(round(row["score"] * row["iterations"]))
         text = (
-            f"N{row['label'][1:]}{_of_job(row['job'], traces)} is last in {times_last} of"
+            f"{row['label'].capitalize()}{_of_job(row['job'], traces)} is last in {times_last} of"
             f" {count(row['iterations'])} pushes, {duration(row['mean_lag_ns'])} behind: the"
             f" others' pulls wait {duration(row['imposed_wait_ns'])} for it."
         )

@@ -202,7 +202,6 @@ def _place_in_run(file: str, *, has_gpu_folders: bool) -> tuple[str, int | None,
 
 
 def _stated_number(path: str) -> int | None:
-    """Return the number that the folder of a worker or server in `path` states, or None."""
     matches = [match for part in PurePath(path).parts if (match := _NUMBERED.fullmatch(part))]
     return int(matches[-1][1]) if matches else None
 
@@ -215,7 +214,7 @@ def _job_folder(path: str) -> str:
 
 
 def is_server(columns: RankColumns) -> bool:
-    """Whether more than half of the records are begins and ends of requests."""
+    """Return whether more than half of the records are begins and ends of requests."""
     # Counters occur only in files that this package exported.
     events = np.flatnonzero(columns.timed & ~np.isin(columns.phase, (ord("M"), ord("C"))))
     if not len(events):
@@ -226,8 +225,6 @@ def is_server(columns: RankColumns) -> bool:
 
 
 class _RequestPairs(NamedTuple):
-    """The records of a server's requests, as rows of the file's columns."""
-
     begins: Rows
     ends: Rows  # of the same requests
     alone: Rows  # without a partner
@@ -279,7 +276,6 @@ def _pair_requests(columns: RankColumns) -> _RequestPairs:
 
 
 def _open_requests(trace: Trace, columns: RankColumns, pairs: _RequestPairs) -> AsyncTable:
-    """Return the asyncs, with the requests that are open at the end of the file."""
     rows = pairs.alone[columns.phase[pairs.alone] == ord("B")]
     return _with_asyncs(
         trace,
@@ -362,7 +358,7 @@ def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
 
 
 def is_worker(columns: RankColumns) -> bool:
-    """Whether more than half of the complete events have BytePS's names of tensors."""
+    """Return whether more than half of the complete events have BytePS's names of tensors."""
     complete = np.flatnonzero(columns.phase == ord("X"))
     if not len(complete):
         return False
@@ -396,7 +392,6 @@ def build_worker(contents: RankContents, path: str, problems: Problems) -> Trace
 
 
 def _fill_category(columns: RankColumns, category: str) -> None:
-    """Give records without a category this one."""
     blank = columns.categories.find("")
     if blank >= 0:
         code = columns.category.dtype.type(columns.categories.add(category))
@@ -404,7 +399,6 @@ def _fill_category(columns: RankColumns, category: str) -> None:
 
 
 def _tensor_track_names(columns: RankColumns) -> TrackNames:
-    """Name processes after tensors, in the order of their declaration, and number partitions."""
     names = TrackNames()
     declared: dict[str, int] = {}
     threads = columns.pid.astype(np.int64) * max(len(columns.tids), 1) + columns.tid
@@ -443,7 +437,6 @@ def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
 
 
 def _in_flight(trace: Trace, rows: WorkerRows) -> CounterTable:
-    """Return the number of partitions in each of the long stages over time."""
     parts, waits = rows.parts, trace.async_table
     if rows.is_root:
         start, end = parts.start_ns, parts.start_ns + parts.dur_ns
@@ -481,7 +474,6 @@ def _with_asyncs(
     pids: list[str],
     record: Ints,
 ) -> AsyncTable:
-    """Return the asyncs of a trace and further ones, sorted by start."""
     codes = name.astype(np.int32), category.astype(np.int32)
     added = AsyncTable(start, dur, *codes, ids, pids, record)
     table = concatenate_tables([trace.async_table, added])

@@ -156,7 +156,7 @@ def worker_rows(trace: Trace) -> WorkerRows:
 
 
 def _add_queues(rows: StageRows, totals: TotalRows) -> None:
-    """Compute how long each stage's task waited before it, and which partitions are complete."""
+    """Set the queue before each stage, the first stages, and which partitions are complete."""
     first = np.ones(len(rows.row), np.bool_)
     first[1:] = (np.diff(rows.tensor) != 0) | (np.diff(rows.key) != 0) | (np.diff(rows.step) != 0)
     # A task is ready for a stage at the end of the previous stage, which is in the previous row.
@@ -217,7 +217,7 @@ def node_label(node: int) -> str:
 
 
 def is_key(text: str) -> bool:
-    """Whether a process id is a key: a number of 64 bits, without a sign."""
+    """Return whether a process id is a key: a number of 64 bits, without a sign."""
     return text.isdecimal() and len(text) <= 20 and int(text) < _KEYS
 
 

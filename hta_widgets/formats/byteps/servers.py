@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -160,7 +160,6 @@ def _waits(requests: Requests) -> Ints:
 
 
 def _raw_keys(traces: TraceSet) -> dict[int, dict[int, int]]:
-    """Return the keys of each server's rank, without the server's part of the key."""
     by_job: dict[str | None, list[Trace]] = {}
     for trace in traces.values():
         if trace.format == "byteps-server":
@@ -174,7 +173,6 @@ def _raw_keys(traces: TraceSet) -> dict[int, dict[int, int]]:
 
 
 def _tensor_names(traces: TraceSet) -> dict[str | None, dict[int, str]]:
-    """Return the workers' names of tensors for each job, by declared key."""
     names: dict[str | None, dict[int, str]] = {}
     for trace in traces.values():
         if trace.format == "byteps":
@@ -370,7 +368,6 @@ def byteps_arrivals(
 
 
 def _requests_frame(trace: Trace, requests: Requests) -> pd.DataFrame:
-    """Return the requests of a server, with the time that each waits for other workers."""
     return pd.DataFrame(
         {
             "job": pd.Series([trace.job or ""] * len(requests), dtype=object),
@@ -404,7 +401,6 @@ class _Fit:
 
     @property
     def theta_ns(self) -> int:
-        """The middle of the possible offsets, the estimate."""
         return (self.low_ns + self.high_ns) // 2
 
 
@@ -482,15 +478,20 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
                     if (fits := _possible_fits(worker, times_of_server)) is not None
                 }
                 options.append((worker, fits_of_server))
-        for worker, (node, skipped), others, fits_of in _assign_nodes(options):
-            for rank, fits in fits_of.items():
-                fit = fits[node, skipped]
+        for assigned in _assign_nodes(options):
+            worker = assigned.worker
+            for rank, fits in assigned.fits.items():
+                fit = fits[assigned.place]
                 error = (fit.high_ns - fit.low_ns + 1) // 2
-                pair = worker.worker, traces[rank].server, worker.rank, rank, node, skipped
+                pair = worker.worker, traces[rank].server, worker.rank, rank, *assigned.place
                 interval = fit.theta_ns, error, fit.low_ns, fit.high_ns, fit.requests
-                rows.append((*pair, *interval, others, worker.job))
-    note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
-    if workers and servers and not rows:
+                rows.append((*pair, *interval, assigned.alternatives, worker.job))
+    note = ""
+    if not workers:
+        note = NO_WORKERS
+    elif not servers:
+        note = NO_SERVERS
+    elif not rows:
         note = "no worker's requests match those of the servers: are the files from one run?"
     schema = {
         **int64("worker server rank server_rank node skipped_iterations offset_ns error_ns"),
@@ -579,17 +580,24 @@ def _possible_fits(worker: Trace, server: _RequestTimes) -> dict[_Place, _Fit] |
     return fits
 
 
-def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Place, int, _Fits]]:
+class _Assignment(NamedTuple):
+    """The node of a worker, and the number of other possible places."""
+
+    worker: Trace
+    place: _Place
+    alternatives: int
+    fits: _Fits
+
+
+def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[_Assignment]:
     """Assign a node to each worker; workers with the fewest possible nodes come first.
 
-    Certain assignments exclude their nodes for other workers; guesses do so too, but do not make
-    the others certain.
+    No other worker gets the node. Only certain assignments make other assignments certain.
     """
     left, used_nodes, certain = list(options), set[int](), set[int]()
     assigned = []
 
     def places_with_free_node(fits: _Fits, taken_nodes: set[int]) -> list[_Place]:
-        """Return the places that fit every server, without those of taken nodes."""
         places_of_servers = [set(fits_of_place) for fits_of_place in fits.values()]
         common = set.intersection(*places_of_servers) if places_of_servers else set()
         return [(node, skipped) for node, skipped in common if node not in taken_nodes]
@@ -608,9 +616,9 @@ def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Plac
         if not distance_ns:
             continue
         best = min(distance_ns, key=lambda place: (distance_ns[place], place))
-        others = len(places_with_free_node(fits, certain)) - 1
+        alternatives = len(places_with_free_node(fits, certain)) - 1
         used_nodes.add(best[0])
-        if not others:
+        if not alternatives:
             certain.add(best[0])
-        assigned.append((worker, best, others, fits))
-    return sorted(assigned, key=lambda assignment: assignment[0].worker)
+        assigned.append(_Assignment(worker, best, alternatives, fits))
+    return sorted(assigned, key=lambda assignment: assignment.worker.worker)

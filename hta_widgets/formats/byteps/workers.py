@@ -36,7 +36,6 @@ def _worker_parts(
     window: Window | None,
     ranks: Iterable[int] | None,
 ) -> list[tuple[RankPart, WorkerRows, dict[str, Any]]]:
-    """Return for each GPU of a worker its selected events, its rows, and its numbers."""
     parts = []
     for part in rank_parts(traces, selection, window, ranks):
         trace = part.trace
@@ -173,8 +172,8 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     total_tensor_step = totals.tensor * steps + totals.step
     incomplete = np.isin(total_tensor_step, tensor_step[~is_complete])
     columns["incomplete"] = incomplete.astype(np.int64)
-    # The partition that ends last is the critical one; of several, the one with the lowest key is
-    # used.
+    # The partition that ends last is critical; of several, the one with the lowest key. It is the
+    # last in the order, so its assignment stays.
     order = np.lexsort((-key, end_ns, tensor_step))
     order = order[is_complete[order]]
     critical_visit = np.full(len(rows.tensors) * steps, -1, np.int64)
@@ -186,7 +185,7 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     columns["queue_ns"][has_visit] = queue_ns[visit]
     columns["tail_ns"][has_visit] = (totals.start_ns + totals.dur_ns)[has_visit] - end_ns[visit]
     columns["critical_key"][has_visit] = key[visit]
-    columns["critical_partition"][has_visit] = key[visit] & 0xFFFF
+    columns["critical_partition"][has_visit] = key[visit] & 0xFFFF  # the lower bits of a key
     return columns
 
 
@@ -443,15 +442,21 @@ def byteps_stages(
             start, end = part.clip_rows(rows.parts.row[positions])
             dur = end - start
             queue = int(rows.parts.queue_ns[positions][rows.parts.complete[positions]].sum())
-            sums = (
-                len(positions),
-                int(dur.sum()),
-                total_length(union(start, end)),
-                float(dur.mean()),
-            )
-            waits = name == "COPYH2D" and not rows.is_root
+            waits_for_root = name == "COPYH2D" and not rows.is_root
             gpu_stages.append(
-                (*gpu, order.index(name), *sums, int(dur.max()), queue, rows.is_root, waits, job)
+                (
+                    *gpu,
+                    order.index(name),
+                    len(positions),
+                    int(dur.sum()),
+                    total_length(union(start, end)),
+                    float(dur.mean()),
+                    int(dur.max()),
+                    queue,
+                    rows.is_root,
+                    waits_for_root,
+                    job,
+                )
             )
     schema = {
         **int64("rank worker local_rank stage count sum_ns union_ns"), "mean_ns": "float64",

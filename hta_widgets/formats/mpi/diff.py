@@ -53,7 +53,6 @@ def _ns(seconds: float) -> int:
 
 
 def _times(side: RunSide) -> dict[str, int]:
-    """Return the mean time per rank of each routine, and `OUTSIDE`."""
     ranks = mpi_scope(side.traces, ranks=side.table_ranks).ranks
     sums = Counter[str]()
     for rank in ranks:

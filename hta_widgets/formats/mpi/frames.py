@@ -32,7 +32,7 @@ from hta_widgets.trace.query import parse_clauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Keys in the trace set of each (job, MPI rank), one per file.
+#: Keys in the trace set of the files of each (job, MPI rank).
 _Keys = dict[tuple[str, int], list[int]]
 
 
@@ -86,7 +86,6 @@ def _with_text_keys(sums: pd.DataFrame) -> pd.DataFrame:
 
 
 def _keys_of_ranks(traces: TraceSet) -> _Keys:
-    """Return the keys of the files of each MPI rank of each job."""
     keys_by_rank: _Keys = {}
     for key in [rank for rank, trace in traces.items() if trace.format in MPI_FORMATS]:
         frame = analysis.mpi_routines(traces, ranks=[key], stale=True)
@@ -126,7 +125,6 @@ def _routines_frame(traces: TraceSet, selection: Selection, _top: int | None) ->
 
 
 def _with_note(frame: pd.DataFrame, traces: TraceSet) -> pd.DataFrame:
-    """Add the note on the ranks that have tables of routines."""
     note = str(analysis.mpi_ranks(traces).attrs.get("note", ""))
     if note:
         frame.attrs["note"] = note
@@ -253,7 +251,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, job: str) -> HeadlineFinding:
     others = int(row["ranks"]) - 1
     trace_ranks = keys.get((row["job"], rank), [])
-    wait = f"the other {f'{others} wait' if others > 1 else 'rank waits'} for it"
+    wait = f"the other {others} wait for it" if others > 1 else "the other rank waits for it"
     text = f"{job} comes last where it costs most time: {wait}."
     if rank == row["comm_min_rank"]:
         text = (
@@ -261,9 +259,9 @@ def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, job: str) ->
             f" (mean {duration(row['comm_mean_s'] * 1e9)}): {wait}."
         )
     parts: list[Piece] = [_rank_piece(row["job"], rank, keys), text]
-    lost = 1 - row["comm_min_s"] / max(row["comm_mean_s"], 1e-300)
+    lost_share = 1 - row["comm_min_s"] / max(row["comm_mean_s"], 1e-300)  # the mean may be 0
     chosen = Selection(ranks=tuple(trace_ranks)) if trace_ranks else Selection()
-    return HeadlineFinding("waiting", float(lost), parts, f"Select rank {rank}", chosen)
+    return HeadlineFinding("waiting", float(lost_share), parts, f"Select rank {rank}", chosen)
 
 
 def _rank_piece(job: str, rank: int, keys: _Keys) -> Piece:
@@ -272,7 +270,7 @@ def _rank_piece(job: str, rank: int, keys: _Keys) -> Piece:
 
 
 def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
-    """Describe for each job the all-reduces whose time most exceeds their share of bytes."""
+    """Describe the size of each job's all-reduces that exceeds its share of bytes most in time."""
     frame = analysis.mpi_message_sizes(traces, routine="MPI_Allreduce")
     sentences = []
     for job, rows in frame.groupby("job", sort=True):
@@ -283,13 +281,12 @@ def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
         ]
         if not len(costly):
             continue
-        costliest = (
-            costly.loc[[(costly["time_s"] - costly["bytes"]).idxmax()]].reset_index().iloc[0]
-        )
-        # Shares below one percent have one significant digit.
-        small = 0 < (percent := costliest["bytes"] * 100) < 1
-        digits = -int(np.floor(np.log10(percent))) if small else 0
-        of_bytes = f"{percent:.{digits}f}\u202f%" if small else share(costliest["bytes"])
+        excess = costly["time_s"] - costly["bytes"]
+        costliest = costly.loc[[excess.idxmax()]].reset_index().iloc[0]
+        of_bytes, percent = share(costliest["bytes"]), costliest["bytes"] * 100
+        if 0 < percent < 1:
+            digits = -int(np.floor(np.log10(percent)))  # for one significant digit
+            of_bytes = f"{percent:.{digits}f}\u202f%"
         text = (
             f"Allreduce of {size_range(int(costliest['size_lo']), int(costliest['size_hi']))}:"
             f" {share(costliest['calls'])} of calls, {share(costliest['time_s'])} of Allreduce"

@@ -75,7 +75,7 @@ _LAST_BIN = 30
 
 
 def is_io(routine: str) -> bool:
-    """Whether a routine is a file operation; its time is not communication."""
+    """Return whether a routine is a file operation, whose time is not communication."""
     return routine.startswith("MPI_File_")
 
 
@@ -92,7 +92,9 @@ def bin_bounds(avg_bytes: float) -> tuple[int, int]:
 
 def size_class(size_bytes: float) -> str:
     """Return ``small`` (up to 8 bytes), ``medium`` (up to 64 KiB) or ``large``."""
-    return "small" if size_bytes <= 8 else "medium" if size_bytes <= 1 << 16 else "large"
+    if size_bytes <= 8:
+        return "small"
+    return "medium" if size_bytes <= 1 << 16 else "large"
 
 
 _NAN = float("nan")
@@ -246,7 +248,6 @@ class MpiProfile:
 
 
 def _frame(kind: Any, rows: Iterable[Iterable[Any]]) -> pd.DataFrame:
-    """Return named tuples as a frame with the dtypes of their fields."""
     schema = {name: _DTYPES[hint] for name, hint in get_type_hints(kind).items()}
     return pd.DataFrame(columns_of_rows(rows, schema))
 

@@ -159,7 +159,6 @@ class _Block:
     sizes: list[CallRow] = field(default_factory=list)
 
     def build(self, *values: str, **more: Any) -> Any:
-        """Return the head with its values and rows."""
         fields = {name: self.values.get(name, _NAN) for name in values}
         return replace(self.head, **fields, **more, routines=tuple(self.routines))
 
@@ -204,12 +203,11 @@ class _Parser:
         return self.contexts[-1] if self.contexts else self.main
 
     def parse_line(self, line: str, place: int) -> None:
-        """Parse one line."""
         self._last_blank = not line.strip()
         if _HUGE.search(line):
             self.unread.append(place)
             return
-        if self._last_blank or self._begins_section(line) or self._readers[self._section](line):
+        if self._last_blank or self._start_section(line) or self._readers[self._section](line):
             return
         if not (self._value(line) or _IGNORED_LINE.match(line) or self._largest(line)):
             self.unread.append(place)
@@ -235,7 +233,8 @@ class _Parser:
         """Return a time in seconds or a size in MiB."""
         return self._number(text) * (1 / 1024 if unit.lower() in {"kbytes", "kib"} else 1.0)
 
-    def _begins_section(self, line: str) -> bool:
+    def _start_section(self, line: str) -> bool:
+        """Start the section that a line is the head of; return whether it is one."""
         if context := _CONTEXT.match(line):
             self.contexts.append(_Block(Context(context["name"], int(context["calls"]))))
             self._section = "head"
@@ -243,6 +242,7 @@ class _Parser:
         section = next((name for pattern, name in _SECTIONS if pattern.match(line)), None)
         if section is None:
             return False
+        # Communicators and call stacks have tables of routines of their own.
         if section != "routines" or self._section not in {"communicators", "stacks"}:
             self._section = section
             self.seen.add(section)
@@ -360,7 +360,7 @@ class _Parser:
         return True
 
     def _read_table_heads(self, heads: list[str]) -> None:
-        """Set the columns of the table; their heads have units and differ between generations."""
+        """Set the columns of the table, whose heads have units and differ between generations."""
         self.columns = [
             next((name for start, name in _COLUMNS.items() if head.startswith(start)), head)
             for head in heads
@@ -444,7 +444,7 @@ class _Parser:
 
 
 def _without_size(profile: MpiProfile) -> dict[str, int]:
-    """Return for each routine with bins the number of its calls that are in no bin of sizes."""
+    """Return the number of calls that are in no bin of sizes, for each routine with bins."""
     binned: dict[str, int] = {}
     for row in profile.size_rows:
         binned[row.routine] = binned.get(row.routine, 0) + row.calls
@@ -460,7 +460,7 @@ _NAME = re.compile(r"mpi_profile\.(?P<job>.+)\.\d+")
 
 
 def is_profile(start: FileStart) -> bool:
-    """Whether a file begins as mpitrace's profiles do."""
+    """Return whether a file begins as mpitrace's profiles do."""
     return _FIRST_LINE.match(start.without_bom) is not None
 
 

@@ -358,7 +358,7 @@ def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
 
 
 def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
-    """Return job and MPI rank of the ranks that the others wait for.
+    """Return the job and the MPI rank of each rank that the others wait for.
 
     These are the ranks of a job's time line that `stragglers` names or, if it names none, the ranks
     that `mpi_imbalance` names by their time in MPI.
@@ -367,19 +367,16 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
     if not jobs:
         return set()
     late = stragglers(traces)
-    keys = set(late["rank"][late["is_straggler"]].tolist())
+    late_keys = set(late["rank"][late["is_straggler"]].tolist())
     uneven = mpi_imbalance(traces)
     uneven = uneven[uneven["is_straggler"]]
-    named_stragglers = set(
-        zip(uneven["job"].tolist(), uneven["straggler_rank"].tolist(), strict=True)
-    )
+    late_ranks_of_jobs: set[tuple[str, int]] = set()
     for job in jobs:
-        named = {(job.name, int(o.stated_rank or 0)) for o in job.lines if o.rank in keys}
-        if named:
-            named_stragglers = {
-                straggler for straggler in named_stragglers if straggler[0] != job.name
-            } | named
-    return named_stragglers
+        mpi_ranks = [int(line.stated_rank or 0) for line in job.lines if line.rank in late_keys]
+        if not mpi_ranks:
+            mpi_ranks = uneven["straggler_rank"][uneven["job"] == job.name].tolist()
+        late_ranks_of_jobs.update((job.name, rank) for rank in mpi_ranks)
+    return late_ranks_of_jobs
 
 
 def costly_ranks(traces: TraceSet) -> dict[str, tuple[int, float]]:

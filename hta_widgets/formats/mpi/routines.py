@@ -77,7 +77,7 @@ class MpiScope:
 
 
 def by_events(selection: Selection | None, window: Window | None) -> bool:
-    """Whether the scope selects events, which profiles do not have, as they are totals of a run."""
+    """Return whether events are selected; profiles have none, as they are totals of a run."""
     return selection is not None or window is not None
 
 
@@ -100,11 +100,9 @@ def mpi_scope(
     stale_ranks: list[str] = []
     without_events = 0
     for job in jobs:
-        profiles = job.profiles
-        if by_events(selection, window):
-            without_events += len(profiles)
-            profiles = ()
-        elif not stale:
+        profiles = () if by_events(selection, window) else job.profiles
+        without_events += len(job.profiles) - len(profiles)
+        if not stale:
             stale_ranks += [
                 f"{trace.profile.rank} of job {job.name}"
                 for trace in profiles
@@ -118,6 +116,11 @@ def mpi_scope(
             key = ("mpi calls", job.name, job.ntasks)
             ranks_of_job.append(part.get_or_compute(key, partial(_calls_of_time_line, part, job)))
         calls_of_ranks += sorted(ranks_of_job, key=lambda rank: (rank.rank, rank.key))
+    note = _scope_note(jobs, without_events, stale_ranks)
+    return MpiScope(jobs, calls_of_ranks, note)
+
+
+def _scope_note(jobs: Sequence[MpiJob], without_events: int, stale_ranks: Sequence[str]) -> str:
     notes = []
     if not jobs:
         notes.append(note_text("no_mpi"))
@@ -128,7 +131,7 @@ def mpi_scope(
         )
     if stale_ranks:
         notes.append(f"ranks {', '.join(stale_ranks)} are left out: their files are of another run")
-    return MpiScope(jobs, calls_of_ranks, "; ".join(notes))
+    return "; ".join(notes)
 
 
 def _calls_of_profile(trace: Trace, job: MpiJob) -> MpiRank:
@@ -371,14 +374,11 @@ def mpi_message_sizes(
 
 
 class _Sums(NamedTuple):
-    """Sums over bins of message sizes."""
-
     calls: int
     size_bytes: float
     time_s: float
 
     def shares_of(self, calls: int, time_s: float, size_bytes: float) -> tuple[float, ...]:
-        """Return the shares of these calls, this time and these bytes in the sums."""
         return (
             safe_ratio(calls, self.calls), safe_ratio(time_s, self.time_s),
             safe_ratio(size_bytes, self.size_bytes),
@@ -386,7 +386,7 @@ class _Sums(NamedTuple):
 
 
 def _sums(bins: Iterable[CallRow], *routines: str, max_bytes: float = np.inf) -> _Sums:
-    """Return the sums of the bins of some routines whose messages have up to `max_bytes`."""
+    """Return the sums of some routines' bins whose mean message has at most `max_bytes`."""
     chosen = [row for row in bins if row.routine in routines and row.avg_bytes <= max_bytes]
     return _Sums(
         sum(row.calls for row in chosen),
@@ -623,26 +623,27 @@ def mpi_compare(
 
 
 def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, tuple[float, ...]]:
-    """Return calls, bytes and seconds per rank of each routine and bin."""
+    """Return the mean calls, bytes and seconds over ranks of each routine, or of its bins."""
     sums: dict[_Key, Floats] = {}
 
-    def add(key: _Key, calls: int, size: float, time_s: float) -> None:
+    def add(key: _Key, calls: int, size_bytes: float, time_s: float) -> None:
         sums.setdefault(key, np.zeros(3))
-        sums[key] += (calls, size, time_s)
+        sums[key] += (calls, size_bytes, time_s)
 
     for rank in ranks:
         # Averages are printed to a tenth of a byte, so the sum over bins is more exact.
-        binned = {
+        bytes_of_bins = {
             size_row.routine: _sums(rank.sizes, size_row.routine).size_bytes
             for size_row in rank.sizes
         }
         for row in rank.routines:
-            if not by_size or row.routine not in binned:
-                size = binned.get(row.routine, row.calls * row.avg_bytes)
-                add((row.routine, -1, -1), row.calls, size, row.time_s)
-        for size_row in rank.sizes if by_size else ():
-            key = (size_row.routine, *bin_bounds(size_row.avg_bytes))
-            add(key, size_row.calls, size_row.calls * size_row.avg_bytes, size_row.time_s)
+            if not by_size or row.routine not in bytes_of_bins:
+                size_bytes = bytes_of_bins.get(row.routine, row.calls * row.avg_bytes)
+                add((row.routine, -1, -1), row.calls, size_bytes, row.time_s)
+        if by_size:
+            for row in rank.sizes:
+                key = (row.routine, *bin_bounds(row.avg_bytes))
+                add(key, row.calls, row.calls * row.avg_bytes, row.time_s)
     return {key: tuple((total / len(ranks)).tolist()) for key, total in sums.items()}
 
 

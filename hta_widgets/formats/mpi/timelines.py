@@ -71,7 +71,7 @@ class _RankCalls:
 
 
 def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
-    """Return the collectives of the time lines of one or several jobs, by place."""
+    """Return the collectives of the time lines of one or several jobs, by position in `traces`."""
     jobs: dict[str | None, list[int]] = {}
     for number, trace in enumerate(iter_ranks(traces)):
         # MPI calls of a rank with a device are not the collectives of its kernels. Exported time
@@ -136,7 +136,6 @@ def _events_in_one_group(calls: _RankCalls, ranks: tuple[int, ...], label: str) 
 
 
 def _calls(trace: Trace, ranks: int) -> _RankCalls:
-    """Return the blocking collectives of a rank, in a job of `ranks` ranks."""
     rows, table = _collective_rows(trace), trace.table
     args = event_args(trace, rows, ("bytes", "root"))
     block_bytes, roots = to_int64(args["bytes"]), to_int64(args["root"]).tolist()
@@ -198,7 +197,6 @@ def _dtype_of_order(order: str) -> np.dtype[Any]:
 
 
 def _looks_valid(records: Array) -> Bools:
-    """Return flags of the records that are plausible in a time line."""
     begin, end = records["begin_s"], records["end_s"]
     with np.errstate(invalid="ignore"):
         timed = np.isfinite(begin) & np.isfinite(end) & (begin >= 0) & (end >= begin)
@@ -361,7 +359,7 @@ _DEFAULT_BUFFER = 100_000
 
 
 def is_time_line(start: FileStart) -> bool:
-    """Whether a file begins with records of a time line."""
+    """Return whether a file begins with records of a time line."""
     records_size = len(start.text) // _RECORD_BYTES * _RECORD_BYTES
     return bool(records_size) and _order_of(start.text[:records_size]) is not None
 
