@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from hta_widgets import analysis, options as settings
-from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.answers.kept_clock import on_view_clock
 from hta_widgets.answers.reply import TableReply, grouped_problems, job_facts
 from hta_widgets.errors import TraceError, UnknownNameError, redact_urls
 from hta_widgets.readers.formats import formats_named
@@ -71,10 +71,7 @@ class Job:
     def open(cls, paths: Sequence[str], ranks: Iterable[int] | None = None) -> Job:
         """Load a job; raise a `TraceError` if it has no events."""
         chosen = None if ranks is None else tuple(ranks)
-        traces = load_events(paths, chosen)
-        if len(traces) > 1 and clock_fit(traces).is_needed:  # as in views
-            traces = traces.with_clock("fitted")
-        return cls(traces, tuple(paths), chosen)
+        return cls(on_view_clock(load_events(paths, chosen)), tuple(paths), chosen)
 
     @property
     def code(self) -> str:

@@ -19,7 +19,7 @@ from hta_widgets.text import Time, plural
 from hta_widgets.trace.arrow import event_stream, write_parquet
 from hta_widgets.trace.event import Event
 from hta_widgets.trace.intervals import union
-from hta_widgets.trace.memo import iter_ranks
+from hta_widgets.trace.memo import iter_ranks, memo
 from hta_widgets.trace.problems import CompactFrame, Problem, Problems
 from hta_widgets.trace.selection import (
     Selection,
@@ -33,6 +33,8 @@ from hta_widgets.trace.trace_part import trace_within
 from hta_widgets.workers import require_executor
 
 ClockName = Literal["host", "fitted"]
+#: Key of the result of `_fitted_offsets`; it is the same on each clock of a set.
+FITTED_OFFSETS = "fitted offsets"
 
 
 class TraceSet(Mapping[int, Trace]):
@@ -430,9 +432,7 @@ class TraceSet(Mapping[int, Trace]):
             return self
         offsets, origin_offset_ns = [0] * len(self), 0
         if clock == "fitted":
-            from hta_widgets.analysis.cross_rank.clock_fit import fitted_offsets  # a higher layer
-
-            offsets, origin_offset_ns = fitted_offsets(self)
+            offsets, origin_offset_ns = memo(self, FITTED_OFFSETS, lambda: _fitted_offsets(self))
         moved = TraceSet(
             [
                 trace.replace(
@@ -552,6 +552,12 @@ class TraceSet(Mapping[int, Trace]):
 
     def _repr_html_(self) -> str:
         return _html(self, self._problems)
+
+
+def _fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
+    from hta_widgets.analysis.cross_rank.clock_fit import fitted_offsets  # a higher layer
+
+    return fitted_offsets(traces)
 
 
 def _with_ranks(problems: Iterable[Problem], traces: Iterable[Trace]) -> Problems:
