@@ -134,9 +134,10 @@ class AgentTools:
             sort=sort,
             descending=descending,
             limit=min(max(limit, 1), MAX_ROWS),
+            columns=columns,
             options=options,
         )
-        return _limit_reply(_with_columns(reply, columns), MAX_ROWS)
+        return _limit_reply(reply, MAX_ROWS)
 
     @_as_answer
     def events(
@@ -235,19 +236,6 @@ class AgentTools:
                 remedy=f"Give a path below {', '.join(map(str, roots))}.",
             )
         return resolved_path
-
-
-def _with_columns(reply: TableReply, columns: Sequence[str] | None) -> TableReply:
-    if columns is None:
-        return reply
-    columns = list(dict.fromkeys(columns))
-    missing = [name for name in columns if name not in reply.frame]
-    if missing:
-        raise TraceError(
-            f"{reply.table} has no column {missing[0]!r}",
-            remedy=f"Its columns are {', '.join(map(str, reply.frame.columns))}.",
-        )
-    return replace(reply, frame=reply.frame[columns])
 
 
 def _limit_reply(reply: TableReply, max_rows: int) -> Reply:

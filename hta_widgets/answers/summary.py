@@ -15,7 +15,15 @@ from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import offered_panels
 from hta_widgets.panels.headline import headline, text_of
 from hta_widgets.panels.savings import job_efficiency
-from hta_widgets.text import UNKNOWN, count, duration, escape_controls, plural, share
+from hta_widgets.text import (
+    UNKNOWN,
+    count,
+    duration,
+    escape_controls,
+    plural,
+    share,
+    time_point,
+)
 from hta_widgets.trace.traceset import TraceSet
 
 #: Titles of the columns of the rank table that are shown if any rank has a value.
@@ -174,8 +182,8 @@ def _span_texts(rank: Mapping[str, Any]) -> list[str]:
     """Return the number of events of a rank, its start and its duration."""
     start_ns, end_ns = rank["start_ns"], rank["end_ns"]
     has_only_asyncs = rank["asyncs"] and not rank["events"]
-    events = f"{rank['asyncs']:,} async" if has_only_asyncs else f"{rank['events']:,}"
-    return [events, *(f"{time_ns / 1e6:,.3f} ms" for time_ns in (start_ns, end_ns - start_ns))]
+    events = f"{count(rank['asyncs'])} async" if has_only_asyncs else count(rank["events"])
+    return [events, time_point(start_ns), time_point(end_ns - start_ns)]
 
 
 def _is_timed(rank: Mapping[str, Any]) -> bool:
@@ -233,5 +241,5 @@ def _problem_lines(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield from ("", "problems")
     for problem in problems:
         location = f"{problem['files']} files" if problem["files"] > 1 else problem["file"]
-        line = f"  {problem['kind']}: {problem['count']:,} × {problem['detail']}"
+        line = f"  {problem['kind']}: {count(problem['count'])} × {problem['detail']}"
         yield f"{line} ({location})" if location else line

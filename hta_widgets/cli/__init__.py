@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TextIO
 
 from hta_widgets import options as settings
 from hta_widgets.errors import TraceError
-from hta_widgets.text import MINUS, THIN, UNKNOWN, as_ns, escape_controls, shorten_words
+from hta_widgets.text import MINUS, THIN, UNKNOWN, as_ns, escape_controls, shorten_words, size
 
 __all__ = ["main", "parse_ranks", "parse_time", "print_page", "say"]
 
@@ -107,7 +107,7 @@ def say(*lines: str, file: TextIO | None = None) -> None:
 def print_page(path: str, options: argparse.Namespace) -> None:
     """Print the address and size of a page, and open it on request."""
     file = Path(path).resolve()
-    say(f"{file.as_uri()} ({file.stat().st_size / 1e6:,.1f} MB)")
+    say(f"{file.as_uri()} ({size(file.stat().st_size)})")
     if options.open and not import_module("webbrowser").open(file.as_uri()):
         say("no browser was found here; open the address above in one")
 
@@ -250,6 +250,9 @@ def _add_table(command: argparse.ArgumentParser) -> None:
     command.add_argument("--sort", default="", metavar="COLUMN", help="sort the rows")
     command.add_argument("--descending", action="store_true", help="sort them in descending order")
     _add_limit(command)
+    command.add_argument(
+        "--columns", type=parse_words, metavar="NAMES", help="for example name,count,sum_ns (all)"
+    )
     command.add_argument(
         "--option",
         action="append",

@@ -15,7 +15,7 @@ import pandas as pd
 
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError, UnknownNameError
-from hta_widgets.text import Time, plural
+from hta_widgets.text import Time, count, plural, time_point
 from hta_widgets.trace.arrow import event_stream, write_parquet
 from hta_widgets.trace.event import Event
 from hta_widgets.trace.intervals import union
@@ -645,15 +645,15 @@ def _part_text(traces: TraceSet) -> str:
     if window_ns is None or part is None or (part["all_time"] and part["all_events"]):
         return ""
     text = "" if part["all_events"] else "chosen events of "
-    text += "" if part["all_time"] else f"{(window_ns[1] - window_ns[0]) / 1e6:,.3f} ms of "
+    text += "" if part["all_time"] else f"{time_point(window_ns[1] - window_ns[0])} of "
     cut = int(part["cut_events"])
-    return f"{text}a job" + (f"; {cut:,} events cross the window's edges" if cut else "")
+    return f"{text}a job" + (f"; {count(cut)} events cross the window's edges" if cut else "")
 
 
 def _facts_line(traces: TraceSet, problems: Problems) -> str:
     """Return one line with format, ranks, events, length and problems."""
     start_ns, end_ns = traces.span_ns
-    contents = [contents_text(traces.values()), f"{(end_ns - start_ns) / 1e6:,.3f} ms"]
+    contents = [contents_text(traces.values()), time_point(end_ns - start_ns)]
     note_count = sum(problem.is_note for problem in problems)
     problem_count = len(problems) - note_count
     problems_text = plural(problem_count, "problem") if problem_count else "complete"
