@@ -202,18 +202,13 @@ def _add_view(command: argparse.ArgumentParser) -> None:
         "paths", nargs="+", metavar="PATH", help="a folder, or files and glob patterns of one job"
     )
     _add_steps(command)
-    command.add_argument("--compare", metavar="OTHER", help="show PATH and OTHER side by side")
-    command.add_argument(
-        "--port", type=int, default=0, metavar="N", help="the port to listen on (a free one)"
-    )
-    command.add_argument("--no-browser", action="store_true", help="only print the address")
-    command.add_argument(
-        "--idle",
-        type=float,
-        default=0,
-        metavar="MIN",
-        help="end after MIN minutes without an open page (0: never)",
-    )
+    options: _Options = {
+        "--compare": ("OTHER", str, None, "show PATH and OTHER side by side"),
+        "--port": ("N", int, 0, "the port to listen on (a free one)"),
+        "--idle": ("MIN", float, 0, "end after MIN minutes without an open page (0: never)"),
+    }
+    _add_options(command, options)
+    _add_flags(command, {"--no-browser": "only print the address"})
 
 
 def _add_summary(command: argparse.ArgumentParser) -> None:
@@ -222,10 +217,11 @@ def _add_summary(command: argparse.ArgumentParser) -> None:
         "wait for, and what had to be repaired in the files."
     )
     _add_input(command)
-    command.add_argument("--json", action="store_true", help="print it as JSON, times in ns")
-    command.add_argument(
-        "--efficiency", action="store_true", help="also the MFU and operators far from the roofline"
-    )
+    flags = {
+        "--json": "print it as JSON, times in ns",
+        "--efficiency": "also the MFU and operators far from the roofline",
+    }
+    _add_flags(command, flags)
 
 
 def _add_tables(command: argparse.ArgumentParser) -> None:
@@ -242,17 +238,16 @@ def _add_table(command: argparse.ArgumentParser) -> None:
     )
     _add_job(command)
     command.add_argument("name", metavar="NAME", help="a table of `hta-widgets tables JOB`")
-    command.add_argument(
-        "--window", type=parse_window, metavar="TIMES", help="two times, for example 12ms-18.5ms"
-    )
     _add_ranks(command)
-    command.add_argument("--query", metavar="QUERY", help="a pandas query over event columns")
-    command.add_argument("--sort", default="", metavar="COLUMN", help="sort the rows")
-    command.add_argument("--descending", action="store_true", help="sort them in descending order")
+    options: _Options = {
+        "--window": ("TIMES", parse_window, None, "two times, for example 12ms-18.5ms"),
+        "--query": ("QUERY", str, None, "a pandas query over event columns"),
+        "--sort": ("COLUMN", str, "", "sort the rows"),
+        "--columns": ("NAMES", parse_words, None, "for example name,count,sum_ns (all)"),
+    }
+    _add_options(command, options)
+    _add_flags(command, {"--descending": "sort them in descending order"})
     _add_limit(command)
-    command.add_argument(
-        "--columns", type=parse_words, metavar="NAMES", help="for example name,count,sum_ns (all)"
-    )
     command.add_argument(
         "--option",
         action="append",
@@ -287,9 +282,7 @@ def _add_sql(command: argparse.ArgumentParser) -> None:
 
 
 def _add_limit(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--limit", type=int, default=50, metavar="N", help="maximum number of rows, 0 for all (50)"
-    )
+    _add_options(command, {"--limit": ("N", int, 50, "maximum number of rows, 0 for all (50)")})
 
 
 def _add_form(command: argparse.ArgumentParser) -> None:
@@ -319,13 +312,13 @@ def _add_export(command: argparse.ArgumentParser) -> None:
         help="NAME.json or NAME.json.gz for one file (of several ranks merged), "
         "or NAME for a directory with a file per rank",
     )
-    command.add_argument("--start", type=parse_time, metavar="TIME", help="for example 12.3ms")
-    command.add_argument("--end", type=parse_time, metavar="TIME", help="for example 18ms")
-    command.add_argument(
-        "--query",
-        metavar="QUERY",
-        help="a pandas query over event columns, for example \"kind == 'communication'\"",
-    )
+    query_words = "a pandas query over event columns, for example \"kind == 'communication'\""
+    options: _Options = {
+        "--start": ("TIME", parse_time, None, "for example 12.3ms"),
+        "--end": ("TIME", parse_time, None, "for example 18ms"),
+        "--query": ("QUERY", str, None, query_words),
+    }
+    _add_options(command, options)
     flags = {
         "--clip": "cut events at the edges of the window instead of writing them whole",
         "--no-parents": "leave out enclosing events that are not selected themselves",
@@ -336,8 +329,7 @@ def _add_export(command: argparse.ArgumentParser) -> None:
         "--perfetto": "write NAME.tar for Perfetto 58 and newer: a file per rank, and a manifest "
         "with the offsets of their clocks, as fitted from collectives",
     }
-    for flag, words in flags.items():
-        command.add_argument(flag, action="store_true", help=words)
+    _add_flags(command, flags)
 
 
 def _add_report(command: argparse.ArgumentParser) -> None:
@@ -347,12 +339,9 @@ def _add_report(command: argparse.ArgumentParser) -> None:
     )
     _add_input(command)
     _add_page(command, "report.html")
-    command.add_argument(
-        "--timeline-only", action="store_true", help="write the timeline alone: a smaller file"
-    )
-    command.add_argument(
-        "--xlsx", metavar="FILE", help="also write all tables as one Excel workbook"
-    )
+    _add_flags(command, {"--timeline-only": "write the timeline alone: a smaller file"})
+    workbook_words = "also write all tables as one Excel workbook"
+    _add_options(command, {"--xlsx": ("FILE", str, None, workbook_words)})
 
 
 def _add_diff(command: argparse.ArgumentParser) -> None:
@@ -366,28 +355,19 @@ def _add_diff(command: argparse.ArgumentParser) -> None:
         "before", metavar="BEFORE", help="a file, a directory, a glob pattern, or baseline:NAME"
     )
     command.add_argument("after", metavar="AFTER", help="the run to compare with it")
-    command.add_argument(
-        "--fail-above", metavar="LIMIT", help="judge whether a metric became worse, for example 5%%"
-    )
-    command.add_argument(
-        "--metric",
-        default="step",
-        metavar="METRIC",
-        help="step, exposed_comm, idle, mfu, or kernel:REGEX (%(default)s)",
-    )
     _add_form(command)
     _add_steps(command)
     _add_ranks(command)
-    command.add_argument(
-        "--after-ranks",
-        type=parse_ranks,
-        metavar="LIST",
-        help="ranks of AFTER, if not those of --ranks",
-    )
-    command.add_argument(
-        "--efficiency", action="store_true", help="also the MFU and operators by their shapes"
-    )
-    command.add_argument("--svg", metavar="FILE", help="also write both timelines as a picture")
+    limit_words = "judge whether a metric became worse, for example 5%%"
+    metric_words = "step, exposed_comm, idle, mfu, or kernel:REGEX (%(default)s)"
+    options: _Options = {
+        "--fail-above": ("LIMIT", str, None, limit_words),
+        "--metric": ("METRIC", str, "step", metric_words),
+        "--after-ranks": ("LIST", parse_ranks, None, "ranks of AFTER, if not those of --ranks"),
+        "--svg": ("FILE", str, None, "also write both timelines as a picture"),
+    }
+    _add_options(command, options)
+    _add_flags(command, {"--efficiency": "also the MFU and operators by their shapes"})
     _add_page(command, None, "the file to write (diff.html)")
 
 
@@ -419,45 +399,30 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
         "clocks that disagree, and the truth about it as DIR_truth.json."
     )
     command.add_argument("directory", metavar="DIR", help="where the files go")
-    command.add_argument("--ranks", type=int, default=8, help="number of ranks (%(default)s)")
-    command.add_argument("--steps", type=int, default=5, help="number of steps (%(default)s)")
-    command.add_argument("--seed", type=int, default=0, help="seed of all noise (%(default)s)")
-    command.add_argument(
-        "--straggler",
-        type=int,
-        default=5,
-        metavar="RANK",
-        help="the slow rank, or the last one if there are fewer (%(default)s)",
+    straggler_words = "the slow rank, or the last one if there are fewer (%(default)s)"
+    uneven_words = "maximum delay of the start of recording, which differs between ranks"
+    change_words = (
+        "how this job differs from the usual one, for `hta-widgets diff` to find: slow_operator, "
+        "fused_kernel, moved_collective, extra_copy"
     )
-    command.add_argument(
-        "--factor", type=float, default=1.25, help="how many times slower it is (%(default)s)"
-    )
-    command.add_argument(
-        "--missing", type=parse_ranks, default=[], metavar="LIST", help="ranks without a file"
-    )
-    command.add_argument(
-        "--uneven",
-        type=parse_time,
-        default=0,
-        metavar="TIME",
-        help="maximum delay of the start of recording, which differs between ranks",
-    )
-    command.add_argument(
-        "--changes",
-        type=parse_words,
-        default=[],
-        metavar="LIST",
-        help="how this job differs from the usual one, for `hta-widgets diff` to find: "
-        "slow_operator, fused_kernel, moved_collective, extra_copy",
-    )
+    options: _Options = {
+        "--ranks": ("N", int, 8, "number of ranks (%(default)s)"),
+        "--steps": ("N", int, 5, "number of steps (%(default)s)"),
+        "--seed": ("N", int, 0, "seed of all noise (%(default)s)"),
+        "--straggler": ("RANK", int, 5, straggler_words),
+        "--factor": ("FACTOR", float, 1.25, "how many times slower it is (%(default)s)"),
+        "--missing": ("LIST", parse_ranks, [], "ranks without a file"),
+        "--uneven": ("TIME", parse_time, 0, uneven_words),
+        "--changes": ("LIST", parse_words, [], change_words),
+    }
+    _add_options(command, options)
     flags = {
         "--healthy": "let no rank be slow, instead of --straggler",
         "--modules": "record the calls of modules, as with_stack=True does",
         "--checkpoint": "recompute each layer in the backward pass",
         "--plain": "write .json instead of .json.gz",
     }
-    for flag, words in flags.items():
-        command.add_argument(flag, action="store_true", help=words)
+    _add_flags(command, flags)
     command.add_argument(
         "--kind",
         choices=(
@@ -480,15 +445,28 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
     )
 
 
+#: By flag: the name of the value, its type, its default, and the help.
+_Options = dict[str, tuple[str, Callable[[str], Any], Any, str]]
+
+
+def _add_options(command: argparse.ArgumentParser, options: _Options) -> None:
+    for flag, (metavar, type_, default, words) in options.items():
+        command.add_argument(flag, metavar=metavar, type=type_, default=default, help=words)
+
+
+def _add_flags(command: argparse.ArgumentParser, flags: dict[str, str]) -> None:
+    for flag, words in flags.items():
+        command.add_argument(flag, action="store_true", help=words)
+
+
 def _add_job(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
     _add_steps(parser)
 
 
 def _add_ranks(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--ranks", type=parse_ranks, metavar="LIST", help="only these ranks, for example 0-3,5"
-    )
+    words = "only these ranks, for example 0-3,5"
+    _add_options(parser, {"--ranks": ("LIST", parse_ranks, None, words)})
 
 
 def _add_steps(parser: argparse.ArgumentParser) -> None:
@@ -510,15 +488,9 @@ def _add_page(
     parser: argparse.ArgumentParser, out: str | None, words: str = "the file to write (%(default)s)"
 ) -> None:
     parser.add_argument("-o", "--out", default=out, metavar="OUT", help=words)
-    parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    parser.add_argument(
-        "--max-mb",
-        type=float,
-        default=25,
-        metavar="MB",
-        help="maximum size of the file; what does not fit is left out, and the page states that "
-        "(%(default)s)",
-    )
+    _add_flags(parser, {"--open": "open the page in a browser"})
+    size_words = "maximum size of the file; the page states what is left out (%(default)s)"
+    _add_options(parser, {"--max-mb": ("MB", float, 25, size_words)})
 
 
 #: By command: what it does or prints, and the function that adds its arguments.
