@@ -18,6 +18,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from itertools import accumulate
 from textwrap import wrap
 from typing import Any, Literal
@@ -28,7 +29,7 @@ import pandas as pd
 from hta_widgets.answers.columns import ColumnFacts, describe_columns, dtype_name
 from hta_widgets.errors import TraceError, redact_urls
 from hta_widgets.files import table_bytes
-from hta_widgets.text import count, escape_controls, shorten_words
+from hta_widgets.text import count, cut_text, escape_controls, shorten_words
 from hta_widgets.trace.problems import Problem
 from hta_widgets.trace.traceset import TraceSet
 
@@ -152,8 +153,7 @@ def _cell_text(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
-    text = escape_controls(shorten_words(str(value)))
-    return text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 1]}…"
+    return cut_text(escape_controls(shorten_words(str(value))), _MAX_CELL)
 
 
 def _narrow_lines(
@@ -194,10 +194,7 @@ def _fit_width(
     for width, least in zip(widths[:shown], shortened, strict=False):
         limits.append(min(width, least + spare))
         spare -= limits[-1] - least
-    return [
-        [cell if len(cell) <= limit else f"{cell[: limit - 1]}…" for cell, limit in row]
-        for row in (zip(cells[:shown], limits, strict=True) for cells in rows)
-    ]
+    return [list(map(cut_text, row[:shown], limits)) for row in rows]
 
 
 def text_lines(
@@ -225,13 +222,11 @@ def markdown_lines(rows: Sequence[Sequence[str]], is_number: Sequence[bool]) -> 
 
 
 _MARKUP = re.compile(r"[\\`*\[\]|#!~]|(?<!\w)_|_(?!\w)")
-_ENTITIES = {"<": "&lt;", ">": "&gt;", "@": "&#64;", "&": "&amp;"}
 
 
 def escape_markdown(text: str) -> str:
-    """Return text with the markup of Markdown and HTML escaped."""
-    text = "".join(_ENTITIES.get(character, character) for character in text)
-    return _MARKUP.sub(r"\\\g<0>", text).replace("&\\#64;", "&#64;")
+    """Return text with the markup of Markdown and HTML escaped, and without mentions."""
+    return escape(_MARKUP.sub(r"\\\g<0>", text), quote=False).replace("@", "&#64;")
 
 
 def job_facts(traces: TraceSet, paths: Iterable[str]) -> dict[str, Any]:

@@ -9,7 +9,13 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
-from hta_widgets.answers.reply import TableReply, grouped_problems, json_value, text_lines
+from hta_widgets.answers.reply import (
+    TableReply,
+    grouped_problems,
+    job_facts,
+    json_value,
+    text_lines,
+)
 from hta_widgets.answers.tables import Job
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import offered_panels
@@ -52,18 +58,13 @@ _MATCHED = ("matched", "partly_matched")
 
 def job_summary(traces: TraceSet) -> dict[str, Any]:
     """Return a job's contents and main findings as JSON values."""
-    main, late = headline(traces), straggler_report(traces)
+    main, late, facts = headline(traces), straggler_report(traces), job_facts(traces, ())
     stragglers = analysis.stragglers(traces)
-    start_ns, end_ns = traces.span_ns
     # The note is about events. Profiles have none; their stragglers are found by sums.
     has_waits = bool((stragglers["collectives"] > 0).any())
     note = str(stragglers.attrs.get("note", "")) if has_waits or not late.stragglers else ""
     return {
-        "format": traces.format,
-        "clock": traces.clock,
-        "events": sum(len(trace) for trace in traces.values()),
-        "start_ns": int(start_ns),
-        "end_ns": int(end_ns),
+        **{key: facts[key] for key in ("format", "clock", "events", "start_ns", "end_ns")},
         "collectives": sum(stragglers.attrs["matched"][name] for name in _MATCHED),
         "headline": [text_of(parts) for parts in (main.text_parts, *main.sentences) if parts],
         "ranks": list(map(_json_row, _rank_records(traces, stragglers))),
@@ -154,7 +155,6 @@ def efficiency_lines(efficiency: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _json_row(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a row as JSON values, with None for unknown ones."""
     return {str(name): json_value(value) for name, value in row.items()}
 
 
@@ -179,7 +179,6 @@ def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
 
 
 def _span_texts(rank: Mapping[str, Any]) -> list[str]:
-    """Return the number of events of a rank, its start and its duration."""
     start_ns, end_ns = rank["start_ns"], rank["end_ns"]
     has_only_asyncs = rank["asyncs"] and not rank["events"]
     events = f"{count(rank['asyncs'])} async" if has_only_asyncs else count(rank["events"])
@@ -191,7 +190,6 @@ def _is_timed(rank: Mapping[str, Any]) -> bool:
 
 
 def _mean_row(ranks: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Return the texts of the means of columns over the ranks that have a value."""
     texts = []
     for name in columns:
         times_ns = [time for rank in ranks if (time := _in_ns(rank, name)) is not None]

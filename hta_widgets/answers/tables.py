@@ -324,7 +324,6 @@ def _plain_table(
 
 
 def _require_options(name: str, options: Iterable[str], accepted: Iterable[str]) -> None:
-    """Raise a `TraceError` for options that a table does not take."""
     unknown = [option for option in options if option not in accepted]
     if unknown:
         listed = ", ".join(sorted(accepted))

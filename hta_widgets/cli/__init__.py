@@ -189,7 +189,9 @@ def parser() -> argparse.ArgumentParser:
         dest="command", required=True, metavar="COMMAND", parser_class=_Command
     )
     for name, (words, add_arguments) in _COMMANDS.items():
-        commands.add_parser(name, help=words).add_arguments = add_arguments
+        description = f"{words[0].upper()}{words[1:]}."
+        command = commands.add_parser(name, help=words, description=description)
+        command.add_arguments = add_arguments
     return main_parser
 
 
@@ -225,7 +227,6 @@ def _add_summary(command: argparse.ArgumentParser) -> None:
 
 
 def _add_tables(command: argparse.ArgumentParser) -> None:
-    command.description = "List the analyses that have rows for a job, one line each."
     command.add_argument("paths", nargs="+", metavar="JOB", help=_PATHS_HELP)
     _add_steps(command)
     _add_form(command)
@@ -259,9 +260,6 @@ def _add_table(command: argparse.ArgumentParser) -> None:
 
 
 def _add_event(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "Print an event with its args, callers and launches, and statistics of its name."
-    )
     _add_job(command)
     command.add_argument("rank", type=int, metavar="RANK")
     command.add_argument("id", type=int, metavar="ID", help="as in the tables")
@@ -372,7 +370,6 @@ def _add_diff(command: argparse.ArgumentParser) -> None:
 
 
 def _add_baseline(command: argparse.ArgumentParser) -> None:
-    command.description = "Keep a run under a name, so that `diff baseline:NAME AFTER` finds it."
     command.add_argument("action", choices=("save", "remove", "list"))
     command.add_argument("name", nargs="?", metavar="NAME")
     command.add_argument("paths", nargs="*", metavar="JOB", help=_PATHS_HELP)
@@ -499,12 +496,12 @@ _COMMANDS = {
     "summary": ("the main findings, and a line for each rank", _add_summary),
     "tables": ("the tables that a job has data for", _add_tables),
     "table": ("rows of one table of a job", _add_table),
-    "event": ("one event with its args and launches", _add_event),
+    "event": ("one event with its args, callers and launches", _add_event),
     "sql": ("rows of a SELECT over the tables of a job", _add_sql),
     "export": ("write a part of a job as a new trace file", _add_export),
     "report": ("write a dashboard as one interactive page", _add_report),
     "diff": ("what changed between two runs, and a verdict", _add_diff),
-    "baseline": ("runs under a name, for `diff`", _add_baseline),
+    "baseline": ("runs under a name, for `diff baseline:NAME`", _add_baseline),
     "demo": ("write a made-up job whose truth is known", _add_demo),
     "mcp": ("tools for language models, on stdio", _add_mcp),
     "skill": ("instructions for language models", _add_skill),
