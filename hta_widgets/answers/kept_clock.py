@@ -34,7 +34,10 @@ def on_view_clock(traces: TraceSet) -> TraceSet:
     path = _path_of_fit(traces)
     fit = None if path is None else _read_fit(path, len(traces))
     if fit is None:
-        fit = _fit(traces)
+        # The import takes a while.
+        from hta_widgets.analysis.cross_rank.clock_fit import clock_fit, fitted_offsets
+
+        fit = fitted_offsets(traces) if clock_fit(traces).is_needed else (None, 0)
         if path is not None:
             with suppress(TraceError):  # the cache may be read-only
                 write_text(path, json.dumps(fit))
@@ -42,13 +45,6 @@ def on_view_clock(traces: TraceSet) -> TraceSet:
         return traces
     memo(traces, FITTED_OFFSETS, lambda: fit)
     return traces.with_clock("fitted")
-
-
-def _fit(traces: TraceSet) -> _Fit:
-    # The import takes a while.
-    from hta_widgets.analysis.cross_rank.clock_fit import clock_fit, fitted_offsets
-
-    return fitted_offsets(traces) if clock_fit(traces).is_needed else (None, 0)
 
 
 def _read_fit(path: Path, ranks: int) -> _Fit | None:
