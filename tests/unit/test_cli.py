@@ -157,7 +157,7 @@ def test_summary_of_profiles_names_a_straggler_without_a_contradiction(tmp_path,
     titles = next(line for line in out.splitlines() if line.startswith("rank "))
     assert titles.split("  ") == ["rank", " in MPI", "elapsed", "file"]
     assert " 0 events" not in out
-    assert "0.000 ms" not in out
+    assert "0.000\u202fms" not in out
     assert cli.main(["summary", str(tmp_path / "job/mpi_profile.*"), "--json"]) == 0
     rank = json.loads(capsys.readouterr().out)["ranks"][0]
     assert rank["start_ns"] is None
