@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import codecs
 import gc
 import io
@@ -18,7 +19,7 @@ from hta_widgets import options as settings
 from hta_widgets.errors import TraceError
 from hta_widgets.text import MINUS, THIN, UNKNOWN, as_ns, escape_controls, shorten_words, size
 
-__all__ = ["main", "parse_ranks", "parse_time", "print_page", "say"]
+__all__ = ["main", "parse_ranks", "parse_time", "print_page", "run", "say"]
 
 #: The modules of the commands that are not in the module `commands`.
 _MODULES = {
@@ -61,6 +62,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return int(code or 0)
+
+
+def run() -> None:
+    """Run the command line as a program, and end it without freeing all modules one by one."""
+    codes: list[int] = []
+
+    def end() -> None:
+        if codes:  # not after an exception
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(codes[0])
+
+    # Exit functions run after the threads, the first one last.
+    atexit.register(end)
+    codes.append(main())
+    sys.exit(codes[0])
 
 
 def _spell_out(error: UnicodeError) -> tuple[str, int]:

@@ -72,6 +72,33 @@ def test_what_are_no_ranks(text):
         cli.parse_ranks(text)
 
 
+@pytest.mark.parametrize(("job", "code"), [("{job}", 0), ("nowhere", 2)])
+@pytest.mark.parametrize(
+    "last", ["atexit.register(print, 'last')", "Timer(0.2, print, ['last']).start()"]
+)
+def test_a_program_ends_after_its_exit_functions_and_threads(slow_job, job, code, last):
+    words = ["hta-widgets", "table", job.format(job=slow_job), "ranks", "--csv"]
+    script = f"""
+import atexit, sys
+from threading import Timer
+from hta_widgets import cli
+sys.argv, main = {words}, cli.main
+def main_with_more():
+    code = main()
+    {last}
+    return code
+cli.main = main_with_more
+cli.run()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == code
+    assert result.stdout.endswith("last\n")
+    assert result.stdout.count("\n") == (1 if code else 5)  # titles, three ranks
+    assert ("does not exist" in result.stderr) == (code == 2)
+
+
 def test_summary_shows_headline_ranks_and_stragglers(slow_job, capsys):
     assert cli.main(["summary", str(slow_job)]) == 0
     out = capsys.readouterr().out
