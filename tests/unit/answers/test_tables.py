@@ -306,6 +306,11 @@ def test_columns_are_chosen(opened, capsys):
     assert pd.read_csv(io.StringIO(capsys.readouterr().out)).equals(
         frame[["name", "sum_ns"]].head(50).reset_index(drop=True)
     )
+    for name in ("kernel_breakdown", "events"):
+        reply = run_table(opened, name, columns=["name", "rank"], limit=3)
+        names = {"hw": hw}
+        exec(reply.code, names)
+        pd.testing.assert_frame_equal(names["frame"].reset_index(drop=True), reply.frame)
     assert cli.main([*command, "name,nope"]) == 2
     assert "no column 'nope'. The columns are rank, kind, name" in capsys.readouterr().err
 
