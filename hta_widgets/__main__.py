@@ -8,6 +8,6 @@ _PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  #
 if sys.path[:1] == [os.getcwd()] and sys.path[0] != _PACKAGE_FOLDER:  # noqa: PTH109
     del sys.path[0]
 
-from hta_widgets.cli import main  # noqa: E402
+from hta_widgets.cli import run  # noqa: E402
 
-sys.exit(main())
+run()

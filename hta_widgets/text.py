@@ -217,6 +217,11 @@ def shorten_words(text: str) -> str:
     return _LONG_WORD.sub(r"\1…\2", text)
 
 
+def cut_text(text: str, max_length: int) -> str:
+    """Return text of at most `max_length` characters; the last one is ``…`` if it was cut."""
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
+
+
 def plural(number: int, noun: str) -> str:
     """Format a count with its noun: ``1 rank``, ``8 ranks``."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"

@@ -20,7 +20,7 @@ import pandas as pd
 
 from hta_widgets.answers.reply import TableReply, escape_markdown, job_facts, markdown_lines
 from hta_widgets.answers.tables import Job
-from hta_widgets.answers.verdict import judge
+from hta_widgets.answers.verdict import METRIC_NAMES, judge
 from hta_widgets.diff.compare import Comparison, compare
 from hta_widgets.diff.findings import cautions, findings
 from hta_widgets.diff.tables import iter_rows
@@ -40,8 +40,6 @@ _MAX_DIFFERENCES, _MIN_DIFFERENCE = 5, 0.01
 #: Fields of a `Finding`.
 _COLUMNS = ["kind", "measure", "name", "ranks", "before", "after", "unit", "diff_ns", "p_value",
             "text"]  # fmt: skip
-_METRICS = {"step": "step time", "exposed_comm": "exposed communication", "idle": "idle",
-            "mfu": "MFU"}  # fmt: skip
 
 
 def compare_jobs(
@@ -86,11 +84,10 @@ def compare_jobs(
 
 
 def _metrics(diff: Comparison) -> dict[str, Any]:
-    """Return before, after and change of the usual metrics that both runs have."""
     if not diff.before.has_steps:
         return {}
     # The limit affects only the outcome, which is not among the fields.
-    verdicts = {name: judge(diff, 0.05, name) for name in _METRICS}
+    verdicts = {name: judge(diff, 0.05, name) for name in METRIC_NAMES}
     fields = ("unit", "before", "after", "change_share", "noise_share", "p_value")
     return {
         name: {field: getattr(verdict, field) for field in fields}
@@ -110,7 +107,7 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
         noise = figures["noise_share"]
         cells.append(
             [
-                _METRICS[name],
+                METRIC_NAMES[name],
                 *(duration(value) if is_time else share(value) for value in (before, after)),
                 share_delta(figures["change_share"]),
                 "unknown" if noise is None else share(noise),
@@ -136,9 +133,9 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
 def _bar_lines(times: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield two bars of block characters for each time, because comments cannot show SVG."""
     longest_ns = max(max(figures["before"], figures["after"]) for figures in times.values())
-    width = max(len(_METRICS[name]) for name in times)
+    width = max(len(METRIC_NAMES[name]) for name in times)
     for name, figures in times.items():
-        label = _METRICS[name]
+        label = METRIC_NAMES[name]
         for side in ("before", "after"):
             eighths = round(figures[side] / longest_ns * _BAR_CHARACTERS * 8)
             full, rest = divmod(eighths, 8)

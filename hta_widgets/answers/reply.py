@@ -15,8 +15,12 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
+from itertools import accumulate
+from textwrap import wrap
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +29,7 @@ import pandas as pd
 from hta_widgets.answers.columns import ColumnFacts, describe_columns, dtype_name
 from hta_widgets.errors import TraceError, redact_urls
 from hta_widgets.files import table_bytes
-from hta_widgets.text import escape_controls, shorten_words
+from hta_widgets.text import count, cut_text, escape_controls, shorten_words
 from hta_widgets.trace.problems import Problem
 from hta_widgets.trace.traceset import TraceSet
 
@@ -34,7 +38,9 @@ Form = Literal["json", "csv", "markdown", "text"]
 VERSION = 1
 TABLE_SCHEMA, ERROR_SCHEMA = "hta-widgets/table", "hta-widgets/error"
 MAX_PROBLEMS = 12
-_MAX_CELL = 100  # characters of a cell in a table that people read
+#: Characters of a cell in a table that people read; to how many a narrow one may be cut.
+_MAX_CELL, _MIN_TEXT = 100, 24
+_GAP = "  "  # between columns of text
 
 
 @dataclass(frozen=True)
@@ -79,12 +85,13 @@ class TableReply:
     def remark(self) -> str:
         """Return how many rows are shown, unless all are, and the note."""
         shown = len(self.frame)
-        rows = f"{shown:,} of {self.total_rows:,} rows" if shown < self.total_rows else ""
+        is_cut = shown < self.total_rows
+        rows = f"{count(shown)} of {count(self.total_rows)} rows" if is_cut else ""
         remark = "; ".join(filter(None, (rows, self.note)))
         return "no rows" if not remark and not shown else remark
 
-    def format(self, form: Form) -> str:
-        """Return the reply in one of the forms."""
+    def format(self, form: Form, max_width: int = 0) -> str:
+        """Return the reply in one of the forms; text has lines of at most `max_width`, if given."""
         if form == "json":
             return json_text(self.envelope())
         if form == "csv":
@@ -92,12 +99,15 @@ class TableReply:
         cells = [list(map(str, self.frame.columns))]
         cells += [[_cell_text(value) for value in row] for row in self.rows()]
         is_number = [dtype_name(dtype) not in {"str", "bool"} for dtype in self.frame.dtypes]
+        remarks = [remark] if (remark := self.remark()) else []
         if form == "markdown":
-            lines = markdown_lines(cells, is_number)
+            lines = list(markdown_lines(cells, is_number))
         else:
-            lines = text_lines(cells, is_number)
-        remark = self.remark()
-        return "\n".join([*lines, *(["", remark] if remark else [])])
+            lines = list(text_lines(cells, is_number))
+            if max_width and max(map(len, lines)) > max_width:
+                lines, left_out = _narrow_lines(cells, is_number, max_width)
+                remarks = [*left_out, *remarks]
+        return "\n".join([*lines, *([""] if remarks else []), *remarks])
 
 
 def json_value(value: Any) -> Any:
@@ -143,8 +153,48 @@ def _cell_text(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
-    text = escape_controls(shorten_words(str(value)))
-    return text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 1]}…"
+    return cut_text(escape_controls(shorten_words(str(value))), _MAX_CELL)
+
+
+def _narrow_lines(
+    rows: Sequence[Sequence[str]], is_number: Sequence[bool], max_width: int
+) -> tuple[list[str], list[str]]:
+    """Return the lines of a table that is too wide, and lines that name the columns left out.
+
+    A single row is shown as a list of names and values, with nothing left out.
+    """
+    if len(rows) == 2:
+        return list(text_lines(list(zip(*rows, strict=True)), [False, False])), []
+    fitted = _fit_width(rows, is_number, max_width)
+    shown, total = len(fitted[0]), len(rows[0])
+    lines = list(text_lines(fitted, is_number[:shown]))
+    if shown == total:
+        return lines, []
+    remark = f"{shown} of {total} columns fit. `table` --columns chooses others; --json, --csv and"
+    remark += " --markdown have all. Left out: "
+    return lines, wrap(remark + ", ".join(rows[0][shown:]), max_width)
+
+
+def _fit_width(
+    rows: Sequence[Sequence[str]], is_number: Sequence[bool], max_width: int
+) -> list[list[str]]:
+    """Return the leading columns that fit into lines of a width, with texts cut to fit.
+
+    Numbers and names of columns are never cut.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    shortened = [
+        width if number else max(len(name), min(width, _MIN_TEXT))
+        for width, number, name in zip(widths, is_number, rows[0], strict=True)
+    ]
+    ends = list(accumulate(width + len(_GAP) for width in shortened))
+    shown = max(1, bisect_right(ends, max_width + len(_GAP)))
+    spare = max(0, max_width + len(_GAP) - ends[shown - 1])
+    limits = []
+    for width, least in zip(widths[:shown], shortened, strict=False):
+        limits.append(min(width, least + spare))
+        spare -= limits[-1] - least
+    return [list(map(cut_text, row[:shown], limits)) for row in rows]
 
 
 def text_lines(
@@ -158,7 +208,7 @@ def text_lines(
     is_right = is_number or [True] * (len(widths) - 1) + [False]
     for row in rows:
         cells = zip(row, widths, is_right, strict=True)
-        yield "  ".join(
+        yield _GAP.join(
             cell.rjust(width) if right else cell.ljust(width) for cell, width, right in cells
         ).rstrip()
 
@@ -172,13 +222,11 @@ def markdown_lines(rows: Sequence[Sequence[str]], is_number: Sequence[bool]) -> 
 
 
 _MARKUP = re.compile(r"[\\`*\[\]|#!~]|(?<!\w)_|_(?!\w)")
-_ENTITIES = {"<": "&lt;", ">": "&gt;", "@": "&#64;", "&": "&amp;"}
 
 
 def escape_markdown(text: str) -> str:
-    """Return text with the markup of Markdown and HTML escaped."""
-    text = "".join(_ENTITIES.get(character, character) for character in text)
-    return _MARKUP.sub(r"\\\g<0>", text).replace("&\\#64;", "&#64;")
+    """Return text with the markup of Markdown and HTML escaped, and without mentions."""
+    return escape(_MARKUP.sub(r"\\\g<0>", text), quote=False).replace("@", "&#64;")
 
 
 def job_facts(traces: TraceSet, paths: Iterable[str]) -> dict[str, Any]:

@@ -9,13 +9,27 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
-from hta_widgets.answers.reply import TableReply, grouped_problems, json_value, text_lines
+from hta_widgets.answers.reply import (
+    TableReply,
+    grouped_problems,
+    job_facts,
+    json_value,
+    text_lines,
+)
 from hta_widgets.answers.tables import Job
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import offered_panels
 from hta_widgets.panels.headline import headline, text_of
 from hta_widgets.panels.savings import job_efficiency
-from hta_widgets.text import UNKNOWN, count, duration, escape_controls, plural, share
+from hta_widgets.text import (
+    UNKNOWN,
+    count,
+    duration,
+    escape_controls,
+    plural,
+    share,
+    time_point,
+)
 from hta_widgets.trace.traceset import TraceSet
 
 #: Titles of the optional columns of the rank table; a column is shown if any rank has a value.
@@ -44,18 +58,13 @@ _MATCHED = ("matched", "partly_matched")
 
 def job_summary(traces: TraceSet) -> dict[str, Any]:
     """Return a job's contents and main findings as JSON values."""
-    main, late = headline(traces), straggler_report(traces)
+    main, late, facts = headline(traces), straggler_report(traces), job_facts(traces, ())
     stragglers = analysis.stragglers(traces)
-    start_ns, end_ns = traces.span_ns
     # The note is about events. Profiles have none; their stragglers are found by sums.
     has_waits = bool((stragglers["collectives"] > 0).any())
     note = str(stragglers.attrs.get("note", "")) if has_waits or not late.stragglers else ""
     return {
-        "format": traces.format,
-        "clock": traces.clock,
-        "events": sum(len(trace) for trace in traces.values()),
-        "start_ns": int(start_ns),
-        "end_ns": int(end_ns),
+        **{key: facts[key] for key in ("format", "clock", "events", "start_ns", "end_ns")},
         "collectives": sum(stragglers.attrs["matched"][name] for name in _MATCHED),
         "headline": [text_of(parts) for parts in (main.text_parts, *main.sentences) if parts],
         "ranks": list(map(_json_row, _rank_records(traces, stragglers))),
@@ -171,8 +180,8 @@ def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
 def _span_texts(rank: Mapping[str, Any]) -> list[str]:
     start_ns, end_ns = rank["start_ns"], rank["end_ns"]
     has_only_asyncs = rank["asyncs"] and not rank["events"]
-    events = f"{rank['asyncs']:,} async" if has_only_asyncs else f"{rank['events']:,}"
-    return [events, *(f"{time_ns / 1e6:,.3f} ms" for time_ns in (start_ns, end_ns - start_ns))]
+    events = f"{count(rank['asyncs'])} async" if has_only_asyncs else count(rank["events"])
+    return [events, time_point(start_ns), time_point(end_ns - start_ns)]
 
 
 def _is_timed(rank: Mapping[str, Any]) -> bool:
@@ -230,5 +239,5 @@ def _problem_lines(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield from ("", "problems")
     for problem in problems:
         location = f"{problem['files']} files" if problem["files"] > 1 else problem["file"]
-        line = f"  {problem['kind']}: {problem['count']:,} × {problem['detail']}"
+        line = f"  {problem['kind']}: {count(problem['count'])} × {problem['detail']}"
         yield f"{line} ({location})" if location else line

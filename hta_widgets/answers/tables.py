@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from hta_widgets import analysis, options as settings
-from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.answers.kept_clock import on_view_clock
 from hta_widgets.answers.reply import TableReply, grouped_problems, job_facts
 from hta_widgets.errors import TraceError, UnknownNameError, redact_urls
 from hta_widgets.readers.formats import formats_named
@@ -71,10 +71,7 @@ class Job:
     def open(cls, paths: Sequence[str], ranks: Iterable[int] | None = None) -> Job:
         """Load a job; raise a `TraceError` if it has no events."""
         chosen = None if ranks is None else tuple(ranks)
-        traces = load_events(paths, chosen)
-        if len(traces) > 1 and clock_fit(traces).is_needed:  # as in views
-            traces = traces.with_clock("fitted")
-        return cls(traces, tuple(paths), chosen)
+        return cls(on_view_clock(load_events(paths, chosen)), tuple(paths), chosen)
 
     @property
     def code(self) -> str:
@@ -224,14 +221,15 @@ def run_table(
     sort: str = "",
     descending: bool = False,
     limit: int = DEFAULT_LIMIT,
+    columns: Iterable[str] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> TableReply:
     """Return rows of a table of `list_tables`.
 
     A `window` is two times such as ``("12ms", "18ms")``, a `query` is a pandas query over event
     columns, and `options` are further parameters of the analysis. An empty `sort` keeps the order
-    of the analysis; a `limit` of 0 returns all rows. Unknown names of tables, columns and options,
-    and a scope that the table does not take, raise a `TraceError`.
+    of the analysis; a `limit` of 0 returns all rows; `columns` are those to return. Unknown names
+    of tables, columns and options, and a scope that the table does not take, raise a `TraceError`.
     """
     window = None if window is None else as_window(window)
     scope = {"ranks": ranks, "query": query, "window": window}
@@ -239,6 +237,10 @@ def run_table(
     make_table = _plain_table if name in _PLAIN else _run_analysis
     frame, call = make_table(job, name, scope, dict(options or {}))
     rows, code = _sort_and_limit(frame, sort, limit, descending=descending)
+    if columns is not None:
+        names = list(dict.fromkeys(columns))
+        rows = _with_columns(rows, names)
+        code += f"[{names!r}]"
     notes = [str(frame.attrs.get("note", ""))]
     if "window" in scope and not len(frame):
         notes.append(_outside_note(job.traces, scope["window"]))
@@ -322,7 +324,6 @@ def _plain_table(
 
 
 def _require_options(name: str, options: Iterable[str], accepted: Iterable[str]) -> None:
-    """Raise a `TraceError` for options that a table does not take."""
     unknown = [option for option in options if option not in accepted]
     if unknown:
         listed = ", ".join(sorted(accepted))
@@ -359,6 +360,16 @@ def _sort_and_limit(
         frame = frame.head(limit)
         code += f".head({limit})"
     return frame.reset_index(drop=True), code
+
+
+def _with_columns(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    missing = [name for name in names if name not in frame]
+    if missing:
+        raise TraceError(
+            f"no column {missing[0]!r}",
+            remedy=f"The columns are {', '.join(map(str, frame.columns))}.",
+        )
+    return frame[names]
 
 
 def parse_option(text: str) -> tuple[str, Any]:

@@ -45,7 +45,8 @@ _ROUNDS = 30  # of the bisection that finds the noise
 _WORDS = {"regressed": "Regressed", "within": "Within the limit", "cannot tell": "Cannot tell"}
 #: Words for what changed and for its unit, by the measure of `shape_changes`.
 _WORK_WORDS = {"shapes": ("batch size", "sample"), "sequences": ("sequence length", "token")}
-_NAMES = {"step": "step time", "exposed_comm": "exposed communication", "idle": "idle time"}
+METRIC_NAMES = {"step": "step time", "exposed_comm": "exposed communication", "idle": "idle time",
+                "mfu": "MFU"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Verdict:
     @property
     def text(self) -> str:
         """The verdict as a sentence."""
-        head = f"{_WORDS[self.outcome]}: {_NAMES.get(self.metric, self.metric)}"
+        head = f"{_WORDS[self.outcome]}: {METRIC_NAMES.get(self.metric, self.metric)}"
         if self.before is None or self.after is None or self.change_share is None:
             return f"{head}; {self.reason}."
         values = [_value_text(value, self.unit) for value in (self.before, self.after)]
@@ -144,7 +145,7 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
 def _missing_text(metric: str) -> str:
     kernel, sign, pattern = metric.partition(":")
     if not sign:
-        return f"the run before has no {_NAMES.get(metric, metric)}"
+        return f"the run before has no {METRIC_NAMES.get(metric, metric)}"
     return f"no {kernel} name of the run before matches {pattern!r} (the search is case-sensitive)"
 
 

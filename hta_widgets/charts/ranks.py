@@ -54,7 +54,7 @@ from hta_widgets.charts.rows import (
 )
 from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
 from hta_widgets.facts import facts
-from hta_widgets.text import count, duration, plural, rank_list, share
+from hta_widgets.text import count, cut_text, duration, plural, rank_list, share
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 
 #: Maximum number of rows of all clusters together.
@@ -255,7 +255,7 @@ def _draw_reasons(
         return
     rows, texts = list(text_of_row), list(text_of_row.values())
     letters = int(((style.width or ASSUMED_WIDTH) * 0.6) / LETTER_WIDTH)
-    short = [text if len(text) <= letters else f"{text[: letters - 1]}…" for text in texts]
+    short = [cut_text(text, letters) for text in texts]
     source = models.ColumnDataSource({"row": rows, "full": texts, "text": short})
     draw_row_texts(figure, source, x=0, color=style.theme.ink)
     figure.js_on_change(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import codecs
 import gc
 import io
@@ -16,9 +17,9 @@ from typing import Any, NoReturn, TextIO
 
 from hta_widgets import options as settings
 from hta_widgets.errors import TraceError
-from hta_widgets.text import MINUS, THIN, UNKNOWN, as_ns, escape_controls, shorten_words
+from hta_widgets.text import MINUS, THIN, UNKNOWN, as_ns, escape_controls, shorten_words, size
 
-__all__ = ["main", "parse_ranks", "parse_time", "print_page", "say"]
+__all__ = ["main", "parse_ranks", "parse_time", "print_page", "run", "say"]
 
 #: The modules of the commands that are not in the module `commands`.
 _MODULES = {
@@ -61,6 +62,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return int(code or 0)
+
+
+def run() -> None:
+    """Run the command line as a program, and end it without freeing all modules one by one."""
+    codes: list[int] = []
+
+    def end() -> None:
+        if codes:  # not after an exception
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(codes[0])
+
+    # Exit functions run after the threads, the first one last.
+    atexit.register(end)
+    codes.append(main())
+    sys.exit(codes[0])
 
 
 def _spell_out(error: UnicodeError) -> tuple[str, int]:
@@ -107,7 +124,7 @@ def say(*lines: str, file: TextIO | None = None) -> None:
 def print_page(path: str, options: argparse.Namespace) -> None:
     """Print the address and size of a page, and open it on request."""
     file = Path(path).resolve()
-    say(f"{file.as_uri()} ({file.stat().st_size / 1e6:,.1f} MB)")
+    say(f"{file.as_uri()} ({size(file.stat().st_size)})")
     if options.open and not import_module("webbrowser").open(file.as_uri()):
         say("no browser was found here; open the address above in one")
 
@@ -189,7 +206,9 @@ def parser() -> argparse.ArgumentParser:
         dest="command", required=True, metavar="COMMAND", parser_class=_Command
     )
     for name, (words, add_arguments) in _COMMANDS.items():
-        commands.add_parser(name, help=words).add_arguments = add_arguments
+        description = f"{words[0].upper()}{words[1:]}."
+        command = commands.add_parser(name, help=words, description=description)
+        command.add_arguments = add_arguments
     return main_parser
 
 
@@ -202,18 +221,13 @@ def _add_view(command: argparse.ArgumentParser) -> None:
         "paths", nargs="+", metavar="PATH", help="a folder, or files and glob patterns of one job"
     )
     _add_steps(command)
-    command.add_argument("--compare", metavar="OTHER", help="show PATH and OTHER side by side")
-    command.add_argument(
-        "--port", type=int, default=0, metavar="N", help="the port to listen on (a free one)"
-    )
-    command.add_argument("--no-browser", action="store_true", help="only print the address")
-    command.add_argument(
-        "--idle",
-        type=float,
-        default=0,
-        metavar="MIN",
-        help="end after MIN minutes without an open page (0: never)",
-    )
+    options: _Options = {
+        "--compare": ("OTHER", str, None, "show PATH and OTHER side by side"),
+        "--port": ("N", int, 0, "the port to listen on (a free one)"),
+        "--idle": ("MIN", float, 0, "end after MIN minutes without an open page (0: never)"),
+    }
+    _add_options(command, options)
+    _add_flags(command, {"--no-browser": "only print the address"})
 
 
 def _add_summary(command: argparse.ArgumentParser) -> None:
@@ -222,14 +236,14 @@ def _add_summary(command: argparse.ArgumentParser) -> None:
         "wait for, and what had to be repaired in the files."
     )
     _add_input(command)
-    command.add_argument("--json", action="store_true", help="print it as JSON, times in ns")
-    command.add_argument(
-        "--efficiency", action="store_true", help="also the MFU and operators far from the roofline"
-    )
+    flags = {
+        "--json": "print it as JSON, times in ns",
+        "--efficiency": "also the MFU and operators far from the roofline",
+    }
+    _add_flags(command, flags)
 
 
 def _add_tables(command: argparse.ArgumentParser) -> None:
-    command.description = "List the analyses that have rows for a job, one line each."
     command.add_argument("paths", nargs="+", metavar="JOB", help=_PATHS_HELP)
     _add_steps(command)
     _add_form(command)
@@ -242,13 +256,15 @@ def _add_table(command: argparse.ArgumentParser) -> None:
     )
     _add_job(command)
     command.add_argument("name", metavar="NAME", help="a table of `hta-widgets tables JOB`")
-    command.add_argument(
-        "--window", type=parse_window, metavar="TIMES", help="two times, for example 12ms-18.5ms"
-    )
     _add_ranks(command)
-    command.add_argument("--query", metavar="QUERY", help="a pandas query over event columns")
-    command.add_argument("--sort", default="", metavar="COLUMN", help="sort the rows")
-    command.add_argument("--descending", action="store_true", help="sort them in descending order")
+    options: _Options = {
+        "--window": ("TIMES", parse_window, None, "two times, for example 12ms-18.5ms"),
+        "--query": ("QUERY", str, None, "a pandas query over event columns"),
+        "--sort": ("COLUMN", str, "", "sort the rows"),
+        "--columns": ("NAMES", parse_words, None, "for example name,count,sum_ns (all)"),
+    }
+    _add_options(command, options)
+    _add_flags(command, {"--descending": "sort them in descending order"})
     _add_limit(command)
     command.add_argument(
         "--option",
@@ -261,9 +277,6 @@ def _add_table(command: argparse.ArgumentParser) -> None:
 
 
 def _add_event(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "Print an event with its args, callers and launches, and statistics of its name."
-    )
     _add_job(command)
     command.add_argument("rank", type=int, metavar="RANK")
     command.add_argument("id", type=int, metavar="ID", help="as in the tables")
@@ -284,9 +297,7 @@ def _add_sql(command: argparse.ArgumentParser) -> None:
 
 
 def _add_limit(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--limit", type=int, default=50, metavar="N", help="maximum number of rows, 0 for all (50)"
-    )
+    _add_options(command, {"--limit": ("N", int, 50, "maximum number of rows, 0 for all (50)")})
 
 
 def _add_form(command: argparse.ArgumentParser) -> None:
@@ -316,13 +327,13 @@ def _add_export(command: argparse.ArgumentParser) -> None:
         help="NAME.json or NAME.json.gz for one file (of several ranks merged), "
         "or NAME for a directory with a file per rank",
     )
-    command.add_argument("--start", type=parse_time, metavar="TIME", help="for example 12.3ms")
-    command.add_argument("--end", type=parse_time, metavar="TIME", help="for example 18ms")
-    command.add_argument(
-        "--query",
-        metavar="QUERY",
-        help="a pandas query over event columns, for example \"kind == 'communication'\"",
-    )
+    query_words = "a pandas query over event columns, for example \"kind == 'communication'\""
+    options: _Options = {
+        "--start": ("TIME", parse_time, None, "for example 12.3ms"),
+        "--end": ("TIME", parse_time, None, "for example 18ms"),
+        "--query": ("QUERY", str, None, query_words),
+    }
+    _add_options(command, options)
     flags = {
         "--clip": "cut events at the edges of the window instead of writing them whole",
         "--no-parents": "leave out enclosing events that are not selected themselves",
@@ -333,8 +344,7 @@ def _add_export(command: argparse.ArgumentParser) -> None:
         "--perfetto": "write NAME.tar for Perfetto 58 and newer: a file per rank, and a manifest "
         "with the offsets of their clocks, as fitted from collectives",
     }
-    for flag, words in flags.items():
-        command.add_argument(flag, action="store_true", help=words)
+    _add_flags(command, flags)
 
 
 def _add_report(command: argparse.ArgumentParser) -> None:
@@ -344,12 +354,9 @@ def _add_report(command: argparse.ArgumentParser) -> None:
     )
     _add_input(command)
     _add_page(command, "report.html")
-    command.add_argument(
-        "--timeline-only", action="store_true", help="write the timeline alone: a smaller file"
-    )
-    command.add_argument(
-        "--xlsx", metavar="FILE", help="also write all tables as one Excel workbook"
-    )
+    _add_flags(command, {"--timeline-only": "write the timeline alone: a smaller file"})
+    workbook_words = "also write all tables as one Excel workbook"
+    _add_options(command, {"--xlsx": ("FILE", str, None, workbook_words)})
 
 
 def _add_diff(command: argparse.ArgumentParser) -> None:
@@ -363,33 +370,23 @@ def _add_diff(command: argparse.ArgumentParser) -> None:
         "before", metavar="BEFORE", help="a file, a directory, a glob pattern, or baseline:NAME"
     )
     command.add_argument("after", metavar="AFTER", help="the run to compare with it")
-    command.add_argument(
-        "--fail-above", metavar="LIMIT", help="judge whether a metric became worse, for example 5%%"
-    )
-    command.add_argument(
-        "--metric",
-        default="step",
-        metavar="METRIC",
-        help="step, exposed_comm, idle, mfu, or kernel:REGEX (%(default)s)",
-    )
     _add_form(command)
     _add_steps(command)
     _add_ranks(command)
-    command.add_argument(
-        "--after-ranks",
-        type=parse_ranks,
-        metavar="LIST",
-        help="ranks of AFTER, if not those of --ranks",
-    )
-    command.add_argument(
-        "--efficiency", action="store_true", help="also the MFU and operators by their shapes"
-    )
-    command.add_argument("--svg", metavar="FILE", help="also write both timelines as a picture")
+    limit_words = "judge whether a metric became worse, for example 5%%"
+    metric_words = "step, exposed_comm, idle, mfu, or kernel:REGEX (%(default)s)"
+    options: _Options = {
+        "--fail-above": ("LIMIT", str, None, limit_words),
+        "--metric": ("METRIC", str, "step", metric_words),
+        "--after-ranks": ("LIST", parse_ranks, None, "ranks of AFTER, if not those of --ranks"),
+        "--svg": ("FILE", str, None, "also write both timelines as a picture"),
+    }
+    _add_options(command, options)
+    _add_flags(command, {"--efficiency": "also the MFU and operators by their shapes"})
     _add_page(command, None, "the file to write (diff.html)")
 
 
 def _add_baseline(command: argparse.ArgumentParser) -> None:
-    command.description = "Keep a run under a name, so that `diff baseline:NAME AFTER` finds it."
     command.add_argument("action", choices=("save", "remove", "list"))
     command.add_argument("name", nargs="?", metavar="NAME")
     command.add_argument("paths", nargs="*", metavar="JOB", help=_PATHS_HELP)
@@ -416,45 +413,30 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
         "clocks that disagree, and the truth about it as DIR_truth.json."
     )
     command.add_argument("directory", metavar="DIR", help="where the files go")
-    command.add_argument("--ranks", type=int, default=8, help="number of ranks (%(default)s)")
-    command.add_argument("--steps", type=int, default=5, help="number of steps (%(default)s)")
-    command.add_argument("--seed", type=int, default=0, help="seed of all noise (%(default)s)")
-    command.add_argument(
-        "--straggler",
-        type=int,
-        default=5,
-        metavar="RANK",
-        help="the slow rank, or the last one if there are fewer (%(default)s)",
+    straggler_words = "the slow rank, or the last one if there are fewer (%(default)s)"
+    uneven_words = "maximum delay of the start of recording, which differs between ranks"
+    change_words = (
+        "how this job differs from the usual one, for `hta-widgets diff` to find: slow_operator, "
+        "fused_kernel, moved_collective, extra_copy"
     )
-    command.add_argument(
-        "--factor", type=float, default=1.25, help="how many times slower it is (%(default)s)"
-    )
-    command.add_argument(
-        "--missing", type=parse_ranks, default=[], metavar="LIST", help="ranks without a file"
-    )
-    command.add_argument(
-        "--uneven",
-        type=parse_time,
-        default=0,
-        metavar="TIME",
-        help="maximum delay of the start of recording, which differs between ranks",
-    )
-    command.add_argument(
-        "--changes",
-        type=parse_words,
-        default=[],
-        metavar="LIST",
-        help="how this job differs from the usual one, for `hta-widgets diff` to find: "
-        "slow_operator, fused_kernel, moved_collective, extra_copy",
-    )
+    options: _Options = {
+        "--ranks": ("N", int, 8, "number of ranks (%(default)s)"),
+        "--steps": ("N", int, 5, "number of steps (%(default)s)"),
+        "--seed": ("N", int, 0, "seed of all noise (%(default)s)"),
+        "--straggler": ("RANK", int, 5, straggler_words),
+        "--factor": ("FACTOR", float, 1.25, "how many times slower it is (%(default)s)"),
+        "--missing": ("LIST", parse_ranks, [], "ranks without a file"),
+        "--uneven": ("TIME", parse_time, 0, uneven_words),
+        "--changes": ("LIST", parse_words, [], change_words),
+    }
+    _add_options(command, options)
     flags = {
         "--healthy": "let no rank be slow, instead of --straggler",
         "--modules": "record the calls of modules, as with_stack=True does",
         "--checkpoint": "recompute each layer in the backward pass",
         "--plain": "write .json instead of .json.gz",
     }
-    for flag, words in flags.items():
-        command.add_argument(flag, action="store_true", help=words)
+    _add_flags(command, flags)
     command.add_argument(
         "--kind",
         choices=(
@@ -477,15 +459,28 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
     )
 
 
+#: By flag: the name of the value, its type, its default, and the help.
+_Options = dict[str, tuple[str, Callable[[str], Any], Any, str]]
+
+
+def _add_options(command: argparse.ArgumentParser, options: _Options) -> None:
+    for flag, (metavar, type_, default, words) in options.items():
+        command.add_argument(flag, metavar=metavar, type=type_, default=default, help=words)
+
+
+def _add_flags(command: argparse.ArgumentParser, flags: dict[str, str]) -> None:
+    for flag, words in flags.items():
+        command.add_argument(flag, action="store_true", help=words)
+
+
 def _add_job(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
     _add_steps(parser)
 
 
 def _add_ranks(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--ranks", type=parse_ranks, metavar="LIST", help="only these ranks, for example 0-3,5"
-    )
+    words = "only these ranks, for example 0-3,5"
+    _add_options(parser, {"--ranks": ("LIST", parse_ranks, None, words)})
 
 
 def _add_steps(parser: argparse.ArgumentParser) -> None:
@@ -507,15 +502,9 @@ def _add_page(
     parser: argparse.ArgumentParser, out: str | None, words: str = "the file to write (%(default)s)"
 ) -> None:
     parser.add_argument("-o", "--out", default=out, metavar="OUT", help=words)
-    parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    parser.add_argument(
-        "--max-mb",
-        type=float,
-        default=25,
-        metavar="MB",
-        help="maximum size of the file; what does not fit is left out, and the page states that "
-        "(%(default)s)",
-    )
+    _add_flags(parser, {"--open": "open the page in a browser"})
+    size_words = "maximum size of the file; the page states what is left out (%(default)s)"
+    _add_options(parser, {"--max-mb": ("MB", float, 25, size_words)})
 
 
 #: By command: what it does or prints, and the function that adds its arguments.
@@ -524,12 +513,12 @@ _COMMANDS = {
     "summary": ("the main findings, and a line for each rank", _add_summary),
     "tables": ("the tables that a job has data for", _add_tables),
     "table": ("rows of one table of a job", _add_table),
-    "event": ("one event with its args and launches", _add_event),
+    "event": ("one event with its args, callers and launches", _add_event),
     "sql": ("rows of a SELECT over the tables of a job", _add_sql),
     "export": ("write a part of a job as a new trace file", _add_export),
     "report": ("write a dashboard as one interactive page", _add_report),
     "diff": ("what changed between two runs, and a verdict", _add_diff),
-    "baseline": ("runs under a name, for `diff`", _add_baseline),
+    "baseline": ("runs under a name, for `diff baseline:NAME`", _add_baseline),
     "demo": ("write a made-up job whose truth is known", _add_demo),
     "mcp": ("tools for language models, on stdio", _add_mcp),
     "skill": ("instructions for language models", _add_skill),

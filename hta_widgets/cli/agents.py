@@ -12,13 +12,14 @@ from hta_widgets.files import expand_home, write_text
 
 def mcp(options: argparse.Namespace) -> None:
     """Serve tools for language models."""
-    from hta_widgets.answers.agents import serve  # slow to import, and not for `skill`
+    # Slow to import, and not for `skill`.
+    from hta_widgets.answers.agents import AgentTools, make_server
 
     roots = [expand_home(root) for root in options.roots]
     for root in roots:
         if not root.is_dir():
             raise TraceError("is not a folder", path=root, remedy="Give a folder of traces.")
-    serve(roots)
+    make_server(AgentTools(roots)).run()  # until the client closes the connection
 
 
 def skill(options: argparse.Namespace) -> None:

@@ -22,7 +22,7 @@ from hta_widgets.export.traces.files import ExportClock, export_trace, require_f
 from hta_widgets.export.traces.perfetto import export_perfetto
 from hta_widgets.export.workbook import save_workbook
 from hta_widgets.panels.headline import headline
-from hta_widgets.text import duration, plural
+from hta_widgets.text import duration, plural, size
 from hta_widgets.trace.traceset import TraceSet
 
 
@@ -63,14 +63,13 @@ def export(options: argparse.Namespace) -> None:
         clock: ExportClock = "set" if options.fitted_clock else "recorded"
         report = export_trace(traces, options.out, selection, clock=clock, **parameters)
     counts = {"event": report.events, "flow": report.flows, "rank": len(report.ranks)}
-    events, flows, ranks = (_count_text(number, noun) for noun, number in counts.items())
+    events, flows, ranks = (plural(number, noun) for noun, number in counts.items())
     is_fitted = report.clock == "fitted"
     on_clock = f", on the fitted clock{_drift_text(traces)}" if is_fitted else ""
-    size_mb = report.bytes / 1e6
-    say(f"{report.path}: {events} and {flows} of {ranks}, {size_mb:,.1f} MB{on_clock}")
+    say(f"{report.path}: {events} and {flows} of {ranks}, {size(report.bytes)}{on_clock}")
     if report.left_out:
         left_out = report.left_out.items()
-        parts = [_count_text(number, nouns.removesuffix("s")) for nouns, number in left_out]
+        parts = [plural(number, nouns.removesuffix("s")) for nouns, number in left_out]
         say(f"left out: {', '.join(parts)}")
 
 
@@ -122,7 +121,7 @@ def _write_job(options: argparse.Namespace) -> None:
         )
     if options.kind in get_args(ExactJob):
         truth = write_exact_job(options.directory, options.kind)
-        sizes = [_count_text(truth["ranks"], "rank"), _count_text(truth["steps"], "step")]
+        sizes = [plural(truth["ranks"], "rank"), plural(truth["steps"], "step")]
     elif options.format == "byteps":
         truth, sizes = _write_byteps(options)
     elif options.format == "mpi":
@@ -146,11 +145,11 @@ def _write_byteps(options: argparse.Namespace) -> _WrittenJob:
         seed=options.seed,
         slow_worker=None if options.healthy else 1,
     )
-    workers = f"{_count_text(truth['workers'], 'worker')} of "
-    workers += _count_text(truth["local_ranks"], "GPU")
-    steps = _count_text(truth["steps"], "step")
+    workers = f"{plural(truth['workers'], 'worker')} of "
+    workers += plural(truth["local_ranks"], "GPU")
+    steps = plural(truth["steps"], "step")
     slow = _slow_text("worker", truth["slow_worker"])
-    return truth, [workers, _count_text(truth["servers"], "server"), steps, slow]
+    return truth, [workers, plural(truth["servers"], "server"), steps, slow]
 
 
 def _write_mpi(options: argparse.Namespace) -> _WrittenJob:
@@ -188,13 +187,9 @@ def _write_training(options: argparse.Namespace) -> _WrittenJob:
 def _sizes_of_ranks(ranks: int, truth: Mapping[str, Any], slow: int | None) -> list[str]:
     steps, events = truth["steps"], int(np.sum(truth["events"]))
     counts = {"rank": ranks, "step": steps, "event": events}
-    texts = [_count_text(number, noun) for noun, number in counts.items()]
+    texts = [plural(number, noun) for noun, number in counts.items()]
     return [*texts, _slow_text("rank", slow)]
 
 
 def _slow_text(role: str, slow: int | None) -> str:
     return f"no {role} is slow" if slow is None else f"{role} {slow} is slow"
-
-
-def _count_text(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"

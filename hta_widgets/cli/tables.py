@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 
 from hta_widgets.answers.reply import TableReply
@@ -38,6 +39,7 @@ def table(options: argparse.Namespace) -> None:
         sort=options.sort,
         descending=options.descending,
         limit=options.limit,
+        columns=options.columns,
         options=dict(map(parse_option, options.option)),
     )
     _print_reply(reply, options)
@@ -58,6 +60,6 @@ def sql(options: argparse.Namespace) -> None:
 
 
 def _print_reply(reply: TableReply, options: argparse.Namespace) -> None:
-    print(reply.format(options.form))
+    print(reply.format(options.form, shutil.get_terminal_size((120, 24)).columns))
     if options.form == "csv" and (remark := reply.remark()):
         say(remark, file=sys.stderr)

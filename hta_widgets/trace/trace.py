@@ -17,7 +17,7 @@ from hta_widgets import taxonomy
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import duration
+from hta_widgets.text import count, duration, plural, time_point
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, mask_of_rows
 from hta_widgets.trace.columns import (
     AsyncTable,
@@ -614,7 +614,7 @@ class Trace:
             start_ns, end_ns = np.clip((start_ns, end_ns), *self.window_ns)
         return (
             f"<Trace rank {self.rank}: {contents_text([self])} on {len(self.tracks)} tracks, "
-            f"{(end_ns - start_ns) / 1e6:,.3f} ms, {self.path}>"
+            f"{time_point(end_ns - start_ns)}, {self.path}>"
         )
 
     def _repr_html_(self) -> str:
@@ -629,12 +629,12 @@ def profile_value(trace: Trace, name: str) -> float:
 
 
 def contents_text(traces: Iterable[Trace]) -> str:
-    """Return the number of events or, without events, of async intervals: ``1,024 events``."""
+    """Return the number of events or, without events, of async intervals: ``1 024 events``."""
     ranks = list(traces)
     events, asyncs = sum(map(len, ranks)), sum(len(trace.async_table) for trace in ranks)
     if events or not asyncs:
-        return f"{events:,} events"
-    return f"{asyncs:,} async interval{'' if asyncs == 1 else 's'}"
+        return f"{count(events)} events"
+    return plural(asyncs, "async interval")
 
 
 def totals_text(traces: Iterable[Trace]) -> str:

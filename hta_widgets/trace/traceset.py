@@ -15,11 +15,11 @@ import pandas as pd
 
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError, UnknownNameError
-from hta_widgets.text import Time, plural
+from hta_widgets.text import Time, count, plural, time_point
 from hta_widgets.trace.arrow import event_stream, write_parquet
 from hta_widgets.trace.event import Event
 from hta_widgets.trace.intervals import union
-from hta_widgets.trace.memo import iter_ranks
+from hta_widgets.trace.memo import iter_ranks, memo
 from hta_widgets.trace.problems import CompactFrame, Problem, Problems
 from hta_widgets.trace.selection import (
     Selection,
@@ -33,6 +33,8 @@ from hta_widgets.trace.trace_part import trace_within
 from hta_widgets.workers import require_executor
 
 ClockName = Literal["host", "fitted"]
+#: Key of the result of `_fitted_offsets`; it is the same on each clock of a set.
+FITTED_OFFSETS = "fitted offsets"
 
 
 class TraceSet(Mapping[int, Trace]):
@@ -430,9 +432,7 @@ class TraceSet(Mapping[int, Trace]):
             return self
         offsets, origin_offset_ns = [0] * len(self), 0
         if clock == "fitted":
-            from hta_widgets.analysis.cross_rank.clock_fit import fitted_offsets  # a higher layer
-
-            offsets, origin_offset_ns = fitted_offsets(self)
+            offsets, origin_offset_ns = memo(self, FITTED_OFFSETS, lambda: _fitted_offsets(self))
         moved = TraceSet(
             [
                 trace.replace(
@@ -554,6 +554,12 @@ class TraceSet(Mapping[int, Trace]):
         return _html(self, self._problems)
 
 
+def _fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
+    from hta_widgets.analysis.cross_rank.clock_fit import fitted_offsets  # a higher layer
+
+    return fitted_offsets(traces)
+
+
 def _with_ranks(problems: Iterable[Problem], traces: Iterable[Trace]) -> Problems:
     """Return problems of files; a file with a single rank gets its rank."""
     ranks_of_file: dict[str | None, set[int]] = defaultdict(set)
@@ -642,15 +648,15 @@ def _part_text(traces: TraceSet) -> str:
     if not part["all_events"]:
         limits.append("chosen events")
     if not part["all_time"]:
-        limits.append(f"{(window_ns[1] - window_ns[0]) / 1e6:,.3f} ms")
+        limits.append(time_point(window_ns[1] - window_ns[0]))
     cut = int(part["cut_events"])
-    cut_text = f"; {cut:,} events cross the window's edges" if cut else ""
+    cut_text = f"; {count(cut)} events cross the window's edges" if cut else ""
     return " of ".join([*limits, "a job"]) + cut_text
 
 
 def _facts_line(traces: TraceSet, problems: Problems) -> str:
     start_ns, end_ns = traces.span_ns
-    contents = [contents_text(traces.values()), f"{(end_ns - start_ns) / 1e6:,.3f} ms"]
+    contents = [contents_text(traces.values()), time_point(end_ns - start_ns)]
     note_count = sum(problem.is_note for problem in problems)
     problem_count = len(problems) - note_count
     problems_text = plural(problem_count, "problem") if problem_count else "complete"

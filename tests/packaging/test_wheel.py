@@ -144,6 +144,9 @@ def test_sdist_builds_without_node(dist, built):
     assert {f"hta_widgets/static/{name}" for name in built} <= names
     assert {"package.json", "package-lock.json", "js/build.mjs", "LICENSE"} <= names
     assert {"tests/conftest.py", "docs/index.md", "notebooks/quickstart.ipynb"} <= names
+    # What tests read and documents link to.
+    assert {"scripts/replies.py", "benchmarks/README.md", "changes/README.md"} <= names
+    assert {"CONTRIBUTING.md", "CITATION.cff", "mkdocs.yml", "packaging/conda-recipe.yaml"} <= names
     unwanted = ("node_modules", ".venv", "screenshots", "demo-job", ".tools")
     assert not [name for name in names if name.startswith(unwanted)]
 

@@ -72,15 +72,45 @@ def test_what_are_no_ranks(text):
         cli.parse_ranks(text)
 
 
+@pytest.mark.parametrize(("job", "code"), [("{job}", 0), ("nowhere", 2)])
+@pytest.mark.parametrize(
+    "last", ["atexit.register(print, 'last')", "Timer(0.2, print, ['last']).start()"]
+)
+def test_a_program_ends_after_its_exit_functions_and_threads(slow_job, job, code, last):
+    words = ["hta-widgets", "table", job.format(job=slow_job), "ranks", "--csv"]
+    script = f"""
+import atexit, sys
+from threading import Timer
+from hta_widgets import cli
+sys.argv, main = {words}, cli.main
+def main_with_more():
+    code = main()
+    {last}
+    return code
+cli.main = main_with_more
+cli.run()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == code
+    assert result.stdout.endswith("last\n")
+    assert result.stdout.count("\n") == (1 if code else 5)  # titles, three ranks
+    assert ("does not exist" in result.stderr) == (code == 2)
+
+
 def test_summary_shows_headline_ranks_and_stragglers(slow_job, capsys):
     assert cli.main(["summary", str(slow_job)]) == 0
     out = capsys.readouterr().out
     assert "3 ranks" in out
+    assert not re.search(r"\d,\d{3}", out)  # one format of numbers
     traces = hw.load(slow_job, progress=False)
     assert str(headline(traces)) in " ".join(out.splitlines())
-    table = [line.split() for line in out.splitlines() if line.startswith(("rank  ", "   "))]
-    assert [row[0] for row in table] == ["rank", "0", "1", "2"]
-    assert [row[1] for row in table[1:]] == [f"{len(trace):,}" for trace in traces.values()]
+    table = [line.split(" ") for line in out.splitlines() if line.startswith(("rank  ", "   "))]
+    cells = [[cell for cell in row if cell] for row in table]
+    assert [row[0] for row in cells] == ["rank", "0", "1", "2"]
+    events = [f"{len(trace):,}".replace(",", "\u202f") for trace in traces.values()]
+    assert [row[1] for row in cells[1:]] == events
     late = hw.analysis.stragglers(traces).set_index("rank").loc[2]
     last = f"{late.score * late.collectives:.0f} of {late.collectives} collectives"
     assert f"rank 2 is a straggler (slower kernels): last at {last} of its groups\n" in out
@@ -154,7 +184,7 @@ def test_summary_of_profiles_names_a_straggler_without_a_contradiction(tmp_path,
     titles = next(line for line in out.splitlines() if line.startswith("rank "))
     assert titles.split("  ") == ["rank", " in MPI", "elapsed", "file"]
     assert " 0 events" not in out
-    assert "0.000 ms" not in out
+    assert "0.000\u202fms" not in out
     assert cli.main(["summary", str(tmp_path / "job/mpi_profile.*"), "--json"]) == 0
     rank = json.loads(capsys.readouterr().out)["ranks"][0]
     assert rank["start_ns"] is None
@@ -169,7 +199,7 @@ def test_summary_is_on_the_clock_that_views_draw(tmp_path, capsys):
     folder = str(small.write(tmp_path, *ranks))
     assert cli.main(["summary", folder]) == 0
     # Recorded times end at 76 µs.
-    assert "0.026 ms · complete · on the fitted clock" in capsys.readouterr().out
+    assert "0.026\u202fms · complete · on the fitted clock" in capsys.readouterr().out
     assert cli.main(["summary", folder, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["clock"], result["end_ns"] - result["start_ns"]) == ("fitted", 26_000)
@@ -228,8 +258,8 @@ def test_a_rank_of_an_exported_window_is_as_long_as_the_window(tmp_path, capsys)
     part = tmp_path / "part.json"
     hw.export_trace(hw.load(folder), part, hw.load(folder).select(start_ns="2ms", end_ns="6ms"))
     traces = hw.load(part)
-    assert "4.000 ms" in repr(traces)
-    assert "4.000 ms" in repr(traces[0])
+    assert "4.000\u202fms" in repr(traces)
+    assert "4.000\u202fms" in repr(traces[0])
     low = traces.window_ns[0]
     assert traces.summary()[["start_ns", "end_ns"]].to_numpy().tolist() == [
         [low, low + 4_000_000],

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ from support.memory_snapshots import write_snapshot
 import hta_widgets as hw
 from hta_widgets import analysis, cli
 from hta_widgets.answers.columns import column_meanings, describe_columns, unit_of
+from hta_widgets.answers.reply import TableReply
 from hta_widgets.answers.summary import summarize_job
 from hta_widgets.answers.tables import (
     Job,
@@ -270,6 +272,47 @@ def test_forms(opened, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == "2 of 4 rows"
     assert cli.main(["table", "job", "events", "--query", "dur_ns < 0"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "no rows"
+
+
+WIDE = pd.DataFrame(
+    {"rank": [0, 1], "name": ["gemm " * 12, "copy"], "sum_ns": [123_456_789_012, 5]}
+    | {f"column_{number}": [number, number] for number in range(9)}
+)
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_wide_tables_fit_and_state_what_is_left_out(width):
+    reply = TableReply(WIDE, "sql", {}, 7)
+    lines = reply.format("text", width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert lines[-1] == "2 of 7 rows"
+    shown = lines[0].split()
+    words = re.split(r"[\s,]+", " ".join(lines[4:-1]).partition("Left out: ")[2])
+    assert shown + list(filter(None, words)) == list(WIDE)
+    assert lines[1].split()[-1] == ("123456789012" if shown[-1] == "sum_ns" else shown[-1][-1])
+    assert "…" in lines[1]
+
+
+def test_a_wide_row_is_a_list_of_all_its_values():
+    lines = TableReply(WIDE.head(1), "sql", {}, 1).format("text", 60).splitlines()
+    assert [line.split()[0] for line in lines] == list(WIDE)
+    assert lines[2].split() == ["sum_ns", "123456789012"]
+
+
+def test_columns_are_chosen(opened, capsys):
+    command = ["table", "job", "kernel_breakdown", "--sort", "count", "--columns"]
+    assert cli.main([*command, "name, sum_ns,name", "--csv"]) == 0
+    frame = analysis.kernel_breakdown(opened.traces).sort_values("count", kind="stable")
+    assert pd.read_csv(io.StringIO(capsys.readouterr().out)).equals(
+        frame[["name", "sum_ns"]].head(50).reset_index(drop=True)
+    )
+    for name in ("kernel_breakdown", "events"):
+        reply = run_table(opened, name, columns=["name", "rank"], limit=3)
+        names = {"hw": hw}
+        exec(reply.code, names)
+        pd.testing.assert_frame_equal(names["frame"].reset_index(drop=True), reply.frame)
+    assert cli.main([*command, "name,nope"]) == 2
+    assert "no column 'nope'. The columns are rank, kind, name" in capsys.readouterr().err
 
 
 def test_names_from_traces_are_no_markup(tmp_path):

@@ -381,7 +381,7 @@ def test_figures_of_a_reopened_window_are_those_of_the_job_in_it(tmp_path, windo
     causes = analysis.device_idle_breakdown(back).groupby("rank")["idle_ns"].sum()
     assert causes.tolist() == parts.idle_ns.tolist()
     assert scene["truth"]["level"] == "warn"
-    assert f"{length / 1e6:.3f} ms of a job" in scene["truth"]["text"]
+    assert f"{length / 1e6:.3f}\u202fms of a job" in scene["truth"]["text"]
     # The step around the window is cut on both ranks.
     assert back.problems.query("kind == 'part'").detail.str.contains("cross").all()
 
@@ -425,7 +425,7 @@ def test_a_part_knows_its_ranks_and_a_part_of_a_part_its_job(tmp_path):
     assert "2 of 3 ranks" in TileEngine(two).scene()["truth"]["text"]
     low = two.span_ns[0]
     single = reopened(two, tmp_path, start_ns=low + 25_000, end_ns=low + 70_000, ranks=(0,))
-    assert "0.045 ms of a job" in single.problems.detail.tolist()[0]
+    assert "0.045\u202fms of a job" in single.problems.detail.tolist()[0]
     work = analysis.temporal_breakdown(single)
     pd.testing.assert_frame_equal(
         work, analysis.temporal_breakdown(traces, window=(25_000, 70_000), ranks=[0])

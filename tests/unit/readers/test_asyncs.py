@@ -27,7 +27,7 @@ def traces(write):
 def test_intervals_give_span_and_counts(traces, tmp_path):
     for each in (traces, hw.load(traces.save(tmp_path / "kept.store"))):
         assert each.span_ns == (0, 2_169_000)
-        assert "20 async intervals · 2.169 ms" in repr(each)
+        assert "20 async intervals · 2.169\u202fms" in repr(each)
         assert each.summary()[["asyncs", "end_ns"]].to_numpy().tolist() == [[20, 2_169_000]]
         assert job_summary(each)["ranks"][0]["asyncs"] == 20
         assert text_of(headline(each).text_parts).replace("\u202f", " ") == (

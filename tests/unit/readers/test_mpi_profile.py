@@ -297,7 +297,7 @@ def test_summaries_of_profiles_have_what_profiles_hold(tmp_path):
     assert {"events", "start_ns", "end_ns", "profile"}.isdisjoint(shown)
     for text in (repr(traces), traces._repr_html_(), repr(summary)):
         assert "0 events" not in text
-        assert "0.000 ms" not in text
+        assert "0.000\u202fms" not in text
         assert "start_ns" not in text
 
 
@@ -308,7 +308,7 @@ def test_summaries_beside_events_have_no_times_for_profiles(job, tmp_path, write
     summary = traces.summary()
     assert summary[["events", "start_ns", "end_ns"]].values.tolist() == [[1, 0, 2000], [0, -1, -1]]
     assert summary.comm_s.isna().tolist() == [True, False]
-    assert "1 events · 0.002 ms" in repr(traces)
+    assert "1 events · 0.002\u202fms" in repr(traces)
 
 
 def test_two_jobs_of_profiles_alone(tmp_path):

@@ -1,0 +1,71 @@
+"""The clock of the answers about a job, which is that of views, kept beside the ranks in the cache.
+
+If the recorded clocks disagree, it is the clock fitted from collectives. The fit reads the
+communication of all ranks, which takes longer than most tables. So its offsets are a file in the
+cache entry of the first rank, and are evicted with it. The name of the file is a hash of all that
+the fit depends on: the files of all ranks, which are never written again, the times by which ranks
+are moved, and the code of the fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from hta_widgets import taxonomy
+from hta_widgets.arguments import convert
+from hta_widgets.errors import TraceError
+from hta_widgets.files import code_fingerprint, write_text
+from hta_widgets.readers.formats import all_formats
+from hta_widgets.store.rank_file import StoredRank
+from hta_widgets.trace.memo import memo
+from hta_widgets.trace.traceset import FITTED_OFFSETS, TraceSet
+
+#: The offset of each rank, None if the recorded clocks agree; and the offset of instant 0.
+_Fit = tuple[list[int] | None, int]
+
+
+def on_view_clock(traces: TraceSet) -> TraceSet:
+    """Return a job on the clock that views draw."""
+    if len(traces) < 2:
+        return traces
+    path = _path_of_fit(traces)
+    fit = None if path is None else _read_fit(path, len(traces))
+    if fit is None:
+        # The import takes a while.
+        from hta_widgets.analysis.cross_rank.clock_fit import clock_fit, fitted_offsets
+
+        fit = fitted_offsets(traces) if clock_fit(traces).is_needed else (None, 0)
+        if path is not None:
+            with suppress(TraceError):  # the cache may be read-only
+                write_text(path, json.dumps(fit))
+    if fit[0] is None:
+        return traces
+    memo(traces, FITTED_OFFSETS, lambda: fit)
+    return traces.with_clock("fitted")
+
+
+def _read_fit(path: Path, ranks: int) -> _Fit | None:
+    """Return the fit in a file; None if there is none, or it is damaged."""
+    try:
+        fit: _Fit = convert(json.loads(path.read_text()), _Fit)
+    except (OSError, ValueError):
+        return None
+    return fit if fit[0] is None or len(fit[0]) == ranks else None
+
+
+def _path_of_fit(traces: TraceSet) -> Path | None:
+    """Return the file for the fit of a job; None if a rank is not in the cache."""
+    files = [trace.table.file for trace in traces.values()]
+    ranks = [file for file in files if isinstance(file, StoredRank) and file.restorer is not None]
+    has_own_code = all(format_.reading.read.startswith("hta_widgets.") for format_ in all_formats())
+    if len(ranks) < len(files) or taxonomy.version() or not has_own_code:
+        return None
+    clocks = [(rank, trace.shift_ns, trace.clock_offset_ns) for rank, trace in traces.items()]
+    # The names of cache entries depend on the code of the other layers.
+    code = code_fingerprint("analysis/*.py", "analysis/cross_rank/*.py")
+    facts = [str(rank.path) for rank in ranks], clocks, code
+    key = hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
+    return ranks[0].path.with_name(f"clock-{key}.json")
