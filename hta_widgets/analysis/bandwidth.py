@@ -59,8 +59,6 @@ def copy_kind(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _RankCopies:
-    """The selected copies and fills of one rank."""
-
     rows: Rows
     kinds: list[str]  # those that occur, in order of their names
     code: Rows  # into `kinds`
@@ -72,14 +70,13 @@ class _RankCopies:
 
 
 def _copies_of_rank(part: RankPart) -> _RankCopies:
-    """Return the selected copies and fills of a rank, with the rates that are known."""
     trace, table = part.trace, part.table
     rows = part.rows_of_kinds("memory")
     rate, size = trace.copy_table.lookup(table.record[rows])
-    used_codes, place = np.unique(table.name[rows], return_inverse=True)
+    used_codes, name_of_row = np.unique(table.name[rows], return_inverse=True)
     names = [table.names[code] for code in used_codes.tolist()]
-    kind = np.array([copy_kind(name) for name in names], dtype=object)[place]
-    is_dma = np.array([bool(_DMA.match(name)) for name in names], dtype=bool)[place]
+    kind = np.array([copy_kind(name) for name in names], dtype=object)[name_of_row]
+    is_dma = np.array([bool(_DMA.match(name)) for name in names], dtype=bool)[name_of_row]
     if is_dma.any():
         args = event_args(trace, rows[is_dma], _DMA_ARGS)
         kind[is_dma] = [copy_kind(str(direction or "")) for direction in args["direction"]]
@@ -153,8 +150,8 @@ def memory_bandwidth(
 ) -> pd.DataFrame:
     """Return the rate at which memory is copied and filled, at each instant of change.
 
-    Rates of concurrent copies add up. The rate is that in the file, or else bytes divided by
-    duration; copies without either are left out and counted. A copy of 0 µs is taken as one
+    Rates of concurrent copies add up. The rate is read from the file, or else is bytes divided by
+    duration. Copies without either are left out and counted. A copy of 0 µs is assumed to last one
     unit of the file's times.
 
     Parameters
@@ -175,8 +172,8 @@ def memory_bandwidth(
 
     Notes
     -----
-    The definition is that of HTA's memory bandwidth time series. In HTA rounding may leave a rate
-    other than 0 without copies, unknown rates are 0, and a copy of 0 µs lasts 1 µs.
+    The definition is that of HTA's memory bandwidth time series. In HTA, rounding may leave a rate
+    other than 0 while nothing is copied, unknown rates are 0, and a copy of 0 µs lasts 1 µs.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     schema = {"rank": "int64", "copy_kind": "category", "time_ns": "int64", "gb_per_s": "float64"}
@@ -249,7 +246,6 @@ def _summary_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
 
 
 def _bandwidth_frame(chosen: RankParts, columns_of: _ColumnsOf, schema: Schema) -> pd.DataFrame:
-    """Return the columns that a function makes of each rank's copies, as one frame."""
     results = list(map_ranks(chosen, _columns_and_counts, columns_of))
     columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
     kind = columns["copy_kind"]

@@ -119,27 +119,7 @@ def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
     time is one step.
     """
     traces = chosen.owner
-    ahead = steps_ahead(traces)
-
-    def samples_of(ranks: RankParts, steps: Ints | None) -> list[_RankSample]:
-        each = waits.arguments_by_rank(ranks.ranks)
-        return list(map_ranks(ranks, _features_of_rank, steps, ahead, each=each))
-
-    samples = samples_of(chosen, None)
-    with_steps = [sample.numbers for sample in samples if len(sample.numbers)]
-    numbers, counts = np.unique(concat_arrays(with_steps), return_counts=True)
-    common = numbers[counts == len(with_steps)]
-    if len(common):
-        # Only the few ranks with steps that others lack are computed again.
-        places = [
-            place
-            for place, sample in enumerate(samples)
-            if len(sample.numbers) not in {0, len(common)}
-        ]
-        members = [chosen.traces[place] for place in places]
-        rest = RankParts(members, chosen.selection, chosen.executor)
-        for place, sample in zip(places, samples_of(rest, common), strict=True):
-            samples[place] = sample
+    samples, shared = _rank_samples(chosen, waits)
     share, kernel_names = _kernel_shares([sample.kernel_ns for sample in samples])
     work = imposed_waits(traces, chosen.selection, waits.clock)
     lost = mean_lost_shares(work) if len(work.match) else np.zeros(len(traces))
@@ -150,7 +130,7 @@ def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
         kernels=share,
         kernel_names=kernel_names,
         steps=np.array([sample.steps for sample in samples], dtype=np.int64),
-        shared=bool(len(common)),
+        shared=shared,
     )
 
 
@@ -160,6 +140,33 @@ class _RankSample(NamedTuple):
     times: Floats  # by `TIMES`
     error: Floats  # standard errors of the times
     kernel_ns: dict[str, float]
+
+
+def _rank_samples(chosen: RankParts, waits: CollectiveWaits) -> tuple[list[_RankSample], bool]:
+    """Return the features of each rank, and whether all are over the same steps."""
+    ahead = steps_ahead(chosen.owner)
+
+    def samples_of(ranks: RankParts, steps: Ints | None) -> list[_RankSample]:
+        each = waits.arguments_by_rank(ranks.ranks)
+        return list(map_ranks(ranks, _features_of_rank, steps, ahead, each=each))
+
+    samples = samples_of(chosen, None)
+    with_steps = [sample.numbers for sample in samples if len(sample.numbers)]
+    numbers, counts = np.unique(concat_arrays(with_steps), return_counts=True)
+    common = numbers[counts == len(with_steps)]
+    if not len(common):
+        return samples, False
+    # Only the few ranks with steps that others lack are computed again.
+    positions = [
+        position
+        for position, sample in enumerate(samples)
+        if len(sample.numbers) not in {0, len(common)}
+    ]
+    members = [chosen.traces[position] for position in positions]
+    rest = RankParts(members, chosen.selection, chosen.executor)
+    for position, sample in zip(positions, samples_of(rest, common), strict=True):
+        samples[position] = sample
+    return samples, True
 
 
 def _features_of_rank(
@@ -177,13 +184,16 @@ def _features_of_rank(
     error = np.zeros(len(TIMES))
     if len(dur) > 1:
         error = times.std(axis=0, ddof=1) / np.sqrt(len(dur))
+    kernel_ns = _time_by_kernel(part, is_counted=code >= 0)
+    return _RankSample(steps[0], count, times.mean(axis=0), error, kernel_ns)
+
+
+def _time_by_kernel(part: RankPart, *, is_counted: Bools) -> dict[str, float]:
     table = part.table
     rows = part.rows[(part.kinds == KINDS.index("compute")) & (table.stream[part.rows] >= 0)]
-    rows = rows[code[rows] >= 0]
-    kernel_ns = np.bincount(table.name[rows], part.durations(rows), minlength=len(table.names))
-    names = table.names.values
-    by_name = {names[name]: kernel_ns[name] for name in np.flatnonzero(kernel_ns).tolist()}
-    return _RankSample(steps[0], count, times.mean(axis=0), error, by_name)
+    rows = rows[is_counted[rows]]
+    time_ns = np.bincount(table.name[rows], part.durations(rows), minlength=len(table.names))
+    return {table.names[code]: time_ns[code] for code in np.flatnonzero(time_ns).tolist()}
 
 
 def _steps_of_events(
@@ -205,7 +215,7 @@ def _steps_of_events(
 
 
 def _kernel_shares(kernels: Sequence[dict[str, float]]) -> tuple[Floats, list[str]]:
-    """Return the share of each kernel in each rank's compute, and names; rare ones are "others"."""
+    """Return each kernel's share of a rank's compute, and the names; the last may be "others"."""
     table = pd.DataFrame(list(kernels), index=range(len(kernels))).fillna(0.0)
     share, names = np.array(table, dtype=np.float64, order="C"), [*table.columns]
     share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
@@ -303,7 +313,7 @@ def rank_time_heatmap(
 
 
 def _bin_edges(selection: Selection, bins: int) -> Ints:
-    """Return the edges of equal bins of a selection's window, else of the job."""
+    """Return the edges of equal bins of the selection's window, or of the job without a window."""
     job = selection.owner
     low = job.start_ns if selection.start_ns is None else selection.start_ns
     high = max(job.end_ns if selection.end_ns is None else selection.end_ns, low)
@@ -311,7 +321,7 @@ def _bin_edges(selection: Selection, bins: int) -> Ints:
 
 
 def _metric_times(part: RankPart, metric: str, waits: RankWaits | None) -> Intervals:
-    """Return the intervals that count towards a metric of a rank, in its table's times."""
+    """Return the intervals that count towards a metric, on the clock of the rank's table."""
     if metric == "busy":
         return part.union_of_kinds(*DEVICE_WORK_KINDS)
     if metric == "exposed_communication":
@@ -564,7 +574,6 @@ class _FeatureComparison:
     def build(cls, features: RankFeatures, tolerance: float) -> _FeatureComparison:
         count = len(features.times_ns)
         time = dict(zip(TIMES, features.times_ns.T, strict=True))
-        error = {"": np.zeros(count), **dict(zip(TIMES, features.error_ns.T, strict=True))}
         # Without steps, shares refer to each rank's own time, as recordings differ in length.
         step = time["step_ns"]
         if count and features.steps.any():
@@ -582,18 +591,11 @@ class _FeatureComparison:
             "step": time["step_ns"] / step,
         }
         high = {**low, "transfer": (exposed - wait) / step, "wait": max_wait / step}
-        limits = np.full(len(_FEATURES), tolerance)
-        if count:
-            steps = int(np.median(features.steps))
-            allowed = _MAX_ERRORS * (1 + _FEW_STEPS_INCREASE / max(steps - 1, 1))
-            columns = [column for column, _, _ in _FEATURE_WORDS.values()]
-            median_errors = [float(np.median(error[column] / step)) for column in columns]
-            limits = np.maximum(limits, allowed * np.array(median_errors))
         return cls(
             features,
             np.stack([low[name] for name in _FEATURES], axis=1),
             np.stack([high[name] for name in _FEATURES], axis=1),
-            limits,
+            _allowed_differences(features, step, tolerance),
         )
 
     def distances(self) -> Floats:
@@ -648,6 +650,18 @@ class _FeatureComparison:
             difference /= usual
         unit = "a step" if self.features.steps.any() else "its time"
         return (more_text if difference > 0 else less_text).format(_percent(abs(difference)), unit)
+
+
+def _allowed_differences(features: RankFeatures, step_ns: Floats, tolerance: float) -> Floats:
+    """Return the limit of each feature: the tolerance, or more if a difference may be chance."""
+    if not len(step_ns):
+        return np.full(len(_FEATURES), tolerance)
+    error_ns = {"": np.zeros(len(step_ns)), **dict(zip(TIMES, features.error_ns.T, strict=True))}
+    columns = [column for column, _, _ in _FEATURE_WORDS.values()]
+    median_errors = [float(np.median(error_ns[column] / step_ns)) for column in columns]
+    steps = int(np.median(features.steps))
+    max_errors = _MAX_ERRORS * (1 + _FEW_STEPS_INCREASE / max(steps - 1, 1))
+    return np.maximum(tolerance, max_errors * np.array(median_errors))
 
 
 def _percent(share: float) -> str:

@@ -79,7 +79,6 @@ def with_counters(
 
 
 def _with_derived_counters(part: RankPart, kinds: Iterable[CounterKind]) -> CounterTable:
-    """Return the rank's counters, followed by the derived ones."""
     recorded_counters = part.trace.counter_table
     recorded_keys = set(recorded_counters.series)
     derived = chain.from_iterable(_SERIES[kind](part) for kind in kinds)
@@ -100,7 +99,6 @@ def _with_derived_counters(part: RankPart, kinds: Iterable[CounterKind]) -> Coun
 
 
 def _queues(part: RankPart) -> Iterator[_Series]:
-    """Yield the length of each stream's queue."""
     steps = queue_steps(part)
     is_last = is_last_at_instant(steps.code, steps.time_ns)
     first = np.searchsorted(steps.code, np.arange(len(steps.streams)))
@@ -112,7 +110,6 @@ def _queues(part: RankPart) -> Iterator[_Series]:
 
 
 def _bandwidths(part: RankPart) -> Iterator[_Series]:
-    """Yield the bandwidth of each kind of copy that occurs."""
     steps = bandwidth_steps(part)
     is_last = is_last_at_instant(steps.code, steps.time_ns)
     for code, kind in enumerate(steps.kinds):

@@ -294,7 +294,7 @@ def comm_comp_overlap(
 
 
 def _communication_overlap(part: RankPart) -> tuple[int, int, int, int]:
-    """Return the times of communication, its overlap, and computing, and the number of kernels."""
+    """Return communicating, overlapped and computing time, and the number of kernels that do it."""
     communication = part.union_of_kinds("communication")
     compute = part.union_of_all_of_kinds("compute")
     kernels = int(part.kind_counts[KINDS.index("communication")])
@@ -413,7 +413,6 @@ def communication_by_group(
 def _rows_of_ranks(
     chosen: RankParts, function: Callable[..., list[Any]], *args: Any
 ) -> list[tuple[Any, ...]]:
-    """Return the rows that `function` returns for each rank, with the rank as first value."""
     rows_by_rank = zip(chosen.ranks, map_ranks(chosen, function, *args), strict=True)
     return [(rank, *row) for rank, rows in rows_by_rank for row in rows]
 
@@ -451,7 +450,6 @@ def _communication_of_groups(part: RankPart, labeled: Sequence[str]) -> list[tup
 
 
 def _communication_times(part: RankPart, rows: Rows) -> dict[str, float]:
-    """Return the values of the columns `_COMMUNICATION` for some kernels of a rank."""
     start, end = part.clip_rows(rows)
     communicating = union(start, end)
     time_ns = total_length(communicating)

@@ -49,7 +49,7 @@ def result_frame(
     copy: bool = True,
     **attrs: Any,
 ) -> pd.DataFrame:
-    """Return a frame of `columns`, in their order and with their dtypes, with its attributes."""
+    """Return a frame of `columns`, in their order and with their dtypes, and set its ``attrs``."""
     frame = pd.DataFrame(dict(columns), copy=copy)
     note = note if isinstance(note, str) else "; ".join(filter(None, note))
     frame.attrs["matched"] = {key: int(count) for key, count in matched.items()}

@@ -1,8 +1,8 @@
 """The rank of a Horovod job that is ready last.
 
 Horovod reduces a tensor once all ranks have computed it. Its timeline, which one rank writes for
-the whole job, has a phase ``NEGOTIATE_ALLREDUCE`` for each tensor. The phase contains an event
-without length for each rank that is ready, whose name is the number of the rank.
+the whole job, has a phase ``NEGOTIATE_ALLREDUCE`` for each tensor. When a rank is ready, the phase
+gets an event without length, whose name is the number of the rank.
 
 For example, the ranks 0, 1 and 2 are ready at 10, 12 and 40 ns. Rank 2 is last, and the others wait
 for 30 and 28 ns. These ranks differ from the ranks of `collectives`: the timeline is the file of
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -65,32 +66,41 @@ def horovod_readiness(
         rank; ``blocked_ns`` (int64), the time in which at least one other rank waits for it.
     """
     chosen = rank_parts(traces, selection, window, ranks)
-    blocks = list(map_ranks(chosen, _ready_times))
-    columns = ([block[column] for block in blocks] for column in range(3))
-    phase, rank, ready_ns = map(concat_arrays, columns)
-    files = np.repeat(np.arange(len(blocks)), [len(block[0]) for block in blocks])
-    ready = pd.DataFrame({"file": files, "phase": phase, "rank": rank, "ready": ready_ns})
-    ready = ready.sort_values("ready").drop_duplicates(["file", "phase", "rank"])
-    negotiations = ready.groupby(["file", "phase"])["ready"]
-    ready["first"], ready["last"] = negotiations.transform("min"), negotiations.transform("max")
+    results = list(map_ranks(chosen, _ready_times))
+    phase, rank, ready_ns = (
+        concat_arrays([times[column] for times in results]) for column in range(3)
+    )
+    file = np.repeat(np.arange(len(results)), [len(phases) for phases, _, _ in results])
+    ready = pd.DataFrame({"file": file, "phase": phase, "rank": rank, "ready_ns": ready_ns})
+    ready = ready.sort_values("ready_ns").drop_duplicates(["file", "phase", "rank"])
+    negotiations = ready.groupby(["file", "phase"])["ready_ns"]
+    ready["first_ns"] = negotiations.transform("min")
+    ready["last_ns"] = negotiations.transform("max")
     ready = ready[negotiations.transform("size") > 1]
-    ready["wait"] = ready["last"] - ready["ready"]
-    is_last = ready["wait"] == 0
+    ready["wait_ns"] = ready["last_ns"] - ready["ready_ns"]
+    is_last = ready["wait_ns"] == 0
     keys = [ready["file"], ready["phase"]]
-    is_only_last = is_last & (is_last.groupby(keys).transform("sum") == 1)
-    ready["imposed"] = ready["wait"].groupby(keys).transform("sum").where(is_only_last, 0)
-    rows = []
-    for number, events in ready.groupby("rank"):
-        last_alone = events[is_only_last[events.index]]
-        blocked = union(last_alone["first"].to_numpy(), last_alone["last"].to_numpy())
-        wait_ns, imposed_ns = int(events["wait"].sum()), int(last_alone["imposed"].sum())
-        score = len(last_alone) / len(events)
-        rows.append((number, len(events), score, wait_ns, imposed_ns, total_length(blocked)))
+    ready["is_only_last"] = is_last & (is_last.groupby(keys).transform("sum") == 1)
+    ready["wait_of_all_ns"] = ready["wait_ns"].groupby(keys).transform("sum")
+    rows = [_readiness_of_rank(rank, events) for rank, events in ready.groupby("rank")]
     schema = int64("rank negotiations") | {"score": "float64"}
     return result_frame(
         columns_of_rows(rows, {**schema, **int64("wait_ns imposed_wait_ns blocked_ns")}),
         matched={"negotiations": len(negotiations), "ready": len(ready)},
         note="" if rows else _NO_NEGOTIATIONS,
+    )
+
+
+def _readiness_of_rank(rank: Any, events: pd.DataFrame) -> tuple[Any, ...]:
+    last_alone = events[events["is_only_last"]]
+    blocked = union(last_alone["first_ns"].to_numpy(), last_alone["last_ns"].to_numpy())
+    return (
+        rank,
+        len(events),
+        len(last_alone) / len(events),
+        int(events["wait_ns"].sum()),
+        int(last_alone["wait_of_all_ns"].sum()),
+        total_length(blocked),
     )
 
 

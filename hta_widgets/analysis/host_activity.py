@@ -58,7 +58,7 @@ from hta_widgets.trace.trace import Trace
 #: Activities of a thread before it launches; of several at the same time, the first listed applies.
 ACTIVITIES: tuple[str, ...] = tuple(facts("causes"))[:5]
 _ALLOCATION, _PYTHON = 1, 4
-#: The activity, after `ACTIVITIES`, of a thread that waits for work that is not in the file.
+#: The code, after those of `ACTIVITIES`, of waiting for work that is not in the file.
 UNRECORDED_WAIT = len(ACTIVITIES)
 #: The order in which activities apply: first those of the thread itself (False), then those of all
 #: threads that launch work (True). Memory calls of any thread delay the device, so they precede
@@ -71,15 +71,15 @@ _LEVELS: tuple[tuple[int, bool], ...] = (
     (UNRECORDED_WAIT, True),
     *((activity, True) for activity in range(len(ACTIVITIES))),
 )
-#: Maximum wait while the device runs nothing; a longer one is for work that is not in the file.
+#: Maximum wait while the device runs nothing; a longer wait is for work that is not in the file.
 LONG_WAIT_NS = 1_000_000
-#: Calls in which a host thread waits for its device; `_WAITING_CALLS` also has those that copy.
+#: Calls in which a host thread waits for its device; `_WAITING_CALLS` also has blocking copies.
 SYNCHRONIZING = re.compile(r"synchroni[sz]e|^ur(QueueFinish|EventWait)", re.IGNORECASE)
 _WAITING_CALLS = re.compile(
     rf"{SYNCHRONIZING.pattern}|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE
 )
-#: Copies that return immediately, except from or to pageable memory; calls that last longer than
-#: `_BLOCKING_NS` wait.
+#: Copies that return immediately, except from or to pageable memory. A call that lasts longer than
+#: `_BLOCKING_NS` waits.
 _ASYNC_COPIES = re.compile(r"(cuda|cu|hip|musa)Memcpy\w*Async\w*", re.IGNORECASE)
 _BLOCKING_NS = 1_000_000
 #: Maximum time for launching a node of a graph; real launches take up to 4 µs.
@@ -96,12 +96,12 @@ _ALLOCATOR_CALLS = re.compile(
     r"|(cuda|hip|cu)MemPoolTrim\w*|zeMem(Alloc|Free)\w*|urUSM\w*(Alloc|Free)\w*",
     re.IGNORECASE,
 )
-#: Names of events in which a host loads data, and the folders of a Python file before its name.
+#: Names of events that load data, and the folders of a Python file, which names do not count.
 _DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
-#: Calls that free memory, but not that of the host.
+#: Calls that free memory, except memory of the host.
 _FREES = re.compile(r"(?!.*host).*free", re.IGNORECASE)
-#: Python's functions in which a thread sleeps or waits for another one.
+#: Python's functions in which a thread sleeps or waits for another thread.
 _PAUSES = re.compile(r"<(built-in (function|method)|method) '?(sleep|acquire|select|poll|wait)\b")
 _LAUNCHES = re.compile(r"(cuda|cu|hip|musa)(Ext|Module|Graph)?Launch(?!HostFunc)\w*", re.IGNORECASE)
 #: Maximum share of launches without work in the file, if the threads launch on one device only.
@@ -116,14 +116,12 @@ _ADDRESS = re.compile(r" object at 0x[0-9a-fA-F]+")
 
 
 class _ThreadTimes(NamedTuple):
-    """Times of an activity of threads, given by their tracks."""
-
     track: Array
     start: Ints
     end: Ints
 
     def union(self, thread: int | None = None) -> Intervals:
-        """Return the times of a thread, or of all threads."""
+        """Return the times of the thread with the track `thread`, or of all threads."""
         if thread is None:
             return union(self.start, self.end)
         is_of_thread = self.track == thread
@@ -160,7 +158,7 @@ def activity_times(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Int
 
 @memoize
 def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
-    """Return the levels of each thread that launches work, without those that add no time."""
+    """Return the levels of each thread that launches work; levels that add no time are left out."""
     table = trace.table
     threads = occurring_codes(table.track[launch_calls(trace)])
     launching = np.isin(table.track, threads)
@@ -206,6 +204,7 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     waits = _thread_times(trace, rows[_waiting_mask(trace, rows)])
     first = np.searchsorted(gap_end, waits.start, "right")
     count = np.searchsorted(gap_start, waits.end, "left") - first
+    # Each wait with each of the `count` gaps that it overlaps.
     wait, gap = np.repeat(np.arange(len(count)), count), concatenate_ranges(first, count)
     start = np.maximum(waits.start[wait], gap_start[gap])
     end = np.minimum(waits.end[wait], gap_end[gap])
@@ -276,7 +275,7 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 
 
 def _call_masks(trace: Trace, rows: Rows | slice = slice(None)) -> tuple[Bools, Bools]:
-    """Return which of some events are operators and other calls, and which Python functions."""
+    """Return two masks of events: operators and other calls, and Python functions."""
     table = trace.table
     # In files of 2021, steps have the category of operators; they are not an activity.
     is_step = (step_numbers(table.names.values) >= 0)[table.name[rows]]
@@ -324,10 +323,9 @@ def stalling_event(
 ) -> tuple[str, int] | None:
     """Return the name of the innermost host events that explain idle time, and the idle time.
 
-    Events of its name, such as ``torch.save``, cover more than `min_idle_ns` of the devices' idle
-    time but hardly any of their busy time, unlike events of a host that only launches too slowly.
-    The median of their idle time on `peers` is subtracted. The result is None without such
-    events.
+    Events of this name, such as ``torch.save``, cover more than `min_idle_ns` of the devices' idle
+    time but hardly any of their busy time. Events of a host that only launches too slowly cover
+    both. The median of the idle time on `peers` is subtracted. None if no events explain it.
     """
     idle_ns, busy_ns, depth = Counter[str](), Counter[str](), Counter[str]()
     for trace in iter_ranks(traces):
@@ -342,13 +340,12 @@ def stalling_event(
         if time_ns > min_idle_ns and busy_ns[name] <= max_busy_ns
     }
     if stalls and peers:
-        of_peers = [
+        times_of_peers = [
             _idle_and_busy_times(peer, min_idle_ns / 2, stalls) for peer in iter_ranks(peers)
         ]
-        for name in list(stalls):
-            stalls[name] -= int(
-                np.median([times.get(name, _NO_TIME).idle_ns for times in of_peers])
-            )
+        for name in stalls:
+            idle_of_peers = [times.get(name, _NO_TIME).idle_ns for times in times_of_peers]
+            stalls[name] -= int(np.median(idle_of_peers))
         stalls = {name: time_ns for name, time_ns in stalls.items() if time_ns > min_idle_ns}
     if not stalls:
         return None
@@ -358,13 +355,11 @@ def stalling_event(
 
 
 def is_pause(name: str) -> bool:
-    """Return whether a host event is a function of Python that sleeps or waits for a thread."""
+    """Return whether a name is that of a Python function that sleeps or waits for a thread."""
     return _PAUSES.match(name) is not None
 
 
 class _EventTimes(NamedTuple):
-    """Idle and busy time of a device during the events of a name, and their largest depth."""
-
     idle_ns: int
     busy_ns: int
     depth: int
@@ -376,33 +371,36 @@ _NO_TIME = _EventTimes(0, 0, 0)
 def _idle_and_busy_times(
     trace: Trace, min_ns: float, selected: Container[str] | None = None
 ) -> dict[str, _EventTimes]:
-    """Return how long a device idles and works during host events, by their name.
+    """Return how long a device idles and works during host events, by the events' name.
 
-    Names whose events take less than `min_ns`, and those that are not `selected`, are left out.
-    The name "" has the busy time in all.
+    Names whose events take less than `min_ns`, and names that are not `selected`, are left out.
+    The name "" has the busy time of the whole trace.
     """
     table, work = trace.table, device_work_rows(trace)
     start_ns, end_ns = table.start_ns, table.end_ns
     busy = union(start_ns[work], end_ns[work])
-    coverages = [CumulativeCoverage(*rank_part(trace, Selection()).device_gaps())]
-    coverages.append(CumulativeCoverage(*busy))
+    idle_before = CumulativeCoverage(*rank_part(trace, Selection()).device_gaps())
+    busy_before = CumulativeCoverage(*busy)
     rows = rows_of_launching_threads(trace)
     rows = rows[(step_numbers(table.names.values) < 0)[table.name[rows]]]
-    codes, place = distinct_codes(table.name[rows])
+    codes, code_of_row = distinct_codes(table.name[rows])
     # Python adds the address of an object to the names of its methods.
     texts = [_ADDRESS.sub("", table.names[code]) for code in codes.tolist()]
-    number, names = pd.factorize(np.array(texts, dtype=object))
-    name_of_row = number[place]
+    name_of_code, names = pd.factorize(np.array(texts, dtype=object))
+    name_of_row = name_of_code[code_of_row]
     dur_ns = np.bincount(name_of_row, table.dur_ns[rows], len(names))
-    rows_of_names = positions_by_code(name_of_row, len(names))
+    positions_of_names = positions_by_code(name_of_row, len(names))
     times_by_name = {"": _EventTimes(0, total_length(busy), 0)}
-    for code in np.flatnonzero(dur_ns >= min_ns).tolist():
-        if selected is not None and names[code] not in selected:
+    for name, positions in zip(names, positions_of_names, strict=True):
+        if dur_ns[name_of_row[positions[0]]] < min_ns:
             continue
-        of_name = rows[rows_of_names[code]]
-        start, end = union(start_ns[of_name], end_ns[of_name])
-        idle_ns, busy_ns = (int((covered(end) - covered(start)).sum()) for covered in coverages)
-        times_by_name[names[code]] = _EventTimes(idle_ns, busy_ns, int(table.depth[of_name].max()))
+        if selected is not None and name not in selected:
+            continue
+        events = rows[positions]
+        start, end = union(start_ns[events], end_ns[events])
+        idle_ns = int((idle_before(end) - idle_before(start)).sum())
+        busy_ns = int((busy_before(end) - busy_before(start)).sum())
+        times_by_name[name] = _EventTimes(idle_ns, busy_ns, int(table.depth[events].max()))
     return times_by_name
 
 
@@ -414,11 +412,13 @@ def follows_stream_wait(trace: Trace) -> Bools:
     waits = stream_wait_calls(trace)
     calls = launch_calls(trace)
     for thread in np.unique(table.track[waits]).tolist():
+        waits_of_thread = waits[table.track[waits] == thread]
         calls_of_thread = calls[table.track[calls] == thread]
-        positions = np.searchsorted(
-            table.start_ns[calls_of_thread], table.start_ns[waits[table.track[waits] == thread]]
+        next_call = np.searchsorted(
+            table.start_ns[calls_of_thread], table.start_ns[waits_of_thread]
         )
-        follows[calls_of_thread[positions[positions < len(calls_of_thread)]]] = True
+        has_next = next_call < len(calls_of_thread)
+        follows[calls_of_thread[next_call[has_next]]] = True
     return follows
 
 
@@ -455,7 +455,6 @@ def waiting_calls(trace: Trace) -> Bools:
 
 
 def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
-    """Return which of some events are calls in which a host thread waits for its device."""
     table = trace.table
     is_waiting = category_mask(trace, CALLS, rows)
     calls = rows[is_waiting]
@@ -470,8 +469,8 @@ def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
 def _blocked_graph_launches(trace: Trace) -> Rows:
     """Return the launches of graphs that wait for earlier graphs, whose work is not in the file.
 
-    They last longer than the launch of the nodes that the file has. The first launch of a graph may
-    also load it. Graphs are distinguished by their number of nodes.
+    They last longer than launching the nodes in the file takes. The first launch of a graph is left
+    out, because it may also load the graph. Graphs are identified by their number of nodes.
     """
     launches = np.flatnonzero(name_mask(trace, is_graph_launch))
     if not len(launches):
@@ -500,8 +499,8 @@ def free_calls(trace: Trace) -> Rows:
     """Return the calls that free device memory, if they are too many for a caching allocator.
 
     PyTorch's caching allocator hardly ever frees the memory of a device. If one call takes more
-    time than all others together, it also does other work: the first call of a program loads
-    libraries.
+    time than all others together, it also does other work, so the result is empty: the first call
+    of a program loads libraries.
     """
     table = trace.table
     rows = np.flatnonzero(memory_calls(trace))
@@ -512,7 +511,7 @@ def free_calls(trace: Trace) -> Rows:
 
 
 def pinned_memory_calls(trace: Trace) -> Rows:
-    """Return the calls for host memory, if they take most of the time of memory calls."""
+    """Return the memory calls for host memory, if they take most of the time of memory calls."""
     rows = np.flatnonzero(memory_calls(trace))
     pinned = rows[names_match(trace, rows, lambda name: "host" in name.lower())]
     dur = trace.table.dur_ns

@@ -253,7 +253,7 @@ def device_idle_gaps(
 
 
 def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
-    """Return the time, number of gaps and longest time of each category."""
+    """Return for each category its time, the number of gaps with such time, and the longest one."""
     gaps = _gaps_of_rank(part, short_ns)
     if gaps is None:
         return None
@@ -288,8 +288,6 @@ def _longest_gaps(part: RankPart, short_ns: int, top: int | None) -> dict[str, A
 
 
 class _RankGaps(NamedTuple):
-    """The gaps of one rank, in time order."""
-
     start: Ints
     end: Ints
     next: Rows  # the events that end gaps
@@ -315,7 +313,6 @@ def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
 
 
 def _split_gaps(part: RankPart, short_ns: int) -> _RankGaps:
-    """Return the gaps of a rank with the time of each category in the window."""
     # Categories depend on the whole gap, even if the window contains only a part of it.
     full_part = part.without_window
     start, end, ends_gap = full_part.get_or_compute("gaps", lambda: _whole_gaps(full_part))
@@ -352,7 +349,6 @@ def _whole_gaps(part: RankPart) -> tuple[Ints, Ints, Rows]:
 
 
 def _ends_of_gaps(part: RankPart, gap_end: Ints) -> Rows:
-    """Return the event that ends each gap."""
     rows = part.device_work_rows()
     start, _ = part.clip_rows(rows)
     return rows[first_launched(part.trace, rows, start, gap_end)]
@@ -430,7 +426,7 @@ def _wait_category(trace: Trace, gap: tuple[Ints, Ints], call: Ints, short_ns: i
 def unrecorded_work(trace: Trace) -> Intervals:
     """Return when a rank's device was probably busy with work that is not in the file.
 
-    Times are as in the rank's table. `device_idle_breakdown` has the definition.
+    Times are on the clock of the rank's table; see ``unrecorded`` of `device_idle_breakdown`.
     """
     part = rank_part(trace, Selection())
     start, end = part.device_gaps()
@@ -469,7 +465,7 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
 
 
 def times_not_idle(trace: Trace) -> tuple[Intervals, Intervals]:
-    """Return the times without recorded work that are not idle, in the times of the rank's table.
+    """Return the times without recorded work that are not idle, on the clock of the rank's table.
 
     These are `unrecorded_work`, and the times between windows of a recording.
     """
@@ -478,7 +474,6 @@ def times_not_idle(trace: Trace) -> tuple[Intervals, Intervals]:
 
 @memoize
 def _first_start_of_launches(trace: Trace) -> Ints:
-    """Return the start of the first device work that each event launched."""
     first = np.full(len(trace) + 1, _NEVER, dtype=np.int64)
     work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)
     # Work without a launch goes to the last place, -1, which no event has.
@@ -488,10 +483,10 @@ def _first_start_of_launches(trace: Trace) -> Ints:
 
 
 def wait_for_first_work_ns(trace: Trace) -> int:
-    """Return the time in which a rank's device is probably busy before its first work.
+    """Return how long a rank's device is probably busy before its first work in the file.
 
-    Its first work starts long after its launch, or its host waits for the device before that: the
-    work of that time is from before the recording.
+    The first work starts long after its launch, or the host waits for the device before: the device
+    is busy with work that was launched before the recording.
     """
     rows = device_work_rows(trace)
     if not len(rows):
@@ -609,7 +604,6 @@ def _stream_frame(
     short_ns: int,
     streams: Iterable[int] | None,
 ) -> pd.DataFrame:
-    """Return the columns of `function` by rank, stream and category."""
     wanted = None if streams is None else sorted({int(stream) for stream in streams})
     columns_of_ranks = list(map_ranks(chosen, _stream_columns, function, short_ns, wanted))
     column = stack_blocks(columns_of_ranks, {**int64("rank stream idle_category"), **schema})

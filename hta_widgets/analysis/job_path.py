@@ -74,7 +74,7 @@ def job_critical_path(
     waited, the transfer, which begins at the last arrival, belongs to the rank; from the last
     arrival the path continues backwards on the rank that arrived last.
 
-    Times are on the fitted clock (`TraceSet.with_clock`), whatever the clock of the set, because
+    Times are on the fitted clock (`TraceSet.with_clock`), whatever the clock of the set is, because
     only this clock orders the arrivals of different ranks. A clear drift of clocks is corrected.
 
     Parameters
@@ -101,9 +101,9 @@ def job_critical_path(
         ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event that the time belongs to, -1 for
         none; its ``name``, ``kind`` and ``stream`` (-1 on the host); ``bound_by`` and ``type`` as
         in `critical_path`, ``outside_path`` also if no dependency of an event is known;
-        ``via``, how the path gets to the segment: ``event`` (within one), ``thread``, ``launch``,
-        ``stream``, ``wait``, ``collective`` (from the rank of the previous row, which arrived last
-        at this row's event), ``unknown``.
+        ``via``, how the path reaches the segment: ``event`` (within an event), ``thread``,
+        ``launch``, ``stream``, ``wait``, ``collective`` (from the rank of the previous row, which
+        arrived last at this row's event), ``unknown``.
 
         ``.attrs``: ``span_ns``; ``clock``; ``residual_ns``, the largest of `clock_offsets`, after a
         drift of clocks is corrected, -1 if unknown; ``jumps``, how often the path changes ranks;
@@ -185,7 +185,6 @@ def _path_note(
 
 
 def _path_columns(match: Matching, segments: Ints) -> dict[str, Any]:
-    """Return the columns of `job_critical_path` for the segments of a walk."""
     start, end, place, type_, _, event, bound, _ = segments
     name, kind, stream = np.full((3, len(place)), -1)
     names: dict[str, int] = {"": 0}
@@ -212,12 +211,12 @@ def _path_columns(match: Matching, segments: Ints) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _JobSpan:
-    """A time range of a rank on the job's common clock, and the range that is analysed."""
+    """A time range of a rank on the job's common clock, and the range on the rank's own clock."""
 
     low: int
     high: int
     place: int  # of the rank
-    within: AnalysisRange
+    within: AnalysisRange  # what the rank's graph is made from
     row: int = -1  # device work that runs beyond the end of the range
 
 
@@ -322,7 +321,6 @@ def _spans_of_ranges(
 
 
 def _instances(trace: Trace, annotation: str) -> dict[tuple[str, int], int]:
-    """Return the ranges of a rank by name and number within the name."""
     # Ranks may begin to record at different steps, so numbers alone do not identify a range.
     table, rows = trace.table, find_ranges(trace, annotation)
     names = [table.names[code] for code in table.name[rows].tolist()]
@@ -362,7 +360,6 @@ class _JobWalker(PathWalker):
         self.overlap_ns = 0
 
     def run(self, span: _JobSpan) -> None:
-        """Walk from the end of a span to its start."""
         self.low, self._high = span.low, span.high
         graph, _ = self._graph(span.place)
         node = int(graph.path.nodes.of_start[span.row]) if span.row >= 0 else -1
@@ -374,21 +371,21 @@ class _JobWalker(PathWalker):
         entry = self._graph(place)[1].get(node, -1)
         if entry < 0 or graph.time[node] >= self._limit:
             return None
-        last = int(self._last[entry])
-        target = int(self._match.trace[last])
-        of_last, _ = self._graph(target)
-        arrival = int(of_last.path.nodes.of_start[self._rows[last]])
-        if arrival < 0:
+        last_entry = int(self._last[entry])
+        last_place = int(self._match.trace[last_entry])
+        last_graph, _ = self._graph(last_place)
+        arrival_node = int(last_graph.path.nodes.of_start[self._rows[last_entry]])
+        if arrival_node < 0:
             return None
-        arrived = int(self._times.last_ns[entry])
-        begin = max(min(arrived, now), self.low)
-        # If the segment has no length, the rank left before the last one arrived, by the clocks.
+        arrival_ns = int(self._times.last_ns[entry])
+        begin = max(min(arrival_ns, now), self.low)
+        # The segment has no length if the clocks say that the rank left before the last arrival.
         self.add_edge(begin, now, place, COLLECTIVE, int(graph.path.chains.last_edge[node]))
-        self.overlap_ns += max(arrived - now, 0)
+        self.overlap_ns += max(arrival_ns - now, 0)
         self.jumps += 1
         # No second jump from one instant: clocks that disagree could cause a loop.
-        self._limit = now if arrived >= now else begin + 1
-        return target, of_last, arrival, begin
+        self._limit = now if arrival_ns >= now else begin + 1
+        return last_place, last_graph, arrival_node, begin
 
     def _graph(self, place: int) -> tuple[RankGraph, dict[int, int]]:
         """Return a rank's graph, and the entry of each end of a collective in which it waited."""
@@ -411,7 +408,6 @@ class _JobWalker(PathWalker):
         return self._graphs[place]
 
     def job_segments(self) -> Ints:
-        """Return the segments of all ranks in order of time, with the bound of each."""
         return self.segments({place: graph.path for place, (graph, _) in self._graphs.items()})
 
 

@@ -9,12 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import (
-    categorical,
-    int64,
-    result_frame,
-    stack_blocks,
-)
+from hta_widgets.analysis.frames import categorical, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import (
@@ -46,7 +41,7 @@ from hta_widgets.trace.traceset import TraceSet
 _RANGE = "cuda_profiler_range"
 _INT64_END = 1 << 63
 
-#: Floating point operations per executed instruction, by the instruction's counter. A fused
+#: Floating-point operations per executed instruction, by the instruction's counter. A fused
 #: multiply-add counts as two. Precisions are double (d), single (f) and half (h).
 CUDA_SASS_INSTRUCTION_COUNTER_FLOPS: dict[str, float] = {
     f"smsp__sass_thread_inst_executed_op_{precision}{operation}_pred_on.sum": flops
@@ -160,7 +155,6 @@ def _kernels_with_launches(part: RankPart) -> tuple[dict[str, Any], str]:
 
 
 def _kernels_and_calls(trace: Trace) -> tuple[Rows, Rows]:
-    """Return a rank's kernels and the calls that launch kernels, both by start."""
     table = trace.table
     ranges = [code for code, text in enumerate(table.categories.values) if text == _RANGE]
     kernels = np.flatnonzero(np.isin(table.category, ranges))
@@ -175,13 +169,12 @@ def _kernels_and_calls(trace: Trace) -> tuple[Rows, Rows]:
 
 
 def _calls(trace: Trace, category: str, prefix: str) -> Rows:
-    """Return the calls of a category whose names begin with `prefix`."""
     has_prefix = name_mask(trace, lambda name: name.startswith(prefix))
     return np.flatnonzero(category_mask(trace, f".*{category}.*") & has_prefix)
 
 
 def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
-    """Return the names of the operators around some calls, outermost first."""
+    """Return the names of the operators around each call, outermost first."""
     tree = operator_tree(trace)
     table = trace.table
     parent = tree.forest.parent
@@ -189,9 +182,9 @@ def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
     nodes = tree.innermost[calls]
     paths: list[list[str]] = [[] for _ in range(len(calls))]
     while (nodes >= 0).any():
-        for path, place in zip(paths, nodes.tolist(), strict=True):
-            if place >= 0:
-                path.append(names[place])
+        for path, node in zip(paths, nodes.tolist(), strict=True):
+            if node >= 0:
+                path.append(names[node])
         nodes = np.where(nodes >= 0, parent[nodes], -1)
     return [path[::-1] for path in paths]
 
@@ -223,7 +216,6 @@ def _counter_columns(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
 
 
 def _to_number(value: Any) -> int | float | None:
-    """Return an arg as a number; None if it is not one."""
     if isinstance(value, (int, float)):
         return value
     try:
@@ -297,7 +289,7 @@ def kernel_duration_by_rank(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the durations of each kernel on each rank, for comparing ranks.
+    """Return the durations of each kernel on each rank.
 
     Parameters
     ----------
@@ -333,7 +325,6 @@ def kernel_duration_by_rank(
 def _kernel_frame(
     chosen: RankParts, kinds: Sequence[str], frame: pd.DataFrame, columns: Sequence[str]
 ) -> pd.DataFrame:
-    """Return some columns of the statistics of kernels, with their kinds as categories."""
     frame = frame.assign(
         kind=categorical(frame["kind"].to_numpy(), KINDS), mean_ns=frame["sum_ns"] / frame["count"]
     ).reset_index(drop=True)
@@ -345,7 +336,6 @@ def _kernel_frame(
 
 
 def _statistics(chosen: RankParts, kinds: Sequence[str]) -> pd.DataFrame:
-    """Return statistics of each rank's kernels by kind and name."""
     blocks = list(map_ranks(chosen, _statistics_of_rank, kinds))
     schema = {
         **int64("rank kind"), "name": "str", **int64("count sum_ns min_ns max_ns"),
@@ -491,7 +481,6 @@ def kernels_by_annotation(
 
 
 def _annotated_kernels(part: RankPart, source: str) -> tuple[dict[str, Any], str, int]:
-    """Return the columns of one rank, the side of its ranges, and their number."""
     trace, table = part.trace, part.table
     if source == "auto":
         source = "device" if _ranges(trace, "device").any() else "host"

@@ -16,13 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import (
-    categorical,
-    float64,
-    int64,
-    result_frame,
-    stack_blocks,
-)
+from hta_widgets.analysis.frames import categorical, float64, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, device_work_rows, rank_parts
@@ -62,8 +56,8 @@ def operator_kernels(
 ) -> pd.DataFrame:
     """Return the device work that operators launch, event by event.
 
-    An event belongs to the innermost of the operators that encloses its launching call on the
-    call's thread. One call may launch several events (a CUDA graph).
+    An event belongs to the innermost operator that encloses its launching call on the call's
+    thread. One call may launch several events (a CUDA graph).
 
     Parameters
     ----------
@@ -184,19 +178,18 @@ def operator_launch_delays(
         **float64("avg_operator_launch_delay_ns avg_runtime_delay_ns"),
     }  # fmt: skip
     columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
-    none = f"no kernel was launched by an operator named {prefix}…"
+    note = f"no kernel was launched by an operator named {prefix}…"
     return result_frame(
         columns,
         matched={
             "operators": sum(operators for _, operators, _ in results),
             "kernels": sum(kernels for _, _, kernels in results),
         },
-        note="" if len(columns["rank"]) else none,
+        note="" if len(columns["rank"]) else note,
     )
 
 
 def _delays_of(part: RankPart, prefix: str) -> tuple[dict[str, Any], int, int]:
-    """Return the columns of one rank, and its numbers of operators and kernels."""
     trace, start = part.trace, part.table.start_ns
     is_operator = name_mask(trace, lambda name: name.startswith(prefix))
     is_selected = mask_of_rows(part.rows[is_operator[part.rows]], len(trace) + 1)
@@ -211,6 +204,7 @@ def _delays_of(part: RankPart, prefix: str) -> tuple[dict[str, Any], int, int]:
     order = np.lexsort((work, call, operator))
     work, call, operator = work[order], call[order], operator[order]
 
+    # The first work of each operator.
     first = np.flatnonzero(np.diff(operator, prepend=-1))
     sizes = np.diff(first, append=len(work))
     texts, group = _group_sequences(
@@ -238,10 +232,10 @@ def _group_sequences(
     sizes: Ints,
     write: Callable[[str, list[str]], Text],
 ) -> tuple[list[Text], Ints]:
-    """Group operators by name and the names of their work; return labels and each operator's group.
+    """Return a label of each group of equal operators and sequences, and each operator's group.
 
-    `work` has `sizes` events per operator, in the order of operators. Groups are numbered by
-    frequency, then by text, which `write` makes of an operator's name and the names of its work.
+    `work` has `sizes` events per operator, in the order of `operators`. `write` makes the label of
+    an operator's name and the names of its work. Groups are sorted by frequency, then by label.
     """
     names, name = part.table.names, part.table.name
     # Sequences of codes are compared as bytes, which can be keys.
@@ -249,17 +243,17 @@ def _group_sequences(
     content = codes.tobytes()
     ends: list[int] = (np.cumsum(sizes) * codes.itemsize).tolist()
     sequences = [content[low:high] for low, high in pairwise([0, *ends])]
-    number_of: dict[tuple[int, bytes], int] = {}
+    number_of_key: dict[tuple[int, bytes], int] = {}
     keys = zip(name[operators].tolist(), sequences, strict=True)
-    numbers = [number_of.setdefault(key, len(number_of)) for key in keys]
-    texts = []
-    for operator_code, sequence in number_of:
+    numbers = [number_of_key.setdefault(key, len(number_of_key)) for key in keys]
+    labels = []
+    for operator_code, sequence in number_of_key:
         kernels = [names[code] for code in np.frombuffer(sequence, np.int32).tolist()]
-        texts.append(write(names[operator_code], kernels))
+        labels.append(write(names[operator_code], kernels))
     group = np.array(numbers, dtype=np.int64)
-    count = np.bincount(group, minlength=len(texts)).tolist()
-    order = sorted(range(len(texts)), key=lambda number: (-count[number], texts[number]))
-    return [texts[number] for number in order], np.argsort(order)[group]
+    count = np.bincount(group, minlength=len(labels)).tolist()
+    order = sorted(range(len(labels)), key=lambda number: (-count[number], labels[number]))
+    return [labels[number] for number in order], np.argsort(order)[group]
 
 
 @check_arguments
@@ -402,7 +396,7 @@ def find_patterns(
 
 
 def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
-    """Return the candidates to count: those at the smallest depth, or all outermost ones."""
+    """Return the candidates at the smallest depth, or all that no other candidate encloses."""
     if not len(candidates):
         return candidates
     if every_depth:
@@ -414,7 +408,7 @@ def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
 
 
 def _root_of_events(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
-    """Return the root above each event and above each of `device`, as positions, -1 for none."""
+    """Return the root above each event and above each of `device`: its position, -1 for none."""
     is_root = mask_of_rows(roots, len(trace))
     parent = attach_backward_threads(trace, nested_parents(trace, is_root))
     root_above = positions_of_rows(roots, len(trace))[nearest_ancestor(parent, is_root)]

@@ -12,12 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import (
-    categorical,
-    int64,
-    result_frame,
-    stack_blocks,
-)
+from hta_widgets.analysis.frames import categorical, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import (
@@ -102,7 +97,6 @@ def launch_pairs(part: RankPart, work: Rows) -> tuple[Ints, Rows, int]:
 
 
 def _launches_of_rank(part: RankPart, kinds: Sequence[str]) -> tuple[dict[str, Any], int]:
-    """Return a rank's columns, and the number of its events without a call."""
     table = part.table
     call, work, unlaunched = launch_pairs(part, part.rows_of_kinds(*kinds))
     order = stable_order(call)
@@ -195,7 +189,6 @@ def launch_outliers(
 
 
 def _outliers_by_kernel(stats: pd.DataFrame, masks: Sequence[pd.Series[bool]]) -> pd.DataFrame:
-    """Return counts and times of the launches in each mask, by rank, mask and kernel."""
     stacked = pd.concat([stats[mask].assign(outlier=code) for code, mask in enumerate(masks)])
     outliers = stacked.groupby(["rank", "outlier", "kernel"], observed=True).agg(
         count=("kernel_id", "size"),

@@ -3,9 +3,9 @@
 A job may be larger than memory, so the data of a rank is released before the next rank is read.
 Results of ranks are small and are yielded in order of the ranks.
 
-An executor receives batches of ranks. For example, 100 ranks and 4 workers make 16 batches, and at
-most 8 are submitted at a time. So a worker that finishes finds another batch, and no worker runs
-far ahead of the results that are read.
+An executor receives batches of ranks. For example, 100 ranks are divided into 16 batches for 4
+workers, and at most 8 batches are submitted at a time. So a worker that finishes finds another
+batch, and no worker runs far ahead of the results that are read.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def map_ranks(
 ) -> Iterator[T]:
     """Yield the result of ``function(rank, *args, *each[i])`` for each rank, in order.
 
-    Data of a stored rank is released before the next, unless all fit into the memory limit
-    (`hta_widgets.trace.memo`). An executor receives batches of ranks, a few at a time, if all ranks
-    are in files. The rank is a `RankPart` if `over` has a selection, else a `Trace`.
+    Data of a stored rank is released before the next is read, unless all ranks fit into the memory
+    limit (`hta_widgets.trace.memo`). An executor is used only if all ranks are in files. The rank
+    is a `RankPart` if `over` has a selection, else a `Trace`.
     """
     selection = over.selection if isinstance(over, RankParts) else None
     traces: Sequence[Trace]
@@ -94,7 +94,7 @@ def _map_elsewhere(
     function: Callable[..., Any],
     arguments: _RankArguments,
 ) -> Iterator[_RankResult]:
-    """Yield the results of `_map_here`, computed in batches by an executor while it takes calls."""
+    """Yield the results of `_map_here`, computed in batches by an executor until it is closed."""
     workers = workers_of(executor)
     batch_count = min(len(traces), workers * _BATCHES_PER_WORKER)
     edges = np.linspace(0, len(traces), batch_count + 1).astype(int)

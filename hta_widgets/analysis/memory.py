@@ -107,7 +107,6 @@ def memory_events(
 
 
 def _events_of(part: RankPart) -> dict[str, Any]:
-    """Return the columns of `memory_events` for a rank."""
     trace = part.trace
     table, names = trace.instant_table, trace.table.names
     memory_names = [code for code, text in enumerate(names.values) if text == "[memory]"]
@@ -159,7 +158,7 @@ def _device_name(type_: int, number: int) -> str:
 
 
 def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
-    """Return the innermost operator on each instant event's thread at its time, -1 for none."""
+    """Return the innermost operator on the thread of each instant event, -1 for none."""
     table, instants = trace.table, trace.instant_table
     tree = operator_tree(trace)
     on_track = {
@@ -178,7 +177,7 @@ def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
         operators = np.flatnonzero(table.track[tree.rows] == number)
         if not len(operators):
             continue
-        # If the last operator to start has ended, one around it may still run.
+        # If the last operator to start has ended, an operator around it may still run.
         last = np.searchsorted(start[operators], time[on_thread], side="right") - 1
         current = np.where(last >= 0, operators[last], -1)
         while (has_ended := (current >= 0) & (end[current] <= time[on_thread])).any():
@@ -249,13 +248,12 @@ def _decode_file(path: str | Path) -> Any:
 
 def _has_sums(value: Any) -> bool:
     """Return whether a file's value is ``[times, sizes]``, not a list of events of four numbers."""
-    if not isinstance(value, list) or len(value) != 2 or not all(type(v) is list for v in value):
+    if not isinstance(value, list) or [type(item) for item in value] != [list, list]:
         return False
     return not value[1] or type(value[1][0]) is list
 
 
 def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:
-    """Return the frame of `memory_timeline` for a file of events; `value` is its JSON value."""
     events = _validate(value, list[_Event], path)
     time, action, amount, category = _numbers(events, 4, path).T
     wrong = np.flatnonzero((category < 0) | (category >= len(MEMORY_CATEGORIES)))
@@ -279,7 +277,6 @@ def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:
 
 
 def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
-    """Return the frame of `memory_timeline` for a file of sums; `value` is its JSON value."""
     times, sizes = _validate(value, tuple[list[int], list[list[int]]], path)
     columns = len(MEMORY_CATEGORIES)
     if len(times) != len(sizes):

@@ -36,7 +36,7 @@ def count_host_collectives(trace: Trace) -> Counter[str]:
 
 
 def count_by_name(trace: Trace, rows: Rows) -> Counter[str]:
-    """Count some events by name."""
+    """Count the events `rows` by name."""
     codes, counts = np.unique(trace.table.name[rows], return_counts=True)
     names = [trace.table.names[code] for code in codes.tolist()]
     return Counter(dict(zip(names, counts.tolist(), strict=True)))
@@ -84,7 +84,7 @@ def _prelaunched_time(part: RankPart) -> tuple[int, int, int]:
 
 
 def ambiguous_note(collectives: int) -> str:
-    """Return the note on collectives that times match with several others; "" without any."""
+    """Return the note on collectives that, by their times, match several others; "" without any."""
     if not collectives:
         return ""
     return (

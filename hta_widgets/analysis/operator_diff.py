@@ -46,7 +46,7 @@ def diff_ops(
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> pd.DataFrame:
-    """Return which operators and kernels were added, removed or run a different number of times.
+    """Return which operators and kernels were added, were removed, or ran at a different count.
 
     For each name, counts and durations are totals over all given ranks and steps, so they are only
     comparable if both sides have the same number of ranks and steps. The duration of an operator
@@ -78,7 +78,7 @@ def diff_ops(
     DataFrame
         One row per name, by size of the difference in time:
 
-        - ``name`` (str); ``kind`` (category); if a name has several kinds, that with the most time
+        - ``name`` (str); ``kind`` (category): if a name has several, the kind with the most time
         - ``before_count, after_count, diff_count`` (int64); the difference is after − before
         - ``before_ns, after_ns, diff_ns`` (int64)
         - ``change`` (category): ``added`` (not before), ``removed`` (not after), ``changed`` (a
@@ -155,7 +155,7 @@ def side_parts(
 def sums_by_name(
     sides: Sequence[Sequence[RankPart]], device: str = "all", *, short_names: bool = False
 ) -> tuple[list[str], Ints, list[Ints], list[Ints]]:
-    """Return the names of all sides, their kinds, and the counts and times of each side."""
+    """Return the names of all sides, the names' kinds, and their counts and times on each side."""
     schema = {"name": object, "kind": np.int64, "count": np.int64, "time": np.int64}
     blocks = [
         _sums_of_rank(part, device, short_names=short_names).assign(side=number)
@@ -167,11 +167,10 @@ def sums_by_name(
     code, names = pd.factorize(table["name"])
     count, total = np.zeros((2, len(sides), len(names)), dtype=np.int64)
     kind_count, kind_time = np.zeros((2, len(names), len(KINDS)), dtype=np.int64)
-    for by_side, by_kind, amount in (
-        (count, kind_count, table["count"]), (total, kind_time, table["time"]),
-    ):  # fmt: skip
-        np.add.at(by_side, (table["side"], code), amount)
-        np.add.at(by_kind, (code, table["kind"]), amount)
+    np.add.at(count, (table["side"], code), table["count"])
+    np.add.at(total, (table["side"], code), table["time"])
+    np.add.at(kind_count, (code, table["kind"]), table["count"])
+    np.add.at(kind_time, (code, table["kind"]), table["time"])
     # The kind with the most time; without any time, the kind that occurs.
     kind = (2 * kind_time + (kind_count > 0)).argmax(axis=1)
     return names.tolist(), kind, list(count), list(total)
@@ -191,7 +190,6 @@ def _filter_ranks(parts: list[RankPart], ranks: Iterable[int] | int | None) -> l
 
 
 def _filter_steps(parts: list[RankPart], steps: Iterable[int] | int | None) -> list[RankPart]:
-    """Restrict the parts to the events of some steps, all by default."""
     if steps is None:
         return parts
     numbers = [int(steps)] if isinstance(steps, (int, np.integer)) else sorted(map(int, steps))
@@ -210,7 +208,6 @@ def _filter_steps(parts: list[RankPart], steps: Iterable[int] | int | None) -> l
 
 
 def _sums_of_rank(part: RankPart, device: str, *, short_names: bool) -> pd.DataFrame:
-    """Return the count and time of each name and kind of one rank."""
     table, rows = part.table, part.rows
     if device != "all":
         on_device = table.stream[rows] >= 0

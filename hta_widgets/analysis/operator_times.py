@@ -30,7 +30,14 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_of_rows, sum_by_group
+from hta_widgets.trace.arrays import (
+    Bools,
+    Ints,
+    Rows,
+    mask_of_rows,
+    positions_of_rows,
+    sum_by_group,
+)
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.host_stack import (
     Forest,
@@ -50,7 +57,8 @@ from hta_widgets.trace.traceset import TraceSet
 _RankResult = tuple[dict[str, Any], dict[str, int]]
 
 _MEASURES = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
-_COMMUNICATION_NS = "communication_ns"
+#: Columns with the parts of ``device_total_ns``, by the kind of the device work.
+_KIND_COLUMNS = {"communication": "communication_ns", "memory": "memory_ns"}
 
 
 @check_arguments
@@ -77,7 +85,7 @@ def operators(
     - *Device self* time is that of the device work (computing, communicating, copying) whose
       launching call has the operator as its innermost, on the call's thread. Work launched by the
       backward pass belongs to the operators of its thread.
-    - *Device total* time includes operators below; recursion is counted once as well.
+    - *Device total* time includes the operators below; recursion is counted once as well.
 
     The window cuts times. Device work in the window belongs to its operator even if the operator
     ran before the window; such an operator has ``count`` 0. Other selections choose operators, and
@@ -111,19 +119,19 @@ def operators(
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
-    frame = operators_with_communication(chosen, keys, annotations=annotations)
-    return frame.drop(columns=_COMMUNICATION_NS)
+    frame = operators_with_kinds(chosen, keys, annotations=annotations)
+    return frame.drop(columns=list(_KIND_COLUMNS.values()))
 
 
-def operators_with_communication(
+def operators_with_kinds(
     chosen: Selection, keys: list[str], *, annotations: bool = False
 ) -> pd.DataFrame:
-    """Return the frame of `operators`, with the part of ``device_total_ns`` that communicates."""
+    """Return the frame of `operators` with the communication and copies in ``device_total_ns``."""
     traces = chosen.owner
     without_window = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
     find = partial(_operators_by_window, keys=keys, annotations=annotations)
     results = list(map_ranks(without_window, find, (chosen.start_ns, chosen.end_ns)))
-    measures = (*_MEASURES, _COMMUNICATION_NS)
+    measures = (*_MEASURES, *_KIND_COLUMNS.values())
     schema = {"rank": "int64", **dict.fromkeys(keys, "str"), **dict.fromkeys(measures, "int64")}
     frame = pd.DataFrame(stack_blocks([block for block, _ in results], schema))
     order = {"rank": True, "device_total_ns": False, "cpu_total_ns": False}
@@ -159,7 +167,6 @@ def _operators_by_window(
 
 
 def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) -> _RankResult:
-    """Return the columns of one rank, and its counts and times for ``attrs``."""
     trace = part.trace
     tree = operator_tree(trace, annotations=True) if annotations else operator_tree(trace)
     work = trace_index(trace).rows_of_kinds_within(DEVICE_WORK_KINDS, part.low, part.high)
@@ -180,16 +187,9 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     is_counted = overlaps_window(first_ns, first_ns + part.table.dur_ns[rows], part.low, part.high)
     measures = {name: values[selected] for name, values in times.items()}
     measures["count"] = is_counted.astype(np.int64)
-    for name in ("cpu_total_ns", "device_total_ns", _COMMUNICATION_NS):
+    for name in ("cpu_total_ns", "device_total_ns", *_KIND_COLUMNS.values()):
         measures[name] *= is_outermost  # recursion is counted once
-    by_group = pd.DataFrame(measures).groupby(group).sum()
-    is_shown = ((by_group["count"] > 0) | (by_group["device_total_ns"] > 0)).to_numpy()
-    first = np.unique(group, return_index=True)[1][is_shown]
-    columns = {
-        "rank": part.rank,
-        **{key: texts[key].iloc[first].to_numpy(dtype=object) for key in keys},
-        **{name: by_group[name].to_numpy()[is_shown] for name in measures},
-    }
+    columns = {"rank": part.rank, **_sums_of_groups(texts, group, measures)}
     counts = {
         "all_operators": len(tree.rows),
         "operators": int(is_counted.sum()),
@@ -203,23 +203,38 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     return columns, counts
 
 
+def _sums_of_groups(texts: pd.DataFrame, group: Ints, measures: dict[str, Ints]) -> dict[str, Any]:
+    """Return the texts and sums of each group that has events or device time in the window."""
+    sums = pd.DataFrame(measures).groupby(group).sum()
+    is_shown = ((sums["count"] > 0) | (sums["device_total_ns"] > 0)).to_numpy()
+    first = np.unique(group, return_index=True)[1][is_shown]
+    return {
+        **{str(key): texts[key].iloc[first].to_numpy(dtype=object) for key in texts},
+        **{name: sums[name].to_numpy()[is_shown] for name in measures},
+    }
+
+
 def _times_of_operators(
     part: RankPart, rows: Rows, window: _WindowOperators, work: Rows, work_ns: Ints
 ) -> dict[str, Ints]:
-    """Return the times of each of the operators `rows`; `work_ns` has the time of `work`."""
     has_operator = window.innermost >= 0
-    communicates = has_operator & (part.table.kind[work] == KINDS.index("communication"))
-    device_self_ns, communication_ns = (
-        sum_by_group(window.innermost[is_counted], work_ns[is_counted], len(rows))
-        for is_counted in (has_operator, communicates)
-    )
+    kinds = part.table.kind[work]
+
+    def self_ns(is_counted: Bools) -> Ints:
+        return sum_by_group(window.innermost[is_counted], work_ns[is_counted], len(rows))
+
+    device_self_ns = self_ns(has_operator)
+    total_ns_by_kind = {
+        column: window.forest.subtree_sums(self_ns(has_operator & (kinds == KINDS.index(kind))))
+        for kind, column in _KIND_COLUMNS.items()
+    }
     start, end = _clipped_edges(part, rows)
     return {
         "cpu_total_ns": end - start,
         "cpu_self_ns": end - start - children_coverage(window.forest.parent, start, end),
         "device_total_ns": window.forest.subtree_sums(device_self_ns),
         "device_self_ns": device_self_ns,
-        _COMMUNICATION_NS: window.forest.subtree_sums(communication_ns),
+        **total_ns_by_kind,
     }
 
 
@@ -289,7 +304,7 @@ class _WindowOperators:
 def _operators_in_window(
     part: RankPart, tree: OperatorTree, work: Rows, *, annotations: bool
 ) -> _WindowOperators:
-    """Return the operators that overlap the window or launched `work`, and those around them."""
+    """Return the operators that overlap the window or launched `work`, and their ancestors."""
     trace = part.trace
     calls = trace.launch_of[work]
     innermost = tree.innermost[calls]
@@ -313,7 +328,6 @@ def _operators_in_window(
 
 
 def _clipped_edges(part: RankPart, rows: Rows) -> tuple[Ints, Ints]:
-    """Return starts and ends, both limited to the window."""
     table = part.table
     start, end = table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]
     return np.clip(start, part.low, part.high), np.clip(end, part.low, part.high)

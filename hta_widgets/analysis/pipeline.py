@@ -33,12 +33,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.arrays import Bools, Ints, Rows
-from hta_widgets.trace.host_stack import (
-    autograd_nodes,
-    name_mask,
-    nearest_ancestor,
-    nested_parents,
-)
+from hta_widgets.trace.host_stack import autograd_nodes, name_mask, nearest_ancestor, nested_parents
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, total_length, union
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
@@ -137,7 +132,7 @@ def pipeline_passes(
 
 
 class _Schedules(NamedTuple):
-    """The schedules of a rank's steps, in its table's times."""
+    """The schedules of a rank's steps, on the clock of its table."""
 
     ranks: tuple[int, ...]  # of the pipeline
     pipeline: int  # number of the pipeline
@@ -158,32 +153,40 @@ class _StagedJob:
 
 
 def _staged_job(clock: Clock | None, chosen: RankParts) -> _StagedJob:
-    """Return the chosen ranks that are in pipelines, with the schedules of their steps."""
     traces = chosen.owner
     on_clock = traces.with_clock(clock or shared_clock(traces))
-    ranks_of = pipelines(traces)
-    staged = [trace for trace in traces.values() if ranks_of[trace.rank]]
-    edges_of: dict[tuple[int, ...], list[pd.DataFrame]] = {}
-    results = map_ranks(staged, _edges_of_steps, executor=traces.executor)
-    for trace, edges in zip(staged, results, strict=True):
-        on_job_clock = edges + on_clock[trace.rank].shift_ns
-        edges_of.setdefault(ranks_of[trace.rank], []).append(on_job_clock)
-    steps_of = {
-        ranks: pd.concat(edges).groupby(level="step").agg({"start": "min", "end": "max"})
-        for ranks, edges in edges_of.items()
-    }
-    pipeline_of = {ranks: number for number, ranks in enumerate(steps_of)}
-    members = [trace for trace in chosen.traces if ranks_of[trace.rank] in steps_of]
+    pipeline_of = pipelines(traces)
+    staged = [trace for trace in traces.values() if pipeline_of[trace.rank]]
+    steps_of = _steps_of_pipelines(staged, pipeline_of, on_clock)
+    number_of = {pipeline: number for number, pipeline in enumerate(steps_of)}
+    members = [trace for trace in chosen.traces if pipeline_of[trace.rank] in steps_of]
     schedules = []
     for trace in members:
-        ranks, shift_ns = ranks_of[trace.rank], on_clock[trace.rank].shift_ns
-        steps = steps_of[ranks]
-        start, end = (steps[edge].to_numpy(np.int64) - shift_ns for edge in ("start", "end"))
+        pipeline = pipeline_of[trace.rank]
+        steps = steps_of[pipeline] - on_clock[trace.rank].shift_ns
+        start, end = steps["start"].to_numpy(np.int64), steps["end"].to_numpy(np.int64)
         numbers = steps.index.to_numpy(np.int64)
-        schedules.append(_Schedules(ranks, pipeline_of[ranks], numbers, start, end))
-    texts = [", ".join(run_text(run, "-") for run in consecutive_runs(ranks)) for ranks in steps_of]
+        schedules.append(_Schedules(pipeline, number_of[pipeline], numbers, start, end))
+    texts = [
+        ", ".join(run_text(run, "-") for run in consecutive_runs(pipeline)) for pipeline in steps_of
+    ]
     parts = RankParts(members, chosen.selection, traces.executor)
     return _StagedJob(parts, schedules, texts, on_clock.clock, bool(staged))
+
+
+def _steps_of_pipelines(
+    staged: list[Trace], pipeline_of: dict[int, tuple[int, ...]], on_clock: TraceSet
+) -> dict[tuple[int, ...], pd.DataFrame]:
+    """Return the first start and the last end of each step's passes, by pipeline."""
+    edges_of: dict[tuple[int, ...], list[pd.DataFrame]] = {}
+    results = map_ranks(staged, _edges_of_steps, executor=on_clock.executor)
+    for trace, edges in zip(staged, results, strict=True):
+        on_job_clock = edges + on_clock[trace.rank].shift_ns
+        edges_of.setdefault(pipeline_of[trace.rank], []).append(on_job_clock)
+    return {
+        pipeline: pd.concat(edges).groupby(level="step").agg({"start": "min", "end": "max"})
+        for pipeline, edges in edges_of.items()
+    }
 
 
 def _frame(job: _StagedJob, columns: dict[str, Any], counted: str, **attrs: Any) -> pd.DataFrame:
@@ -201,7 +204,6 @@ def _frame(job: _StagedJob, columns: dict[str, Any], counted: str, **attrs: Any)
 
 
 def _edges_of_steps(trace: Trace) -> pd.DataFrame:
-    """Return the first start and the last end of a rank's passes in each step."""
     rows, _ = _pass_kernels(trace)
     table = trace.table
     work = pd.DataFrame({"start": table.start_ns[rows], "end": table.end_ns[rows]})
@@ -211,7 +213,7 @@ def _edges_of_steps(trace: Trace) -> pd.DataFrame:
 
 @memoize
 def _pass_kernels(trace: Trace) -> tuple[Rows, Bools]:
-    """Return the compute kernels of passes within steps, and whether they are backward."""
+    """Return the compute kernels of passes within steps, and whether each is backward."""
     table = trace.table
     nodes = autograd_nodes(trace)
     others = name_mask(trace, lambda name: name.startswith("Optimizer."))
@@ -225,7 +227,7 @@ def _pass_kernels(trace: Trace) -> tuple[Rows, Bools]:
 
 
 def _selected_kernels(part: RankPart) -> tuple[Rows, Bools, Ints, Ints]:
-    """Return the selected kernels of passes, whether they are backward, and their times."""
+    """Return the selected kernels of passes, whether each is backward, and starts and ends."""
     rows, is_backward = _pass_kernels(part.trace)
     start, end = part.clip_rows(rows)
     is_selected = part.contains(rows) & (end > start)
@@ -240,7 +242,6 @@ def _stage(trace: Trace, ranks: tuple[int, ...], number: int) -> dict[str, Any]:
 def _bubbles_of_rank(
     part: RankPart, ranks: tuple[int, ...], number: int, steps: Ints, start: Ints, end: Ints
 ) -> dict[str, Any]:
-    """Return the columns of `pipeline_bubbles` for a rank; its arguments are `_Schedules`."""
     rows, is_backward, kernel_start, kernel_end = _selected_kernels(part)
     step_of_kernel = part.table.step[rows]
 
@@ -251,14 +252,14 @@ def _bubbles_of_rank(
     is_inside = end > start
     steps, start, end = steps[is_inside], start[is_inside], end[is_inside]
     forward, backward, bubble, before, after = np.zeros((5, len(steps)), dtype=np.int64)
-    for place, (step, low, high) in enumerate(zip(steps, start, end, strict=True)):
+    for row, (step, low, high) in enumerate(zip(steps, start, end, strict=True)):
         is_in_step = step_of_kernel == step
         work = work_of(is_in_step)
-        forward[place] = total_length(work_of(is_in_step & ~is_backward))
-        backward[place] = total_length(work_of(is_in_step & is_backward))
-        bubble[place] = high - low - total_length(work)
-        before[place] = min(work.start.min(initial=high), high) - low
-        after[place] = high - max(work.end.max(initial=low), low)
+        forward[row] = total_length(work_of(is_in_step & ~is_backward))
+        backward[row] = total_length(work_of(is_in_step & is_backward))
+        bubble[row] = high - low - total_length(work)
+        before[row] = min(work.start.min(initial=high), high) - low
+        after[row] = high - max(work.end.max(initial=low), low)
     return {
         **_stage(part.trace, ranks, number),
         "step": steps,
@@ -276,7 +277,6 @@ def _bubbles_of_rank(
 def _passes_of_rank(
     part: RankPart, ranks: tuple[int, ...], number: int, *_: Ints
 ) -> dict[str, Any]:
-    """Return the columns of `pipeline_passes` for a rank; its arguments are `_Schedules`."""
     rows, is_backward, start, end = _selected_kernels(part)
     step = part.table.step[rows]
     order = np.lexsort((start, step))
@@ -301,10 +301,10 @@ def _passes_of_rank(
 def _has_message_between(
     trace: Trace, ranks: tuple[int, ...], last_end: Ints, start: Ints
 ) -> Bools:
-    """Return whether a pass ends before each kernel, as its result is sent or the stage waits.
+    """Return whether a pass ends before each kernel, because a message is sent or received.
 
-    `last_end` is the last end of the kernels before, and `start` the start of the kernel. A message
-    that arrives during a kernel is for a later pass.
+    `last_end` is the last end of the earlier kernels, and `start` the start of the kernel. A
+    message that arrives during a kernel is for a later pass.
     """
     events = comm_events(trace)
     of_pipeline = [set(group.ranks) <= set(ranks) for group in events.groups]
@@ -312,6 +312,7 @@ def _has_message_between(
     is_own = is_message & (events.source == stated_rank(trace))
     sent, received = events.start_ns[is_own], np.sort(events.end_ns[is_message & ~is_own])
     next_kernel = np.searchsorted(start, sent, "left")
+    # The last item is for messages that are sent after all kernels.
     is_sent = np.zeros(len(start) + 1, dtype=bool)
     is_sent[next_kernel] = np.append(last_end, 0)[next_kernel] <= sent
     received_before, received_after = (

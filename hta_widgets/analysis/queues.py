@@ -91,13 +91,13 @@ def queue_steps(part: RankPart, *, launches: bool = False) -> QueueSteps:
 def _map_queues(
     chosen: Selection, function: Callable[..., T], *args: Any, launches: bool = False
 ) -> tuple[list[T], dict[str, Any]]:
-    """Return the result of `function` for each rank's queues, and the attributes of a frame."""
+    """Return the result of `function` for each rank's queues, and the attributes of the frame."""
     # If work waits throughout the window, neither the work nor its launching call overlaps the
     # window. Therefore queues are made of the selected events at all times.
     always = rank_parts(chosen.owner, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
     results = list(map_ranks(always, _queues_of_rank, function, edges, launches, *args))
-    counts = np.array([of_rank for _, of_rank in results], dtype=np.int64).reshape(-1, 3)
+    counts = np.array([rank_counts for _, rank_counts in results], np.int64).reshape(-1, 3)
     launched, unlaunched, early = counts.sum(axis=0).tolist()
     matched = {**count_by_kind(always), "launched": launched}
     attrs = {"matched": matched, "unlaunched": unlaunched, "early": early}
@@ -157,7 +157,6 @@ def queue_length(
 
 
 def _series(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
-    """Return the columns of `queue_length` for a rank."""
     # Changes before the window are moved to its start, where only the last one is shown.
     time_ns = steps.time_ns
     if part.low is not None:
@@ -210,7 +209,6 @@ def queue_length_summary(
 
 
 def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
-    """Return the columns of `queue_length_summary` for a rank."""
     groups = len(steps.streams)
     changes = _steps_in_window(part, steps)
     columns = steps.code, steps.time_ns, steps.queue_length
@@ -231,7 +229,7 @@ def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
 
 
 def _steps_in_window(part: RankPart, steps: QueueSteps) -> slice | Rows:
-    """Return the changes in the window, and each stream's last before and first after it.
+    """Return the changes in the window, and each stream's last change before and first after it.
 
     The last change before the window has the length at its start.
     """
@@ -303,7 +301,7 @@ def time_blocked_on_full_queue(
 def _blocked_times(
     part: RankPart, steps: QueueSteps, max_queue_length: int
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a rank's columns, and clauses on its queues that are nearly full for long."""
+    """Return a rank's columns, and a clause on each queue that is nearly full for a long time."""
     groups, length = len(steps.streams), steps.queue_length
     hold_ns = hold_times_ns(steps.code, steps.time_ns, part.low, part.high)
     peak = np.zeros(groups, dtype=np.int64)

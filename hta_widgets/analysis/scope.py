@@ -125,7 +125,7 @@ class RankPart:
         return self.get_or_compute(("rows", kinds), find)
 
     def contains(self, rows: Rows) -> Bools:
-        """Return whether each of some events is selected."""
+        """Return whether each event is selected."""
         if len(self.rows) == len(self.table):
             return np.ones(len(rows), dtype=bool)
         return self._is_selected[rows]
@@ -179,9 +179,10 @@ class RankPart:
 
     @cached_property
     def unrecorded(self) -> Intervals:
-        """The times between windows of a recording, from the work of one to the work of the next.
+        """The times between windows of a recording; see `TraceSet.windows`.
 
-        They are cut at the window of the selection. See `TraceSet.windows`.
+        Each lasts from the last work of a window to the first work of the next. They are cut at the
+        window of the selection.
         """
         marks = self.trace.recorded_marks_ns
         if not len(marks):
@@ -222,12 +223,12 @@ class RankPart:
         )
 
     def clip_rows(self, rows: Rows) -> tuple[Ints, Ints]:
-        """Return starts and ends of some events, cut at the window's edges."""
+        """Return starts and ends of events, cut at the window's edges."""
         start = self.table.start_ns[rows]
         return self.clip_edges(start, start + self.table.dur_ns[rows])
 
     def durations(self, rows: Rows) -> Ints:
-        """Return the durations of some events within the window."""
+        """Return the durations of events within the window."""
         start, end = self.clip_rows(rows)
         return end - start
 
@@ -244,7 +245,7 @@ class RankPart:
         return self.get_or_compute(("covered", kinds), find)
 
     def with_window(self, low: int | None, high: int | None) -> RankPart:
-        """Return a part of the same events, cut at another window, which is on the set's clock."""
+        """Return the same events, cut at another window, whose times are on the set's clock."""
         shift = self.trace.shift_ns
         low, high = (None if edge is None else edge - shift for edge in (low, high))
         return replace(self, low=low, high=high, plain=False)
@@ -293,8 +294,8 @@ class RankParts:
     def __len__(self) -> int:
         return len(self.traces)
 
-    def __getitem__(self, place: int) -> RankPart:
-        return rank_part(self.traces[place], self.selection)
+    def __getitem__(self, position: int) -> RankPart:
+        return rank_part(self.traces[position], self.selection)
 
     def __iter__(self) -> Iterator[RankPart]:
         for trace in iter_ranks(self.traces):
@@ -304,8 +305,8 @@ class RankParts:
 
     def counts(self) -> Ints:
         """Return the number of events by kind, over all ranks."""
-        unknown = [trace for trace in self.traces if trace.rank not in self.kind_counts]
-        for trace in iter_ranks(unknown):
+        uncounted = [trace for trace in self.traces if trace.rank not in self.kind_counts]
+        for trace in iter_ranks(uncounted):
             self.kind_counts[trace.rank] = rank_part(trace, self.selection).kind_counts
         total = np.zeros(len(KINDS), dtype=np.int64)
         for rank in self.ranks:
@@ -339,7 +340,9 @@ def narrow_selection(
     windows = [None if window is None else as_window(window), traces.window_ns]
     for low, high in filter(None, windows):
         start = low if start is None else max(start, low)
-        end = max(high if end is None else min(end, high), start)
+        end = high if end is None else min(end, high)
+    if start is not None and end is not None:
+        end = max(start, end)  # empty if the windows do not overlap
     if ranks is not None:
         ranks = resolve_ranks(traces, ranks)
         if chosen.ranks is not None:

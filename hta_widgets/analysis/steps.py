@@ -193,7 +193,6 @@ def clipped_steps(trace: Trace) -> Ints:
 
 @memoize
 def _step_rows(trace: Trace) -> Rows:
-    """Return the rows of the host's ranges that are steps."""
     table = trace.table
     is_step = step_numbers(table.names.values) >= 0
     return np.flatnonzero(is_step[table.name] & (table.stream < 0))
@@ -228,10 +227,10 @@ def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
 
 @memoize
 def steps_ahead(traces: TraceSet) -> Ints:
-    """Return the numbers of the steps that the hosts leave before most of the device work.
+    """Return the numbers of the steps that the hosts leave before most of the device work runs.
 
-    The hosts' ranges are also shorter than the devices' spans, so that a few late events make no
-    difference.
+    In these steps, the hosts' ranges are also shorter than the devices' spans, so that a few late
+    events make no difference.
     """
     spans = list(map_ranks(traces, _spans_of_steps))
     step, *times_ns = (concat_arrays([span[column] for span in spans]) for column in range(4))
@@ -243,7 +242,7 @@ def steps_ahead(traces: TraceSet) -> Ints:
 
 
 def device_steps(traces: TraceSet) -> dict[int, list[tuple[int, int, int]]]:
-    """Return the `steps_ahead` of each rank, with start and length of the device's work in them."""
+    """Return for each rank its `steps_ahead`, with the start and length of the device's work."""
     ahead = steps_ahead(traces)
     steps_of_rank = {}
     for trace in iter_ranks(traces.values()):
@@ -286,10 +285,10 @@ def step_length(ahead: Sequence[int] | Ints, steps: Ints, on_host: Ints, on_devi
 def deviation_from_median(step: Ints, values: Ints, is_whole: Bools) -> tuple[Floats, Floats]:
     """Return the deviations of whole steps' values from the step's median, in ns and as shares."""
     whole_values = pd.Series(values, dtype=np.float64)[is_whole]
-    median = whole_values.groupby(step[is_whole]).transform("median")
-    middle = median.reindex(range(len(values))).to_numpy()
-    deviation = values - middle
-    return deviation, deviation / np.where(middle != 0, middle, np.nan)
+    whole_medians = whole_values.groupby(step[is_whole]).transform("median")
+    median = whole_medians.reindex(range(len(values))).to_numpy()
+    deviation = values - median
+    return deviation, deviation / np.where(median != 0, median, np.nan)
 
 
 def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> dict[str, Ints]:
@@ -302,13 +301,12 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     has_work = last > first
     has_work[code[work]] = True
     unmatched_rows = waits.unmatched[part.contains(waits.unmatched)]
-    # Collectives without partners may be on the host, outside the span of the device's work.
-    start, end = part.clip_rows(np.concatenate([work, unmatched_rows]))
     is_selected = part.contains(waits.rows) & (code[waits.rows] >= 0)
     begin, until = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
-    first_ns = min(int(start.min(initial=0)), int(begin.min(initial=0)))
-    last_ns = max(int(end.max(initial=0)), int(until.max(initial=0)))
-    ranges = _ConcatenatedRanges(first_ns, last_ns, count)
+    # Collectives without partners may be on the host, outside the span of the device's work.
+    work_edges = part.clip_rows(np.concatenate([work, unmatched_rows]))
+    edges = np.concatenate([*work_edges, begin, until])
+    ranges = _ConcatenatedRanges(int(edges.min(initial=0)), int(edges.max(initial=0)), count)
 
     def unite_rows(rows: Rows) -> Intervals:
         rows = rows[code[rows] >= 0]
@@ -364,7 +362,6 @@ class _ConcatenatedRanges:
         return union(start + moved_by, end + moved_by)
 
     def lengths(self, united: Intervals) -> Ints:
-        """Return the covered time of each range."""
         return sum_by_group(united.start // self._width, united.end - united.start, self._count)
 
 
@@ -425,8 +422,8 @@ def phase_times(
     chosen = rank_parts(traces, selection, window, ranks)
     traces = chosen.owner
     phases = _phase_names(traces)
-    place = {name: number for number, name in enumerate(phases)}
-    columns_of_ranks = list(map_ranks(chosen, _phases_of_rank, place))
+    number_of = {name: number for number, name in enumerate(phases)}
+    columns_of_ranks = list(map_ranks(chosen, _phases_of_rank, number_of))
     schema = {**int64("phase rank step start_ns dur_ns"), "whole": "bool"}
     column = stack_blocks(columns_of_ranks, schema)
     is_whole = column.pop("whole")
@@ -474,16 +471,15 @@ class PhaseRanges:
 def phase_ranges(traces: TraceSet) -> PhaseRanges:
     """Return the ranges whose times `step_times` and `phase_times` return."""
     names = _phase_names(traces)
-    place = {name: number for number, name in enumerate(names)}
-    phases = map_ranks(traces, _rank_phases, place)
+    number_of = {name: number for number, name in enumerate(names)}
+    phases = map_ranks(traces, _rank_phases, number_of)
     by_rank = dict(zip(traces.ranks, phases, strict=True))
     return PhaseRanges(names, _phase_labels(names), by_rank)
 
 
-def _rank_phases(trace: Trace, place: dict[str, int]) -> RankPhases:
-    """Return the ranges of a rank, given the position of each phase by its name."""
+def _rank_phases(trace: Trace, number_of: dict[str, int]) -> RankPhases:
     ranges = _ranges_in_steps(trace)
-    phase = _phase_of_ranges(trace, ranges, place)
+    phase = _phase_of_ranges(trace, ranges, number_of)
     in_phase = phase >= 0
     rows = _step_rows(trace)
     return RankPhases(
@@ -505,7 +501,7 @@ def phase_label(name: str) -> str:
 
 
 def _phase_labels(names: Sequence[str]) -> list[str]:
-    """Return one label per phase; if labels are equal, later phases keep their names."""
+    """Return one label per phase; a phase whose label is taken keeps its name."""
     labels: list[str] = []
     for name in names:
         label = phase_label(name)
@@ -534,7 +530,6 @@ class _RangesInSteps:
 
 @memoize
 def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
-    """Return the outermost ranges within a rank's steps; see `phase_times`."""
     table = trace.table
     steps, on_host = _step_rows(trace), table.stream < 0
     is_step = mask_of_rows(steps, len(table))
@@ -585,17 +580,16 @@ def _names_once_per_step(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
     return len(ranges_in_steps.steps), list(zip(names, offset_ns[is_unique].tolist(), strict=True))
 
 
-def _phase_of_ranges(trace: Trace, ranges: _RangesInSteps, place: dict[str, int]) -> Ints:
+def _phase_of_ranges(trace: Trace, ranges: _RangesInSteps, number_of: dict[str, int]) -> Ints:
     """Return the phase of each range, -1 for none."""
-    table = trace.table
-    codes = {code: place.get(table.names[code], -1) for code in np.unique(table.name[ranges.rows])}
-    return np.array([codes[code] for code in table.name[ranges.rows].tolist()], dtype=np.int64)
+    names = [trace.table.names[code] for code in trace.table.name[ranges.rows].tolist()]
+    return np.array([number_of.get(name, -1) for name in names], dtype=np.int64)
 
 
-def _phases_of_rank(part: RankPart, place: dict[str, int]) -> dict[str, Any]:
+def _phases_of_rank(part: RankPart, number_of: dict[str, int]) -> dict[str, Any]:
     trace = part.trace
     ranges = _ranges_in_steps(trace)
-    phase = _phase_of_ranges(trace, ranges, place)
+    phase = _phase_of_ranges(trace, ranges, number_of)
     is_selected = part.contains(ranges.rows) & (phase >= 0)
     rows, step, phase = ranges.rows[is_selected], ranges.step[is_selected], phase[is_selected]
     start, end = part.clip_rows(rows)

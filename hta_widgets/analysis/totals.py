@@ -74,7 +74,9 @@ def totals_by(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     frame.insert(list(frame).index("min_ns"), "mean_ns", frame["sum_ns"] / frame["count"])
     frame["host_ns"] = frame["sum_ns"] - frame["device_ns"]
     counts = np.bincount(sums["kind"], sums["count"], len(KINDS)).astype(np.int64).tolist()
-    frame.attrs["matched"] = {kind: n for kind, n in zip(KINDS, counts, strict=True) if n}
+    frame.attrs["matched"] = {
+        kind: count for kind, count in zip(KINDS, counts, strict=True) if count
+    }
     if not len(frame):
         frame.attrs["note"] = note_text("no_events")
     return frame

@@ -193,7 +193,7 @@ class AgentTools:
         ranks: list[int] | None = None,
         theme: Literal["light", "dark"] = "light",
     ) -> str:
-        """Return the timeline of a window and ranks as SVG; raise a `TraceError` if it cannot."""
+        """Return the timeline of a window and at most `_MAX_PICTURE_RANKS` ranks as SVG."""
         traces = self._job(job).traces
         chosen = resolve_ranks(traces, ranks)
         if len(chosen) > _MAX_PICTURE_RANKS:
@@ -251,7 +251,7 @@ def _with_columns(reply: TableReply, columns: Sequence[str] | None) -> TableRepl
 
 
 def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
-    """Return the envelope with short texts, at most `max_rows` rows and `MAX_BYTES` bytes."""
+    """Return the envelope with short strings, at most `max_rows` rows and `MAX_BYTES` bytes."""
     frame = reply.frame.iloc[:max_rows, :_MAX_COLUMNS]
     envelope = replace(reply, frame=frame).envelope()
     limits = [_MAX_SENTENCE if name in _SENTENCES else _MAX_TEXT for name in frame]
@@ -301,7 +301,7 @@ def _size_bytes(value: object) -> int:
 
 
 def _short_texts(value: Any, max_text: int = _MAX_TEXT) -> Any:
-    """Return nested values with escaped control characters and texts of limited length."""
+    """Return nested values with strings of limited length and escaped control characters."""
     if isinstance(value, str):
         return _cut_text(escape_controls(value), max_text)
     if isinstance(value, Mapping):

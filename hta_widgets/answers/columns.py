@@ -97,7 +97,7 @@ def _unit_in(table: str, name: str) -> str:
     if table == _RATES and name in _STATISTICS:
         return "GB/s"
     unit = unit_of(name)
-    # A query chooses its names, so that ``score`` or ``share`` may be any number.
+    # A query chooses the names of columns, so ``score`` or ``share`` may be any number.
     is_any_number = table == "sql" and unit == _SHARE and "_share" not in name
     return "" if is_any_number else unit
 
@@ -123,7 +123,7 @@ def column_meanings(table: str, names: tuple[str, ...]) -> dict[str, str]:
     """Return the meaning of each column that has one."""
     shared = facts("columns")
     if table == "sql":
-        # A query chooses its names, so that they may mean something else than in an analysis.
+        # A query chooses the names of columns, so a name may have another meaning than elsewhere.
         of_events = column_meanings("events", ("rank", "id", *EVENT_COLUMNS))
         return {name: of_events.get(name, shared["sql"]["*"]) for name in names}
     function = getattr(analysis, table, None)

@@ -134,7 +134,7 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
 
 
 def _bar_lines(times: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield two bars of block characters for each time: comments cannot show SVG."""
+    """Yield two bars of block characters for each time, because comments cannot show SVG."""
     longest_ns = max(max(figures["before"], figures["after"]) for figures in times.values())
     width = max(len(_METRICS[name]) for name in times)
     for name, figures in times.items():

@@ -196,7 +196,7 @@ def job_facts(traces: TraceSet, paths: Iterable[str]) -> dict[str, Any]:
 
 
 def grouped_problems(traces: TraceSet) -> list[dict[str, Any]]:
-    """Return one problem per kind and detail, those with the most records first."""
+    """Return one problem per kind and detail, the most records first."""
     groups: dict[tuple[str, str], list[Problem]] = {}
     for problem in traces.problem_list:
         groups.setdefault((problem.kind, problem.detail), []).append(problem)
@@ -222,6 +222,5 @@ def grouped_problems(traces: TraceSet) -> list[dict[str, Any]]:
 
 
 def _only(values: Iterable[Any]) -> Any:
-    """Return the value if all are equal, else None."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None

@@ -94,7 +94,6 @@ def _tables_in(tree: Any) -> Iterator[str]:
 
 
 def _table(traces: TraceSet, name: str) -> Any:
-    """Return what DuckDB reads for a table."""
     if name == "events":
         return traces.select()
     if name == "args":

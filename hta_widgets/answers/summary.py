@@ -18,7 +18,7 @@ from hta_widgets.panels.savings import job_efficiency
 from hta_widgets.text import UNKNOWN, count, duration, escape_controls, plural, share
 from hta_widgets.trace.traceset import TraceSet
 
-#: Titles of the columns of the rank table that are shown if any rank has a value.
+#: Titles of the optional columns of the rank table; a column is shown if any rank has a value.
 _TITLES = {
     "comm_s": "in MPI",
     "elapsed_s": "elapsed",
@@ -68,7 +68,6 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
 
 
 def _rank_records(traces: TraceSet, stragglers: pd.DataFrame) -> list[dict[Any, Any]]:
-    """Return the file, the times and the late arrivals of each rank."""
     ranks = traces.summary()[list(_FILE)].to_dict("records")
     for rank in ranks:  # profiles have no events
         rank |= {name: None for name in ("start_ns", "end_ns") if rank[name] < 0}
@@ -146,12 +145,11 @@ def efficiency_lines(efficiency: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _json_row(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a row as JSON values, with None for unknown ones."""
     return {str(name): json_value(value) for name, value in row.items()}
 
 
 def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
-    """Yield the texts of the table of ranks: titles, ranks, and the mean of several ranks."""
+    """Yield the rows of the table of ranks: titles, ranks, and the mean of several ranks."""
     columns = [name for name in _TITLES if any(rank.get(name) is not None for rank in ranks)]
     span_titles = ["events", "start", "duration"] if any(map(_is_timed, ranks)) else []
     last_titles = ["last at"] if any("score" in rank for rank in ranks) else []
@@ -171,7 +169,6 @@ def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
 
 
 def _span_texts(rank: Mapping[str, Any]) -> list[str]:
-    """Return the number of events of a rank, its start and its duration."""
     start_ns, end_ns = rank["start_ns"], rank["end_ns"]
     has_only_asyncs = rank["asyncs"] and not rank["events"]
     events = f"{rank['asyncs']:,} async" if has_only_asyncs else f"{rank['events']:,}"
@@ -183,7 +180,7 @@ def _is_timed(rank: Mapping[str, Any]) -> bool:
 
 
 def _mean_row(ranks: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Return the texts of the means of columns over the ranks that have a value."""
+    """Return the mean of each column as text, over the ranks that have a value."""
     texts = []
     for name in columns:
         times_ns = [time for rank in ranks if (time := _in_ns(rank, name)) is not None]
@@ -214,7 +211,7 @@ def _in_ns(rank: Mapping[str, Any], name: str) -> float | None:
 
 
 def _last_at_text(rank: Mapping[str, Any], separator: str) -> str:
-    """Return at how many collectives a rank is last, and the number of its collectives."""
+    """Return the number of collectives at which a rank is last, and of all its collectives."""
     if "score" not in rank:
         return UNKNOWN
     return f"{count(_last_count(rank))}{separator}{count(rank['collectives'])}"

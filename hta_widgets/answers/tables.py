@@ -36,7 +36,7 @@ _PLAIN = {
     "ranks": "Return one row per rank: its file, host and contents.",
     "problems": "Return what was skipped, repaired or guessed while the files were read.",
 }
-#: For each analysis that needs an operator's name, one without: both have rows, or neither has.
+#: By analysis that needs an operator's name: an analysis that has rows for the same jobs.
 _PROBES = {"frequent_kernel_sequences": "operator_kernels"}
 #: The main columns of tables, whose values may be unknown (NaN or -1) in all rows.
 _ANSWERS = {
@@ -103,7 +103,7 @@ class Job:
 
 
 def load_events(paths: Sequence[str], ranks: Iterable[int] | None = None) -> TraceSet:
-    """Load the traces of a command line; raise a `TraceError` if they hold no events."""
+    """Load the traces of a command line; raise a `TraceError` if they have no events."""
     traces = load(paths[0] if len(paths) == 1 else list(paths), ranks=ranks)
     empty = {problem.file for problem in traces.problem_list if problem.kind == "empty"}
     if all(trace.path in empty for trace in traces.values()):
@@ -343,7 +343,7 @@ def _sort_and_limit(
                 f"no column {sort!r} to sort by",
                 remedy=f"The columns are {', '.join(map(str, frame.columns))}.",
             )
-        # Categories are sorted as texts, not in their own order.
+        # Categories are sorted as strings, not in their own order.
         is_text = isinstance(frame[sort].dtype, pd.CategoricalDtype)
         as_text = ", key=lambda texts: texts.astype(str)" if is_text else ""
         frame = frame.sort_values(
@@ -412,7 +412,7 @@ def _short_text(text: str) -> str:
 
 
 def _short_lists(value: Any) -> Any:
-    """Return nested values with short texts and lists of at most `_MAX_ITEMS` items."""
+    """Return nested values with short strings and lists of at most `_MAX_ITEMS` items."""
     if isinstance(value, str):
         return _short_text(value)
     if isinstance(value, Mapping):

@@ -191,7 +191,7 @@ def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) ->
 
 def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None, float | None]:
     """Return the p-value, and the smallest change that would be significant."""
-    # The steps after, scaled to the mean of those before. A change multiplies them by a factor.
+    # The steps after, scaled to the mean of the steps before; a change multiplies them by a factor.
     unchanged = after[:, None] * (before.mean() / max(after.mean(), 1e-300))
 
     def p_value_of(factor: float) -> float:

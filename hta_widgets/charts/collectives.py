@@ -52,7 +52,7 @@ from hta_widgets.charts.rows import (
     tick_step,
     with_tooltip_columns,
 )
-from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
+from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import MINUS, axis_time, count, duration, rank_list, rate, size
 from hta_widgets.trace.arrays import Array
 
@@ -174,7 +174,6 @@ def _arrival_dots(
     tooltip: Tooltip,
     style: FigureStyle,
 ) -> Figure:
-    """Draw one dot per arrival over time."""
     theme = style.theme
     low, high = float(data["late_ns"].min()), float(data["late_ns"].max())
     y_margin = max(high - low, 1_000.0) * 0.06
@@ -389,24 +388,22 @@ class _Grid:
 
     @property
     def darkest_ns(self) -> float:
-        """Time of the darkest colour. Few cells are longer, and would make all others pale."""
+        """Time of the darkest colour; the few longer cells would make all others pale."""
         shown_ns = self.cells["shown_ns"].to_numpy(float)
         return float(np.quantile(shown_ns, 0.98)) or float(shown_ns.max()) or 1.0
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """Ticks of the axis at whole numbers of collectives."""
         return [(tick, count(tick)) for tick in round_ticks(float(self.count), 4) if tick % 1 == 0]
 
     def matrix(self, values: pd.Series, missing: float, dtype: Any) -> Array:
-        """Return a value for each rank and column from one for each cell."""
+        """Return a table of ranks and columns from the values of cells."""
         matrix = np.full((len(self.ranks), self.columns), missing, dtype=dtype)
         matrix[self.cells["row"], self.cells["left"] // self.per_cell] = values
         return matrix
 
 
 def _legend_items(grid: _Grid, theme: Theme) -> list[Bars]:
-    """Return the legend; empty if no rank waits or is late."""
     if not grid.total_ns.any():
         return []
     return [
@@ -470,7 +467,7 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
 
 
 def _outline_marked_rows(figure: Figure, grid: _Grid, theme: Theme, half_height: float) -> None:
-    """Outline the rows of marked ranks, for charts whose cells are too narrow for outlines."""
+    """Outline the rows of marked ranks, in charts whose cells are too narrow for outlines."""
     if not grid.marked:
         return
     rows = np.searchsorted(grid.ranks, grid.marked)
@@ -539,14 +536,12 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
     names = [(row, grid.names[row]) for row in rows_shown]
     totals: dict[float, str] = {row: duration(float(grid.total_ns[row])) for row in rows_shown}
     figure.yaxis.ticker = models.FixedTicker(ticks=rows_shown)
-    figure.yaxis.major_label_text_font = FONT
     side = side_axis(figure, rows_shown, totals, theme)
     keep_fitting(figure, width=style.width, names=names, columns=[(side, 0)], legend=legend)
     return figure
 
 
 def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
-    """Add an invisible bar per rank, which is outlined if the rank is selected."""
     is_last = grid.arrivals["last_rank"] == grid.arrivals["rank"]
     arrivals_of_row = grid.arrivals.assign(is_last=is_last).groupby("row")
     data = arrivals_of_row.agg(
@@ -559,7 +554,6 @@ def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
 
 
 def _labeled_rows(grid: _Grid, pitch: int) -> list[int]:
-    """Return the rows of marked ranks, and as many others as have room for a label."""
     marked = np.searchsorted(grid.ranks, grid.marked).tolist()
     min_distance = 14 / pitch
     others = [

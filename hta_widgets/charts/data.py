@@ -44,12 +44,12 @@ def complete_rows(frame: pd.DataFrame) -> Bools:
 
 
 def most_often_last(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
-    """Return the ranks to mark: those of `late`, or the one that causes most of the waiting.
+    """Return the ranks to mark: those of `late`, or the rank that causes most of the waiting.
 
     Without `late`, this is a rank with at least four collectives that alone is last at more than
     half of them, and that causes more than half of all waiting. Collectives that lack the event of
     a rank are not counted. A marked rank need not be a straggler:
-    `hta_widgets.analysis.stragglers` decides that from more than these rows.
+    `hta_widgets.analysis.stragglers` judges that, from more than these rows.
     """
     if late is not None:
         wanted = set(late)
@@ -83,12 +83,12 @@ def thin_points(
 
 
 def _run_starts(numbers: Ints) -> Rows:
-    """Return where each run of equal numbers begins; the numbers must not be negative."""
+    """Return the position at which each run of equal numbers begins; no number is negative."""
     return np.flatnonzero(np.diff(numbers, prepend=-1))
 
 
 def _cell_numbers(coordinates: npt.ArrayLike, cells: int) -> Ints:
-    """Return the cell of each coordinate if their range is divided into `cells` equal cells."""
+    """Return the cell of each coordinate; the range of all is divided into `cells` equal cells."""
     values = np.asarray(coordinates, dtype=float)
     low, high = float(values.min()), float(values.max())
     position = (values - low) / max(high - low, 1e-300) * cells
@@ -143,7 +143,7 @@ def analysis_frame(
     The analysis has the name of the chart unless `analysis` names another one, and gets the
     `options`. If it takes a frame instead of traces, it gets the frame of `input_analysis`. Raises
     a `TypeError` for options together with a frame, and a `TraceError` if a frame with rows lacks
-    one of the `columns`, whose names are separated by blanks.
+    any of the `columns`, whose names are separated by spaces.
     """
     name = analysis or chart
     if isinstance(source, (TraceSet, Trace, Selection)):
@@ -213,7 +213,7 @@ def panel_frame(chart: str, source: ChartSource, panel: str) -> pd.DataFrame:
 
 
 def diff_frame(chart: str, source: ChartFrame, columns: str) -> pd.DataFrame:
-    """Return the frame of a chart of two runs, which must have the columns unless it is empty."""
+    """Return the frame of a chart of two runs; it must have the `columns` unless it is empty."""
     name = chart.removeprefix("diff_")
     origin = f"hta_widgets.diff.{name}(diff.compare(before, after))"
     frame = require_frame(chart, source, origin)
@@ -239,7 +239,7 @@ def require_frame(
 def require_columns_of(frame: pd.DataFrame, source: str, columns: str) -> None:
     """Raise a `TraceError` that names the missing columns and the source, if columns are missing.
 
-    The source is ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME``; blanks separate the columns.
+    The source is ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME``; spaces separate the columns.
     """
     package, _, name = source.partition(".")
     remedy = f"Give the frame of hta_widgets.{source}."

@@ -7,7 +7,7 @@ measure (``folding.ts`` in the page).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -107,19 +107,19 @@ def fold_items(
     ``fold_high`` and ``spread_text``.
     """
     items, spread = len(scope["rank"]), fold.spread
-    place = _group_places(scope, fold, groups)
+    group = _group_numbers(scope, fold, groups)
     columns = [name for name, value in scope.items() if is_rows(value) and len(value) == items]
     if not apart:
-        order = np.argsort(place, kind="stable")
+        order = np.argsort(group, kind="stable")
         scope |= {name: scope[name][order] for name in columns}
-        place = place[order]
+        group = group[order]
     rank = scope["rank"]
     values = np.broadcast_to(evaluate(spread.of, scope), items)
     line_at = spread.of if spread.at is None else spread.at
     positions = np.broadcast_to(evaluate(line_at, scope), items)
     # Negative numbers stand for groups, as no rank is negative.
-    group_of_item = np.where(place > 0, -place, rank)
-    folds = combination_codes([*apart, group_of_item, *(scope[name] for name in fold.each)])
+    group_or_rank = np.where(group > 0, -group, rank)
+    folds = combination_codes([*apart, group_or_rank, *(scope[name] for name in fold.each)])
 
     def reduce_folds(function: str, *columns: object) -> Any:
         return aggregate(function, columns, {"by": folds})
@@ -127,14 +127,8 @@ def fold_items(
     members = [sorted({int(number) for number in ranks}) for ranks in reduce_folds("lists", rank)]
     is_single = np.array([len(ranks) == 1 for ranks in members])
     for name in columns:
-        value = scope[name]
-        is_text = np.asarray(value).dtype.kind in "OU"
         rule = "min" if name == "rank" else fold.by.get(name, "mean")
-        if rule == "same":
-            is_same = reduce_folds("distinct", value) == 1
-            scope[name] = np.where(is_same, reduce_folds("first", value), "" if is_text else np.nan)
-        else:
-            scope[name] = reduce_folds("first" if is_text else rule, value)
+        scope[name] = _reduce_column(scope[name], rule, reduce_folds)
     set_members(scope, members)
     scope["fold_low"] = np.where(is_single, np.nan, reduce_folds("min", positions).astype(float))
     scope["fold_high"] = np.where(is_single, np.nan, reduce_folds("max", positions).astype(float))
@@ -151,14 +145,23 @@ def fold_items(
     )
 
 
-def _group_places(scope: Scope, fold: specs.FoldSpec, groups: Groups) -> np.ndarray:
-    """Return the number of each item's group, from 1 on; 0 for items that are not folded."""
+def _group_numbers(scope: Scope, fold: specs.FoldSpec, groups: Groups) -> np.ndarray:
+    """Return the number of each item's group, counted from 1; 0 for items that are not folded."""
     distinct_groups = dict.fromkeys(map(tuple, groups.values()))
-    place_of = {rank: place for place, ranks in enumerate(distinct_groups, 1) for rank in ranks}
-    place = np.array([place_of.get(int(rank), 0) for rank in scope["rank"]], int)
+    number_of = {rank: number for number, ranks in enumerate(distinct_groups, 1) for rank in ranks}
+    numbers = np.array([number_of.get(int(rank), 0) for rank in scope["rank"]], int)
     if fold.keep is None:
-        return place
-    return np.where(np.asarray(evaluate(fold.keep, scope), bool), 0, place)
+        return numbers
+    return np.where(np.asarray(evaluate(fold.keep, scope), bool), 0, numbers)
+
+
+def _reduce_column(values: Any, rule: str, reduce_folds: Callable[..., Any]) -> Any:
+    """Return a value for each fold: by an aggregation, or the value that all of its items share."""
+    is_text = np.asarray(values).dtype.kind in "OU"
+    if rule != "same":
+        return reduce_folds("first" if is_text else rule, values)
+    is_same = reduce_folds("distinct", values) == 1
+    return np.where(is_same, reduce_folds("first", values), "" if is_text else np.nan)
 
 
 def with_folded_groups(frame: pd.DataFrame, clusters: pd.DataFrame | None) -> pd.DataFrame:
@@ -212,7 +215,7 @@ def fill_device_word(text: str, frame: pd.DataFrame) -> str:
 def rows_content(
     name: str, frame: pd.DataFrame, style: FigureStyle, clusters: pd.DataFrame | None = None
 ) -> tuple[RowsContent | None, FigureStyle, str]:
-    """Return what a chart draws, or None; its style with a subtitle; and why there is nothing."""
+    """Return the content of a chart or None, its style with a subtitle, and the reason for None."""
     definition, colors = specs.rows_definition(name), style.theme
     if frame.empty:
         return None, style, ""
@@ -242,15 +245,9 @@ def rows_content(
         drawn_frame = drawn_frame[~pd.Series(scope["row"]).duplicated().to_numpy()]
         scope["row"] = np.arange(len(drawn_frame))
     data: dict[str, Any] = {"row": scope["row"]}
-    marks, parts = _add_stack(definition, scope, data, colors)
-    marks += [_add_mark(mark, scope, data, colors) for mark in definition.marks]
-    if groups:
-        # The line is drawn over bars, but below dots.
-        mark_index = len(marks) if _has_rank_rows(definition) else 0
-        marks.insert(mark_index, _add_spread(definition, scope, data, colors))
-    else:
+    marks, tooltip = _add_marks(definition, scope, data, colors, is_folded=bool(groups))
+    if not groups:
         style = style.with_subtitle(subtitle_of(definition, drawn_frame, scope))
-    tooltip = _add_tooltip(definition, scope, data, parts, is_folded=bool(groups))
     if definition.place is not None:
         data["row"] = evaluate(definition.place, scope)
     source_data = drawn_frame.reset_index(drop=True).assign(**data)
@@ -269,6 +266,23 @@ def rows_content(
         pitch=None if pitch is None else evaluate(pitch, scope),
     )
     return content, style, ""
+
+
+def _add_marks(
+    definition: specs.RowsDefinition,
+    scope: Scope,
+    data: dict[str, Any],
+    colors: Theme,
+    *,
+    is_folded: bool,
+) -> tuple[list[Bars | Dots | Whiskers], Tooltip]:
+    marks, parts = _add_stack(definition, scope, data, colors)
+    marks += [_add_mark(mark, scope, data, colors) for mark in definition.marks]
+    if is_folded:
+        # The line is drawn over bars, but below dots.
+        mark_index = len(marks) if _has_rank_rows(definition) else 0
+        marks.insert(mark_index, _add_spread(definition, scope, data, colors))
+    return marks, _add_tooltip(definition, scope, data, parts, is_folded=is_folded)
 
 
 def _fill_columns(definition: specs.Definition, scope: Scope) -> list[Column]:
@@ -304,9 +318,8 @@ def fold_scope(
 
 def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the folded items as a frame: the columns that the definition names, and ``ranks``."""
-    ranks = scope["who"]
     columns = {name: scope[name] for name in frame if name in scope}
-    folded = pd.DataFrame({**columns, "ranks": ranks}, index=range(len(ranks)))
+    folded = pd.DataFrame({**columns, "ranks": scope["who"]}, index=range(len(scope["who"])))
     folded.attrs = frame.attrs
     return folded
 
@@ -314,7 +327,7 @@ def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
 def _add_spread(
     definition: specs.Definition, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> Whiskers:
-    """Add the columns of the line from the lowest to the highest folded rank; return its mark."""
+    """Add the columns of the line from the minimum to the maximum of ranks; return its mark."""
     first = np.ones(len(scope["who"]), bool)
     if _has_rank_rows(definition):
         # A row of several items has one line.
@@ -436,7 +449,8 @@ def _ramp_color(stops: tuple[str, ...], value: float) -> str:
     return _shade_colors(stops)[round(float(value) * 255)]
 
 
-def _styled_bars(style_name: str, left: str | float, right: str, name: str, colors: Theme) -> Bars:
+def styled_bars(style_name: str, left: str | float, right: str, name: str, colors: Theme) -> Bars:
+    """Return bars in a style of ``bar_styles.json``."""
     style = specs.style_of(style_name)
     fill = color_of(style.fill, colors)
     line = color_of(style.line, colors) if style.line else None
@@ -459,7 +473,7 @@ StackMarks = tuple[list[Bars | Dots | Whiskers], list[tuple[str, str]]]
 def _add_stack(
     definition: specs.RowsDefinition, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> StackMarks:
-    """Add columns of stacked bars, and ``parts`` to the scope; return marks and tooltip lines."""
+    """Add the columns of stacked bars, and set ``parts``; return marks and lines of tooltips."""
     if definition.stack is None:
         return [], []
     if isinstance(definition.stack, specs.ItemStack):
@@ -483,7 +497,7 @@ def _add_item_stack(
     for part, style_name in style_names.items():
         part_size = size[scope[stack.by] == part].sum()
         if part_size > 0:
-            bars = _styled_bars(style_name, "left", "right", idle_cause_text(part), colors)
+            bars = styled_bars(style_name, "left", "right", idle_cause_text(part), colors)
             text = "inside" if specs.style_of(style_name).on else ""
             marks.append(replace(bars, only=(stack.by, part), text=text))
             shares.append(f"{bars.name} {share(part_size / max(size.sum(), 1))}")
@@ -503,7 +517,7 @@ def _add_part_stack(
         ns = np.nan_to_num(np.broadcast_to(evaluate(part.ns, scope), rows).astype(float))
         size = ns if total is None else np.divide(ns, total, out=np.zeros(rows), where=total > 0)
         name = str(fill_template(part.name, scope))
-        bars = _styled_bars(part.color, f"left_{index}", f"right_{index}", name, colors)
+        bars = styled_bars(part.color, f"left_{index}", f"right_{index}", name, colors)
         # A bar of width 0 would still draw its outline.
         is_drawn = (size > 0) | (bars.line is None)
         data[f"left_{index}"] = np.where(is_drawn, left, np.nan)
@@ -526,8 +540,6 @@ def _add_part_stack(
 def _add_mark(
     mark: specs.Mark, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> Bars | Dots | Whiskers:
-    """Return a mark, after adding its columns."""
-
     def add_column(code: object) -> Any:
         # A mark names the column of its values, or has the same number for all items.
         if isinstance(code, str):
@@ -554,7 +566,7 @@ def _add_mark(
         return Whiskers(left, right, mark_color(mark.color))
     left = left if isinstance(left, str) else float(left)
     if isinstance(mark.color, str):
-        return _styled_bars(mark.color, left, right, mark.name, colors)
+        return styled_bars(mark.color, left, right, mark.name, colors)
     bars = Bars(left, right, mark_color(mark.color), mark.name)
     if mark.bar_text:
         data["inside"] = fill_template(mark.bar_text, scope)
@@ -622,7 +634,6 @@ def _add_tooltip(
     *,
     is_folded: bool,
 ) -> Tooltip:
-    """Return the tooltip, after adding the columns with its texts."""
     tooltips = [mark.tooltip for mark in definition.marks if not isinstance(mark, specs.LineMark)]
     tooltip = next(filter(None, tooltips), definition.tooltip)
 

@@ -285,7 +285,6 @@ def kernel_breakdown(
 
 
 def _kernel_rows(frame: pd.DataFrame, top: int) -> tuple[pd.DataFrame, list[str]]:
-    """Return the kernels with the most time over all ranks, and their names."""
     by_name = frame.groupby(["kind", "name"], observed=True).agg(_AGGREGATIONS).reset_index()
     data, names = top_rows(by_name, "sum_ns", top, "kernel", short_name)
     data = spread_over_ranks(frame, data, ["kind", "name"])
@@ -356,8 +355,8 @@ def kernel_duration_by_rank(
     kernel = data.groupby(["name", "kind"], sort=False).ngroup()
     total = (data["mean_ns"] * data["count"]).groupby(kernel).sum()
     order = total.sort_values(ascending=False, kind="stable").index
-    place = kernel.map({number: row for row, number in enumerate(order[:top])})
-    data = data[place.notna()].iloc[place.dropna().argsort(kind="stable")]
+    row = kernel.map({number: row for row, number in enumerate(order[:top])})
+    data = data[row.notna()].iloc[row.dropna().argsort(kind="stable")]
     if "short" not in data:
         data["short"] = [short_name(full_name) for full_name in data["name"]]
     data.attrs = {**frame.attrs, "drawn": top, "others": max(0, len(total) - top)}

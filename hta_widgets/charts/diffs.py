@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -54,13 +55,12 @@ _TIMES = "{before_ns:duration} → {after_ns:duration}"
 
 
 def _counts_text(data: pd.DataFrame) -> list[str]:
-    """Return each row's numbers of calls before and after, as text."""
     pairs = zip(data["before_count"], data["after_count"], strict=True)
     return [f"{mean_count(before)} → {mean_count(after)}" for before, after in pairs]
 
 
 def _relative_change(data: pd.DataFrame) -> pd.Series:
-    """Return the difference as a share of the time before, nan if there is none."""
+    """Return the difference as a share of the time before, NaN if that is 0."""
     return data["diff_ns"] / data["before_ns"].where(data["before_ns"] > 0)
 
 
@@ -144,12 +144,8 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
         return empty_figure(frame, style, note=note)
     order = changed[column].abs().sort_values(ascending=False, kind="stable").index[:top]
     data = changed.loc[order].reset_index(drop=True)
-    data["name"] = data["name"].astype(str)
     relative = data[column] / data[before].where(data[before] > 0)
-    data["change_text"] = list(map(share_delta, relative))
-    data.loc[data["after_count"] == 0, "change_text"] = "gone"
-    data.loc[data["before_count"] == 0, "change_text"] = "new"
-    data["diff_text"] = [delta_text(number) for number in data[column]]
+    _add_op_texts(data, relative, data[column].map(delta_text))
     marks, scale = _signed_bars(data, (0.0, column), relative, data[column] > 0, style.theme)
     if not is_timed:
         scale = replace(scale, ticks=[(tick, _count_delta(tick)) for tick, _ in scale.ticks])
@@ -160,11 +156,7 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
     return draw_rows(
         RowsContent(
             data=data,
-            names=disambiguate(
-                [short_name(name) for name in data["name"]],
-                list(data["name"]),
-                [str(kind) for kind in data["kind"]],
-            ),
+            names=_distinct_names(data, data["kind"].astype(str)),
             marks=marks,
             scale=scale,
             head="name",
@@ -191,6 +183,20 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
             unmatched_note(frame),
         ),
     )
+
+
+def _add_op_texts(data: pd.DataFrame, relative: pd.Series, differences: pd.Series) -> None:
+    data["name"] = data["name"].astype(str)
+    data["change_text"] = list(map(share_delta, relative))
+    data.loc[data["after_count"] == 0, "change_text"] = "gone"
+    data.loc[data["before_count"] == 0, "change_text"] = "new"
+    data["diff_text"] = list(differences)
+
+
+def _distinct_names(data: pd.DataFrame, details: pd.Series) -> list[str]:
+    """Return short names; equal ones are extended by the full name or by `details`."""
+    names = list(data["name"])
+    return disambiguate([short_name(name) for name in names], names, list(details))
 
 
 def _count_delta(number: Number) -> str:
@@ -251,9 +257,7 @@ def diff_changes(
             data=data,
             marks=marks,
             scale=scale,
-            names=disambiguate(
-                [short_name(name) for name in data["name"]], list(data["name"]), list(data["what"])
-            ),
+            names=_distinct_names(data, data["what"]),
             head="name",
             columns=[
                 Column("change", "{what}", 460),
@@ -370,21 +374,7 @@ def diff_waterfall(
     before, after = int(frame["before_ns"].sum()), int(frame["after_ns"].sum())
     if changed.empty:
         return empty_figure(frame, style, note="every part takes the same time in both runs")
-    shown, others = changed.head(top), changed.iloc[top:]
-    sums = ["before_ns", "after_ns", "diff_ns"]
-    data = shown[sums].astype("int64").reset_index(drop=True)
-    labels = _part_labels(shown)
-    if len(others):
-        data.loc[len(data)] = others[sums].sum()
-        labels.append(plural(len(others), "other part"))
-    data.loc[len(data)] = [before, after, after - before]
-    data["label"] = [*labels, "total"]
-    # Each part begins at the end of the one above; the total begins at 0, as the first part does.
-    ends = np.cumsum(data["diff_ns"].to_numpy())
-    ends[-1] = after - before
-    starts = np.array([0, *ends[:-2], 0])
-    data["low"], data["high"] = np.minimum(starts, ends), np.maximum(starts, ends)
-    data["share"] = data["diff_ns"] / before if before else np.nan
+    data = _waterfall_rows(changed, before, after, top)
     is_increase = data["diff_ns"] > 0
     marks, scale = _signed_bars(
         data, ("low", "high"), _relative_change(data), is_increase, style.theme
@@ -415,6 +405,25 @@ def diff_waterfall(
             unmatched_note(frame, ()),
         ),
     )
+
+
+def _waterfall_rows(changed: pd.DataFrame, before: int, after: int, top: int) -> pd.DataFrame:
+    shown, others = changed.head(top), changed.iloc[top:]
+    sums = ["before_ns", "after_ns", "diff_ns"]
+    data = shown[sums].astype("int64").reset_index(drop=True)
+    labels = _part_labels(shown)
+    if len(others):
+        data.loc[len(data)] = others[sums].sum()
+        labels.append(plural(len(others), "other part"))
+    data.loc[len(data)] = [before, after, after - before]
+    data["label"] = [*labels, "total"]
+    # Each bar begins at the end of the bar above; the first bar and the total begin at 0.
+    ends = np.cumsum(data["diff_ns"].to_numpy())
+    ends[-1] = after - before
+    starts = np.array([0, *ends[:-2], 0])
+    data["low"], data["high"] = np.minimum(starts, ends), np.maximum(starts, ends)
+    data["share"] = data["diff_ns"] / before if before else np.nan
+    return data
 
 
 @check_arguments
@@ -460,15 +469,9 @@ def diff_steps(
     data["times_text"] = [f"{duration(before)} → {duration(after)}" for before, after in sides]
     pairs = zip(frame["before_step"], frame["after_step"], strict=True)
     data["label"] = [_step_text(*pair) for pair in pairs]
-    for side in ("before", "after") if len(data) > 1 else ():
-        mean = float(data[f"{side}_ns"].head(len(frame)).mean())
-        spread = frame.attrs.get(f"{side}_std_ns") or 0.0
-        row: dict[str, Any] = dict.fromkeys(data.columns, np.nan) | {
-            f"{side}_ns": mean, "low": mean - spread, "high": mean + spread,
-            "label": f"mean {side}", "diff_text": "", "share_text": "",
-            "times_text": f"{duration(mean)} ± {duration(spread)}",
-        }  # fmt: skip
-        data.loc[len(data)] = pd.Series(row)
+    if len(data) > 1:
+        means = [_mean_row(frame, side, data.columns) for side in ("before", "after")]
+        data = pd.concat([data, pd.DataFrame(means)], ignore_index=True)
     highest, lowest = float(data["high"].max()), float(data["low"].min())
     spread = highest - lowest
     # On a scale from zero, differences that are small relative to a step would be invisible.
@@ -497,6 +500,15 @@ def diff_steps(
             unmatched_note(frame, ()),
         ),
     )
+
+
+def _mean_row(frame: pd.DataFrame, side: str, columns: Iterable[str]) -> dict[str, Any]:
+    mean, deviation = float(frame[f"{side}_ns"].mean()), frame.attrs.get(f"{side}_std_ns") or 0.0
+    return dict.fromkeys(columns, np.nan) | {
+        f"{side}_ns": mean, "low": mean - deviation, "high": mean + deviation,
+        "label": f"mean {side}", "diff_text": "", "share_text": "",
+        "times_text": f"{duration(mean)} ± {duration(deviation)}",
+    }  # fmt: skip
 
 
 def _part_labels(frame: pd.DataFrame) -> list[str]:
@@ -639,7 +651,6 @@ def diff_icicle(
 
 
 def _icicle_tiles(data: pd.DataFrame, total: float, theme: Theme) -> pd.DataFrame:
-    """Return the tiles with their colours and texts; `total` is the width of the tree."""
     data["name"] = data["name"].astype(str)
     sizes = (data["before_ns"] + data["after_ns"]) / 2
     data["label"] = [
@@ -664,7 +675,6 @@ def _tile_label(name: str, letters: int) -> str:
 
 
 def _shade_index(data: pd.DataFrame) -> Ints:
-    """Return each tile's index in the ramp of seven colours."""
     before = data["before_ns"].to_numpy(dtype=np.float64)
     change = data["diff_ns"].to_numpy(dtype=np.float64)
     share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)

@@ -88,13 +88,11 @@ def operator_efficiency(
     drawn = frame[(frame["intensity"] > 0) & is_fast & is_long]
     if drawn.empty:
         return empty_figure(frame, style, note="no operator has a rate")
-    omitted = (
-        f"{plural(len(frame) - len(drawn), 'row')} without FLOPs, or with little time, not drawn"
-    )
+    rows = plural(len(frame) - len(drawn), "row")
     style = style.with_subtitle(
         "TFLOP/s over FLOPs per byte, both logarithmic; a mark's area is the time on the device",
         *_peak_sources(drawn),
-        omitted if len(drawn) < len(frame) else "",
+        f"{rows} without FLOPs, or with little time, not drawn" if len(drawn) < len(frame) else "",
         unmatched_note(frame),
     )
     return _draw_roofline(drawn, style)
@@ -141,7 +139,6 @@ def modules(
 
 
 def _peak_sources(frame: pd.DataFrame) -> list[str]:
-    """Return a string for each device: its name, the source of its peaks and their certainty."""
     columns = ["device", "peak_source", "peak_certainty"]
     rows = frame.loc[frame["device"] != "", columns].drop_duplicates()
     return [", ".join(row) for row in rows.itertuples(index=False, name=None)]
@@ -164,15 +161,7 @@ def _draw_roofline(frame: pd.DataFrame, style: FigureStyle) -> Figure:
         axis_type="log",
     )
     figure.grid.grid_line_color = theme.rule
-    for roof in roofs.to_dict("records"):
-        peak, ridge = roof["peak_tflop_per_s"], roof["ridge"]
-        heights = [peak * left / ridge, peak, peak]
-        figure.line([left, ridge, right], heights, line_color=theme.ink2, line_width=1)
-        figure.text(
-            x=[right], y=[peak], text=[f"{roof['precision']} {value(peak)} TFLOP/s"],
-            text_align="right", text_baseline="bottom", text_font_size="10px",
-            text_color=theme.ink2,
-        )  # fmt: skip
+    _draw_roofs(figure, roofs, (left, right), theme.ink2)
     is_matrix = (frame["flops_kind"] == "matrix").to_numpy()
     sizes = np.sqrt(frame["device_ns"] / frame["device_ns"].max()) * _LARGEST
     colors = theme.kind["compute"], theme.kind["memory"]
@@ -207,15 +196,27 @@ def _draw_roofline(frame: pd.DataFrame, style: FigureStyle) -> Figure:
     return figure
 
 
+def _draw_roofs(figure: Figure, roofs: pd.DataFrame, ends: tuple[float, float], ink: str) -> None:
+    left, right = ends
+    for roof in roofs.to_dict("records"):
+        peak, ridge = roof["peak_tflop_per_s"], roof["ridge"]
+        heights = [peak * left / ridge, peak, peak]
+        figure.line([left, ridge, right], heights, line_color=ink, line_width=1)
+        figure.text(
+            x=[right], y=[peak], text=[f"{roof['precision']} {value(peak)} TFLOP/s"],
+            text_align="right", text_baseline="bottom", text_font_size="10px", text_color=ink,
+        )  # fmt: skip
+
+
 def _decades(values: list[float]) -> tuple[float, float]:
-    """Return the powers of ten around some numbers, with room for marks at the edges."""
+    """Return powers of ten below and above all values, with room for marks at the edges."""
     powers = np.log10([value for value in values if value > 0])
     low, high = np.floor(powers.min() - 0.2), np.ceil(powers.max() + 0.2)
     return 10.0**low, 10.0**high
 
 
 def _label_decades(axis: Any, low: float, high: float) -> list[tuple[float, str]]:
-    """Label about six powers of ten from `low` to below `high`; return them with their labels."""
+    """Label about six powers of ten from `low` to below `high`; return these with their labels."""
     first_power, end_power = round(np.log10(low)), round(np.log10(high))
     step = max(1, round((end_power - first_power) / 6))
     ticks = [10.0**power for power in range(first_power, end_power, step)]

@@ -26,7 +26,7 @@ from hta_widgets.text import count
 
 
 class _LazyModule:
-    """A module that is imported at the first access to one of its names."""
+    """A module that is imported when one of its names is first accessed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -218,11 +218,7 @@ def keep_fitting(
         legend.location = (4 - gutter_px, 0)
     if labels is not None and len(labels.data["full"]):
         inner_px = max(40.0, assumed_px - gutter_px - 60.0 * len(columns))
-        px_per_unit = inner_px / abs(figure.x_range.end - figure.x_range.start)
-        labels.data["text"] = [
-            text if len(text) * LETTER_WIDTH + 8 <= span * px_per_unit else ""
-            for text, span in zip(labels.data["full"], labels.data["span"], strict=True)
-        ]
+        _hide_long_texts(labels, inner_px / abs(figure.x_range.end - figure.x_range.start))
     is_log = isinstance(figure.x_scale, models.LogScale)
     fit = models.CustomJS(
         args={
@@ -247,8 +243,15 @@ def keep_fitting(
     figure.js_on_change("inner_width", fit)
 
 
+def _hide_long_texts(labels: Any, px_per_unit: float) -> None:
+    labels.data["text"] = [
+        text if len(text) * LETTER_WIDTH + 8 <= span * px_per_unit else ""
+        for text, span in zip(labels.data["full"], labels.data["span"], strict=True)
+    ]
+
+
 def _gutter_px(width_px: int, names: Sequence[tuple[float, str]], *, timed: bool) -> int:
-    """Return the width of the labels of rows; `timed` figures have that of the timeline."""
+    """Return the width of the labels of rows, which is the timeline's in `timed` figures."""
     if timed:
         return 104 if width_px < 760 else 164
     if not names:
@@ -258,7 +261,7 @@ def _gutter_px(width_px: int, names: Sequence[tuple[float, str]], *, timed: bool
 
 
 def _wrap_titles(figure: Figure, width_px: int, gutter_px: int) -> list[list[Any]]:
-    """Wrap the figure's titles; return each with its full text and the CSS font of its letters."""
+    """Wrap the figure's titles; return each with its full text and its CSS font."""
     subtitles = [title for title in figure.above if isinstance(title, models.Title)]
     titles = [[title, title.text, f"{title.text_font_size} "] for title in subtitles]
     titles.append([figure.title, figure.title.text, "bold 13px "])
@@ -270,7 +273,7 @@ def _wrap_titles(figure: Figure, width_px: int, gutter_px: int) -> list[list[Any
 
 
 def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:
-    """Return names with long lines shortened; names that become equal are numbered."""
+    """Return the names by position, with long lines shortened; equal short names are numbered."""
     occurrences: Counter[str] = Counter()
     labels = {}
     for position, text in names:
@@ -386,7 +389,6 @@ def new_figure(
 
 
 def _selection_box(theme: Theme) -> Any:
-    """Return the box that a drag draws; it is visible only during the drag."""
     return models.BoxAnnotation(
         level="overlay",
         visible=False,
@@ -441,7 +443,7 @@ def draw_areas(
 
 
 def plain_axis(axis: Any, theme: Theme) -> None:
-    """Draw only the labels of an axis, without lines and ticks."""
+    """Style an axis so that only its labels are drawn, without lines and ticks."""
     axis.update(
         axis_line_color=None,
         major_tick_line_color=None,

@@ -99,12 +99,9 @@ def parallel_groups(
         "all ranks" if kind == "all" else f"{kind} group {number}"
         for kind, number in zip(data["kind"], data["number"], strict=True)
     ]
-    data["position_text"] = [
-        _position_text(position, group_size)
-        for position, group_size in zip(data["position"], data["size"], strict=True)
-    ]
-    data["time_text"] = [duration(time_ns) for time_ns in data["time_ns"]]
-    data["bytes_text"] = [_size_text(size_bytes) for size_bytes in data["bytes"]]
+    data["position_text"] = list(map(_position_text, data["position"], data["size"]))
+    data["time_text"] = list(map(duration, data["time_ns"]))
+    data["bytes_text"] = list(map(_size_text, data["bytes"]))
     data["members"] = [ranks or "–" for ranks in data["ranks"].astype(str)]
     data["purpose"] = data["kind"].where(~data["guessed"], data["kind"] + ", guessed")
     in_rows = data["rank"].nunique() <= NAMED_ROWS
@@ -120,7 +117,6 @@ def parallel_groups(
 
 
 def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[str]]:
-    """Return the content of a chart with a row per rank, and sentences that explain it."""
     ranks = np.unique(data["rank"])
     time_ns = data.groupby("column")["time_ns"].sum()
     by_time = time_ns.sort_values(ascending=False, kind="stable").index.tolist()
@@ -165,10 +161,9 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
 
 
 def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
-    """Return a chart's content with a row per group and a column per rank, and explanations."""
     ranks = np.unique(data["rank"])
-    places = np.searchsorted(ranks, data["rank"])
-    data = data.assign(left=places, right=places + 1)
+    left = np.searchsorted(ranks, data["rank"])
+    data = data.assign(left=left, right=left + 1)
     groups = data.groupby("code", sort=True).agg(
         column=("column", "first"),
         number=("number", "first"),
@@ -282,10 +277,10 @@ def _drawn_groups(groups: pd.DataFrame) -> pd.Series:
         return pd.Series(True, index=groups.index)
     max_rows = max(1, _MAX_ROWS // groups["column"].nunique() - 1)
     order = groups.sort_values("time_ns", ascending=False, kind="stable")
-    place = order.groupby("column").cumcount().reindex(groups.index)
+    order_in_column = order.groupby("column").cumcount().reindex(groups.index)
     # A single group left over needs no row for "others".
     all_fit = groups.groupby("column")["time_ns"].transform("size") <= max_rows + 1
-    return (place < max_rows) | all_fit
+    return (order_in_column < max_rows) | all_fit
 
 
 def _adjacent_runs(data: pd.DataFrame) -> pd.DataFrame:
@@ -415,22 +410,9 @@ def communication_by_stream(
 def _draw_communication(
     frame: pd.DataFrame, keys: list[str], noun: str, style: FigureStyle
 ) -> Figure:
-    grouped = frame.astype(dict.fromkeys(keys, str)).groupby(keys, sort=False)
-    data = grouped[["communication_ns", "overlapped_ns", "exposed_ns"]].mean()
-    data["count"] = grouped["count"].sum()
-    data["ranks"] = grouped["rank"].nunique()
-    data["least_ns"] = grouped["communication_ns"].min()
-    data["most_ns"] = grouped["communication_ns"].max()
-    has_sizes = {"in_bytes", "out_bytes"} <= set(frame.columns)
-    sizes_text = "@{in_bytes_text}, @{out_bytes_text}"
-    for column in ("in_bytes", "out_bytes") if has_sizes else ():
-        data[column] = grouped[column].agg(lambda sizes: sum_known_bytes(sizes.to_numpy()))
-        data[f"{column}_text"] = [_size_text(size_bytes) for size_bytes in data[column]]
-    data = data.sort_values("communication_ns", ascending=False, kind="stable").reset_index()
-    communication_ns = data["communication_ns"]
-    data["overlap_share"] = data["overlapped_ns"] / communication_ns.where(communication_ns > 0)
-    data["name"] = [_row_label(record, noun) for record in data[keys].to_dict("records")]
+    data = _communication_rows(frame, keys, noun)
     theme, orange = style.theme, style.theme.kind["communication"]
+    sizes_text = "@{in_bytes_text}, @{out_bytes_text}"
     has_ranks = len(frame["rank"].unique()) > 1
     return draw_rows(
         RowsContent(
@@ -457,7 +439,7 @@ def _draw_communication(
                     ("exposed", "{exposed_ns:duration}"),
                     ("minimum and maximum of a rank", "{least_ns:duration} – {most_ns:duration}"),
                     ("kernels on ranks", "{count:count} on {ranks}"),
-                    *([("in, out, all ranks", sizes_text)] if has_sizes else []),
+                    *([("in, out, all ranks", sizes_text)] if "in_bytes_text" in data else []),
                 ],
             ),
         ),
@@ -467,6 +449,25 @@ def _draw_communication(
             unmatched_note(frame),
         ),
     )
+
+
+def _communication_rows(frame: pd.DataFrame, keys: list[str], noun: str) -> pd.DataFrame:
+    """Return one row per value of `keys`: means of times, sums of counts and bytes over ranks."""
+    grouped = frame.astype(dict.fromkeys(keys, str)).groupby(keys, sort=False)
+    data = grouped[["communication_ns", "overlapped_ns", "exposed_ns"]].mean()
+    data["count"] = grouped["count"].sum()
+    data["ranks"] = grouped["rank"].nunique()
+    data["least_ns"] = grouped["communication_ns"].min()
+    data["most_ns"] = grouped["communication_ns"].max()
+    has_sizes = {"in_bytes", "out_bytes"} <= set(frame.columns)
+    for column in ("in_bytes", "out_bytes") if has_sizes else ():
+        data[column] = grouped[column].agg(lambda sizes: sum_known_bytes(sizes.to_numpy()))
+        data[f"{column}_text"] = [_size_text(size_bytes) for size_bytes in data[column]]
+    data = data.sort_values("communication_ns", ascending=False, kind="stable").reset_index()
+    communication_ns = data["communication_ns"]
+    data["overlap_share"] = data["overlapped_ns"] / communication_ns.where(communication_ns > 0)
+    data["name"] = [_row_label(record, noun) for record in data[keys].to_dict("records")]
+    return data
 
 
 def _row_label(record: dict[Any, Any], noun: str) -> str:

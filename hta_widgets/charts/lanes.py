@@ -163,7 +163,7 @@ def lanes_figure(
 def lane_steps(
     time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, max_steps: int
 ) -> LaneSteps:
-    """Return a series as steps; if there are more than `max_steps`, as ranges in slices of time."""
+    """Return a series as steps; with more than `max_steps`, as ranges in slices of time."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
     until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))
@@ -253,7 +253,7 @@ _BASE, _PEAK = 0.46, 0.86
 def _draw_steps(
     figure: Figure, row: int, steps: LaneSteps, color: str, theme: Theme
 ) -> tuple[Floats, Floats]:
-    """Draw one lane; return the upper and the lower edge of each step."""
+    """Draw a lane; return the upper and the lower edge of each step."""
     peak = float(steps.most.max()) if len(steps.most) and steps.most.max() > 0 else 1.0
     base = row + _BASE
     low, high = (base - values / peak * _PEAK for values in (steps.value, steps.most))
@@ -277,7 +277,6 @@ def _draw_steps(
 def _step_columns(
     content: StepLanes, steps: Sequence[LaneSteps], boxes: Sequence[tuple[Floats, Floats]]
 ) -> dict[str, Any]:
-    """Return the columns of the source of all lanes, with a row for each step."""
     arrays = {
         "time_ns": [lane.time_ns for lane in steps],
         "until_ns": [lane.until_ns for lane in steps],
@@ -303,8 +302,7 @@ def _step_columns(
 def _range_texts(
     lows: Sequence[float], highs: Sequence[float], format_value: Callable[[float], str]
 ) -> list[str]:
-    """Return the text of each range; each distinct value is formatted once."""
-    text = cache(format_value)
+    text = cache(format_value)  # many values occur repeatedly
     return [
         text(low) if low == high else f"{text(low)} to {text(high)}"
         for low, high in zip(lows, highs, strict=True)
@@ -425,8 +423,8 @@ def _lane_series(
     # First the rank with the highest peak of each stream or kind of copy, then the second rank of
     # each, and so on.
     ordered_peaks = peaks.sort_values(ascending=False, kind="stable")
-    place = ordered_peaks.groupby(level=1, observed=True).cumcount()
-    drawn = set(place.sort_values(kind="stable").index[:top])
+    order_in_key = ordered_peaks.groupby(level=1, observed=True).cumcount()
+    drawn = set(order_in_key.sort_values(kind="stable").index[:top])
     has_ranks = len(frame["rank"].unique()) > 1
     series = []
     for (rank, lane_key), changes in lanes.items():
@@ -523,7 +521,6 @@ def memory_timeline(
 
 
 def _stack_columns(frame: pd.DataFrame, used: list[str], peak: float) -> dict[str, Any]:
-    """Return a frame's columns, the edges of the areas of its `used` columns, and texts."""
     columns: dict[str, Any] = {name: frame[name].to_numpy() for name in frame.columns}
     times = frame["time_ns"].to_numpy(float)
     columns["until_ns"] = np.append(times[1:], times[-1])
@@ -540,7 +537,6 @@ def _stack_columns(frame: pd.DataFrame, used: list[str], peak: float) -> dict[st
 def _stack_figure(
     columns: dict[str, Any], used: list[str], peak: float, style: FigureStyle
 ) -> Figure:
-    """Draw the areas of `_stack_columns`, from the first at the bottom up to the peak."""
     theme, times = style.theme, columns["time_ns"]
     figure, finish = lanes_figure(
         [Lane(size(0)), Lane(size(peak))],
@@ -579,7 +575,7 @@ def _stack_figure(
 
 
 def _rows_to_draw(times: Array, total: Array, max_rows: int) -> Array:
-    """Return the rows to draw: all, or those with the minimum and maximum of each time slice."""
+    """Return the rows to draw: all, or the rows with the extremes of each slice of time."""
     if len(times) <= max_rows:
         return np.arange(len(times))
     slice_count = max_rows // 2

@@ -107,13 +107,13 @@ def _is_known(value: Any) -> Any:
 
 
 def _ratio(part: Any, whole: Any) -> Any:
-    """Return the ratio of two values or columns, 0 if the second is not positive."""
+    """Return the ratio of two values or columns, 0 where `whole` is not positive."""
     parts, wholes = np.broadcast_arrays(np.asarray(part, float), np.asarray(whole, float))
     return np.divide(parts, wholes, out=np.zeros(parts.shape), where=wholes > 0)
 
 
 def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that takes a scalar, or applies `function` to each value of a column."""
+    """Return a function of a scalar or a column, which applies `function` to each value."""
 
     def apply(values: Any, *arguments: Any) -> Any:
         if not is_rows(values):
@@ -177,7 +177,7 @@ def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> 
     """Return the result of a function of `COLUMNS`.
 
     The last column of `pick` and `is_most` has scores: `pick` returns the value of the item with
-    the highest one, and `is_most` whether an item has the highest score of its group.
+    the highest score, and `is_most` whether an item has the highest score of its group.
     """
     values = np.asarray(columns[0])
     length = len(values)

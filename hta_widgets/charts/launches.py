@@ -73,24 +73,24 @@ def launch_stats(
         return empty_figure(frame, style)
     delay, call = frame["launch_delay_ns"].to_numpy(), frame["cpu_dur_ns"].to_numpy()
     kernel = frame["gpu_dur_ns"].to_numpy()
-    late, long = duration(launch_delay_cutoff_ns), duration(runtime_cutoff_ns)
     blue, grey = style.theme.kind["compute"], style.theme.kind["cpu"]
     histograms = [
         _Histogram(
-            "delay of kernels",
-            "from the end of the launch call to the kernel's start, 0 if the kernel starts before",
-            delay,
-            delay > launch_delay_cutoff_ns,
-            f"later than {late}",
-            blue,
+            name="delay of kernels",
+            explanation="from the end of the launch call to the kernel's start,"
+            " 0 if the kernel starts before",
+            values=delay,
+            solid=delay > launch_delay_cutoff_ns,
+            solid_name=f"later than {duration(launch_delay_cutoff_ns)}",
+            color=blue,
         ),
         _Histogram(
-            "duration of calls",
-            "time that the call blocks its thread",
-            call,
-            call > runtime_cutoff_ns,
-            f"longer than {long}",
-            grey,
+            name="duration of calls",
+            explanation="time that the call blocks its thread",
+            values=call,
+            solid=call > runtime_cutoff_ns,
+            solid_name=f"longer than {duration(runtime_cutoff_ns)}",
+            color=grey,
         ),
         _Histogram(
             name="duration of kernels",
@@ -109,7 +109,7 @@ def launch_stats(
 
 @dataclass(frozen=True)
 class _Histogram:
-    """Durations in ns, and which of them are drawn solid and why."""
+    """Durations in ns, and a mask of those that are drawn solid."""
 
     name: str
     explanation: str
@@ -135,7 +135,6 @@ class _DecadeBins:
 
 
 def _decade_bins(histogram: _Histogram) -> _DecadeBins:
-    """Return counts in bins of equal width on a logarithmic scale, values up to 0 in one more."""
     values, solid = histogram.values, histogram.solid
     is_zero = values <= 0
     logs = np.log10(np.maximum(values[~is_zero], 1).astype(float))
@@ -200,7 +199,6 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
 
 
 def _bar_columns(bins: _DecadeBins) -> dict[str, Any]:
-    """Return the columns of the source of a histogram's bars."""
     gap = 0.12 / _BINS_PER_DECADE
     start_ns, end_ns = 10.0**bins.left, 10.0**bins.right
     if bins.zero_at is not None:
@@ -233,7 +231,6 @@ def _count_ticks(top: float) -> list[tuple[float, str]]:
 
 
 def _label_decades(figure: Figure, bins: _DecadeBins) -> None:
-    """Label the x axis at powers of ten and at zero."""
     powers = range(int(bins.low), int(bins.high) + 1)
     labels = {float(power): _power_of_ten(power) for power in powers}
     if bins.zero_at is not None:

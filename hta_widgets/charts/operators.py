@@ -32,7 +32,7 @@ from hta_widgets.trace.names import disambiguate, short_name
 def _bar_pair(
     data: pd.DataFrame, device: tuple[str, str], host: tuple[str, str], theme: Theme
 ) -> list[Bars]:
-    """Return two bars per row, `device` above `host`; each is given as a column and a name."""
+    """Return two bars per row, `device` above `host`, which are pairs of a column and a name."""
     data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
     compute, cpu = theme.kind["compute"], theme.kind["cpu"]
     return [
@@ -287,7 +287,6 @@ def frequent_kernel_sequences(
 
 
 def _sequence_names(pattern: str) -> str:
-    """Return the short names of the operator and of its kernels."""
     operator, _, _ = pattern.partition("|")
     return f"{short_name(operator)}: {_kernel_names(pattern)}"
 

@@ -121,7 +121,6 @@ def critical_path(
 
 
 def _segments(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the segments of a path with their ends, and their causes as texts."""
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     data["end_ns"] = data["start_ns"] + data["dur_ns"]
@@ -196,7 +195,6 @@ def _draw_segments(
 
 
 def _hatch(bars: Bars, nonselection_alpha: float) -> dict[str, Any]:
-    """Return the hatch of bars as arguments of a Bokeh glyph."""
     if not bars.hatch:
         return {}
     style = {"hatch_pattern": bars.hatch, "hatch_color": bars.hatch_color, "hatch_scale": 5}
@@ -213,7 +211,7 @@ def _join_near(data: pd.DataFrame, max_gap: float) -> pd.DataFrame:
 
 
 def _cause_bars(cause: str, colors: Theme) -> Bars:
-    """Return the bars of a cause, with its name for legends: solid for work, hatched for waits."""
+    """Return the bars of a cause: solid for work, hatched for waits."""
     kind_of_work = {
         "cpu_bound": "cpu", "cpu_outside_operators": "cpu", "data_loading": "other",
         "gpu_compute_bound": "compute", "gpu_communication_bound": "communication",
@@ -291,10 +289,9 @@ def job_critical_path(
     causes = _time_by(data, "bound_by")
     lanes = [Lane(f"rank {rank}", _share_text(by_rank[rank], total_ns)) for rank in ranks]
     if len(by_rank) > len(ranks):
-        left = float(by_rank.iloc[_MAX_LANES:].sum())
-        lanes.append(
-            Lane(plural(len(by_rank) - len(ranks), "other rank"), _share_text(left, total_ns))
-        )
+        others_ns = float(by_rank.iloc[_MAX_LANES:].sum())
+        others = plural(len(by_rank) - len(ranks), "other rank")
+        lanes.append(Lane(others, _share_text(others_ns, total_ns)))
     start_ns = float(frame["start_ns"].min())
     data["after_ns"] = data["start_ns"] - start_ns
     data["bound_text"] = data["bound_by"].map(path_cause_text)
@@ -330,7 +327,6 @@ def _rank_lanes(
     tooltip: Tooltip,
     style: FigureStyle,
 ) -> Figure:
-    """Draw the segments in the lanes of their ranks, and lines where the path changes lanes."""
     theme = style.theme
     figure, finish = lanes_figure(
         lanes,
@@ -380,7 +376,6 @@ def _share_text(time_ns: float, total_ns: float) -> str:
 
 
 def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
-    """Return the columns of lines from lane to lane where the path changes ranks."""
     jumps = np.flatnonzero(data["is_jump"].to_numpy())
     rows = data["row"].to_numpy(float)
     drawn = jumps[rows[jumps] != rows[jumps - 1]]
@@ -395,7 +390,7 @@ def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
 
 
 def _join(data: pd.DataFrame, is_first: pd.Series) -> pd.DataFrame:
-    """Return joined segments; each begins where `is_first` is set, and ends before the next."""
+    """Return joined segments; each begins where `is_first` is True, and ends before the next."""
     groups = data.groupby(is_first.cumsum(), sort=False)
     joined = groups.first()
     joined["dur_ns"] = groups["dur_ns"].sum()
@@ -494,7 +489,6 @@ def job_path_summary(
 
 
 def _stack_causes(frame: pd.DataFrame, by_rank: pd.Series) -> tuple[pd.DataFrame, list[str]]:
-    """Return the parts of the bars, one bar per rank of `by_rank`, and the names of the rows."""
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     data["row"] = by_rank.index.get_indexer(pd.Index(data["rank"])).clip(max=_MAX_LANES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,7 @@ from hta_widgets.charts.defined import (
     fill_device_word,
     fold_scope,
     folded_groups,
+    styled_bars,
     subtitle_of,
     with_folded_groups,
 )
@@ -52,7 +52,7 @@ from hta_widgets.charts.rows import (
     rows_apart,
     time_ticks,
 )
-from hta_widgets.charts.theme import FONT, Theme, ThemeName, blend, theme_of
+from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
 from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural, rank_list, share
 from hta_widgets.trace.arrays import Bools, Floats, Ints
@@ -117,7 +117,7 @@ def rank_clusters(
     tolerance = frame.attrs.get("tolerance")
 
     def first_row_texts(template: str) -> list[str]:
-        """Return a template's text for the first row of each cluster, and "" for its other rows."""
+        # The other rows of a cluster have its reasons.
         texts = np.full(int(heights.sum()), "", dtype=object)
         texts[data["row"]] = row_texts(data, template)
         return list(texts)
@@ -200,25 +200,21 @@ def _cluster_name(ranks: list[int], representative: int) -> str:
 
 
 def _add_parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
-    """Return bars of the parts of a step, after adding their starts, ends and texts to the data."""
     transfer_ns = (data["exposed_communication_ns"] - data["exposed_wait_ns"]).clip(lower=0)
     unmatched_ns = transfer_ns.clip(upper=data.get("unmatched_exposed_ns", 0))
     explained_ns = data["compute_ns"] + transfer_ns + data["exposed_wait_ns"] + data["idle_ns"]
     rest_ns = (data["step_ns"] - explained_ns).clip(lower=0)
-    orange = theme.kind["communication"]
-    pale_orange, pale = blend(orange, theme.bg, 0.5), blend(theme.lane, theme.bg, 0.6)
-    hatched = {"line": theme.wait_line, "hatch": "/", "hatch_color": theme.wait_line}
-    parts: list[tuple[str, pd.Series, str, dict[str, Any]]] = [
-        ("compute", data["compute_ns"], theme.kind["compute"], {}),
-        ("transfer", transfer_ns - unmatched_ns, orange, {}),
-        ("waits", data["exposed_wait_ns"], theme.wait_fill, hatched),
-        ("communication without partners", unmatched_ns, pale_orange, {"line": orange}),
-        ("idle", data["idle_ns"], theme.idle, {}),
-        ("rest of the step", rest_ns, pale, {}),
+    parts = [
+        ("compute", "compute", data["compute_ns"]),
+        ("transfer", "communication", transfer_ns - unmatched_ns),
+        ("waits", "wait", data["exposed_wait_ns"]),
+        ("communication without partners", "unmatched", unmatched_ns),
+        ("idle", "idle", data["idle_ns"]),
+        ("rest of the step", "", rest_ns),
     ]
     left = np.zeros(len(data))
     marks = []
-    for name, values, fill, style in parts:
+    for name, style, values in parts:
         sizes = values.to_numpy(float)
         if name != "compute" and not (sizes > 0).any():
             continue
@@ -226,7 +222,8 @@ def _add_parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
         data[f"{name} from"] = np.where(sizes > 0, left, np.nan)
         data[name] = left + sizes
         data[f"{name}_text"] = [duration(size_ns) for size_ns in sizes]
-        marks.append(Bars(f"{name} from", name, fill, name, **style))
+        bars = Bars(f"{name} from", name, theme.lane, name, alpha=0.6)
+        marks.append(styled_bars(style, bars.left, name, name, theme) if style else bars)
         left = left + sizes
     return marks
 
@@ -267,8 +264,8 @@ def _draw_reasons(
     )
 
 
-#: Height in px of the bars above the heatmap, which show the mean of the ranks.
-_STRIP = 26
+#: Height in px of the bars above the heatmap, which show the mean of the ranks, and their margin.
+_STRIP, _STRIP_MARGIN = 26, 4
 _SHADES = 128
 _HEATMAP = definition("heatmap")
 
@@ -348,7 +345,6 @@ class _Cells:
     end_ns: float
 
     def means(self, masks: Sequence[Bools]) -> _Cells:
-        """Return one row for each of `masks`, the mean of the rows in it."""
         value_ns, shares = (
             np.stack([values[mask].mean(axis=0) for mask in masks])
             for values in (self.value_ns, self.shares)
@@ -357,7 +353,6 @@ class _Cells:
 
 
 def _cells_of_ranks(frame: pd.DataFrame) -> tuple[Ints, _Cells]:
-    """Return the ranks of `analysis.rank_time_heatmap`, and their cells, with a row for each."""
     ranks = frame["rank"].drop_duplicates().to_numpy()
     value_ns = frame["value_ns"].to_numpy(float).reshape(len(ranks), -1)
     edges = frame[["start_ns", "end_ns"]].to_numpy(float)[: value_ns.shape[1]]
@@ -366,10 +361,23 @@ def _cells_of_ranks(frame: pd.DataFrame) -> tuple[Ints, _Cells]:
     return ranks, _Cells(value_ns, shares, float(edges[0, 0]), float(edges[-1, 1]))
 
 
+def _draw_means(
+    figure: Figure, edges: Floats, mean_shares: Floats, pitch: float, palette: list[str]
+) -> None:
+    base = -0.5 - _STRIP_MARGIN / pitch
+    figure.quad(
+        left=edges[:-1],
+        right=edges[1:],
+        top=base - mean_shares * (_STRIP - _STRIP_MARGIN) / pitch,
+        bottom=np.full(len(mean_shares), base),
+        fill_color=palette[_SHADES * 2 // 3],
+        line_color=None,
+    )
+
+
 def _draw_heatmap(
     scope: Scope, cells: _Cells, mean_shares: Floats, palette: list[str], style: FigureStyle
 ) -> Figure:
-    """Draw the cells, above them the mean of all ranks, and at the right the totals of rows."""
     (rows, bins), start_ns, end_ns = cells.shares.shape, cells.start_ns, cells.end_ns
     names = list(scope["names"])
     pitch = 16 if rows <= 32 else max(1, 512 // rows)
@@ -397,16 +405,7 @@ def _draw_heatmap(
         ),
         color_mapper=models.LinearColorMapper(palette=palette, low=0, high=1),
     )
-    edges = np.linspace(start_ns, end_ns, bins + 1)
-    base = -0.5 - 4 / pitch
-    figure.quad(
-        left=edges[:-1],
-        right=edges[1:],
-        top=base - mean_shares * (strip - 4 / pitch),
-        bottom=np.full(bins, base),
-        fill_color=palette[_SHADES * 2 // 3],
-        line_color=None,
-    )
+    _draw_means(figure, np.linspace(start_ns, end_ns, bins + 1), mean_shares, pitch, palette)
     total_ns = cells.value_ns.sum(axis=1)
     ranks = {"row": np.arange(rows), "rank": scope["rank"], "ranks": names, "total_ns": total_ns}
     add_row_outlines(figure, ranks, (start_ns, end_ns), style.theme)

@@ -214,7 +214,7 @@ NAMED_ROWS = 64
 
 
 def round_ticks(end: float, count: int = 3, start: float = 0.0) -> list[float]:
-    """Return the multiples of a round step in a range, about `count` from 0 to its farther end."""
+    """Return the multiples of a round step in a range, about `count` on the longer side of 0."""
     span = max(abs(end), abs(start))
     if span <= 0:
         return [0.0]
@@ -276,58 +276,34 @@ def row_texts(data: pd.DataFrame, template: str) -> list[str]:
 def with_tooltip_columns(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
     """Fill a tooltip's templates into columns of `data`; return a tooltip with their names."""
 
-    def place(template: str, name: str) -> str:
+    def add_column(template: str, name: str) -> str:
         if "@" in template or "{" not in template:
             return template
         data[name] = row_texts(data, template)
         return f"@{{{name}}}"
 
     lines = [
-        (label, place(template, f"tip_{index}"))
+        (label, add_column(template, f"tip_{index}"))
         for index, (label, template) in enumerate(tooltip.rows)
     ]
-    return Tooltip(place(tooltip.heading, "tip_heading"), lines)
+    return Tooltip(add_column(tooltip.heading, "tip_heading"), lines)
 
 
 def rows_chart(content: RowsContent, style: FigureStyle) -> Figure:
     """Return a figure of rows from the top down."""
-    names, marks, columns, scale = content.names, content.marks, content.columns, content.scale
-    theme, width, head, pitch = style.theme, style.width, content.head, content.pitch
+    names, marks, columns, theme = content.names, content.marks, content.columns, style.theme
     rows = len(names)
     profile = rows > NAMED_ROWS
-    pitch = _row_pitch(rows) if profile or pitch is None else pitch
-    headed = bool(head or any(column.head for column in columns)) and not profile
-    # A profile has no row for heads, but its first name is taller than a row and needs space.
-    above = 8.0 if profile else 0.0
-    if headed:
-        above = min(pitch, 20.0)
-    # Bokeh draws marks half a pixel off, which shows seams between adjacent areas: shift the range.
-    shift = 0.5 / pitch if profile else 0.0
-    top = shift - 0.5 - above / pitch
-    figure = new_figure(
-        style,
-        frame_height=int(np.ceil(rows * pitch + above)),
-        x_range=models.Range1d(scale.start, scale.end),
-        y_range=models.Range1d(rows - 0.5 + shift, top),
-        select="height",
-    )
+    pitch = _row_pitch(rows) if profile or content.pitch is None else content.pitch
+    headed = bool(content.head or any(column.head for column in columns)) and not profile
+    figure = _empty_rows(content, style, pitch, headed=headed)
     source = models.ColumnDataSource(columns_of(content.data))
-    if content.background:
-        figure.hbar(
-            y="row",
-            left=scale.start,
-            right=scale.end,
-            height=1.0 if profile else 0.8,
-            source=models.ColumnDataSource({"row": list(range(rows))}),
-            fill_color=theme.lane,
-            line_color=None,
-            nonselection_fill_alpha=1,
-        )
-    _draw_scale(figure, scale, theme, profile=profile, rows=rows)
     drawn_marks = [draw_mark(figure, mark, source, theme, profile=profile) for mark in marks]
     labels = _draw_texts(figure, marks, source, profile=profile)
     shown = rows_apart(rows, pitch, 20) if profile else list(range(rows))
-    row_names = [*([(-1, head)] if headed else []), *((row, names[row]) for row in shown)]
+    row_names = [(row, names[row]) for row in shown]
+    if headed:
+        row_names.insert(0, (-1, content.head))
     figure.yaxis.ticker = models.FixedTicker(ticks=[row for row, _ in row_names])
     right = [
         (_draw_column(figure, column, shown, theme, headed=headed), column.min_width)
@@ -336,16 +312,41 @@ def rows_chart(content: RowsContent, style: FigureStyle) -> Figure:
     ]
     legend = add_legend(figure, marks if content.legend is None else content.legend, theme)
     if content.tooltip is not None:
-        tooltip = content.tooltip
-        add_tooltip(figure, drawn_marks, theme, tooltip.heading, tooltip.rows)
+        add_tooltip(figure, drawn_marks, theme, content.tooltip.heading, content.tooltip.rows)
     keep_fitting(
-        figure,
-        width=width,
-        names=row_names,
-        columns=right,
-        labels=labels,
-        legend=legend,
+        figure, width=style.width, names=row_names, columns=right, labels=labels, legend=legend
     )
+    return figure
+
+
+def _empty_rows(content: RowsContent, style: FigureStyle, pitch: float, *, headed: bool) -> Figure:
+    scale, rows = content.scale, len(content.names)
+    profile = rows > NAMED_ROWS
+    # A profile has no row for heads, but its first name is taller than a row and needs space.
+    above = 8.0 if profile else 0.0
+    if headed:
+        above = min(pitch, 20.0)
+    # Bokeh draws marks half a pixel off, which shows seams between adjacent areas: shift the range.
+    shift = 0.5 / pitch if profile else 0.0
+    figure = new_figure(
+        style,
+        frame_height=int(np.ceil(rows * pitch + above)),
+        x_range=models.Range1d(scale.start, scale.end),
+        y_range=models.Range1d(rows - 0.5 + shift, shift - 0.5 - above / pitch),
+        select="height",
+    )
+    if content.background:
+        figure.hbar(
+            y="row",
+            left=scale.start,
+            right=scale.end,
+            height=1.0 if profile else 0.8,
+            source=models.ColumnDataSource({"row": list(range(rows))}),
+            fill_color=style.theme.lane,
+            line_color=None,
+            nonselection_fill_alpha=1,
+        )
+    _draw_scale(figure, scale, style.theme, profile=profile, rows=rows)
     return figure
 
 
@@ -391,7 +392,7 @@ def _draw_scale(figure: Figure, scale: Scale, theme: Theme, *, profile: bool, ro
 
 
 def _draw_texts(figure: Figure, marks: Sequence[Any], source: Any, *, profile: bool) -> Any:
-    """Write texts into bars and return their source; `keep_fitting` hides those that do not fit."""
+    """Write texts into bars and return their source; `keep_fitting` hides texts that do not fit."""
     labeled = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
     if not labeled or profile:
         return None
@@ -399,22 +400,17 @@ def _draw_texts(figure: Figure, marks: Sequence[Any], source: Any, *, profile: b
     columns: dict[str, list[Any]] = {"row": [], "x": [], "full": [], "span": [], "color": []}
     for mark in labeled:
         right = np.asarray(data[mark.right], dtype=float)
-        left = (
-            np.asarray(data[mark.left], dtype=float)
-            if isinstance(mark.left, str)
-            else np.full(len(right), float(mark.left))
-        )
+        left = data[mark.left] if isinstance(mark.left, str) else mark.left
+        left = np.broadcast_to(np.asarray(left, dtype=float), len(right))
         colors = data.get(mark.text_color, [mark.text_color] * len(right))
-        with_text = [
-            index
-            for index, full in enumerate(data[mark.text])
-            if full and (mark.only is None or data[mark.only[0]][index] == mark.only[1])
-        ]
-        columns["row"] += [data["row"][index] for index in with_text]
-        columns["x"] += left[with_text].tolist()
-        columns["span"] += (right - left)[with_text].tolist()
-        columns["full"] += [data[mark.text][index] for index in with_text]
-        columns["color"] += [colors[index] for index in with_text]
+        for item, text in enumerate(data[mark.text]):
+            if not text or (mark.only and data[mark.only[0]][item] != mark.only[1]):
+                continue
+            columns["row"].append(data["row"][item])
+            columns["x"].append(float(left[item]))
+            columns["span"].append(float(right[item] - left[item]))
+            columns["full"].append(text)
+            columns["color"].append(colors[item])
     labels = models.ColumnDataSource({**columns, "text": list(columns["full"])})
     draw_row_texts(figure, labels, x="x", color="color")
     return labels
@@ -463,7 +459,7 @@ def add_legend(figure: Figure, marks: Sequence[Any], theme: Theme) -> Any:
 
 
 def _legend_key(figure: Figure, mark: Bars | Dots, theme: Theme) -> Any:
-    """Add a glyph at NaN, which is not drawn but gives the legend the style of a mark."""
+    # A glyph at NaN is not drawn, but gives the legend the style of the mark.
     nowhere = models.ColumnDataSource({"x": [float("nan")]})
     if isinstance(mark, Dots):
         return figure.scatter(

@@ -84,6 +84,8 @@ _MIN_LONGER = 0.05
 #: Minimum ratio of an outlier's deviation to the median deviation of the ranks in its row.
 _OUTLIER_FACTOR = 4.0
 _MAX_DOTS = 20_000
+#: Drawing order of dots that are not of usual ranks.
+_OUTLIER, _LATE = 1, 2
 
 _TITLES = {"own": "Own work per step", "dur": "Time per step"}
 _MEASURE_TEXTS = {
@@ -112,7 +114,7 @@ def step_times(
     title: str = "",
     **options: object,
 ) -> Figure:
-    """Draw the difference of each rank's steps from the median rank's.
+    """Draw how much each rank's steps differ from the median rank's.
 
     Parameters
     ----------
@@ -178,8 +180,8 @@ def step_times(
                 Column("median rank", [duration(median_ns) for median_ns in median], 520),
             ],
             legend=[
-                *([Dots("x", theme.late, 7, rank_list(marked))] if 2 in orders else []),
-                *([Dots("x", theme.ink, 7, "stands out")] if 1 in orders else []),
+                *([Dots("x", theme.late, 7, rank_list(marked))] if _LATE in orders else []),
+                *([Dots("x", theme.ink, 7, "stands out")] if _OUTLIER in orders else []),
                 Dots("x", theme.rule_strong, 7, "a rank"),
             ],
             tooltip=Tooltip(
@@ -200,7 +202,6 @@ def step_times(
 def _step_dots(
     frame: pd.DataFrame, measure: str, groups: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the steps of all ranks with their row and deviation, and the names of the rows."""
     dots = frame.reset_index(drop=True)
     steps = np.unique(dots["step"])
     dots["row"] = np.searchsorted(steps, dots["step"])
@@ -215,8 +216,7 @@ def _step_dots(
 
 
 def _color_dots(dots: pd.DataFrame, late: list[int], theme: Theme) -> pd.DataFrame:
-    """Return the dots with their colours, in drawing order: late ranks (2) are on top."""
-    order = np.select([dots["rank"].isin(late), dots["is_outlier"]], [2, 1], default=0)
+    order = np.select([dots["rank"].isin(late), dots["is_outlier"]], [_LATE, _OUTLIER], default=0)
     data = dots.assign(order=order).sort_values("order", kind="stable").reset_index(drop=True)
     data["fill"] = np.array([theme.rule_strong, theme.ink, theme.late])[data["order"]]
     return data
@@ -245,19 +245,19 @@ def _deviation_scale(deviation: pd.Series) -> Scale:
 
 
 def _set_group_rows(dots: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) -> list[str]:
-    """Set one row per group and step, or per group if these are too many; return their names."""
+    """Set one row per group and step, or per group if that is too many; return the rows' names."""
     names, group = groups_of_ranks(groups, dots["rank"])
     if (group < 0).any():
         names.append("no group")
         group = np.where(group < 0, len(names) - 1, group)
     dots["of_group"] = np.array(names, dtype=object)[group]
     # Groups without a rank in the frame have no row.
-    present, place = np.unique(group, return_inverse=True)
+    present, row_of_group = np.unique(group, return_inverse=True)
     names = [names[number] for number in present]
     if len(names) * len(steps) > NAMED_ROWS:
-        dots["row"] = place
+        dots["row"] = row_of_group
         return names
-    dots["row"] += place * len(steps)
+    dots["row"] += row_of_group * len(steps)
     return [f"{name} · {step}" for name in names for step in steps]
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp, largest_of_cells
+from hta_widgets.charts.defined import styled_bars
 from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
@@ -74,15 +75,8 @@ def stragglers(
     data, names = _top_ranks(ranks)
     _add_bar_columns(data, theme)
     has_loss = "lost_ns" in frame
-    lost = Bars(
-        0.0,
-        "lost_to_ns",
-        theme.wait_fill,
-        line=theme.wait_line,
-        hatch="/",
-        hatch_color=theme.wait_line,
-        height=0.4,
-    )
+    late = styled_bars("late", 0.0, "", "straggler", theme)
+    lost = replace(styled_bars("wait", 0.0, "lost_to_ns", "", theme), height=0.4)
     return draw_rows(
         RowsContent(
             data=data,
@@ -91,11 +85,7 @@ def stragglers(
             scale=time_scale(float(data["imposed_wait_ns"].max())),
             head=" ",
             legend=[
-                *(
-                    [Bars(0.0, "", theme.late_fill, "straggler", line=theme.late)]
-                    if data["is_straggler"].any()
-                    else []
-                ),
+                *([late] if data["is_straggler"].any() else []),
                 Bars(0.0, "", theme.idle, "rank", line=theme.idle_line),
                 *([replace(lost, name="exposed")] if has_loss else []),
             ],
@@ -127,7 +117,6 @@ def stragglers(
 
 
 def _add_bar_columns(data: pd.DataFrame, theme: Theme) -> None:
-    """Add the columns with colours, ends of bars, and texts."""
     is_straggler = data["is_straggler"].to_numpy(bool)
     data["fill"] = np.where(is_straggler, theme.late_fill, theme.idle)
     data["line"] = np.where(is_straggler, theme.late, theme.idle_line)
@@ -171,7 +160,7 @@ def _top_ranks(ranks: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _sum_others(others: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for several ranks, with sums of waits and lost time, and means of the rest."""
+    """Return one row for several ranks: sums of waits and lost time, and means of other numbers."""
     added = {"imposed_wait_ns", "lost_ns", "wait_ns"}
     row: dict[str, Any] = dict.fromkeys(map(str, others), "")
     for name, values in others.select_dtypes("number").items():
@@ -208,14 +197,28 @@ _COSTLY = 0.05
 #: Minimum share of lost time that is drawn in the darkest colour, even if other steps cost more.
 _STALL = 0.25
 
-#: By measure: the columns of cells and of the rows' sums, the head of the sums, and two texts.
+
+class _Measure(NamedTuple):
+    column: str  # of cells
+    sum_column: str  # whose sums are at the right
+    sum_head: str
+    title: str
+    explanation: str
+
+
 _MEASURES = {
-    "lost_share": (
-        *("lost_share", "lost_ns", "lost", "Time lost to each rank, by step"),
+    "lost_share": _Measure(
+        "lost_share",
+        "lost_ns",
+        "lost",
+        "Time lost to each rank, by step",
         "share of the others' time that is exposed waiting for the rank",
     ),
-    "imposed_wait": (
-        *("imposed_wait_ns", "imposed_wait_ns", "total", "Wait imposed on other ranks, by step"),
+    "imposed_wait": _Measure(
+        "imposed_wait_ns",
+        "imposed_wait_ns",
+        "total",
+        "Wait imposed on other ranks, by step",
         "total time that the others wait in collectives for the last rank to arrive",
     ),
 }
@@ -260,8 +263,8 @@ def stragglers_by_step(
     """
     columns = "rank step imposed_wait_ns lost_ns lost_share"
     frame = analysis_frame("stragglers_by_step", frame, options, columns)
-    column, sum_column, sum_head, default_title, explanation = _MEASURES[measure]
-    style = FigureStyle(title or default_title, theme_of(theme), width)
+    measured = _MEASURES[measure]
+    style = FigureStyle(title or measured.title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     is_outside = frame["step"] < 0
@@ -270,7 +273,7 @@ def stragglers_by_step(
     if frame.empty:
         return empty_figure(frame, style, note=left_out)
     costs = frame.reset_index(drop=True)
-    costs["shown"] = costs[column].fillna(0.0).astype(float)
+    costs["shown"] = costs[measured.column].fillna(0.0).astype(float)
     costs["is_costly"] = costs["lost_share"].fillna(0.0) >= _COSTLY
     steps = np.unique(costs["step"])
     names, cells, by_row = _rows_and_sums(costs)
@@ -290,7 +293,7 @@ def stragglers_by_step(
             head=" ",
             columns=[
                 Column(f"costly {kind}s" if kind == "step" else "costly", costly_texts),
-                Column(sum_head, list(map(duration, by_row[sum_column])), 520),
+                Column(measured.sum_head, list(map(duration, by_row[measured.sum_column])), 520),
             ],
             tooltip=Tooltip(
                 f"rank @{{rank}} · {kind} @{{step}}",
@@ -303,7 +306,7 @@ def stragglers_by_step(
             ),
         ),
         style.with_subtitle(
-            f"{explanation}; {_count_text(len(steps), kind)} from left to right",
+            f"{measured.explanation}; {_count_text(len(steps), kind)} from left to right",
             f"each cell the costliest of {count(fold)}" if fold > 1 else "",
             _steps_finding(costs, kind),
             left_out,
@@ -313,7 +316,6 @@ def stragglers_by_step(
 
 
 def _rows_and_sums(costs: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
-    """Return the names of the rows, the cells with their row, and the rows' sums."""
     ranks = np.unique(costs["rank"])
     groups = costs.groupby("rank", sort=True)
     sums = groups[["lost_ns", "imposed_wait_ns", "shown"]].sum()
@@ -339,7 +341,7 @@ def _rows_and_sums(costs: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.Dat
 
 
 def _costliest_cells(cells: pd.DataFrame, steps: Ints) -> tuple[pd.DataFrame, int]:
-    """Return the cells to draw, each the costliest of several steps, and the number of these."""
+    """Return the cells to draw, each the costliest of several steps, and the steps per cell."""
     fold = max(1, math.ceil(len(steps) / _MAX_STEPS))
     cells["left"] = np.searchsorted(steps, cells["step"]) // fold * fold
     data = largest_of_cells(cells, "shown")
@@ -348,7 +350,6 @@ def _costliest_cells(cells: pd.DataFrame, steps: Ints) -> tuple[pd.DataFrame, in
 
 
 def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
-    """Return the legend of the cells, after adding the column with their colours."""
     shown = data["shown"].to_numpy(float)
     late, pale = theme.late, blend(theme.late_fill, theme.lane, 0.7)
     # The ramp of costly cells begins with a clearly darker colour, so they need no outline.
@@ -383,7 +384,6 @@ def _percent(part: float) -> str:
 
 
 def _ticks(steps: Array) -> list[tuple[float, str]]:
-    """Return up to ten ticks at the middle of cells, with the numbers of their steps."""
     distance = max(1, math.ceil(len(steps) / 10))
     return [(index + 0.5, str(steps[index])) for index in range(0, len(steps), distance)]
 

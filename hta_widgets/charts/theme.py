@@ -57,8 +57,6 @@ LIGHT = _load_theme("light")
 DARK = _load_theme("dark")
 
 THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
-
-
 ThemeName = Literal["light", "dark"]
 
 

@@ -545,7 +545,6 @@ def _rank_columns(
 def _naming_records(
     places: Sequence[RowPlace], device: Ints, place: Ints
 ) -> Iterator[dict[str, Any]]:
-    """Yield the records that name processes, threads and streams."""
     device_places = set(np.unique(place[device >= 0]).tolist())
     named_pids: set[str] = set()
     for code, (pid, tid, process, thread, sort_index) in enumerate(places):

@@ -189,7 +189,7 @@ def _matched_sends(match: Matching) -> pd.DataFrame:
 
 
 def _even_shares(match: Matching) -> pd.DataFrame:
-    """Return messages from each rank of an all-to-all to all its ranks, with equal bytes."""
+    """Return messages of equal bytes from each rank of an all-to-all to all of its ranks."""
     rank = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
     size_bytes = np.maximum(match.event_field("size_bytes"), 0)
     calls = pd.DataFrame({"collective": match.collective, "rank": rank, "bytes": size_bytes})
@@ -203,7 +203,7 @@ def _even_shares(match: Matching) -> pd.DataFrame:
 def _first_rows_of(
     make: Callable[[TraceSet], pd.DataFrame], limit: int = MAX_BARS
 ) -> Callable[[TraceSet], pd.DataFrame]:
-    """Return a function that makes the first rows of a frame, with all of its attributes."""
+    """Return a function that makes the first rows of a frame and keeps its attributes."""
 
     def first_rows(traces: TraceSet) -> pd.DataFrame:
         rows = make(traces)
@@ -230,7 +230,7 @@ def _serving(traces: TraceSet) -> pd.DataFrame:
 
 
 def _pipeline(traces: TraceSet) -> pd.DataFrame:
-    """Return the passes of one step, the median one, of the pipeline with the largest bubble."""
+    """Return the passes of the pipeline with the largest bubble, in its median step."""
     bubbles, passes = analysis.pipeline_bubbles(traces), analysis.pipeline_passes(traces)
     shares = bubbles.groupby("pipeline")["bubble_share"].mean()
     pipeline = shares.idxmax() if len(shares) else ""
@@ -255,7 +255,7 @@ _GEOMETRY = ("blocks_per_sm", "occupancy_share", "registers")
 
 
 def _kernel_geometry(traces: TraceSet) -> pd.DataFrame:
-    """Return how well kernels fill the device, as means over the ranks; the longest first."""
+    """Return how well kernels fill the device, as means over the ranks; the most time first."""
     rows = analysis.kernel_details(traces)
     rows = rows.assign(name=rows["name"].astype(str))
     groups = rows.groupby("name", sort=False)

@@ -58,7 +58,6 @@ class _MergedPaths:
         self._numbers: dict[tuple[int, str], int] = {}
 
     def add(self, paths: _CallPaths, sums: Ints) -> None:
-        """Add the sums of one rank's paths."""
         merged: list[int] = []  # the merged path of each path of the rank
         for parent, name, path_sums in zip(paths.parent, paths.name, sums, strict=True):
             merged_parent = merged[parent] if parent >= 0 else -1
@@ -132,7 +131,7 @@ def _path_sums(part: RankPart, paths: _CallPaths, path_of_work: Ints, work_dur: 
 
 
 def _flame_bars(paths: _MergedPaths, measure: int) -> pd.DataFrame:
-    """Return call paths as bars, whose width is the sum at the index `measure` of `_SUMS`."""
+    """Return call paths as bars; `measure` is the index into `_SUMS` of their width."""
     sums, names = [path_sums.tolist() for path_sums in paths.sums], paths.name
     width_ns = [path_sums[measure] for path_sums in sums]
     callees: dict[int, list[int]] = {}

@@ -24,7 +24,7 @@ from hta_widgets.analysis.cross_rank.matching import count_selected, matching
 from hta_widgets.analysis.cross_rank.waits import RankWaits, collective_waits, wait_intervals
 from hta_widgets.analysis.frames import text_column
 from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.operator_times import operators_with_communication
+from hta_widgets.analysis.operator_times import operators_with_kinds
 from hta_widgets.analysis.scope import RankPart, narrow_selection, rank_parts
 from hta_widgets.analysis.steps import deviation_from_median, device_steps
 from hta_widgets.errors import TraceError
@@ -273,7 +273,7 @@ MIN_PCT = 1
 _DURATION_COLUMNS = ("rank", "count", "mean_ns", "min_ns", "max_ns")
 _OPERATOR_COLUMNS = (
     "count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns",
-    "communication_ns",
+    "communication_ns", "memory_ns",
 )  # fmt: skip
 _QUEUE_COLUMNS = ("rank", "stream", "count", "time_weighted_mean", "max", "span_ns")
 
@@ -379,7 +379,7 @@ def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.Data
 
 def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
     """Return the operators with the most time, summed over ranks."""
-    frame = operators_with_communication(narrow_selection(traces, selection), ["name"])
+    frame = operators_with_kinds(narrow_selection(traces, selection), ["name"])
     sums = frame.groupby("name", sort=False)[list(_OPERATOR_COLUMNS)].sum()
     order = ["device_total_ns", "cpu_self_ns", "name"]
     ranked = sums.sort_values(order, ascending=[False, False, True])
@@ -466,7 +466,7 @@ def _waits(traces: TraceSet, selection: Selection, names: _NameGroups) -> Ints:
 
 
 def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Return the number of selected events, and the time from the first to the last."""
+    """Return one row with the numbers of selected events, and their first start and last end."""
     parts = rank_parts(traces, selection)
     with_events = [part for part in parts if len(part.rows)]
     starts, ends = [], []
@@ -499,16 +499,7 @@ def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataF
     """
     all_steps = analysis.step_times(traces, clock=CLOCK, selection=selection)
     is_compared = all_steps["dur_deviation_ns"].notna().to_numpy()
-    on_device = {
-        (rank, step): (start_ns, dur_ns)
-        for rank, steps in device_steps(narrow_selection(traces, selection).owner).items()
-        for step, start_ns, dur_ns in steps
-    }
-    keys = list(zip(all_steps["rank"], all_steps["step"], strict=True))
-    is_ahead = [key in on_device for key in keys]
-    on_host = zip(all_steps["start_ns"], all_steps["dur_ns"], strict=True)
-    times = [on_device.get(key, host) for key, host in zip(keys, on_host, strict=True)]
-    all_steps[["start_ns", "dur_ns"]] = np.array(times, np.int64).reshape(-1, 2)
+    is_ahead = _set_device_times(all_steps, narrow_selection(traces, selection).owner)
     step_ns = all_steps["dur_ns"].to_numpy(np.int64)
     _, deviation = deviation_from_median(all_steps["step"].to_numpy(np.int64), step_ns, is_compared)
     phases = analysis.phase_times(traces, selection=selection)
@@ -524,8 +515,22 @@ def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataF
     return _with_attrs(pd.DataFrame(columns), all_steps)
 
 
+def _set_device_times(steps: pd.DataFrame, traces: TraceSet) -> list[bool]:
+    """Set the times of steps in which the host is ahead to the device's; return their mask."""
+    on_device = {
+        (rank, step): (start_ns, dur_ns)
+        for rank, steps_of_rank in device_steps(traces).items()
+        for step, start_ns, dur_ns in steps_of_rank
+    }
+    keys = list(zip(steps["rank"], steps["step"], strict=True))
+    on_host = zip(steps["start_ns"], steps["dur_ns"], strict=True)
+    times = [on_device.get(key, host) for key, host in zip(keys, on_host, strict=True)]
+    steps[["start_ns", "dur_ns"]] = np.array(times, np.int64).reshape(-1, 2)
+    return [key in on_device for key in keys]
+
+
 def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Return how devices spend the window, and which part of that is spent in selected events."""
+    """Return how devices spend the window, and how much of that time is in selected events."""
     all_events = replace(selection, tracks=None, query=None, ids=None)
     frame = analysis.temporal_breakdown(traces, selection=all_events)
     waits = analysis.exposed_waits(traces, clock=CLOCK, selection=all_events)
@@ -570,7 +575,7 @@ def _selected_times(part: RankPart, waits: RankWaits) -> tuple[int, int, int, in
 
 
 def _columns_of(name: str, *columns: str) -> FrameMaker:
-    """Return a function that makes the frame of an analysis with some columns, by default all."""
+    """Return a function that makes the frame of an analysis with `columns`, by default all."""
 
     def make(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
         frame = getattr(analysis, name)(traces, selection=selection)
@@ -601,7 +606,7 @@ MAKERS: dict[str, FrameMaker] = {
 
 
 def take_columns(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Return some columns of an analysis, with its attrs ``matched`` and ``note``."""
+    """Return the columns `names` of a frame, with its attrs ``matched`` and ``note``."""
     return _with_attrs(frame[names].reset_index(drop=True), frame)
 
 

@@ -54,7 +54,7 @@ _SCHEMA: Final = {
 
 
 def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
-    """Return the GPU time of all ranks by the kernels or operators of `panel` and `by`."""
+    """Return the GPU time of all ranks by `by`, and for shapes also by kernel or operator."""
     blocks = [_work_of_rank(trace, panel, by) for trace in traces.values()]
     work = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame({"label": []})
     work = work[work["label"] != ""]
@@ -70,14 +70,14 @@ def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
     frame = frame.sort_values(["sum_ns", "count"], ascending=False)
     shown = frame.head(_MAX_ROWS)
     is_listed = shown["count"].cumsum() <= _MAX_EVENTS
-    pairs = work[["rank", "row"]].to_numpy()
-    events = [
-        json.dumps(pairs[groups.indices[name, label]].tolist(), separators=(",", ":"))
+    events = work[["rank", "row"]].to_numpy()
+    events_of_rows = [
+        json.dumps(events[groups.indices[name, label]].tolist(), separators=(",", ":"))
         if listed
         else ""
         for name, label, listed in zip(shown["name"], shown["label"], is_listed, strict=True)
     ]
-    shown = shown.assign(events=events).reset_index(drop=True)
+    shown = shown.assign(events=events_of_rows).reset_index(drop=True)
     shown.attrs = {
         "total": len(frame),
         "rest_ns": int(frame["sum_ns"].sum() - shown["sum_ns"].sum()),

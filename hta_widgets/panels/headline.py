@@ -76,8 +76,8 @@ _ORDER = (
 _LAST = (
     "unrecorded", "around_work", "missing_work", "missing_steps", "same_ranks", "impossible_times",
 )  # fmt: skip
-#: The place of kinds in the order for the headline; kinds with equal places are ordered by share.
-_MAIN_PLACES = {
+#: The order of kinds for the headline; kinds with equal numbers are ordered by share.
+_MAIN_ORDER = {
     "waiting": 0,
     "pipeline": 1,
     "exposed_communication": 2,
@@ -86,7 +86,7 @@ _MAIN_PLACES = {
     "kernel": 3,
     "saving": 3,
 }
-_PLACES = {kind: place for place, kinds in enumerate((*_ORDER, _LAST)) for kind in kinds}
+_ORDER_OF = {kind: number for number, kinds in enumerate((*_ORDER, _LAST)) for kind in kinds}
 
 
 @dataclass(frozen=True)
@@ -210,13 +210,7 @@ def headline(traces: TraceSet) -> Headline:
     readiness = pd.DataFrame() if times.compute_ns else analysis.horovod_readiness(traces)
     has_devices = any(track.stream >= 0 for trace in traces.values() for track in trace.tracks)
     if not times.ranks or not has_devices or len(readiness):
-        findings = [
-            *_last_ready_finding(traces, times, readiness),
-            *_host_findings(traces, times),
-            *_impossible_times(traces),
-        ]
-        ranked = _rank_findings(findings)
-        return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
+        return _headline_of_hosts(traces, times, readiness)
     report = straggler_report(traces)
     late = late_ranks(traces, times, report.stragglers)
     rank_count = len(times.ranks) if late and not late.on_hosts else len(traces)
@@ -231,6 +225,16 @@ def headline(traces: TraceSet) -> Headline:
         others.append(HeadlineFinding("late_rank", facts=facts))
     others += _further_findings(traces, times, report)
     return _arrange(first or HeadlineFinding("no_cause"), _rank_findings(others), times)
+
+
+def _headline_of_hosts(traces: TraceSet, times: RunTimes, readiness: pd.DataFrame) -> Headline:
+    findings = [
+        *_last_ready_finding(traces, times, readiness),
+        *_host_findings(traces, times),
+        *_impossible_times(traces),
+    ]
+    ranked = _rank_findings(findings)
+    return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
 
 
 def _device_findings(
@@ -275,7 +279,7 @@ def _further_findings(
 
 def _main_finding(causes: Sequence[HeadlineFinding], *, is_healthy: bool) -> HeadlineFinding | None:
     """Return the finding for the headline: late ranks, else the largest loss, else the kernel."""
-    order = sorted(causes, key=lambda finding: (_MAIN_PLACES[finding.kind], -finding.share))
+    order = sorted(causes, key=lambda finding: (_MAIN_ORDER[finding.kind], -finding.share))
     if is_healthy and order and order[0].kind != "waiting":
         order = [finding for finding in order if finding.kind in {"kernel", "saving"}]
     largest = max((finding.share for finding in order), default=0.0)
@@ -284,7 +288,7 @@ def _main_finding(causes: Sequence[HeadlineFinding], *, is_healthy: bool) -> Hea
 
 def _rank_findings(findings: Sequence[HeadlineFinding]) -> list[HeadlineFinding]:
     """Return findings in the order of `_ORDER` and `_LAST`, then by share."""
-    return sorted(findings, key=lambda finding: (_PLACES[finding.kind], -finding.share))
+    return sorted(findings, key=lambda finding: (_ORDER_OF[finding.kind], -finding.share))
 
 
 def _arrange(first: HeadlineFinding, ranked: list[HeadlineFinding], times: RunTimes) -> Headline:
@@ -340,7 +344,6 @@ def _headline_of_urgent(traces: TraceSet, urgent: Sequence[Format]) -> Headline:
 def _waiting_finding(
     late: LateRanks | None, times: RunTimes, rank_count: int
 ) -> Iterator[HeadlineFinding]:
-    """Yield the finding on the waits for late ranks, if there are any."""
     if late is None:
         return
     ranks = f"{len(late.ranks)} ranks" if len(late.ranks) > 1 else f"rank {late.ranks[0]}"
@@ -372,7 +375,6 @@ def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding
 
 
 def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the finding on idle devices and its main cause, if devices idle."""
     if not times.idle_ns:
         return
     cause, cause_ns = _main_idle_cause(times)
@@ -384,7 +386,7 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
         selection = Selection(start_ns, start_ns + dur_ns, (rank,))
         if cause == gap["idle_category"] == "host_nothing":
             within = range_around(traces[rank], start_ns, dur_ns)
-    # Causes that name calls of their own need no further name.
+    # The sentences on other causes name the calls themselves.
     stall = None
     if not within and cause in {"host_wait", "host_operator", "host_python", "host_nothing"}:
         ranks = [traces[rank] for rank in times.ranks]
@@ -451,7 +453,7 @@ def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFin
 
 
 def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
-    """Return the calls for memory that the sentence on idle devices names."""
+    """Return facts on calls for memory, for the sentence on idle devices."""
     ranks = [traces[rank] for rank in times.ranks]
     pinned_by = _most_frequent_name(ranks, host_activity.pinned_memory_calls)
     freed_by = _most_frequent_name(ranks, host_activity.free_calls)
@@ -469,7 +471,7 @@ def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
 def _most_frequent_name(
     ranks: list[Trace], rows_of: Callable[[Trace], Rows]
 ) -> tuple[str, int] | None:
-    """Return the most frequent name of some calls on all ranks, and the number of these calls."""
+    """Return the most frequent name of the calls `rows_of` each rank, and its number of calls."""
     counts = Counter[str]()
     for trace in ranks:
         counts.update(trace.table.names[code] for code in trace.table.name[rows_of(trace)].tolist())
@@ -477,7 +479,7 @@ def _most_frequent_name(
 
 
 def _idle_pauses_ns(traces: TraceSet, times: RunTimes) -> int:
-    """Return the ns in which devices idle while hosts sleep in Python or wait for a thread."""
+    """Return how long devices idle while hosts sleep in Python or wait for a thread."""
     parts = rank_parts(traces, ranks=times.ranks)
     idle = ((host_activity.python_pauses(part.trace), part.device_gaps()) for part in parts)
     return sum(total_length(intersect(Intervals(*gaps), pauses)) for pauses, gaps in idle)
@@ -581,7 +583,7 @@ def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
 
 
 def _missing_work(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the finding on ranks without device work, among ranks of the same format with some."""
+    """Yield the finding on ranks without device work, if ranks of the same format have some."""
     formats = {traces[rank].format for rank in times.ranks}
     ranks = [rank for rank, trace in traces.items() if trace.format in formats]
     idle = [rank for rank in ranks if rank not in times.span_ns]
@@ -590,7 +592,6 @@ def _missing_work(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
 
 
 def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the finding on ranks that lack steps of other ranks."""
     step_count = frame["step"].nunique()
     ranks_by_steps: dict[tuple[int, ...], list[int]] = {}
     for rank in times.ranks:
@@ -612,7 +613,6 @@ def _same_ranks(traces: TraceSet) -> Iterator[HeadlineFinding]:
 
 
 def _impossible_times(traces: TraceSet) -> Iterator[HeadlineFinding]:
-    """Yield the finding on impossible times in the files, which are clipped or left out."""
     problems = traces.problems
     count = int(problems.loc[problems["kind"] == "overflow", "count"].sum())
     if count:
@@ -620,7 +620,6 @@ def _impossible_times(traces: TraceSet) -> Iterator[HeadlineFinding]:
 
 
 def _async_finding(traces: TraceSet) -> Iterator[HeadlineFinding]:
-    """Yield the finding that describes files whose only events are async intervals."""
     frames = [trace.asyncs for trace in traces.values() if len(trace.async_table)]
     if not frames:
         return
@@ -639,7 +638,6 @@ def _async_finding(traces: TraceSet) -> Iterator[HeadlineFinding]:
 def _last_ready_finding(
     traces: TraceSet, times: RunTimes, readiness: pd.DataFrame
 ) -> Iterator[HeadlineFinding]:
-    """Yield the finding on the rank that delays Horovod longest, from `horovod_readiness`."""
     if not len(readiness):
         return
     last = readiness.nlargest(1, "blocked_ns").iloc[0]
@@ -664,7 +662,6 @@ def _last_ready_finding(
 
 
 def _host_findings(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the findings of files without device work."""
     filled = [trace for trace in traces.values() if len(trace)]
     if not filled:
         yield from _async_finding(traces)

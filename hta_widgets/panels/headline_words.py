@@ -115,14 +115,12 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
 
 
 def _host_wait_text(times: RunTimes, late: LateRanks) -> str:
-    """Return how long each rank waits for late ranks on the host."""
     wait_ns = late.wait_ns / len(late.waiting)
     mean = "on average " if len(late.waiting) > 1 else ""
     return f"{mean}{duration(wait_ns)} on the host, {share(wait_ns / times.run_ns)} of the run"
 
 
 def _arrival_text(late: LateRanks) -> str:
-    """Return how often the late ranks arrive last."""
     verb = "arrives" if len(late.ranks) == 1 else "arrive"
     if not late.last:
         return f"{verb} last together with others"
@@ -147,7 +145,7 @@ def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Pi
 
 
 def _late_start_text(_times: RunTimes, *, later_ns: Mapping[int, int]) -> list[Piece]:
-    """State which rank's recording starts latest, and after which time the others waited for it."""
+    """State which rank starts last, and how long after the others."""
     rank = max(later_ns, key=later_ns.__getitem__)
     text = f" starts {duration(later_ns[rank])} after the others, which wait for it at first."
     return [rank_piece(rank, begins=True) | {"fact": True}, text]
@@ -324,7 +322,6 @@ def _saving_text(times: RunTimes, *, saving: Saving) -> list[Piece]:
 
 
 def _step_text(_times: RunTimes, *, step: int, dur_ns: float, excess: float) -> list[Piece]:
-    """State how much longer the slowest step takes."""
     return [f"Step {step} takes {duration(dur_ns)}, {_longer_by(excess, 'the median step')}."]
 
 
@@ -349,7 +346,6 @@ def _unrecorded_text(times: RunTimes) -> list[Piece]:
 
 
 def _missing_work_text(times: RunTimes, *, missing: list[int]) -> list[Piece]:
-    """State which ranks have no device work in their files."""
     numbers = _number_runs_text(missing)
     subject = f"Ranks {numbers} have" if len(missing) > 1 else f"Rank {numbers} has"
     return [f"{subject} no {times.device} work in the files, and no part in these figures."]
@@ -358,7 +354,6 @@ def _missing_work_text(times: RunTimes, *, missing: list[int]) -> list[Piece]:
 def _missing_steps_text(
     _times: RunTimes, *, step_count: int, ranks_by_steps: Mapping[tuple[int, ...], list[int]]
 ) -> list[Piece]:
-    """State which ranks lack steps that others have."""
     texts = []
     for steps, ranks in list(ranks_by_steps.items())[:MAX_SENTENCES]:
         several = len(ranks) > 1
@@ -372,11 +367,10 @@ def _missing_steps_text(
 
 
 def _same_ranks_text(_times: RunTimes, *, ranks: list[int]) -> list[Piece]:
-    """State which ranks are files that state the rank of another file."""
     subject = f"Rank {ranks[0]} is a file that states"
     if len(ranks) > 1:
         subject = f"Ranks {_number_runs_text(ranks)} are files that state"
-    text = f"{subject} the rank of another one, perhaps of another run"
+    text = f"{subject} the rank of another file, perhaps of another run"
     return [f"{text}; load one run at a time to compare its ranks."]
 
 
@@ -423,9 +417,8 @@ def _last_ready_text(
 def _async_only_text(
     _times: RunTimes, *, contents: str, rank_count: int, span_ns: int, longest: str, longest_ns: int
 ) -> list[Piece]:
-    """Describe files whose only events are async intervals; a duration of -1 is unknown."""
     text = f"{contents} of {plural(rank_count, 'rank')} over {duration(span_ns)}"
-    if longest_ns >= 0:
+    if longest_ns >= 0:  # -1 is unknown
         text += f"; the longest is {longest} with {duration(longest_ns)}"
     return [f"{text}."]
 

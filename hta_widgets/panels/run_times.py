@@ -1,4 +1,4 @@
-"""Measure how the devices of a job spend the run, and how long ranks wait for late ones.
+"""Measure how the devices of a job spend the run, and how long ranks wait for late ranks.
 
 Times are sums over the ranks with device work, on the fitted clock. A rank's span lasts from its
 first device work to its last. Two ranks with spans of 100 ms that are busy for 90 and 70 ms have
@@ -120,51 +120,53 @@ class RunTimes:
 
 def run_times(traces: TraceSet) -> RunTimes:
     """Add up how the devices of a job spend the run."""
-    frame = analysis.temporal_breakdown(traces)
-    # The run includes the profiler's own span if the files have it, as in the timeline.
-    windows = traces.with_clock(CLOCK).windows
-    run_ns = max(sum(high - low for low, high in windows), 1)
+    devices = analysis.temporal_breakdown(traces).set_index("rank")
     waits = analysis.exposed_waits(traces, clock=CLOCK)
     idle = analysis.device_idle_breakdown(traces)
     # A device that is busy with unrecorded work does not idle.
     idle["idle_ns"] -= idle["unrecorded_ns"]
-    causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
-    idle_of_ranks = idle.groupby("rank", as_index=False).agg({"idle_ns": "sum"})
-
-    def by_rank(table: pd.DataFrame, name: str) -> dict[int, int]:
-        return dict(zip(table["rank"].tolist(), table[name].tolist(), strict=True))
-
+    idle_by_cause = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
+    on_clock = traces.with_clock(CLOCK)
+    first_waits_ns = map(wait_for_first_work_ns, iter_ranks(traces.values()))
     return RunTimes(
-        run_ns=run_ns,
-        span_ns=by_rank(frame, "span_ns"),
-        busy_ns=int(frame["busy_ns"].sum()),
-        compute_ns=int(frame["compute_ns"].sum()),
-        communication_ns=int(frame["communication_ns"].sum()),
-        exposed_ns=int(frame["exposed_communication_ns"].sum()),
-        exposed_memory_ns=int(frame["exposed_memory_ns"].sum()),
+        # The run includes the profiler's own span if the files have it, as in the timeline.
+        run_ns=max(sum(high - low for low, high in on_clock.windows), 1),
+        span_ns=_by_rank(devices["span_ns"]),
+        busy_ns=int(devices["busy_ns"].sum()),
+        compute_ns=int(devices["compute_ns"].sum()),
+        communication_ns=int(devices["communication_ns"].sum()),
+        exposed_ns=int(devices["exposed_communication_ns"].sum()),
+        exposed_memory_ns=int(devices["exposed_memory_ns"].sum()),
         exposed_wait_ns=int(waits["exposed_wait_ns"].clip(lower=0).sum()),
         unmatched_ns=int(waits["unmatched_exposed_ns"].sum()),
         idle_ns=int(idle["idle_ns"].sum()),
-        idle_by_cause={str(cause): int(time_ns) for cause, time_ns in causes.items()},
+        idle_by_cause={str(cause): int(time_ns) for cause, time_ns in idle_by_cause.items()},
         device=device_word(traces.values()),
-        recorded_ns=_recorded_ns(traces.with_clock(CLOCK), frame["rank"].tolist()),
-        exposed_by_rank=by_rank(frame, "exposed_communication_ns"),
-        idle_by_rank=by_rank(idle_of_ranks, "idle_ns"),
+        recorded_ns=_recorded_ns(on_clock, devices.index.tolist()),
+        exposed_by_rank=_by_rank(devices["exposed_communication_ns"]),
+        idle_by_rank=_by_rank(idle.groupby("rank")["idle_ns"].sum()),
         unrecorded_ns=int(idle["unrecorded_ns"].sum()),
-        first_wait_ns=sum(map(wait_for_first_work_ns, iter_ranks(traces.values())))
-        // max(len(frame), 1),
+        first_wait_ns=sum(first_waits_ns) // max(len(devices), 1),
     )
 
 
+def _by_rank(times_ns: pd.Series[int]) -> dict[int, int]:
+    return dict(zip(times_ns.index.tolist(), times_ns.tolist(), strict=True))
+
+
 def _recorded_ns(traces: TraceSet, ranks: Sequence[int]) -> int:
-    """Return the time of the job's windows that each of the ranks recorded, added up."""
-    windows, recorded_ns = traces.windows, 0
+    """Return the time of the job's windows that each rank recorded, added up over ranks."""
+    windows = traces.windows
+    if len(windows) == 1:
+        low, high = windows[0]
+        return len(ranks) * max(high - low, 1)
+    recorded_ns = 0
     for rank in ranks:
-        of_rank = windows if len(windows) == 1 else traces.subset([rank]).windows
+        windows_of_rank = traces.subset([rank]).windows
         recorded_ns += sum(
             max(high - low, 1)
             for low, high in windows
-            if len(windows) == 1 or any(start < high and low < end for start, end in of_rank)
+            if any(start < high and low < end for start, end in windows_of_rank)
         )
     return recorded_ns
 
@@ -207,7 +209,7 @@ def host_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
 
 
 def idle_while_capturing_ns(traces: TraceSet, times: RunTimes) -> int:
-    """Return the ns in which devices idle while their hosts capture graphs: no kernels run then."""
+    """Return how long devices idle while their hosts capture graphs; no kernels run then."""
     captured_ns = 0
     for trace in iter_ranks([traces[rank] for rank in times.ranks]):
         captures = capture_times(trace)
@@ -282,7 +284,7 @@ def _slow_phase(traces: TraceSet, rank: int, wait_ns: float) -> tuple[str, float
 
 
 def range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
-    """Return the name of a range of the host, not a step, that fills most of a gap; "" for none."""
+    """Return the name of a host range, other than a step, that fills most of a gap; "" for none."""
     table, low = trace.table, start_ns - trace.shift_ns
     rows = np.flatnonzero((table.kind == KINDS.index("annotation")) & (table.stream < 0))
     rows = rows[step_numbers(table.names.values)[table.name[rows]] < 0]
@@ -297,7 +299,7 @@ def range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
 def host_time_and_calls(
     traces: Sequence[Trace], mask_of: Callable[[EventTable], Bools]
 ) -> tuple[int, dict[str, int]]:
-    """Return the ns that the host events of a mask cover, and the number of events by name."""
+    """Return the time that the host events of a mask cover, and their number by name."""
     time_ns, calls = 0, Counter[str]()
     for trace in iter_ranks(traces):
         table = trace.table

@@ -83,7 +83,7 @@ def add_call_rates(
 
 
 def _calls_by_name(part: RankPart, efficiency: CallEfficiency, rows: Rows) -> pd.DataFrame:
-    """Return the figures of calls with an event among `rows`, once for each name of an event."""
+    """Return the figures of the calls of events `rows`, once for each name of an event."""
     rows = rows[efficiency.call_of_event[rows] >= 0]
     pairs = np.stack((part.table.name[rows].astype(np.int64), efficiency.call_of_event[rows]))
     name, call = np.unique(pairs, axis=1)
@@ -170,7 +170,7 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
 
 
 def operator_savings(traces: TraceSet) -> pd.DataFrame:
-    """Return operators by name and shapes; those that could save the most time come first.
+    """Return operators by name and shapes, those that could save the most time first.
 
     Times are means of the ranks. Operators without a comparison to the roofline are left out.
     """

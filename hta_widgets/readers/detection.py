@@ -66,7 +66,7 @@ def _contents_of_other(start: FileStart, format_name: str | None) -> str | None:
     if format_name not in {None, "kineto"}:
         return None
     if has_json_lines(start.without_bom):
-        return JSON_LINES.name
+        return JSON_LINES
     is_json = format_name == "kineto"
     if is_json and (b'"ph"' in start.text or b'"traceEvents"' in start.text):
         return None

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+import msgspec
+
+from hta_widgets.facts import facts
 from hta_widgets.readers.formats import SQLITE_MAGIC, FileStart
 
 #: Remedy for files of other formats.
@@ -20,130 +23,32 @@ SUPPORTED_FORMATS_TEXT = (
     " XPlane profiles of JAX, files of Ascend's profiler and of rocprofv3,"
     " dumps of PyTorch's flight recorder and memory, or files of BytePS or mpitrace."
 )
-_DECOMPRESS = "Decompress it first; only gzip and zstd can be read."
-_UNPACK = "Unpack it first."
-_RECORD_INSTEAD = "Record the run with torch.profiler, and load its JSON."
+#: Names of formats that are recognized by functions, not by their first bytes.
+JSON_LINES, _PERFETTO = "JSON lines, one object a line", "a Perfetto protobuf trace"
+#: Bytes that do not occur in text.
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
 
-@dataclass(frozen=True)
-class ForeignFormat:
-    """A format that is recognized and not read."""
+class ForeignFormat(msgspec.Struct, frozen=True):
+    """A format of ``foreign_formats.json``, which is recognized and not read."""
 
     name: str  # as in "is an Nsight Systems report"
-    remedy: str
-    begins: str = r"(?!)"  # regular expression; by default, it matches nothing
-    holds: tuple[bytes, ...] = ()
+    remedy: str = SUPPORTED_FORMATS_TEXT
+    begins: str = ""  # regular expression; "" if the first bytes do not tell
+    holds: tuple[str, ...] = ()
     endings: tuple[str, ...] = ()
 
     def is_of(self, path: str, start: bytes) -> bool:
         """Return whether a file with this beginning has the format."""
         if Path(path).suffix.lower() in self.endings:
             return True
-        has_all = all(word in start for word in self.holds)
-        return has_all and re.match(self.begins.encode("latin-1"), start, re.DOTALL) is not None
+        has_all = self.begins and all(word.encode() in start for word in self.holds)
+        return bool(has_all and re.match(self.begins.encode("latin-1"), start, re.DOTALL))
 
 
-_DATABASES_REMEDY = (
-    "The databases that can be read are exports of Nsight Systems (nsys export --type sqlite),"
-    " rocpd of rocprofv3 and torch_npu's ascend_pytorch_profiler_N.db."
-    f" {_RECORD_INSTEAD}"
-)
-_DATABASE = "SQLite format 3\0"
-#: Bytes that do not occur in text.
-_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-#: Recognized by `_is_perfetto`.
-_PERFETTO = ForeignFormat(
-    "a Perfetto protobuf trace",
-    "Export it as Chrome JSON (traceconv json), and load that.",
-)
-
-#: Recognized by `has_json_lines`, not by its first bytes.
-JSON_LINES = ForeignFormat(
-    "JSON lines, one object a line",
-    "If these are trace events, join them into one list: jq -s . FILE > trace.json",
-)
-FOREIGN_FORMATS = (
-    JSON_LINES,
-    ForeignFormat(
-        "an Nsight Systems report",
-        "Export it: nsys export --type sqlite --include-blobs true FILE",
-        r"NVIDIA Tegra Profiler Report|NVTX",
-        endings=(".nsys-rep", ".qdrep"),
-    ),
-    ForeignFormat(
-        "raw data of Nsight Systems",
-        "Open it once with nsys-ui, or convert it with QdstrmImporter, and export the report:"
-        " nsys export --type sqlite --include-blobs true FILE",
-        endings=(".qdstrm",),
-    ),
-    ForeignFormat(
-        "an Nsight Compute report",
-        "It describes individual kernels and has no time line. Open it with ncu-ui.",
-        endings=(".ncu-rep",),
-    ),
-    ForeignFormat(
-        "a database of ROCm's compute profiler (SQLite)",
-        f"It describes individual kernels and has no time line. {_RECORD_INSTEAD}",
-        _DATABASE,
-        holds=(b"\ncompute_",),
-    ),
-    ForeignFormat(
-        "an Nsight Systems export without events",
-        "Record with nsys profile --trace=cuda,nvtx, and export again.",
-        _DATABASE,
-        holds=(b"\nStringIds\n",),
-    ),
-    ForeignFormat(
-        "an empty or damaged SQLite database",
-        f"Copy or export it again, with its -wal file if there is one. {_DATABASES_REMEDY}",
-        _DATABASE.replace("\0", "\\0[^\n]*$"),
-    ),
-    ForeignFormat("an SQLite database of another program", _DATABASES_REMEDY, _DATABASE),
-    ForeignFormat(
-        "an execution trace (Chakra)",
-        "It has no durations. Load the profiler's trace of the same run.",
-        r"\{",
-        holds=(b'"schema"', b'"nodes"'),
-    ),
-    ForeignFormat(
-        "a speedscope profile",
-        "Write Chrome trace-event JSON instead, as with py-spy record --format chrometrace.",
-        r"\{",
-        holds=(b"speedscope.app/file-format-schema",),
-    ),
-    ForeignFormat("a tar archive", _UNPACK, r"[\x00-\xff]{257}ustar"),
-    ForeignFormat("a zip archive", _UNPACK, r"PK(\x03\x04|\x05\x06)"),
-    ForeignFormat("a 7z archive", _UNPACK, r"7z\xbc\xaf\x27\x1c"),
-    ForeignFormat("compressed twice", "Decompress it once.", r"\x1f\x8b|\x28\xb5\x2f\xfd"),
-    ForeignFormat("compressed with xz", _DECOMPRESS, r"\xfd7zXZ\0"),
-    ForeignFormat("compressed with bzip2", _DECOMPRESS, "BZh"),
-    ForeignFormat("compressed with lz4", _DECOMPRESS, r"\x04\x22\x4d\x18"),
-    ForeignFormat(
-        "a Git LFS pointer, not the file itself",
-        "Fetch the file with git lfs pull.",
-        "version https://git-lfs",
-    ),
-    ForeignFormat("UTF-16 text", "Convert it to UTF-8.", r"\s*(\xff\xfe|\xfe\xff|[{[]\0|\0[{[])"),
-    _PERFETTO,
-    *(
-        ForeignFormat(name, SUPPORTED_FORMATS_TEXT, begins)
-        for name, begins in (
-            ("a PNG image", r"\x89PNG"),
-            ("a JPEG image", r"\xff\xd8\xff"),
-            ("a GIF image", "GIF8"),
-            ("a PDF document", "%PDF"),
-            ("a Parquet file", "PAR1"),
-            ("an Arrow file", "ARROW1"),
-            ("an executable", r"\x7fELF"),
-            ("an HDF5 file", r"\x89HDF"),
-            ("a NumPy array", r"\x93NUMPY"),
-            ("a Python pickle", r"\x80[\x02-\x05]"),
-            ("an HTML page", "(?i)<!DOCTYPE|<html"),
-            ("an XML file", r"(?i)<\?xml"),
-            ("a Linux perf recording", "PERFILE2"),
-        )
-    ),
-)
+@cache
+def _foreign_formats() -> list[ForeignFormat]:
+    return msgspec.convert(facts("foreign_formats"), list[ForeignFormat])
 
 
 def foreign_format(start: FileStart) -> ForeignFormat | None:
@@ -151,7 +56,9 @@ def foreign_format(start: FileStart) -> ForeignFormat | None:
     text = start.without_bom if start.is_json else start.text
     if text.startswith(SQLITE_MAGIC):
         text = SQLITE_MAGIC + "".join(f"\n{name}\n" for name in start.tables).encode()
-    return next((format_ for format_ in FOREIGN_FORMATS if format_.is_of(start.path, text)), None)
+    return next(
+        (format_ for format_ in _foreign_formats() if format_.is_of(start.path, text)), None
+    )
 
 
 def has_json_lines(start: bytes) -> bool:
@@ -167,7 +74,7 @@ def has_json_lines(start: bytes) -> bool:
 
 def foreign_remedy(name: str) -> str:
     """Return the remedy for files of the format called `name`."""
-    remedies = (format_.remedy for format_ in FOREIGN_FORMATS if format_.name == name)
+    remedies = (format_.remedy for format_ in _foreign_formats() if format_.name == name)
     return next(remedies, SUPPORTED_FORMATS_TEXT)
 
 
@@ -176,7 +83,7 @@ def describe_unknown(start: FileStart) -> str:
     if not start.without_bom:
         return "blank text"
     if _is_perfetto(start.text):
-        return _PERFETTO.name
+        return _PERFETTO
     return "a binary file of unknown format" if b"\0" in start.text else "text that is not JSON"
 
 

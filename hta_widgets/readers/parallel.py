@@ -64,8 +64,6 @@ class FileToRead(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """The outcome of a file that a worker read."""
-
     outcome: Outcome
     #: the worker that sent the columns; None if they are in a file
     sent_by: str | None = None

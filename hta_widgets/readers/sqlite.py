@@ -285,7 +285,6 @@ class Database:
         return self._fetch_all(query)
 
     def _row_ranges(self, table: str) -> Iterator[str]:
-        """Yield conditions that divide a table into parts."""
         low = NO_TIME
         while True:
             after = f"rowid > {low}"
@@ -340,8 +339,6 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnKind:
-    """The conversion of a column's values."""
-
     missing: int
     is_required: bool = False
     is_real: bool = False

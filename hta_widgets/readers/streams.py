@@ -87,8 +87,6 @@ class Fault:
 
 @dataclass(slots=True)
 class _Checkpoint:
-    """State of a decompressor at a position."""
-
     offset: int  # in the decompressed bytes
     input_offset: int  # in the file
     inflate: Any

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -175,6 +175,8 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
     mark = windows_mark([(t.zero_ns, t.zero_ns + t.table.last_ns) for t in windows])
     stated = first.metadata.get(MARK_KEY)
     mark = {**(stated if isinstance(stated, Mapping) else {}), **mark}
+    # A key that several windows state has the value of the first of them.
+    metadata = dict(ChainMap({MARK_KEY: mark}, *(trace.metadata for trace in windows)))
     return first.replace(
         _table=concatenate_tables(
             event_tables,
@@ -188,7 +190,7 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
         instant_table=concatenate_tables(instants),
         async_table=concatenate_tables(asyncs),
         copy_table=concatenate_tables(copies),
-        metadata={**first.metadata, MARK_KEY: mark},
+        metadata=metadata,
         source=WindowRecords.of(windows, mark),
         resolution_ns=min(trace.resolution_ns for trace in windows),
     )
@@ -313,9 +315,11 @@ class WindowRecords(JoinedRecords):
 
     @property
     def metadata_text(self) -> dict[str, bytes]:
-        """The top-level keys of the first file, as JSON, and the mark of the windows."""
-        text: Mapping[str, bytes] = getattr(self.sources[0], "metadata_text", None) or {}
-        return {**text, MARK_KEY: json.dumps(self._mark).encode()} if text else {}
+        """The top-level keys of all files, as JSON, and the mark of the windows."""
+        texts = [getattr(source, "metadata_text", None) or {} for source in self.sources]
+        if not any(texts):
+            return {}
+        return dict(ChainMap({MARK_KEY: json.dumps(self._mark).encode()}, *texts))
 
     @cached_property
     def comm_args(self) -> ArgTable | None:

@@ -2,6 +2,7 @@
 
 import { beforeEach, expect } from "vitest";
 import type { MakeChart } from "../src/charts/chart";
+import type { LiveSource } from "../src/connection/answering";
 import { DashApp } from "../src/dashboard/view";
 import { PANELS, WHOLE_JOB_PANELS } from "../src/facts/panels";
 import type { PageDocument } from "../src/engine/document";
@@ -72,6 +73,7 @@ export function mountDash(
   traits: Record<string, unknown> = {},
   change: (page: PageDocument, source: Watched) => void = () => undefined,
   width = 1100,
+  makeLive: (source: Watched) => LiveSource | null = () => null,
 ): DashView {
   const page = recordedPage();
   const { scene } = page;
@@ -90,10 +92,11 @@ export function mountDash(
     ...traits,
   });
   const { box, end } = makeBox(width);
+  const live = makeLive(source);
   const app = new DashApp(box, {
     scene,
-    source,
-    live: null,
+    source: live?.source ?? source,
+    live,
     state,
     model,
     signal: end.signal,

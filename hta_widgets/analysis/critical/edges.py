@@ -163,7 +163,7 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
 
 
 def _previous_on_stream(nodes: Nodes, rules: GraphRules) -> Ints:
-    """Return the previous device work on the stream of each piece of device work, -1 for none."""
+    """Return the work before each piece of device work on its stream, -1 for none."""
     table, rows = nodes.trace.table, nodes.device
     if not rules.as_hta:
         # Work that is not analysed may also keep a stream busy.
@@ -173,7 +173,7 @@ def _previous_on_stream(nodes: Nodes, rules: GraphRules) -> Ints:
 
 
 class _ThreadChains:
-    """The nodes of the host by thread and time, and the number of open events after each."""
+    """The nodes of the host by thread and time, and the number of open events after each node."""
 
     def __init__(self, nodes: Nodes) -> None:
         host = np.flatnonzero(nodes.on_host)
@@ -308,7 +308,7 @@ def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
 
 
 def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
-    """Return pairs of tracks: the threads of forward operators and of their backward pass."""
+    """Return pairs of tracks: a thread of forward operators, and the thread of their backward."""
     trace = nodes.trace
     table = trace.table
     pairs = np.column_stack([table.track[rows] for rows in trace.flow_table.of_kind("fwdbwd")])
@@ -334,23 +334,23 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
     # for such work the second condition is that the stream was idle for longer than usual.
     trace, rows = nodes.trace, nodes.device.astype(np.int64)
     table = trace.table
-    call, start = trace.launch_of[rows], table.start_ns[rows]
+    call, start_ns = trace.launch_of[rows], table.start_ns[rows]
     wait_call_ns = _wait_call_times(trace, rows, call)
-    previous = DeviceWorkIndex.by_end(trace).last_until(table.track[rows], start, rows)
-    idle_from = np.where(previous >= 0, table.end_ns[previous], -1)
-    ready = np.where(call >= 0, np.maximum(idle_from, table.start_ns[call]), idle_from)
-    has_waited = (wait_call_ns >= 0) & (start > ready)
-    is_paused = (call < 0) & (previous >= 0) & (start - idle_from > KERNEL_GAP_NS)
-    wait_call_ns[is_paused] = start[is_paused]
-    has_waited |= is_paused
-    after = np.maximum(ready, start - _MAX_LATENCY_NS)
+    previous = DeviceWorkIndex.by_end(trace).last_until(table.track[rows], start_ns, rows)
+    idle_from_ns = np.where(previous >= 0, table.end_ns[previous], -1)
+    ready_ns = np.where(call >= 0, np.maximum(idle_from_ns, table.start_ns[call]), idle_from_ns)
+    has_waited = (wait_call_ns >= 0) & (start_ns > ready_ns)
+    is_idle_for_long = (call < 0) & (previous >= 0) & (start_ns - idle_from_ns > KERNEL_GAP_NS)
+    wait_call_ns[is_idle_for_long] = start_ns[is_idle_for_long]
+    has_waited |= is_idle_for_long
+    earliest_end_ns = np.maximum(ready_ns, start_ns - _MAX_LATENCY_NS)[has_waited]
     rows = rows[has_waited]
-    work = _last_awaited_work(nodes, rows, after[has_waited], wait_call_ns[has_waited])
-    latency = np.where(work >= 0, table.start_ns[rows] - table.end_ns[work], NO_LIMIT)
-    likely = latency[work >= 0]
-    usual_ns = 2 * int(np.median(likely)) if len(likely) >= _ENOUGH_WAITS else 0
+    work = _last_awaited_work(nodes, rows, earliest_end_ns, wait_call_ns[has_waited])
+    latency_ns = np.where(work >= 0, table.start_ns[rows] - table.end_ns[work], NO_LIMIT)
+    found_ns = latency_ns[work >= 0]
+    usual_ns = 2 * int(np.median(found_ns)) if len(found_ns) >= _ENOUGH_WAITS else 0
     max_ns = max(_LATENCY_NS, min(usual_ns, _MAX_LATENCY_NS))
-    return np.where(latency < max_ns, work, -1), rows
+    return np.where(latency_ns < max_ns, work, -1), rows
 
 
 def _wait_call_times(trace: Trace, rows: Ints, call: Ints) -> Ints:
@@ -473,7 +473,7 @@ def _kernel_waits(
 
 
 def _stated_kernel_waits(trace: Trace, launches: DeviceWorkIndex) -> tuple[Ints, Ints] | None:
-    """Return awaited work and the work that waited for it, by args of calls; None without any."""
+    """Return awaited work and the work that waited, from args of calls; None without such args."""
     calls = stream_wait_calls(trace)
     args = event_args(trace, calls[:_PROBED_CALLS], (_RECORD_OF_EVENT,))
     if all(record is None for record in args[_RECORD_OF_EVENT]):

@@ -134,7 +134,7 @@ class CriticalPath:
         return start, end if self.within.end_ns is None else max(end, self.within.end_ns)
 
     def bound_by(self, positions: Ints) -> Codes:
-        """Return the causes of the time along some edges, as codes into `BOUNDS`."""
+        """Return the cause of the time along each edge, as a code into `BOUNDS`."""
         edges, table = self.edges, self.trace.table
         kind, event = edges.type[positions], edges.event[positions]
         is_free = edges.weight_ns[positions] == 0
@@ -164,7 +164,7 @@ class CriticalPath:
         return bound
 
     def _loads_data(self, rows: Ints) -> Bools:
-        """Return whether each event or one around it loads data; HTA checks the event only."""
+        """Return whether each event or an event around it loads data; HTA checks the event only."""
         parent = self.trace.table.parent
         result = np.zeros(len(rows), dtype=bool)
         positions = np.arange(len(rows))[rows >= 0]

@@ -73,11 +73,11 @@ HTA_RULES: Final = GraphRules(as_hta=True, data_loading=())
 
 def pattern_mask(trace: Trace, rows: Rows, patterns: Sequence[str]) -> Bools:
     """Return whether the name of each event contains a match of a regular expression."""
-    used, place = distinct_codes(trace.table.name[rows])
+    used, name_of_row = distinct_codes(trace.table.name[rows])
     if not patterns:
-        return np.zeros(len(place), dtype=bool)
+        return np.zeros(len(rows), dtype=bool)
     names = [trace.table.names[code] for code in used.tolist()]
-    return match_pattern("|".join(f"(?:{text})" for text in patterns), names)[place]
+    return match_pattern("|".join(f"(?:{text})" for text in patterns), names)[name_of_row]
 
 
 Tracks = npt.NDArray[np.int32] | Ints
@@ -109,7 +109,7 @@ class AnalysisRange:
 def analysis_range(
     trace: Trace, annotation: str, instance: int | tuple[int, int] | None, *, closed: bool = False
 ) -> AnalysisRange | None:
-    """Return the time range of some instances of an annotation, None if the rank has none."""
+    """Return the time range of instances of an annotation, None if the rank has no instance."""
     first, last = instance_numbers(instance)
     if annotation == "":
         return AnalysisRange(None, None, np.empty(0, dtype=np.intp), closed)
@@ -130,7 +130,7 @@ def analysis_range(
 
 
 def find_ranges(trace: Trace, annotation: str) -> Rows:
-    """Return the host events whose name contains a string."""
+    """Return the host events whose names contain `annotation`."""
     host = np.flatnonzero(trace.table.stream < 0)
     return host[names_match(trace, host, lambda name: annotation in name)]
 
@@ -148,7 +148,7 @@ def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
 
 
 def without_steps_note(requested: str, annotation: str) -> str:
-    """Return what is analysed instead of the requested annotation, as a clause; else empty."""
+    """Return a clause on what is analysed instead of the requested annotation, "" if nothing."""
     if requested == annotation:
         return ""
     steps = f"the steps are those named {annotation}…" if annotation else ""
@@ -222,7 +222,6 @@ def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
 
 
 def _union_rows(trace: Trace, *parts: Rows, without: Rows | Sequence[int] = ()) -> Rows:
-    """Return the distinct rows of all parts, ascending, except the rows of `without`."""
     member = np.zeros(len(trace), dtype=bool)
     for rows in parts:
         member[rows] = True

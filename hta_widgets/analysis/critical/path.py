@@ -16,11 +16,7 @@ from hta_widgets.analysis.critical.nodes import (
     without_steps_note,
 )
 from hta_widgets.analysis.critical.walk import path_segments
-from hta_widgets.analysis.frames import (
-    categorical,
-    require_columns,
-    result_frame,
-)
+from hta_widgets.analysis.frames import categorical, require_columns, result_frame
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.arguments import check_arguments
 from hta_widgets.taxonomy import KINDS
@@ -236,7 +232,6 @@ def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
 
 
 def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: str) -> pd.DataFrame:
-    """Return the frame of `critical_path`; without rows if `path` is None."""
     trace = traces[rank]
     table, tracks = trace.table, trace.tracks
     segments = np.empty((5, 0), dtype=np.int64) if path is None else path_segments(path)
@@ -272,7 +267,7 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
 
 
 def _host_note(path: CriticalPath, start: Ints, end: Ints, bound: Ints) -> str:
-    """Return a note about the time on the host while the device works; empty if it is short."""
+    """Return a note on the path's time on the host while the device works; "" if it is short."""
     on_host = np.isin(bound, _ON_HOST)
     work = device_work_rows(path.trace)
     busy = union(path.trace.table.start_ns[work], path.trace.table.end_ns[work])

@@ -73,11 +73,11 @@ class RankGraph:
         return 2 * node + int(self._longest[node] != node)
 
     def trail(self, state: int) -> list[int]:
-        """Return the states from this one back to the next exit, or to the start of the walk."""
+        """Return the states from `state` back to the next exit, or to the first state."""
         states, before, exits = [state], self._before, self.exits
         while (state := before[state]) >= 0:
             states.append(state)
-            if exits and state >> 1 in exits:
+            if exits and state >> 1 in exits:  # the node of the state
                 break
         return states
 
@@ -134,7 +134,7 @@ class PathWalker:
         self._blocks: list[Ints] = []
 
     def walk(self, place: int, graph: RankGraph, node: int, now: int) -> None:
-        """Walk from an instant to the start of the span; `node` is the first one to reach."""
+        """Walk from the instant `now` to the start of the span; `node` is the first to reach."""
         if node >= 0:
             begin = max(min(int(graph.time[node]), now), self.low)
             self._add_lead(begin, now, place, graph, (node, -1))

@@ -84,7 +84,7 @@ _MASKS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AttentionArguments:
-    """Places of the arguments of one version of an attention operator; None for missing arguments.
+    """Positions of the arguments in a version of an attention operator, None for missing ones.
 
     `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes.
     `lengths` are tensors with the lengths of packed sequences; the first has cumulative lengths of
@@ -169,7 +169,7 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
 
 
 def _pairs_function(call: OperatorCall, places: AttentionArguments) -> Callable[[int, int], int]:
-    """Return a function that counts the pairs of a number of queries and a number of keys."""
+    """Return the function from the numbers of queries and keys to the number of pairs."""
     left = right = -1
     if places.window is not None:
         left, right = (int(call.number(places.window + number, -1)) for number in range(2))
@@ -182,7 +182,7 @@ def _pairs_function(call: OperatorCall, places: AttentionArguments) -> Callable[
 def _batch_pairs(
     call: OperatorCall, places: AttentionArguments
 ) -> tuple[tuple[int, int, int], list[int]]:
-    """Return the number and the lengths of sequences in a batch, and the pairs of a head."""
+    """Return the number of sequences, the numbers of queries and keys, and the pairs of a head."""
     q, k, _ = (call.shape(places.query + number, 4) for number in range(3))
     sequence_axis = 1 if places.heads_last else 2
     batch, queries, keys = q[0], q[sequence_axis], k[sequence_axis]

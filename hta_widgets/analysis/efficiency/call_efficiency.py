@@ -190,7 +190,7 @@ def _share_inside(part: RankPart, calls: CountedCalls, inside_ns: Ints) -> Float
 
 @cache
 def _matrix_score(name: str) -> int:
-    """Return 2 for kernels on tensor cores, 1 for those named like matrix work, 0 for the rest."""
+    """Return 2 for kernels on tensor cores, 1 for kernels named like matrix work, 0 for others."""
     if kernel_units(name).tensor_core == "yes":
         return 2
     return int(_MATRIX_WORDS.search(name) is not None)
@@ -199,7 +199,7 @@ def _matrix_score(name: str) -> int:
 def _precisions(
     trace: Trace, signature_set: Signatures, work: Rows, call: Ints, device: UsedDevice
 ) -> Ints:
-    """Return the precision of each call: that of its main kernel, FP32 or FP64 without matrices."""
+    """Return the precision of each call: its main kernel's, or FP32 or FP64 without matrix work."""
     distinct = signature_set.distinct
     vector = [_VECTOR_PRECISION.get(signature.input_type, 0) for signature in distinct]
     precision = np.array(vector, dtype=np.int64)[signature_set.code]
@@ -232,14 +232,14 @@ def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Array]:
 
 
 def _largest_of_calls(call: Ints, *keys: Ints) -> Rows:
-    """Return the position of the largest entry of each call; later keys come first."""
+    """Return the position of the largest entry of each call, compared by the last key first."""
     order = np.lexsort((*keys, call))
     largest: Rows = order[np.append(np.diff(call[order]) != 0, True)[: len(order)]]
     return largest
 
 
 def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the times at the peak rate and at the memory bandwidth, and the longer of the two."""
+    """Return a frame with times at the peak rate and the memory bandwidth, and the longer one."""
     with np.errstate(divide="ignore", invalid="ignore"):
         compute_ns = frame["total_flops"] / frame["peak_tflop_per_s"] / 1e3
         memory_ns = frame["total_bytes"] / frame["memory_gb_s"]
@@ -248,7 +248,7 @@ def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add rates, shares of peaks and verdicts to a frame with the columns of `add_limits`."""
+    """Return a frame of `add_limits` with rates, shares of peaks and verdicts."""
     time_ns = frame["device_ns"].where(frame["device_ns"] > 0)
     flops, size_bytes, limit_ns = frame["total_flops"], frame["total_bytes"], frame["limit_ns"]
     compute_share = frame["compute_ns"] / time_ns
@@ -278,7 +278,7 @@ def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _round_ns(time_ns: pd.Series) -> pd.Series:
-    """Return integer nanoseconds; a tiny rate may give more than an integer holds."""
+    # A tiny rate may give more than an integer holds.
     return time_ns.clip(upper=_MAX_NS).round().astype(np.int64)
 
 
@@ -312,9 +312,9 @@ class CallEfficiency:
 def notes_of_ranks(ranks: Sequence[tuple[UsedDevice, bool]]) -> list[str]:
     """Return notes on unknown devices and missing shapes.
 
-    `ranks` are the devices of ranks, and whether their operators have shapes.
+    `ranks` has each rank's device, and whether the rank's operators have shapes.
     """
-    without = [device.rank for device, has_shapes_of_inputs in ranks if not has_shapes_of_inputs]
+    without = [device.rank for device, has_input_shapes in ranks if not has_input_shapes]
     if len(without) == len(ranks):
         return [NO_SHAPES_NOTE]
     lack = f"no operator of {rank_list(without)} has the shapes of its inputs" if without else ""
@@ -405,18 +405,17 @@ def _call_frame(times: CallTimes, device: UsedDevice) -> pd.DataFrame:
 
 def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:
     """Return the call of each kernel and counted operator, and of operators with one call below."""
-    tree, places = operator_tree(trace), np.append(position, -1)
+    tree = operator_tree(trace)
     call_of_event = np.full(len(trace), -1, dtype=np.int64)
+    call_of_event[calls.rows] = position
     if len(tree.rows):
-        number = np.full(len(trace), -1, dtype=np.int64)
-        number[calls.rows] = position
-        call = number[tree.rows]
+        call = call_of_event[tree.rows]
         calls_below = tree.forest.subtree_sums((call >= 0).astype(np.int64))
         # If there is one call, the sum of the positions is its position.
         only_call = tree.forest.subtree_sums(np.maximum(call, 0))
         call_of_event[tree.rows] = np.where(calls_below == 1, only_call, -1)
-    call_of_event[calls.rows] = position
-    call_of_event[calls.work] = places[calls.call_of_work]
+        call_of_event[calls.rows] = position
+    call_of_event[calls.work] = np.append(position, -1)[calls.call_of_work]
     return call_of_event
 
 

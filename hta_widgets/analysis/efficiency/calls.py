@@ -63,7 +63,7 @@ Kernels = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class CallContext(NamedTuple):
-    """Facts that, in addition to the arguments, determine the work of some calls.
+    """What determines the work of some calls in addition to their arguments.
 
     `output` is the shape of a convolution's output, from another call; `kernels` are the kernels of
     a mixture of experts; `step` is the step of attention in an inference engine; `forward` are the
@@ -141,7 +141,7 @@ def standard_type(name: str) -> str:
 
 
 def bits_of_small_float(type_name: str) -> int:
-    """Return 8 for a float of 8 bits, 4 for a pair of 4 bits each, 0 for other types."""
+    """Return 8 for a float of 8 bits, 4 for a pair of 4-bit floats, 0 for other types."""
     name = _OPTIONAL_IN_TYPES.sub("", type_name.lower())
     match = re.fullmatch(r"float(?:8_\w+|4_\w+_x2)", name)
     return int(name[5]) if match else 0
@@ -154,10 +154,10 @@ def item_bytes(type_name: str) -> float:
 
 
 def promote(types: Sequence[str], numbers: Sequence[str] = ()) -> str:
-    """Return the type of the result of operands of some types, empty if it is unknown.
+    """Return the type of the result of operands of given types, empty if it is unknown.
 
-    Numbers and tensors without dims raise the type only to another category, as 1.5 makes floats of
-    integers.
+    Numbers and tensors without dims raise the type only to another category: an integer tensor
+    times 1.5 is a tensor of floats.
     """
     if not types or not _RANKS.keys() >= set(types):
         return types[0] if len(set(types)) == 1 else ""
@@ -186,7 +186,7 @@ class OperatorCall:
     def is_present(self, index: int) -> bool:
         """Return whether argument `index` is a tensor with dims; they may be symbols."""
         dims = self.dims[index] if index < len(self.dims) else None
-        is_list_of_tensors = isinstance(dims, list) and any(isinstance(of, list) for of in dims)
+        is_list_of_tensors = isinstance(dims, list) and any(isinstance(size, list) for size in dims)
         return bool(dims) and not is_list_of_tensors
 
     def type_of(self, index: int) -> str:
@@ -221,7 +221,7 @@ class OperatorCall:
         return [self.tensor(index) for index in range(len(self.dims)) if self.is_present(index)]
 
     def size_bytes(self, *places: int) -> float:
-        """Return the stored bytes of some arguments, NaN for unknown types."""
+        """Return the stored bytes of the arguments at `places`, NaN for unknown types."""
         return sum(tensor.size_bytes for index in places for tensor in self.items(index))
 
     def items(self, index: int) -> list[Tensor]:

@@ -109,7 +109,7 @@ class UsedDevice:
         return self.row.certainty if is_certain else "uncertain"
 
     def peaks(self, precisions: Iterable[str]) -> Floats:
-        """Return the peaks of some precisions in TFLOP/s, NaN if unknown."""
+        """Return the peak of each precision in TFLOP/s, NaN if unknown."""
         rates = self.row.tflop_per_s
         return np.array([rates.get(name, _NAN) for name in precisions], np.float64) * self.scaled
 
@@ -153,7 +153,6 @@ def _built_in() -> tuple[Device, ...]:
 
 
 def _all_devices() -> tuple[Device, ...]:
-    """Return all devices; those that the user added come first."""
     return (*_added, *_built_in())
 
 
@@ -347,7 +346,7 @@ def device_properties(trace: Trace, device_id: int) -> dict[str, Any]:
 
 
 def whole_number(value: object) -> int:
-    """Return a number that a file states; -1 if it is not a number, negative or too large."""
+    """Return a value of a file if it is an integer from 0 to 2^62 - 1, else -1."""
     return value if type(value) is int and 0 <= value < 1 << 62 else -1
 
 
@@ -393,7 +392,7 @@ def _stated_device(entry: Mapping[str, Any]) -> UsedDevice:
 
 
 def devices_of_user(peaks: Peaks | None = None) -> tuple[Device, ...]:
-    """Return the user's devices, for another process: that of ``peaks=``, or the added ones."""
+    """Return the device of ``peaks=`` or the devices that the user added, for another process."""
     if peaks is None:
         return tuple(_added)
     if isinstance(peaks, str):

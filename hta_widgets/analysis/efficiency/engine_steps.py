@@ -109,7 +109,6 @@ def _vllm_step(texts: Mapping[str, str | None]) -> StepName:
 
 
 def _sglang_step(mode: str, requests: int, rest: str) -> StepName:
-    """Return a step of SGLang from its mode, its requests and its further numbers."""
     numbers = {key: int(text) for key, text in re.findall(r"(\w+)=(\d+)", rest)}
     if mode == "DECODE":
         numbers = {"c": 0, "c_sq": 0, "g": requests, "g_sq": requests} | numbers

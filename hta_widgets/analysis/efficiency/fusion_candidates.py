@@ -80,7 +80,6 @@ def fusion_candidates(
 
 
 def _note_of(parts: RankParts) -> str:
-    """Return why no chain was found."""
     if not parts.traces:
         return note_text("no_ranks")
     if not any(map(has_shapes, iter_ranks(parts.traces))):
@@ -89,7 +88,6 @@ def _note_of(parts: RankParts) -> str:
 
 
 def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> list[tuple[Any, ...]]:
-    """Return the rows of a rank, the most bytes first."""
     signature_set = signatures(part.trace)
     distinct = signature_set.distinct
     works = [signature.work for signature in distinct]

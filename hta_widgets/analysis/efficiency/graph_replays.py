@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -75,7 +76,7 @@ def _replays_of_rank(part: RankPart) -> list[tuple[Any, ...]]:
     capture = part.trace.capture
     captures = graph_captures.captured_graphs(capture) if capture else []
     rows = []
-    for replay in (replays[place] for place in np.flatnonzero(is_chosen).tolist()):
+    for replay in compress(replays, is_chosen):
         kernels, matched = len(replay.kernels), int((replay.calls >= 0).sum())
         row = (part.rank, replay.graph, replay.launch, kernels, matched, matched / max(kernels, 1))
         label = captures[replay.capture].label if replay.capture >= 0 else ""

@@ -116,7 +116,9 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[trace.launch_of[rows]]
     owners = module_owners(trace)
     classes = list(dict.fromkeys(owners.class_names))
-    kernels = _callers_of_kernels(trace, rows, list(map(classes.index, owners.class_names))).assign(
+    class_of_module = [classes.index(class_name) for class_name in owners.class_names]
+    # The code of a launch is even if its grid is in blocks, and odd if it is in threads.
+    kernels = _callers_of_kernels(trace, rows, class_of_module).assign(
         name=table.name[rows], launch=launches.code * 2 + in_threads, time_ns=part.durations(rows)
     )
     groups = kernels.groupby(_KEYS, sort=False)
@@ -166,7 +168,6 @@ def _callers_of_kernels(trace: Trace, rows: Rows, class_of_module: list[int]) ->
 
 
 def _value_with_most_time(kernels: pd.DataFrame, column: str) -> pd.Series:
-    """Return the value of a column with the most time, by kernel and launch."""
     sums = kernels.groupby([*_KEYS, column], sort=False)["time_ns"].sum()
     ordered = sums.reset_index().sort_values("time_ns", kind="stable")
     return ordered.groupby(_KEYS)[column].last()
@@ -175,7 +176,7 @@ def _value_with_most_time(kernels: pd.DataFrame, column: str) -> pd.Series:
 def _geometry(
     device: dict[str, Any], texts: tuple[bytes, ...], *, in_threads: bool
 ) -> dict[str, Any]:
-    """Return the columns of a launch, `_GEOMETRY`, on a device of ``deviceProperties``."""
+    """Return the columns `_GEOMETRY` of a launch; `device` is an entry of ``deviceProperties``."""
     grid, block, registers, shared, blocks_per_sm, occupancy, limits = map(parse_json, texts)
     if in_threads and _is_sizes(grid) and _is_sizes(block):
         grid = [-(-total // size) for total, size in zip(grid, block, strict=False)]
@@ -204,7 +205,7 @@ def _geometry(
 
 
 def _positive(value: Any) -> float:
-    """Return a number that a file states, NaN if it is not a positive number."""
+    """Return a value of a file as a float, NaN if it is not a positive number."""
     is_positive = isinstance(value, (int, float)) and 0 < value < float("inf")
     return float(value) if is_positive else float("nan")
 

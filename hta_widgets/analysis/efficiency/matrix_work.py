@@ -90,31 +90,31 @@ def _product(
     """Return the work of ``left @ right``: matrices, batches of them, or vectors.
 
     `added` is a further input, unless the argument `beta` is 0; `reads` are others. `out` is the
-    place of the output; `out_type` is its type, or the place of the type's code. The right operand
-    of an `is_linear` product is transposed, and the left one has rows in all dimensions but the
-    last; `is_sum` adds up a batch. Bytes of `is_packed` operands are pairs of 4-bit values.
+    position of the output; `out_type` is its type, or the position of the type's code. The right
+    operand of an `is_linear` product is transposed, and the left operand has rows in all dimensions
+    but the last; `is_sum` adds up a batch. Bytes of `is_packed` operands are pairs of 4-bit values.
     """
     a, b = call.tensor(left), call.tensor(right)
-    rows, columns = call.shape(left), call.shape(right)
+    a_dims, b_dims = call.shape(left), call.shape(right)
     if is_linear:
-        rows, columns = (prod(rows[:-1]), rows[-1]), call.shape(right, 2)[::-1]
-    elif len(rows) == len(columns) == 1 and added is not None:  # addr: an outer product
-        rows, columns = (*rows, 1), (1, *columns)
-    else:
-        rows = rows if len(rows) > 1 else (1, *rows)
-        columns = columns if len(columns) > 1 else (*columns, 1)
-    *batches, m, k = rows
-    if columns[-2] != k:
+        a_dims, b_dims = (prod(a_dims[:-1]), a_dims[-1]), call.shape(right, 2)[::-1]
+    elif len(a_dims) == len(b_dims) == 1 and added is not None:  # addr: an outer product
+        a_dims, b_dims = (*a_dims, 1), (1, *b_dims)
+    else:  # a vector is a row on the left, a column on the right
+        a_dims = a_dims if len(a_dims) > 1 else (1, *a_dims)
+        b_dims = b_dims if len(b_dims) > 1 else (*b_dims, 1)
+    *a_batches, m, k = a_dims
+    *b_batches, b_rows, n = b_dims
+    if b_rows != k:
         raise CallError(Reason.OTHER_ARGUMENTS)
-    n = columns[-1]
-    batch = prod(np.broadcast_shapes(tuple(batches), columns[:-2]))
+    batch = prod(np.broadcast_shapes(tuple(a_batches), tuple(b_batches)))
     size = call.size_bytes(left, right, *reads)
     if added is not None and not (call.values and call.number(beta, 1) == 0):
         size += call.size_bytes(added)
-    written = (1 if is_sum else batch) * m * n * _output_item_bytes(call, a.type, out, out_type)
+    outputs = m * n if is_sum else batch * m * n
+    size += outputs * _output_item_bytes(call, a.type, out, out_type)
     layout = _layout(a, b, is_linear=is_linear)
-    type_name = _FLOAT4 if is_packed else a.type
-    return _gemm_work(call, (batch, m, n, k), size + written, type_name, layout)
+    return _gemm_work(call, (batch, m, n, k), size, _FLOAT4 if is_packed else a.type, layout)
 
 
 def _output_item_bytes(
@@ -150,7 +150,7 @@ def _gemm_work(
     layout: str = "",
     estimate: str = "",
 ) -> Work:
-    """Return the work of products of `sizes`: batch, rows, columns and depth, of a type."""
+    """Return the work of products; `sizes` are batch, rows, columns and depth."""
     batch, m, n, k = sizes
     type_name = type_name or call.type_of(0)
     k *= 2 if bits_of_small_float(type_name) == 4 else 1
@@ -166,7 +166,7 @@ def _layout(a: Tensor, b: Tensor, *, is_linear: bool) -> str:
     strides = [tensor.strides or () for tensor in (a, b)]
     if min(map(len, strides)) < 2:
         return ""
-    is_transposed = [of_tensor[-1] != 1 and of_tensor[-2] == 1 for of_tensor in strides]
+    is_transposed = [columns != 1 and rows == 1 for *_, rows, columns in strides]
     is_transposed[1] ^= is_linear
     return "".join("T" if flag else "N" for flag in is_transposed)
 
@@ -183,7 +183,7 @@ def _grouped_product(
     is_linear: bool = False,
     is_packed: bool = False,
 ) -> Work:
-    """Return the work of products of groups, whose bounds are the contents of a tensor."""
+    """Return the work of products of groups, whose bounds are the values of a tensor."""
     a, b = call.shape(left), call.shape(right)
     b = (*b[:-2], b[-1], b[-2]) if is_linear else b
     dimensions = (len(a), len(b))
@@ -291,7 +291,7 @@ def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool =
 
 
 def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool = False) -> Work:
-    """Return the work of recurrent layers: each matrix times the inputs of each time step."""
+    """Return the work of recurrent layers: each matrix times the input of each time step."""
     x = call.shape(0)
     tensors = [tensor for place in weights for tensor in call.items(place)]
     matrices = [tensor for tensor in tensors if len(tensor.dims) == 2]
@@ -305,9 +305,9 @@ def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool 
 def _products_with_weights(
     call: OperatorCall, m: int, k: int, weights: Sequence[Tensor], size: float, estimate: str
 ) -> Work:
-    """Return the work of the products of `m` rows by each of some weights.
+    """Return the work of the products of `m` rows and each of the weights.
 
-    It equals that of one product of depth 1 with a column for each element of the weights.
+    It equals the work of a product of depth 1 with a column for each element of the weights.
     """
     elements = sum(tensor.elements for tensor in weights)
     work = _gemm_work(call, (1, m, elements, 1), size, estimate=estimate)
@@ -351,8 +351,6 @@ def match_expert_kernel(name: str) -> re.Match[str] | None:
 
 
 class _ExpertProduct(NamedTuple):
-    """A product of experts, from the grid and the name of its kernel."""
-
     blocks: int  # tiles of pairs of token and expert
     columns: int
     tile: int  # pairs of a tile
@@ -432,7 +430,8 @@ def _convolution(
     x = (1, *x) if len(x) == len(w) - 1 else x
     if len(x) != len(w) or len(w) < 3:
         raise CallError(Reason.OTHER_ARGUMENTS)
-    group_count, strides = max(x[1] // max(w[1], 1), 1), []
+    group_count = max(x[1] // max(w[1], 1), 1)
+    strides: _Dims = ()
     if call.values:
         transposed = call.flag(6) if transposed is None else transposed
         if groups is not None:
@@ -440,17 +439,8 @@ def _convolution(
         elif transposed:
             group_count = 1
         places = (stride, padding, dilation, output_padding if transposed else None)
-        strides, *others = (
-            [default] * (len(w) - 2) if place is None else call.numbers(place, len(w) - 2)
-            for place, default in zip(places, (1, 0, 1, 0), strict=True)
-        )
-        sides = zip(x[2:], w[2:], strides, *others, strict=True)
-        if transposed:
-            sizes = [(n - 1) * s - 2 * p + d * (k - 1) + 1 + more for n, k, s, p, d, more in sides]
-            out = x[0], w[1] * group_count, *sizes
-        else:
-            sizes = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d, _ in sides]
-            out = x[0], w[0], *sizes
+        sizes, strides = _output_sizes(call, x[2:], w[2:], places, transposed=bool(transposed))
+        out = x[0], w[1] * group_count if transposed else w[0], *sizes
     elif call.context.output is not None and len(call.context.output) == len(w):
         out, transposed = call.context.output, False
     else:
@@ -461,10 +451,35 @@ def _convolution(
     return _convolution_work(call, flops, size, (x, w, out), group_count, strides)
 
 
+def _output_sizes(
+    call: OperatorCall,
+    inputs: _Dims,
+    kernel: _Dims,
+    places: Sequence[int | None],
+    *,
+    transposed: bool,
+) -> tuple[list[int], list[int]]:
+    """Return the output's size and the stride in each dimension of a convolution.
+
+    `places` are the arguments stride, padding, dilation and output padding, None for defaults.
+    """
+    values = [
+        [default] * len(kernel) if place is None else call.numbers(place, len(kernel))
+        for place, default in zip(places, (1, 0, 1, 0), strict=True)
+    ]
+    sizes = []
+    for n, k, stride, padding, dilation, added in zip(inputs, kernel, *values, strict=True):
+        reach = dilation * (k - 1) + 1  # from the first to the last input of an output
+        if transposed:
+            sizes.append((n - 1) * stride - 2 * padding + reach + added)
+        else:
+            sizes.append((n + 2 * padding - reach) // stride + 1)
+    return sizes, values[0]
+
+
 def _convolution_work(
     call: OperatorCall, flops: int, size: float, shapes: _Shapes, groups: int, strides: _Dims = ()
 ) -> Work:
-    """Return the work of a convolution of `shapes`: input, weight, and output or its gradient."""
     x, w, out = shapes
     kernel_size, stride = ("×".join(map(str, sizes)) for sizes in (w[2:], strides))
     parameters: dict[str, Any] = {"batch": x[0], "channels_in": x[1], "channels_out": out[1]}
@@ -497,7 +512,7 @@ def _gradients(
 
 
 def _convolution_backward(call: OperatorCall) -> Work:
-    """Return the work of PyTorch's operator since 1.10; without values, an upper bound."""
+    """Return the work of the operator of PyTorch 1.10 and later; without values, an upper bound."""
     places = (1, 2, 0)
     # The gradient's batch and channels show that the convolution is not transposed.
     if not call.values and call.shape(0)[:2] == (call.shape(1)[0], call.shape(2)[0]):
@@ -510,7 +525,7 @@ def _convolution_backward(call: OperatorCall) -> Work:
 
 
 def _cudnn_convolution_backward(call: OperatorCall) -> Work:
-    """Return the work of PyTorch's operator until 1.9, which calls one for each gradient."""
+    """Return the work of the operator of PyTorch 1.9, which calls an operator per gradient."""
     gradients = call.context.gradients
     return _gradients(call, (0, 2, 1), [gradients > 1, gradients > 0, False])
 

@@ -129,7 +129,7 @@ class ModuleOwners:
 
 @dataclass(frozen=True, eq=False)
 class _ModuleCalls:
-    """Calls of modules: `place` is the row; calls without a row are numbered after all events."""
+    """Calls of modules; `place` is the call's row, or a number after all rows without an event."""
 
     names: list[str]
     place: Ints
@@ -155,16 +155,17 @@ def module_owners(trace: Trace) -> ModuleOwners:
     if source != "nn.Module":
         calls, parent = _add_sequences(trace, calls, parent, stops, forward)
         source = "annotation" if len(rows) else "sequence"
-    stops = np.append(stops, np.ones(len(parent) - len(table), dtype=bool))
-    stop = nearest_ancestor(parent, stops)
-    number = positions_of_rows(calls.place, len(parent))
-    call_parent = number[stop[parent[calls.place]]]
+    # Calls of repeated sequences have no event: they are numbered after the rows of all events.
+    added = len(parent) - len(table)
+    stop = nearest_ancestor(parent, np.append(stops, np.ones(added, dtype=bool)))
+    call_at = positions_of_rows(calls.place, len(parent))
+    call_parent = call_at[stop[parent[calls.place]]]
     stop = stop[:-1]
-    has_node = nearest_ancestor(parent, np.append(nodes, np.zeros(len(parent) - len(table), bool)))
-    is_again = has_node[calls.place] >= 0
+    node_above = nearest_ancestor(parent, np.append(nodes, np.zeros(added, dtype=bool)))
+    is_again = node_above[calls.place] >= 0
     instance, names, module_parent = _instances(calls, call_parent, is_again, source)
-    owner = _owners(stop, np.append(instance, OUTSIDE)[number[:-1]], optimizer, forward)
-    call = number[stop]
+    owner = _owners(stop, np.append(instance, OUTSIDE)[call_at[:-1]], optimizer, forward)
+    call = call_at[stop]
     phase = np.where(call >= 0, RECOMPUTE * np.append(is_again, False)[call], FORWARD)
     phase[(stop >= 0) & (call < 0)] = BACKWARD
     phase[owner == OPTIMIZER] = FORWARD
@@ -197,7 +198,7 @@ def _class_name(name: str, source: str) -> str:
 
 
 def _annotations(trace: Trace) -> Bools:
-    """Return which events are ranges of the program that may name a part of the model."""
+    """Return whether each event is a range of the program that may name a part of the model."""
     names = name_mask(trace, lambda name: not _NO_LAYER.search(name))
     return category_mask(trace, "user_annotation") & names
 
@@ -224,8 +225,8 @@ def _owners(stop: Ints, of_event: Ints, optimizer: Bools, forward: Ints) -> Ints
 def _instances(
     calls: _ModuleCalls, call_parent: Ints, is_again: Bools, source: str
 ) -> tuple[Ints, list[str], Ints]:
-    """Return the module of each call, and the modules' names and parents by first call."""
-    code = {name: at for at, name in enumerate(dict.fromkeys(calls.names))}
+    """Return the module of each call, and the names and parents of modules by first call."""
+    code = {name: number for number, name in enumerate(dict.fromkeys(calls.names))}
     key = np.array([code[name] for name in calls.names], dtype=np.int64)
     forest = forest_of(call_parent)
     if source != "nn.Module":
@@ -233,11 +234,12 @@ def _instances(
         path = key.copy()
         for members in forest.levels[1:]:
             pairs = (path[call_parent[members]] + 1) * len(code) + key[members]
-            path[members] = len(code) + np.unique(pairs, return_inverse=True)[1]
-            path[members] += path.max(initial=0) + 1
+            # The numbers of a level are above those of the levels before.
+            first_number = len(code) + path.max(initial=0) + 1
+            path[members] = first_number + np.unique(pairs, return_inverse=True)[1]
         key = path
-    # A module does not call itself: another class has its name and so its number, as `torch.nn`'s
-    # `LSTM` has within a model that is called `LSTM`.
+    # A call within a call of its own name is of another module: `torch.nn`'s ``LSTM`` within a
+    # model that is also called ``LSTM``. Each class counts its modules, so both are ``LSTM_0``.
     while (is_nested := forest.is_nested_in_group(np.arange(len(key)), key)).any():
         key[is_nested] += key.max() + 1
     # The first call in a forward pass gives the path; recomputation runs below other calls.
@@ -245,11 +247,11 @@ def _instances(
     is_first = np.append(True, np.diff(key[order]) != 0)[: len(order)]
     first = order[is_first]
     first = first[np.argsort(calls.start_ns[first], kind="stable")]
-    place = dict(zip(key[first].tolist(), range(len(first)), strict=True))
-    instance = np.array([place[value] for value in key.tolist()], dtype=np.int64)
+    module_of_key = {value: module for module, value in enumerate(key[first].tolist())}
+    instance = np.array([module_of_key[value] for value in key.tolist()], dtype=np.int64)
     parent = np.append(instance, -1)[call_parent[first]]
     parent = np.where(parent < np.arange(len(first)), parent, -1)
-    return instance, [calls.names[at] for at in first.tolist()], parent
+    return instance, [calls.names[call] for call in first.tolist()], parent
 
 
 def _forward_operators(trace: Trace, nodes: Bools) -> Ints:
@@ -332,13 +334,14 @@ def _add_sequences(
     if not layers:
         return calls, parent
     place = np.arange(len(parent), len(parent) + len(layers))
-    for at, members in zip(place.tolist(), layers, strict=True):
-        parent[rows[members]] = at
-    heads, ends = (np.array([members[at] for members in layers]) for at in (0, -1))
-    start_ns = np.append(calls.start_ns, table.start_ns[rows[heads]])
-    end_ns = np.append(calls.end_ns, table.end_ns[rows[ends]])
-    outer = np.append(parent, stop[heads])
-    return _ModuleCalls(names, np.append(calls.place, place), start_ns, end_ns), outer
+    for number, members in zip(place.tolist(), layers, strict=True):
+        parent[rows[members]] = number
+    first_of_layer = np.array([members[0] for members in layers])
+    last_of_layer = np.array([members[-1] for members in layers])
+    start_ns = np.append(calls.start_ns, table.start_ns[rows[first_of_layer]])
+    end_ns = np.append(calls.end_ns, table.end_ns[rows[last_of_layer]])
+    all_parents = np.append(parent, stop[first_of_layer])
+    return _ModuleCalls(names, np.append(calls.place, place), start_ns, end_ns), all_parents
 
 
 def longest_repeat(codes: Ints) -> tuple[int, int, int]:
@@ -542,48 +545,51 @@ def _fold(owners: ModuleOwners) -> Ints:
     Leaf modules share a row only with leaf modules at the same position: two ``Linear`` of
     a block differ in their shapes. Annotations and sequences always share.
     """
-    size = len(owners.names)
+    size, parents = len(owners.names), owners.parent.tolist()
     children: list[list[int]] = [[] for _ in range(size)]
-    for at, above in enumerate(owners.parent.tolist()):
-        if above >= 0:
-            children[above].append(at)
+    position = [0] * size  # among the children of the parent
+    for module, parent in enumerate(parents):
+        if parent >= 0:
+            position[module] = len(children[parent])
+            children[parent].append(module)
     codes: dict[tuple[Any, ...], int] = {}
-    shape = [0] * size
-    for at in range(size - 1, -1, -1):  # parents come before their children
-        structure = (owners.class_names[at], tuple(shape[child] for child in children[at]))
-        shape[at] = codes.setdefault(structure, len(codes))
+    structure = [0] * size
+    for module in range(size - 1, -1, -1):  # parents come before their children
+        below = tuple(structure[child] for child in children[module])
+        structure[module] = codes.setdefault((owners.class_names[module], below), len(codes))
     first: dict[tuple[int, int, int], int] = {}
     group = np.arange(size)
-    place = {child: number for members in children for number, child in enumerate(members)}
-    for at, above in enumerate(owners.parent.tolist()):
-        is_leaf = not children[at] and owners.source == "nn.Module"
-        outer = int(group[above]) if above >= 0 else -1
-        key = (outer, shape[at], place.get(at, 0) if is_leaf else -1)
-        if above >= 0 or not is_leaf:
-            group[at] = first.setdefault(key, at)
+    for module, parent in enumerate(parents):
+        is_leaf = not children[module] and owners.source == "nn.Module"
+        if is_leaf and parent < 0:
+            continue
+        row_above = int(group[parent]) if parent >= 0 else -1
+        key = (row_above, structure[module], position[module] if is_leaf else -1)
+        group[module] = first.setdefault(key, module)
     return group
 
 
 def _descriptions(owners: ModuleOwners, group: Ints, chosen: Ints) -> dict[str, Any]:
-    """Return paths, names, depths and parents of the chosen groups."""
     outer = np.append(group, -1)[owners.parent]
     count = np.bincount(group, minlength=len(group))
-    repeats = (count // np.append(count, 1)[outer]).tolist()  # in each module above
+    repeats = (count // np.append(count, 1)[outer]).tolist()  # in each instance of the parent
     labels = zip(owners.names, owners.class_names, repeats, strict=True)
     names = [
         name if number < 2 else f"{class_name} ×{number}" for name, class_name, number in labels
     ]
     paths = list(names)
-    for at, above in enumerate(outer.tolist()):  # parents come before their children
-        if above >= 0:
-            paths[at] = f"{paths[above]}.{names[at]}"
+    for module, parent in enumerate(outer.tolist()):  # parents come before their children
+        if parent >= 0:
+            paths[module] = f"{paths[parent]}.{names[module]}"
     events = _event_names(owners, group)
-    texts = {"path": paths, "module": names, "class_name": owners.class_names}
+    modules_shown = chosen.tolist()
     return {
-        **{column: [values[at] for at in chosen.tolist()] for column, values in texts.items()},
+        "path": [paths[module] for module in modules_shown],
+        "module": [names[module] for module in modules_shown],
+        "class_name": [owners.class_names[module] for module in modules_shown],
         "depth": forest_of(outer).depth[chosen],
         "parent": positions_of_rows(chosen, len(group))[outer[chosen]],
-        "events": [events.get(at, "") for at in chosen.tolist()],
+        "events": [events.get(module, "") for module in modules_shown],
     }
 
 
@@ -592,18 +598,18 @@ def _event_names(owners: ModuleOwners, group: Ints) -> dict[int, str]:
     has_event = mask_of_rows(owners.instance[owners.row >= 0], len(group))
     prefix = MODULE_PREFIX if owners.source == "nn.Module" else ""
     names: dict[int, list[str]] = {}
-    for at in np.flatnonzero(has_event).tolist():
-        names.setdefault(int(group[at]), []).append(prefix + owners.names[at])
-    return {at: "\n".join(dict.fromkeys(listed)) for at, listed in names.items()}
+    for module in np.flatnonzero(has_event).tolist():
+        names.setdefault(int(group[module]), []).append(prefix + owners.names[module])
+    return {row: "\n".join(dict.fromkeys(listed)) for row, listed in names.items()}
 
 
 def _depth_first(block: dict[str, Any]) -> dict[str, Any]:
-    """Return rows in depth-first order; `parent` is a row."""
+    """Return rows in depth-first order; ``parent`` is a row in that order."""
     size = len(block["path"])
     order = np.argsort(forest_of(block["parent"]).preorder) if size else np.empty(0, np.int64)
     block["parent"] = np.append(np.argsort(order), -1)[block["parent"]]
     return {
-        name: [values[at] for at in order.tolist()] if isinstance(values, list) else values[order]
+        name: [values[row] for row in order.tolist()] if isinstance(values, list) else values[order]
         for name, values in block.items()
     }
 

@@ -36,6 +36,7 @@ from hta_widgets.analysis.efficiency.devices import (
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
+from hta_widgets.analysis.efficiency.signatures import Signatures
 from hta_widgets.analysis.frames import float64, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, narrow_selection, rank_parts
@@ -108,12 +109,10 @@ _PHASES: Final = ("forward", "backward", "recompute", "optimizer")
 
 @dataclass(frozen=True, slots=True)
 class _RankRows:
-    """The rows of one rank, its device, and `totals`, which are added up over ranks."""
-
     blocks: list[dict[str, Any]]
     device: UsedDevice
     has_shapes: bool
-    totals: Counter[str]
+    totals: Counter[str]  # numbers that are added up over ranks
 
 
 @check_arguments
@@ -276,17 +275,13 @@ def _rank_rows(part: RankPart, device: UsedDevice, keys: tuple[str, ...]) -> _Ra
 def _call_rows(
     part: RankPart, times: CallTimes, device: UsedDevice, keys: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return the rows of calls: by signature, precision, recomputation, and given keys."""
     signature_set, calls = times.signatures, times.signatures.calls
     counted = np.flatnonzero(times.is_counted)
     step = part.table.step[calls.rows] if "step" in keys else np.full(len(calls), -1)
+    phase = _phases(signature_set) if "phase" in keys else np.zeros(len(calls), dtype=np.int64)
     category = signature_set.texts_of_work("category")
-    phase = np.zeros(len(calls), dtype=np.int64)
-    if "phase" in keys:
-        phase[calls.is_backward] = _PHASES.index("backward")
-        phase[signature_set.is_recomputed] = _PHASES.index("recompute")
-        phase[category == "optimizer"] = _PHASES.index("optimizer")
     category[times.communicates] = "communication"
+    # A row has the calls that agree in all of these columns.
     columns = [signature_set.row, signature_set.is_recomputed, times.precision, step, phase]
     columns += [times.communicates, times.is_host_copy]
     first_counted, group = group_by_columns([column[counted] for column in columns])
@@ -327,8 +322,16 @@ def _call_rows(
     }
 
 
+def _phases(signature_set: Signatures) -> Ints:
+    """Return the phase of each call, as a code into `_PHASES`."""
+    phase = np.full(len(signature_set.calls), _PHASES.index("forward"), dtype=np.int64)
+    phase[signature_set.calls.is_backward] = _PHASES.index("backward")
+    phase[signature_set.is_recomputed] = _PHASES.index("recompute")
+    phase[signature_set.texts_of_work("category") == "optimizer"] = _PHASES.index("optimizer")
+    return phase
+
+
 def _sums(group: Ints, size: int, device_ns: Ints, **measures: Ints) -> dict[str, Ints]:
-    """Return count and times by group, and sums of other measures."""
     spent = group_statistics(group, size, device_ns)
     return {
         "count": spent.count,
@@ -340,7 +343,6 @@ def _sums(group: Ints, size: int, device_ns: Ints, **measures: Ints) -> dict[str
 
 
 def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Return the rows of the selected work that no operator launched."""
     calls, table = times.signatures.calls, part.table
     work = calls.work[(calls.call_of_work < 0) & part.contains(calls.work)]
     if part.has_window:
@@ -380,9 +382,9 @@ def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dic
 
 
 def _figures_of_calls(times: CallTimes, calls: Rows, group: Rows, first: Rows) -> dict[str, Any]:
-    """Return the figures of a call of each row, the mean if calls of a row differ.
+    """Return the figures of a call of each row, or the mean if the calls of the row differ.
 
-    ``inside`` is the number of calls, in parts for those that the window cuts.
+    ``inside`` is the number of calls; a call that the window cuts counts in part.
     """
     signature_set = times.signatures
     code, share_inside = signature_set.code, times.inside[calls]

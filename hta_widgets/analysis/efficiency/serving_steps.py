@@ -1,9 +1,9 @@
 """Steps of inference engines: prefill and decode, tokens per second, and time on the device.
 
-An engine annotates its steps, one within another in some files: SGLang's ``step[DECODE bs=32]`` is
-inside an ``execute_…`` of the same tokens. The outermost counts. A step lasts on the device from
-the first to the last of what it launched. In a first step, what was launched may wait for work that
-was launched before recording began and is not in the file: the time until then does not count.
+An engine annotates its steps. Annotations may be nested: SGLang's ``step[DECODE bs=32]`` is inside
+an ``execute_…`` of the same tokens. Then the outermost counts. A step lasts on the device from the
+start of the first work that it launched to the end of the last. Work of the first step may wait for
+work that was launched before recording began and is not in the file. This wait does not count.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def serving_steps(
 
 
 def _rates(frame: pd.DataFrame) -> dict[str, float]:
-    """Return tokens per second of all steps, and of each phase over its own steps."""
+    """Return tokens per second by phase, over the time of the phase's steps, and over all steps."""
     counted = frame[frame["tokens"] >= 0]
     period = counted["tokens"] / counted["tokens_per_s"]
     # Ranks may serve the same tokens or different ones, so a rate is that of one rank.
@@ -168,7 +168,7 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
 
 
 def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> dict[str, Ints]:
-    """Return the device's columns of steps; starts are -1 for steps without work."""
+    """Return the columns of the device's times by step; starts are -1 for steps without work."""
     start, end = part.clip_rows(work)
     spans = pd.DataFrame({"first": start, "last": end}).groupby(step)
     has_work = mask_of_rows(step, size)

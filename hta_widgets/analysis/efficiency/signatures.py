@@ -49,12 +49,7 @@ from hta_widgets.analysis.efficiency.calls import (
 )
 from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
 from hta_widgets.analysis.efficiency.matrix_work import match_expert_kernel
-from hta_widgets.analysis.efficiency.work import (
-    call_work,
-    operators_of,
-    role_of,
-    unnumbered_name,
-)
+from hta_widgets.analysis.efficiency.work import call_work, operators_of, role_of, unnumbered_name
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.trace.arrays import (
     Array,
@@ -88,8 +83,8 @@ _GRADIENTS = (f"{_CONVOLUTION_BACKWARD}_input", f"{_CONVOLUTION_BACKWARD}_weight
 #: Number of calls after a convolution that are searched for one that takes its output.
 _MAX_AHEAD = 4
 _DETACH = "aten::detach"
-#: Args with FLOPs, bytes and the category of XLA's operations, and FLOPs and gigabytes of a kernel
-#: that Inductor generated, if it counts them.
+#: Args of XLA's operations, with FLOPs, bytes and category, and of Inductor's kernels, with FLOPs
+#: and gigabytes.
 _XLA = ("flops", "bytes accessed", "hlo_category")
 _INDUCTOR = ("kernel_flop", "kernel_num_gb")
 STATED: Final = "stated"
@@ -125,9 +120,10 @@ class CountedCalls:
 def counted_calls(trace: Trace) -> CountedCalls:
     """Return the counted calls of a rank."""
     tree = operator_tree(trace)
-    used, place = distinct_codes(trace.table.name[tree.rows])
-    role = np.array([role_of(trace.table.names[code]) for code in used.tolist()], dtype=object)
-    roles = {name: (role == name)[place] for name in ("gemm", "outermost", "fallback", "listed")}
+    used, name_of_row = distinct_codes(trace.table.name[tree.rows])
+    role_of_name = [role_of(trace.table.names[code]) for code in used.tolist()]
+    role_of_row = np.array(role_of_name, dtype=object)[name_of_row]
+    roles = {role: role_of_row == role for role in ("gemm", "outermost", "fallback", "listed")}
     owner, is_matrix = _owners(tree.forest, roles)
     work = device_work_rows(trace)
     innermost = tree.innermost[trace.launch_of[work]]
@@ -191,7 +187,7 @@ def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
 
 
 def _has_below(forest: Forest, targets: Bools) -> Bools:
-    """Return which operators have one of `targets` below them."""
+    """Return whether each operator has any of `targets` below it."""
     return forest.subtree_sums(targets.astype(np.int64)) > targets
 
 
@@ -281,7 +277,6 @@ def signatures(trace: Trace) -> Signatures:
 def _distinct_signatures(
     trace: Trace, calls: CountedCalls, args: CallArgs
 ) -> tuple[list[_Signature], Ints]:
-    """Return the distinct signatures of calls, and for each call the position of its signature."""
     # The contexts of the calls whose arguments do not suffice, by position.
     contexts = _output_contexts(trace, calls, args) | _gradient_contexts(trace, calls)
     contexts |= _backward_contexts(trace, calls, args)
@@ -305,7 +300,7 @@ def _distinct_signatures(
 
 
 def _rows_of_table(signature_list: Sequence[_Signature], works: Sequence[Work]) -> Ints:
-    """Return a number for each signature, equal for those that differ only in known steps."""
+    """Return the row of each signature in a table; it is shared if only known steps differ."""
     numbers: dict[tuple[_Signature, str], int] = {}
     rows = []
     for signature, work in zip(signature_list, works, strict=True):
@@ -315,7 +310,7 @@ def _rows_of_table(signature_list: Sequence[_Signature], works: Sequence[Work]) 
 
 
 def _gradient_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
-    """Return how many gradients the backward calls of convolutions compute in files of 2021."""
+    """Return the numbers of gradients that backward calls of convolutions compute, in old files."""
     backward = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
     if not len(backward):
         return {}
@@ -344,7 +339,7 @@ def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dic
 
 
 def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
-    """Return the kernels of each mixture of experts, with grids of those that show its work."""
+    """Return the kernels of each mixture of experts, with the grids of its products."""
     experts = _positions_of_names(trace, calls, operators_of("launched_experts"))
     is_of_experts = np.isin(calls.call_of_work, experts) & (calls.call_of_work >= 0)
     work, call_of_work = calls.work[is_of_experts], calls.call_of_work[is_of_experts]
@@ -363,7 +358,7 @@ def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext
 
 
 def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
-    """Return the lengths of the engine's step around each call of attention."""
+    """Return the engine's step around each call of attention, whose name has the lengths."""
     attention = _positions_of_names(trace, calls, operators_of("paged_attention"))
     if not len(attention) or not len(engine_steps(trace).rows):
         return {}
@@ -446,12 +441,12 @@ def _taken_output(x: list[int], w: list[int], calls: Iterable[list[Any]]) -> _Di
 def _gradient_shapes(
     trace: Trace, calls: CountedCalls, args: CallArgs
 ) -> dict[tuple[int, str], _Dims]:
-    """Return the shapes of gradients by sequence number, and dims of input and weight."""
-    places = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
-    parents = trace.table.parent[calls.rows[places]].astype(np.int64)
+    """Return the shapes of gradients by sequence number and dims of input and weight."""
+    backward = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
+    parents = trace.table.parent[calls.rows[backward]].astype(np.int64)
     sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()
     shapes = {}
-    for code, number in zip(args.code[places].tolist(), sequence, strict=True):
+    for code, number in zip(args.code[backward].tolist(), sequence, strict=True):
         dims = decode_arg(args.texts[code][0])
         if number >= 0 and len(dims) > 2:
             x, gradient, weight = dims[:3]
@@ -460,15 +455,15 @@ def _gradient_shapes(
 
 
 def _positions_of_names(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Rows:
-    """Return the positions of the calls whose name is wanted."""
+    """Return the positions of the calls whose unnumbered name is `wanted`."""
     has_name = names_match(trace, calls.rows, lambda name: unnumbered_name(name) in wanted)
     return np.flatnonzero(has_name)
 
 
 def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bools:
-    """Return which recomputed calls were stopped before they computed, on ranks without devices.
+    """Return whether each recomputed call was stopped before it computed, on ranks without devices.
 
-    Only ``detach`` is below them, while others of the same name have other operators below.
+    Only ``detach`` is below such a call, while other operators are below other calls of its name.
     """
     if len(calls.work) or not within_backward.any():
         return np.zeros(len(calls), dtype=bool)
@@ -500,12 +495,13 @@ def signatures_with_stated_work(trace: Trace) -> Signatures:
         signature_set,
         code=code,
         row=code,
-        distinct=[_with_stated_work(signature_set.distinct[at], *stated) for at, *stated in codes],
+        distinct=[
+            _with_stated_work(signature_set.distinct[number], *stated) for number, *stated in codes
+        ],
     )
 
 
 def _with_counts_of_inductor(trace: Trace, signature_set: Signatures) -> Signatures:
-    """Return the signatures with the counts that Inductor has for each of its kernels."""
     codes, first = np.unique(signature_set.code, return_index=True)
     distinct = list(signature_set.distinct)
     is_triton = [distinct[code].name.startswith("triton_") for code in codes.tolist()]
@@ -519,7 +515,6 @@ def _with_counts_of_inductor(trace: Trace, signature_set: Signatures) -> Signatu
 def _with_stated_work(
     signature: CallSignature, flops: Any, size_bytes: Any, category: Any = None
 ) -> CallSignature:
-    """Return a signature with the work that the file states, if it states any."""
     flops, size_bytes = (
         value if isinstance(value, (int, float)) else None for value in (flops, size_bytes)
     )

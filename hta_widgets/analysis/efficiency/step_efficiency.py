@@ -75,12 +75,10 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _RankSteps:
-    """The rows of a rank; `outside_flops` are FLOPs of operators outside of steps."""
-
-    columns: dict[str, Any]
+    columns: dict[str, Any]  # a row for each step
     device: UsedDevice
     has_shapes: bool
-    outside_flops: float
+    outside_flops: float  # of operators outside of steps
 
 
 @check_arguments
@@ -206,15 +204,15 @@ def _steps_of_rank(
     times = call_times(operators, device)
     calls = times.signatures.calls
     is_counted = times.is_counted & (times.signatures.texts_of_work("kind") == "matrix")
-    place_of_step = pd.Index(steps)
+    step_index = pd.Index(steps)
     step = part.table.step if has_steps else np.full(len(part.table), -1)
-    place = place_of_step.get_indexer(pd.Index(step[calls.rows]))
-    figures = _figures(times, device, precision).assign(place=place)
-    counted = figures[is_counted & (place >= 0)]
+    row_of_call = step_index.get_indexer(pd.Index(step[calls.rows]))
+    row_of_work = step_index.get_indexer(pd.Index(step[calls.work]))
+    figures = _figures(times, device, precision).assign(row=row_of_call)
+    counted = figures[is_counted & (row_of_call >= 0)]
     has_shapes, has_peaks = times.signatures.has_shapes, bool(figures["peak"].notna().any())
     sums = _sums(counted, len(steps), has_shapes=has_shapes, has_peaks=has_peaks)
-    place_of_work = place_of_step.get_indexer(pd.Index(step[calls.work]))
-    known_share = _known_shares(part, times, place_of_work, len(steps))
+    known_share = _known_shares(part, times, row_of_work, len(steps))
     main = [precision] * len(steps) if precision else _main_precisions(counted, len(steps))
     columns = {
         "rank": part.rank,
@@ -227,12 +225,12 @@ def _steps_of_rank(
         "at_least": sums["at_least"] | (known_share < _MIN_KNOWN),
         "is_whole": whole_steps(part, steps) if has_steps else np.ones(len(steps), dtype=bool),
     }
-    outside_flops = float(figures["flops"][is_counted & (place < 0)].sum())
+    outside_flops = float(figures["flops"][is_counted & (row_of_call < 0)].sum())
     return _RankSteps(columns, device, has_shapes, outside_flops)
 
 
 def _lengths(times: pd.DataFrame) -> pd.DataFrame:
-    """Return the times of steps: on the devices, if hosts run ahead of them."""
+    """Return the times of steps, which are those of the devices if the hosts run ahead."""
     ahead = np.array(times.attrs.get("ahead", []), dtype=np.int64)
     length = step_length(
         ahead, *(times[name].to_numpy() for name in ("step", "dur_ns", "device_span_ns"))
@@ -242,7 +240,6 @@ def _lengths(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def _whole_time(part: RankPart) -> pd.DataFrame:
-    """Return the times of a rank without steps."""
     first, last = part.edges or (0, 0)
     busy_ns = total_length(part.union_of_all_of_kinds("compute", "communication", "memory"))
     times = (-1, first + part.trace.shift_ns, last - first, busy_ns)
@@ -250,7 +247,7 @@ def _whole_time(part: RankPart) -> pd.DataFrame:
 
 
 def _figures(times: CallTimes, device: UsedDevice, precision: str | None) -> pd.DataFrame:
-    """Return the FLOPs of each call by purpose, NaN if unknown, and its peak."""
+    """Return the FLOPs of each call by purpose, NaN if unknown, and the peak for its precision."""
     calls = times.signatures
     flops, first_flops = (calls.figures(name) * times.inside for name in ("flops", "model_flops"))
     is_recomputed, is_backward = calls.is_recomputed, calls.calls.is_backward
@@ -277,10 +274,10 @@ def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool)
     """Return the sums of each step; NaN if the FLOPs of all its matrix operators are unknown."""
     lacks_peak = calls["flops"].notna() & calls["peak"].isna()
     calls = calls.assign(has_peak=calls["peak_ns"].notna(), lacks_peak=lacks_peak)
-    groups, every = calls.groupby("place"), range(steps)
-    sums = groups[[*_FLOPS, *_PEAK_TIMES, "matrix_device_ns"]].sum().reindex(every, fill_value=0)
-    is_known = groups["flops"].count().reindex(every, fill_value=1).gt(0) & has_shapes
-    flags = groups[["has_peak", "lacks_peak"]].any().reindex(every, fill_value=False)
+    groups, rows = calls.groupby("row"), range(steps)
+    sums = groups[[*_FLOPS, *_PEAK_TIMES, "matrix_device_ns"]].sum().reindex(rows, fill_value=0)
+    is_known = groups["flops"].count().reindex(rows, fill_value=1).gt(0) & has_shapes
+    flags = groups[["has_peak", "lacks_peak"]].any().reindex(rows, fill_value=False)
     is_compared = is_known & has_peaks & (flags["has_peak"] | ~flags["lacks_peak"])
     sums[[*_FLOPS]] = sums[[*_FLOPS]].where(is_known)
     sums[[*_PEAK_TIMES]] = sums[[*_PEAK_TIMES]].where(is_compared)
@@ -288,33 +285,32 @@ def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool)
     return {**columns, "at_least": flags.all(axis=1).to_numpy()}
 
 
-def _known_shares(part: RankPart, times: CallTimes, place: Ints, steps: int) -> Floats:
+def _known_shares(part: RankPart, times: CallTimes, row: Ints, steps: int) -> Floats:
     """Return for each step the share of its kernels' time whose matrix FLOPs are known.
 
-    `place` is the position of the step of each piece of device work.
+    `row` is the row of the step of each piece of device work, -1 for none.
     """
     is_known = np.append(times.signatures.has_known_matrix_flops, False)
     calls, table = times.signatures.calls, part.table
     start, end = part.clip_rows(calls.work)
-    chosen: Bools = (table.kind[calls.work] == _COMPUTE) & (place >= 0) & (end > start)
+    chosen: Bools = (table.kind[calls.work] == _COMPUTE) & (row >= 0) & (end > start)
     time_ns = (end - start)[chosen].astype(float)
     known_ns = time_ns * is_known[calls.call_of_work[chosen]]
     total_ns, known_ns = (
-        np.bincount(place[chosen], values, minlength=steps) for values in (time_ns, known_ns)
+        np.bincount(row[chosen], values, minlength=steps) for values in (time_ns, known_ns)
     )
     return known_ns / np.where(total_ns > 0, total_ns, np.nan)
 
 
 def _main_precisions(calls: pd.DataFrame, steps: int) -> list[str]:
     size = len(PRECISION_NAMES)
-    key = calls["place"] * size + calls["precision"]
+    key = calls["row"] * size + calls["precision"]
     flops = np.bincount(key, calls["flops"].fillna(0), minlength=steps * size)
     table = flops.reshape(steps, size)
     return [PRECISION_NAMES[code] for code in table.argmax(axis=1).tolist()]
 
 
 def _add_shares(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add rates and shares; a share of no time is NaN."""
     step_ns, busy_ns, matrix_ns = (
         frame[name].where(frame[name] > 0) for name in ("step_ns", "busy_ns", "matrix_device_ns")
     )

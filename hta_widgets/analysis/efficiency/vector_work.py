@@ -34,7 +34,6 @@ _NAN: Final = float("nan")
 
 
 def _vector(flops: float, size: float, certainty: str = "exact") -> Work:
-    """Return work without matrix products, of given nominal FLOPs and bytes."""
     return Work("", float(flops), 0.0, float(size), "vector", certainty)
 
 
@@ -127,7 +126,6 @@ def _reduction(
     is of type `to` as in `pointwise_work`.
     """
     shape = call.shape(0)
-    type_name = call.tensor(0).type
     if call.is_present(1):  # the maximum of two tensors is pointwise
         return replace(pointwise_work(call, 2), category="elementwise")
     has_dims = len(call.dims) > index + 1
@@ -137,15 +135,18 @@ def _reduction(
     places = call.numbers(index) if has_dims else []
     reduced = {place % len(shape) for place in places} or set(range(len(shape)))
     out = prod(size for place, size in enumerate(shape) if place not in reduced)
-    if to and type_name not in FLOATS:
-        type_name = to
-    if dtype is not None and has_dims:
-        type_name = call.output_type(dtype, type_name)
-    type_name = "bool" if to == "bool" else type_name
-    value_bytes = 0 if indices == "only" else item_bytes(type_name)
+    result_type = _result_type(call, dtype if has_dims else None, to)
+    value_bytes = 0 if indices == "only" else item_bytes(result_type)
     has_indices = indices == "only" or (indices == "too" and has_dims)
     index_bytes = item_bytes("long int") if has_indices else 0
     return _vector(flops * prod(shape), call.size_bytes(0) + out * (value_bytes + index_bytes))
+
+
+def _result_type(call: OperatorCall, dtype: int | None, to: str) -> str:
+    type_name = call.type_of(0)
+    if to == "bool" or (to and type_name not in FLOATS):
+        type_name = to
+    return type_name if dtype is None or to == "bool" else call.output_type(dtype, type_name)
 
 
 def _top(call: OperatorCall) -> Work:
@@ -240,7 +241,7 @@ def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0
 
 
 def _embedding_bag(call: OperatorCall) -> Work:
-    """Return the work of adding up rows of a table; only the numbers of lookups and bags matter."""
+    """Return the work of adding up rows of a table; the contents of bags do not matter."""
     (rows, width), lookups = call.shape(0, 2), prod(call.shape(1))
     bags = call.shape(2)[0] - call.flag(7)  # offsets may end with the number of indices
     elements = (min(lookups, rows) + bags) * width
@@ -267,7 +268,7 @@ def _unknown(call: OperatorCall, *, reason: str, flops: float = _NAN) -> Work:
 
 
 def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work:
-    """Return the work of a pooling in two dimensions; with a dilation it also writes indices.
+    """Return the work of pooling in two dimensions; with a dilation, it also writes indices.
 
     If the flag `ceil` is set, the last window may end outside of the input.
     """
@@ -277,10 +278,11 @@ def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work
     spread = [1, 1] if dilation is None else call.numbers(dilation, 2)
     sides = zip(x[-2:], kernel, stride, padding, spread, strict=True)
     out = prod(x[:-2])
-    for n, k, s, p, d in sides:
-        last = n + 2 * p - d * (k - 1) - 1  # start of the last possible window
-        count = -(-last // s) + 1 if call.flag(ceil) else last // s + 1
-        out *= count - ((count - 1) * s >= n + p)  # none starts in the padding at the end
+    for length, width, step, pad, gap in sides:
+        last = length + 2 * pad - gap * (width - 1) - 1  # start of the last possible window
+        count = -(-last // step) + 1 if call.flag(ceil) else last // step + 1
+        starts_in_padding = (count - 1) * step >= length + pad
+        out *= count - 1 if starts_in_padding else count
     size = item_bytes(call.tensor(0).type)
     size += 0 if dilation is None else item_bytes("long int")
     return _vector(out * prod(kernel), call.size_bytes(0) + out * size)

@@ -30,13 +30,7 @@ from functools import cache, partial
 from math import isnan
 from typing import Final, Literal, NamedTuple
 
-from hta_widgets.analysis.efficiency.calls import (
-    REAL_TYPES,
-    CallError,
-    OperatorCall,
-    Reason,
-    Work,
-)
+from hta_widgets.analysis.efficiency.calls import REAL_TYPES, CallError, OperatorCall, Reason, Work
 from hta_widgets.analysis.efficiency.kernel_names import match_name
 from hta_widgets.analysis.efficiency.matrix_work import (
     EVERY_MATRIX,
@@ -75,7 +69,7 @@ def unnumbered_name(name: str) -> str:
 
 @cache
 def _table() -> dict[str, ListedOperator]:
-    """Return the operators of ``facts/operators.json``; ``*`` ends the start of many names."""
+    """Return the operators of ``facts/operators.json`` by name; a ``*`` ends a common prefix."""
     table: dict[str, ListedOperator] = {}
     for role, rows in facts("operators").items():
         for row in rows:
@@ -88,15 +82,15 @@ def _table() -> dict[str, ListedOperator]:
 
 @cache
 def _find(name: str) -> ListedOperator | None:
-    """Return the row of an operator in the table; pointwise ``aten::add_`` has ``aten::add``'s."""
+    """Return the row of an operator; pointwise ``aten::add_`` has the row of ``aten::add``."""
     table, name = _table(), unnumbered_name(name)
     if name in table:
         return table[name]
     out_of_place = table.get(name.removesuffix("_"))
     if out_of_place and out_of_place.work.func is pointwise_work:
         return out_of_place
-    starts = (start for start in table if start.endswith("*") and name.startswith(start[:-1]))
-    return table.get(next(starts, ""))
+    prefixes = (key for key in table if key.endswith("*") and name.startswith(key[:-1]))
+    return table.get(next(prefixes, ""))
 
 
 @cache
@@ -135,7 +129,7 @@ def call_work(call: OperatorCall) -> Work:
 
 
 def _work_by_formula(formula: Callable[[OperatorCall], Work], call: OperatorCall) -> Work:
-    """Return the result of a formula, or why it gives none."""
+    """Return the result of a formula, or unknown work with the reason why it has none."""
     try:
         work = formula(call)
     except CallError as error:

@@ -5,7 +5,7 @@ Bokeh needs a browser to write SVG, and outputs of notebooks are saved without o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pandas as pd
@@ -55,17 +55,12 @@ def bars_svg(
         if isinstance(spread, Whiskers):
             _draw_whiskers(drawing, spread, content.data, (origin, top), scale)
     late_names = {f"rank {rank}" for rank in late_ranks}
-    for row, name in enumerate(names):
-        is_late = name in late_names
-        color = theme.late if is_late else theme.ink2
-        y = top + _baseline(row)
-        drawing.text(left - _GAP, y, name, color, anchor="end", bold=is_late)
+    _draw_texts(drawing, names, (left - _GAP, top), theme, late_names)
     x = right
     for (head, *texts), column_width in zip(columns, widths, strict=True):
         x += _GAP + column_width
         drawing.text(x, top - 10, head, theme.ink3, anchor="end")
-        for row, text in enumerate(texts):
-            drawing.text(x, top + _baseline(row), text, theme.ink2, anchor="end")
+        _draw_texts(drawing, texts, (x, top), theme)
     if hidden_rows:
         drawing.text(left, rows_end - _GAP, f"… {hidden_rows} more rows", theme.ink3)
     for number, note in enumerate(notes):
@@ -109,7 +104,6 @@ def _entry_width(mark: Bars) -> float:
 
 
 def _draw_legend(drawing: Drawing, marks: Sequence[Bars], theme: Theme, y: float) -> None:
-    """Draw a line of swatches with names."""
     x = float(_PAD)
     for mark in marks:
         drawing.rect(x, y, _SWATCH, _SWATCH, _paint(mark, theme))
@@ -120,8 +114,21 @@ def _draw_legend(drawing: Drawing, marks: Sequence[Bars], theme: Theme, y: float
 
 
 def _baseline(row: int) -> float:
-    """Return the baseline of the text of a row, from the top of the rows."""
     return row * _PITCH + _BAR - 3
+
+
+def _draw_texts(
+    drawing: Drawing,
+    texts: Sequence[str],
+    end: tuple[float, float],
+    theme: Theme,
+    late: Collection[str] = (),
+) -> None:
+    """Draw a text in each row, in red if it is in `late`; `end` is the column's top right."""
+    x, top = end
+    for row, text in enumerate(texts):
+        color = theme.late if text in late else theme.ink2
+        drawing.text(x, top + _baseline(row), text, color, anchor="end", bold=text in late)
 
 
 def _draw_bars(
@@ -158,7 +165,6 @@ def _draw_whiskers(
     origin: tuple[float, float],
     scale: float,
 ) -> None:
-    """Draw the spreads of rows in which ranks are folded."""
     left, top = origin
     lefts, rights = (_column(name, data) * scale + left for name in (mark.left, mark.right))
     for row, x0, x1 in zip(data["row"], lefts, rights, strict=True):

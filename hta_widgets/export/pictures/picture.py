@@ -198,7 +198,6 @@ class _Picture(Painter):
         self.drawing.text(x, 20, fit_text(words, width - x - 12), self.theme.ink2)
 
     def _draw_legend(self, y: float) -> None:
-        """Draw the legend of colours, as far as it fits."""
         drawing, theme = self.drawing, self.theme
         x = self._draw_class_legend(y) if self.classed is not None else self.area.left
         for kind, fill, line in self._legend_keys():

@@ -51,7 +51,6 @@ def totals_by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
 
 
 def _device_of(ranks: Iterable[Mapping[str, Any]]) -> str:
-    """Return the word for the devices of ranks."""
     return next((rank["device"] for rank in ranks if "device" in rank), "GPU")
 
 

@@ -370,7 +370,6 @@ def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, A
 def _members_of_ranks(
     traces: Iterable[Trace], selection: Selection, options: ExportOptions
 ) -> list[Members]:
-    """Return what to write of each rank that has selected events."""
     return [members for trace in traces if (members := choose_members(trace, selection, options))]
 
 

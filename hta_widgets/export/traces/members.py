@@ -152,8 +152,7 @@ def choose_members(trace: Trace, selection: Selection, options: ExportOptions) -
         add_enclosing_rows(chosen, table.parent)
     rows = np.flatnonzero(chosen)
     start_ns, end_ns = _window(trace, selection, rows)
-    fate = np.full(records, ASK, np.uint8)
-    members = Members(trace, rows, fate, is_whole, start_ns, end_ns)
+    members = Members(trace, rows, np.full(records, ASK, np.uint8), is_whole, start_ns, end_ns)
     members.counters, members.clip = bool(options.counters), options.clip
     if options.scrub:
         members.scrub = Scrubber(trace.metadata, trace.host)
@@ -162,18 +161,13 @@ def choose_members(trace: Trace, selection: Selection, options: ExportOptions) -
             (table.tracks[code].pid, table.tracks[code].tid)
             for code in np.unique(table.track[rows]).tolist()
         )
-    if not records:
-        _choose_counters(members)
-        return members
-    fate[table.record] = DROP
-    fate[table.record[rows]] = KEEP
-    for row, record in table.end_record.items():
-        fate[record] = KEEP if chosen[row] else DROP
-    _choose_flows(members, chosen)
-    _choose_instants(members)
-    _choose_asyncs(members)
+    if records:
+        _choose_events(members, chosen)
+        _choose_flows(members, chosen)
+        _choose_instants(members)
+        _choose_asyncs(members)
     _choose_counters(members)
-    return members if len(rows) or is_whole or members.asyncs else None
+    return members if len(rows) or is_whole or members.asyncs or not records else None
 
 
 def _is_by_time(selection: Selection) -> bool:
@@ -182,7 +176,6 @@ def _is_by_time(selection: Selection) -> bool:
 
 
 def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
-    """Add the calls in a window that launched chosen events."""
     calls = trace.launch_of[chosen]
     is_launch = np.zeros_like(chosen)
     is_launch[calls[calls >= 0]] = True
@@ -200,6 +193,14 @@ def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None,
         if high is None:
             high = int(trace.table.end_ns[rows].max()) + 1
     return low, high
+
+
+def _choose_events(members: Members, chosen: Bools) -> None:
+    table, fate = members.trace.table, members.fate
+    fate[table.record] = DROP
+    fate[table.record[chosen]] = KEEP
+    for row, record in table.end_record.items():
+        fate[record] = KEEP if chosen[row] else DROP
 
 
 def _choose_flows(members: Members, chosen: Bools) -> None:

@@ -120,7 +120,6 @@ class _StatedProcesses:
 
     @classmethod
     def of(cls, members: Members) -> _StatedProcesses:
-        """Read the metadata of a rank's file."""
         processes = cls()
         if members.trace.source is None:
             return processes
@@ -130,7 +129,6 @@ class _StatedProcesses:
         return processes
 
     def add(self, fields: Fields | None) -> None:
-        """Add a record of metadata."""
         args = None if fields is None else decode_fields(fields.get("args", b""))
         if fields is None or args is None:
             return

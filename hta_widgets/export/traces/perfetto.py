@@ -107,7 +107,6 @@ def _file_name(trace: Trace) -> str:
 
 
 def _manifest(traces: Sequence[Trace], clock: ClockName, *, with_hosts: bool) -> dict[str, Any]:
-    """Return the manifest of the files of ranks, whose times are on the clock of their set."""
     # The times in a rank's file plus its offset are times on the clock of the set.
     offsets_ns = [trace.shift_ns + base_time_ns(trace.metadata) - trace.zero_ns for trace in traces]
     reference = min(range(len(traces)), key=lambda place: (offsets_ns[place], place))

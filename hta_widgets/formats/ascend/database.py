@@ -47,6 +47,8 @@ _CATEGORIES = {"queue": "enqueue", "trace": "python_function", "python": "python
 _TYPES = {50002: "queue", 50003: "trace", 50004: "mstx"}
 _COPY = re.compile(r"(PCIE_DMA|SDMA|MEMCPY|MEMSET)\w*")
 _COMPUTE = re.compile(r"(AI_?|MIX_|KERNEL_|DSA|DVPP|AICPU)\w*")
+#: Tasks that only collectives have.
+_COLLECTIVE_TASK = re.compile(r"RDMA\w*|Notify[ _]Wait", re.IGNORECASE)
 _COLLECTIVE = re.compile(r"hcom_([A-Za-z]+?)_{1,2}\w*")
 #: Names of c10d by names of HCCL, for collectives with equal counts of input and output.
 _SAME_COUNT = {
@@ -82,8 +84,6 @@ def read_database(path: str, *, advance: Advance = None, **_: object) -> Outcome
 
 
 class _AscendTables:
-    """The tables of a database, whose events become rows."""
-
     def __init__(self, database: Database, rows: EventRows, folder_rank: int | None) -> None:
         self._database, self._rows, self._folder_rank = database, rows, folder_rank
         self._tasks = database.integers(
@@ -94,6 +94,8 @@ class _AscendTables:
         #: the tasks of collectives
         self._parts = database.integers("COMMUNICATION_TASK_INFO", "globalTaskId", optional="opId")
         self._devices: list[int] = np.unique(self._tasks["deviceId"]).tolist()
+        detail = "the database has no table TASK: of the devices' work, it has only collectives"
+        self._rows.note("part", int("TASK" not in database.tables), detail)
 
     def facts(self, _process: int, device: int) -> RankFacts:
         """Return what the database states about the rank of a device."""
@@ -126,6 +128,8 @@ class _AscendTables:
         category = map_distinct(task_type, lambda code: add(_category(texts.get(code, ""))))
         category[is_part] = add(NO_WORK_CATEGORY)
         category[is_compute] = add("kernel")
+        is_unnamed = (category == add("kernel")) & (name < 0)
+        self._rows.note("part", is_unnamed, "tasks whose names the database lacks; named by type")
 
         def args_of(task_code: int, op_code: int) -> dict[str, str]:
             args = {"Task Type": texts.get(task_code, "")}
@@ -146,6 +150,11 @@ class _AscendTables:
             "COMMUNICATION_OP", "startNs endNs connectionId",
             optional="opName groupName dataType count deviceId opId",
         )  # fmt: skip
+        if not len(columns["rowid"]):
+            types = self._texts(self._tasks["taskType"])
+            codes = [code for code, text in types.items() if _COLLECTIVE_TASK.fullmatch(text)]
+            detail = "tasks of collectives, which the database lacks: communication is not known"
+            self._rows.note("part", np.isin(self._tasks["taskType"], codes), detail)
         texts = self._texts(columns["opName"], columns["groupName"])
         dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", "id name"))
         device = self._devices_of_collectives(columns)
@@ -256,7 +265,6 @@ class _AscendTables:
         return self._rows.args_by_row(args_of, *(columns[key] for key in keys))
 
     def _connections(self) -> dict[str, Ints]:
-        """Return the connections between operators and tasks."""
         columns = self._database.integers("CONNECTION_IDS", "id connectionId")
         is_of_task = np.isin(columns["connectionId"], self._tasks["connectionId"])
         return select_rows(columns, is_of_task)

@@ -137,6 +137,7 @@ class _DumpEntry:
         number = p2p if self.is_p2p else collective
         #: number in the group; -1 for none
         self.sequence = number if number >= 0 else number_of_1x
+        self.is_batch = "coalesced" in str(self.get("profiling_name"))
         #: what the operations of a batch share with its own entry, ``nccl:coalesced``, which alone
         #: has their state
         self.batch = (self.group, self.is_p2p, collective, p2p, number_of_1x)
@@ -152,11 +153,7 @@ class _DumpReader:
         #: groups with sends and receives, whose numbers ``pg_status`` mixes with those of
         #: collectives
         self._p2p_groups = {entry.group for entry in self._entries if entry.is_p2p}
-        self._finished_batches = {
-            entry.batch
-            for entry in self._entries
-            if "coalesced" in str(entry.get("profiling_name")) and self._is_finished(entry)
-        }
+        self._batches = {entry.batch: entry for entry in self._entries if entry.is_batch}
         self._stacks = StackPool()
         self._dump = FlightDump(
             rank,
@@ -180,6 +177,7 @@ class _DumpReader:
     def _collective(self, entry: _DumpEntry) -> EnqueuedCollective:
         if entry.description:
             self._dump.descriptions[entry.group] = entry.description
+        batch = self._batches.get(entry.batch, entry)
         status = self._status_of(entry)
         if "last_enqueued_collective" in status:
             self._dump.enqueued[entry.group] = as_integer(status["last_enqueued_collective"])
@@ -192,8 +190,8 @@ class _DumpReader:
             sequence=entry.sequence,
             is_p2p=entry.is_p2p,
             operation=shorten_paths(str(entry.get("profiling_name") or "unknown")),
-            state=entry.state,
-            is_finished=self._is_finished(entry) or entry.batch in self._finished_batches,
+            state=batch.state,
+            is_finished=self._is_finished(entry) or self._is_finished(batch),
             created_ns=as_integer(entry.get("time_created_ns", 1000 * created_us)) or -1,
             started_ns=as_integer(entry.get("time_discovered_started_ns")) or -1,
             completed_ns=as_integer(entry.get("time_discovered_completed_ns")) or -1,

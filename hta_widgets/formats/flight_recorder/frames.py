@@ -101,16 +101,20 @@ def _collectives_frame(traces: TraceSet) -> pd.DataFrame:
 def _collective_row(states: list[Any]) -> dict[str, Any]:
     """Return the row of a collective from its rows of `collective_states`, one per rank."""
     collective = states[0]
-    ranks_of_state: dict[str, list[int]] = defaultdict(list)
-    for state in states:
-        ranks_of_state[state.state].append(state.rank)
-    waiting = [*ranks_of_state["started"], *ranks_of_state["scheduled"]]
-    missing = [*ranks_of_state["absent"], *ranks_of_state["no dump"]]
+    states_of_rank: dict[int, set[str]] = defaultdict(set)
+    for state in states:  # a rank has a state for each part of a batch
+        states_of_rank[state.rank].add(state.state)
+    waiting, missing = (
+        [rank for rank, of_rank in states_of_rank.items() if of_rank & members]
+        for members in ({"started", "scheduled"}, {"absent", "no dump"})
+    )
     calls = [state for state in states if state.operation]
     operations = dict.fromkeys(short_operation(call.operation) for call in calls)
+    if len(operations) > 1:
+        operations.pop("coalesced", None)  # a batch of the other operations
     label = f"{' or '.join(operations)} #{collective.sequence}"
     selected = set(missing or waiting)
-    keys = [str(state.key) for state in states if state.rank in selected and state.key >= 0]
+    key_of = {state.rank: str(state.key) for state in states if state.key >= 0}
     return {
         "name": f"{label} · {collective.group}",
         "label": label,
@@ -118,14 +122,14 @@ def _collective_row(states: list[Any]) -> dict[str, Any]:
         "job": collective.job,
         "sequence": collective.sequence,
         "is_p2p": collective.is_p2p,
-        "finished": len(ranks_of_state["finished"]),
-        "ranks": len({state.rank for state in states}),
+        "finished": sum(of_rank == {"finished"} for of_rank in states_of_rank.values()),
+        "ranks": len(states_of_rank),
         "waiting": ranks_text(waiting),
         "missing": ranks_text(missing),
         "sizes": " or ".join(sorted({call.input_sizes for call in calls})[:2]),
         "dtype": calls[0].dtype,
         "where": calls[0].where,
-        "keys": ",".join(keys),
+        "keys": ",".join(key for rank, key in key_of.items() if rank in selected),
     }
 
 

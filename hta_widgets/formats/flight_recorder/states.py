@@ -8,7 +8,8 @@ Four ranks, and collective 6 of the group of all, which rank 2 never called::
     rank 3  1 2 3 4 5 6 ← started
 
 A rank that is absent in one group may itself wait in another group. The hang of the other group is
-then the cause, and comes first.
+then the cause, and comes first. A collective that all ranks enqueued hangs because of an earlier
+call that one of them still waits in, if there is one.
 """
 
 from __future__ import annotations
@@ -114,6 +115,8 @@ class Hang:
     differing: dict[int, str]  # by rank: its call, if it differs from the call of most ranks
     last: dict[int, str]  # by absent rank: its last call, and where
     where: str
+    #: by waiting rank: when it enqueued the collective, -1 if that is unknown
+    enqueued_ns: dict[int, int]
     usual: str = ""  # the call of most ranks, if another differs
     is_p2p: bool = False
     has_cut_dump: bool = False  # whether dumps of `without_dump` are loaded, but cut off
@@ -126,12 +129,15 @@ class Hang:
         number = "" if self.is_p2p else f" #{self.sequence}"
         what = f"{short_operation(self.operation)}{number} of {self.group}"
         wait = _subject(self.waiting, "wait") + (f" in {self.where}" if self.where else "")
+        dump = "complete dump" if self.has_cut_dump else "dump"
+        missing = f"no {dump} of {_subject(self.without_dump)} is loaded."
+        if self.kind not in ("mismatch", "absent"):
+            return self._unfinished_text(what, wait, missing)
+        not_loaded = f" {missing.capitalize()}" if self.without_dump else ""
         if self.kind == "mismatch":
-            return self._mismatch_text(f"; {wait}" if self.waiting else "")
-        if self.kind == "absent":
-            waits = f", for which {wait}" if self.waiting else ""
-            return self._absence_text(what + waits)
-        return self._unfinished_text(what, wait)
+            return self._mismatch_text(f"; {wait}" if self.waiting else "") + not_loaded
+        waits = f", for which {wait}" if self.waiting else ""
+        return self._absence_text(what + waits) + not_loaded
 
     def _mismatch_text(self, waits: str) -> str:
         differing = next(iter(self.differing.values()))
@@ -150,13 +156,14 @@ class Hang:
         absent = _subject(self.absent).capitalize()
         return f"{absent} did not {did_not} {what}; {last} was {self.last[rank]}."
 
-    def _unfinished_text(self, what: str, wait: str) -> str:
+    def _unfinished_text(self, what: str, wait: str, missing: str) -> str:
         unfinished = f"{what} is unfinished: {wait}"
         if self.kind == "no dump":
-            dump = "complete dump" if self.has_cut_dump else "dump"
-            return f"{unfinished}, and no {dump} of {_subject(self.without_dump)} is loaded."
+            return f"{unfinished}, and {missing}"
         if self.is_p2p and _P2P.search(self.operation) is None:
             return f"{unfinished}. The dump does not state its peers."
+        if not self.is_cause:
+            return f"{unfinished}. One of these ranks waits in an earlier call too."
         reason = "its peer called it too" if self.is_p2p else "all of its ranks enqueued it"
         return f"{unfinished}. As {reason}, the network or a device may have failed."
 
@@ -223,14 +230,34 @@ def find_hangs(traces: TraceSet) -> list[Hang]:
     hangs = []
     for job in flight_jobs(traces):
         hangs_of_job = [hang for group in job.groups for hang in _hangs_of(group, job)]
-        waiting = {rank for hang in hangs_of_job for rank in hang.waiting}
-        is_blocked = [not waiting.isdisjoint(hang.absent) for hang in hangs_of_job]
+        hangs_of_rank: dict[int, list[Hang]] = defaultdict(list)
+        for hang in hangs_of_job:
+            for rank in hang.waiting:
+                hangs_of_rank[rank].append(hang)
+        is_blocked = [_is_blocked(hang, hangs_of_rank) for hang in hangs_of_job]
         if all(is_blocked):  # the ranks wait for each other
             is_blocked = [False] * len(hangs_of_job)
         pairs = zip(hangs_of_job, is_blocked, strict=True)
         hangs += [replace(hang, is_cause=not blocked) for hang, blocked in pairs]
     order = ("mismatch", "absent", "no dump", "stuck")
     return sorted(hangs, key=lambda h: (not h.is_cause, order.index(h.kind), -len(h.ranks)))
+
+
+def _is_blocked(hang: Hang, hangs_of_rank: dict[int, list[Hang]]) -> bool:
+    """Return whether a hang follows from another one; `hangs_of_rank` is by waiting rank."""
+    others = (other for rank in hang.waiting for other in hangs_of_rank[rank])
+    if any(_is_behind(hang, other) for other in others):
+        return True
+    others = (other for rank in hang.absent for other in hangs_of_rank[rank])
+    return any(not _is_behind(other, hang) for other in others)
+
+
+def _is_behind(hang: Hang, other: Hang) -> bool:
+    """Return whether all ranks enqueued a collective, but one of them another call before it."""
+    return hang.kind == "stuck" and any(
+        0 <= other.enqueued_ns.get(rank, -1) < enqueued_ns
+        for rank, enqueued_ns in hang.enqueued_ns.items()
+    )
 
 
 def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
@@ -250,6 +277,8 @@ def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
         caller = waiting[0] if waiting else next(iter(calls))
         call = calls[caller][0]
         if sequence < 0:
+            if _has_parts(group, caller, call):  # of which each is a hang
+                continue
             absent, without = _missing_peer(group, job, call.operation)
         kinds = {"mismatch": differing, "absent": absent, "no dump": without}
         yield Hang(
@@ -265,6 +294,7 @@ def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
             differing=differing,
             last={rank: ", in ".join(filter(None, last_call(job.dumps[rank]))) for rank in absent},
             where=frame_text(job.dumps[caller].stacks[call.stack]),
+            enqueued_ns={rank: calls[rank][0].created_ns for rank in waiting},
             usual=usual,
             is_p2p=call.is_p2p,
             has_cut_dump=not job.dumps.keys().isdisjoint(without),
@@ -284,6 +314,13 @@ def _state(group: _Group, job: _Job, sequence: int, rank: int) -> str:
     if dump is not None and sequence <= group.last.get(rank, -1):
         return ""
     return "no dump" if dump is None or dump.is_cut else "absent"
+
+
+def _has_parts(group: _Group, rank: int, batch: EnqueuedCollective) -> bool:
+    """Return whether a call is a batch of sends and receives that are recorded too."""
+    calls = (call for number in group.p2p.values() for call in group.calls[number].get(rank, ()))
+    is_batch = "coalesced" in batch.operation
+    return is_batch and any(c.sequence == batch.sequence and c is not batch for c in calls)
 
 
 def _missing_peer(
@@ -483,7 +520,8 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
         - ``kind``: ``mismatch`` (ranks called different operations, shapes or types), ``absent``
           (ranks never enqueued it), ``no dump`` (only ranks without a dump may be missing) or
           ``stuck`` (all ranks enqueued it)
-        - ``is_cause``: False if the ranks that it waits for wait in another group themselves
+        - ``is_cause``: False if the ranks that it waits for wait in another group themselves, or
+          if all ranks enqueued it and one of them waits in an earlier call
         - ``waiting, absent, without_dump``: ranks, as text
         - ``differing``: calls of ranks that differ from the calls of most ranks
         - ``last``: what absent ranks enqueued last, and where

@@ -8,7 +8,7 @@ plane, and as tasks of the hardware's streams. Only the event of the group count
     Ascend Hardware  Stream 4                SDMA, Notify Wait         repeats it, or waits
 
 Operators are linked to their tasks by the flows ``async_npu``, which begin at the operator's start
-and end at the task's.
+and end at the task's. Tasks without such a flow are linked to calls of CANN by ``HostToDevice``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.tracks import read_track_names
 
-_HARDWARE = "Ascend Hardware"
+_HARDWARE, _CALLS = "Ascend Hardware", "CANN"
+#: Flows from the host to tasks, the preferred ones first.
+_LAUNCHES = ("async_npu", "HostToDevice")
 #: Types of the hardware's tasks that do a part of a collective, wait, or mark a place. These tasks
 #: are named after their type; kernels and copies have names.
 NOT_WORK = re.compile(
@@ -37,27 +39,31 @@ _X = ord("X")
 
 
 def mark_ascend_rows(columns: RankColumns) -> RankColumns:
-    """Return the columns with waits marked and operators linked, of a file of Ascend's profiler."""
-    names = read_track_names(columns)
-    pids = [
-        code for code, pid in enumerate(columns.pids.values) if names.process.get(pid) == _HARDWARE
-    ]
-    return _link_operators(_mark_waits(columns, pids)) if pids else columns
-
-
-def _mark_waits(columns: RankColumns, pids: list[int]) -> RankColumns:
-    """Give the hardware's tasks that do no work a category of their own."""
-    tasks = [code for code, name in enumerate(columns.names.values) if NOT_WORK.fullmatch(name)]
-    rows = np.flatnonzero(np.isin(columns.pid, pids) & np.isin(columns.name, tasks))
+    """Return the columns with waits and calls marked and work linked, of Ascend's profiler."""
+    process = read_track_names(columns).process
+    names = [process.get(pid) for pid in columns.pids.values]
+    if _HARDWARE not in names:
+        return columns
+    is_hardware, is_host = (
+        np.array([name == part for name in names]) for part in (_HARDWARE, _CALLS)
+    )
+    is_wait = np.array([NOT_WORK.fullmatch(name) is not None for name in columns.names.values])
     category = columns.category.astype(np.int32)
-    category[rows] = columns.categories.add(NO_WORK_CATEGORY)
-    return replace(columns, category=category)
+    category[is_hardware[columns.pid] & is_wait[columns.name]] = columns.categories.add(
+        NO_WORK_CATEGORY
+    )
+    is_call = is_host[columns.pid] & (columns.phase == _X)
+    category[is_call] = columns.categories.add("cuda_runtime")
+    columns = replace(columns, category=category)
+    for flow_category in _LAUNCHES:
+        columns = _link_launches(columns, flow_category)
+    return columns
 
 
-def _link_operators(columns: RankColumns) -> RankColumns:
-    """Give operators and their tasks one correlation id."""
-    flows = [code for code, text in enumerate(columns.categories.values) if text == "async_npu"]
-    is_flow = np.isin(columns.category, flows) & (columns.flow >= 0)
+def _link_launches(columns: RankColumns, flow_category: str) -> RankColumns:
+    """Give tasks without a link, and what launches them, one correlation id."""
+    code = columns.categories.find(flow_category)
+    is_flow = (columns.category == code) & (columns.flow >= 0)
     begins, ends = (np.flatnonzero(is_flow & (columns.phase == ord(phase))) for phase in "sf")
     if not len(begins) or not len(ends):
         return columns
@@ -66,11 +72,12 @@ def _link_operators(columns: RankColumns) -> RankColumns:
     position = np.searchsorted(columns.flow[begins], columns.flow[ends], side="right") - 1
     is_paired = columns.flow[begins][np.maximum(position, 0)] == columns.flow[ends]
     begins, ends = begins[position[is_paired]], ends[is_paired]
-    operators, tasks = _events_at(columns, begins), _events_at(columns, ends)
-    is_linked = (operators >= 0) & (tasks >= 0)
+    launches, tasks = _events_at(columns, begins), _events_at(columns, ends)
+    is_linked = (launches >= 0) & (tasks >= 0)
+    is_linked &= columns.correlation[tasks] <= 0
     correlation = columns.correlation.copy()
-    correlation[operators[is_linked]] = operators[is_linked] + 1
-    correlation[tasks[is_linked]] = operators[is_linked] + 1
+    correlation[launches[is_linked]] = launches[is_linked] + 1
+    correlation[tasks[is_linked]] = launches[is_linked] + 1
     return replace(columns, correlation=correlation)
 
 

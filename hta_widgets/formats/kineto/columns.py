@@ -161,7 +161,7 @@ class Columns:
             "pid": self._pids.codes_of([record.pid for record in records]),
             "tid": self._tids.codes_of([record.tid for record in records]),
             "stream": stream,
-            "correlation": _integers([-1 if arg is None else arg.correlation for arg in args]),
+            "correlation": self._correlations(args),
             "record": numbers,
         }
         for name, values in arrays.items():
@@ -181,10 +181,15 @@ class Columns:
         if batch.count >= _BATCH_RECORDS:
             self._flush()
 
+    def _correlations(self, args: list[Args | None]) -> Ints:
+        """Return the correlation ids; Paddle's files, which have this category, name them apart."""
+        if self._categories.get("CudaRuntime", -1) < 0:
+            return _integers([-1 if arg is None else arg.correlation for arg in args])
+        return _integers([-1 if arg is None else arg.correlation_id for arg in args])
+
     def _take_args(
         self, arrays: dict[str, npt.NDArray[Any]], args: list[Args | None], first: int
     ) -> None:
-        """Store the args of copies, communication, kernels and operators."""
         batch = self._batch
         with_args = (arrays["stream"] != -1) | (arrays["name"] == self._names.get(PARAM_COMMS, -1))
         for row in np.flatnonzero(with_args).tolist():
@@ -227,7 +232,6 @@ class Columns:
             batch.unknown_phase[first + row] = records[row].ph
 
     def _flush(self) -> None:
-        """Convert the records taken so far and append them to the columns."""
         batch, self._batch = self._batch, _Batch()
         if not batch.count:
             return

@@ -92,7 +92,6 @@ def _decode_numbers(
 
 
 def _rate(raw: Raw) -> float:
-    """Return a rate; NaN if it is missing or invalid."""
     try:
         return float(bytes(raw).strip(b'"'))
     except ValueError:
@@ -100,7 +99,6 @@ def _rate(raw: Raw) -> float:
 
 
 def _size(raw: Raw) -> int:
-    """Return a size; -1 if it is missing or invalid."""
     try:
         return int(bytes(raw).strip(b'"'))
     except ValueError:

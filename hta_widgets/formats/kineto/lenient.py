@@ -64,6 +64,7 @@ def record_of(value: dict[str, Any]) -> Record:
         args=Args(
             _integer(args.get("stream")),
             _integer(args.get("correlation")),
+            _integer(args.get("correlation id")),
             **{field: _json_text(args[key]) for field, key in TEXT_ARGS.items() if key in args},
         )
         if isinstance(args, dict)

@@ -237,8 +237,6 @@ def _unscope_args(args: dict[str, Any], rank: int) -> dict[str, Any]:
 
 
 class _UnscopedIds(ReadOnlyIds):
-    """Ids without the prefix of the merge."""
-
     __slots__ = ("_pool", "_pool_codes", "_rank")
 
     def __init__(self, pool: StringPool, codes: npt.NDArray[np.int32], rank: int) -> None:

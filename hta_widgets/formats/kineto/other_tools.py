@@ -14,13 +14,17 @@ process                thread                      written by
 ``gfx942``             ``Compute 1``, ``SDMA 0``   HIP's own profiler
 ``GPU0`` and ``COPY``  the number of the queue     rocprof
 ``gpu/0``              the number of the worker    MXNet, with the category ``operator``
+the label              ``Stream #5``               MindSpore, whose processes have only labels
+``AICORE OP``
+``Deivce 0 (GPU)``     ``stream 7``                Paddle; names end in the duration
 =====================  ==========================  ==============================
 
 `mark_rows` gives these rows the category ``kernel`` and a stream, so that they are device work, of
 a kind that depends on the name. Other threads of such a process, for example ``XLA Modules`` next
 to the streams or Ascend's ``Overlap Analysis``, repeat the same time, and are not changed. Rows of
 processes such as ``CPU HIP API`` are calls of a runtime. The rows of Horovod's timelines, whose
-processes are tensors, get the category ``horovod``.
+processes are tensors, get the category ``horovod``. Paddle's ``ProfileStep#3[2.000 ms]`` becomes
+``ProfilerStep#3``, so that its steps are steps, and ``gemm[30.500 us]`` becomes ``gemm``.
 """
 
 from __future__ import annotations
@@ -36,12 +40,12 @@ from hta_widgets import taxonomy
 from hta_widgets.formats.kineto.ascend_rows import mark_ascend_rows
 from hta_widgets.readers.discovery import natural_key
 from hta_widgets.trace.arrays import Rows
-from hta_widgets.trace.columns import RankColumns
+from hta_widgets.trace.columns import RankColumns, StringPool
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import TrackNames, read_track_names
 
 _DEVICE_NAMES = re.compile(
-    r".*/device:(?!cpu)[a-z_]+:\d+.*"
+    r".*/(gpu|tpu|device:(?!cpu)[a-z_]+):\d+.*"
     r"|((cuda|hip|rocm|ascend|nvidia|amd|intel|apple|habana) )?"
     r"(device|gpu|npu|tpu|xpu|hpu|mlu|gcu|dcu|musa|mtia|ipu|neuron[ _-]?core)[ :#/_-]*\d+\b.*"
     r"|(cuda|hip|rocm):\d+\b.*|cuda hw\b.*|gfx[\da-f]{3,}\b.*"
@@ -57,7 +61,12 @@ _HARDWARE = "Ascend Hardware"
 #: Processes of an Ascend device that have work; some tools drop the labels of processes.
 _NPU_PROCESSES = frozenset({_HARDWARE, "HCCL", "Communication"})
 #: Processes of TensorFlow 1: the operators, the work or a part of the work of a device.
-_TENSORFLOW_1 = re.compile(r".*(/device:\w+:\d+)(/stream:all|/stream:\d+|/memcpy|) Compute")
+_TENSORFLOW_1 = re.compile(r".*(/(?:gpu|device:\w+):\d+)(/stream:all|/stream:\d+|/memcpy|) Compute")
+#: Labels of the processes of a device in MindSpore's files; its own process has the lowest id.
+_MINDSPORE = re.compile(r"(AI ?Core|Ascend|AI ?CPU|Communication) Op", re.IGNORECASE)
+#: Processes of devices in Paddle's files, and the durations in its names.
+_PADDLE = re.compile(r"(Deivce|Device) \d+ \((GPU|MLU)\)")
+_PADDLE_DURATION = re.compile(r"\[\d+\.\d{3} [mu]s\]$")
 #: Category of PyTorch's operators in files of 2021, and of MXNet's work on devices.
 _OPERATOR = "operator"
 #: Processes of JAX and TensorFlow, and of torch_npu.
@@ -81,7 +90,7 @@ def mark_rows(columns: RankColumns) -> RankColumns:
 
     Rows of Horovod get a category too.
     """
-    columns = mark_ascend_rows(columns)
+    columns = _rename_paddle_rows(mark_ascend_rows(columns))
     is_unknown = np.array(
         [not taxonomy.is_known_category(text) for text in columns.categories.values], dtype=bool
     )
@@ -122,6 +131,20 @@ def mark_rows(columns: RankColumns) -> RankColumns:
     return replace(_with_category(columns, rows[work], "kernel"), stream=wide)
 
 
+def _rename_paddle_rows(columns: RankColumns) -> RankColumns:
+    """Return the columns with names without durations and with steps, if they are Paddle's."""
+    if not any(map(_PADDLE.fullmatch, read_track_names(columns).process.values())):
+        return columns
+    names = StringPool()
+    stripped = (_PADDLE_DURATION.sub("", name) for name in columns.names.values)
+    codes = [
+        names.add(re.sub(r"^ProfileStep#(?=\d+$)", "ProfilerStep#", name)) for name in stripped
+    ]
+    columns = replace(columns, names=names, name=np.array(codes, np.int32)[columns.name])
+    steps = columns.category == columns.categories.find("ProfileStep")
+    return _with_category(columns, np.flatnonzero(steps), "user_annotation")
+
+
 def has_other_profiler(trace: Trace) -> bool:
     """Whether a trace is from JAX, TensorFlow or torch_npu, by the names of its processes."""
     return any(_OTHER_PROCESS.match(track.process) for track in trace.tracks)
@@ -138,7 +161,7 @@ def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
     if _FUNCTIONS.fullmatch(process):
         return f"device {tid}"
     part = _TENSORFLOW_1.fullmatch(process)
-    if part and part[2]:
+    if part and (part[2] or part[1] in names.labels.values()):
         return part[1]
     only_device = _only_device(names) if process == _COPIES else ""
     return only_device or _npu_of(pid, names) or pid
@@ -152,6 +175,9 @@ def track_names(columns: RankColumns) -> TrackNames:
         match = _TENSORFLOW_1.fullmatch(process)
         if match and match[2]:
             names.labels[pid] = match[1]
+    parts = [pid for pid, label in names.labels.items() if _MINDSPORE.fullmatch(label)]
+    for pid in parts:
+        names.labels[pid] = f"{_NPU} {min(parts, key=natural_key)}"
     return names
 
 

@@ -36,11 +36,12 @@ TEXT_ARGS = {
 }
 
 
-class Args(Struct, gc=False, rename=TEXT_ARGS):
+class Args(Struct, gc=False, rename={**TEXT_ARGS, "correlation_id": "correlation id"}):
     """The args that become columns; except streams and correlations, they stay text until used."""
 
     stream: int | str | None = -1
     correlation: int | str | None = -1
+    correlation_id: int | str | None = -1  # of Paddle
     bandwidth: Raw = Raw(b"")
     bytes: Raw = Raw(b"")
     collective: Raw = Raw(b"")

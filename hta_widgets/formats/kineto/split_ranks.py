@@ -246,6 +246,11 @@ def _find_devices(columns: RankColumns, is_work: Bools) -> _Devices | None:
     of_slot = np.full(len(slots), -1, np.int32)
     for number in np.unique(slot_of_row[is_device]).tolist():
         of_slot[number] = place.get(device_of(int(slots[number])), 0)
+    for number, slot in enumerate(slots.tolist()):
+        device = device_of(slot)
+        # Other rows of a device: operators and streams of TensorFlow 1, Ascend's overlap analysis.
+        if of_slot[number] < 0 and device in place and device != columns.pids[slot // threads]:
+            of_slot[number] = place[device]
     launches = _Launches.of(columns, of_slot[slot_of_row])
     home, serves = _devices_of_threads(
         of_slot, slots // threads, slot_of_row, launches, len(devices)

@@ -86,7 +86,8 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
     peak = _peak_frame(traces)
     if not len(peak):
         return findings, [], []
-    sentences: list[list[Piece]] = [[_peak_text(peak)]]
+    has_history = any(each.memory.place for each in snapshot_memories(traces))
+    sentences: list[list[Piece]] = [[_peak_text(peak, has_history=has_history)]]
     pools = _pools_frame(traces)
     free, total = int(pools["free_bytes"].sum()), int(pools["total_bytes"].sum())
     if total and free / total >= _MIN_FREE_SHARE:
@@ -98,9 +99,9 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
     return findings, sentences, []
 
 
-def _peak_text(peak: pd.DataFrame) -> str:
+def _peak_text(peak: pd.DataFrame, *, has_history: bool) -> str:
     first = peak.iloc[0]
-    before = int(peak.loc[peak["use"] == BEFORE, "bytes"].sum())
+    before = int(peak.loc[peak["use"] == BEFORE, "bytes"].sum()) if has_history else 0
     named = peak[~peak["use"].isin([BEFORE, NO_STACK, ""])]
     contents = []
     if before:
@@ -109,10 +110,11 @@ def _peak_text(peak: pd.DataFrame) -> str:
         largest = named.iloc[0]
         contents.append(f"{size(largest['bytes'])} of {largest['where']}")
     contents_text = f": {' and '.join(contents)}" if contents else ""
-    return (
-        f"Memory of {first['device']} on rank {first['rank']} peaks at {size(first['peak_bytes'])}"
-        f" in use, of {size(first['reserved_bytes'])} reserved{contents_text}."
-    )
+    used = f"{size(first['peak_bytes'])} in use, of {size(first['reserved_bytes'])} reserved"
+    device = f"{first['device']} on rank {first['rank']}"
+    if has_history:
+        return f"Memory of {device} peaks at {used}{contents_text}."
+    return f"At the end, {device} has {used}{contents_text}. Its peak is not known."
 
 
 def _compare_peaks(diff: Comparison) -> pd.DataFrame:

@@ -150,8 +150,6 @@ def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome
 
 
 class _SnapshotReader:
-    """Reads the history and the segments of a snapshot."""
-
     def __init__(self, rows: EventRows, value: Mapping[str, Any]) -> None:
         self._rows, self._value = rows, value
         device_type = _device_type(value.get("allocator_settings"))
@@ -304,14 +302,15 @@ def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory
     labels = [f"{USES[n]} (bytes)" for n in shown]
     parts = [dict(zip(labels, row, strict=True)) for row in amounts[:, shown].tolist()]
     place = rows.place(*snapshot.place(memory.device))
+    device = f"{snapshot.label(memory.device)} " if len(snapshot.devices) > 1 else ""
     rows.add(
         start_ns=[min(memory.time_ns)], end_ns=[max(memory.time_ns)],
         name=rows.name.add("recorded history"), category="memory_snapshot", place=place,
     )  # fmt: skip
     for phase, category, name, args in (
         ("i", "cpu_instant_event", "[memory]", instants),
-        ("C", "", "memory", totals),
-        ("C", "", "from", parts),
+        ("C", "", f"{device}memory", totals),
+        ("C", "", f"{device}from", parts),
     ):
         rows.add(
             start_ns=memory.time_ns, end_ns=memory.time_ns, name=rows.name.add(name),
@@ -374,7 +373,6 @@ def _size(value: Any) -> int:
 
 
 def _add_annotations(rows: EventRows, snapshot: MemorySnapshot, entries: Any) -> None:
-    """Add the ranges that the program named."""
     stages = {"START": ord("B"), "END": ord("E")}
     stated = dicts_in(entries)
     ends = []

@@ -62,7 +62,6 @@ def _snapshot_traces(traces: TraceSet, ranks: Iterable[int] | None) -> list[Trac
 
 
 def _note_without_memory(traces: TraceSet, ranks: Iterable[int] | None) -> str:
-    """Return why there is nothing to show."""
     has_snapshots = bool(_snapshot_traces(traces, ranks))
     return "the snapshots have no memory of a device" if has_snapshots else NO_SNAPSHOTS
 

@@ -87,7 +87,6 @@ class _NcclCall(NamedTuple):
 
 
 def _initializations(ranges: NvtxRanges) -> list[Mapping[str, int]]:
-    """Return the payloads that initialize a communicator."""
     payloads = (ranges.payloads[number] for number in np.unique(ranges.columns["payload"]).tolist())
     return [payload for payload in payloads if {_COMMUNICATOR, _RANKS, _RANK} <= set(payload)]
 

@@ -186,14 +186,12 @@ class _ExportReader:
         return ranges.select(~never_end & is_timed)
 
     def _add_args(self, columns: Columns, args_of: ArgsOfCalls) -> None:
-        """Add further args to some rows."""
         rows = [row for row, args in args_of.items() if args]
         args = (msgspec.json.decode(self._rows.args[columns["args"][row]]) for row in rows)
         joined = [stated | args_of[row] for row, stated in zip(rows, args, strict=True)]
         columns["args"][rows] = self._rows.args_codes(joined)
 
     def _add_communication_args(self) -> None:
-        """Add the args of NCCL's kernels."""
         kernels, calls = self._tables[KERNELS], self._tables[CALLS]
         names = self._rows.name.values
         nccl_names = [code for code, name in enumerate(names) if _NCCL_NAME.search(name)]
@@ -222,7 +220,6 @@ class _ExportReader:
         self._rows.note("part", int(bool(nccl_names) and not has_payloads), detail)
 
     def _add(self, columns: Columns, phase: str = "X") -> None:
-        """Add events with their threads or streams."""
         track = (columns[name] for name in ("process", "device", "thread"))
         names = ("start_ns", "end_ns", "name", "category", "process", "args", "device", "stream",
                  "correlation", "size_bytes")  # fmt: skip

@@ -141,7 +141,6 @@ def _epoch_ns(database: Database, options: Mapping[str, str]) -> int | None:
 
 
 def _export_options(database: Database) -> dict[str, str]:
-    """Return the version and the parameters of the export by name."""
     options: dict[str, str] = {}
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         options.update(database.rows(table, "name value", kinds=(str, str)))
@@ -223,7 +222,6 @@ def _count(value: object) -> int | None:
 
 
 def _device_metrics(database: Database) -> dict[tuple[int, int], list[Series]]:
-    """Return the sampled metrics of devices by machine and number."""
     named = database.rows(_METRIC_NAMES, "typeId metricId metricName", kinds=(int, int, str))
     names = {(type_id, metric_id): name for type_id, metric_id, name in named}
     series: defaultdict[tuple[int, int], list[Series]] = defaultdict(list)
@@ -237,7 +235,6 @@ def _device_metrics(database: Database) -> dict[tuple[int, int], list[Series]]:
 
 
 def _network_metrics(database: Database) -> list[Series]:
-    """Return the metrics of network cards, by card and port."""
     named = database.rows(_NETWORK_NAMES, "metricsListId metricsIdx name", kinds=(int, int, str))
     names = {(list_id, index): name for list_id, index, name in named}
     nic_names = dict(database.rows("TARGET_INFO_NIC_INFO", "nicId name"))

@@ -98,6 +98,8 @@ class RocmProcess:
 
     def _add_kernels(self, columns: Mapping[str, Ints], name: Ints) -> None:
         args = self._rows.args_by_row(_launch_args, *(columns[key] for key in LAUNCH_COLUMNS))
+        is_unknown = ~np.isin(columns["agent_id"], list(self._gpus))
+        self._rows.note("part", is_unknown, "kernels of GPUs that the file does not describe")
         self._add_work(columns, columns["agent_id"], name, args=args)
 
     def _add_copies(self, columns: Mapping[str, Ints], name: Ints) -> None:

@@ -213,6 +213,8 @@ class _ProcessRecords(RocmProcess):
         copies = self._decode(groups.pop(_COPIES, []))
         names = (copy_name(self._operation(record)) for record in copies)
         columns = self._columns(copies, _COPY_ATTRIBUTES)
+        for name in ("dst_agent_id", "src_agent_id"):  # the others are processors of the host
+            columns[name][~np.isin(columns[name], list(self._gpus))] = -1
         self._add_copies(columns, self._rows.name_codes(names))
         for group in list(filter(_CALLS.fullmatch, groups)):
             self._add_calls(self._decode(groups.pop(group)))
@@ -234,13 +236,10 @@ class _ProcessRecords(RocmProcess):
     def _columns(
         self, records: Sequence[_BufferRecord], attributes: dict[str, str]
     ) -> dict[str, Ints]:
-        """Return columns of records, given the attribute of each; agents are those of GPUs."""
         columns = {"pid": np.full(len(records), self._number)}
         for name, attribute in (_EVENT_ATTRIBUTES | attributes).items():
             values = map(attrgetter(attribute), records)
             columns[name] = np.array(list(map(_signed_id, values)), np.int64)
-            if name.endswith("agent_id"):
-                columns[name][~np.isin(columns[name], list(self._gpus))] = -1
         return columns
 
     def _kernel_names(self, ids: Ints) -> Ints:
@@ -248,6 +247,9 @@ class _ProcessRecords(RocmProcess):
             symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name
             for symbol in self._process.kernel_symbols
         }
+        unnamed = sum(not names.get(number) for number in np.unique(ids).tolist())
+        detail = "names that kernel_symbols lacks; events are named by their ids instead"
+        self._rows.note("part", unnamed, detail)
         return self._rows.names_by_id(lambda number: names.get(number) or f"kernel {number}", ids)
 
     def _add_calls(self, records: list[_BufferRecord]) -> None:

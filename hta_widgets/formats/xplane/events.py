@@ -91,7 +91,9 @@ def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]
     names, stats_of_kinds = [], []
     for row in rows[first_of_kind].tolist():
         metadata_id = int(number[row]) & ((1 << 64) - 1)
-        shared = plane.names.get(metadata_id) or EventName(f"event {metadata_id}")
+        shared = plane.names.get(metadata_id, EventName(""))
+        if not shared.name:
+            plane.unnamed.add(metadata_id)
         row_stats = slice(first_stat[row], first_stat[row + 1])
         first_byte = others.value[row_stats].astype(np.int64)
         end_byte = first_byte + others.size[row_stats]
@@ -99,7 +101,7 @@ def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]
         event_stats = {**shared.stats, **plane.decode_stats(data, stat_spans)}
         if has_correlation[row]:
             event_stats[CORRELATION] = None
-        names.append(shared.name)
+        names.append(shared.name or f"event {metadata_id}")
         stats_of_kinds.append(event_stats)
     stated = [as_integer(kind_stats.get(CORRELATION), 1 << 63) for kind_stats in stats_of_kinds]
     events = LineEvents(

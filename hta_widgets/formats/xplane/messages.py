@@ -175,6 +175,8 @@ class Plane:
     name: str = ""
     lines: list[Line] = field(default_factory=list)
     names: dict[int, EventName] = field(default_factory=dict)
+    #: ids of events that have no name
+    unnamed: set[int] = field(default_factory=set)
     stat_names: dict[int, str] = field(default_factory=dict)
     stats: Stats = field(default_factory=dict)
     _decode_stat: Callable[[bytes], tuple[str, Any]] = field(init=False)

@@ -149,8 +149,6 @@ def _damage(path: str, data: bytes, fault: ProtobufError) -> TraceError:
 
 
 class _ProfileReader:
-    """Reads the events of a profile, and the facts of its ranks."""
-
     def __init__(self, profile: Profile, data: bytes, rows: EventRows, steps: str | None) -> None:
         self._profile, self._data, self._rows, self._steps = profile, data, rows, steps
         self._devices: dict[int, Plane] = {}
@@ -187,6 +185,8 @@ class _ProfileReader:
                 count = sum(len(line.events) for line in plane.lines)
                 detail = f"events of the plane {plane.name[:60]!r} are not read"
                 self._rows.note("part", count, detail)
+            detail = "names that the profile lacks; events are named by their ids instead"
+            self._rows.note("part", len(plane.unnamed), detail)
         if self._steps is not None:
             add_steps(self._rows, self._steps, "ranges of the host")
 
@@ -346,7 +346,6 @@ class _ProfileReader:
 
 
 def _are_containers(events: LineEvents) -> Bools:
-    """Return which events contain another one."""
     # An event that contains any other contains the next one by start, the longest first.
     rows = np.flatnonzero(events.end_ns > events.start_ns)
     rows = rows[np.lexsort((-events.end_ns[rows], events.start_ns[rows]))]

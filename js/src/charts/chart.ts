@@ -176,7 +176,6 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     drawing.paint(pen, this.selection);
   }
 
-  /** The sentence in the chart's place. */
   private showNote(text: string): void {
     this.view.hidden = true;
     this.note.hidden = false;

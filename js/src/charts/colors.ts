@@ -45,19 +45,21 @@ export function itemColors(
 
 /** Style of bars by its name in the definitions. */
 export function barStyle(name: string, theme: Theme): MarkStyle {
-  const barDefinition = BAR_STYLES[name]!;
-  const [plainColor, background] = [resolveColor(barDefinition.fill, theme), theme.bg];
-  const fill =
-    barDefinition.alpha === undefined
-      ? plainColor
-      : interpolateStops([background, plainColor], barDefinition.alpha);
+  const {
+    fill: fillName,
+    alpha = 1,
+    line,
+    outlined,
+    hatch,
+    hatch_color: hatchName,
+  } = BAR_STYLES[name]!;
+  const fullColor = resolveColor(fillName, theme);
+  const fill = alpha === 1 ? fullColor : interpolateStops([theme.bg, fullColor], alpha);
+  const lineColor = line && resolveColor(line, theme);
   return {
     fill,
-    outline:
-      barDefinition.outlined === true
-        ? fill
-        : barDefinition.line && resolveColor(barDefinition.line, theme),
-    hatch: barDefinition.hatch,
-    hatchColor: barDefinition.hatch_color && resolveColor(barDefinition.hatch_color, theme),
+    outline: outlined === true ? fill : lineColor,
+    hatch,
+    hatchColor: hatchName && resolveColor(hatchName, theme),
   };
 }

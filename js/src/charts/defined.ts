@@ -151,12 +151,10 @@ function rowTooltip(
   };
 }
 
-/** A value for each row of the chart. */
 function rowColumn(code: string, scope: EvaluationScope): ColumnData {
   return toColumn(evaluate(code, scope), (scope.get("names") as string[]).length);
 }
 
-/** A string for each row of the chart. */
 function rowTexts(template: string, scope: EvaluationScope): readonly string[] {
   const { length } = scope.get("names") as string[];
   return toColumn(fillTemplate(template, scope), length) as string[];
@@ -213,7 +211,6 @@ const SPREAD_MARK: MarkDefinition = {
   color: "ink",
 };
 
-/** The first item of each row. */
 function firstItemOfRows(row: Float64Array): number[] {
   const firstItems: number[] = [];
   row.forEach((rowNumber, item) => (firstItems[rowNumber] ??= item));
@@ -365,7 +362,6 @@ export function buildScope(
   return scope.set("names", fillTemplate(definition.rows.name, scope));
 }
 
-/** The mark to paint from the columns that a definition names. */
 function buildMark(
   mark: MarkDefinition,
   data: Record<string, ColumnData>,
@@ -377,7 +373,6 @@ function buildMark(
   return { ...shared, left: at, right: at, size, marker, angle };
 }
 
-/** Return a function that gives the style of a mark's items. */
 function markStyle(
   mark: MarkDefinition,
   data: Record<string, ColumnData>,

@@ -12,11 +12,8 @@ export interface GestureTarget {
   readonly drawing: Drawing | null;
   readonly selection: ChartSelection;
   brush(brush: Brush): void;
-  /** Mark the item under the pointer. */
   hover(item: HoverTarget | null, point: ChartPoint | null): void;
-  /** Mark the item with the keyboard focus. */
   focus(item: HoverTarget | null): void;
-  /** Show what a drag would select. */
   drag(box: ChartBox | null): void;
 }
 
@@ -100,7 +97,6 @@ class ChartGestures {
     event.stopPropagation();
   }
 
-  /** Act on a key; false if it has no effect here. */
   private act(event: KeyboardEvent): boolean {
     const { target, focused } = this;
     const { drawing, selection } = target;

@@ -170,7 +170,6 @@ function measureCells(value: ArrayLike<number>, edges: readonly number[], rows: 
 
 const FOLD_RULE = HEATMAP.fold!;
 
-/** The mean of each group of rows, bin by bin. */
 function meanOfRows(
   values: ArrayLike<number>,
   rows: readonly (readonly number[])[],
@@ -252,7 +251,6 @@ export class HeatmapDrawing implements Drawing {
     return { veiled, framed };
   }
 
-  /** The cells, a pixel each. */
   private cellImage(): HTMLCanvasElement {
     if (this.cells !== null) return this.cells;
     const { bins, ranks, share, ramp } = this.content;
@@ -366,7 +364,6 @@ export class HeatmapDrawing implements Drawing {
     return { ranks: null, window: null };
   }
 
-  /** The window of a range of bins. */
   private binWindow(low: number, high: number): [number, number] {
     const { edges } = this.content;
     return [edges[low]!, edges[high + 1]!];

@@ -64,7 +64,6 @@ export function toNumbers(value: ScopeValue, rows = 1): Float64Array {
   return new Float64Array(rows).fill(toNumber(value));
 }
 
-/** Numbers and flags as typed rows. */
 function compactColumn(cells: ScalarValue[]): ColumnData {
   const [first] = cells;
   return typeof first === "number" || typeof first === "boolean" ? toNumbers(cells) : cells;
@@ -137,7 +136,6 @@ export function kindLabel(label: string): string {
   return names.map((name) => KINDS[name.trim().toUpperCase()] ?? "other").join(" + ");
 }
 
-/** Functions of numbers. */
 const NUMBER_FUNCTIONS: Readonly<Record<string, NumberFunction>> = {
   abs: Math.abs,
   ceil: Math.ceil,
@@ -183,7 +181,6 @@ const COLUMN_FUNCTIONS: Readonly<Record<string, (...values: ScopeValue[]) => Sco
 export const unknownValue = (column: ColumnData): number | string =>
   column instanceof Float64Array ? NaN : "";
 
-/** The rows of a group. */
 type GroupRows = Int32Array;
 
 function makeFold(initial: number, combine: (a: number, b: number) => number) {
@@ -265,7 +262,6 @@ export function indicesOfTrue(flags: ColumnData): Int32Array {
   return indicesWhere(flags.length, (row) => Boolean(flags[row]));
 }
 
-/** Sort rows by their key. */
 function groupRows(keys: Float64Array, rows: Int32Array): RowGroups {
   const groups = keys.reduce((most, key) => Math.max(most, key + 1), 0);
   return sortByGroup(rows, groups, (row) => keys[row]!);
@@ -292,6 +288,15 @@ function bestRows(values: ScopeValue, groups: readonly GroupRows[]): number[] {
   });
 }
 
+/** The rows where a condition holds, by key. Without keys they are one group, even if it is empty. */
+function rowsByGroup(keys: Float64Array | undefined, where: ScopeValue, rows: number): GroupRows[] {
+  const { order, first } = groupRowsWhere(keys ?? new Float64Array(rows), where);
+  const groupCount = Math.max(first.length - 1, keys === undefined ? 1 : 0);
+  return Array.from({ length: groupCount }, (_, group) =>
+    order.subarray(first[group], first[group + 1]),
+  );
+}
+
 /**
  * Reduce a column to one value, or to one for each group of the keys `by`; with `each` instead of
  * `by`, every row gets the value of its group.
@@ -301,22 +306,16 @@ export function evaluateAggregate(
   operands: readonly ScopeValue[],
   { where = true, by, each }: Readonly<Record<string, ScopeValue>>,
 ): ScopeValue {
-  const column = operands[0] as ColumnData;
+  const [column, scores = column] = operands as ColumnData[] as [ColumnData, ColumnData?];
   const keys = (by ?? each) as Float64Array | undefined;
-  const { order, first } = groupRowsWhere(keys ?? new Float64Array(column.length), where);
-  // Without keys, all rows are one group, even if there are none.
-  const groupCount = Math.max(first.length - 1, keys === undefined ? 1 : 0);
-  const groups = Array.from({ length: groupCount }, (_, group) =>
-    order.subarray(first[group], first[group + 1]),
-  );
+  const groups = rowsByGroup(keys, where, column.length);
   if (name === "is_most") {
-    const isBest = new Float64Array(column.length);
-    for (const row of bestRows(column, groups)) if (row >= 0) isBest[row] = 1;
-    return isBest;
+    const bestOfGroups = new Set(bestRows(column, groups));
+    return mapNumbers(column.length, (row) => Number(bestOfGroups.has(row)));
   }
   const results =
     name === "pick"
-      ? bestRows(operands.at(-1)!, groups).map((row) => column[row] ?? unknownValue(column))
+      ? bestRows(scores, groups).map((row) => column[row] ?? unknownValue(column))
       : groups.map((group) => AGGREGATES[name]!(column, group));
   if (keys === undefined) return results[0]!;
   const valueOfGroup = compactColumn(results);

@@ -183,7 +183,6 @@ export class RowsDrawing implements Drawing {
     };
   }
 
-  /** The chosen items; null if all are. */
   private selectedItems(selection: ChartSelection): readonly number[] | null {
     const { content } = this;
     if (content.selectedMarks !== undefined) return content.selectedMarks(selection);
@@ -260,9 +259,7 @@ interface RowsPlan extends ChartHead {
   fillShare: number;
   /** Rows with a name and texts. */
   labeledRows: ReadonlySet<number>;
-  /** Position of a value. */
   x(value: number): number;
-  /** Middle of a row. */
   rowMiddle(row: number): number;
 }
 

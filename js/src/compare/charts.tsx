@@ -238,7 +238,6 @@ export class DiffCharts {
     return withLengths(slots, await this.ctx.loadFrame(this.ofPair("steps")));
   }
 
-  /** Load what depends on the chosen step. */
   private async loadChosen(): Promise<void> {
     const { ctx } = this;
     const { step } = ctx.choice.value;
@@ -272,7 +271,6 @@ function isBeyondChance({ attrs }: PanelFrame): boolean {
   return attrs.may_be_chance === false;
 }
 
-/** Length of a pair of steps, before and after. */
 function stepText(row: FrameRow): string {
   const [before, after] = lengthsOf(row);
   return (
@@ -345,7 +343,6 @@ function contentHeight(el: HTMLElement): number {
   return Math.max(top, ...ends) - top + (Number.parseFloat(paddingBottom) || 0);
 }
 
-/** Height of a table, its number of rows, and the height of a row. */
 function measureTable({ el }: { el: HTMLElement }): { height: number; shown: number; row: number } {
   const rows = el.querySelectorAll<HTMLElement>(".hta-name-row");
   const row = rows[0]?.getBoundingClientRect().height ?? 0;

@@ -90,12 +90,10 @@ export class DiffContext {
     this.color = trait("color", (value) => (value ?? "change") as Color);
   }
 
-  /** Write one of the widget's own traits. */
   saveTrait(name: string, value: unknown): void {
     saveTrait(this.options.model, name, value);
   }
 
-  /** Show an error in the status line. */
   fail(error: unknown): void {
     if (isAbort(error) || this.options.signal.aborted) return;
     this.statusText.value = asError(error).message;

@@ -184,7 +184,6 @@ export function namesBesideSides(labels: readonly [string, string]): [string, st
 /** Min length, in characters, of a common end of names that is cut. */
 const MIN_CUT_END = 12;
 
-/** The common beginning of two strings. */
 function commonPart(first: string, second: string): string {
   let length = 0;
   while (length < first.length && first[length] === second[length]) length += 1;

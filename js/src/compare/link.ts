@@ -125,7 +125,6 @@ export class TimelineLink {
     listenTo(states[side], "change:_history", record, signal);
   }
 
-  /** Pin the partners of pinned ranks and tracks. */
   private followPins(side: Side): void {
     if (!this.ctx.coupled.value) return;
     const to = otherSide(side);
@@ -297,7 +296,6 @@ export class TimelineLink {
     }
   }
 
-  /** The shown ranks of a side; null for all. */
   private ranksOf(side: Side): number[] | null {
     const ranks = this.ctx.about.rank_pairs[this.ctx.pair.value ?? -1];
     return ranks === undefined ? null : [ranks[side]];
@@ -344,7 +342,6 @@ export class TimelineLink {
     this.applyPatches([patch(0), patch(1)], swapChoice);
   }
 
-  /** Selection of the marked events on the shown ranks. */
   private selectionOfMark(side: Side, mark: MarkFilter): SelectionJson | null {
     const ranks = this.ranksOf(side);
     return mark === null && ranks === null ? null : { ...FULL_SELECTION, ranks, ...mark };
@@ -362,10 +359,11 @@ export class TimelineLink {
     }
     // Single events have partners, which are looked up one by one.
     if (selection.ids) return;
-    const edge = (time: number | null): number | null =>
-      time === null
-        ? null
-        : Math.round(toOwnTime(alignment.segments[to], toCommon(alignment.segments[side], time)));
+    const alignedTime = (time: number | null): number | null => {
+      if (time === null) return null;
+      const commonTime = toCommon(alignment.segments[side], time);
+      return Math.round(toOwnTime(alignment.segments[to], commonTime));
+    };
     const partnersOf = (rank: number): number[] =>
       this.ctx.about.rank_pairs.filter((pair) => pair[side] === rank).map((pair) => pair[to]);
     // A track of a single rank is a pair of rank and key.
@@ -375,8 +373,8 @@ export class TimelineLink {
     );
     const partnerSelection: SelectionJson = {
       ...selection,
-      start_ns: edge(selection.start_ns),
-      end_ns: edge(selection.end_ns),
+      start_ns: alignedTime(selection.start_ns),
+      end_ns: alignedTime(selection.end_ns),
       ranks: selection.ranks?.flatMap(partnersOf) ?? null,
       tracks: (partnerTracks ?? null) as SelectionJson["tracks"],
     };

@@ -140,7 +140,6 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     );
   }
 
-  /** The measure that the widths of tiles show. */
   private measureText({ attrs }: PanelFrame): string {
     const { communication } = this.ctx.about.kind_words;
     const deviceText = communication === undefined ? "device time" : `time in ${communication}`;
@@ -163,7 +162,6 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     );
   }
 
-  /** The path from the top to the shown node. */
   private crumbs(frame: PanelFrame, top: number) {
     const byNode = new Map(rowsOf(frame).map((row) => [numberAt(row, "node"), row]));
     const path: FrameRow[] = [];

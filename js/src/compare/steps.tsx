@@ -50,7 +50,6 @@ export class Strip extends DiffPanel<StripData> {
     super(ctx, "The steps", { class: "hta-diff-strip", "aria-label": "Steps side by side" });
   }
 
-  /** The chosen step; null for all. */
   private get chosenSlot(): number | null {
     return this.ctx.choice.value.step;
   }
@@ -337,7 +336,6 @@ interface StripPicture {
   theme: ThemeName;
 }
 
-/** Both runs' lanes, painted. */
 function StripCanvas({
   size: [width, height],
   ...picture
@@ -459,7 +457,6 @@ const LANES = [
 /** Between two lanes, px. */
 const GAP = 2;
 
-/** One kind of time of one run. */
 interface StripLane {
   name: string;
   kind: (typeof LANES)[number]["kind"];

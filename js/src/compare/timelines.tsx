@@ -37,7 +37,6 @@ export class TimelinePair {
     h("div", { class: "hta-diff-side" }),
   ] as const;
   private readonly apps: BySide<TimelineApp>;
-  /** Matches calls again after a failure. */
   private readonly matchAgain = signal<(() => void) | null>(null);
   /** Number of events of each class; null until the classes of all events are known. */
   private readonly counts = signal<ClassCounts | null>(null);
@@ -99,7 +98,6 @@ export class TimelinePair {
     return this.ctx.coupled.value ? total : total / 2;
   }
 
-  /** Legend of colours, and the pair of events under the pointer. */
   private head() {
     const { ctx, matchAgain } = this;
     const counts = computed(() =>

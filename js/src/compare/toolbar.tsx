@@ -148,7 +148,6 @@ function Cautions({ texts }: { texts: readonly string[] }) {
   );
 }
 
-/** The choice of a pair of ranks for figures and timelines, or of all. */
 function RankPairs({ ctx }: { ctx: DiffContext }) {
   const { rank_pairs: pairs, held_pairs: heldPairs, by_rank_means: means } = ctx.about;
   const options = pairs.map((pair, index) => {

@@ -85,7 +85,6 @@ export function partBars(parts: PanelFrame, { kind, from }: WaterfallBar): Water
   return barsOf(rows, label, from, 1);
 }
 
-/** Bars that each start at the end of the previous one. */
 function barsOf(
   rows: readonly FrameRow[],
   label: (row: FrameRow) => string,

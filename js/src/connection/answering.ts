@@ -105,7 +105,6 @@ export class HybridSource implements Source {
   }
 }
 
-/** Errors of single panels in a reply to `panels`. */
 function panelErrors({ reply }: { reply: object }): unknown {
   return "errors" in reply ? reply.errors : undefined;
 }

@@ -203,7 +203,6 @@ export class KernelSource implements Source {
     else request.reject(new RequestError(error ?? UNKNOWN_ERROR));
   }
 
-  /** Restart the timer while requests are pending; stop it otherwise. */
   private restartTimer(): void {
     clearTimeout(this.busyTimer);
     this.busyTimer = undefined;

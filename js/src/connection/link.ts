@@ -274,7 +274,6 @@ function readEvent(value: string, { ranks }: Scene): [number, number] | undefine
   return ranks.some((known) => known.rank === rank) ? [rank, id] : undefined;
 }
 
-/** A window with two ends, within the job. */
 function readView(value: string, [first, last]: Scene["range"]): [number, number] | undefined {
   const [start, end, ...more] = integers(value.split("_")) ?? [];
   if (start === undefined || end === undefined || more.length > 0) return undefined;
@@ -282,7 +281,6 @@ function readView(value: string, [first, last]: Scene["range"]): [number, number
   return view[0] < view[1] ? view : undefined;
 }
 
-/** A window whose ends may be open. */
 function readWindow(value: string): [number | null, number | null] | undefined {
   const ends = value.split("_").map((end) => (end === "" ? [] : integers([end])));
   if (ends.length !== 2 || ends.includes(undefined)) return undefined;

@@ -79,7 +79,6 @@ export class DashContext {
   readonly headline: ReadonlySignal<HeadlineFacts | null>;
   readonly panelChoice: ReadonlySignal<PanelChoice>;
 
-  /** Ids of the chosen panels. */
   readonly shownPanels = computed(() => shownIds(this.panelChoice.value));
   /** Panels that are not laid out, as they have nothing to show. */
   readonly idlePanels = computed(() => {
@@ -154,7 +153,6 @@ export class DashContext {
     return this.jobFacts.panels ?? PANELS.map(({ id }) => id);
   }
 
-  /** Save a choice of the user in the model. */
   saveTrait(name: string, value: unknown): void {
     saveTrait(this.model, name, value);
   }
@@ -205,7 +203,6 @@ export class DashContext {
     return typeof shortName === "string" ? shortName : name;
   }
 
-  /** A button of the toolbar. */
   button(name: "share-button" | "help-button"): HTMLElement {
     return this.root.querySelector<HTMLElement>(`.hta-dash-toolbar .hta-${name}`)!;
   }

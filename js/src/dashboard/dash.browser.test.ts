@@ -1,5 +1,6 @@
 /** The dashboard in a real browser: one selection through all of its panels. */
 
+import { signal } from "@preact/signals";
 import { expect, test, vi } from "vitest";
 import { userEvent } from "vitest/browser";
 import {
@@ -11,6 +12,8 @@ import {
 } from "../../test/dash_view";
 import { fill } from "../../test/fill";
 import { toolsOutside } from "../../test/finding";
+import { openPage } from "../../test/recorded";
+import { HybridSource, type LiveSource, type OfflineData } from "../connection/answering";
 import { FULL_SELECTION } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 
@@ -295,15 +298,33 @@ test("communication has a name in the legend, and a page without a kernel saves 
   expect(texts).toEqual(["Picture", "Trace…", "Table…", "Copy Python"]);
 });
 
+const PANELS_ABOVE = ["kernels", "timeline", "breakdown", "overlap", "steps", "idle", "operators"];
+/** A page so high that its last panel is out of sight. */
+const HIGH_PAGE = { panels: [...PANELS_ABOVE, "queue"].map((id) => [id]), height: 900 };
+
 test("panels out of sight follow once nothing changes, so that a page is printed whole", async () => {
-  const above = ["kernels", "timeline", "breakdown", "overlap", "steps", "idle", "operators"];
-  const view = await openDashboard({ panels: [...above, "queue"].map((id) => [id]), height: 900 });
-  const waiting = (): number =>
-    view.all(".hta-pane-said").filter((node) => node.textContent === "Computing…").length;
+  const view = await openDashboard(HIGH_PAGE);
   expect(view.find("[data-panel=queue]").getBoundingClientRect().top).toBeGreaterThan(1100);
-  await expect.poll(waiting).toBe(0);
+  await expect.poll(() => view.all(".hta-on-paper")).toEqual([]);
   view.find("[data-panel=kernels] .hta-name-row").click();
   await expect.poll(() => askedPanels(view, ({ query }) => query !== null)).toContain("queue");
+});
+
+test("a live page prints all panels once it has the job, and before it says what to do", async () => {
+  let live!: LiveSource;
+  const view = mountDash(HIGH_PAGE, undefined, 1100, (source) => {
+    const kernel = Object.assign(source, { checkAlive: () => undefined });
+    const progress = signal({ state: "waiting" });
+    const offline = { progress, start: () => undefined } as unknown as OfflineData;
+    return (live = { source: new HybridSource(kernel), offline });
+  });
+  await waitForFigures(view);
+  const text = "Not computed yet. Scroll to this panel, then print again.";
+  expect(view.text("[data-panel=queue] .hta-on-paper")).toBe(text);
+  expect(askedPanels(view, () => true)).not.toContain("queue");
+  live.source.page.value = openPage();
+  await expect.poll(() => view.all(".hta-on-paper")).toEqual([]);
+  expect(askedPanels(view, () => true)).not.toContain("queue");
 });
 
 test("a rank in the facts is in ink, missing ranks are in amber", async () => {
@@ -445,6 +466,19 @@ test("the heatmap shows busy time in a job whose ranks never wait", async () => 
   expect(view.model.get("metric")).toBe("");
   view.model.set("metric", "waiting");
   await expect.poll(() => metrics(view)).toEqual(["waiting", "busy", "waiting"]);
+});
+
+test.each([480, 700])("the name of a job is whole at %i px", async (width) => {
+  const title = "llama3_8b_h100_fsdp_step_time_of_june";
+  const view = mountDash({}, ({ scene }) => (scene.title = title));
+  const errors = vi.fn();
+  window.addEventListener("error", errors, { signal: view.end.signal });
+  view.root.parentElement!.style.width = `${width}px`;
+  await expect.poll(() => view.root.classList.contains("hta-tight")).toBe(true);
+  const parts = view.all(".hta-dash-toolbar .hta-cut-name > span");
+  await expect.poll(() => parts.map((part) => part.scrollWidth - part.clientWidth)).toEqual([0, 0]);
+  expect(parts.map(({ textContent }) => textContent).join("")).toBe(title);
+  expect(errors).not.toHaveBeenCalled();
 });
 
 test.each([340, 480, 700])("all buttons are in their toolbars at %i px", async (width) => {

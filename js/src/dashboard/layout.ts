@@ -142,7 +142,6 @@ export function computeLayout(width: number, choice: PanelChoice, fills = false)
   return { name, bands, statusAfter: timedBand < 0 ? bands.length - 1 : timedBand };
 }
 
-/** Panels side by side. */
 function rowBand(ids: readonly string[]): LayoutColumn[] {
   return ids.map((id) => ({ width: fractionTrack(COLUMN_SHARES[id] ?? 1), panels: [id] }));
 }

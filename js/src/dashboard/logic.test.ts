@@ -18,6 +18,7 @@ import {
 } from "../protocol/source";
 import { choiceWithPanel, computeLayout, findIdlePanels, leftOutText } from "./layout";
 import { PanelData, makePanelRequester } from "./panel_data";
+import { TABLES } from "./tables";
 import { toCsv } from "../ui/table";
 
 const EVERY = PANELS.map(({ id }) => id);
@@ -310,3 +311,15 @@ test.each(["\n=1", "\n", " \r\n+1", "\uff1d1", "\u2003\uff20a", "\uff0b1", "\uff
     expect(table.slice("name\r\n".length)).toMatch(/^"?'/);
   },
 );
+
+test.each([
+  ["compute", { device_total_ns: 10, communication_ns: 4, memory_ns: 5 }],
+  ["communication", { device_total_ns: 10, communication_ns: 6, memory_ns: 4 }],
+  ["memory", { device_total_ns: 10, communication_ns: 0, memory_ns: 10 }],
+])("the bar of an operator has the colour of %s if that is most of its work", (kind, row) => {
+  const columns = Object.fromEntries(Object.entries(row).map(([name, ns]) => [name, [ns]]));
+  const frame = { rows: 1, columns, attrs: {} };
+  const [, onDevice] = TABLES.operators!.columns(frame, "GPU");
+  const bar = onDevice!.cell((name) => columns[name]?.[0] ?? null, 10, false);
+  expect(bar).toMatchObject({ props: { kind } });
+});

@@ -19,7 +19,6 @@ interface PaneProps {
   /** The panel's element on the board. */
   el: HTMLElement;
   state: ReadonlySignal<PanelState>;
-  /** Draws the numbers. */
   draw(numbers: PanelNumbers): VNode;
   /** Controls next to the title while nothing is drawn. */
   tools(): VNode | null;
@@ -43,7 +42,8 @@ export function Pane({ ctx, id, el, state, draw, tools, retry }: PaneProps) {
   } else if (marked === null) {
     placeholder = (
       <>
-        <p class="hta-note">Computing…</p>
+        <p class="hta-note hta-on-screen">Computing…</p>
+        <p class="hta-on-paper">Not computed yet. Scroll to this panel, then print again.</p>
         <Skeleton lines={4} />
       </>
     );
@@ -98,14 +98,12 @@ function useMarkedFrame(
   }, [frame, headlineValue, folded, ranks]);
 }
 
-/** An element that draws itself. */
 export function ElementSlot({ el }: { el: HTMLElement }) {
   const place = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => place.current!.append(el), [el]);
   return <div ref={place} />;
 }
 
-/** A chart, which draws itself. */
 export function ChartPlace({ slot, frame, chosen: selected }: PanelNumbers & { slot: ChartSlot }) {
   useLayoutEffect(() => slot.show(frame, selected), [slot, frame, selected]);
   return <ElementSlot el={slot.el} />;

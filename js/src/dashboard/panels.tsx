@@ -140,7 +140,8 @@ export class PaneSet {
       this.refreshing = false;
       if (abortSignal.aborted) return;
       this.requestPanels([...this.panes].filter(([, el]) => this.visibility.isSeen(el)));
-      if (live === null) this.followLater();
+      // The kernel computes no panels that nobody has looked at.
+      if (live === null || live.source.pageExtent === "all") this.followLater();
     });
   }
 
@@ -256,7 +257,6 @@ function heatmapSelection(metric: string, selection: SelectionJson): SelectionJs
   return isOfEveryEvent ? FULL_SELECTION : withoutOwnDimensions("heatmap", selection);
 }
 
-/** The chart of message sizes, with a choice of the measure that shades its cells. */
 function SizesPanel({ slot, frame, chosen: selected }: Parameters<typeof ChartPlace>[0]) {
   const measure = useSignal<string>("calls");
   const { value } = measure;
@@ -282,11 +282,11 @@ const FIRST_LINES = 4;
 const MAX_TITLE_LENGTH = 60;
 
 function ProblemsPanel({ ctx }: { ctx: DashContext }) {
-  const all = useSignal(false);
+  const showsAll = useSignal(false);
   const scene = ctx.scene.value;
   const lines = problemLines(scene).sort((a, b) => b.count - a.count);
-  const drawn = all.value ? lines : lines.slice(0, FIRST_LINES);
-  const left = lines.length - drawn.length;
+  const shownLines = showsAll.value ? lines : lines.slice(0, FIRST_LINES);
+  const hiddenCount = lines.length - shownLines.length;
   return (
     <div class="hta-problem-list">
       <header class="hta-pane-head">
@@ -297,13 +297,18 @@ function ProblemsPanel({ ctx }: { ctx: DashContext }) {
           </span>
         )}
       </header>
-      {drawn.map((line) => (
-        <div class="hta-problem" title={[...line.details, ...line.files].join("\n")}>
-          <b>{problemText(line).title}</b>
-          <p>{problemText(line).text}</p>
-        </div>
-      ))}
-      {left > 0 && <Button text={`${left} more`} press={() => (all.value = true)} />}
+      {shownLines.map((line) => {
+        const { title, text } = problemText(line);
+        return (
+          <div class="hta-problem" title={[...line.details, ...line.files].join("\n")}>
+            <b>{title}</b>
+            <p>{text}</p>
+          </div>
+        );
+      })}
+      {hiddenCount > 0 && (
+        <Button text={`${hiddenCount} more`} press={() => (showsAll.value = true)} />
+      )}
     </div>
   );
 }

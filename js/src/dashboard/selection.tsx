@@ -96,7 +96,6 @@ function wholeRunText({ part, range: [start, end], events, ranks }: Scene): stri
   return `${window}${plural(ranks.length, "rank")}`;
 }
 
-/** Number and kinds of the selected events. */
 function totalsText(sums: PanelFrame, scene: Scene): string {
   const number = (name: string): number => Number(sums.columns[name]?.[0] ?? 0);
   const device = deviceOf(scene);

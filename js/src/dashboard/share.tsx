@@ -133,7 +133,6 @@ async function copyLink(ctx: DashContext): Promise<void> {
   else ctx.timeline.flash("The selection is too large for a link: share a page or a trace.");
 }
 
-/** Save or copy the table of one of the shown panels. */
 function TableForm({ ctx }: { ctx: DashContext }) {
   const ids = ctx.shownPanels.value.filter(hasNumbers);
   const panel = useSignal(ids[0] ?? "");

@@ -21,7 +21,6 @@ const OUTLIER_MIN_EXCESS = 0.05;
 /** Min calls per rank to report a slow rank: fewer may differ in shape, or be cut by the window. */
 const MIN_COMPARED_CALLS = 5;
 
-/** Whether a column has a value other than zero and null. */
 function hasNonZero({ columns }: PanelFrame, column: string): boolean {
   return columns[column]?.some((value) => value !== null && value !== 0) ?? false;
 }
@@ -51,7 +50,6 @@ const nameColumn = (options: {
   ),
 });
 
-/** Names of kernels and operators. */
 const NAME_OPTIONS = {
   hint: "By name",
   words: (row: RowReader) => String(row("short") ?? row("name")),
@@ -60,7 +58,6 @@ const NAME_OPTIONS = {
 
 const noValue = <span class="hta-note">–</span>;
 
-/** A column of numbers with bars. */
 const barColumn = (
   by: string,
   title: string,
@@ -235,11 +232,13 @@ const KERNELS: TableSpec = {
   },
 };
 
-/** Communication if it is most of an operator's device time, else compute. */
-const kindOfOperator = (row: RowReader): Kind =>
-  2 * Number(row("communication_ns") ?? 0) > Number(row("device_total_ns"))
-    ? "communication"
-    : "compute";
+/** Communication or copies if they are most of an operator's device time, else compute. */
+function kindOfOperator(row: RowReader): Kind {
+  const isMost = (column: string): boolean =>
+    2 * Number(row(column) ?? 0) > Number(row("device_total_ns"));
+  if (isMost("communication_ns")) return "communication";
+  return isMost("memory_ns") ? "memory" : "compute";
+}
 
 const OPERATORS: TableSpec = {
   title: "Operators",
@@ -352,7 +351,6 @@ const shareText = (value: CellValue): string => {
 
 const noteSuffix = (frame: PanelFrame): string => withPrefix(" · ", frameNote(frame));
 
-/** A name, with its job if there are several. */
 function jobPrefix(frame: PanelFrame, row: RowReader, column: string): string {
   const isSingleJob = new Set(frame.columns.job ?? []).size <= 1;
   return isSingleJob ? String(row(column)) : `${String(row("job"))} · ${String(row(column))}`;
@@ -535,7 +533,6 @@ const COLLECTIVES: TableSpec = {
   ],
 };
 
-/** Definitions of the tables, by panel. */
 export const TABLES: Readonly<Record<string, TableSpec>> = {
   kernels: KERNELS,
   operators: OPERATORS,

@@ -124,7 +124,6 @@ function ProblemBadge({ ctx }: { ctx: DashContext }) {
   );
 }
 
-/** The offered panels, by group. */
 function groupPanels(ids: readonly string[]): typeof PANELS {
   const offered = PANELS.filter(({ id }) => ids.includes(id));
   const groups = [...new Set(offered.map(({ group }) => group))];

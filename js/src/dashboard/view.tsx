@@ -89,7 +89,6 @@ export class DashApp {
     requestAnimationFrame(() => this.loadAfterFirstFrame());
   }
 
-  /** Show an error in the widget. */
   fail(title: string, error: unknown): void {
     this.ctx.timeline.fail(title, error);
   }
@@ -119,7 +118,7 @@ export class DashApp {
   }
 
   private listen(): void {
-    const { ctx, panes, grid } = this;
+    const { ctx, panes } = this;
     const { root, timeline, signal: abortSignal } = ctx;
     onSignal(
       timeline.folding.stateSignal,
@@ -139,6 +138,15 @@ export class DashApp {
       refreshPanes();
     });
     watchTheme(root, abortSignal, (theme) => this.setTheme(theme));
+    this.watchSizes();
+    abortSignal.addEventListener("abort", () => root.remove(), { once: true });
+    listenToDashKeys(ctx, this.fullWindow);
+  }
+
+  /** Fit the timeline and the tables into their columns when the view or a panel changes its size. */
+  private watchSizes(): void {
+    const { ctx, panes, grid } = this;
+    const { root, signal: abortSignal } = ctx;
     watchBoxes([root], () => this.arrange(), abortSignal);
     const others = ctx.offeredPanels.filter((id) => id !== "timeline").map((id) => panes.pane(id));
     const fitTimeline = throttle(FIT_DELAY_MS, abortSignal, () => grid.fitTimeline());
@@ -147,18 +155,18 @@ export class DashApp {
       grid.hasColumns ? grid.fitTimeline({ always: true }) : grid.fillTables(),
     );
     watchBoxes([panes.pane("timeline")], fitColumn, abortSignal);
-    abortSignal.addEventListener("abort", () => root.remove(), { once: true });
-    listenToDashKeys(ctx, this.fullWindow);
   }
 
-  /** Update the parts that are not components when signals change. */
   private installEffects(): void {
     const { ctx, panes, grid } = this;
     const { selectionState, timeline, source, live, signal: abortSignal } = ctx;
     // Requests that a busy kernel did not answer are repeated once it is free.
     onSignal(
       () => [source.status, live?.source.pageExtent],
-      ([status]) => status === "live" && panes.retry(),
+      ([status]) => {
+        if (status === "live") panes.retry();
+        panes.refresh();
+      },
       abortSignal,
     );
     onSignal(ctx.panelChoice, () => this.arrange(), abortSignal);
@@ -259,7 +267,6 @@ function listenToDashKeys(ctx: DashContext, full: FullWindow): void {
   document.addEventListener("keydown", onPageDown, { signal });
 }
 
-/** Run the command of a key; false if it has none here. */
 function actOnKey(ctx: DashContext, full: FullWindow, event: KeyboardEvent): boolean {
   const { root, selectionState, timeline } = ctx;
   const command = matchKey(event)?.command;

@@ -154,7 +154,6 @@ export function quantizeShare(covered: number, level: number): number {
   return Math.min(Math.max(nearest, 1), MAX_U16 - 1);
 }
 
-/** Edges of the cells of tiles `first … last - 1`. */
 function cellEdges(level: number, first: number, last: number): Float64Array {
   const cell = 2 ** level;
   const edges = new Float64Array((last - first) * TILE_CELLS + 1);

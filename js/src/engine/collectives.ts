@@ -104,7 +104,6 @@ export class Collectives {
     return this.entries.id.length > 0;
   }
 
-  /** One rank's entries. */
   entriesOfRank(rank: number): CollectiveEntries {
     const index = this.ranks.indexOf(rank);
     const [from, to] = [this.rankOffsets[index] ?? 0, this.rankOffsets[index + 1] ?? 0];
@@ -358,17 +357,20 @@ export class RankLateness {
 
   figuresBetween(from: number, to: number) {
     const { start, dur, late, imposed } = this.events;
-    const out = { collectives: 0, last: 0, wait: 0, exposed_wait: 0, imposed: 0 };
+    const counts = { collectives: 0, last: 0, imposed: 0 };
     for (let i = 0; i < start.length && start[i]! < to; i += 1) {
-      if (!(start[i]! + dur[i]! > from || start[i]! >= from)) continue;
-      out.collectives += 1;
-      if (late[i]! > 0) out.last += 1;
-      out.imposed += imposed[i]!;
+      const endsBefore = start[i]! < from && start[i]! + dur[i]! <= from;
+      if (endsBefore) continue;
+      counts.collectives += 1;
+      if (late[i]! > 0) counts.last += 1;
+      counts.imposed += imposed[i]!;
     }
-    out.wait = this.waitUnion.coveredWithin(from, to);
     const exposedWait = this.exposed.within(from, to);
-    out.exposed_wait = this.isApproximate ? Math.round(exposedWait) : exposedWait;
-    return out;
+    return {
+      ...counts,
+      wait: this.waitUnion.coveredWithin(from, to),
+      exposed_wait: this.isApproximate ? Math.round(exposedWait) : exposedWait,
+    };
   }
 
   /** Waiting time of the rank in collectives at which one of `late` alone comes last. */
@@ -439,7 +441,6 @@ interface RankDelays extends RankArrivals {
   delay: Float64Array;
 }
 
-/** One rank's part in a collective. */
 interface CallMember {
   rankDelays: RankDelays;
   /** Index in the arrivals of the rank. */
@@ -552,7 +553,6 @@ function latestPerBin(
   return arrivals;
 }
 
-/** Members of each collective, by rank. */
 function groupMembers(ranks: readonly RankDelays[]): CallMember[][] {
   const calls = ranks.reduce((maxCall, { call }) => maxOf(call, maxCall), -1) + 1;
   const members = Array.from({ length: calls }, (): CallMember[] => []);

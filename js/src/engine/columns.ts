@@ -43,6 +43,7 @@ export class ColumnReader {
     if (spec === undefined) return new Float64Array(0);
     const [offset, length, width] = spec;
     const bytes = new Uint8Array(length * width);
+    // The first bytes of all values are stored first, then the second bytes, and so on.
     for (let plane = 0; plane < width; plane += 1) {
       const from = offset + plane * length;
       for (let i = 0; i < length; i += 1) bytes[i * width + plane] = this.bytes[from + i]!;
@@ -107,7 +108,6 @@ export async function gunzip(bytes: Uint8Array): Promise<Uint8Array> {
 
 /** Named blocks of a page, each a gzip stream; null if the block is missing. */
 export interface Blocks {
-  /** The block as base64 text. */
   text(name: string): string | null;
   /** The block as bytes; only if blocks are held as bytes. */
   bytes?(name: string): Uint8Array | null;

@@ -150,7 +150,6 @@ function launchedKernels(rank: RankTrace, row: number): LaunchedKernels | null {
   };
 }
 
-/** Rows of the device events launched by calls that a host event encloses. */
 function launchedRows(rank: RankTrace, row: number): number[] {
   const { start, dur, lane } = rank.events;
   const track = rank.trackAt(lane[row]!);
@@ -170,7 +169,6 @@ function launchedRows(rank: RankTrace, row: number): number[] {
   return ids;
 }
 
-/** Answer `launches`. */
 export function launchesReply(rank: RankTrace, row: number): Launches {
   const call = rank.launches()[row]!;
   const ids = launchedRows(rank, row);

@@ -292,8 +292,8 @@ function prelaunchedWork(selection: RankSelection): [count: number, time: number
   if (low === high) return [0, 0];
   const { row, start, end } = analysis.work;
   const rows = memo("prelaunched", analysis.fullSelection, () => {
-    const early = analysis.trace.prelaunchedMask();
-    return indicesWhere(row.length, (i) => early[row[i]!] === 1);
+    const isPrelaunched = analysis.trace.prelaunchedMask();
+    return indicesWhere(row.length, (i) => isPrelaunched[row[i]!] === 1);
   });
   let [count, time] = [0, 0];
   for (const i of rows) {

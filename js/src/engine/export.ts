@@ -169,7 +169,6 @@ class TraceWriter {
     return { text, written: this.written };
   }
 
-  /** The fields of the file before its records. */
   private headFields(originNs: string | null): string[] {
     const fields = ['"schemaVersion": 1', '"displayTimeUnit": "ms"'];
     if (originNs !== null) fields.push(`"baseTimeNanoseconds": ${originNs}`);
@@ -274,7 +273,6 @@ class TraceWriter {
     return [low === null ? start : Math.max(start, low), high === null ? end : Math.min(end, high)];
   }
 
-  /** Original start and duration of a cut event, as JSON. */
   private originalTimes(start: number, dur: number, from: number, to: number): string {
     const fields: string[] = [];
     if (from !== start) fields.push(`"ts": ${formatMicros(start)}`);

@@ -161,7 +161,6 @@ class GapIndex {
     return IntervalUnion.of(Float64Array.from(starts), Float64Array.from(ends));
   }
 
-  /** Sums of all gaps before the gap with this index. */
   private sumsBefore(gap: number): CauseSums {
     const block = Math.floor(gap / STRIDE);
     const size = 2 * CAUSES.length;
@@ -172,13 +171,11 @@ class GapIndex {
     return sums;
   }
 
-  /** The activity of the thread of a call. */
   private threadActivity(call: number): Sweep {
     const { trace } = this.analysis;
     return trace.activities().get(trace.trackAt(trace.events.lane[call]!)!)!;
   }
 
-  /** Add the part between two instants of a gap. */
   private addGapPart(gap: number, start: number, end: number, sums: CauseSums): void {
     const { work } = this.analysis;
     const next = this.next[gap]!;

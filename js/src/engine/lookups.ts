@@ -140,7 +140,6 @@ export interface MarkedRows {
 
 type MarksRequest = Requests["marks"];
 
-/** Answer `marks`. */
 export function marksReply(
   view: MarksRequest,
   members: Iterable<MarkedRows>,
@@ -214,16 +213,13 @@ function* membersInWindow(
 ): Generator<number> {
   // Rows are in the order of their starts, and `marked` is ascending.
   const countBefore = (time: number) => countBelow(marked, countBelow(rows.start, time));
-  const startedBefore = marked.subarray(0, countBefore(start));
+  const earlier = marked.subarray(0, countBefore(start));
   if (rows.table === "events") {
-    for (const row of rank.runningAt(start)) {
-      if (startedBefore[countBelow(startedBefore, row)] === row) yield row;
-    }
+    const isMarked = (row: number): boolean => earlier[countBelow(earlier, row)] === row;
+    yield* rank.runningAt(start).filter(isMarked);
   } else {
     // Only events have an index of what runs at a time.
-    for (const row of startedBefore) {
-      if (rows.start[row]! + rows.dur[row]! > start) yield row;
-    }
+    yield* earlier.filter((row) => rows.start[row]! + rows.dur[row]! > start);
   }
-  yield* marked.subarray(startedBefore.length, countBefore(end));
+  yield* marked.subarray(earlier.length, countBefore(end));
 }

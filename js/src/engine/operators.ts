@@ -2,7 +2,7 @@
 
 import { gather } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
-import { COMMUNICATION } from "./rank";
+import { COMMUNICATION, MEMORY } from "./rank";
 import {
   candidateRange,
   isSelected,
@@ -116,7 +116,6 @@ export function callPaths(selection: RankSelection): CallPaths | null {
   });
 }
 
-/** Whether a path has a chosen operator of a name. */
 function hasSelectedAbove({ name, isSelected, parent }: CallPaths, path: number, wanted: number) {
   while (path >= 0 && !(isSelected[path]! && name[path] === wanted)) path = parent[path]!;
   return path >= 0;
@@ -132,8 +131,9 @@ interface OperatorSums {
   cpuSelf: Float64Array;
   deviceTotal: Float64Array;
   deviceSelf: Float64Array;
-  /** The part of `deviceTotal` that communicates. */
+  /** The parts of `deviceTotal` that communicate and that copy. */
   communication: Float64Array;
+  memory: Float64Array;
   /** All device work in the window, and the part of it that a call launched. */
   work: number;
   linked: number;
@@ -160,6 +160,7 @@ function emptySums(size: number): OperatorSums {
     deviceTotal: new Float64Array(size),
     deviceSelf: new Float64Array(size),
     communication: new Float64Array(size),
+    memory: new Float64Array(size),
     work: 0,
     linked: 0,
     workTime: 0,
@@ -226,7 +227,9 @@ function addDeviceTimes(
   const { ofWork } = operatorTree(selection);
   const [first, last] = candidateRange(selection.analysis.work, selection);
   const time = new Float64Array(paths?.name.length ?? 0);
-  const communication = new Float64Array(time.length);
+  const timeByKind = new Map(
+    [COMMUNICATION, MEMORY].map((code) => [code, new Float64Array(time.length)]),
+  );
   for (let i = first; i < last; i += 1) {
     let [from, to] = [start[i]!, end[i]!];
     if (!overlaps(from, to, low) || stream[i]! < 0) continue;
@@ -239,30 +242,28 @@ function addDeviceTimes(
     if (paths === null || ofWork[i]! < 0) continue;
     const path = paths.pathOfOperator[ofWork[i]!]!;
     time[path] = time[path]! + to - from;
-    if (kind[i] === COMMUNICATION) communication[path] = communication[path]! + to - from;
+    const timeOfKind = timeByKind.get(kind[i]!);
+    if (timeOfKind !== undefined) timeOfKind[path] = timeOfKind[path]! + to - from;
   }
-  if (paths !== null) addPathTimes(paths, time, communication, sums);
+  if (paths === null) return;
+  paths.name.forEach((name, path) => {
+    if (paths.isSelected[path]) sums.deviceSelf[name] = sums.deviceSelf[name]! + time[path]!;
+  });
+  addPathTimes(paths, time, sums.deviceTotal);
+  addPathTimes(paths, timeByKind.get(COMMUNICATION)!, sums.communication);
+  addPathTimes(paths, timeByKind.get(MEMORY)!, sums.memory);
 }
 
-/** Add the device time of each path to its last operator, and to the operators around it. */
+/** Add the time of each path to its last operator, and to the operators around it. */
 function addPathTimes(
-  { name: names, parent, isSelected: selected, isOutermost }: CallPaths,
+  { name: names, parent, isOutermost }: CallPaths,
   time: Float64Array,
-  communication: Float64Array,
-  sums: OperatorSums,
+  timeOfName: Float64Array,
 ): void {
-  names.forEach((name, path) => {
-    if (selected[path]) sums.deviceSelf[name] = sums.deviceSelf[name]! + time[path]!;
-  });
   // A path has a higher number than its parent, to which its time is added.
   for (let path = names.length - 1; path >= 0; path -= 1) {
     const [name, above] = [names[path]!, parent[path]!];
-    if (isOutermost[path]) {
-      sums.deviceTotal[name] = sums.deviceTotal[name]! + time[path]!;
-      sums.communication[name] = sums.communication[name]! + communication[path]!;
-    }
-    if (above < 0) continue;
-    time[above] = time[above]! + time[path]!;
-    communication[above] = communication[above]! + communication[path]!;
+    if (isOutermost[path]) timeOfName[name] = timeOfName[name]! + time[path]!;
+    if (above >= 0) time[above] = time[above]! + time[path]!;
   }
 }

@@ -273,7 +273,6 @@ interface GridSums {
   open: Float64Array;
 }
 
-/** Number of events that overlap the cells `from … to - 1`. */
 function countEvents({ starts, open }: GridSums, from: number, to: number): number {
   return starts[to]! - starts[from]! + open[from]!;
 }
@@ -407,7 +406,6 @@ function gridRange(grid: Grid, level: number, cell: number): [from: number, to: 
   return [clampToGrid(from, grid.cells), clampToGrid(to, grid.cells)];
 }
 
-/** Clamp a position to the edges of the grid. */
 function clampToGrid(position: number, cells: number): number {
   return Math.min(Math.max(position, 0), cells);
 }

@@ -121,7 +121,6 @@ export class PairSource implements LocalSource {
     return frame;
   }
 
-  /** The frames that the page stores together with a frame. */
   private framesBeside(name: string): Promise<FramesByName> {
     const [step, pair] = [OF_STEP.exec(name)?.[1], OF_PAIR.exec(name)?.[1]];
     if (pair !== undefined) return this.loadPart(`pair-${pair}`, `names@${pair}`);
@@ -129,7 +128,6 @@ export class PairSource implements LocalSource {
     return Promise.resolve(this.frames);
   }
 
-  /** The requested frames that the page has. */
   private async framesOf(names: readonly string[]): Promise<Record<string, PanelFrame>> {
     const results = await Promise.allSettled(names.map((name) => this.frame(name)));
     const frames: FramesByName = {};

@@ -27,7 +27,6 @@ interface KernelFigures {
   max: number;
 }
 
-/** The kernels of all ranks, those with the most time first. */
 function kernelsByTime(selections: readonly RankSelection[], names: NameTable): KernelFigures[] {
   const kernels = new Map<number, KernelFigures>();
   for (const selection of selections) {
@@ -145,6 +144,7 @@ const ZERO_SUMS = {
   deviceTotal: 0,
   deviceSelf: 0,
   communication: 0,
+  memory: 0,
 };
 const MEASURES = Object.keys(ZERO_SUMS) as (keyof typeof ZERO_SUMS)[];
 
@@ -189,6 +189,7 @@ export function operatorsFrame(
     device_total_ns: ([, { deviceTotal }]) => deviceTotal,
     device_self_ns: ([, { deviceSelf }]) => deviceSelf,
     communication_ns: ([, { communication }]) => communication,
+    memory_ns: ([, { memory }]) => memory,
     ...rateColumns(selections, selectedOperators, ([name]) => name),
   });
   const hasOperators = selections.some((selection) => operatorTree(selection).row.length > 0);

@@ -111,7 +111,6 @@ export class PanelEngine {
     return Object.keys(errors).length > 0 ? { panels, errors } : { panels };
   }
 
-  /** The frame of a panel for a selection, computed once. */
   private frame(
     id: string,
     selection: SelectionJson,
@@ -201,7 +200,6 @@ export class PanelEngine {
     return getOrMake(this.analyses, number, () => this.buildAnalysis(number, pacer));
   }
 
-  /** A rank with the indices of all its events. */
   private async buildAnalysis(number: number, pacer: Pacer): Promise<RankAnalysis | null> {
     const analysis = await this.job.loadAnalysis(number);
     if (analysis === null) return null;

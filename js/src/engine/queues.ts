@@ -11,7 +11,6 @@ import {
 } from "./panel_rank";
 import { timeOutside } from "./spans";
 
-/** Figures of one stream's queue. */
 interface QueueFigures {
   stream: number;
   /** Number of changes of the queue in the window, and its max length after one of them. */
@@ -27,7 +26,6 @@ interface QueueFigures {
 /** Changes of one stream's queue by time; at the same instant, work enters before work leaves. */
 class QueueChanges {
   readonly time: Float64Array;
-  /** Length of the queue after each change. */
   private readonly length: Int32Array;
   /** Sum of length times time before each change. */
   private readonly area: Float64Array;
@@ -67,7 +65,6 @@ class QueueChanges {
     }
   }
 
-  /** Figures within a window. */
   figuresWithin(low: number, high: number): QueueFigures {
     const { time, stream } = this;
     const first = countBelow(time, low);

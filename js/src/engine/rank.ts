@@ -51,6 +51,7 @@ type LaneContent =
   | { role: "events" | "async" | "instant" | "counter"; track: TrackHeader; spilled: boolean };
 
 export const COMMUNICATION = kindCode("communication");
+export const MEMORY = kindCode("memory");
 const ANNOTATION = kindCode("annotation");
 /** Number of kinds that are work of the device; their codes come first. */
 export const DEVICE_KIND_COUNT = kindCode("memory") + 1;
@@ -93,7 +94,6 @@ export class RankTrace {
     });
   }
 
-  /** Result of `make`, computed on first access. */
   private memo<T>(name: string, make: () => T): T {
     return getOrMake(this.memoized, name, make) as T;
   }
@@ -214,21 +214,19 @@ export class RankTrace {
     return laneMembers.sort((a, b) => start[a]! - start[b]! || dur[b]! - dur[a]! || a - b);
   }
 
-  /** A test for the events of a summary lane. */
   summaryTest({ role, tracks, annotations }: SummaryHeader): (row: number) => boolean {
     const { events } = this;
     const { lane } = events;
-    const onTrack = this.trackFilter((track, trackIndex) =>
-      role === "cpu" ? tracks.includes(trackIndex) : track.role === "stream",
-    );
-    const hasKind = (kind: number): boolean =>
-      role === "cpu"
-        ? annotations || kind !== ANNOTATION
-        : (kind === COMMUNICATION) === (role === "comm");
-    return (row) => onTrack(lane[row]!) && hasKind(this.kindOf(events, row));
+    if (role === "cpu") {
+      const isOfThreads = this.trackFilter((_, trackIndex) => tracks.includes(trackIndex));
+      const isShown = (row: number) => annotations || this.kindOf(events, row) !== ANNOTATION;
+      return (row) => isOfThreads(lane[row]!) && isShown(row);
+    }
+    const isOfStream = this.trackFilter((track) => track.role === "stream");
+    const isCommunication = (row: number) => this.kindOf(events, row) === COMMUNICATION;
+    return (row) => isOfStream(lane[row]!) && isCommunication(row) === (role === "comm");
   }
 
-  /** A test for the lanes of some tracks. */
   trackFilter(
     predicate: (track: TrackHeader, trackIndex: number) => boolean,
   ): (lane: number) => boolean {
@@ -240,7 +238,6 @@ export class RankTrace {
     return (lane) => isIncluded[lane - lane0] === 1;
   }
 
-  /** Rows of the events on device streams. */
   deviceRows(): Int32Array {
     return this.memo("device", () => {
       const { lane } = this.events;

@@ -176,7 +176,6 @@ export class EventSearch {
   }
 }
 
-/** The match at a position among the matches of all ranks. */
 function briefAt(hits: SearchHits, position: number): Brief | null {
   let remaining = position;
   for (const rankHits of hits.ranks) {
@@ -203,7 +202,6 @@ function nextPosition(hits: SearchHits, from: SearchOrigin, forward: boolean): n
 
 const countsOfRank = new WeakMap<RankTrace, Float64Array>();
 
-/** Number of events, asyncs and instants of each type. */
 function typeCounts(rank: RankTrace): Float64Array {
   return getOrMake(countsOfRank, rank, () => {
     const counts = new Float64Array(rank.header.types.length);

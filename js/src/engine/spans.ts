@@ -30,12 +30,10 @@ export class IntervalUnion {
     return new IntervalUnion(shrink(pieces, count), shrink(prefix, count + 1));
   }
 
-  /** Covered time before one instant. */
   coveredBefore(time: number): number {
     return this.coveredUpTo(countBelow(this.starts, time), time);
   }
 
-  /** Covered time between two instants. */
   coveredWithin(start: number, end: number): number {
     return this.coveredBefore(end) - this.coveredBefore(start);
   }
@@ -50,7 +48,6 @@ export class IntervalUnion {
     );
   }
 
-  /** End of a piece. */
   endOf(piece: number): number {
     return this.starts[piece]! + this.prefix[piece + 1]! - this.prefix[piece]!;
   }
@@ -91,14 +88,13 @@ export class IntervalSet {
 
   /** Build the set of intervals with these ascending starts and durations. */
   static of(starts: Float64Array, durs: Float64Array): IntervalSet {
-    const points = gather(
-      starts,
-      indicesWhere(durs.length, (i) => !(durs[i]! > 0)),
-    );
+    const hasLength = (i: number): boolean => durs[i]! > 0;
+    const pointIndices = indicesWhere(durs.length, (i) => !hasLength(i));
+    const points = gather(starts, pointIndices);
     let [begins, lengths] = [starts, durs];
     if (points.length > 0) {
-      const long = indicesWhere(durs.length, (i) => durs[i]! > 0);
-      [begins, lengths] = [gather(starts, long), gather(durs, long)];
+      const longIndices = indicesWhere(durs.length, hasLength);
+      [begins, lengths] = [gather(starts, longIndices), gather(durs, longIndices)];
     }
     const ends = begins.map((start, i) => start + lengths[i]!);
     const cover = IntervalUnion.of(begins, ends);

@@ -38,7 +38,6 @@ interface WindowTimes {
   hasDevice: boolean;
   /** First start and last end of the device's work. */
   span: readonly [start: number, end: number];
-  /** Time of each union. */
   unionTimes(start: number, end: number): (name: Union) => number;
   /** Time in which the device was probably busy with work that is not in the file. */
   unrecordedWithin(start: number, end: number): number;
@@ -175,7 +174,6 @@ export function statsReply(
   return reply;
 }
 
-/** Means of an overview as whole nanoseconds. */
 function roundParts(parts: DeviceParts, approximate: boolean): DeviceParts {
   if (!approximate) return parts;
   return Object.fromEntries(PARTS.map((name) => [name, Math.round(parts[name])])) as DeviceParts;

@@ -18,7 +18,6 @@ import { isSelected, memo, type RankAnalysis, type RankSelection } from "./panel
 const MIN_PHASE_PCT = 1;
 const CUT_NOTE = "steps that the window cuts are not compared between ranks";
 
-/** One step of a rank, or one of its phases. */
 interface StepTime {
   phase: string;
   rank: number;
@@ -85,7 +84,6 @@ function stepsWithDeviceTimes(selection: RankSelection): StepTime[] {
   });
 }
 
-/** The chosen ranges of a phase, summed by step. */
 function stepTimes(selection: RankSelection, phase: number, name: string): StepTime[] {
   const { analysis, low, high } = selection;
   const { start, dur } = analysis.trace.events;

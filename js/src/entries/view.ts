@@ -129,7 +129,6 @@ class ViewPage {
     this.socket.post({ type: "open", id: this.requested, view: kind, paths });
   }
 
-  /** The names of the traces that are requested. */
   private requestTitle(): string {
     const names = this.request?.paths.map(baseName).join(", ") ?? "";
     return names === "" || names === "." ? (this.hello?.title ?? "") : names;
@@ -204,7 +203,6 @@ class ViewPage {
     this.printBar();
   }
 
-  /** Announce a trace that was written while another one is open. */
   private offerTrace(path: string): void {
     const press = (): void => this.open({ view: "dashboard", paths: [path] });
     const text = h("span", {}, `New trace: ${path}`);
@@ -295,7 +293,6 @@ function isSameJob(before: OpenViewRequest | null, now: OpenViewRequest): boolea
 
 const baseName = (path: string): string => path.split(/[\\/]/).at(-1) ?? path;
 
-/** Fetch the file that a reply offers. */
 function download({ data }: WireMessage): void {
   const { content } = data as { content?: { reply?: { download?: unknown } } };
   const address = content?.reply?.download;

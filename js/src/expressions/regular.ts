@@ -83,7 +83,6 @@ class PatternParser {
     return matches;
   }
 
-  /** Consume the match of an expression at this position; null if there is none. */
   private takeMatch(expression: RegExp): RegExpExecArray | null {
     const match = expression.exec(this.chars.slice(this.position, this.position + 100).join(""));
     if (match !== null) this.position += Array.from(match[0]).length;
@@ -91,7 +90,8 @@ class PatternParser {
   }
 
   private parseAlternation(outerFlags: Flags): PatternNode {
-    if ((this.depth += 1) > MAX_DEPTH) throw new Error("groups are nested too deeply");
+    this.depth += 1;
+    if (this.depth > MAX_DEPTH) throw new Error("groups are nested too deeply");
     let flags = outerFlags;
     const choices: PatternNode[][] = [[]];
     while (this.position < this.chars.length && this.chars[this.position] !== ")") {
@@ -113,16 +113,7 @@ class PatternParser {
   private parseQuantified(child: PatternNode): PatternNode {
     const match = this.takeMatch(/^(?:[*+?]|\{(\d+)(,?)(\d*)\})\??/);
     if (match === null) return child;
-    const [text, low, comma, high] = match;
-    let min = text.startsWith("+") ? 1 : 0;
-    let max = text.startsWith("?") ? 1 : Infinity;
-    if (low !== undefined) {
-      min = Number(low);
-      if (comma === "") max = min;
-      else if (high !== "") max = Number(high);
-      const largest = max === Infinity ? min : max;
-      if (largest > MAX_REPEAT || max < min) throw new Error(`invalid repetition ${text}`);
-    }
+    const [min, max] = repetitionOf(match);
     if (this.takeMatch(/^(?:[*+?]|\{\d+,?\d*\})/) !== null) throw new Error("repeated repetition");
     return { type: "repeat", child, min, max };
   }
@@ -183,7 +174,6 @@ class PatternParser {
     return charNode(`[${this.parseCharEscape()}]`, flags);
   }
 
-  /** Translate an escape sequence into a JavaScript character class. */
   private parseCharEscape(): string {
     const property = this.takeMatch(/^[pP](?:\{(\^?)(\w+)\}|([A-Z]))/);
     if (property !== null) {
@@ -205,7 +195,6 @@ class PatternParser {
     return codePointEscape(char);
   }
 
-  /** Translate a character class into JavaScript's syntax. */
   private parseCharClass(): string {
     let text = this.take("^") ? "[^" : "[";
     for (let first = true; first || this.chars[this.position] !== "]"; first = false) {
@@ -230,6 +219,19 @@ class PatternParser {
     this.position += 1;
     return `${text}]`;
   }
+}
+
+/** Min and max number of repetitions of a quantifier; its groups are those of `{low,high}`. */
+function repetitionOf([text, low, comma, high]: RegExpExecArray): [min: number, max: number] {
+  if (text.startsWith("*")) return [0, Infinity];
+  if (text.startsWith("+")) return [1, Infinity];
+  if (text.startsWith("?")) return [0, 1];
+  const min = Number(low);
+  const maxInBraces = high === "" ? Infinity : Number(high);
+  const max = comma === "" ? min : maxInBraces;
+  const largest = max === Infinity ? min : max;
+  if (largest > MAX_REPEAT || max < min) throw new Error(`invalid repetition ${text}`);
+  return [min, max];
 }
 
 /** Return the flags after an inline group such as `(?i-s)`. */

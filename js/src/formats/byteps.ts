@@ -116,7 +116,6 @@ function nodeName(tables: ColumnTables, job: string, node: number): string {
   return node < 8 ? `node ${node}` : `node ${node} (ps rank ${Math.floor((node - 8) / 2)})`;
 }
 
-/** Lag of each node in one iteration of a job. */
 function lagsOfNodes(lags: readonly PushLag[]) {
   const starts = lags.map(({ start_ns }) => start_ns);
   const start_ns = starts.reduce((a, b) => Math.min(a, b));

@@ -14,7 +14,6 @@ export const MEASURES = ["calls", "time", "bytes"] as const;
 
 const NO_MPI_NOTE = noteFor("no_mpi");
 
-/** A routine of a rank, or one of its message sizes. */
 interface RoutineRow {
   job: string;
   rank: number;
@@ -133,7 +132,6 @@ export function sizesFrame(tables: ColumnTables, selection: SelectionJson): Pane
   return makeFrame(columns, {}, tableNote(tables.sizes, NO_MPI_NOTE));
 }
 
-/** Totals of rows of one routine and size. */
 function totalsOf(rows: readonly Omit<RoutineRow, "rank" | "key" | "source">[]) {
   const { job, routine, size_lo = -1, size_hi = -1 } = rows[0]!;
   return {

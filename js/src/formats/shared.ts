@@ -39,7 +39,6 @@ export function columnsOfRows(
   return Object.fromEntries(names.split(" ").map((name) => [name, rows.map((row) => row[name]!)]));
 }
 
-/** Sum of a field of rows. */
 export function sumBy<Name extends string>(
   rows: readonly Readonly<Record<Name, number>>[],
   name: Name,

@@ -33,7 +33,6 @@ export class LoadingCard {
   private readonly progressBar = h("progress", { "aria-label": "Progress of loading" });
   private readonly cancel: HTMLElement;
   private readonly skeleton = renderElement(Skeleton({ lines: 8 }));
-  /** Ends the view that is shown. */
   private shownAborter: AbortController | null = null;
 
   constructor(private readonly callbacks: { cancel(): void; again(): void }) {

@@ -24,7 +24,6 @@ export async function importText(source: string): Promise<{ default: unknown }> 
   }
 }
 
-/** Exports of an anywidget module. */
 interface WidgetModule {
   initialize?(props: Record<string, unknown>): unknown;
   render?(props: Record<string, unknown>): unknown;

@@ -84,7 +84,7 @@ export function decodeTiles({ reply, buffer }: Reply): TilesReply {
   const level = Number(reply.level);
   const tileIndex = get("tile_index", "f64");
   const sliceFirst = get("slice_first", "u32");
-  const slices = sliceFirst.length === 0 ? 0 : sliceFirst[sliceFirst.length - 1]!;
+  const slices = sliceFirst.at(-1) ?? 0;
   const has = (name: string) => name in (reply.columns as object);
   const tiles: TilesReply = {
     level,
@@ -110,15 +110,17 @@ export function decodeTiles({ reply, buffer }: Reply): TilesReply {
     classes: has("class") ? get("class", "u8") : new Uint8Array(0),
     sliceClass: has("class") ? get("slice_class", "u8") : new Uint8Array(0),
   };
-  const { tileLane, busy, counterLane, counterMin } = tiles;
-  if (
-    busy.length !== tileLane.length * TILE_CELLS ||
-    sliceFirst.length !== tileLane.length + 1 ||
-    counterMin.length !== counterLane.length * TILE_CELLS
-  ) {
-    throw new ProtocolError("The columns of the tiles differ in length.");
-  }
+  checkLengths(tiles);
   return tiles;
+}
+
+/** Check one column of each length; the others are written together with it. */
+function checkLengths({ tileLane, busy, sliceFirst, counterLane, counterMin }: TilesReply): void {
+  const isConsistent =
+    busy.length === tileLane.length * TILE_CELLS &&
+    sliceFirst.length === tileLane.length + 1 &&
+    counterMin.length === counterLane.length * TILE_CELLS;
+  if (!isConsistent) throw new ProtocolError("The columns of the tiles differ in length.");
 }
 
 /** Integers of a column, which may have a narrower type in a compact reply. */

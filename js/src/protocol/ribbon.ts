@@ -3,7 +3,6 @@
 import { readColumn, ProtocolError } from "./decode";
 import type { Arrival, Reply } from "./source";
 
-/** Arrivals as columns. */
 interface RibbonArrivals {
   bin: Uint32Array;
   /** Delay after the median rank; for arrivals of the job, the mean wait of the other ranks. */
@@ -81,7 +80,6 @@ export function decodeRibbon(
   };
 }
 
-/** The middle of a bin. */
 export function timeOfBin({ start, end, bins }: Ribbon, bin: number): number {
   return start + ((bin + 0.5) / bins) * (end - start);
 }

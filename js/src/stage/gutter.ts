@@ -129,7 +129,6 @@ const FACT_BASELINE = 28;
 /** Distance of the lowest baseline from the bottom of a row. */
 const LOWEST_NAME = 3;
 
-/** Background of a row. */
 export function rowBackground(theme: Theme, late: boolean): string {
   return late ? interpolateStops([theme.bg, theme.late], LATE_TINT) : theme.bg;
 }
@@ -215,7 +214,6 @@ function badgeWidth({ badge }: StageRow): number {
   return badge === null ? 0 : BADGE_WIDTH + 5;
 }
 
-/** Draw the name on the left and the fact on the right of a low row. */
 function drawOneLine(
   pen: CanvasPen,
   { geometry, theme, layout: { foldSizes } }: StageFrame,
@@ -234,7 +232,6 @@ function drawOneLine(
   pen.drawFirstFit(facts, right, baseline, factWidth, factFont, factColor, "right");
 }
 
-/** Draw the name above the fact, and the names of the lanes on the right. */
 function drawTwoLines(
   pen: CanvasPen,
   { geometry, theme, layout: { foldSizes } }: StageFrame,
@@ -375,19 +372,18 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
   const isShort = geometry.narrow || pen.textWidth(fullName, FONT.label) > availableWidth;
   const name = isShort ? fullName.replace(/^[A-Z]{3,4} {2}/, "") : fullName;
   const middle = (top + bottom) / 2 + BASELINE;
-  const range = row.track?.range;
+  const { range, unit } = row.track ?? {};
+  const drawName = (text: string, baseline: number, color: string): void =>
+    void pen.drawTruncated(text, right, baseline, availableWidth, FONT.label, color, "right");
   if (row.thinLanes === bands.length) {
-    const baseline = y + row.height / 2 + BASELINE;
-    pen.drawTruncated(name, right, baseline, availableWidth, FONT.label, theme.ink3, "right");
+    drawName(name, y + row.height / 2 + BASELINE, theme.ink3);
   } else if (range !== undefined && bottom - top >= 28) {
-    const low = formatValue(range[0], row.track?.unit);
-    const high = formatValue(range[1], row.track?.unit);
+    const [low, high] = [formatValue(range[0], unit), formatValue(range[1], unit)];
     const ranges = [joinRange(low, high), high];
-    const counter = withoutUnit(name, row.track?.unit);
-    pen.drawTruncated(counter, right, middle - 7, availableWidth, FONT.label, theme.ink2, "right");
+    drawName(withoutUnit(name, unit), middle - 7, theme.ink2);
     pen.drawFirstFit(ranges, right, middle + 7, availableWidth, FONT.label, theme.ink3, "right");
   } else if (bottom - top >= LINE) {
-    pen.drawTruncated(name, right, middle, availableWidth, FONT.label, theme.ink2, "right");
+    drawName(name, middle, theme.ink2);
   }
   for (const band of bands) {
     if (band.label === "" || band === bands[0] || band.height < LINE) continue;

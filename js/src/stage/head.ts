@@ -128,7 +128,6 @@ export function drawAxis(pen: CanvasPen, frame: StageFrame): number[] {
   return ticks[0]!;
 }
 
-/** Draw the name and the ticks of a ruler, and return their times. */
 function drawRuler(
   pen: CanvasPen,
   { geometry, theme }: StageFrame,

@@ -62,7 +62,6 @@ export function hitTest(frame: StageFrame, x: number, y: number): StageHit {
   return hit;
 }
 
-/** Set the step, the phase or the arrival under a point in the strip above the rows. */
 function hitStrip(hit: StageHit, frame: StageFrame, y: number): void {
   const { geometry, ribbon, scene } = frame;
   const { time } = hit;
@@ -84,7 +83,6 @@ function hitGutter(hit: StageHit, frame: StageFrame, x: number, y: number): void
   if (frame.visible.laneAt(y)?.band.frames !== undefined) hit.stack = true;
 }
 
-/** Set the lane of a point, and the rectangle, the cell or the lateness line there. */
 function hitLane(hit: StageHit, frame: StageFrame, visibleLane: VisibleLane, x: number): void {
   const { band } = visibleLane;
   // In a folded stack, the innermost frames are in front.

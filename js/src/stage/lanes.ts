@@ -317,7 +317,6 @@ export class LanePainter {
     }
   }
 
-  /** Ground and marks of one rank's ribbon. */
   drawRibbon(place: RowPlacement, ribbon: Ribbon | null, rank: number): void {
     const { raster, paints } = this;
     const { y0, y1, dpr, start, nsPerPx } = place;

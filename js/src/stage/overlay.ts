@@ -171,7 +171,6 @@ function selectedBands(
   return bands;
 }
 
-/** Left and right of an event as it is drawn. */
 function eventExtent(frame: OverlayFrame, start: number, dur: number): [number, number] {
   const { geometry, view } = frame;
   const { dpr } = geometry;
@@ -321,7 +320,6 @@ function drawMarks(
   }
 }
 
-/** Indices of the marks in these lanes, by their start. */
 function marksOfLanes(marks: PlacedMarks["marks"], lanes: readonly number[]): number[] {
   const indices = lanes.flatMap((lane) => {
     const first = countBelow(marks.lane, lane);

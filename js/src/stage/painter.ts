@@ -101,7 +101,6 @@ export function paintRegions(
   return lanesPainted;
 }
 
-/** Draw lines, captions and labels over the rasterized lanes. */
 function drawOnLanes(pen: CanvasPen, frame: StageFrame, ticks: readonly number[]): void {
   const { geometry, theme, visible, rulers } = frame;
   const { view: axisView } = rulers[0]!;
@@ -118,7 +117,6 @@ function drawOnLanes(pen: CanvasPen, frame: StageFrame, ticks: readonly number[]
   });
 }
 
-/** Fill the raster with the visible rows: grounds, rules, ribbons and lanes. */
 function rasterize(raster: LaneRaster, frame: StageFrame): void {
   const { geometry, paints, visible, view, job, windows } = frame;
   const { dpr, rowsTop } = geometry;
@@ -210,7 +208,6 @@ function rasteriseLane(
   );
 }
 
-/** Draw the edge between the pinned rows and those that scroll under them. */
 function drawStickyEdge(pen: CanvasPen, { geometry, layout, theme }: StageFrame): void {
   if (layout.stickyCount === 0) return;
   pen.horizontalLine(

@@ -28,7 +28,6 @@ export class CanvasPen {
     ctx.textBaseline = "alphabetic";
   }
 
-  /** Round to a whole device pixel. */
   snap(value: number): number {
     return Math.round(value * this.dpr) / this.dpr;
   }
@@ -184,12 +183,10 @@ export class CanvasPen {
     return getOrMake(this.fitters, font, () => new TextFitter(measure));
   }
 
-  /** Run `draw` clipped to a rectangle. */
   withClip(x: number, y: number, width: number, height: number, draw: () => void): void {
     this.withClips([{ x, y, width, height }], draw);
   }
 
-  /** Run `draw` clipped to rectangles. */
   withClips(boxes: readonly Box[], draw: () => void): void {
     const { ctx } = this;
     ctx.save();

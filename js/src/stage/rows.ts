@@ -96,7 +96,6 @@ export function compileRowFilter(filter: string): ((text: string) => boolean) | 
   };
 }
 
-/** Tracks that have anything to show, in the scene's order. */
 function tracksOf(rank: SceneRank): SceneTrack[] {
   return rank.tracks.filter((track) => track.events > 0 && track.lanes > 0);
 }
@@ -135,7 +134,6 @@ function shownRanks(scene: Scene, state: RowState): Map<number, SceneTrack[] | n
   return shown;
 }
 
-/** Name of a track in the gutter. */
 function trackName(rank: SceneRank, track: SceneTrack): string {
   if (track.role === "stream") {
     const devices = new Set(
@@ -168,7 +166,6 @@ function groupNames(rank: number, memberRanks: readonly number[]): string[] {
   return runs.length > 4 ? shortNames : [`ranks ${runs.join(", ")}`, ...shortNames];
 }
 
-/** The row of a folded rank, or the head of an opened one. */
 function headRow(
   rank: SceneRank,
   { state: { rankGroups }, foldSizes: fold }: RowPlan,

@@ -29,7 +29,6 @@ export class RowsView {
   scroll = 0;
   /** Visible ranks with a ribbon of late arrivals. */
   ribbonRanks: readonly number[] = [];
-  /** Lanes of opened ranks without events in view. */
   private emptyLanes: ReadonlySet<number> = new Set();
   /** Rows of another stage in the same place. */
   pairing: (RowPairing & { other: RowsView }) | null = null;

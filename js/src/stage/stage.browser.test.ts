@@ -2,13 +2,19 @@ import { describe, expect, test, vi } from "vitest";
 import { eventsOf, LATE, recordedScene, sceneOf } from "../../test/recorded";
 import { mountStage, type StageView } from "../../test/stage_view";
 import { FULL_SELECTION } from "../protocol/selection";
-import type { Brief, FrameStats } from "../protocol/source";
+import type { Brief, FrameStats, Span } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import { rgb } from "./paints";
 
 const scene = recordedScene();
 let { box, stage, source, pixel } = {} as StageView;
 let frames: FrameStats[];
+const [jobStart, jobEnd] = scene.range;
+/** A hundredth of the job. */
+const BRIEF_VIEW: Span = [
+  jobStart + (jobEnd - jobStart) * 0.4,
+  jobStart + (jobEnd - jobStart) * 0.41,
+];
 
 function mount(width = 1100, height = 445): void {
   ({ box, stage, source, pixel } = mountStage({ width, height }));
@@ -81,16 +87,40 @@ describe("drawing", () => {
     // Browsers report visibility once a frame.
     for (let i = 0; i < 4; i += 1) await nextFrame();
     const [asked, painted] = [source.asked.length, frames.length];
-    const [start, end] = scene.range;
-    const view = [start + (end - start) * 0.4, start + (end - start) * 0.41] as const;
-    stage.setView(view, 200);
-    expect(stage.view()).toEqual(view);
+    stage.setView(BRIEF_VIEW, 200);
+    expect(stage.view()).toEqual(BRIEF_VIEW);
     await rested();
     expect([source.asked.length, frames.length]).toEqual([asked, painted]);
     box.style.top = "0";
     await drawn(painted);
     expect(source.asked.length).toBeGreaterThan(asked);
   });
+
+  test.each(["display: none", "top: 3000px"])("an animation ends when %s hides it", async (css) => {
+    await mounted();
+    await rested();
+    const views: [Span, boolean][] = [];
+    stage.onView((view, done) => views.push([view, done]));
+    stage.setView(BRIEF_VIEW, 60_000);
+    await vi.waitFor(() => expect(views).not.toEqual([]));
+    expect(views.at(-1)).not.toEqual([BRIEF_VIEW, true]);
+    box.style.cssText += css;
+    await vi.waitFor(() => expect(views.at(-1)).toEqual([BRIEF_VIEW, true]));
+    expect(stage.view()).toEqual(BRIEF_VIEW);
+  });
+
+  test.each(["set", "zoomed"])(
+    "a view is %s at once before the stage is known to be visible",
+    (way) => {
+      mount();
+      const views: [Span, boolean][] = [];
+      stage.onView((view, done) => views.push([view, done]));
+      box.style.display = "none";
+      if (way === "set") stage.setView(BRIEF_VIEW, 60_000);
+      else stage.zoomBy(2, scene.range[0], 60_000);
+      expect(views).toEqual([[stage.target(), true]]);
+    },
+  );
 
   test("a hover redraws no lane", async () => {
     await mounted();
@@ -150,12 +180,12 @@ describe("drawing", () => {
 
 describe("the view", () => {
   test("is reported to listeners, immediately or at the end of the animation", async () => {
-    mount();
+    await mounted();
     const heard: [number, number, boolean][] = [];
     stage.onView(([start, end], done) => heard.push([start, end, done]));
     stage.setView([1e7, 2e7]);
     expect(heard).toEqual([[1e7, 2e7, true]]);
-    stage.setView([1.2e7, 1.3e7], 60);
+    stage.setView([1.2e7, 1.3e7], 400);
     await vi.waitFor(() => expect(heard.at(-1)).toEqual([1.2e7, 1.3e7, true]));
     expect(heard.length).toBeGreaterThan(2);
     expect(heard.slice(1, -1).every(([, , done]) => !done)).toBe(true);

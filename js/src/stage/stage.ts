@@ -234,18 +234,21 @@ export class Stage {
 
   /** Go to a window in `durationMs` ms; it is clamped to the job and its margin. */
   setView(view: Span, durationMs = 0): void {
-    // While hidden, no frame would end the movement.
-    const jumps = this.reducedMotion.matches || this.visibility.isOut;
-    this.onCameraMoved(this.camera.animateTo(view, jumps ? 0 : durationMs, performance.now()));
+    const ms = this.animates ? durationMs : 0;
+    this.onCameraMoved(this.camera.animateTo(view, ms, performance.now()));
   }
 
-  /** Call `listener` on every change of the shown view. */
+  /** Whether the view moves in steps: while hidden, no frame would end the movement. */
+  private get animates(): boolean {
+    return this.visibility.now && !this.reducedMotion.matches;
+  }
+
   onView(listener: (view: Span, done: boolean) => void): void {
     this.viewListeners.push(listener);
   }
 
   zoomBy(factor: number, atTime: number, durationMs = 0): void {
-    const ms = this.reducedMotion.matches ? 0 : durationMs;
+    const ms = this.animates ? durationMs : 0;
     this.onCameraMoved(this.camera.zoom(factor, atTime, ms, performance.now()));
   }
 
@@ -308,7 +311,6 @@ export class Stage {
     return Math.min(maxHeight, rowsTop + this.rowsView.heightIn(maxHeight - rowsTop) + 1);
   }
 
-  /** Call `listener` with the figures of each frame. */
   onFrame(listener: (stats: FrameStats) => void): void {
     this.frameListeners.push(listener);
   }
@@ -413,7 +415,6 @@ export class Stage {
     return true;
   }
 
-  /** Update after rows have moved, appeared or disappeared. */
   private onRowsMoved(): void {
     this.drawMovedRows();
     this.paired?.drawMovedRows();
@@ -444,6 +445,7 @@ export class Stage {
 
   private onVisibility(): void {
     if (!this.visibility.now) {
+      this.setView(this.camera.target);
       this.data.pause();
       return;
     }

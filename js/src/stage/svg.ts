@@ -249,11 +249,9 @@ function drawTitle(
   pen.drawTruncated(summary, 24 + width, y, maxWidth - width - 12, FONT.label, theme.ink2);
 }
 
-/** Draws a swatch of a legend. */
 type Swatch = (left: number, top: number) => void;
 type LegendKey = readonly [text: string, ...swatches: Swatch[]];
 
-/** Draw the keys of the legend that fit into one line. */
 function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
   const { geometry, theme } = frame;
   let x = geometry.lanesX;
@@ -411,7 +409,6 @@ class SvgRaster implements LaneRaster {
   }
 }
 
-/** A pixel as a CSS colour. */
 function pixelToCss(pixel: number): string {
   const [r, g, b] = [pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255];
   return `#${[r, g, b].map((part) => part.toString(16).padStart(2, "0")).join("")}`;
@@ -471,7 +468,6 @@ export class SvgSheet {
   private readonly defs = new Map<string, string>();
   private batches: Batch[] = [];
 
-  /** Append markup. */
   add(markup: string): void {
     this.flush();
     this.parts.push(markup);

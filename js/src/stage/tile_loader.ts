@@ -135,7 +135,6 @@ async function unpackReply(reply: Reply): Promise<Reply> {
   return { reply: reply.reply, buffer: buffer as ArrayBuffer };
 }
 
-/** The requested parts without the lanes that a reply has left out. */
 function withoutLeftOut(parts: readonly TileBlock[], left: unknown): readonly TileBlock[] {
   if (!Array.isArray(left)) return parts;
   const keyOf = (part: TileBlock) => `${part.first}:${part.last}`;
@@ -211,7 +210,6 @@ export class StageData {
     this.selectionMarks = marks();
   }
 
-  /** Request the data of a picture. */
   show({ viewport, overlayLanes, target, width, overlay, ribbons }: PictureRequest): void {
     const lanes =
       this.lateness.value === null ? viewport.lanes : [...viewport.lanes, ...overlayLanes];

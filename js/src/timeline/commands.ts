@@ -33,7 +33,6 @@ const PUSHES: Partial<Record<Command, Omit<KeyPush, "fast">>> = {
 /** What arrow keys do while no event is selected. */
 const ARROW_PANS: Partial<Record<Command, Command>> = { previous: "pan-left", next: "pan-right" };
 
-/** Zoom factor of a press on a button. */
 const BUTTON_ZOOM = 2;
 
 /** Commands on the selected event. They wait for the replies to earlier keys, which may select it. */
@@ -85,7 +84,6 @@ export class Commands {
     ctx.signal.addEventListener("abort", () => this.motion.stop(), { once: true });
   }
 
-  /** Handle a key press. */
   press(match: KeyMatch, id: string): boolean {
     const { command } = match;
     const panOfArrow = this.app.picking.active ? undefined : ARROW_PANS[command];
@@ -157,7 +155,6 @@ export class Commands {
     return true;
   }
 
-  /** Pin the row under the pointer, else the row of the selected event. */
   private pin(): void {
     const { hover, picking, rows, status, ctx } = this.app;
     const brief = picking.brief;

@@ -78,7 +78,6 @@ export class TimelineContext {
     return this.scene.without_bounds === "";
   }
 
-  /** The colour after the one in use. */
   get nextColor(): TimelineColor {
     const colors: TimelineColor[] = this.hasBounds ? ["kind", "name", "bound"] : ["kind", "name"];
     return colors[(colors.indexOf(this.color.value) + 1) % colors.length]!;
@@ -96,7 +95,6 @@ export class TimelineContext {
     return place.rank.summary.find((summary) => summary.role === role)?.lane ?? null;
   }
 
-  /** Width of the time axis in px. */
   get axisWidth(): number {
     const [start, end] = this.stage.view();
     return Math.max(this.stage.xOf(end) - this.stage.xOf(start), 1);
@@ -111,7 +109,6 @@ export class TimelineContext {
     this.root.focus({ preventScroll: true });
   }
 
-  /** Show an error in the widget. */
   fail(title: string, error: unknown): void {
     if (isAbort(error) || this.signal.aborted) return;
     const retry = (): void => {

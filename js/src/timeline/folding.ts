@@ -9,7 +9,6 @@ import { type RowsController, toggleMember } from "./rows";
 import type { EventSelection } from "./selected_event";
 import { foldedText } from "./text";
 
-/** Min number of ranks for folding. */
 const MIN_RANKS = 3;
 /** Max number of ranks that are not folded, unless the user or Python chose otherwise. */
 const MAX_UNFOLDED = 16;
@@ -154,7 +153,6 @@ export class FoldingController {
     return true;
   }
 
-  /** Reset for a new scene. */
   reset(): void {
     this.newest.cancel();
     batch(() => {

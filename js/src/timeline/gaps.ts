@@ -47,7 +47,6 @@ export class GapSelection {
     return true;
   }
 
-  /** Show a selected window as a gap, if it is one. */
   private follow(window: SelectionJson | null): void {
     this.newest.cancel();
     const edges = gapEdges(window);

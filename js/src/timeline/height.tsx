@@ -11,7 +11,6 @@ const STEP_PX = 24;
 export class HeightControl {
   /** Height of the drawing: less than requested if the rows need less. */
   readonly userHeight = signal(MIN_PX);
-  /** Height of all rows. */
   readonly naturalHeight = signal(MIN_PX);
   private requestedHeight = MIN_PX;
 

@@ -51,7 +51,6 @@ export function busyText(share: number): string {
   return `${percent > 99.95 ? ">99.9" : percent.toFixed(1)}\u202f%`;
 }
 
-/** The values of a counter in a cell. */
 function rangeText({ min = null, max = null }: Cell, unit = ""): string {
   if (min === null || max === null) return "no value here";
   const [low, high] = [min, max].map((value) => formatValue(value, unit));
@@ -62,7 +61,6 @@ function noteLine(text: string): TooltipLine {
   return [<span class="hta-note">{text}</span>];
 }
 
-/** Describe the time before a late kernel. */
 function lateLines({ name, dur }: Slice, rank: number): TooltipLine[] {
   return [
     [<b>{`${formatDuration(dur)} late`}</b>],
@@ -101,7 +99,6 @@ interface HoverParts {
 export class HoverController {
   /** The row under the pointer, for pinning. */
   row: RowInfo | null = null;
-  /** The event under the pointer. */
   readonly hovered = signal<Slice | null>(null);
   readonly tooltip = new TooltipState();
   private point: { x: number; y: number } | null = null;
@@ -341,7 +338,6 @@ export class HoverController {
     return [head, `${longest.short} ${runs} on ${stream}, ${share} of it${more}`];
   }
 
-  /** The gaps under the pointer, once they are known. */
   private gapsUnderPointer({ lane, time }: StageHit): GapReply | null {
     const { hoveredGaps } = this;
     if (hoveredGaps?.lane !== lane) return null;

@@ -99,7 +99,6 @@ function shareTitle(share: string, { of }: KindShares, device: string): string {
 /** Number of chips that do not fit, "all" if none fits; null if all fit. */
 type HiddenCount = number | "all" | null;
 
-/** Hide the chips that do not fit. */
 function hideOverflowing(el: HTMLElement, before: HiddenCount): HiddenCount {
   const [bar, more] = [...el.children] as [HTMLElement, HTMLElement];
   const availableWidth = el.clientWidth;
@@ -217,7 +216,6 @@ function NoDataKey({ isLong = false }: { isLong?: boolean }) {
   );
 }
 
-/** Keys of the classes by what limits the work. */
 function BoundKeys({ legend, isLong = false }: { legend: Legend; isLong?: boolean }) {
   const theme = legend.ctx.theme.value;
   return BOUND_GROUPS.map(({ name, words, classes }) => (

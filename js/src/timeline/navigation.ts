@@ -18,6 +18,8 @@ export class Navigation {
 
   constructor(private readonly ctx: TimelineContext) {
     this.settleLater = debounce(SETTLE_MS, ctx.signal, () => {
+      // A movement without a frame for this long does not wait for the next one.
+      this.finish();
       this.reconcileShared();
       this.onSettled.emit();
     });

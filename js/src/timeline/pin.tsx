@@ -25,7 +25,6 @@ export class RowPin {
     }
   }
 
-  /** Top edge of the row on screen. */
   private top(row: RowInfo, point: { x: number; y: number }): number {
     let y = point.y;
     for (let probe = 0; probe < MAX_PROBES && y > 0; probe += 1) {

@@ -1,6 +1,6 @@
 /** Wheel, mouse and fingers on the whole view, in a real browser. */
 
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import {
   clientPosition,
   doubleClick,
@@ -292,6 +292,26 @@ test("a click on idle time selects it and moves neither the view nor its row", a
   const cut = facts.filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth);
   expect(cut.map(({ textContent }) => textContent)).toEqual([]);
 });
+
+test.each(["start", "middle"])(
+  "a zoom whose frames are late from its %s is in the state",
+  async (from) => {
+    const view = await openTimeline();
+    const { stage } = view.app.ctx;
+    const [start] = view.scene.range;
+    const { requestAnimationFrame: nextFrame } = window;
+    const before = stage.view();
+    const frames = vi.spyOn(window, "requestAnimationFrame").mockImplementation((draw) => {
+      const isLate = from === "start" || stage.view() !== before;
+      return isLate ? window.setTimeout(() => nextFrame(draw), 1000) : nextFrame(draw);
+    });
+    view.state.set("selection", { start_ns: start + 1e6, end_ns: start + 3e6 });
+    view.root.focus();
+    view.press("f");
+    await expect.poll(() => viewOf(view)).toEqual([start + 1e6, start + 3e6]);
+    frames.mockRestore();
+  },
+);
 
 test("in a low place, rows scroll up so that details cover neither their row nor the ruler", async () => {
   const view = await openTimeline();

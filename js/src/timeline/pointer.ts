@@ -188,7 +188,6 @@ export class PointerInput {
     this.app.hover.leave();
   }
 
-  /** Positions of two fingers along the time axis, px. */
   private fingerPositions(): [number, number] {
     const { stage } = this.app.ctx;
     const left = stage.xOf(stage.view()[0]);
@@ -312,7 +311,6 @@ export class PointerInput {
     nav.zoomTo([from, from + length]);
   }
 
-  /** Select the gap of a device, if there is one. */
   private onEmptyClick({ lane, time }: StageHit): void {
     const { picking, gapSelection, ctx } = this.app;
     const rank = lane === null ? undefined : ctx.lanes.locate(lane)?.rank.rank;
@@ -327,7 +325,6 @@ export class PointerInput {
     );
   }
 
-  /** Select the longest event in a cell. */
   private onCellClick(
     lane: number | null,
     cell: Pick<NonNullable<StageHit["cell"]>, "start" | "end" | "count">,
@@ -488,7 +485,6 @@ function brushDrag({ ctx, status }: DragParts, brush: BrushDragSpec): Drag {
   };
 }
 
-/** Select a window of time in the rows between two points. */
 function selectDrag(parts: DragParts, start: PointerPoint): Drag {
   const { ctx, picking } = parts;
   const fromRow = rowAt(ctx, start.x, start.y);

@@ -100,7 +100,6 @@ export class RowsController {
     return [...shown].sort((a, b) => a - b);
   }
 
-  /** Show only these ranks. */
   showOnly(ranks: readonly number[] | null): void {
     const { onlyRanks } = this;
     if (isSameJson(ranks, onlyRanks.value && [...onlyRanks.value])) return;

@@ -78,13 +78,11 @@ export class SearchController {
     this.requestLater();
   }
 
-  /** Search for text immediately. */
   search(text: string): void {
     this.fieldText.value = text;
     this.commit();
   }
 
-  /** Follow the text of the shared state. */
   syncText(): void {
     this.requestLater.cancel();
     this.fieldText.value = this.text;
@@ -175,7 +173,6 @@ export function SearchBox(props: { search: SearchController; isNarrow: ReadonlyS
   );
 }
 
-/** The field with its count and arrows. */
 function SearchField(props: { search: SearchController; close(): void; isWide?: boolean }) {
   const { search, close, isWide = false } = props;
   const { error } = search.result.value;

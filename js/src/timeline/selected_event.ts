@@ -71,7 +71,6 @@ export class EventSelection {
   private readonly newest: LatestRequest;
   private readonly ctx;
   private readonly knownBriefs = new Map<string, Brief>();
-  /** The request for the details of the selected event. */
   private loading: Promise<unknown> = Promise.resolve();
 
   constructor(
@@ -135,7 +134,6 @@ export class EventSelection {
     return briefFromSlice(slice, place.rank.rank, this.ctx.lanes.tableOf(slice));
   }
 
-  /** Select an event and request its details. */
   pick(key: EventKey, knownBrief: Brief | null): void {
     this.ctx.shared.set({ selected_event: key.table === "events" ? [key.rank, key.id] : null });
     this.load(key, knownBrief);
@@ -153,7 +151,6 @@ export class EventSelection {
     this.unload();
   }
 
-  /** Repeat the request, after an error. */
   retry(): void {
     const { key, brief } = this.stateSignal.value;
     if (key !== null) this.load(key, brief);
@@ -176,7 +173,6 @@ export class EventSelection {
     this.unload();
   }
 
-  /** Follow the event of the shared state. */
   follow(): void {
     const event = this.ctx.shared.state.selected_event;
     if (event === null) {

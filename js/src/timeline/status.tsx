@@ -102,7 +102,6 @@ export class StatusLine {
   readonly isHinting = signal(false);
   /** Text about a source that does not answer from a live kernel. */
   readonly kernel = signal<KernelStatus | null>(null);
-  /** Text for screen readers. */
   readonly announcement = signal("");
   private readonly messages = signal<Partial<Record<Layer, RichText>>>({});
   private readonly layer = computed(() => LAYERS.find((layer) => layer in this.messages.value));
@@ -149,7 +148,6 @@ export class StatusLine {
       this.messages.value = { ...others, ...(text && { [layer]: text }) };
   }
 
-  /** Show a message briefly. */
   flashMessage(text: RichText, ms = 2000): void {
     clearTimeout(this.flashTimer);
     this.setMessage("flash", text);

@@ -132,7 +132,6 @@ function FoldButton({ app: { folding, commands } }: AppProps) {
   );
 }
 
-/** Filter of the shown tracks by a regular expression. */
 function FilterButton({ app }: AppProps) {
   return (
     <OpenerButton

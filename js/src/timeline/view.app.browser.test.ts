@@ -242,7 +242,9 @@ describe("hosts", () => {
   });
 
   test("nothing is truncated at 700 px", async () => {
-    const view = mount();
+    const view = mount(({ scene }) => (scene.title = "llama3_8b_h100_fsdp_step_time_of_june"));
+    const errors = vi.fn();
+    window.addEventListener("error", errors, { signal: view.end.signal });
     view.root.parentElement!.style.width = "700px";
     await expect.poll(() => view.root.classList.contains("hta-narrow")).toBe(true);
     const bar = view.find(".hta-toolbar");
@@ -251,6 +253,10 @@ describe("hosts", () => {
       expect(node.getBoundingClientRect().right).toBeLessThanOrEqual(edge);
     }
     expect(bar.scrollWidth).toBeLessThanOrEqual(bar.clientWidth);
+    for (const part of bar.querySelectorAll(".hta-cut-name > span")) {
+      expect(part.scrollWidth).toBe(part.clientWidth);
+    }
+    expect(errors).not.toHaveBeenCalled();
     expect(view.find(".hta-more").hidden).toBe(false);
     view.find(".hta-more").click();
     const sheet = view.find(".hta-popover").getBoundingClientRect();

@@ -158,7 +158,6 @@ export class TimelineApp {
     if (part !== undefined) renderInto(line, part.status, abortSignal);
   }
 
-  /** Bind the view to another shared state. */
   attach(state: Model): void {
     this.ctx.shared.attach(state);
   }
@@ -210,7 +209,6 @@ export class TimelineApp {
     this.ctx.theme.value = name;
   }
 
-  /** Show an error in the widget. */
   fail(title: string, error: unknown): void {
     this.ctx.fail(title, error);
   }
@@ -229,7 +227,9 @@ export class TimelineApp {
     this.installEffects();
     listenToWheel(this);
     listenToKeys(this);
-    watchBoxes([root], () => this.setWidth(root.clientWidth), abortSignal);
+    // A toolbar that wraps changes the observed height, which an observer may not do.
+    const setWidth = (): void => this.setWidth(root.clientWidth);
+    watchBoxes([root], () => requestAnimationFrame(setWidth), abortSignal);
     if (!ctx.isLinkedPanel) watchTheme(root, abortSignal, (name) => this.setTheme(name));
     const close = (): void => {
       stage.destroy();
@@ -238,7 +238,6 @@ export class TimelineApp {
     abortSignal.addEventListener("abort", close, { once: true });
   }
 
-  /** Update the parts that are not components when signals change. */
   private installEffects(): void {
     const { ctx, rows, picking, search, status } = this;
     const { root, shared, stage, signal: abortSignal } = ctx;
@@ -282,7 +281,6 @@ export class TimelineApp {
     );
   }
 
-  /** Show the shared state. */
   private show(keys: ReadonlySet<StateKey>, animate: boolean): void {
     if (keys.has("view")) this.nav.follow(this.ctx.shared.state.view, animate);
     if (keys.has("search")) this.search.syncText();

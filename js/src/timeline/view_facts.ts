@@ -33,7 +33,6 @@ export class ViewFacts {
   readonly card = signal<CardMessage | null>(null);
   private stats: Stats | null = null;
   private lateness: Lateness | null = null;
-  /** Figures of the legend's window. */
   private shares: Stats | null = null;
   /** Ranks of the rows at the request of the legend's shares; null for all. */
   private shown: readonly number[] | null = null;
@@ -102,7 +101,6 @@ export class ViewFacts {
     });
   }
 
-  /** Request the shares of the legend for the ranks that have rows. */
   private askShares(): void {
     const { legend, rows } = this.app;
     const { shownRanks } = rows;
@@ -149,15 +147,14 @@ export class ViewFacts {
   private shownRowsText(): string {
     const { stage, scene } = this.app.ctx;
     const { shown } = this;
-    const all = plural(scene.ranks.length, "rank");
-    const ranks =
-      shown === null
-        ? `of ${scene.ranks.length === 1 ? "the rank" : `all ${all}`}`
-        : `of ${ranksText(shown)}`;
+    const rankCount = scene.ranks.length;
+    const allRanks = rankCount === 1 ? "the rank" : `all ${plural(rankCount, "rank")}`;
+    const ranks = shown === null ? allRanks : ranksText(shown);
     const { value: figures } = this.app.ctx.figures;
-    if (figures !== null) return `${ranks}, ${figures.label}, ${spanText(figures.span)}`;
+    if (figures !== null) return `of ${ranks}, ${figures.label}, ${spanText(figures.span)}`;
     const view = stage.view();
-    return `${ranks} in view, ${isWholeRange(view, scene) ? `the ${wholeRunName(scene)}` : spanText(view)}`;
+    const window = isWholeRange(view, scene) ? `the ${wholeRunName(scene)}` : spanText(view);
+    return `of ${ranks} in view, ${window}`;
   }
 
   private announce(): void {

@@ -106,8 +106,7 @@ function watchPixelRatio(onChange: () => void, signal: AbortSignal): void {
 const VISIBILITY_MARGIN = "100% 0px";
 
 export class ElementVisibility {
-  /** Null until the browser reports it. */
-  private isNear: boolean | null = null;
+  private isNear = false;
 
   /** `onChange` is called when the element becomes visible or hidden. */
   constructor(el: Element, onChange: () => void, signal: AbortSignal) {
@@ -129,13 +128,9 @@ export class ElementVisibility {
     signal.addEventListener("abort", () => observer.disconnect(), { once: true });
   }
 
+  /** Whether the element is visible; false until the browser reports it. */
   get now(): boolean {
-    return this.isNear === true && document.visibilityState !== "hidden";
-  }
-
-  /** Whether the browser has reported that the element is not visible. */
-  get isOut(): boolean {
-    return this.isNear !== null && !this.now;
+    return this.isNear && document.visibilityState !== "hidden";
   }
 }
 

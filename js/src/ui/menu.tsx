@@ -141,7 +141,6 @@ function clamp(value: number, min: number, max: number): number {
   return Math.max(min, Math.min(value, max));
 }
 
-/** Move the focus among `items` by arrows, Home and End. */
 function moveFocus(event: KeyboardEvent, items: HTMLElement[], next: string, before: string): void {
   const index = items.indexOf(event.target as HTMLElement);
   const to = { [next]: index + 1, [before]: index - 1, Home: 0, End: items.length - 1 }[event.key];

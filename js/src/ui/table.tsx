@@ -232,7 +232,6 @@ export function NameButton(props: { text: string; title: string; on: boolean }) 
   );
 }
 
-/** A ref for an element, and the width of the element once it is in the page. */
 function useWidth() {
   const width = useSignal(0);
   const place = useRef<HTMLDivElement>(null);

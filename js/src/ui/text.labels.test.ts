@@ -11,6 +11,11 @@ test.each([
   ["ConvolutionBackward0", 60, "Convoluti…"],
   ["ConvolutionBackward0", 30, "Conv…"],
   ["ConvolutionBackward0", 29, ""],
+  // Words are not cut, unless too little would remain.
+  ["aten::_scaled_dot_product", 72, "aten::_…"],
+  ["ampere_bf16_gemm_64x64_nn", 96, "ampere_bf16_…"],
+  ["AllReduce ring LL", 78, "AllReduce…"],
+  ["mm_operator_of_device", 48, "mm_oper…"],
   // Never leave a space before the ellipsis or split a surrogate pair.
   ["AllReduce ring LL", 66, "AllReduce…"],
   ["𝒜𝒷𝒸𝒹𝑒𝒻𝑔𝒽", 36, "𝒜𝒷𝒸𝒹𝑒…"],

@@ -29,23 +29,28 @@ export function wrapText(
   weight: Weight = "normal",
   size = 11,
 ): string[] {
+  const fits = (line: string): boolean => textWidth(line, weight, size) <= maxWidth;
   const lines: string[] = [];
-  let line = "";
-  for (let word of text.split(" ")) {
-    if (line !== "" && textWidth(`${line} ${word}`, weight, size) > maxWidth) {
-      lines.push(line);
-      line = "";
-    }
-    while (word.length > 1 && textWidth(word, weight, size) > maxWidth) {
-      let end = word.length - 1;
-      while (end > 1 && textWidth(word.slice(0, end), weight, size) > maxWidth) end -= 1;
-      lines.push(word.slice(0, end));
-      word = word.slice(end);
-    }
-    line = line === "" ? word : `${line} ${word}`;
+  for (const word of text.split(" ")) {
+    const line = lines.pop() ?? "";
+    const longerLine = line === "" ? word : `${line} ${word}`;
+    if (line === "" || fits(longerLine)) lines.push(...breakWord(longerLine, fits));
+    else lines.push(line, ...breakWord(word, fits));
   }
-  lines.push(line);
   return lines;
+}
+
+/** Break a word that is too wide into parts that fit, of at least one character. */
+function breakWord(word: string, fits: (part: string) => boolean): string[] {
+  const parts: string[] = [];
+  let remaining = word;
+  while (remaining.length > 1 && !fits(remaining)) {
+    let length = remaining.length - 1;
+    while (length > 1 && !fits(remaining.slice(0, length))) length -= 1;
+    parts.push(remaining.slice(0, length));
+    remaining = remaining.slice(length);
+  }
+  return [...parts, remaining];
 }
 
 /** Max number of characters by which a cut moves so that it is not inside a word. */
@@ -226,8 +231,7 @@ export class TextFitter {
       if (prefix[middle]! <= left) low = middle;
       else high = middle - 1;
     }
-    if (low < MIN_CHARACTERS) return "";
-    return (cut[low] ??= Array.from(text).slice(0, low).join("").trimEnd() + ELLIPSIS);
+    return low < MIN_CHARACTERS ? "" : (cut[low] ??= truncateAtWord(text, low));
   }
 
   private advance(character: string): number {
@@ -245,6 +249,14 @@ export class TextFitter {
       return { prefix, cut: [] };
     });
   }
+}
+
+/** The first `length` characters, or fewer if a word ends not far before, and "…". */
+function truncateAtWord(text: string, length: number): string {
+  const characters = Array.from(text);
+  const edge = wordEdge(characters, length, -1);
+  const end = edge < MIN_CHARACTERS ? length : edge;
+  return characters.slice(0, end).join("").trimEnd() + ELLIPSIS;
 }
 
 // The subtitles of charts, as in Python (`charts/figure.py`, `charts/rows.py`).

@@ -237,7 +237,7 @@ def test_verdicts_on_two_runs_in_one_folder_are_those_of_each(tmp_path, later_us
     assert expected["is_straggler"].tolist() == [False, False, True, False]
     assert frame["is_straggler"].tolist() == [False, False, True, False] * 2
     assert frame["lost_share"][2] == pytest.approx(expected["lost_share"][2], rel=0.2)
-    text = "Ranks 4–7 are files that state the rank of another one, perhaps of another run"
+    text = "Ranks 4–7 are files that state the rank of another file, perhaps of another run"
     assert text in str(headline(both))
 
 

@@ -161,17 +161,17 @@ def test_operators_state_how_much_of_their_device_time_communicates(tmp_path):
 
     def times(selection=None):
         frame = engine.frame("operators", selection).set_index("name")
-        columns = frame[["device_total_ns", "communication_ns"]]
+        columns = frame[["device_total_ns", "communication_ns", "memory_ns"]]
         return {name: tuple(row) for name, *row in columns.itertuples() if any(row)}
 
     assert times() == {
-        "AccumulateGrad": (1_050, 1_000),
-        "c10d::allreduce_": (1_000, 1_000),
-        "c10d::broadcast_": (100, 0),
+        "AccumulateGrad": (1_050, 1_000, 0),
+        "c10d::allreduce_": (1_000, 1_000, 0),
+        "c10d::broadcast_": (100, 0, 100),
     }
     assert times(Selection(start_ns=0, end_ns=1_250)) == {
-        "AccumulateGrad": (250, 200),
-        "c10d::allreduce_": (200, 200),
+        "AccumulateGrad": (250, 200, 0),
+        "c10d::allreduce_": (200, 200, 0),
     }
 
 

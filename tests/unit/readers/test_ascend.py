@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections import Counter
 from contextlib import closing
 
 import pytest
@@ -366,3 +367,47 @@ def test_tables_of_memory_and_of_the_host_are_said_to_be_unread(tmp_path):
     assert details[details.str.contains("not read")].tolist() == [
         "tables of events that are not read: HOST_MEM_USAGE, OP_MEMORY"
     ]
+
+
+@pytest.mark.parametrize("has_operators", [True, False])
+def test_calls_of_cann_launch_what_no_operator_launches(tmp_path, has_operators):
+    """As in the database: a call within an operator has no link."""
+    path = write_trace_view(tmp_path, rank=0) / "trace_view.json"
+    events = json.loads(path.read_text())
+    if not has_operators:
+        events = [event for event in events if event.get("cat") != "async_npu"]
+    for number, (ts, place) in enumerate([("1030.500", STREAM), ("1080.000", GROUP)]):
+        call = {"pid": 4, "tid": 8, "ts": f"100{number}.500"}
+        flow = {"cat": "HostToDevice", "name": "HostToDevice", "id": number}
+        events += [
+            {"ph": "X", "name": f"Node@launch{number}", "dur": 0.25, **call},
+            {"ph": "s", **flow, **call},
+            {"ph": "f", "bp": "e", **flow, **place, "ts": ts},
+        ]
+    path.write_text(json.dumps(events))
+    trace = load(tmp_path)[0]
+    rows = trace.events
+    calls = rows[rows.name.str.startswith("Node@")]
+    assert calls[["kind", "category"]].to_numpy().tolist() == [["cpu", "cuda_runtime"]] * 2
+    work = [rows.index[rows.name == name][0] for name in ("MatMul", "hcom_allReduce__586_0_1")]
+    launches = ["aten::mm" if has_operators else "Node@launch0", "Node@launch1"]
+    assert rows.name[trace.launch_of[work]].tolist() == launches
+
+
+@pytest.mark.parametrize(
+    ("lost", "count", "detail"),
+    [
+        ("COMPUTE_TASK_INFO", 1, "tasks whose names the database lacks; named by type"),
+        ("COMMUNICATION_OP", 1, "tasks of collectives, which the database lacks"),
+        ("TASK", 1, "the database has no table TASK"),
+    ],
+)
+def test_what_a_database_without_a_table_cannot_tell_is_said(database, lost, count, detail):
+    change(database, f"drop table {lost}")
+    traces = load(database)
+    assert traces.problems["count"].tolist() == [count]
+    assert traces.problems["detail"][0].startswith(detail)
+    kinds = Counter(traces[0].events.query("stream >= 0").kind)
+    all_kinds = {"compute": 1, "memory": 1, "communication": 1, "sync": 3}
+    lost_kinds = {"COMMUNICATION_OP": {"communication"}, "TASK": {"compute", "memory", "sync"}}
+    assert kinds == {k: n for k, n in all_kinds.items() if k not in lost_kinds.get(lost, ())}

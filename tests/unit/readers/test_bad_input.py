@@ -45,6 +45,7 @@ def kinds(problems):
         (("\n" + "größer" * 9).encode(), "not JSON"),
         (GOOD.encode("utf-16"), "UTF-16"),
         (GOOD.encode("utf-16-le"), "UTF-16"),
+        *((f"\r\n\t {GOOD}".encode(code), "UTF-16") for code in ("utf-16-le", "utf-16-be")),
         (b"hello, world", "not JSON"),
         (b"\x1f\x8b" + b"\xff" * 40, "gzip"),
         (b'{"some": "config", "lr": 0.1}', "no trace events"),

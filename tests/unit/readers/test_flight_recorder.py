@@ -353,6 +353,62 @@ def test_parts_of_a_finished_batch_are_finished(tmp_path, kind, as_json):
     assert len(analysis.collective_hangs(load(job))) >= 1
 
 
+@pytest.mark.parametrize("kind", ["p2p", "collective"])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_parts_of_a_batch_have_its_state_and_it_is_no_further_hang(tmp_path, kind, as_json):
+    entries = [entry("0", 1), *batch("started", kind, (2, 3))]
+    dumps = {0: dump(entries, {"0": [0, 1]}), 1: dump([entry("0", 1)], {"0": [0, 1]})}
+    traces = load(write_dumps(tmp_path / "job", dumps, as_json=as_json))
+    states = analysis.collective_states(traces).query("rank == 0 and state != 'finished'")
+    assert states["state"].tolist() == ["started"] * 3
+    hangs = analysis.collective_hangs(traces)
+    called = {"p2p": ["nccl:recv 0<-1", "nccl:send 0->1"], "collective": ["nccl:_all_gather_base"]}
+    assert sorted(hangs["operation"]) == called[kind]
+    assert hangs["absent"].tolist() == ["1"] * len(hangs)
+
+
+@pytest.mark.parametrize("state", ["started", "completed"])
+def test_the_table_of_collectives_counts_a_rank_of_a_batch_once(tmp_path, state):
+    dumps = {rank: dump(batch(state, "collective", (4, 0)), {"0": [0, 1]}) for rank in (0, 1)}
+    traces = load(write_dumps(tmp_path / "job", dumps))
+    row = hw.Dashboard(traces).panel_frame("flight_collectives").iloc[0]
+    is_finished = state == "completed"
+    figures = [row[name] for name in ("finished", "ranks", "waiting", "missing")]
+    assert figures == ([2, 2, "", ""] if is_finished else [0, 2, "0, 1", ""])
+
+
+@pytest.mark.parametrize("group", ["0", "7"])
+@pytest.mark.parametrize("first", ["receive", "collective"])
+def test_a_call_before_a_collective_that_all_ranks_enqueued_is_the_cause(tmp_path, group, first):
+    """Rank 1 skips what rank 0 waits for, and goes on to the next collective of both."""
+    ranks = {group: [0, 1], "3": [0, 1, 2]}
+    call = {
+        "receive": entry(group, 5, "started", is_p2p=True, p2p_seq_id=1,
+                         profiling_name="nccl:recv 0<-1"),
+        "collective": entry("3", 5, "started"),
+    }[first]  # fmt: skip
+    last = entry(group, 9, "started")
+    dumps = {0: dump([call, last], ranks), 1: dump([last], ranks), 2: dump([], ranks)}
+    hangs = analysis.collective_hangs(load(write_dumps(tmp_path / "job", dumps)))
+    assert hangs["is_cause"].tolist() == [True, False]
+    assert hangs["kind"].tolist() == ["absent", "stuck"]
+    assert hangs["absent"].tolist()[0] == {"receive": "1", "collective": "1, 2"}[first]
+    assert (
+        hangs["sentence"].tolist()[1].endswith("One of these ranks waits in an earlier call too.")
+    )
+
+
+@pytest.mark.parametrize("shape", [[8, 4], [8, 5]])
+def test_ranks_without_a_dump_are_named_beside_the_rank_that_is_to_blame(tmp_path, shape):
+    ranks = {"0": [0, 1, 2, 3]}
+    last = [entry("0", 2, "started", input_sizes=[shape])] if shape != [8, 4] else []
+    waiting = dump([entry("0", 1), entry("0", 2, "started")], ranks)
+    dumps = {0: waiting, 1: waiting, 2: dump([entry("0", 1), *last], ranks)}
+    (text,) = sentences(write_dumps(tmp_path / "job", dumps))
+    assert text.startswith("Rank 2 ")
+    assert text.endswith(". No dump of rank 3 is loaded.")
+
+
 @pytest.mark.parametrize("name", ["nccl:coalesced", "nccl:all_reduce_coalesced"])
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_batch_of_old_dumps_finishes_no_other_call(tmp_path, name, as_json):

@@ -306,3 +306,42 @@ def test_annotations_without_a_time_are_skipped_and_counted(tmp_path, time_us):
     assert skipped[["detail", "count"]].values.tolist() == [
         ["annotations without a time or a stage", 2]
     ]
+
+
+@pytest.mark.parametrize("rings", [[], [[], []], None])
+def test_the_headline_of_a_snapshot_without_history_states_the_end_and_no_peak(tmp_path, rings):
+    traces = load(write_snapshot(tmp_path / "a.pickle", device_traces=rings))
+    text = str(headline(traces)).replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert text.startswith(
+        "At the end, cuda:0 on rank 0 has 4.50 kB in use, of 7.00 kB reserved: 3.00 kB of forward"
+        " (model.py:7). Its peak is not known."
+    )
+
+
+def test_devices_with_a_ring_with_segments_or_with_both(tmp_path):
+    """Blocks that are never released, that wait for streams, and from before the recording."""
+    rings = [
+        [],
+        events(("segment_alloc", 1000, 8000, ""), ("alloc", 1000, 4000, "model"),
+               ("alloc", 5000, 1000, ""), ("free_requested", 5000, 1000, "")),
+        events(("free_requested", 77, 600, ""), ("free_completed", 77, 600, "")),
+    ]  # fmt: skip
+    waiting = [block(1000, 4000, stack="model"), block(5000, 1000, "active_pending_free")]
+    segments = [
+        segment(1000, [*waiting, block(6000, 3000, "inactive")], device=1),
+        segment(1, [block(1, 300, stack="adam"), block(301, 700, "inactive")], device=2),
+        segment(5, [block(5, 200)], device=3),
+    ]
+    traces = load(write_snapshot(tmp_path / "a.pickle", device_traces=rings, segments=segments))
+    names = {name for _, name, _ in traces[0].counter_table.series}
+    assert names == {f"cuda:{number} {name}" for number in (1, 2) for name in ("memory", "from")}
+    levels = snapshot_timeline(traces)[["device", "used_bytes", "reserved_bytes"]]
+    assert levels.to_numpy().tolist() == [
+        ["cuda:1", 4000, 8000], ["cuda:1", 5000, 8000], ["cuda:2", 300, 1000],
+    ]  # fmt: skip
+    peaks = snapshot_peak(traces).groupby("device")[["peak_bytes", "bytes"]]
+    assert peaks.agg({"peak_bytes": "first", "bytes": "sum"}).to_numpy().tolist() == [
+        [5000, 5000], [900, 900], [200, 200],
+    ]  # fmt: skip
+    text = str(headline(traces)).replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert text.startswith("Memory of cuda:1 on rank 0 peaks at 5.00 kB in use, of 8.00 kB")

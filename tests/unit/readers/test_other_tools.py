@@ -359,3 +359,116 @@ def test_equal_devices_of_two_workers_of_tensorflow_1(write):
     records = [*named(1, device.format(0)), *named(2, device.format(1))]
     records += [row(1, 0, "MatMul", 0, 10), row(2, 0, "MatMul", 5, 20)]
     assert times(hw.load(write(records)))["compute_ns"].tolist() == [10_000, 20_000]
+
+
+@pytest.mark.parametrize("device", ["/device:GPU:{}", "/gpu:{}"])
+@pytest.mark.parametrize("prefix", ["", "/job:localhost/replica:0/task:0"])
+def test_each_rank_of_tensorflow_1_has_the_operators_and_streams_of_its_device(
+    write, device, prefix
+):
+    """Before TensorFlow 1.4, devices were called ``/gpu:0``."""
+    records = [
+        *named(9, "/job:localhost/replica:0/task:0/cpu:0 Compute"),
+        row(9, 0, "Concat", 0, 2),
+    ]
+    for number in (0, 1):
+        name, pid, start = device.format(number), 10 * (number + 1), 100 * number
+        records += [
+            *named(pid, f"/job:localhost/replica:0/task:0{name} Compute"),
+            row(pid, 0, "MatMul", start, 3),
+            *named(pid + 1, f"{prefix}{name}/stream:all Compute"),
+            row(pid + 1, 0, "MatMul", start + 5, 30),
+            row(pid + 1, 1, "MEMCPYHtoD", start + 6, 4),
+            *named(pid + 2, f"{prefix}{name}/stream:11 Compute"),
+            row(pid + 2, 0, "MatMul", start + 5, 30),
+            *named(pid + 3, f"{prefix}{name}/memcpy Compute"),
+            row(pid + 3, 0, "MEMCPYHtoD", start + 6, 4),
+        ]
+    traces = hw.load(write(records), cache=False)
+    assert times(traces)[["compute_ns", "memory_ns"]].to_numpy().tolist() == [[30_000, 4_000]] * 2
+    assert [len(trace) for trace in traces.values()] == [6, 5]
+    starts_ns = [sorted(trace.events.start_ns)[-5:] for trace in traces.values()]
+    assert starts_ns[1] == [start_ns + 100_000 for start_ns in starts_ns[0]]
+
+
+def test_rows_that_repeat_the_work_of_an_ascend_device_are_in_its_rank(write):
+    records = []
+    for number in (0, 1):
+        label = f"NPU {number}"
+        records += [
+            *named(number + 1, "Ascend Hardware", "Stream 2", label=label),
+            row(number + 1, 1, "MatMul", 5, 10 + number),
+            *named(number + 5, "Overlap Analysis", "Computing", label=label),
+            row(number + 5, 1, "Computing", 5, 10 + number),
+        ]
+    traces = hw.load(write(records), cache=False)
+    durations_ns = [trace.events.dur_ns.tolist() for trace in traces.values()]
+    assert durations_ns == [[10_000] * 2, [11_000] * 2]
+
+
+@pytest.mark.parametrize("has_flows", [True, False])
+@pytest.mark.parametrize("process", ["Deivce 0 (GPU)", "Device 0 (GPU)"])
+def test_names_steps_and_links_of_paddle(write, has_flows, process):
+    """Its names end in the duration, and its ids have an arg with a space in its name."""
+
+    def timed(name, start, dur, category, pid=4242, tid="7(C++)", **args):
+        text = f"{dur:.3f} us" if dur <= 1000 else f"{dur / 1000:.3f} ms"
+        return event(f"{name}[{text}]", start, dur, cat=category, pid=pid, tid=tid) | {"args": args}
+
+    records = [
+        *named(4242, "Process 4242 (CPU)"),
+        *named(0, process),
+        timed("ProfileStep#3", 0, 2000, "ProfileStep"),
+        timed("matmul dygraph", 10, 90, "Operator"),
+    ]
+    calls = [("cudaLaunchKernel", "gemm<float>", "Kernel", 30.5), ("cudaMemcpyAsync", "MEMCPY_HtoD",
+             "Memcpy", 10), ("cudaLaunchKernel", "gemm<float>", "Kernel", 1500.25)]  # fmt: skip
+    for number, (call, work, category, dur) in enumerate(calls, 1):
+        ids, start = {"correlation id": number}, 100 + 50 * number
+        records += [
+            timed(call, 20 * number, 5, "CudaRuntime", **ids),
+            timed(work, start, dur, category, pid=0, tid=7, stream=7, **ids),
+        ]
+        flow = {"name": "launch", "cat": "async", "id": number}
+        if has_flows:
+            records += [
+                {"ph": "s", "pid": 4242, "tid": "7(C++)", "ts": 20 * number + 2, **flow},
+                {"ph": "f", "bp": "e", "pid": 0, "tid": 7, "ts": start + 5, **flow},
+            ]
+    traces = hw.load(write(records), cache=False)
+    kernels = analysis.kernel_breakdown(traces).set_index("name")
+    assert kernels["sum_ns"].to_dict() == {"gemm<float>": 1_530_750, "MEMCPY_HtoD": 10_000}
+    launches = analysis.launch_stats(traces).sort_values("correlation")
+    assert launches["correlation"].tolist() == [1, 2, 3]
+    assert launches["launch"].tolist() == [call for call, *_ in calls]
+    assert launches["gpu_dur_ns"].tolist() == [30_500, 10_000, 1_500_250]
+    assert analysis.step_times(traces)[["step", "dur_ns"]].to_numpy().tolist() == [[3, 2_000_000]]
+    operators = analysis.operators(traces)
+    assert operators["name"].tolist() == ["matmul dygraph"]
+    assert operators["device_total_ns"].tolist() == [1_540_750]
+
+
+@pytest.mark.parametrize("word", ["AI Core Op", "AICORE OP", "Ascend Op"])
+@pytest.mark.parametrize("device", [0, 3])
+def test_processes_of_mindspore_have_labels_and_are_one_device(write, word, device):
+    def label(pid, text):
+        return {"ph": "M", "pid": pid, "name": "process_labels", "args": {"labels": text}}
+
+    def thread(pid, tid, name):
+        return {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}}
+
+    records = [
+        *(label(*pair) for pair in ((device, word), (9000, "AICPU OP"), (10000, "Communication Op"),
+                                    (11000, "Host CPU OP"), (12000, "Op Overlap Analyse"))),
+        *(thread(*names) for names in ((device, 100000, "Steps"), (device, 5, "Stream #5"),
+                                       (10000, 9, "Stream #9"), (12000, 8002, "Free Time"))),
+        row(device, 100000, "1", 0, 300),
+        row(device, 5, "Default/MatMul-op1", 10, 50),
+        row(9000, 8, "Default/GetNext-op4", 70, 10),
+        row(10000, 9, "Default/AllReduce-op5", 75, 25),
+        row(11000, 1, "HostOp", 0, 5),
+        row(12000, 8002, "Free Time", 60, 10),
+    ]  # fmt: skip
+    traces = hw.load(write(records), cache=False)
+    assert times(traces).to_numpy().tolist() == [[60_000, 25_000, 0, 20_000]]
+    assert len(traces[0]) == 6

@@ -365,3 +365,38 @@ def test_work_of_the_older_database_without_calls_is_of_the_process_of_others(tm
     starts = [trace.events.query("category == 'kernel'").start_ns for trace in traces.values()]
     assert [start.tolist() for start in starts] == [[10_000], [11_000]]
     assert [len(trace.events) for trace in traces.values()] == [5, 2]  # each with the step
+
+
+def test_a_gpu_that_json_does_not_describe_is_a_device_of_its_own(write):
+    """Its kernels and copies would hide the idle time of another GPU."""
+    contents = rocprof_json(2)
+    process = contents["rocprofiler-sdk-tool"][0]
+    kernel = process["buffer_records"]["kernel_dispatch"][1]
+    kernel["dispatch_info"] |= {"agent_id": {"handle": 4321}, "kernel_id": 9}
+    copy = {
+        "kind": 0, "operation": 0, "start_timestamp": BOOT_NS, "end_timestamp": BOOT_NS + 7,
+        "src_agent_id": {"handle": 1}, "dst_agent_id": {"handle": 77}, "bytes": 64,
+    }  # fmt: skip
+    process["buffer_records"]["memory_copy"] = [copy]
+    traces = load(write(json.dumps(contents).encode(), "70_results.json"))
+    row = temporal_breakdown(traces)
+    assert [trace.local_rank for trace in traces.values()] == [0, 4321]
+    assert (row.compute_ns.tolist(), row.memory_ns.tolist()) == ([10_000, 10_000], [7, 0])
+    assert traces[1].events.query("stream >= 0").name.tolist() == ["kernel 9"]
+    assert traces.problems.query("kind == 'part'").detail.tolist() == [
+        "names that kernel_symbols lacks; events are named by their ids instead",
+        "kernels of GPUs that the file does not describe",
+    ]
+
+
+@pytest.mark.parametrize(("agent", "device"), [("9", 9), ("null", 0)])
+def test_kernels_without_a_described_gpu_are_said_in_databases(tmp_path, agent, device):
+    path = write_rocpd(tmp_path / "a.db")
+    change(path, f"update rocpd_kernel_dispatch_0000aaa set agent_id = {agent}")
+    traces = load(path)
+    kernels = [t.local_rank for t in traces.values() if "Cijk_gemm" in t.events.name.tolist()]
+    assert kernels == [device]
+    problems = traces.problems.query("kind == 'part'")
+    assert problems[["count", "detail"]].to_numpy().tolist() == [
+        [2, "kernels of GPUs that the file does not describe"]
+    ]

@@ -119,6 +119,24 @@ def test_a_window_that_repeats_the_last_number_is_numbered_on(folder):
     assert analysis.step_times(traces)["step"].tolist() == [6, 7]
 
 
+@pytest.mark.parametrize("later", [1, 2])
+def test_a_job_has_what_any_of_its_windows_states(folder, tmp_path, later):
+    """As when the first window was recorded without shapes, or before the devices were known."""
+    tops = [{"deviceProperties": [{"id": 0, "name": f"gpu of {number}", "numSms": 132}],
+             "with_stack": number} if number >= later else {} for number in range(3)]  # fmt: skip
+    files = [
+        (f"{number}-worker3.json", step(number, 100 + 200 * number, call=number + 1, **top))
+        for number, top in enumerate(tops)
+    ]
+    traces = load(folder(*files))
+    hw.export_trace(traces, tmp_path / "out.json")
+    for job in (traces, load(tmp_path / "out.json")):
+        metadata = next(iter(job.values())).metadata
+        assert metadata["deviceProperties"] == tops[later]["deviceProperties"]
+        assert metadata["with_stack"] == later
+        assert len(job.windows) == 3
+
+
 WINDOWS = {
     "folders of iterations": ("iteration_10/rank3.json", "iteration_20/rank3.json", step(8, 5e6)),
     "a folder of the rank": ("rank_3/step_7.json", "rank_3/step_8.json", step(8, 5e6)),

@@ -398,3 +398,34 @@ def test_planes_of_hosts_have_any_name_and_counters_are_no_work(opened):
         counts = dict(trace_set.problems[["detail", "count"]].to_numpy().tolist())
         assert counts["samples of counters are left out"] == 1
         assert not any("repeat" in detail for detail in counts)
+
+
+@pytest.mark.parametrize("entry", [b"", message(2, "")])
+def test_events_whose_names_the_profile_lacks_are_named_by_their_ids(tmp_path, entry):
+    """Two hosts; an id with an empty entry, and one without an entry."""
+
+    def device(number_of_device, first):
+        events = b"".join(
+            message(4, number(1, code) + number(2, first + 1_000 * at) + number(3, 1_000))
+            for at, code in enumerate((1, 2, 99))
+        )
+        names = [(1, message(2, "gemm")), (2, entry)]
+        known = b"".join(
+            message(4, number(1, code) + message(2, number(1, code) + name)) for code, name in names
+        )
+        line = message(3, number(1, 1) + message(2, "Stream #4(Compute)") + number(3, 7) + events)
+        idle_line = message(3, number(1, 2) + message(2, "Stream #5(MemcpyH2D)"))
+        return message(2, f"/device:GPU:{number_of_device}") + line + idle_line + known
+
+    for host in (0, 1):
+        planes = [device(number, host * 1_000) for number in (0, 1)]
+        planes.append(message(2, "/device:GPU:2"))  # without lines
+        write_profile(tmp_path / f"{host}.xplane.pb", profile(*planes, host=f"node{host}"))
+    traces = load(tmp_path)
+    assert [trace.host for trace in traces.values()] == ["node0", "node0", "node1", "node1"]
+    for trace in traces.values():
+        assert trace.events.name.tolist() == ["gemm", "event 2", "event 99"]
+        assert trace.events.dur_ns.tolist() == [1, 1, 1]
+    problems = traces.problems.query("kind == 'part'")
+    assert problems["count"].tolist() == [4, 4]
+    assert problems.detail.str.startswith("names that the profile lacks").all()

@@ -85,15 +85,16 @@ function moveIntoView(el: HTMLElement, picking: EventSelection, stage: Stage): v
   const [top, bottom] = [box.top + before, box.bottom + before];
   const maxScroll = top - root.getBoundingClientRect().top;
   let shift = Math.min(Math.max(bottom - visibleBox.bottom, 0), maxScroll);
-  const hiddenPx = row === null ? 0 : row.bottom - (top - shift);
-  if (row !== null && shift > 0 && hiddenPx > 0 && row.top - hiddenPx >= row.minTop) {
-    stage.scrollBy(hiddenPx);
+  const coveredPx = row === null ? 0 : row.bottom - (top - shift);
+  if (row !== null && shift > 0 && coveredPx > 0 && row.top - coveredPx >= row.minTop) {
+    stage.scrollBy(coveredPx);
     row = picking.rowExtent;
   }
-  if (shift > 0 && row !== null && row.bottom > top - shift) {
-    const above = bottom - (row.top - EVENT_GAP_PX);
-    if (top - above >= visibleBox.top) shift = Math.max(above, shift);
-    else shift = Math.max(top - row.bottom - EVENT_GAP_PX, 0);
+  if (row !== null && shift > 0 && row.bottom > top - shift) {
+    const shiftAboveRow = bottom - (row.top - EVENT_GAP_PX);
+    const shiftUpToRow = Math.max(top - row.bottom - EVENT_GAP_PX, 0);
+    const fitsAbove = top - shiftAboveRow >= visibleBox.top;
+    shift = fitsAbove ? Math.max(shiftAboveRow, shift) : shiftUpToRow;
   }
   el.classList.toggle("hta-over", shift > 0);
   if (shift === before) return;

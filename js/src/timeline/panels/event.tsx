@@ -204,7 +204,6 @@ function sameNameRow({ count, median, sum }: SameName): FactRow {
   };
 }
 
-/** The device events that calls within an event launched. */
 function launchedRow(
   { count, dur, delay, ids }: NonNullable<EventDetail["kernels"]>,
   select: (ids: readonly number[]) => void,
@@ -457,7 +456,6 @@ export function CollectivePanel(props: CollectivePanelProps) {
   );
 }
 
-/** A rank's part in the collective, as a bar. */
 function MemberRow(props: CollectivePanelProps & { member: Member; longestNs: number }) {
   const { collective, ownRank, goTo, member, longestNs } = props;
   const { rank, id, arrival, wait, transfer } = member;

@@ -47,7 +47,6 @@ export function defaultPath(title: string): string {
 interface ExportHost {
   readonly ctx: TimelineContext;
   readonly copy: Copy;
-  /** The view as a picture. */
   svg(): Promise<string>;
 }
 
