@@ -11,7 +11,7 @@ export default defineConfig(
   {
     files: ["js/**/*.{ts,tsx}"],
     extends: [js.configs.recommended, tseslint.configs.strictTypeChecked],
-    languageOptions: { parserOptions: { projectService: true } },
+    languageOptions: { parserOptions: { project: true } },
     rules: {
       eqeqeq: "error",
       "@typescript-eslint/unbound-method": "off", // records of functions are written as methods

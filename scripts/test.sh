@@ -10,9 +10,12 @@ cd "$(dirname "$0")/.."
 bin=.venv/bin
 node_bin=node_modules/.bin
 only=${1:-test}
+all_tests=
+case $only in test | all) all_tests=1 ;; esac
 # Kernels, workers and command lines compile the package and the tests once, not each time.
 unset PYTHONDONTWRITEBYTECODE
 if [ "$only" = all ]; then export ALL_EXAMPLES=1 HYPOTHESIS_PROFILE=long; fi
+TIMEFORMAT='%U + %S s of processor time'
 table=()
 failed=0
 logs=$(mktemp -d)
@@ -32,15 +35,16 @@ check() {
 # Tests of a file run in one process, since what they share takes longer to make than most of them
 # do.
 run_pytest() {
-  $bin/pytest --dist=loadfile --durations=15 "$@"
+  time $bin/pytest --dist=loadfile --durations=15 "$@"
 }
 
-# Start a check that uses one core, to run at the same time as others.
+# Start a check that uses one core, to run at the same time as others: no core is idle before the
+# last of them ends.
 begin() {
   local name=$1
   shift
   (
-    "$@" >"$logs/$name" 2>&1
+    { time "$@"; } >"$logs/$name" 2>&1
     echo $? >"$logs/$name.status"
   ) &
 }
@@ -52,41 +56,31 @@ finish() {
   return "$(<"$logs/$1.status")"
 }
 
-# Workers of pytest that start together would each compile all tests, which takes them four times as
-# long as to collect compiled ones.
-python_types() {
-  local failed=0
-  $bin/mypy || failed=1
-  if [ "$only" = test ] || [ "$only" = all ]; then
-    $bin/pytest --collect-only --quiet >/dev/null
-  fi
-  return $failed
-}
-
-front_end_types() {
+front_end() {
   local failed=0
   $node_bin/tsc --noEmit || failed=1
   [ "$only" = check ] || npm run --silent lint || failed=1
+  [ -z "$all_tests" ] || NO_COLOR=1 $node_bin/vitest run --config js/vitest.config.ts || failed=1
   return $failed
 }
 
 check "Python style" $bin/ruff check .
 check "Python format" $bin/ruff format --check .
-begin mypy python_types
-check "front-end types, style" front_end_types
-wait
-check "Python types" finish mypy
-
+[ -z "$all_tests" ] || check "build" make build
+begin mypy $bin/mypy
+begin front_end front_end
 if [ "$only" = check ]; then
   check "unit tests" run_pytest --numprocesses=auto -m "not slow" tests/unit
-elif [ "$only" != lint ]; then
-  check "front end" make build
-  begin vitest env NO_COLOR=1 $node_bin/vitest run --config js/vitest.config.ts
+elif [ -n "$all_tests" ]; then
+  # Workers of pytest that start together would each compile all tests, which takes them four times
+  # as long as to collect compiled ones.
+  $bin/pytest --collect-only --quiet >/dev/null
   # More processes than cores, as tests wait for browsers and kernels.
   check "tests" run_pytest --numprocesses=$(($(nproc) + 2)) --no-loadscope-reorder
-  wait
-  check "front end tests" finish vitest
 fi
+wait
+check "Python types" finish mypy
+check "front end" finish front_end
 
 echo
 grep -hE '^(FAILED|ERROR) |^ *FAIL |^[A-Za-z]*Error: ' "$logs"/* | cut -c1-300

@@ -170,11 +170,14 @@ def test_a_table_has_the_same_types_with_and_without_rows(nothing, jobs, name):
     assert same_types(frames)
 
 
+@pytest.fixture(scope="module")
+def dashboards(nothing, jobs):
+    return [hw.Dashboard(job) for job in (*jobs.values(), nothing, hw.TraceSet([]))]
+
+
 @pytest.mark.parametrize("name", panels())
-def test_a_panel_has_the_same_types_with_and_without_rows(nothing, jobs, name):
-    jobs = [*jobs.values(), nothing, hw.TraceSet([])]
-    frames = [hw.Dashboard(job).panel_frame(name) for job in jobs]
-    assert same_types(frames)
+def test_a_panel_has_the_same_types_with_and_without_rows(dashboards, name):
+    assert same_types([dashboard.panel_frame(name) for dashboard in dashboards])
 
 
 def test_times_stay_exact_next_to_a_rank_without_rows():
