@@ -11,6 +11,7 @@ computation is a `BackgroundTask`: it runs once for all callers, and can be canc
 
 from __future__ import annotations
 
+import atexit
 import math
 import threading
 import time
@@ -21,14 +22,23 @@ from contextvars import ContextVar, copy_context
 from functools import partial
 from queue import Queue
 from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
-from hta_widgets.trace.memo import LRU, ComputationCancelled, is_cancelled, raise_if_cancelled
+from hta_widgets.trace.memo import (
+    LRU,
+    ComputationCancelled,
+    is_cancelled,
+    is_ending,
+    raise_if_cancelled,
+)
 
 T = TypeVar("T")
 #: Reply to a request whose answer is not ready.
 PENDING: Mapping[str, Any] = {"pending": True}
 _SUPERSEDED_AFTER = 32  # number of later requests for other tasks after which a task is cancelled
 _NAME = "hta-background"
+#: Maximum time for which the end of the interpreter waits for threads.
+_MAX_END_S = 2.0
 
 
 class NotReadyError(Exception):
@@ -145,25 +155,61 @@ class TaskCache:
         self._tasks.clear()
 
 
-_queue: Queue[Callable[[], None]] = Queue()
+#: Calls for the background thread; None ends it.
+_queue: Queue[Callable[[], None] | None] = Queue()
 #: Whether the work of this thread waits for answers to pages at each `give_way`.
 gives_way: ContextVar[bool] = ContextVar("gives way", default=False)
 _starting = threading.Lock()
+_threads: WeakSet[threading.Thread] = WeakSet()
+
+
+def start_thread(run: Callable[[], None], name: str | None = None) -> threading.Thread:
+    """Start a daemon thread whose work is cancelled when the interpreter ends."""
+
+    def run_until_cancelled() -> None:
+        with suppress(ComputationCancelled):
+            run()
+
+    thread = threading.Thread(target=run_until_cancelled, name=name, daemon=True)
+    _threads.add(thread)
+    thread.start()
+    return thread
 
 
 def _submit(call: Callable[[], None]) -> None:
     with _starting:
-        if all(thread.name != _NAME for thread in threading.enumerate()):
-            # A daemon thread, because the interpreter ends without waiting for it.
-            threading.Thread(target=_serve, name=_NAME, daemon=True).start()
+        if not _is_served():
+            start_thread(_serve, _NAME)
     _queue.put(call)
 
 
+def _is_served() -> bool:
+    return any(thread.name == _NAME for thread in threading.enumerate())
+
+
 def _serve() -> None:
-    while True:
+    for call in iter(_queue.get, None):
         with suppress(BaseException):  # the future has the error, for the caller
-            _queue.get()()
+            call()
         _queue.task_done()
+    _queue.task_done()
+
+
+@atexit.register
+def _end_threads() -> None:
+    """Cancel the work of all threads, and wait for them.
+
+    The interpreter stops a daemon thread that still runs wherever it is. Inside of a C++ library,
+    this can abort the process.
+    """
+    deadline_s = time.monotonic() + _MAX_END_S
+    is_ending.set()
+    if _is_served():
+        _queue.put(None)
+    for thread in list(_threads):
+        thread.join(max(0.0, deadline_s - time.monotonic()))
+    # Functions that run at exit after this one may compute something, too.
+    is_ending.clear()
 
 
 def give_way() -> None:
@@ -174,3 +220,4 @@ def give_way() -> None:
     """
     if gives_way.get():
         _queue.join()
+        raise_if_cancelled()

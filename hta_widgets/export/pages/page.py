@@ -12,10 +12,10 @@ import base64
 import json
 import math
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -38,7 +38,7 @@ from hta_widgets.export.pages.format import (
     version_text,
 )
 from hta_widgets.export.pages.overview import overview
-from hta_widgets.live.background import give_way, gives_way
+from hta_widgets.live.background import give_way, gives_way, start_thread
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer
 from hta_widgets.text import rank_list
@@ -98,11 +98,7 @@ class OfflineData:
     def __init__(self, make: Callable[[float], PageContent], *, max_mb: float = _MAX_MB) -> None:
         self._content = b""
         self._status: dict[str, Any] = {"state": "preparing"}
-        # A daemon thread does not delay the end of the interpreter.
-        self._thread = threading.Thread(
-            target=self._prepare, args=[make, max_mb * 1e6 * _TEXT_PER_BYTE], daemon=True
-        )
-        self._thread.start()
+        self._thread = start_thread(partial(self._prepare, make, max_mb * 1e6 * _TEXT_PER_BYTE))
 
     def chunk(self, number: int | None = None) -> Answer:
         """Return a chunk of the data or, without a `number`, the state of the work.
