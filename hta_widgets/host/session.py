@@ -258,8 +258,6 @@ class _Request:
 
 @dataclass(eq=False)
 class _Load:
-    """A view that is being opened."""
-
     request: _Request
     #: The number of the request, for each page that waits for the load.
     waiting: dict[str, Any]

@@ -47,8 +47,6 @@ _State = tuple[int, int]
 
 @dataclass(frozen=True)
 class _FolderFile:
-    """A trace file in a folder."""
-
     path: Path
     state: _State
     format: str

@@ -37,8 +37,7 @@ T = TypeVar("T")
 PENDING: Mapping[str, Any] = {"pending": True}
 _SUPERSEDED_AFTER = 32  # number of later requests for other tasks after which a task is cancelled
 _NAME = "hta-background"
-#: Maximum time for which the end of the interpreter waits for threads.
-_MAX_END_S = 2.0
+_MAX_END_S = 2.0  # for which the end of the interpreter waits for threads
 
 
 class NotReadyError(Exception):
@@ -155,61 +154,27 @@ class TaskCache:
         self._tasks.clear()
 
 
-#: Calls for the background thread; None ends it.
-_queue: Queue[Callable[[], None] | None] = Queue()
+_queue: Queue[Callable[[], None]] = Queue()
+#: Other threads whose work is cancelled when the interpreter ends.
+threads: WeakSet[threading.Thread] = WeakSet()
 #: Whether the work of this thread waits for answers to pages at each `give_way`.
 gives_way: ContextVar[bool] = ContextVar("gives way", default=False)
 _starting = threading.Lock()
-_threads: WeakSet[threading.Thread] = WeakSet()
-
-
-def start_thread(run: Callable[[], None], name: str | None = None) -> threading.Thread:
-    """Start a daemon thread whose work is cancelled when the interpreter ends."""
-
-    def run_until_cancelled() -> None:
-        with suppress(ComputationCancelled):
-            run()
-
-    thread = threading.Thread(target=run_until_cancelled, name=name, daemon=True)
-    _threads.add(thread)
-    thread.start()
-    return thread
 
 
 def _submit(call: Callable[[], None]) -> None:
     with _starting:
-        if not _is_served():
-            start_thread(_serve, _NAME)
+        if all(thread.name != _NAME for thread in threading.enumerate()):
+            # A daemon thread, because the interpreter ends without waiting for it.
+            threading.Thread(target=_serve, name=_NAME, daemon=True).start()
     _queue.put(call)
 
 
-def _is_served() -> bool:
-    return any(thread.name == _NAME for thread in threading.enumerate())
-
-
 def _serve() -> None:
-    for call in iter(_queue.get, None):
+    while True:
         with suppress(BaseException):  # the future has the error, for the caller
-            call()
+            _queue.get()()
         _queue.task_done()
-    _queue.task_done()
-
-
-@atexit.register
-def _end_threads() -> None:
-    """Cancel the work of all threads, and wait for them.
-
-    The interpreter stops a daemon thread that still runs wherever it is. Inside of a C++ library,
-    this can abort the process.
-    """
-    deadline_s = time.monotonic() + _MAX_END_S
-    is_ending.set()
-    if _is_served():
-        _queue.put(None)
-    for thread in list(_threads):
-        thread.join(max(0.0, deadline_s - time.monotonic()))
-    # Functions that run at exit after this one may compute something, too.
-    is_ending.clear()
 
 
 def give_way() -> None:
@@ -221,3 +186,20 @@ def give_way() -> None:
     if gives_way.get():
         _queue.join()
         raise_if_cancelled()
+
+
+@atexit.register
+def _cancel_all() -> None:
+    """Cancel all work, and wait for its threads.
+
+    The interpreter stops a daemon thread that still runs wherever it is. Inside of a C++ library,
+    this can abort the process.
+    """
+    is_ending.set()
+    deadline = deadline_after(1000 * _MAX_END_S)
+    while _queue.unfinished_tasks or any(thread.is_alive() for thread in threads):
+        if time.perf_counter() > deadline:
+            break
+        time.sleep(0.005)
+    # Functions that run at exit after this one may compute something, too.
+    is_ending.clear()

@@ -334,7 +334,6 @@ def mean_lanes(both: Comparison, alignment: diff.Alignment) -> pd.DataFrame:
 
 
 def _with_short_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with short names: ``short``, ``before_short`` and ``after_short``."""
     short_columns = {"name": "short", "before_names": "before_short", "after_names": "after_short"}
     shorts = {}
     for column, short in short_columns.items():
@@ -345,7 +344,6 @@ def _with_short_names(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _largest_nodes(tree: pd.DataFrame) -> pd.DataFrame:
-    """Return the largest nodes of a call tree, with the columns that the page shows."""
     size = np.maximum(tree["before_ns"].to_numpy(), tree["after_ns"].to_numpy())
     if len(tree) > _MAX_NODES:
         # A node is at least as large as those below it, so the largest nodes form a tree.

@@ -66,7 +66,6 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
 
 
 def _category_mask(column: pd.Series, matches: Callable[[str], bool]) -> Bools:
-    """Return a mask of the rows of a categorical column whose category matches."""
     # The last entry is for missing values, whose code is -1.
     is_match = np.array([*map(matches, column.cat.categories), False], dtype=np.bool_)
     return is_match[column.cat.codes.to_numpy()]

@@ -68,9 +68,9 @@ def test_ranks_and_sizes_of_an_mpi_job(opened, tmp_path, screenshot):
     expect(dash.root.locator("[data-panel=timeline]")).to_have_count(0)
     panels = ("mpi_ranks", "mpi_sizes", "mpi_routine_table", "mpi_messages", "mpi_hosts")
     dash.has_numbers_of(traces.select(), panels)
-    dash.page.get_by_label("Color by").select_option("bytes")
+    dash.page.get_by_label("Colour by").select_option("bytes")
     dash.chart("mpi_sizes")
-    measure = dash.page.get_by_label("Color by").bounding_box()
+    measure = dash.page.get_by_label("Colour by").bounding_box()
     plot = dash.panel("mpi_sizes").locator(".hta-chart-plot").bounding_box()
     assert measure["y"] + measure["height"] <= plot["y"] + TITLE_PX
     screenshot(dash.page, "dashboard_mpi")

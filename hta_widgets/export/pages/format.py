@@ -274,7 +274,6 @@ def read_asset(name: str) -> str:
 
 
 def _host_script() -> str:
-    """Return the page's own script, which is embedded as text."""
     script = read_asset("page.js").replace("</script", "<\\/script")
     if "<!--" in script:
         raise ValueError("page.js contains <!--, which would begin a comment in a page")

@@ -137,7 +137,6 @@ def _lanes(
 def _grid_of_lanes(
     index: RankIndex, lanes: list[EventLane | CounterLane], max_cells: int
 ) -> CellGrid:
-    """Return a grid over the extent of all lanes."""
     bounds = [index.rank.range_ns]
     shift = index.rank.shift_ns
     for lane in lanes:

@@ -12,10 +12,10 @@ import base64
 import json
 import math
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -38,11 +38,12 @@ from hta_widgets.export.pages.format import (
     version_text,
 )
 from hta_widgets.export.pages.overview import overview
-from hta_widgets.live.background import give_way, gives_way, start_thread
+from hta_widgets.live.background import give_way, gives_way, threads
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer
 from hta_widgets.text import rank_list
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
+from hta_widgets.trace.memo import ComputationCancelled
 
 _TIMELINE = ("timeline.js", "state.js", "widgets.css")
 _DASHBOARD = ("dashboard.js", "state.js", "widgets.css")
@@ -98,7 +99,11 @@ class OfflineData:
     def __init__(self, make: Callable[[float], PageContent], *, max_mb: float = _MAX_MB) -> None:
         self._content = b""
         self._status: dict[str, Any] = {"state": "preparing"}
-        self._thread = start_thread(partial(self._prepare, make, max_mb * 1e6 * _TEXT_PER_BYTE))
+        self._thread = threading.Thread(
+            target=self._prepare, args=[make, max_mb * 1e6 * _TEXT_PER_BYTE], daemon=True
+        )
+        threads.add(self._thread)
+        self._thread.start()
 
     def chunk(self, number: int | None = None) -> Answer:
         """Return a chunk of the data or, without a `number`, the state of the work.
@@ -125,6 +130,8 @@ class OfflineData:
             content = make(limit_bytes)
             blocks = [pack_block("document", ascii_json(content.document)), *content.blocks]
             parts = [base64.b64decode(block.text) for block in blocks]
+        except ComputationCancelled:
+            return
         except Exception as error:  # noqa: BLE001 - the page shows any error
             self._status = {"state": "failed", "message": str(error) or type(error).__name__}
             return
@@ -342,7 +349,6 @@ def _with_coverage(
     args: dict[int, PagePart],
     overviews: dict[int, PagePart],
 ) -> dict[str, Any]:
-    """Return the scene with the ranks whose events and arguments the page has."""
     ranks = []
     for rank in scene["ranks"]:
         limits = {}
@@ -366,7 +372,6 @@ def _with_coverage(
 
 
 def _coverage_text(full: list[int], args: list[int], overviews: dict[int, PagePart]) -> str:
-    """Return a sentence that names the ranks with all events and arguments in a page."""
     if not full:
         return "Overview only: no individual events."
     content = ""

@@ -290,10 +290,10 @@ def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
         small = 0 < (percent := costliest["bytes"] * 100) < 1
         digits = -int(np.floor(np.log10(percent))) if small else 0
         of_bytes = f"{percent:.{digits}f}\u202f%" if small else share(costliest["bytes"])
+        size = size_range(int(costliest["size_lo"]), int(costliest["size_hi"]))
         text = (
-            f"Allreduce of {size_range(int(costliest['size_lo']), int(costliest['size_hi']))}:"
-            f" {share(costliest['calls'])} of calls, {share(costliest['time_s'])} of Allreduce"
-            f" time, {of_bytes} of bytes."
+            f"Of all Allreduce calls, those of {size} are {share(costliest['calls'])} by number,"
+            f" {share(costliest['time_s'])} by time and {of_bytes} by bytes."
         )
         sentences.append((str(job), text))
     return sentences

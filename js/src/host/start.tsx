@@ -89,18 +89,14 @@ export class StartPage {
     return entries.filter(({ path }) => !this.knownPaths?.has(path));
   }
 
-  /** The verdict on a job or a file; "" if it is not known. */
+  /** The verdict on a job; "" if it is not known. */
   verdictOf(path: string): string {
-    return this.allEntries().find((entry) => entry.path === path)?.verdict?.text ?? "";
-  }
-
-  private allEntries(): FolderEntry[] {
-    return this.entries.flatMap((entry) => [entry, ...entry.parts]);
+    return this.entries.find((entry) => entry.path === path)?.verdict?.text ?? "";
   }
 
   private renderEntries(): void {
     const { title, entries } = this;
-    const allEntries = this.allEntries();
+    const allEntries = entries.flatMap((entry) => [entry, ...entry.parts]);
     const ticked = this.selectedPaths.flatMap(
       (path) => allEntries.find((entry) => entry.path === path) ?? [],
     );

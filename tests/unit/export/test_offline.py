@@ -20,19 +20,19 @@ from hta_widgets.live.job import PanelEngine, TileEngine
 
 pytestmark = pytest.mark.slow
 
-#: The first function that is registered is the last that runs at exit.
+#: The function that is registered first runs last.
 EXIT = """
-import atexit, sys, threading
-atexit.register(lambda: print(threading.active_count(), "thread left"))
+import atexit, sys
+atexit.register(lambda: print(view._offline.join(0), background._queue.unfinished_tasks))
 import hta_widgets as hw
-from hta_widgets.live.background import BackgroundTask
+from hta_widgets.live import background
 from hta_widgets.trace.memo import raise_if_cancelled
 view = getattr(hw, sys.argv[1])(*sys.argv[2:])
 def compute():
     while True:
         raise_if_cancelled()
 if {is_answering}:
-    BackgroundTask(compute).wait_until(0)
+    background.BackgroundTask(compute).wait_until(0)
 print(view._offline.chunk()[0]["state"], flush=True)
 """
 
@@ -156,4 +156,4 @@ def test_the_interpreter_ends_while_it_works(tmp_path, view, is_answering):
     command = [sys.executable, "-c", EXIT.format(is_answering=is_answering), view, *paths]
     end = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (end.returncode, end.stderr) == (0, "")
-    assert end.stdout.split("\n") == ["preparing", "1 thread left", ""]
+    assert end.stdout.split("\n") == ["preparing", "True 0", ""]
