@@ -151,7 +151,7 @@ def test_panels_answer_beside_it(tmp_path):
 @pytest.mark.parametrize("is_answering", [False, True], ids=["alone", "behind an answer"])
 @pytest.mark.parametrize("view", ["Dashboard", "TraceDiff"])
 def test_the_interpreter_ends_while_it_works(tmp_path, view, is_answering):
-    job = str(write_job(tmp_path, 1, ranks=3, events=20_000))
+    job = str(write_job(tmp_path, 1, ranks=3, events=3000))
     paths = [job] if view == "Dashboard" else [job, job]
     command = [sys.executable, "-c", EXIT.format(is_answering=is_answering), view, *paths]
     end = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
