@@ -25,9 +25,9 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
     if view not in VIEWS:
         raise TraceError(f"unknown view {view!r}", remedy=f"Use {', '.join(VIEWS)}.")
     # These imports take a second or two, and the page should appear first.
+    report(stage="import")
+    from hta_widgets.live.background import deadline_after
     from hta_widgets.readers.load import load
-    from hta_widgets.widgets.dashboard import Dashboard
-    from hta_widgets.widgets.trace_diff import TraceDiff
 
     reported_s = 0.0
 
@@ -41,12 +41,19 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
     if view == "diff":
         if len(sources) != 2:
             raise TraceError(f"a comparison has two sides, not {len(sources)}")
+        from hta_widgets.widgets.trace_diff import TraceDiff
+
         sides = [load(source, progress=progress) for source in sources]
         report(stage="draw")
         return TraceDiff(*sides)
+    from hta_widgets.widgets.dashboard import Dashboard
+
     traces = load(sources[0] if len(sources) == 1 else list(sources), progress=progress)
     report(stage="draw")
-    return Dashboard(traces)
+    dashboard = Dashboard(traces)
+    # The headline is computed while the page loads the view.
+    dashboard.panel_engine.headline_until(deadline_after(0))
+    return dashboard
 
 
 def models_of(widget: Any) -> Sequence[Any]:

@@ -11,6 +11,7 @@ computation is a `BackgroundTask`: it runs once for all callers, and can be canc
 
 from __future__ import annotations
 
+import atexit
 import math
 import threading
 import time
@@ -21,14 +22,22 @@ from contextvars import ContextVar, copy_context
 from functools import partial
 from queue import Queue
 from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
-from hta_widgets.trace.memo import LRU, ComputationCancelled, is_cancelled, raise_if_cancelled
+from hta_widgets.trace.memo import (
+    LRU,
+    ComputationCancelled,
+    is_cancelled,
+    is_ending,
+    raise_if_cancelled,
+)
 
 T = TypeVar("T")
 #: Reply to a request whose answer is not ready.
 PENDING: Mapping[str, Any] = {"pending": True}
 _SUPERSEDED_AFTER = 32  # number of later requests for other tasks after which a task is cancelled
 _NAME = "hta-background"
+_MAX_END_S = 2.0  # for which the end of the interpreter waits for threads
 
 
 class NotReadyError(Exception):
@@ -146,6 +155,8 @@ class TaskCache:
 
 
 _queue: Queue[Callable[[], None]] = Queue()
+#: Other threads whose work is cancelled when the interpreter ends.
+threads: WeakSet[threading.Thread] = WeakSet()
 #: Whether the work of this thread waits for answers to pages at each `give_way`.
 gives_way: ContextVar[bool] = ContextVar("gives way", default=False)
 _starting = threading.Lock()
@@ -174,3 +185,21 @@ def give_way() -> None:
     """
     if gives_way.get():
         _queue.join()
+        raise_if_cancelled()
+
+
+@atexit.register
+def _cancel_all() -> None:
+    """Cancel all work, and wait for its threads.
+
+    The interpreter stops a daemon thread that still runs wherever it is. Inside of a C++ library,
+    this can abort the process.
+    """
+    is_ending.set()
+    deadline = deadline_after(1000 * _MAX_END_S)
+    while _queue.unfinished_tasks or any(thread.is_alive() for thread in threads):
+        if time.perf_counter() > deadline:
+            break
+        time.sleep(0.005)
+    # Functions that run at exit after this one may compute something, too.
+    is_ending.clear()

@@ -160,8 +160,10 @@ class PanelEngine:
 
     def headline_until(self, deadline: float) -> dict[str, Any] | None:
         """Return the headline, or None if it is not ready by `deadline`."""
-        tasks = (_match_task(self.traces), self._headline)
-        return self.headline() if all(task.wait_until(deadline) for task in tasks) else None
+        is_matched = _match_task(self.traces).wait_until(deadline)
+        # The background thread takes the headline next, even if the deadline has passed.
+        is_ready = self._headline.wait_until(deadline)
+        return self.headline() if is_matched and is_ready else None
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer ``panels`` or ``heatmap``, as docs/protocol-requests.md describes them."""

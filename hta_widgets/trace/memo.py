@@ -22,8 +22,10 @@ class ComputationCancelled(BaseException):
     """Raised to end a computation whose result is not needed any more."""
 
 
+#: Set while the interpreter ends and waits for its threads.
+is_ending = threading.Event()
 #: Whether the running work is cancelled; set by `hta_widgets.live.background`.
-is_cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled", default=lambda: False)
+is_cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled", default=is_ending.is_set)
 
 
 def raise_if_cancelled() -> None:

@@ -10,6 +10,9 @@ import hta_widgets as hw
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
 
+#: Height of the title that a chart paints.
+TITLE_PX = 18
+
 
 @pytest.fixture
 def opened(context, tmp_path, built):
@@ -65,8 +68,11 @@ def test_ranks_and_sizes_of_an_mpi_job(opened, tmp_path, screenshot):
     expect(dash.root.locator("[data-panel=timeline]")).to_have_count(0)
     panels = ("mpi_ranks", "mpi_sizes", "mpi_routine_table", "mpi_messages", "mpi_hosts")
     dash.has_numbers_of(traces.select(), panels)
-    dash.page.get_by_label("Color by").select_option("bytes")
+    dash.page.get_by_label("Colour by").select_option("bytes")
     dash.chart("mpi_sizes")
+    measure = dash.page.get_by_label("Colour by").bounding_box()
+    plot = dash.panel("mpi_sizes").locator(".hta-chart-plot").bounding_box()
+    assert measure["y"] + measure["height"] <= plot["y"] + TITLE_PX
     screenshot(dash.page, "dashboard_mpi")
 
     dash.root.get_by_role("button", name="Rank 3").first.click()

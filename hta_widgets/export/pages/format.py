@@ -30,6 +30,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.trace.arrays import Array, Codes
 from hta_widgets.trace.columns import StringPool
+from hta_widgets.trace.memo import raise_if_cancelled
 from hta_widgets.trace.names import short_name
 
 _DELTA, _ZIGZAG, _FLOAT = (facts("flags")["column"][name] for name in ("delta", "zigzag", "float"))
@@ -55,6 +56,7 @@ class Block:
 
 def pack_block(name: str, content: bytes) -> Block:
     """Compress content into a block."""
+    raise_if_cancelled()
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     compressed = packer.compress(content) + packer.flush()
     return Block(name, base64.b64encode(compressed).decode("ascii"))
@@ -100,6 +102,7 @@ class ColumnWriter:
         self._add(name, planes, _FLOAT)
 
     def _add(self, name: str, items: Codes, flags: int) -> None:
+        raise_if_cancelled()
         length, width = items.shape
         self.specs[name] = [self._size, length, width, flags]
         self._parts.append(items.T.tobytes())

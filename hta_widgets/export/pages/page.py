@@ -38,11 +38,12 @@ from hta_widgets.export.pages.format import (
     version_text,
 )
 from hta_widgets.export.pages.overview import overview
-from hta_widgets.live.background import give_way, gives_way
+from hta_widgets.live.background import give_way, gives_way, threads
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer
 from hta_widgets.text import rank_list
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
+from hta_widgets.trace.memo import ComputationCancelled
 
 _TIMELINE = ("timeline.js", "state.js", "widgets.css")
 _DASHBOARD = ("dashboard.js", "state.js", "widgets.css")
@@ -98,10 +99,10 @@ class OfflineData:
     def __init__(self, make: Callable[[float], PageContent], *, max_mb: float = _MAX_MB) -> None:
         self._content = b""
         self._status: dict[str, Any] = {"state": "preparing"}
-        # A daemon thread does not delay the end of the interpreter.
         self._thread = threading.Thread(
             target=self._prepare, args=[make, max_mb * 1e6 * _TEXT_PER_BYTE], daemon=True
         )
+        threads.add(self._thread)
         self._thread.start()
 
     def chunk(self, number: int | None = None) -> Answer:
@@ -129,6 +130,8 @@ class OfflineData:
             content = make(limit_bytes)
             blocks = [pack_block("document", ascii_json(content.document)), *content.blocks]
             parts = [base64.b64decode(block.text) for block in blocks]
+        except ComputationCancelled:
+            return
         except Exception as error:  # noqa: BLE001 - the page shows any error
             self._status = {"state": "failed", "message": str(error) or type(error).__name__}
             return
@@ -346,7 +349,6 @@ def _with_coverage(
     args: dict[int, PagePart],
     overviews: dict[int, PagePart],
 ) -> dict[str, Any]:
-    """Return the scene with the ranks whose events and arguments the page has."""
     ranks = []
     for rank in scene["ranks"]:
         limits = {}
@@ -370,7 +372,6 @@ def _with_coverage(
 
 
 def _coverage_text(full: list[int], args: list[int], overviews: dict[int, PagePart]) -> str:
-    """Return a sentence that names the ranks with all events and arguments in a page."""
     if not full:
         return "Overview only: no individual events."
     content = ""

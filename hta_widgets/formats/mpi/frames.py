@@ -287,10 +287,10 @@ def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
         if 0 < percent < 1:
             digits = -int(np.floor(np.log10(percent)))  # for one significant digit
             of_bytes = f"{percent:.{digits}f}\u202f%"
+        size = size_range(int(costliest["size_lo"]), int(costliest["size_hi"]))
         text = (
-            f"Allreduce of {size_range(int(costliest['size_lo']), int(costliest['size_hi']))}:"
-            f" {share(costliest['calls'])} of calls, {share(costliest['time_s'])} of Allreduce"
-            f" time, {of_bytes} of bytes."
+            f"Of all Allreduce calls, those of {size} are {share(costliest['calls'])} by number,"
+            f" {share(costliest['time_s'])} by time and {of_bytes} by bytes."
         )
         sentences.append((str(job), text))
     return sentences

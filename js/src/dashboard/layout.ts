@@ -69,6 +69,9 @@ const THREE_COLUMNS = [
   ["selection", "kernels", "mpi_routines", "problems"],
 ];
 
+/** Short panels, which do not fill a column next to charts. */
+const TEXTS: ReadonlySet<string> = new Set(["selection", "problems"]);
+
 /** Relative widths of panels that are wider than their neighbours. */
 const COLUMN_SHARES: Record<string, number> = {
   timeline: 2,
@@ -128,7 +131,11 @@ export function computeLayout(width: number, choice: PanelChoice, fills = false)
       width < THREE_FROM
         ? [[...left.slice(0, 2), ...right, ...left.slice(2), ...others], middle, []]
         : [[...left, ...others], middle, right];
-    return { name, bands: [sizeColumns(width, columns)], statusAfter: 0 };
+    const beside = [...columns[0]!, ...columns[2]!];
+    const hasCharts = middle.length > 0 && middle[0] !== "timeline";
+    const isSparse = hasCharts && beside.every((id) => TEXTS.has(id));
+    const bands = [sizeColumns(width, isSparse ? [[], [...middle, ...beside], []] : columns)];
+    return { name, bands, statusAfter: 0 };
   } else {
     const rows = name === "one" ? ONE_COLUMN.map((id) => [id]) : PAIRED_COLUMNS;
     bands = rows.map((ids) => rowBand(present(ids)));

@@ -70,6 +70,12 @@ describe("places", () => {
     expect(places(1640, byteps, true)).toEqual([
       "byteps_blame | timeline+byteps_gradients+byteps_requests | selection",
     ]);
+    // Without charts beside them, the panels of a hang get the whole width.
+    const hang = ["flight_hang", "flight_collectives", "timeline", "selection", "problems"];
+    const whole = "flight_hang+flight_collectives+timeline+selection+problems";
+    expect([1100, 1640].flatMap((width) => places(width, hang, true))).toEqual([whole, whole]);
+    expect(places(1640, ["mpi_sizes", "selection"], true)).toEqual(["mpi_sizes+selection"]);
+    expect(places(1640, ["timeline", "selection"], true)).toEqual(["timeline | selection"]);
     expect(computeLayout(1640, [["timeline"], ["steps"]], true).name).toBe("pairs");
     expect(computeLayout(1640, ["steps"], true).bands).toHaveLength(1);
   });

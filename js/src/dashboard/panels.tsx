@@ -266,7 +266,7 @@ function SizesPanel({ slot, frame, chosen: selected }: Parameters<typeof ChartPl
   );
   return (
     <MeasuredChart
-      name="Color by"
+      name="Colour by"
       options={MEASURES.map((id) => [id, id] as const)}
       chosen={value}
       choose={(id) => (measure.value = id)}

@@ -122,9 +122,10 @@ class ViewPage {
   private requestView(): void {
     if (this.request === null) return;
     this.requested += 1;
-    this.card.setTitle(this.requestTitle());
-    this.card.showProgress({ stage: "start" });
     const { view, paths } = this.request;
+    const verdict = view === "diff" ? "" : this.start?.verdictOf(paths[0] ?? "");
+    this.card.setTitle(this.requestTitle(), verdict);
+    this.card.showProgress({ stage: "start" });
     const kind = view === "diff" ? view : "dashboard";
     this.socket.post({ type: "open", id: this.requested, view: kind, paths });
   }

@@ -12,6 +12,7 @@ import type { WireMessage } from "./wire";
 
 const STAGE_LABELS: Readonly<Record<string, string>> = {
   start: "Starting …",
+  import: "Loading libraries …",
   read: "Reading",
   draw: "Laying out …",
 };
@@ -29,6 +30,7 @@ export class LoadingCard {
   readonly el = h("div", { class: "hta-host-view", tabindex: -1 });
   readonly card = h("div", { class: "hta-root hta-host-page hta-host-card" });
   private readonly heading = h("h1");
+  private readonly verdict = h("p", { class: "hta-host-verdict" });
   private readonly text = h("p", { role: "status" });
   private readonly progressBar = h("progress", { "aria-label": "Progress of loading" });
   private readonly cancel: HTMLElement;
@@ -41,10 +43,12 @@ export class LoadingCard {
     this.setTitle("");
   }
 
-  /** Set the heading of the page. Views have headings of a lower level. */
-  setTitle(title: string): void {
+  /** Set the heading of the page, and the verdict on what loads. Views have lower headings. */
+  setTitle(title: string, verdict = ""): void {
     this.heading.textContent = title;
     this.heading.hidden = title === "";
+    this.verdict.textContent = verdict;
+    this.verdict.hidden = verdict === "";
   }
 
   /** Show other content. If the focus was in what it replaces, it stays in this place. */
@@ -72,8 +76,8 @@ export class LoadingCard {
     else this.progressBar.removeAttribute("value");
     // Replacing the button would lose a click in progress.
     if (!this.card.contains(this.cancel)) {
-      const { heading, text, progressBar, cancel, skeleton } = this;
-      replaceChildren(this.card, heading, text, progressBar, cancel, skeleton);
+      const { heading, verdict, text, progressBar, cancel, skeleton } = this;
+      replaceChildren(this.card, heading, verdict, text, progressBar, cancel, skeleton);
     }
     if (this.card.parentNode !== this.el) this.replace(this.card);
   }

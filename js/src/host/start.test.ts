@@ -117,6 +117,11 @@ test("a job has its ranks, step time and verdict; names and verdicts are searche
     entry("c"),
   ]);
   expect(rows()[1]).toMatch(/^bRank <b>5<\/b> is late\.834\.6.ms/u);
+  expect(["b", "c", "gone"].map((path) => page.verdictOf(path))).toEqual([
+    "Rank <b>5</b> is late.",
+    "",
+    "",
+  ]);
   press("Ranks");
   expect(rows().map((row) => row[0])).toEqual(["b", "a", "c"]);
   press("Name");

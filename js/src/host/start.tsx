@@ -89,6 +89,11 @@ export class StartPage {
     return entries.filter(({ path }) => !this.knownPaths?.has(path));
   }
 
+  /** The verdict on a job; "" if it is not known. */
+  verdictOf(path: string): string {
+    return this.entries.find((entry) => entry.path === path)?.verdict?.text ?? "";
+  }
+
   private renderEntries(): void {
     const { title, entries } = this;
     const allEntries = entries.flatMap((entry) => [entry, ...entry.parts]);

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,22 @@ from hta_widgets.live.background import BackgroundTask, deadline_after
 from hta_widgets.live.job import PanelEngine, TileEngine
 
 pytestmark = pytest.mark.slow
+
+#: The function that is registered first runs last.
+EXIT = """
+import atexit, sys
+atexit.register(lambda: print(view._offline.join(0), background._queue.unfinished_tasks))
+import hta_widgets as hw
+from hta_widgets.live import background
+from hta_widgets.trace.memo import raise_if_cancelled
+view = getattr(hw, sys.argv[1])(*sys.argv[2:])
+def compute():
+    while True:
+        raise_if_cancelled()
+if {is_answering}:
+    background.BackgroundTask(compute).wait_until(0)
+print(view._offline.chunk()[0]["state"], flush=True)
+"""
 
 
 def offline_of(engine, make=embed, **options):
@@ -129,3 +146,14 @@ def test_panels_answer_beside_it(tmp_path):
         sys.setswitchinterval(interval)
     assert failures == []
     assert offline.chunk()[0]["state"] == "ready"
+
+
+@pytest.mark.parametrize("is_answering", [False, True], ids=["alone", "behind an answer"])
+@pytest.mark.parametrize("view", ["Dashboard", "TraceDiff"])
+def test_the_interpreter_ends_while_it_works(tmp_path, view, is_answering):
+    job = str(write_job(tmp_path, 1, ranks=3, events=3000))
+    paths = [job] if view == "Dashboard" else [job, job]
+    command = [sys.executable, "-c", EXIT.format(is_answering=is_answering), view, *paths]
+    end = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (end.returncode, end.stderr) == (0, "")
+    assert end.stdout.split("\n") == ["preparing", "True 0", ""]

@@ -2,10 +2,12 @@
 
 import comm
 import pytest
+from support.background import held_up, settled
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
 from hta_widgets.host import kernel
+from hta_widgets.live.background import deadline_after
 
 
 class Comm(comm.base_comm.BaseComm):
@@ -42,8 +44,16 @@ def test_traces_and_dashboard_are_the_users(job, page):
     assert traces.ranks == [0, 1]
     assert isinstance(dash, hw.Dashboard)
     stages = [item for item in published if item["type"] == "progress"]
-    assert {item["stage"] for item in stages} == {"read", "draw"}
+    assert [item["stage"] for item in (stages[0], stages[-1])] == ["import", "draw"]
+    assert {item["stage"] for item in stages} == {"import", "read", "draw"}
     assert published[-1] == {"type": "opened", "model": dash.model_id}
+
+
+def test_the_headline_does_not_wait_for_the_page(job, page):
+    with held_up():
+        _, dash = kernel.show(job)
+    settled()
+    assert dash.panel_engine.headline_until(deadline_after(0)) is not None
 
 
 def test_a_page_that_is_reloaded_gets_the_whole_state_of_the_same_models(job, page):

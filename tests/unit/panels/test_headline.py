@@ -843,15 +843,15 @@ def test_the_slow_rank_is_the_one_with_least_time_in_mpi(tmp_path):
     result, text = headline_of(tmp_path / "job")
     assert text.startswith("Rank 4 spends least time in MPI")
     assert "the other 5 wait for it" in text
-    assert "Allreduce of 5–8\u202fB: 60\u202f% of calls" in text
+    assert "Of all Allreduce calls, those of 5–8\u202fB are 60\u202f% by number" in text
     assert result.findings[0].selection.ranks == (4,)
 
 
 def test_the_message_size_with_most_time_for_its_bytes_is_told(shared):
     """60 % of calls have 8 bytes, and 8.5 % of the time: the calls of 2 KiB cost the most."""
     _, text = headline_of(shared / "traces/mpitrace/np16_all")
-    assert "Allreduce of 1–2\u202fKiB: 5.0\u202f% of calls, 36\u202f% of Allreduce time" in text
-    assert "0.02\u202f% of bytes" in text
+    assert "those of 1–2\u202fKiB are 5.0\u202f% by number, 36\u202f% by time" in text
+    assert "and 0.02\u202f% by bytes" in text
     _, text = headline_of(shared / "traces/mpitrace/np1_single")
     assert "Allreduce" not in text, "if times follow bytes, no size is named"
 
