@@ -17,9 +17,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +36,7 @@ from hta_widgets.analysis.cross_rank.imposed_waits import (
     mean_share,
     step_shares,
 )
-from hta_widgets.analysis.cross_rank.lateness import PARTS, has_longer_pauses, start_times
+from hta_widgets.analysis.cross_rank.lateness import PARTS, has_longer_pauses, later_starts
 from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
 from hta_widgets.analysis.frames import result_frame, text_column
 from hta_widgets.analysis.host_activity import is_pause, stalling_event
@@ -54,6 +53,9 @@ from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
+
+#: A text for each rank.
+Texts = npt.NDArray[np.object_]
 
 # Healthy ranks differ by a few percent because of noise; stragglers cost more than these limits.
 COSTLY_SHARE = 0.05  # of the others' time, on average over many steps
@@ -166,7 +168,9 @@ def stragglers(
         last rank; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
         ``imposed_wait_ns`` (int64), the others' waits in collectives at which it is last, added up
         (if several ranks are last, the lowest is charged); ``wait_ns`` (int64), its own waits;
-        ``lost_ns`` (int64), the imposed waits without compute, less the inherited share;
+        ``lost_ns`` (int64), the imposed waits without compute, less the inherited share; if the
+        last rank inherited most of its lateness, the rank that is nearly as late by itself has
+        them;
         ``lost_share`` (float64), the share of their time that the others lose in the groups that
         it keeps waiting, over all steps;
         ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
@@ -190,7 +194,7 @@ def stragglers(
     collectives = work.sum_by_rank(is_counted)
     median_ns = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
     excess = _excess_by_rank(work)
-    pattern, cause = _verdict(work, excess)
+    pattern, cause = _verdict(work)
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
         "host": text_column(header.host for header in match.headers),
@@ -273,65 +277,93 @@ def stragglers_by_step(
     )
 
 
-def _verdict(
-    work: ImposedWaits, excess: Mapping[str, Floats]
-) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.object_]]:
+def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     """Return each rank's pattern and cause, "" for ranks that are not stragglers.
 
-    `excess` is by part and rank, in ns. Ranks with inherited lateness have a cause, but no pattern.
+    The first rules name ranks, the others acquit them. Ranks that only inherit their lateness have
+    a cause, but no pattern.
     """
     # The last recorded rank of a collective may have waited for a rank that has no event there.
-    lost_shares, exposed_shares = step_shares(work, complete=True)
-    step_ns, is_steady = work.step_ns, _is_steadily_late(work)
+    shares, exposed_shares = step_shares(work, complete=True)
+    pattern = _find_patterns(work, shares, _is_steadily_late(work))
+    is_together = (pattern == "") & _is_late_with_the_last(work)
+    pattern[is_together] = "consistent"
+    pattern[(pattern != "") & _costs_all_stretches(work, shares)] = "consistent"
+    is_unknown = _may_wait_for_missing_ranks(work)
+    pattern[is_unknown] = ""
+    cause = _inherited_causes(work, shares, exposed_shares)
+    cause[is_unknown] = ""
+    if is_together.any():
+        work = charge_as_late(work, is_together)
+    pattern[_only_launches_late(work, pattern != "")] = ""
+    places = np.flatnonzero(pattern != "")
+    # Nothing is known of the time before the first collective of a group.
+    explained_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
+    costs_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
+    cause[places] = _causes(work, places, costs_ns[places])
+    return pattern, cause
+
+
+def _find_patterns(
+    work: ImposedWaits, shares: Floats, is_steady: Bools, *, sure: bool = True
+) -> Texts:
+    """Return the result of `_patterns` for the ranks of `work`."""
     companions = work.companion_counts()
     # The fewer ranks a loss refers to, the more often it is large by chance.
     is_of_group = companions < work.companion_counts(min_group_ratio=0.0)
     compared = np.where(is_of_group, companions + 1, len(companions)).tolist()
-    find_patterns = partial(_patterns, step_ns=step_ns, compared=compared)
-    pattern = find_patterns(lost_shares, is_steady)
-    shares_together, _ = step_shares(charge_as_late(work), complete=True)
-    patterns_together = find_patterns(shares_together, is_steady)
-    is_together = (pattern == "") & (patterns_together == "consistent")
-    # In a single step, the slowest of several ranks are often nearly as late by chance.
-    is_together &= (work.steps >= 0).sum() > 1
-    pattern[is_together] = "consistent"
-    if not work.stated_steps:
-        # An estimated step may be a part of one, and a rank is rarely as late to all of its parts.
-        pattern[(pattern != "") & _always_costs(lost_shares)] = "consistent"
-    any_rank = np.ones_like(is_steady)
-    is_likely = find_patterns(lost_shares, any_rank, sure=False) != ""
-    is_inherited = ~is_likely & (find_patterns(exposed_shares, any_rank, sure=False) != "")
-    # The last loaded rank may have waited for a rank whose file is missing.
-    is_unsure = np.array(work.match.incomplete, bool) | (work.complete_counts() < _MIN_COLLECTIVES)
-    pattern[is_unsure] = ""
-    if is_together.any():
-        work = charge_as_late(work, is_together)
-        excess = _excess_by_rank(work)
-    is_by_host = np.stack([excess[part] for part in PARTS]).argmax(axis=0) == PARTS.index("host")
-    if ((pattern != "") & is_by_host).any():
-        pattern[is_by_host & _keeps_pace(work, step_ns)] = ""
-    cause = np.where(is_inherited & ~is_unsure, _CAUSES["waiting"], "").astype(object)
-    inherited_ns = work.sum_by_rank(work.exposed_ns - work.lost_ns) / companions
-    cause[(cause != "") & (2 * _later_starts(work) >= inherited_ns)] = _LATE_START
-    places = np.flatnonzero(pattern != "")
-    # Nothing is known of the time before the first collective of a group.
-    explained_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
-    cost_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
-    cause[places] = _causes(work, excess, places, cost_ns)
-    return pattern, cause
+    return _patterns(shares, is_steady, step_ns=work.step_ns, compared=compared, sure=sure)
 
 
-def _later_starts(work: ImposedWaits) -> Floats:
-    """Return how much later each rank's recording starts than the others' recordings, in ns."""
-    starts_ns = start_times(work.match, work.times)
-    return deviation_from_peers(np.zeros(len(starts_ns), np.int64), starts_ns)
+def _is_late_with_the_last(work: ImposedWaits) -> Bools:
+    """Return which ranks are stragglers if ranks that are nearly as late as the last are charged.
+
+    In a single step, the slowest of several ranks are often nearly as late by chance.
+    """
+    shares, _ = step_shares(charge_as_late(work), complete=True)
+    is_late: Bools = _find_patterns(work, shares, _is_steadily_late(work)) == "consistent"
+    return is_late & ((work.steps >= 0).sum() > 1)
 
 
-def _always_costs(shares: Floats) -> Bools:
-    """Return which ranks cost the others a little in nearly all steps; `shares` is by step."""
-    costs = np.where(np.isnan(shares), 0, shares) >= _MIN_WAIT_SHARE
+def _costs_all_stretches(work: ImposedWaits, shares: Floats) -> Bools:
+    """Return which ranks cost the others a little in nearly all estimated steps.
+
+    An estimated step may be a part of one, and a rank is rarely as late to all of its parts.
+    """
+    costs = np.nan_to_num(shares) >= _MIN_WAIT_SHARE
     is_always: Bools = costs.sum(axis=0) >= _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
-    return is_always
+    return is_always & (not work.stated_steps)
+
+
+def _may_wait_for_missing_ranks(work: ImposedWaits) -> Bools:
+    """Return which ranks may be late because of a rank without a file, or have few collectives."""
+    is_incomplete = np.array(work.match.incomplete, dtype=bool)
+    return is_incomplete | (work.complete_counts() < _MIN_COLLECTIVES)
+
+
+def _only_launches_late(work: ImposedWaits, is_named: Bools) -> Bools:
+    """Return which of the named ranks idle, although their hosts keep pace with the others'."""
+    excess = _excess_by_rank(work)
+    largest = np.stack([excess[part] for part in PARTS]).argmax(axis=0)
+    is_by_host = is_named & (largest == PARTS.index("host"))
+    return is_by_host & _keeps_pace(work) if is_by_host.any() else is_by_host
+
+
+def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats) -> Texts:
+    """Return the cause of the ranks whose cost is large only with their inherited lateness.
+
+    The shares are those of `step_shares`.
+    """
+    any_rank = np.ones(shares.shape[1], dtype=bool)
+    is_costly, is_costly_itself = (
+        _find_patterns(work, costs, any_rank, sure=False) != ""
+        for costs in (exposed_shares, shares)
+    )
+    inherited_ns = work.sum_by_rank(work.exposed_ns - work.lost_ns) / work.companion_counts()
+    starts_later = 2 * later_starts(work.match, work.times) >= inherited_ns
+    cause = np.where(starts_later, _LATE_START, _CAUSES["waiting"]).astype(object)
+    cause[is_costly_itself | ~is_costly] = ""
+    return cause
 
 
 def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
@@ -380,7 +412,7 @@ def _is_steadily_late(work: ImposedWaits) -> Bools:
 
 def _patterns(
     shares: Floats, is_steady: Bools, *, step_ns: Floats, compared: list[int], sure: bool = True
-) -> npt.NDArray[np.object_]:
+) -> Texts:
     """Return each rank's pattern: consistent, occasional, or "".
 
     `shares` is the result of `step_shares`, by step and rank; `is_steady` is a mask of the ranks
@@ -416,7 +448,7 @@ def _excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
     }
 
 
-def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
+def _keeps_pace(work: ImposedWaits) -> Bools:
     """Return which ranks start collectives when launched and have a host that is hardly behind.
 
     The devices of a launch-bound job wait for the rank that launches last, but would idle as long
@@ -437,8 +469,8 @@ def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
     behind_ns = np.zeros(shape)
     from_peers_ns = deviation_from_peers(match.collective, called_ns)
     np.maximum.at(behind_ns, (work.step, match.trace), from_peers_ns)
-    shares = behind_ns / step_ns[:, None]
-    is_behind = mean_share(shares, step_ns) >= costly_share(*shape)
+    shares = behind_ns / work.step_ns[:, None]
+    is_behind = mean_share(shares, work.step_ns) >= costly_share(*shape)
     starts_as_launched = [
         bool(len(entries)) and np.median(delay_ns[entries]) < _MAX_LAUNCH_NS
         for entries in match.of_trace
@@ -446,37 +478,44 @@ def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
     return np.array(starts_as_launched, bool) & ~is_behind & (shares < _STALL_SHARE).all(axis=0)
 
 
-def _causes(
-    work: ImposedWaits, excess: Mapping[str, Floats], places: Ints, cost_ns: Floats
-) -> list[str]:
+def _causes(work: ImposedWaits, places: Ints, costs_ns: Floats) -> list[str]:
     """Return the cause of each late rank: the part with the largest excess over the others.
 
     It is "" if the excess is a small part of the rank's cost. `places` are the positions of the
-    late ranks in the set; `excess` and `cost_ns` have values of all ranks.
+    late ranks in the set, and `costs_ns` their costs.
     """
     if not len(places):
         return []
-    match = work.match
+    match, excess = work.match, _excess_by_rank(work)
     contents = list(map_ranks(match.traces, _file_contents, executor=match.executor))
     causes = []
-    for place in places.tolist():
+    for place, cost_ns in zip(places.tolist(), costs_ns.tolist(), strict=True):
         part = max(PARTS, key=lambda name: excess[name][place])
         excess_ns = float(excess[part][place])
         cause = _CAUSES[part]
-        if excess_ns < _MIN_EXPLAINED_SHARE * cost_ns[place]:
+        if excess_ns < _MIN_EXPLAINED_SHARE * cost_ns:
             cause = ""
         elif part == "compute":
             cause = _compute_cause(contents, place)
-        elif part == "host" and not contents[place].has_launches:
-            has_devices = any(contents_of_rank.has_device for contents_of_rank in contents)
-            cause = _NOT_RECORDED if has_devices else _HOST_WORK
         elif part == "host":
-            late = np.flatnonzero(work.is_charged & (match.trace == place))
-            if has_longer_pauses(match, work.times, place, late, excess_ns / 2):
-                cause = _PAUSED
-            cause = _stall_cause(match.traces, place, excess_ns / 2) or cause
+            cause = _host_cause(work, contents, place, excess_ns / 2)
         causes.append(cause)
     return causes
+
+
+def _host_cause(
+    work: ImposedWaits, contents: Sequence[_Contents], place: int, min_idle_ns: float
+) -> str:
+    """Return what the host of a rank did for `min_idle_ns` or more while its device idled."""
+    match = work.match
+    if not contents[place].has_launches:
+        has_devices = any(contents_of_rank.has_device for contents_of_rank in contents)
+        return _NOT_RECORDED if has_devices else _HOST_WORK
+    if stall := _stall_cause(match.traces, place, min_idle_ns):
+        return stall
+    late = np.flatnonzero(work.is_charged & (match.trace == place))
+    is_paused = has_longer_pauses(match, work.times, place, late, min_idle_ns)
+    return _PAUSED if is_paused else _CAUSES["host"]
 
 
 def _stall_cause(traces: Sequence[Trace], place: int, min_idle_ns: float) -> str:
@@ -589,7 +628,9 @@ def straggler_report(traces: TraceSet) -> StragglerReport:
         ranks = late["rank"].tolist()
         causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
         last_ranks = _always_last_ranks(traces, work, frame)
-        later_ns = pd.Series(np.rint(_later_starts(work)).astype(np.int64), frame["rank"])
+        later_ns = pd.Series(
+            np.rint(later_starts(match, work.times)).astype(np.int64), frame["rank"]
+        )
         late_starts_ns = later_ns[frame["cause"].to_numpy() == _LATE_START].to_dict()
     for late_of in load_references(format_.analyses.late_ranks for format_ in all_formats()):
         ranks += [rank for rank in late_of(traces) if rank not in causes]
@@ -622,8 +663,8 @@ def _always_last_ranks(
         cause = str(row["cause"])
         if not cause and not match.incomplete[place]:
             # A rank whose lateness compute hides is as late to all collectives of a step.
-            late_ns = np.full(len(straggler_frame), wait_ns * len(work.steps) / charged.sum())
-            (cause,) = _causes(work, _excess_by_rank(work), np.array([place]), late_ns)
+            late_ns = np.array([wait_ns * len(work.steps) / charged.sum()])
+            (cause,) = _causes(work, np.array([place]), late_ns)
         costs = work.exposed_ns, work.imposed_ns
         exposed_ns, imposed_ns = (int(cost_ns[charged].sum()) for cost_ns in costs)
         hidden_share = 1 - exposed_ns / max(imposed_ns, 1)
