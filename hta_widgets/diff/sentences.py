@@ -17,7 +17,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from hta_widgets.analysis.cross_rank.stragglers import cause_text
+from hta_widgets.analysis.cross_rank.late_causes import cause_text
 from hta_widgets.diff.align import may_be_chance
 from hta_widgets.diff.causes import splits_communication
 from hta_widgets.diff.changes import changed_operations, libraries, moved_bytes

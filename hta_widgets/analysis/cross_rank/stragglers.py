@@ -10,16 +10,15 @@
    the median step, and twice as much as to the typical rank.
 3. Ranks about which too little is known, and ranks whose hosts keep pace, are not stragglers
    (`_verdict`).
-4. The cause is the part of the rank's time that exceeds the others' most (`_causes`).
+4. The cause is the part of the rank's time that exceeds the others' most (`late_causes`).
 
 `straggler_report` adds ranks that are always last without being stragglers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,23 +35,28 @@ from hta_widgets.analysis.cross_rank.imposed_waits import (
     mean_share,
     step_shares,
 )
-from hta_widgets.analysis.cross_rank.lateness import PARTS, has_longer_pauses, later_starts
+from hta_widgets.analysis.cross_rank.late_causes import (
+    LATE_START,
+    WAITING,
+    excess_by_rank,
+    late_causes,
+)
+from hta_widgets.analysis.cross_rank.lateness import PARTS, later_starts
 from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
+from hta_widgets.analysis.cross_rank.waits import unmatched_rows
 from hta_widgets.analysis.frames import result_frame, text_column
-from hta_widgets.analysis.host_activity import is_pause, stalling_event
-from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import ambiguous_note, on_hosts_note
-from hta_widgets.analysis.scope import Window, device_work_rows, narrow_selection
+from hta_widgets.analysis.scope import Window, narrow_selection
 from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import all_formats, load_references
-from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
+
+_NOT_MATCHED = "which are not matched: their time counts as waiting, and the late rank is unknown"
 
 #: A text for each rank.
 Texts = npt.NDArray[np.object_]
@@ -68,8 +72,6 @@ STAND_OUT = 2.0  # times the share of the typical other rank
 _STALL_SHARE = 0.25  # of a step: one such step is more than noise
 _MIN_OF_SPREAD = 3.5  # mean lateness over the standard error of the others' lateness
 _OCCASIONAL_SHARE = 0.02  # of the others' time, on average, if only some steps are slow
-_MIN_EXPLAINED_SHARE = 0.25  # of the lost time, for a cause
-_MIN_RATIO = 1.005  # minimum number or duration of kernels, relative to the others
 _MAX_LAUNCH_NS = 1_000_000  # from a launch to the start of a collective without other waits
 _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 
@@ -77,30 +79,6 @@ _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 _NEARLY_ALWAYS_SHARE = 0.9  # share of a rank's collectives at which it is last
 _MIN_WAIT_RATIO = 0.1  # minimum wait at a collective that counts, over the mean of its rank's
 _MIN_WAIT_SHARE = 0.01  # share of the run that the others wait for it on average
-
-_CAUSES = {
-    "waiting": "waiting elsewhere",
-    "data_loading": "data loading",
-    "host": "launch-bound host",
-    "compute": "slower kernels",
-    "copies": "memory copies",
-}
-_NOT_MATCHED = "which are not matched: their time counts as waiting, and the late rank is unknown"
-_EXTRA_WORK = "extra work"
-_HOST_WORK = "host work"
-#: The cause of a rank whose recording starts later than the other ranks' recordings.
-_LATE_START = "late start"
-#: The cause of a rank whose device idles while its host is mostly inside no recorded call.
-_PAUSED = "idle host"
-#: The cause of a rank whose device idles while no call of its host is in the file.
-_NOT_RECORDED = "host not recorded"
-#: Begins the cause of a rank whose host is in one kind of event while its device idles.
-_INSIDE = "host inside "
-_CAUSE_TEXTS = {
-    _CAUSES["host"]: ", as its host launches late",
-    _PAUSED: ", after pauses in which its host slept or was inside no recorded call",
-    _NOT_RECORDED: ", for an unknown cause, as its host was not recorded",
-}
 
 
 @check_arguments
@@ -193,7 +171,7 @@ def stragglers(
     match, times, is_counted = work.match, work.times, work.is_counted
     collectives = work.sum_by_rank(is_counted)
     median_ns = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
-    excess = _excess_by_rank(work)
+    excess = excess_by_rank(work)
     pattern, cause = _verdict(work)
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
@@ -300,7 +278,8 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     # Nothing is known of the time before the first collective of a group.
     explained_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
     costs_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
-    cause[places] = _causes(work, places, costs_ns[places])
+    cause[places] = late_causes(work, places, costs_ns[places])
+    pattern[(cause == WAITING) & _has_matched_all(work)] = ""
     return pattern, cause
 
 
@@ -343,10 +322,21 @@ def _may_wait_for_missing_ranks(work: ImposedWaits) -> Bools:
 
 def _only_launches_late(work: ImposedWaits, is_named: Bools) -> Bools:
     """Return which of the named ranks idle, although their hosts keep pace with the others'."""
-    excess = _excess_by_rank(work)
+    excess = excess_by_rank(work)
     largest = np.stack([excess[part] for part in PARTS]).argmax(axis=0)
     is_by_host = is_named & (largest == PARTS.index("host"))
     return is_by_host & _keeps_pace(work) if is_by_host.any() else is_by_host
+
+
+def _has_matched_all(work: ImposedWaits) -> Bools:
+    """Return which ranks have no communication that is not matched, whose waits are unknown."""
+    match = work.match
+    return np.array(
+        [
+            not len(unmatched_rows(match, place)) and not on_host
+            for place, on_host in enumerate(match.on_hosts)
+        ]
+    )
 
 
 def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats) -> Texts:
@@ -361,7 +351,7 @@ def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats
     )
     inherited_ns = work.sum_by_rank(work.exposed_ns - work.lost_ns) / work.companion_counts()
     starts_later = 2 * later_starts(work.match, work.times) >= inherited_ns
-    cause = np.where(starts_later, _LATE_START, _CAUSES["waiting"]).astype(object)
+    cause = np.where(starts_later, LATE_START, WAITING).astype(object)
     cause[is_costly_itself | ~is_costly] = ""
     return cause
 
@@ -440,14 +430,6 @@ def _patterns(
     return patterns
 
 
-def _excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
-    """Return by part how much more time it takes on each late rank than on the others, added up."""
-    return {
-        part: work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(excess_ns), 0.0))
-        for part, excess_ns in work.late.excess_ns.items()
-    }
-
-
 def _keeps_pace(work: ImposedWaits) -> Bools:
     """Return which ranks start collectives when launched and have a host that is hardly behind.
 
@@ -476,91 +458,6 @@ def _keeps_pace(work: ImposedWaits) -> Bools:
         for entries in match.of_trace
     ]
     return np.array(starts_as_launched, bool) & ~is_behind & (shares < _STALL_SHARE).all(axis=0)
-
-
-def _causes(work: ImposedWaits, places: Ints, costs_ns: Floats) -> list[str]:
-    """Return the cause of each late rank: the part with the largest excess over the others.
-
-    It is "" if the excess is a small part of the rank's cost. `places` are the positions of the
-    late ranks in the set, and `costs_ns` their costs.
-    """
-    if not len(places):
-        return []
-    match, excess = work.match, _excess_by_rank(work)
-    contents = list(map_ranks(match.traces, _file_contents, executor=match.executor))
-    causes = []
-    for place, cost_ns in zip(places.tolist(), costs_ns.tolist(), strict=True):
-        part = max(PARTS, key=lambda name: excess[name][place])
-        excess_ns = float(excess[part][place])
-        cause = _CAUSES[part]
-        if excess_ns < _MIN_EXPLAINED_SHARE * cost_ns:
-            cause = ""
-        elif part == "compute":
-            cause = _compute_cause(contents, place)
-        elif part == "host":
-            cause = _host_cause(work, contents, place, excess_ns / 2)
-        causes.append(cause)
-    return causes
-
-
-def _host_cause(
-    work: ImposedWaits, contents: Sequence[_Contents], place: int, min_idle_ns: float
-) -> str:
-    """Return what the host of a rank did for `min_idle_ns` or more while its device idled."""
-    match = work.match
-    if not contents[place].has_launches:
-        has_devices = any(contents_of_rank.has_device for contents_of_rank in contents)
-        return _NOT_RECORDED if has_devices else _HOST_WORK
-    if stall := _stall_cause(match.traces, place, min_idle_ns):
-        return stall
-    late = np.flatnonzero(work.is_charged & (match.trace == place))
-    is_paused = has_longer_pauses(match, work.times, place, late, min_idle_ns)
-    return _PAUSED if is_paused else _CAUSES["host"]
-
-
-def _stall_cause(traces: Sequence[Trace], place: int, min_idle_ns: float) -> str:
-    """Return the cause of a rank that idles during one kind of host event; "" for none.
-
-    Operators launch work, and a host that is within these is slow rather than stalled.
-    """
-    peers = [*traces[:place], *traces[place + 1 :]]
-    stall = stalling_event([traces[place]], min_idle_ns, peers)
-    if stall is None or is_pause(stall[0]) or stall[0].startswith("aten::"):
-        return ""
-    return f"{_INSIDE}{stall[0]}"
-
-
-class _Contents(NamedTuple):
-    """Contents of a rank's file."""
-
-    kernels_per_ns: float  # compute kernels
-    kernel_mean_ns: float
-    has_device: bool
-    has_launches: bool  # calls that launch the device's work
-
-
-def _file_contents(trace: Trace) -> _Contents:
-    table = trace.table
-    on_device = table.stream >= 0
-    is_compute = (table.kind == KINDS.index("compute")) & on_device
-    count = int(is_compute.sum())
-    mean_ns = float(table.dur_ns[is_compute].sum()) / max(count, 1)
-    has_launches = bool((trace.launch_of[device_work_rows(trace)] >= 0).any())
-    windows = trace.recorded_ns or [(trace.start_ns, trace.end_ns)]
-    per_ns = count / max(sum(high - low for low, high in windows), 1)
-    return _Contents(per_ns, mean_ns, bool(on_device.any()), has_launches)
-
-
-def _compute_cause(contents: Sequence[_Contents], place: int) -> str:
-    """Return whether kernels of a rank are more numerous or slower than others'; "" for neither."""
-    others = [*contents[:place], *contents[place + 1 :]]
-    usual_per_ns = float(np.median([of_rank.kernels_per_ns for of_rank in others]))
-    usual_mean_ns = float(np.median([of_rank.kernel_mean_ns for of_rank in others]))
-    count_ratio = contents[place].kernels_per_ns / max(usual_per_ns, 1e-12)
-    duration_ratio = contents[place].kernel_mean_ns / max(usual_mean_ns, 1.0)
-    if max(count_ratio, duration_ratio) < _MIN_RATIO:
-        return ""
-    return _EXTRA_WORK if count_ratio > max(duration_ratio, 1.0) else _CAUSES["compute"]
 
 
 def _straggler_notes(work: ImposedWaits) -> list[str]:
@@ -631,7 +528,7 @@ def straggler_report(traces: TraceSet) -> StragglerReport:
         later_ns = pd.Series(
             np.rint(later_starts(match, work.times)).astype(np.int64), frame["rank"]
         )
-        late_starts_ns = later_ns[frame["cause"].to_numpy() == _LATE_START].to_dict()
+        late_starts_ns = later_ns[frame["cause"].to_numpy() == LATE_START].to_dict()
     for late_of in load_references(format_.analyses.late_ranks for format_ in all_formats()):
         ranks += [rank for rank in late_of(traces) if rank not in causes]
     loaded = len(loaded_ranks(traces.values()))
@@ -664,7 +561,7 @@ def _always_last_ranks(
         if not cause and not match.incomplete[place]:
             # A rank whose lateness compute hides is as late to all collectives of a step.
             late_ns = np.array([wait_ns * len(work.steps) / charged.sum()])
-            (cause,) = _causes(work, np.array([place]), late_ns)
+            (cause,) = late_causes(work, np.array([place]), late_ns)
         costs = work.exposed_ns, work.imposed_ns
         exposed_ns, imposed_ns = (int(cost_ns[charged].sum()) for cost_ns in costs)
         hidden_share = 1 - exposed_ns / max(imposed_ns, 1)
@@ -699,10 +596,3 @@ def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:
         start = work.times.arrival_ns[waiting]
         waited += total_length(union(start, start + work.times.wait_ns[waiting]))
     return waited
-
-
-def cause_text(cause: str) -> str:
-    """Return how a sentence about a late rank ends: ``, after slower kernels``; "" if unknown."""
-    if cause.startswith(_INSIDE):
-        return f", while its {cause.replace(_INSIDE, 'host was inside ', 1)}"
-    return _CAUSE_TEXTS.get(cause, f", after {cause}" if cause else "")

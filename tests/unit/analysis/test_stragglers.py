@@ -1203,3 +1203,30 @@ def test_a_late_first_send_is_no_late_recording(tmp_path, first_us):
     frame = stragglers(load(tmp_path, *events))
     # One rank waits in the pair, and two in the group of all ranks.
     assert frame["lost_ns"].tolist() == [0, 0, 5 * 3 * 3_000 * US, 0]
+
+
+@pytest.mark.parametrize(("late_ms", "is_longer"), [(20, True), (5, True), (20, False)])
+def test_a_late_recording_does_not_make_slower_kernels_extra_work(tmp_path, late_ms, is_longer):
+    """Rank 2's recording starts later; its kernels take longer, or there are more of them."""
+    events = [[] for _ in range(4)]
+    for step in range(6):
+        start = step * STEP + late_ms * 1_000
+        for rank in range(4):
+            is_slow = rank == 2
+            arrival = start + 5_000 + 1_600 * is_slow
+            starts = range(start + 100, start + 5_000, 700)
+            lengths = [700 * (arrival - start) // 5_000 if is_longer else 700] * len(starts)
+            if is_longer and is_slow:
+                starts = [start + 100 + place * lengths[0] for place in range(len(starts))]
+            elif is_slow:
+                starts, lengths = [*starts, start + 5_000, start + 5_700], [*lengths, 700, 700]
+            events[rank] += [
+                *(kernel(begin * US, (begin + length) * US)
+                  for begin, length in zip(starts, lengths, strict=True)),
+                collective(arrival * US, (start + 7_000) * US, ranks=(0, 1, 2, 3), seq=step),
+            ]  # fmt: skip
+    for rank in (0, 1, 3):
+        events[rank].append(kernel(0, 10 * US))
+    frame = stragglers(load(tmp_path, *events))
+    assert frame["is_straggler"].tolist() == [False, False, True, False]
+    assert frame["cause"][2] == ("slower kernels" if is_longer else "extra work")
