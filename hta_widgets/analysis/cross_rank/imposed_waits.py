@@ -166,7 +166,7 @@ def waits_for_mask(work: ImposedWaits, late: list[int]) -> Bools:
     before = previous_entries(match, times)
     has_inherited = work.is_charged & (work.late.own_share < _MIN_OWN_SHARE)
 
-    def waited_before(is_counted: Bools) -> Ints:
+    def waited_before(is_counted: Bools) -> Array:
         """Return how long each rank waited between the group's previous collective and this one."""
         waits_ns = np.where(is_counted, times.wait_ns, 0)
         total_ns = np.empty_like(waits_ns)

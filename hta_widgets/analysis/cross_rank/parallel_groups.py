@@ -191,7 +191,9 @@ def _chains_of_sends(match: Matching) -> dict[tuple[int, ...], tuple[int, ...]]:
         for events in match.events
         for pair in zip(events.source.tolist(), events.target.tolist(), strict=True)
     }
-    pairs = {(low, high) for low, high in sends if 0 <= low < high and (high, low) in sends}
+    pairs: set[tuple[int, ...]] = {
+        (low, high) for low, high in sends if 0 <= low < high and (high, low) in sends
+    }
     chains = _chains_of_pairs(pairs)
     return {
         pair: chain

@@ -300,8 +300,9 @@ def _is_late_with_the_last(work: ImposedWaits) -> Bools:
     In a single step, the slowest of several ranks are often nearly as late by chance.
     """
     shares, _ = step_shares(charge_as_late(work), complete=True)
-    is_late: Bools = _find_patterns(work, shares, _is_steadily_late(work)) == "consistent"
-    return is_late & ((work.steps >= 0).sum() > 1)
+    pattern = _find_patterns(work, shares, _is_steadily_late(work))
+    is_late: Bools = (pattern == "consistent") & ((work.steps >= 0).sum() > 1)
+    return is_late
 
 
 def _costs_all_stretches(work: ImposedWaits, shares: Floats) -> Bools:
@@ -310,14 +311,15 @@ def _costs_all_stretches(work: ImposedWaits, shares: Floats) -> Bools:
     An estimated step may be a part of one, and a rank is rarely as late to all of its parts.
     """
     costs = np.nan_to_num(shares) >= _MIN_WAIT_SHARE
-    is_always: Bools = costs.sum(axis=0) >= _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
-    return is_always & (not work.stated_steps)
+    min_count = _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
+    is_always: Bools = (costs.sum(axis=0) >= min_count) & (not work.stated_steps)
+    return is_always
 
 
 def _may_wait_for_missing_ranks(work: ImposedWaits) -> Bools:
     """Return which ranks may be late because of a rank without a file, or have few collectives."""
-    is_incomplete = np.array(work.match.incomplete, dtype=bool)
-    return is_incomplete | (work.complete_counts() < _MIN_COLLECTIVES)
+    has_few = work.complete_counts() < _MIN_COLLECTIVES
+    return has_few | np.array(work.match.incomplete, dtype=bool)
 
 
 def _only_launches_late(work: ImposedWaits, is_named: Bools) -> Bools:
