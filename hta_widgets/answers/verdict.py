@@ -242,7 +242,8 @@ def _step_samples(diff: Comparison, side: RunSide) -> Floats:
     """Return the length of each step, the mean over ranks; empty for runs without steps."""
     if not side.has_steps:
         return _engine_step_samples(diff, side)
-    return kind_times(diff, side).sum(axis=1).astype(np.float64)
+    lengths: Floats = kind_times(diff, side).sum(axis=1).astype(np.float64)
+    return lengths
 
 
 def _engine_step_samples(diff: Comparison, side: RunSide) -> Floats:

@@ -232,7 +232,6 @@ def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
 
 
 def _mean_change(times_ns: Floats) -> Floats:
-    """Return by how much the mean over steps differs between the sides."""
     mean: Floats = times_ns.mean(axis=-1)
     return mean[..., 1] - mean[..., 0]
 

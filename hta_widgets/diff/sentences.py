@@ -430,7 +430,6 @@ def _replacement_text(details: Mapping[str, Any]) -> str:
 
 
 def _work_text(finding: Finding) -> str:
-    """Return the names of replaced device work on both sides, at most two of each."""
     sides = [
         list(dict.fromkeys(map(short_name, finding.details[word])))
         for word in ("before_names", "after_names")

@@ -166,19 +166,19 @@ def waits_for_mask(work: ImposedWaits, late: list[int]) -> Bools:
     before = previous_entries(match, times)
     has_inherited = work.is_charged & (work.late.own_share < _MIN_OWN_SHARE)
 
-    def waited_before(is_counted: Bools) -> Array:
+    def waited_before(is_counted: Bools) -> Ints:
         """Return how long each rank waited between the group's previous collective and this one."""
-        waits_ns = np.where(is_counted, times.wait_ns, 0)
+        waits_ns: Ints = np.where(is_counted, times.wait_ns, 0)
         total_ns = np.empty_like(waits_ns)
         total_ns[order] = np.cumsum(waits_ns[order])
         start_ns = (total_ns - waits_ns)[order[first]][match.trace]
-        start_ns = np.where(before >= 0, total_ns[before], start_ns)
-        return total_ns - waits_ns - start_ns
+        waited_ns: Ints = total_ns - waits_ns - np.where(before >= 0, total_ns[before], start_ns)
+        return waited_ns
 
-    waited_ns = waited_before(np.ones(len(match), dtype=bool))
+    all_waited_ns = waited_before(np.ones(len(match), dtype=bool))
     is_for_late = np.isin(times.last_rank, late)
     while True:
-        passes_on = has_inherited & (2 * waited_before(is_for_late) > waited_ns)
+        passes_on = has_inherited & (2 * waited_before(is_for_late) > all_waited_ns)
         grown = is_for_late | match.reduce_per_entry(np.logical_or, passes_on)
         if (grown == is_for_late).all():
             return grown

@@ -111,8 +111,6 @@ def _stall_cause(traces: Sequence[Trace], place: int, min_idle_ns: float) -> str
 
 
 class _Contents(NamedTuple):
-    """Contents of a rank's file."""
-
     kernels_per_ns: float  # compute kernels between the ends of its first and last collective
     kernel_mean_ns: float
     has_device: bool

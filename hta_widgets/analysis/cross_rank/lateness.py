@@ -220,7 +220,6 @@ def _time_before_arrival_of_rank(
 
 @memoize
 def _copy_only_coverage(trace: Trace) -> CumulativeCoverage:
-    """Return the time in which a rank's device copies and does not compute."""
     copying = device_intervals(trace, "memory")
     return CumulativeCoverage(*subtract(copying, computing_intervals(trace)))
 

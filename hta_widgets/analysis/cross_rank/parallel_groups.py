@@ -252,7 +252,6 @@ def _stated_description(header: JobHeader, events: CommEvents, name: str) -> str
 def _group_kinds(
     match: Matching, numbers: Sequence[Sequence[int]], groups: Sequence[ProcessGroup]
 ) -> list[tuple[str, bool]]:
-    """Return the purpose of each group, and whether it is a guess."""
     counts = np.zeros((len(groups), len(OPERATIONS)), dtype=np.int64)
     for numbers_of_rank, events in zip(numbers, match.events, strict=True):
         if len(events.rows):

@@ -263,7 +263,7 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     """
     # The last recorded rank of a collective may have waited for a rank that has no event there.
     shares, exposed_shares = step_shares(work, complete=True)
-    pattern = _find_patterns(work, shares, _is_steadily_late(work))
+    pattern = _patterns(work, shares, _is_steadily_late(work))
     is_together = (pattern == "") & _is_late_with_the_last(work)
     pattern[is_together] = "consistent"
     pattern[(pattern != "") & _costs_all_stretches(work, shares)] = "consistent"
@@ -283,24 +283,13 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     return pattern, cause
 
 
-def _find_patterns(
-    work: ImposedWaits, shares: Floats, is_steady: Bools, *, sure: bool = True
-) -> Texts:
-    """Return the result of `_patterns` for the ranks of `work`."""
-    companions = work.companion_counts()
-    # The fewer ranks a loss refers to, the more often it is large by chance.
-    is_of_group = companions < work.companion_counts(min_group_ratio=0.0)
-    compared = np.where(is_of_group, companions + 1, len(companions)).tolist()
-    return _patterns(shares, is_steady, step_ns=work.step_ns, compared=compared, sure=sure)
-
-
 def _is_late_with_the_last(work: ImposedWaits) -> Bools:
     """Return which ranks are stragglers if ranks that are nearly as late as the last are charged.
 
     In a single step, the slowest of several ranks are often nearly as late by chance.
     """
     shares, _ = step_shares(charge_as_late(work), complete=True)
-    pattern = _find_patterns(work, shares, _is_steadily_late(work))
+    pattern = _patterns(work, shares, _is_steadily_late(work))
     is_late: Bools = (pattern == "consistent") & ((work.steps >= 0).sum() > 1)
     return is_late
 
@@ -318,7 +307,7 @@ def _costs_all_stretches(work: ImposedWaits, shares: Floats) -> Bools:
 
 def _may_wait_for_missing_ranks(work: ImposedWaits) -> Bools:
     """Return which ranks may be late because of a rank without a file, or have few collectives."""
-    has_few = work.complete_counts() < _MIN_COLLECTIVES
+    has_few: Bools = work.complete_counts() < _MIN_COLLECTIVES
     return has_few | np.array(work.match.incomplete, dtype=bool)
 
 
@@ -326,7 +315,7 @@ def _only_launches_late(work: ImposedWaits, is_named: Bools) -> Bools:
     """Return which of the named ranks idle, although their hosts keep pace with the others'."""
     excess = excess_by_rank(work)
     largest = np.stack([excess[part] for part in PARTS]).argmax(axis=0)
-    is_by_host = is_named & (largest == PARTS.index("host"))
+    is_by_host: Bools = is_named & (largest == PARTS.index("host"))
     return is_by_host & _keeps_pace(work) if is_by_host.any() else is_by_host
 
 
@@ -348,8 +337,7 @@ def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats
     """
     any_rank = np.ones(shares.shape[1], dtype=bool)
     is_costly, is_costly_itself = (
-        _find_patterns(work, costs, any_rank, sure=False) != ""
-        for costs in (exposed_shares, shares)
+        _patterns(work, costs, any_rank, sure=False) != "" for costs in (exposed_shares, shares)
     )
     inherited_ns = work.sum_by_rank(work.exposed_ns - work.lost_ns) / work.companion_counts()
     starts_later = 2 * later_starts(work.match, work.times) >= inherited_ns
@@ -402,17 +390,18 @@ def _is_steadily_late(work: ImposedWaits) -> Bools:
     return is_steady
 
 
-def _patterns(
-    shares: Floats, is_steady: Bools, *, step_ns: Floats, compared: list[int], sure: bool = True
-) -> Texts:
+def _patterns(work: ImposedWaits, shares: Floats, is_steady: Bools, *, sure: bool = True) -> Texts:
     """Return each rank's pattern: consistent, occasional, or "".
 
     `shares` is the result of `step_shares`, by step and rank; `is_steady` is a mask of the ranks
-    that may be consistent, `compared` has the number of ranks among which each one is compared;
-    `sure` is as in `costly_share`.
+    that may be consistent; `sure` is as in `costly_share`.
     """
+    companions = work.companion_counts()
+    # The fewer ranks a loss refers to, the more often it is large by chance.
+    is_of_group = companions < work.companion_counts(min_group_ratio=0.0)
+    compared = np.where(is_of_group, companions + 1, len(companions)).tolist()
     patterns = np.full(shares.shape[1], "", dtype=object)
-    means = mean_share(shares, step_ns)
+    means = mean_share(shares, work.step_ns)
     for place, mean in enumerate(means.tolist()):
         shares_of_rank = shares[~np.isnan(shares[:, place]), place]
         others = np.delete(means, place)
@@ -591,7 +580,6 @@ def _nearly_always_last(work: ImposedWaits) -> Bools:
 
 
 def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:
-    """Return the sum over ranks of their waits at these collectives."""
     waited = 0
     for entries in work.match.of_trace:
         waiting = entries[np.isin(work.match.collective[entries], collectives)]
