@@ -61,8 +61,10 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     # The work of a rank before its recording is unknown. A file that begins with communication, as
     # MPI's time lines do, does not show when its recording started: the rank may have computed.
     shows_start = ~has_previous & (times.arrival_ns > _work_starts(match, times)[match.trace])
-    waited = communicated + np.where(shows_start, later_starts(match, times)[match.trace], 0)
-    inherited = _inherited_lateness(match, times, step, late, paid, waited)
+    starts_ns = start_times(match, times)[match.trace]
+    later_ns = np.where(shows_start, deviation_from_peers(match.collective, starts_ns), 0.0)
+    extra_wait = deviation_from_peers(match.collective, communicated) + later_ns
+    inherited = _inherited_lateness(match, times, step, late, paid, extra_wait)
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     excess = {
         part: np.where(has_previous, deviation_from_peers(match.collective, spent[part]), np.nan)
@@ -101,22 +103,23 @@ def _work_starts(match: Matching, times: Arrivals) -> Ints:
     return starts_ns
 
 
-def later_starts(match: Matching, times: Arrivals) -> Floats:
-    """Return by how many ns each rank's recording starts later than the median of the others'."""
+def start_times(match: Matching, times: Arrivals) -> Ints:
+    """Return when the recording of each rank starts, on the clock of the arrivals."""
     ranks = zip(iter_ranks(match.traces), times.clocks, strict=True)
-    starts_ns = np.array(
-        [clock.to_job(np.array([trace.start_ns - trace.shift_ns]))[0] for trace, clock in ranks]
+    return np.array(
+        [clock.to_job(np.array([trace.start_ns - trace.shift_ns]))[0] for trace, clock in ranks],
+        dtype=np.int64,
     )
-    return deviation_from_peers(np.zeros(len(starts_ns), np.int64), starts_ns)
 
 
 def _inherited_lateness(
-    match: Matching, times: Arrivals, step: Ints, late: Floats, paid: Floats, waited: Floats
+    match: Matching, times: Arrivals, step: Ints, late: Floats, paid: Floats, extra_wait: Floats
 ) -> Floats:
     """Return how much of each lateness came from waiting in other groups.
 
-    `late` is the lateness. `waited` is the time that the rank communicated in other groups before,
-    or started later. `paid` is the time in which the others wait for the rank and do not compute.
+    `late` is the lateness. `extra_wait` is how much longer than the others the rank communicated in
+    other groups before, or how much later its recording started. `paid` is the time in which the
+    others wait for the rank and do not compute.
 
     A rank that computes while a collective runs is just as late to the next one, without a wait in
     between. Therefore inherited lateness is carried on until the others have waited for it, or the
@@ -132,7 +135,7 @@ def _inherited_lateness(
     The rank itself caused the third lateness.
     """
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
-    extra_wait = deviation_from_peers(match.collective, waited)[order]
+    extra_wait = extra_wait[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
     # Nothing is carried on to a group's first collective in a step, or from a rank that is on time.
     is_fresh = np.ones(len(order), dtype=bool)

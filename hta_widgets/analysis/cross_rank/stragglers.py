@@ -41,7 +41,7 @@ from hta_widgets.analysis.cross_rank.late_causes import (
     excess_by_rank,
     late_causes,
 )
-from hta_widgets.analysis.cross_rank.lateness import PARTS, later_starts
+from hta_widgets.analysis.cross_rank.lateness import PARTS, start_times
 from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
 from hta_widgets.analysis.cross_rank.waits import unmatched_rows
 from hta_widgets.analysis.frames import result_frame, text_column
@@ -307,8 +307,9 @@ def _costs_all_stretches(work: ImposedWaits, shares: Floats) -> Bools:
 
 def _may_wait_for_missing_ranks(work: ImposedWaits) -> Bools:
     """Return which ranks may be late because of a rank without a file, or have few collectives."""
-    has_few: Bools = work.complete_counts() < _MIN_COLLECTIVES
-    return has_few | np.array(work.match.incomplete, dtype=bool)
+    has_few = work.complete_counts() < _MIN_COLLECTIVES
+    is_unknown: Bools = has_few | np.array(work.match.incomplete, dtype=bool)
+    return is_unknown
 
 
 def _only_launches_late(work: ImposedWaits, is_named: Bools) -> Bools:
@@ -330,6 +331,12 @@ def _has_matched_all(work: ImposedWaits) -> Bools:
     )
 
 
+def _later_starts(work: ImposedWaits) -> Floats:
+    """Return by how many ns each rank's recording starts later than the median of the others'."""
+    starts_ns = start_times(work.match, work.times)
+    return deviation_from_peers(np.zeros(len(starts_ns), np.int64), starts_ns)
+
+
 def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats) -> Texts:
     """Return the cause of the ranks whose cost is large only with their inherited lateness.
 
@@ -340,7 +347,7 @@ def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats
         _patterns(work, costs, any_rank, sure=False) != "" for costs in (exposed_shares, shares)
     )
     inherited_ns = work.sum_by_rank(work.exposed_ns - work.lost_ns) / work.companion_counts()
-    starts_later = 2 * later_starts(work.match, work.times) >= inherited_ns
+    starts_later = 2 * _later_starts(work) >= inherited_ns
     cause = np.where(starts_later, LATE_START, WAITING).astype(object)
     cause[is_costly_itself | ~is_costly] = ""
     return cause
@@ -516,9 +523,7 @@ def straggler_report(traces: TraceSet) -> StragglerReport:
         ranks = late["rank"].tolist()
         causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
         last_ranks = _always_last_ranks(traces, work, frame)
-        later_ns = pd.Series(
-            np.rint(later_starts(match, work.times)).astype(np.int64), frame["rank"]
-        )
+        later_ns = pd.Series(np.rint(_later_starts(work)).astype(np.int64), frame["rank"])
         late_starts_ns = later_ns[frame["cause"].to_numpy() == LATE_START].to_dict()
     for late_of in load_references(format_.analyses.late_ranks for format_ in all_formats()):
         ranks += [rank for rank in late_of(traces) if rank not in causes]

@@ -1179,7 +1179,7 @@ def test_a_recording_that_starts_earlier_excuses_no_rank(tmp_path, early_us):
                            ranks=(0, 1, 2, 3), seq=step),
             ]  # fmt: skip
     events[0].append(kernel(0, 100 * US))
-    frame = stragglers(load(tmp_path, *events))
+    frame = stragglers(read(write(tmp_path, *events)))
     assert frame["lost_ns"].tolist() == [0, 0, 0, 5 * 3 * 3_000 * US]
 
 
@@ -1227,6 +1227,30 @@ def test_a_late_recording_does_not_make_slower_kernels_extra_work(tmp_path, late
             ]  # fmt: skip
     for rank in (0, 1, 3):
         events[rank].append(kernel(0, 10 * US))
-    frame = stragglers(load(tmp_path, *events))
+    frame = stragglers(read(write(tmp_path, *events)))
     assert frame["is_straggler"].tolist() == [False, False, True, False]
     assert frame["cause"][2] == ("slower kernels" if is_longer else "extra work")
+
+
+@pytest.mark.parametrize("late", [(1,), (2, 3)])
+def test_a_late_recording_excuses_only_as_much_as_it_is_late(tmp_path, late):
+    """Half of the ranks start 2 ms later, and one of these computes 3 ms longer."""
+    ranks = 2 * len(late)
+    slow = late[0]
+    events = [[] for _ in range(ranks)]
+    for step in range(5):
+        start = step * STEP
+        for rank in range(ranks):
+            begin = start + (2_000 if rank in late and not step else 0)
+            arrival = start + 3_000 + (2_000 if rank in late and not step else 0)
+            arrival += 3_000 * (rank == slow)
+            events[rank] += [
+                kernel((begin + 10) * US, arrival * US),
+                collective(arrival * US, (start + 9_000) * US, ranks=tuple(range(ranks)), seq=step),
+            ]  # fmt: skip
+    lost_ns = stragglers(read(write(tmp_path, *events)))["lost_ns"]
+    # At the first collective the others wait 5 ms, or 3 ms if they also start later.
+    first_us = sum(3_000 if rank in late else 5_000 for rank in range(ranks) if rank != slow)
+    own_share = 3 / 5
+    later_us = 4 * (ranks - 1) * 3_000
+    assert lost_ns[slow] == pytest.approx((first_us * own_share + later_us) * US, rel=0.001)
