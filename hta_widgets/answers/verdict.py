@@ -8,7 +8,11 @@ For steps of 100, 101, 99 ms before and 107, 106, 108 ms after, and a limit of 5
     change +7.0 %, noise 4.0 %, p 0.001: regressed
     # the same at a limit of 8 %: within; with one step per side: cannot tell
 
-Step times of unequal work give no verdict: with twice the batch, the time per sample is stated.
+Step times of unequal work give no verdict: with twice the batch, the time per sample is stated. If
+a step repeats its work more often, part of the change may be due to that: the run is worse only if
+it is, by more than the limit, even in proportion to the work.
+
+Runs of inference engines have no ``ProfilerStep``; the engine's steps are compared instead.
 """
 
 from __future__ import annotations
@@ -128,6 +132,16 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
     fields |= {"p_value": p_value, "noise_share": noise}
     if reason:
         return Verdict("cannot tell", reason=reason, **fields)
+    # The change by more or less work is between 0 and in proportion to the work.
+    # A changed batch, repeated in another number of parts, is the same work.
+    has_factor = metric != "mfu" and not shape_changes(diff)
+    factor = repetition_factor(diff) if has_factor else 1.0
+    least_worse, most_worse = sorted((worse, (1 + worse) / factor - 1))
+    more_work = ""
+    if factor != 1.0:
+        more_work = f"a step repeats nearly all of its work {factor:.3g} times as often"
+    if least_worse < limit_share <= most_worse:
+        return Verdict("cannot tell", reason=more_work, **fields)
     if p_value is None or noise is None:
         reason = f"{fields['steps']} steps on a side are too few for a test"
         if fields["steps"] == 1:
@@ -135,11 +149,11 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
         return Verdict("cannot tell", reason=reason, **fields)
     if worse >= limit_share:
         is_certain = p_value < _ALPHA
-        reason = "" if is_certain else f"the change may be chance ({p_value_text(p_value)})"
+        reason = more_work if is_certain else f"the change may be chance ({p_value_text(p_value)})"
         return Verdict("regressed" if is_certain else "cannot tell", reason=reason, **fields)
-    if noise > limit_share and worse + noise > limit_share:
+    if noise > limit_share and most_worse + noise > limit_share:
         return Verdict("cannot tell", reason="the steps scatter more than the limit", **fields)
-    return Verdict("within", **fields)
+    return Verdict("within", reason=more_work, **fields)
 
 
 def _missing_text(metric: str) -> str:
@@ -158,7 +172,7 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
     counts = [len(side.parts) for side in diff.sides]
     if diff.by_rank_means and counts[0] != counts[1] and not all(map(world_size_text, diff.sides)):
         return f"the runs differ: {plural(counts[0], 'rank')} → {counts[1]}, of unknown world size"
-    if not diff.before.has_steps:
+    if not (diff.before.has_steps or (metric == "step" and len(before) and len(after))):
         return "the runs have no steps to compare"
     if other_work := "" if metric == "mfu" else _other_work(diff, before, after, metric):
         return other_work
@@ -168,7 +182,7 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
 
 
 def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:
-    """Return how the work of a step differs, with the time per sample or token; "" if it does not.
+    """Return how the shapes in a step differ, with the time per sample or token; "" if equal.
 
     The MFU relates time to work, so it can be compared all the same.
     """
@@ -185,9 +199,7 @@ def _other_work(diff: Comparison, before: Floats, after: Floats, metric: str) ->
         # Without the batch size, only the change of the time per token is known.
         values = f"{' → '.join(map(duration, times))}, " if change.measure == "shapes" else ""
         return f"{text}; time per {unit} {values}{share_delta(times[1] / times[0] - 1)}"
-    if factor == 1.0:
-        return ""
-    return f"a step does other work: it repeats nearly all of it {factor:.3g} times as often"
+    return ""
 
 
 def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None, float | None]:
@@ -229,8 +241,38 @@ def _samples_function(metric: str) -> tuple[Callable[[Comparison, RunSide], Floa
 
 def _step_samples(diff: Comparison, side: RunSide) -> Floats:
     """Return the length of each step, the mean over ranks; empty for runs without steps."""
+    if not side.has_steps:
+        return _engine_step_samples(diff, side)
     lengths: Floats = kind_times(diff, side).sum(axis=1).astype(np.float64)
-    return lengths if side.has_steps else lengths[:0]
+    return lengths
+
+
+def _engine_step_samples(diff: Comparison, side: RunSide) -> Floats:
+    """Return the times of an inference engine's steps, the mean over ranks; empty without any.
+
+    Steps with equal names serve as many tokens. The steps are those of the name that takes the
+    most time among the names of both sides.
+    """
+    frames = [_engine_steps(each) for each in diff.sides]
+    sums = pd.concat([steps.groupby("name")["time_ns"].sum() for steps in frames], axis=1).dropna()
+    if sums.empty:
+        return np.empty(0)
+    name = sums.sum(axis=1).idxmax()
+    steps = frames[diff.sides.index(side)]
+    times_ns = steps[steps["name"] == name].groupby("step")["time_ns"].mean()
+    return times_ns.to_numpy(np.float64)
+
+
+def _engine_steps(side: RunSide) -> pd.DataFrame:
+    """Return rank, step, name and time of an engine's steps; a step ends where the next begins."""
+    first, last = side.envelope()
+    window = int(first.min()), int(last.max())
+    steps = analysis.serving_steps(side.traces, ranks=side.ranks, window=window)
+    on_device_ns = steps["device_span_ns"] + steps["gap_ns"]
+    time_ns = on_device_ns.where(steps["device_start_ns"] >= 0, steps["host_ns"])
+    # The time from the last step to the next one is unknown.
+    is_last = ~steps.duplicated("rank", keep="last")
+    return steps.assign(time_ns=time_ns)[~is_last]
 
 
 def _mfu_samples(_: Comparison, side: RunSide) -> Floats:

@@ -176,7 +176,6 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
 
 
 def _run_maps(edges: list[tuple[Ints, Ints]], base: Base) -> tuple[TimeMap, TimeMap]:
-    """Return maps of one piece each: of the whole runs, moved or stretched."""
     starts_ns = [int(start[0]) for start, _ in edges]
     ends_ns = [int(end[-1]) for _, end in edges]
     lengths = [max(end - start, 1) for start, end in zip(starts_ns, ends_ns, strict=True)]
@@ -192,7 +191,6 @@ def _run_maps(edges: list[tuple[Ints, Ints]], base: Base) -> tuple[TimeMap, Time
 
 
 def _step_labels(side: RunSide) -> list[str]:
-    """Return the name of each step in the file, and its number in the trace if that differs."""
     table = next(iter(side.parts.values())).table
     named = step_numbers(table.names.values)[table.name]
     rows = np.flatnonzero((named >= 0) & (table.stream < 0))

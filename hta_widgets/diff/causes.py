@@ -96,7 +96,6 @@ def step_times_by_cause(diff: Comparison, side: RunSide) -> dict[int, dict[str, 
 
 @memoize
 def _has_device_work(diff: Comparison) -> bool:
-    """Return whether any compared rank of either side has device work."""
     parts = [part for side in diff.sides for part in side.parts.values()]
     return any((part.table.stream[part.device_work_rows()] >= 0).any() for part in parts)
 
@@ -215,7 +214,6 @@ def _time_per_step(pieces: Intervals, windows: Ints) -> Ints:
 
 
 def _pieces_of_rank(diff: Comparison, side: RunSide, rank: int) -> dict[str, Ints]:
-    """Return the time of each step by cause, from the device work and gaps of a rank."""
     part = side.parts[rank]
     windows = side.windows[rank] - part.trace.shift_ns
     lengths = side.step_lengths(rank)

@@ -155,7 +155,6 @@ def _step_sums(
 
 
 def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
-    """Return the times of a tree's nodes; with `split`, device times exclude waits."""
     part = tree.part
     length = tree.durations
     is_operator = tree.kind == OPERATOR
@@ -226,7 +225,6 @@ def _communication_mask(tree: RankTree) -> Bools:
 
 
 def _time_with_launched_work(tree: RankTree, times: NodeTimes) -> Ints:
-    """Return the device time of nodes; for operators, that of the work that they launched."""
     device_ns = times.device_ns.copy()
     work = np.flatnonzero((tree.kind == WORK) & (tree.parent >= 0))
     np.add.at(device_ns, tree.parent[work], times.device_ns[work])
@@ -450,8 +448,6 @@ def _structural_changes(diff: Comparison, listed: set[int], rebuilt: set[int]) -
 
 
 class _ChangeGroup:
-    """All nodes of one change and name: counts, times and names by side, and times by path."""
-
     def __init__(self, steps: int) -> None:
         self.counts = np.zeros((2, steps), dtype=np.int64)
         self.device_ns, self.host_ns = [0, 0], [0, 0]

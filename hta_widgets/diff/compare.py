@@ -304,7 +304,6 @@ def _labels(before: PartsByRank, after: PartsByRank) -> tuple[str, str]:
 
 
 def _folder(side: PartsByRank) -> str:
-    """Return the name of the common folder of a side's files."""
     folders = {str(Path(part.trace.path).resolve().parent) for part in side.values()}
     try:
         return Path(os.path.commonpath(folders)).name
@@ -358,7 +357,6 @@ def _pairs_by_hand(
 
 
 def _stated_numbers(parts: PartsByRank) -> dict[int, int]:
-    """Return the number by which each rank is paired."""
     # If a set has several MPI jobs, the ranks of later jobs get free numbers. The ranks that files
     # state are used if those of the compared ranks are distinct.
     numbers = {}
@@ -486,7 +484,6 @@ def _content_cautions(diff: Comparison) -> Iterator[Caution]:
 
 
 def _step_cautions(diff: Comparison) -> Iterator[str]:
-    """Yield what limits the comparison of steps."""
     steps = [diff.step_count + len(unpaired) for unpaired in (diff.before_alone, diff.after_alone)]
     if max(steps) > diff.step_count:
         verb = "is" if diff.step_count == 1 else "are"

@@ -123,7 +123,6 @@ def cautions(diff: Comparison, kinds: Container[str] | None = None) -> list[Find
 
 
 def _with_sentences(diff: Comparison, records: list[Finding]) -> list[Finding]:
-    """Return the records with their sentences, in the order of the topics."""
     words = dict(WORDS)
     formats = formats_named(diff.before.formats | diff.after.formats)
     for words_of_format in load_references(format_.comparison.finding_words for format_ in formats):
@@ -159,7 +158,6 @@ def _shared_formats(diff: Comparison) -> set[str]:
 
 
 def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
-    """Return how much longer the steps take and why, or how their composition changed."""
     by_step, by_kind = steps(diff), waterfall(diff, "kind")
     lengths = _step_times(diff, "headline", p_value=by_step.attrs["p_value"])
     longer_ns = max(lengths.before, lengths.after)
@@ -189,7 +187,6 @@ def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
 def _mean_change(
     diff: Comparison, kind: str, before: float, after: float, **fields: Any
 ) -> Finding:
-    """Return a finding about a time of all steps, as the mean over steps."""
     return time_change(kind, before / diff.step_count, after / diff.step_count, **fields)
 
 

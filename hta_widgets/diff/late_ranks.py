@@ -202,8 +202,11 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
 def _ranks_waiting_for(diff: Comparison, ranks: list[int], sign: int) -> set[int]:
     """Return the ranks that mostly wait for `ranks`, on the side on which these are slower."""
     side = diff.sides[sign > 0]
-    every = list(side.traces)
-    for_ranks, for_any = (exposed_waits_for(side.waits, late, every) for late in (ranks, every))
+    last_rank = side.waits.times.last_rank
+    for_ranks, for_any = (
+        exposed_waits_for(side.waits, is_counted)
+        for is_counted in (np.isin(last_rank, ranks), last_rank >= 0)
+    )
     return {rank for rank, wait_ns in for_ranks.items() if 2 * wait_ns > for_any[rank]}
 
 
@@ -229,7 +232,6 @@ def _excess_alone(diff: Comparison, times: RankTimes) -> Floats:
 
 
 def _mean_change(times_ns: Floats) -> Floats:
-    """Return by how much the mean over steps differs between the sides."""
     mean: Floats = times_ns.mean(axis=-1)
     return mean[..., 1] - mean[..., 0]
 

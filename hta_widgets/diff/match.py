@@ -176,7 +176,6 @@ class TreeMatcher:
             replaced.append(np.stack([left[0][:both], left[1][:both]], axis=1))
 
     def _aligned_nodes(self, a_nodes: Ints, b_nodes: Ints) -> Ints:
-        """Return the `align_positions` of two sequences of nodes."""
         before, after = self.trees
         hashes = self.hashes[0][a_nodes], self.hashes[1][b_nodes]
         full = before.full_name[a_nodes], after.full_name[b_nodes]
@@ -188,13 +187,11 @@ class TreeMatcher:
         return self.alignments[key]
 
     def _pair_nodes(self, pairs: Ints, *, replaced: bool = False) -> None:
-        """Pair nodes, as replaced work or as the same."""
         a, b = pairs.T
         self.partner[0][a], self.partner[1][b] = b, a
         self.replaced[0][a] = self.replaced[1][b] = replaced
 
     def _pair_subtrees(self, pairs: Ints, *, moved: bool = False) -> None:
-        """Pair nodes, and match everything below them."""
         self._pair_nodes(pairs)
         self._match_below(pairs, moved=moved)
 
@@ -312,14 +309,12 @@ class TreeMatcher:
         return list(used_nodes[0].items())
 
     def _nearest_paired_caller(self, side: int, node: int, taken: dict[int, int]) -> int:
-        """Return the nearest caller with a partner; -1 if it is not one of `taken`."""
         above = int(self.trees[side].parent[node])
         while above >= 0 and above not in taken and self.partner[side][above] < 0:
             above = int(self.trees[side].parent[above])
         return above if above in taken else -1
 
     def _match_moved(self) -> None:
-        """Pair the operators of a step that are still unpaired on both sides."""
         # Pair by equal subtrees first, then by names that occur equally often on both sides.
         for by_content in (True, False):
             keys = []

@@ -17,7 +17,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from hta_widgets.analysis.cross_rank.stragglers import cause_text
+from hta_widgets.analysis.cross_rank.late_causes import cause_text
 from hta_widgets.diff.align import may_be_chance
 from hta_widgets.diff.causes import splits_communication
 from hta_widgets.diff.changes import changed_operations, libraries, moved_bytes
@@ -430,7 +430,6 @@ def _replacement_text(details: Mapping[str, Any]) -> str:
 
 
 def _work_text(finding: Finding) -> str:
-    """Return the names of replaced device work on both sides, at most two of each."""
     sides = [
         list(dict.fromkeys(map(short_name, finding.details[word])))
         for word in ("before_names", "after_names")

@@ -96,7 +96,6 @@ def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, runs: list[tuple[int, int
 
 
 def _equal_ahead(a: Hashes, b: Hashes) -> int:
-    """Return the number of equal columns at the beginning."""
     differs = (a != b).any(axis=0)
     return int(differs.argmax()) if differs.any() else len(differs)
 

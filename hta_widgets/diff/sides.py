@@ -162,7 +162,6 @@ def formats_of(parts: PartsByRank) -> set[str]:
 
 
 def _is_ahead(side: RunSide) -> bool:
-    """Return whether the hosts leave most of the steps before the devices do their work."""
     ahead = np.isin(side.steps, steps_ahead(side.traces))
     return 2 * int(ahead.sum()) > len(ahead)
 

@@ -132,5 +132,4 @@ def _beta_fraction(a: Floats, b: Floats, x: Floats) -> Floats:
 
 
 def _nonzero(values: Floats) -> Floats:
-    """Replace values near 0, by which the fraction divides."""
     return np.where(np.abs(values) < _SMALLEST, _SMALLEST, values)

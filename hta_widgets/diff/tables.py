@@ -184,8 +184,6 @@ def names(
 
 
 class _EventCodes(NamedTuple):
-    """The counted events of a side: step, name and kind as codes, and duration."""
-
     step: Ints
     name: Ints
     kind: Ints
@@ -195,7 +193,6 @@ class _EventCodes(NamedTuple):
 def _counts_and_times(
     diff: Comparison, events: list[_EventCodes], size: int
 ) -> tuple[dict[str, Any], list[Floats]]:
-    """Return counts and times by name as means over ranks, and the times by step and name."""
     columns: dict[str, Any] = {}
     per_rank = []
     for word, side, codes in zip(_SIDES, diff.sides, events, strict=True):

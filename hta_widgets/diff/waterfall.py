@@ -111,7 +111,6 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
 
 
 def _sums_of_subtrees(parent: Ints, depth: Ints, times: Floats) -> Floats:
-    """Return the time of each node with all nodes below it."""
     sums = times.copy()
     for level in range(int(depth.max(initial=0)), 0, -1):
         members = np.flatnonzero(depth == level)
@@ -143,7 +142,6 @@ def _depth_first_order(parent: Ints, is_present: Bools, size: Floats) -> Ints:
 
 
 def _path_kinds(matches: Matches, paths: Ints) -> Ints:
-    """Return the kind of each path: the kind of its device work, or ``cpu``."""
     kind = np.full(len(matches.path_name), KINDS.index("cpu"), dtype=np.int64)
     for matched in matches.ranks:
         for tree, path in zip(matched.trees, matched.path, strict=True):

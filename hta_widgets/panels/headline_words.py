@@ -14,7 +14,8 @@ from statistics import mean
 from typing import Any
 
 from hta_widgets.analysis.cross_rank.collectives import ExposedOperation
-from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport, cause_text
+from hta_widgets.analysis.cross_rank.late_causes import cause_text
+from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport
 from hta_widgets.facts import facts
 from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, LaunchRate, RunTimes
 from hta_widgets.panels.savings import Saving

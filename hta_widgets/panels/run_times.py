@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis.cross_rank.imposed_waits import imposed_waits, waits_for_mask
 from hta_widgets.analysis.cross_rank.waits import collective_waits, exposed_waits_for
 from hta_widgets.analysis.idle import wait_for_first_work_ns
 from hta_widgets.analysis.launches import launch_pairs
@@ -239,22 +240,26 @@ class LateRanks:
 
 def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks | None:
     """Return how long other ranks wait for `ranks` without computing; None if no rank waits."""
+    if not ranks:
+        return None
     waits = collective_waits(traces, CLOCK)
-    wait_of_rank = exposed_waits_for(waits, ranks, list(traces)) if ranks else {}
+    work = imposed_waits(traces, Selection(), CLOCK)
+    wait_of_rank = exposed_waits_for(waits, waits_for_mask(work, ranks))
     waiting = [rank for rank, wait_ns in wait_of_rank.items() if wait_ns > 0 and rank not in ranks]
     if not waiting:
         return None
     long_waiting = [rank for rank in waiting if wait_of_rank[rank] >= MIN_SHARE * times.run_ns]
     wait_ns = sum(wait_of_rank.values())
     first = ranks[0]
-    is_last = waits.last_rank_mask(first, [first])
+    entries = waits.match.of_trace[list(traces).index(first)]
+    last = int((waits.times.last_rank[entries] == first).sum())
     phase, phase_ns, phase_over = _slow_phase(traces, first, wait_ns / len(waiting))
     return LateRanks(
         ranks=ranks,
         waiting=long_waiting or waiting,
         wait_ns=wait_ns,
-        last=int(is_last.sum()),
-        collectives=len(is_last),
+        last=last,
+        collectives=len(entries),
         on_hosts=waits.on_hosts,
         phase=phase,
         phase_ns=phase_ns,

@@ -12,7 +12,8 @@ Each module reads the results of earlier modules:
 `waits`                   how long each rank waits
 `lateness`                how late each rank arrives, and what it did before
 `imposed_waits`           how long the others wait for each rank
-`stragglers`              the verdict: which ranks are late, and why
+`late_causes`             why late ranks are late
+`stragglers`              the verdict: which ranks keep the others waiting
 ========================  ====================================================================
 
 `collectives` and `parallel_groups` return frames of collectives and of process groups.

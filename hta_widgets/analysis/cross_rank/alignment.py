@@ -356,7 +356,6 @@ def _mutual_neighbors(end_ns: Ints, other_end_ns: Ints, middle: int) -> tuple[In
 
 
 def _nearest(ascending: Ints, values: Ints) -> Ints:
-    """Return the position of the nearest of some ascending numbers to each value."""
     right = np.clip(np.searchsorted(ascending, values), 1, len(ascending) - 1)
     is_left = values - ascending[right - 1] <= ascending[right] - values
     return right - is_left

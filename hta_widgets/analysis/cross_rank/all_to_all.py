@@ -148,7 +148,6 @@ def all_to_all_matrix(
 
 
 def _matrix(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per group, sender and receiver, with its share of the sender's bytes."""
     matrix = rows.groupby(["group", "sender", "receiver"], as_index=False).agg(
         {"count": "sum", "bytes": "sum", "local": "all", "same_node": "all", "source": "first"}
     )

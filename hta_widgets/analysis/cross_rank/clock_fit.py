@@ -237,7 +237,6 @@ def _early_leavers_note(match: Matching) -> str:
 
 
 def _fit(match: Matching, used: Bools) -> ClockFit:
-    """Return the fit to the entries for which `used` is True."""
     count = len(match.traces)
     shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
     used = used & _usable_mask(match)

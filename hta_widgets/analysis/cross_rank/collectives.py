@@ -159,7 +159,6 @@ def collectives(
 
 
 def _entry_names(match: Matching) -> tuple[Ints, list[str]]:
-    """Return the name of each entry, as a code into a list of names."""
     names: dict[str, int] = {}
     name_code = match.event_field("name")
     for entries, events in zip(match.of_trace, match.events, strict=True):
@@ -169,8 +168,6 @@ def _entry_names(match: Matching) -> tuple[Ints, list[str]]:
 
 
 def _exposed_ns(traces: TraceSet, match: Matching) -> Ints:
-    """Return the part of each entry during which its rank does not compute."""
-
     def derive() -> Ints:
         start, end = match.event_field("start_ns"), match.event_field("end_ns")
         times_by_rank = [(start[entries], end[entries]) for entries in match.of_trace]
@@ -186,7 +183,6 @@ def _exposed_ns(traces: TraceSet, match: Matching) -> Ints:
 
 
 def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]:
-    """Return the message's size, and the algorithm's and the bus's bandwidth, in GB/s."""
     size, operation = match.event_field("size_bytes"), match.event_field("operation")
     size = np.where(np.isin(operation, _ROOTED), match.reduce_per_entry(np.maximum, size), size)
     members = _group_sizes(match)

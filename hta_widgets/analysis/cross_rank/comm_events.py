@@ -286,7 +286,6 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
 
 
 def _sizes(args: dict[str, list[Any]]) -> tuple[Ints, Ints, list[str]]:
-    """Return the values of `CommEvents.size_bytes`, ``unsized`` and ``dtypes``."""
     dtype, dtypes = factorize(["" if value is None else str(value) for value in args["dtype"]])
     bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
     has_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
@@ -296,7 +295,6 @@ def _sizes(args: dict[str, list[Any]]) -> tuple[Ints, Ints, list[str]]:
 
 
 def _records(trace: Trace) -> Rows:
-    """Return the ``record_param_comms`` operators of a rank."""
     return np.flatnonzero(name_mask(trace, _RECORD.match))
 
 
@@ -460,7 +458,6 @@ def _shared_label(
 
 @lru_cache(maxsize=1 << 14)
 def _kernel_label(kernel: str) -> str:
-    """Return c10d's name of the collective in a kernel's name, or else the kernel's name."""
     squeezed = re.sub(r"[^a-z]", "", kernel.lower())
     if _BATCH in squeezed:
         return _BATCH
@@ -522,7 +519,6 @@ def _send_recv_ranks(
 
 
 def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[GroupName]]:
-    """Return the group of each event, as a position in the list of groups, and that list."""
     keys = []
     descriptions: dict[Hashable, str] = {}
     for name, listed, description, size, stream in zip(

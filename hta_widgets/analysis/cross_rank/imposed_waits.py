@@ -22,7 +22,11 @@ from hta_widgets.analysis.cross_rank.arrivals import (
     shared_clock,
 )
 from hta_widgets.analysis.cross_rank.comm_events import factorize
-from hta_widgets.analysis.cross_rank.lateness import EntryLateness, entry_lateness
+from hta_widgets.analysis.cross_rank.lateness import (
+    EntryLateness,
+    entry_lateness,
+    previous_entries,
+)
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows
 from hta_widgets.trace.memo import iter_ranks, memo
@@ -31,6 +35,8 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Minimum own lateness of ranks that are late together, as a share of the last one's.
 _MIN_AS_LATE = 0.75
+#: Below this own share of its lateness, the last rank is late because of another rank.
+_MIN_OWN_SHARE = 0.5
 #: Minimum loss in a group whose ranks count as companions, relative to the largest loss in a group.
 _MIN_GROUP_RATIO = 0.1
 
@@ -123,8 +129,60 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
     return ImposedWaits(
         match, times, late, name, matched, steps, column, step_ns, stated, is_counted, is_charged,
         is_charged & times.is_last, imposed_ns, exposed_ns,
-        np.rint(exposed_ns * late.own_share).astype(np.int64),
+        _lost_ns(match, late, is_charged, exposed_ns),
     )  # fmt: skip
+
+
+def _lost_ns(match: Matching, late: EntryLateness, is_charged: Bools, exposed_ns: Ints) -> Ints:
+    """Return the part of `exposed_ns` that ranks did not inherit.
+
+    If the last rank inherited most of its lateness, the loss belongs to the rank that is nearly as
+    late by itself. For example, two ranks wait for the third one in their tensor group, and all
+    three are 10 ns late in the next collective of all ranks: whichever is last there by chance, the
+    third rank is charged.
+    """
+    last_late_ns = match.reduce_per_entry(np.add, np.where(is_charged, late.late_ns, 0.0))
+    last_share = match.reduce_per_entry(np.add, np.where(is_charged, late.own_share, 0.0))
+    exposed_ns = match.reduce_per_entry(np.add, exposed_ns)
+    is_nearly_last = (late.late_ns > 0) & (late.late_ns >= _MIN_AS_LATE * last_late_ns)
+    own_share = np.where(is_nearly_last | is_charged, late.own_share, 0.0)
+    is_largest = own_share == match.reduce_per_entry(np.maximum, own_share)
+    first = match.last_entries(np.where(is_largest, 0, 1))
+    is_responsible = mask_of_rows(first, len(match))
+    is_responsible = np.where(last_share < _MIN_OWN_SHARE, is_responsible, is_charged)
+    return np.where(is_responsible, np.rint(exposed_ns * own_share), 0).astype(np.int64)
+
+
+def waits_for_mask(work: ImposedWaits, late: list[int]) -> Bools:
+    """Return at which entries ranks wait for one of `late`, or for a rank that waited for them.
+
+    A rank passes a wait on if it inherited most of its lateness, and waited mostly for `late` since
+    the previous collective of the group. For example, ranks 0 and 1 wait for rank 2 in their tensor
+    group, so the counterparts of all three wait for rank 2 in their data groups.
+    """
+    match, times = work.match, work.times
+    order = np.lexsort((times.arrival_ns, match.trace))
+    first = np.flatnonzero(np.diff(match.trace[order], prepend=-1))
+    before = previous_entries(match, times)
+    has_inherited = work.is_charged & (work.late.own_share < _MIN_OWN_SHARE)
+
+    def waited_before(is_counted: Bools) -> Ints:
+        """Return how long each rank waited between the group's previous collective and this one."""
+        waits_ns: Ints = np.where(is_counted, times.wait_ns, 0)
+        total_ns = np.empty_like(waits_ns)
+        total_ns[order] = np.cumsum(waits_ns[order])
+        start_ns = (total_ns - waits_ns)[order[first]][match.trace]
+        waited_ns: Ints = total_ns - waits_ns - np.where(before >= 0, total_ns[before], start_ns)
+        return waited_ns
+
+    all_waited_ns = waited_before(np.ones(len(match), dtype=bool))
+    is_for_late = np.isin(times.last_rank, late)
+    while True:
+        passes_on = has_inherited & (2 * waited_before(is_for_late) > all_waited_ns)
+        grown = is_for_late | match.reduce_per_entry(np.logical_or, passes_on)
+        if (grown == is_for_late).all():
+            return grown
+        is_for_late = grown
 
 
 def _step_lengths(match: Matching, times: Arrivals, steps: Ints, step: Ints) -> Floats:
@@ -180,13 +238,13 @@ def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedW
     """
     match = work.match
     own_ns = work.late.late_ns * work.late.own_share
-    last_ns = match.reduce_per_entry(np.maximum, np.where(work.is_charged, own_ns, 0.0))
+    costs = work.lost_ns > 0
+    last_ns = match.reduce_per_entry(np.maximum, np.where(costs, own_ns, 0.0))
     is_late = work.is_counted & (own_ns > 0) & (own_ns >= _MIN_AS_LATE * last_ns)
     if is_rank is not None:
         is_late &= is_rank[match.trace]
-    is_charged = work.is_charged | is_late
-    lost_ns = np.where(is_charged, match.reduce_per_entry(np.maximum, work.lost_ns), 0)
-    return replace(work, is_charged=is_charged, lost_ns=lost_ns)
+    lost_ns = np.where(costs | is_late, match.reduce_per_entry(np.maximum, work.lost_ns), 0)
+    return replace(work, is_charged=work.is_charged | is_late, lost_ns=lost_ns)
 
 
 def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:

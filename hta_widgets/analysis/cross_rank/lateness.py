@@ -27,12 +27,14 @@ from hta_widgets.analysis.cross_rank.matching import Matching
 from hta_widgets.analysis.host_activity import is_data_loading_name, time_in_calls
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import device_work_rows, host_collectives
+from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.host_stack import name_mask
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.trace import Trace
 
+_COMMUNICATION = KINDS.index("communication")
 #: A time before all events.
 _NEVER = int(np.iinfo(np.int64).min) // 2
 #: The parts of a rank's time before it arrives.
@@ -52,17 +54,17 @@ class EntryLateness:
 def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLateness:
     """Compare each arrival, and the time before it, with the collective's other entries."""
     late = deviation_from_peers(match.collective, times.arrival_ns)
-    before = _previous_entries(match, times)
+    before = previous_entries(match, times)
     has_previous = before >= 0
     spent, communicated, exposed = _time_before_arrival(match, times, before)
     paid = exposed - deviation_from_peers(match.collective, exposed)
-    starts_ns = start_times(match, times)
-    later_ns = starts_ns - starts_ns.min(initial=np.iinfo(np.int64).max)
-    # The work of a rank before its recording is unknown. A file that begins with the collective,
-    # such as a time line of MPI, does not show when its recording started.
-    shows_start = ~has_previous & (times.arrival_ns > starts_ns[match.trace])
-    waited = communicated + np.where(shows_start, later_ns[match.trace], 0)
-    inherited = _inherited_lateness(match, times, step, late, paid, waited)
+    # The work of a rank before its recording is unknown. A file that begins with communication, as
+    # MPI's time lines do, does not show when its recording started: the rank may have computed.
+    shows_start = ~has_previous & (times.arrival_ns > _work_starts(match, times)[match.trace])
+    starts_ns = start_times(match, times)[match.trace]
+    later_ns = np.where(shows_start, deviation_from_peers(match.collective, starts_ns), 0.0)
+    extra_wait = deviation_from_peers(match.collective, communicated) + later_ns
+    inherited = _inherited_lateness(match, times, step, late, paid, extra_wait)
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     excess = {
         part: np.where(has_previous, deviation_from_peers(match.collective, spent[part]), np.nan)
@@ -71,7 +73,7 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     return EntryLateness(late, np.where(late > 0, share, 1.0), exposed, excess)
 
 
-def _previous_entries(match: Matching, times: Arrivals) -> Ints:
+def previous_entries(match: Matching, times: Arrivals) -> Ints:
     """Return the previous entry of each entry in the same sequence of its rank; -1 for the first.
 
     Nothing is known of the time between two windows of a recording, so each window has a first
@@ -90,22 +92,34 @@ def _previous_entries(match: Matching, times: Arrivals) -> Ints:
     return before
 
 
+def _work_starts(match: Matching, times: Arrivals) -> Ints:
+    """Return when each rank's first event that is not communication starts, if it has one."""
+    starts_ns = np.full(len(match.traces), np.iinfo(np.int64).max)
+    ranks = zip(iter_ranks(match.traces), times.clocks, strict=True)
+    for place, (trace, clock) in enumerate(ranks):
+        work_ns = trace.table.start_ns[trace.table.kind != _COMMUNICATION]
+        if len(work_ns):
+            starts_ns[place] = clock.to_job(work_ns.min(keepdims=True))[0]
+    return starts_ns
+
+
 def start_times(match: Matching, times: Arrivals) -> Ints:
     """Return when the recording of each rank starts, on the clock of the arrivals."""
     ranks = zip(iter_ranks(match.traces), times.clocks, strict=True)
-    starts_ns = [
-        clock.to_job(np.array([trace.start_ns - trace.shift_ns]))[0] for trace, clock in ranks
-    ]
-    return np.array(starts_ns, dtype=np.int64)
+    return np.array(
+        [clock.to_job(np.array([trace.start_ns - trace.shift_ns]))[0] for trace, clock in ranks],
+        dtype=np.int64,
+    )
 
 
 def _inherited_lateness(
-    match: Matching, times: Arrivals, step: Ints, late: Floats, paid: Floats, waited: Floats
+    match: Matching, times: Arrivals, step: Ints, late: Floats, paid: Floats, extra_wait: Floats
 ) -> Floats:
     """Return how much of each lateness came from waiting in other groups.
 
-    `late` is the lateness. `waited` is the time that the rank communicated in other groups before,
-    or started later. `paid` is the time in which the others wait for the rank and do not compute.
+    `late` is the lateness. `extra_wait` is how much longer than the others the rank communicated in
+    other groups before, or how much later its recording started. `paid` is the time in which the
+    others wait for the rank and do not compute.
 
     A rank that computes while a collective runs is just as late to the next one, without a wait in
     between. Therefore inherited lateness is carried on until the others have waited for it, or the
@@ -121,7 +135,7 @@ def _inherited_lateness(
     The rank itself caused the third lateness.
     """
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
-    extra_wait = deviation_from_peers(match.collective, waited)[order]
+    extra_wait = extra_wait[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
     # Nothing is carried on to a group's first collective in a step, or from a rank that is on time.
     is_fresh = np.ones(len(order), dtype=bool)
@@ -209,7 +223,6 @@ def _time_before_arrival_of_rank(
 
 @memoize
 def _copy_only_coverage(trace: Trace) -> CumulativeCoverage:
-    """Return the time in which a rank's device copies and does not compute."""
     copying = device_intervals(trace, "memory")
     return CumulativeCoverage(*subtract(copying, computing_intervals(trace)))
 
@@ -237,7 +250,7 @@ def has_longer_pauses(
     In a pause the device idles while the host is inside no recorded call. The pauses before all
     `entries` of the rank at position `place` are added up, except before first arrivals.
     """
-    before = _previous_entries(match, times)
+    before = previous_entries(match, times)
     since_ns = np.where(before >= 0, times.arrival_ns[before], times.arrival_ns)
     counted = entries[before[entries] >= 0]
     paused_ns = np.zeros(len(match))

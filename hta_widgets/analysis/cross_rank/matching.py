@@ -261,13 +261,11 @@ def _events_of_all(
 
 
 def _windows_of_events(trace: Trace, rank: _RankCommunication) -> Ints:
-    """Return the position among the rank's windows of each event's window."""
     start_ns = rank.events.start_ns + recorded_shift(trace)
     return np.searchsorted(rank.windows_ns[1:, 0], start_ns, side="right")
 
 
 def _first_steps(trace: Trace, rank: _RankCommunication) -> Ints:
-    """Return the first step of each window of a rank, -1 without steps."""
     window = _windows_of_events(trace, rank)
     first = np.full(len(rank.windows_ns), np.iinfo(np.int64).max)
     has_step = rank.steps >= 0

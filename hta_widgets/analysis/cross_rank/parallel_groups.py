@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -157,22 +158,49 @@ def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
     """Return the ranks of each rank's pipeline, empty without one.
 
     They are those of its largest pipeline group, or of the pairs that connect its stages:
-    DeepSpeed has the groups ``[0, 1]``, ``[1, 2]`` and ``[2, 3]`` for four stages.
+    DeepSpeed has the groups ``[0, 1]``, ``[1, 2]`` and ``[2, 3]`` for four stages. If no group is a
+    pipeline, they are the ranks that send to each other in a row within the group of all ranks.
     """
     match = matching(traces)
     all_numbers, groups, groups_of = _all_groups(match)
     kinds = _group_kinds(match, all_numbers, groups)
-    chains = _chains_of_pairs(
-        {group.ranks for group, (kind, _) in zip(groups, kinds, strict=True) if kind == "pipeline"}
-    )
+    pipelines = {
+        group.ranks for group, (kind, _) in zip(groups, kinds, strict=True) if kind == "pipeline"
+    }
+    chains = _chains_of_pairs(pipelines) if pipelines else _chains_of_sends(match)
     ranks_of: dict[int, tuple[int, ...]] = {}
     for numbers_of_rank, trace in zip(groups_of, match.traces, strict=True):
         numbers = [number for number in numbers_of_rank if kinds[number][0] == "pipeline"]
         members = [groups[number].ranks for number in numbers]
-        pipelines = [ranks for ranks in members if len(ranks) > 1 and stated_rank(trace) in ranks]
-        largest = max(pipelines, key=len, default=())
+        own_rank = stated_rank(trace)
+        of_rank = [ranks for ranks in members if len(ranks) > 1 and own_rank in ranks]
+        of_rank += [] if pipelines else [ranks for ranks in chains if own_rank in ranks]
+        largest = max(of_rank, key=len, default=())
         ranks_of[trace.rank] = chains.get(largest, largest)
     return ranks_of
+
+
+def _chains_of_sends(match: Matching) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """Return for each pair of ranks that send both ways the ranks of its pipeline.
+
+    Activations are sent to the next stage, and gradients to the previous one. The ranks of a ring,
+    such as that of a context group, are no pipeline, nor are two ranks, which may be a ring.
+    """
+    sends = {
+        pair
+        for events in match.events
+        for pair in zip(events.source.tolist(), events.target.tolist(), strict=True)
+    }
+    pairs: set[tuple[int, ...]] = {
+        (low, high) for low, high in sends if 0 <= low < high and (high, low) in sends
+    }
+    chains = _chains_of_pairs(pairs)
+    return {
+        pair: chain
+        for pair, chain in chains.items()
+        if len(chain) > 2
+        and {other for other in pairs if other[0] in chain} == set(pairwise(chain))
+    }
 
 
 def _chains_of_pairs(pipelines: set[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:
@@ -224,7 +252,6 @@ def _stated_description(header: JobHeader, events: CommEvents, name: str) -> str
 def _group_kinds(
     match: Matching, numbers: Sequence[Sequence[int]], groups: Sequence[ProcessGroup]
 ) -> list[tuple[str, bool]]:
-    """Return the purpose of each group, and whether it is a guess."""
     counts = np.zeros((len(groups), len(OPERATIONS)), dtype=np.int64)
     for numbers_of_rank, events in zip(numbers, match.events, strict=True):
         if len(events.rows):

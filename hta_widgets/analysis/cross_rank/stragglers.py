@@ -10,17 +10,15 @@
    the median step, and twice as much as to the typical rank.
 3. Ranks about which too little is known, and ranks whose hosts keep pace, are not stragglers
    (`_verdict`).
-4. The cause is the part of the rank's time that exceeds the others' most (`_causes`).
+4. The cause is the part of the rank's time that exceeds the others' most (`late_causes`).
 
 `straggler_report` adds ranks that are always last without being stragglers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,23 +35,31 @@ from hta_widgets.analysis.cross_rank.imposed_waits import (
     mean_share,
     step_shares,
 )
-from hta_widgets.analysis.cross_rank.lateness import PARTS, has_longer_pauses, start_times
+from hta_widgets.analysis.cross_rank.late_causes import (
+    LATE_START,
+    WAITING,
+    excess_by_rank,
+    late_causes,
+)
+from hta_widgets.analysis.cross_rank.lateness import PARTS, start_times
 from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
+from hta_widgets.analysis.cross_rank.waits import unmatched_rows
 from hta_widgets.analysis.frames import result_frame, text_column
-from hta_widgets.analysis.host_activity import is_pause, stalling_event
-from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import ambiguous_note, on_hosts_note
-from hta_widgets.analysis.scope import Window, device_work_rows, narrow_selection
+from hta_widgets.analysis.scope import Window, narrow_selection
 from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import all_formats, load_references
-from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
+
+_NOT_MATCHED = "which are not matched: their time counts as waiting, and the late rank is unknown"
+
+#: A text for each rank.
+Texts = npt.NDArray[np.object_]
 
 # Healthy ranks differ by a few percent because of noise; stragglers cost more than these limits.
 COSTLY_SHARE = 0.05  # of the others' time, on average over many steps
@@ -66,8 +72,6 @@ STAND_OUT = 2.0  # times the share of the typical other rank
 _STALL_SHARE = 0.25  # of a step: one such step is more than noise
 _MIN_OF_SPREAD = 3.5  # mean lateness over the standard error of the others' lateness
 _OCCASIONAL_SHARE = 0.02  # of the others' time, on average, if only some steps are slow
-_MIN_EXPLAINED_SHARE = 0.25  # of the lost time, for a cause
-_MIN_RATIO = 1.005  # minimum number or duration of kernels, relative to the others
 _MAX_LAUNCH_NS = 1_000_000  # from a launch to the start of a collective without other waits
 _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 
@@ -75,30 +79,6 @@ _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 _NEARLY_ALWAYS_SHARE = 0.9  # share of a rank's collectives at which it is last
 _MIN_WAIT_RATIO = 0.1  # minimum wait at a collective that counts, over the mean of its rank's
 _MIN_WAIT_SHARE = 0.01  # share of the run that the others wait for it on average
-
-_CAUSES = {
-    "waiting": "waiting elsewhere",
-    "data_loading": "data loading",
-    "host": "launch-bound host",
-    "compute": "slower kernels",
-    "copies": "memory copies",
-}
-_NOT_MATCHED = "which are not matched: their time counts as waiting, and the late rank is unknown"
-_EXTRA_WORK = "extra work"
-_HOST_WORK = "host work"
-#: The cause of a rank whose recording starts later than the other ranks' recordings.
-_LATE_START = "late start"
-#: The cause of a rank whose device idles while its host is mostly inside no recorded call.
-_PAUSED = "idle host"
-#: The cause of a rank whose device idles while no call of its host is in the file.
-_NOT_RECORDED = "host not recorded"
-#: Begins the cause of a rank whose host is in one kind of event while its device idles.
-_INSIDE = "host inside "
-_CAUSE_TEXTS = {
-    _CAUSES["host"]: ", as its host launches late",
-    _PAUSED: ", after pauses in which its host slept or was inside no recorded call",
-    _NOT_RECORDED: ", for an unknown cause, as its host was not recorded",
-}
 
 
 @check_arguments
@@ -166,7 +146,9 @@ def stragglers(
         last rank; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
         ``imposed_wait_ns`` (int64), the others' waits in collectives at which it is last, added up
         (if several ranks are last, the lowest is charged); ``wait_ns`` (int64), its own waits;
-        ``lost_ns`` (int64), the imposed waits without compute, less the inherited share;
+        ``lost_ns`` (int64), the imposed waits without compute, less the inherited share; if the
+        last rank inherited most of its lateness, the rank that is nearly as late by itself has
+        them;
         ``lost_share`` (float64), the share of their time that the others lose in the groups that
         it keeps waiting, over all steps;
         ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
@@ -189,8 +171,8 @@ def stragglers(
     match, times, is_counted = work.match, work.times, work.is_counted
     collectives = work.sum_by_rank(is_counted)
     median_ns = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
-    excess = _excess_by_rank(work)
-    pattern, cause = _verdict(work, excess)
+    excess = excess_by_rank(work)
+    pattern, cause = _verdict(work)
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
         "host": text_column(header.host for header in match.headers),
@@ -273,65 +255,102 @@ def stragglers_by_step(
     )
 
 
-def _verdict(
-    work: ImposedWaits, excess: Mapping[str, Floats]
-) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.object_]]:
+def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     """Return each rank's pattern and cause, "" for ranks that are not stragglers.
 
-    `excess` is by part and rank, in ns. Ranks with inherited lateness have a cause, but no pattern.
+    The first rules name ranks, the others acquit them. Ranks that only inherit their lateness have
+    a cause, but no pattern.
     """
     # The last recorded rank of a collective may have waited for a rank that has no event there.
-    lost_shares, exposed_shares = step_shares(work, complete=True)
-    step_ns, is_steady = work.step_ns, _is_steadily_late(work)
-    companions = work.companion_counts()
-    # The fewer ranks a loss refers to, the more often it is large by chance.
-    is_of_group = companions < work.companion_counts(min_group_ratio=0.0)
-    compared = np.where(is_of_group, companions + 1, len(companions)).tolist()
-    find_patterns = partial(_patterns, step_ns=step_ns, compared=compared)
-    pattern = find_patterns(lost_shares, is_steady)
-    shares_together, _ = step_shares(charge_as_late(work), complete=True)
-    patterns_together = find_patterns(shares_together, is_steady)
-    is_together = (pattern == "") & (patterns_together == "consistent")
-    # In a single step, the slowest of several ranks are often nearly as late by chance.
-    is_together &= (work.steps >= 0).sum() > 1
+    shares, exposed_shares = step_shares(work, complete=True)
+    pattern = _patterns(work, shares, _is_steadily_late(work))
+    is_together = (pattern == "") & _is_late_with_the_last(work)
     pattern[is_together] = "consistent"
-    if not work.stated_steps:
-        # An estimated step may be a part of one, and a rank is rarely as late to all of its parts.
-        pattern[(pattern != "") & _always_costs(lost_shares)] = "consistent"
-    any_rank = np.ones_like(is_steady)
-    is_likely = find_patterns(lost_shares, any_rank, sure=False) != ""
-    is_inherited = ~is_likely & (find_patterns(exposed_shares, any_rank, sure=False) != "")
-    # The last loaded rank may have waited for a rank whose file is missing.
-    is_unsure = np.array(work.match.incomplete, bool) | (work.complete_counts() < _MIN_COLLECTIVES)
-    pattern[is_unsure] = ""
+    pattern[(pattern != "") & _costs_all_stretches(work, shares)] = "consistent"
+    is_unknown = _may_wait_for_missing_ranks(work)
+    pattern[is_unknown] = ""
+    cause = _inherited_causes(work, shares, exposed_shares)
+    cause[is_unknown] = ""
     if is_together.any():
         work = charge_as_late(work, is_together)
-        excess = _excess_by_rank(work)
-    is_by_host = np.stack([excess[part] for part in PARTS]).argmax(axis=0) == PARTS.index("host")
-    if ((pattern != "") & is_by_host).any():
-        pattern[is_by_host & _keeps_pace(work, step_ns)] = ""
-    cause = np.where(is_inherited & ~is_unsure, _CAUSES["waiting"], "").astype(object)
-    inherited_ns = work.sum_by_rank(work.exposed_ns - work.lost_ns) / companions
-    cause[(cause != "") & (2 * _later_starts(work) >= inherited_ns)] = _LATE_START
+    pattern[_only_launches_late(work, pattern != "")] = ""
     places = np.flatnonzero(pattern != "")
     # Nothing is known of the time before the first collective of a group.
     explained_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
-    cost_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
-    cause[places] = _causes(work, excess, places, cost_ns)
+    costs_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
+    cause[places] = late_causes(work, places, costs_ns[places])
+    pattern[(cause == WAITING) & _has_matched_all(work)] = ""
     return pattern, cause
 
 
+def _is_late_with_the_last(work: ImposedWaits) -> Bools:
+    """Return which ranks are stragglers if ranks that are nearly as late as the last are charged.
+
+    In a single step, the slowest of several ranks are often nearly as late by chance.
+    """
+    shares, _ = step_shares(charge_as_late(work), complete=True)
+    pattern = _patterns(work, shares, _is_steadily_late(work))
+    is_late: Bools = (pattern == "consistent") & ((work.steps >= 0).sum() > 1)
+    return is_late
+
+
+def _costs_all_stretches(work: ImposedWaits, shares: Floats) -> Bools:
+    """Return which ranks cost the others a little in nearly all estimated steps.
+
+    An estimated step may be a part of one, and a rank is rarely as late to all of its parts.
+    """
+    costs = np.nan_to_num(shares) >= _MIN_WAIT_SHARE
+    min_count = _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
+    is_always: Bools = (costs.sum(axis=0) >= min_count) & (not work.stated_steps)
+    return is_always
+
+
+def _may_wait_for_missing_ranks(work: ImposedWaits) -> Bools:
+    """Return which ranks may be late because of a rank without a file, or have few collectives."""
+    has_few = work.complete_counts() < _MIN_COLLECTIVES
+    is_unknown: Bools = has_few | np.array(work.match.incomplete, dtype=bool)
+    return is_unknown
+
+
+def _only_launches_late(work: ImposedWaits, is_named: Bools) -> Bools:
+    """Return which of the named ranks idle, although their hosts keep pace with the others'."""
+    excess = excess_by_rank(work)
+    largest = np.stack([excess[part] for part in PARTS]).argmax(axis=0)
+    is_by_host: Bools = is_named & (largest == PARTS.index("host"))
+    return is_by_host & _keeps_pace(work) if is_by_host.any() else is_by_host
+
+
+def _has_matched_all(work: ImposedWaits) -> Bools:
+    """Return which ranks have no communication that is not matched, whose waits are unknown."""
+    match = work.match
+    return np.array(
+        [
+            not len(unmatched_rows(match, place)) and not on_host
+            for place, on_host in enumerate(match.on_hosts)
+        ]
+    )
+
+
 def _later_starts(work: ImposedWaits) -> Floats:
-    """Return how much later each rank's recording starts than the others' recordings, in ns."""
+    """Return by how many ns each rank's recording starts later than the median of the others'."""
     starts_ns = start_times(work.match, work.times)
     return deviation_from_peers(np.zeros(len(starts_ns), np.int64), starts_ns)
 
 
-def _always_costs(shares: Floats) -> Bools:
-    """Return which ranks cost the others a little in nearly all steps; `shares` is by step."""
-    costs = np.where(np.isnan(shares), 0, shares) >= _MIN_WAIT_SHARE
-    is_always: Bools = costs.sum(axis=0) >= _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
-    return is_always
+def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats) -> Texts:
+    """Return the cause of the ranks whose cost is large only with their inherited lateness.
+
+    The shares are those of `step_shares`.
+    """
+    any_rank = np.ones(shares.shape[1], dtype=bool)
+    is_costly, is_costly_itself = (
+        _patterns(work, costs, any_rank, sure=False) != "" for costs in (exposed_shares, shares)
+    )
+    inherited_ns = work.sum_by_rank(work.exposed_ns - work.lost_ns) / work.companion_counts()
+    starts_later = 2 * _later_starts(work) >= inherited_ns
+    cause = np.where(starts_later, LATE_START, WAITING).astype(object)
+    cause[is_costly_itself | ~is_costly] = ""
+    return cause
 
 
 def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
@@ -378,17 +397,18 @@ def _is_steadily_late(work: ImposedWaits) -> Bools:
     return is_steady
 
 
-def _patterns(
-    shares: Floats, is_steady: Bools, *, step_ns: Floats, compared: list[int], sure: bool = True
-) -> npt.NDArray[np.object_]:
+def _patterns(work: ImposedWaits, shares: Floats, is_steady: Bools, *, sure: bool = True) -> Texts:
     """Return each rank's pattern: consistent, occasional, or "".
 
     `shares` is the result of `step_shares`, by step and rank; `is_steady` is a mask of the ranks
-    that may be consistent, `compared` has the number of ranks among which each one is compared;
-    `sure` is as in `costly_share`.
+    that may be consistent; `sure` is as in `costly_share`.
     """
+    companions = work.companion_counts()
+    # The fewer ranks a loss refers to, the more often it is large by chance.
+    is_of_group = companions < work.companion_counts(min_group_ratio=0.0)
+    compared = np.where(is_of_group, companions + 1, len(companions)).tolist()
     patterns = np.full(shares.shape[1], "", dtype=object)
-    means = mean_share(shares, step_ns)
+    means = mean_share(shares, work.step_ns)
     for place, mean in enumerate(means.tolist()):
         shares_of_rank = shares[~np.isnan(shares[:, place]), place]
         others = np.delete(means, place)
@@ -408,15 +428,7 @@ def _patterns(
     return patterns
 
 
-def _excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
-    """Return by part how much more time it takes on each late rank than on the others, added up."""
-    return {
-        part: work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(excess_ns), 0.0))
-        for part, excess_ns in work.late.excess_ns.items()
-    }
-
-
-def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
+def _keeps_pace(work: ImposedWaits) -> Bools:
     """Return which ranks start collectives when launched and have a host that is hardly behind.
 
     The devices of a launch-bound job wait for the rank that launches last, but would idle as long
@@ -437,91 +449,13 @@ def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
     behind_ns = np.zeros(shape)
     from_peers_ns = deviation_from_peers(match.collective, called_ns)
     np.maximum.at(behind_ns, (work.step, match.trace), from_peers_ns)
-    shares = behind_ns / step_ns[:, None]
-    is_behind = mean_share(shares, step_ns) >= costly_share(*shape)
+    shares = behind_ns / work.step_ns[:, None]
+    is_behind = mean_share(shares, work.step_ns) >= costly_share(*shape)
     starts_as_launched = [
         bool(len(entries)) and np.median(delay_ns[entries]) < _MAX_LAUNCH_NS
         for entries in match.of_trace
     ]
     return np.array(starts_as_launched, bool) & ~is_behind & (shares < _STALL_SHARE).all(axis=0)
-
-
-def _causes(
-    work: ImposedWaits, excess: Mapping[str, Floats], places: Ints, cost_ns: Floats
-) -> list[str]:
-    """Return the cause of each late rank: the part with the largest excess over the others.
-
-    It is "" if the excess is a small part of the rank's cost. `places` are the positions of the
-    late ranks in the set; `excess` and `cost_ns` have values of all ranks.
-    """
-    if not len(places):
-        return []
-    match = work.match
-    contents = list(map_ranks(match.traces, _file_contents, executor=match.executor))
-    causes = []
-    for place in places.tolist():
-        part = max(PARTS, key=lambda name: excess[name][place])
-        excess_ns = float(excess[part][place])
-        cause = _CAUSES[part]
-        if excess_ns < _MIN_EXPLAINED_SHARE * cost_ns[place]:
-            cause = ""
-        elif part == "compute":
-            cause = _compute_cause(contents, place)
-        elif part == "host" and not contents[place].has_launches:
-            has_devices = any(contents_of_rank.has_device for contents_of_rank in contents)
-            cause = _NOT_RECORDED if has_devices else _HOST_WORK
-        elif part == "host":
-            late = np.flatnonzero(work.is_charged & (match.trace == place))
-            if has_longer_pauses(match, work.times, place, late, excess_ns / 2):
-                cause = _PAUSED
-            cause = _stall_cause(match.traces, place, excess_ns / 2) or cause
-        causes.append(cause)
-    return causes
-
-
-def _stall_cause(traces: Sequence[Trace], place: int, min_idle_ns: float) -> str:
-    """Return the cause of a rank that idles during one kind of host event; "" for none.
-
-    Operators launch work, and a host that is within these is slow rather than stalled.
-    """
-    peers = [*traces[:place], *traces[place + 1 :]]
-    stall = stalling_event([traces[place]], min_idle_ns, peers)
-    if stall is None or is_pause(stall[0]) or stall[0].startswith("aten::"):
-        return ""
-    return f"{_INSIDE}{stall[0]}"
-
-
-class _Contents(NamedTuple):
-    """Contents of a rank's file."""
-
-    kernels_per_ns: float  # compute kernels
-    kernel_mean_ns: float
-    has_device: bool
-    has_launches: bool  # calls that launch the device's work
-
-
-def _file_contents(trace: Trace) -> _Contents:
-    table = trace.table
-    on_device = table.stream >= 0
-    is_compute = (table.kind == KINDS.index("compute")) & on_device
-    count = int(is_compute.sum())
-    mean_ns = float(table.dur_ns[is_compute].sum()) / max(count, 1)
-    has_launches = bool((trace.launch_of[device_work_rows(trace)] >= 0).any())
-    windows = trace.recorded_ns or [(trace.start_ns, trace.end_ns)]
-    per_ns = count / max(sum(high - low for low, high in windows), 1)
-    return _Contents(per_ns, mean_ns, bool(on_device.any()), has_launches)
-
-
-def _compute_cause(contents: Sequence[_Contents], place: int) -> str:
-    """Return whether kernels of a rank are more numerous or slower than others'; "" for neither."""
-    others = [*contents[:place], *contents[place + 1 :]]
-    usual_per_ns = float(np.median([of_rank.kernels_per_ns for of_rank in others]))
-    usual_mean_ns = float(np.median([of_rank.kernel_mean_ns for of_rank in others]))
-    count_ratio = contents[place].kernels_per_ns / max(usual_per_ns, 1e-12)
-    duration_ratio = contents[place].kernel_mean_ns / max(usual_mean_ns, 1.0)
-    if max(count_ratio, duration_ratio) < _MIN_RATIO:
-        return ""
-    return _EXTRA_WORK if count_ratio > max(duration_ratio, 1.0) else _CAUSES["compute"]
 
 
 def _straggler_notes(work: ImposedWaits) -> list[str]:
@@ -590,7 +524,7 @@ def straggler_report(traces: TraceSet) -> StragglerReport:
         causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
         last_ranks = _always_last_ranks(traces, work, frame)
         later_ns = pd.Series(np.rint(_later_starts(work)).astype(np.int64), frame["rank"])
-        late_starts_ns = later_ns[frame["cause"].to_numpy() == _LATE_START].to_dict()
+        late_starts_ns = later_ns[frame["cause"].to_numpy() == LATE_START].to_dict()
     for late_of in load_references(format_.analyses.late_ranks for format_ in all_formats()):
         ranks += [rank for rank in late_of(traces) if rank not in causes]
     loaded = len(loaded_ranks(traces.values()))
@@ -622,8 +556,8 @@ def _always_last_ranks(
         cause = str(row["cause"])
         if not cause and not match.incomplete[place]:
             # A rank whose lateness compute hides is as late to all collectives of a step.
-            late_ns = np.full(len(straggler_frame), wait_ns * len(work.steps) / charged.sum())
-            (cause,) = _causes(work, _excess_by_rank(work), np.array([place]), late_ns)
+            late_ns = np.array([wait_ns * len(work.steps) / charged.sum()])
+            (cause,) = late_causes(work, np.array([place]), late_ns)
         costs = work.exposed_ns, work.imposed_ns
         exposed_ns, imposed_ns = (int(cost_ns[charged].sum()) for cost_ns in costs)
         hidden_share = 1 - exposed_ns / max(imposed_ns, 1)
@@ -651,17 +585,9 @@ def _nearly_always_last(work: ImposedWaits) -> Bools:
 
 
 def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:
-    """Return the sum over ranks of their waits at these collectives."""
     waited = 0
     for entries in work.match.of_trace:
         waiting = entries[np.isin(work.match.collective[entries], collectives)]
         start = work.times.arrival_ns[waiting]
         waited += total_length(union(start, start + work.times.wait_ns[waiting]))
     return waited
-
-
-def cause_text(cause: str) -> str:
-    """Return how a sentence about a late rank ends: ``, after slower kernels``; "" if unknown."""
-    if cause.startswith(_INSIDE):
-        return f", while its {cause.replace(_INSIDE, 'host was inside ', 1)}"
-    return _CAUSE_TEXTS.get(cause, f", after {cause}" if cause else "")

@@ -145,11 +145,6 @@ class CollectiveWaits:
         until = np.clip(last_arrival, begin, end)
         return RankWaits(events.rows[place], begin, until, unmatched_rows(match, number))
 
-    def last_rank_mask(self, rank: int, late: list[int]) -> Bools:
-        """Return at which of its collectives one of `late` alone arrives last."""
-        number = [trace.rank for trace in self.match.traces].index(rank)
-        return np.isin(self.times.last_rank[self.match.of_trace[number]], late)
-
     def arguments_by_rank(self, ranks: list[int]) -> list[tuple[RankWaits]]:
         """Return the waits of some ranks, as arguments for `map_ranks`."""
         return [(self.of_rank(rank),) for rank in ranks]
@@ -197,15 +192,15 @@ def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int
     return len(rows), total_length(waiting), exposed_wait_ns, communication_ns, unmatched_ns
 
 
-def exposed_waits_for(waits: CollectiveWaits, late: list[int], ranks: list[int]) -> dict[int, int]:
-    """Return how long each of `ranks` waits, without compute, for one of `late` alone."""
-    chosen = [trace for trace in waits.match.traces if trace.rank in ranks]
+def exposed_waits_for(waits: CollectiveWaits, is_for_late: Bools) -> dict[int, int]:
+    """Return by rank how long it waits, without compute, at some of the entries of the matching."""
+    match = waits.match
     arguments = [
-        (*waits.of_rank(trace.rank)[1:3], waits.last_rank_mask(trace.rank, late))
-        for trace in chosen
+        (*waits.of_rank(trace.rank)[1:3], is_for_late[entries])
+        for trace, entries in zip(match.traces, match.of_trace, strict=True)
     ]
-    waits_ns = map_ranks(chosen, _exposed_wait_of_rank, each=arguments)
-    return dict(zip((trace.rank for trace in chosen), waits_ns, strict=True))
+    waits_ns = map_ranks(match.traces, _exposed_wait_of_rank, each=arguments)
+    return dict(zip((trace.rank for trace in match.traces), waits_ns, strict=True))
 
 
 def _exposed_wait_of_rank(trace: Trace, begin: Ints, until: Ints, is_late: Bools) -> int:

@@ -1,9 +1,12 @@
 """Bubbles and passes of a pipeline of two stages and two micro-batches, by hand."""
 
+import json
+
 import pytest
-from support.small import call, event, kernel, load
+from support.small import call, event, kernel, load, read, write
 
 from hta_widgets import analysis
+from hta_widgets.analysis.cross_rank import parallel_groups
 
 GROUP = {"Process Group Name": "1", "Process Group Ranks": "[0, 1]", "Group size": 2}
 #: By stage: the passes, as (direction, start, end), times in ns.
@@ -122,3 +125,38 @@ def test_pairs_of_stages_are_one_pipeline(tmp_path, pairs, pipelines):
         size = pipelines.count(ranks_text)
         assert of_pipeline["stages"].tolist() == [size] * size
         assert of_pipeline["stage"].tolist() == list(range(size))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "pipelines"),
+    [
+        # Four stages, and two replicas of them.
+        ([(0, 1), (1, 2), (2, 3)], {0: (0, 1, 2, 3), 2: (0, 1, 2, 3)}),
+        ([(0, 2), (2, 4), (1, 3), (3, 5)], {0: (0, 2, 4), 3: (1, 3, 5)}),
+        # A ring, and two ranks, which may be a ring.
+        ([(0, 1), (1, 2), (2, 3), (0, 3)], {0: (), 3: ()}),
+        ([(0, 1)], {0: (), 1: ()}),
+        # One rank exchanges with three others.
+        ([(0, 1), (1, 2), (1, 3)], {1: (), 3: ()}),
+    ],
+)
+def test_stages_that_send_within_the_group_of_all_ranks_are_a_pipeline(tmp_path, pairs, pipelines):
+    world = list(range(max(map(max, pairs)) + 1))
+    group = {"Process Group Name": "0", "Group size": len(world), "Process Group Ranks": str(world)}
+    ranks = [[kernel(0, 50)] for _ in world]
+    for number, (low, high) in enumerate(pairs):
+        for start, source, target in ((100, low, high), (200, high, low)):
+            for rank, name in ((source, "send"), (target, "recv")):
+                ranks[rank].append(
+                    kernel(
+                        start + 1_000 * number, start + 1_000 * number + 50, stream=20,
+                        name="ncclDevKernel_SendRecv()", **group,
+                        **{"Collective name": name, "Src Rank": source, "Dst Rank": target},
+                    )
+                )  # fmt: skip
+    for path in write(tmp_path, *ranks).glob("*.json"):
+        document = json.loads(path.read_text())
+        document["distributedInfo"]["world_size"] = len(world)
+        path.write_text(json.dumps(document))
+    found = parallel_groups.pipelines(read(tmp_path))
+    assert {rank: found[rank] for rank in pipelines} == pipelines

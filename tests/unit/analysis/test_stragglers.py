@@ -415,9 +415,10 @@ def test_an_excuse_ends_when_the_others_have_caught_up(tmp_path):
     """Rank 0 is late by its pair, then twice by 500 µs of its own work; the others wait idle."""
     frame = stragglers(pair_then_all(tmp_path, [2_000, 500, 500]))
     assert frame.imposed_wait_ns[0] == 5 * (2 * (2_005 + 2 * 505) + 3 * 5) * US
-    # Of the first 2 005 µs the wait for rank 1 explains 2 000; of the others, nothing.
-    first = (2 * 2_005 + 5) * 5 / 2_005
-    assert frame.lost_ns[0] == pytest.approx(5 * (first + 2 * (2 * 505 + 5)) * US, abs=5)
+    # The wait for rank 1 explains the first 2 005 µs: rank 1 is late by itself, and is charged.
+    assert frame.lost_ns[0] == 5 * 2 * (2 * 505 + 5) * US
+    # Rank 1 inherits at most the 5 µs that it waits for rank 0 at each of the three collectives.
+    assert frame.lost_ns[1] == pytest.approx(5 * (2_000 + 2 * 2_005 + 5) * US, abs=5 * 15 * US)
 
 
 def test_the_excuse_lasts_while_the_others_run_ahead(tmp_path):
@@ -1090,3 +1091,166 @@ def test_in_one_step_no_rank_is_late_together_with_the_last(tmp_path):
     traces = load(tmp_path, *([profiler_step(0), *records] for records in events))
     frame = stragglers(traces)
     assert frame["rank"][frame["is_straggler"]].tolist() == [15]
+
+
+def groups_then_all(tmp_path, groups, late_us, steps=6):
+    """Each group meets, and then all ranks meet; `late_us` is by rank.
+
+    The arrivals at the second meeting differ by a microsecond, and another rank of each group is
+    last in each step.
+    """
+    ranks = tuple(rank for group in groups for rank in group)
+    events = [[] for _ in ranks]
+    for step in range(steps):
+        start = step * STEP
+        for number, group in enumerate(groups):
+            met = start + 5_000 + max(late_us[rank] for rank in group) + 100
+            for place, rank in enumerate(group):
+                again = met + 10 + (place == step % len(group))
+                events[rank] += [
+                    profiler_step(step),
+                    kernel((start + 10) * US, (start + 5_000 + late_us[rank]) * US),
+                    collective((start + 5_000 + late_us[rank]) * US, met * US, ranks=tuple(group),
+                               group=f"g{number}", seq=step, stream=9),
+                    collective(again * US, (start + 5_500 + max(late_us)) * US, ranks=ranks,
+                               group="all", seq=step),
+                ]  # fmt: skip
+    return load(tmp_path, *events)
+
+
+@pytest.mark.parametrize(
+    ("groups", "late"),
+    [([(0, 1, 2, 3, 4), (5, 6, 7)], 6), ([(0, 1, 2, 3, 4), (5, 6)], 5), ([(0, 1), (2, 3)], 2)],
+)
+def test_a_rank_that_makes_its_group_late_is_charged_with_the_waits_for_the_group(
+    tmp_path, groups, late
+):
+    """All ranks of the group are late to the meeting of all ranks, because one of them was late."""
+    late_us = [1_600 if rank == late else 0 for group in groups for rank in group]
+    traces = groups_then_all(tmp_path, groups, late_us)
+    frame = stragglers(traces)
+    assert frame["rank"][frame["is_straggler"]].tolist() == [late]
+    # All other ranks wait 1.6 ms in each step of 10 ms.
+    assert frame["lost_share"][late] == pytest.approx(0.16, abs=0.01)
+    count = len(late_us)
+    text = str(headline(traces)).replace("\u202f", " ")
+    assert f"{count - 1} of {count} ranks wait for rank {late}: " in text
+    assert "of that is for" not in text
+
+
+@pytest.mark.parametrize(("tensor", "late"), [(2, 3), (4, 6), (2, 4)])
+def test_counterparts_of_ranks_that_waited_for_a_straggler_wait_for_it_too(tmp_path, tensor, late):
+    """The late rank's tensor group is late, and so are all counterparts in the data groups."""
+    events = [[] for _ in range(8)]
+    for step in range(5):
+        start = step * STEP
+        for rank in range(8):
+            first = rank // tensor * tensor
+            is_late = first <= late < first + tensor
+            computed = start + 5_000 + 1_600 * (rank == late)
+            met = start + 5_100 + 1_600 * is_late
+            events[rank] += [
+                profiler_step(step),
+                kernel((start + 10) * US, computed * US),
+                collective(computed * US, met * US, ranks=tuple(range(first, first + tensor)),
+                           group=f"tp{first}", seq=step, stream=9),
+                collective((met + 10) * US, (start + 7_000) * US, group=f"dp{rank % tensor}",
+                           ranks=tuple(range(rank % tensor, 8, tensor)), seq=step),
+            ]  # fmt: skip
+    traces = load(tmp_path, *events)
+    assert straggler_report(traces).stragglers == [late]
+    text = str(headline(traces)).replace("\u202f", " ")
+    assert f"7 of 8 ranks wait for rank {late}: " in text
+    assert "of that is for" not in text
+
+
+@pytest.mark.parametrize("early_us", [20_000, 4_000])
+def test_a_recording_that_starts_earlier_excuses_no_rank(tmp_path, early_us):
+    """The first recording starts earlier; rank 3 alone shows that its own started as usual."""
+    events = [[] for _ in range(4)]
+    for step in range(5):
+        start = early_us + step * STEP
+        for rank in range(4):
+            late_us = 3_000 * (rank == 3)
+            begins = rank in {0, 3} or step
+            events[rank] += [
+                *([kernel((start + 10) * US, (start + 5_000 + late_us) * US)] if begins else []),
+                collective((start + 5_000 + late_us) * US, (start + 8_500) * US,
+                           ranks=(0, 1, 2, 3), seq=step),
+            ]  # fmt: skip
+    events[0].append(kernel(0, 100 * US))
+    frame = stragglers(read(write(tmp_path, *events)))
+    assert frame["lost_ns"].tolist() == [0, 0, 0, 5 * 3 * 3_000 * US]
+
+
+@pytest.mark.parametrize("first_us", [10, 400])
+def test_a_late_first_send_is_no_late_recording(tmp_path, first_us):
+    """Files with communication alone begin with a send between neighbours; rank 2 is late to it."""
+    events = [[] for _ in range(4)]
+    for step in range(5):
+        start = step * STEP
+        for rank in range(4):
+            low = rank // 2 * 2
+            late_us = 3_000 * (rank == 2)
+            sent = start + first_us + late_us
+            events[rank] += [
+                collective(sent * US, (start + first_us + 3_000 * (low == 2) + 50) * US,
+                           name="allreduce", ranks=(low, low + 1), group=f"p{low}", seq=step,
+                           stream=9),
+                collective((start + first_us + 3_000 * (low == 2) + 60) * US, (start + 8_500) * US,
+                           ranks=(0, 1, 2, 3), group="all", seq=step),
+            ]  # fmt: skip
+    frame = stragglers(load(tmp_path, *events))
+    # One rank waits in the pair, and two in the group of all ranks.
+    assert frame["lost_ns"].tolist() == [0, 0, 5 * 3 * 3_000 * US, 0]
+
+
+@pytest.mark.parametrize(("late_ms", "is_longer"), [(20, True), (5, True), (20, False)])
+def test_a_late_recording_does_not_make_slower_kernels_extra_work(tmp_path, late_ms, is_longer):
+    """Rank 2's recording starts later; its kernels take longer, or there are more of them."""
+    events = [[] for _ in range(4)]
+    for step in range(6):
+        start = step * STEP + late_ms * 1_000
+        for rank in range(4):
+            is_slow = rank == 2
+            arrival = start + 5_000 + 1_600 * is_slow
+            starts = range(start + 100, start + 5_000, 700)
+            lengths = [700 * (arrival - start) // 5_000 if is_longer else 700] * len(starts)
+            if is_longer and is_slow:
+                starts = [start + 100 + place * lengths[0] for place in range(len(starts))]
+            elif is_slow:
+                starts, lengths = [*starts, start + 5_000, start + 5_700], [*lengths, 700, 700]
+            events[rank] += [
+                *(kernel(begin * US, (begin + length) * US)
+                  for begin, length in zip(starts, lengths, strict=True)),
+                collective(arrival * US, (start + 7_000) * US, ranks=(0, 1, 2, 3), seq=step),
+            ]  # fmt: skip
+    for rank in (0, 1, 3):
+        events[rank].append(kernel(0, 10 * US))
+    frame = stragglers(read(write(tmp_path, *events)))
+    assert frame["is_straggler"].tolist() == [False, False, True, False]
+    assert frame["cause"][2] == ("slower kernels" if is_longer else "extra work")
+
+
+@pytest.mark.parametrize("late", [(1,), (2, 3)])
+def test_a_late_recording_excuses_only_as_much_as_it_is_late(tmp_path, late):
+    """Half of the ranks start 2 ms later, and one of these computes 3 ms longer."""
+    ranks = 2 * len(late)
+    slow = late[0]
+    events = [[] for _ in range(ranks)]
+    for step in range(5):
+        start = step * STEP
+        for rank in range(ranks):
+            begin = start + (2_000 if rank in late and not step else 0)
+            arrival = start + 3_000 + (2_000 if rank in late and not step else 0)
+            arrival += 3_000 * (rank == slow)
+            events[rank] += [
+                kernel((begin + 10) * US, arrival * US),
+                collective(arrival * US, (start + 9_000) * US, ranks=tuple(range(ranks)), seq=step),
+            ]  # fmt: skip
+    lost_ns = stragglers(read(write(tmp_path, *events)))["lost_ns"]
+    # At the first collective the others wait 5 ms, or 3 ms if they also start later.
+    first_us = sum(3_000 if rank in late else 5_000 for rank in range(ranks) if rank != slow)
+    own_share = 3 / 5
+    later_us = 4 * (ranks - 1) * 3_000
+    assert lost_ns[slow] == pytest.approx((first_us * own_share + later_us) * US, rel=0.001)

@@ -87,7 +87,6 @@ def layered_run(folder, shape, *, layers=2, step_us=1000):
         ([64, 512, 96], 2, 1800, "batch size 32 → 64; time per sample 31.2 µs → 28.1 µs, −9.9 %"),
         ([16, 512, 96], 2, 750, "batch size 32 → 16; time per sample 31.2 µs → 46.8 µs, +50 %"),
         ([32, 1024, 96], 2, 1800, "sequence length 512 → 1 024; time per token −9.9 %"),
-        ([32, 512, 96], 3, 1400, "it repeats nearly all of it 1.5 times as often"),
         ([16, 512, 96], 6, 2900, "batch size 32 → 16"),
     ],
 )
@@ -97,6 +96,75 @@ def test_other_work_in_a_step_is_no_regression(tmp_path, shape, layers, step_us,
     verdict = judge(diff.compare(before, after), 0.05)
     assert (verdict.outcome, verdict.exit_code) == ("cannot tell", 3)
     assert verdict.reason.replace("\u202f", " ") == f"a step does other work: {work}"
+
+
+@pytest.mark.parametrize(
+    ("layers", "step_us", "outcome"),
+    [
+        # 1.5 times the work in 1.4 times the time.
+        ((2, 3), 1400, "cannot tell"),
+        # 1.04 times the work in 1.02, 1.03, 1.3 and 0.8 times the time.
+        ((25, 26), 1020, "within"),
+        ((25, 26), 1030, "within"),
+        ((25, 26), 1300, "regressed"),
+        ((25, 26), 800, "within"),
+        # Less work: 0.96 times the work in 0.99, 1.02 and 1.2 times the time.
+        ((25, 24), 990, "within"),
+        ((25, 24), 1020, "cannot tell"),
+        ((25, 24), 1200, "regressed"),
+    ],
+)
+def test_more_layers_excuse_a_change_in_proportion_at_most(tmp_path, layers, step_us, outcome):
+    runs = [
+        layered_run(tmp_path / name, [32, 512, 96], layers=count, step_us=length_us)
+        for name, count, length_us in (("a", layers[0], 1000), ("b", layers[1], step_us))
+    ]
+    verdict = judge(diff.compare(*runs), 0.05)
+    assert verdict.outcome == outcome
+    factor = {1.5: "1.5", 1.04: "1.04", 0.96: "0.96"}[layers[1] / layers[0]]
+    assert verdict.reason == f"a step repeats nearly all of its work {factor} times as often"
+
+
+def serving_run(
+    folder, decode_us, *, prefill_us=3000, name="execute_context_0(0)_generation_16(16)"
+):
+    """Write steps of vLLM: every fourth one is a prefill, the others decode."""
+    folder.mkdir(parents=True)
+    events, now = [], 0
+    for number, length_us in enumerate(decode_us):
+        step, busy_us = name, length_us
+        if number % 4 == 3:
+            step, busy_us = "execute_context_1(512)_generation_0(0)", prefill_us
+        start, launch = now * 1000, number + 1
+        events += [
+            small.event("user_annotation", step, start, start + 100_000, pid=10),
+            small.call(start + 10_000, start + 20_000, launch=launch),
+            small.kernel(start + 30_000, start + busy_us * 1000, launch=launch),
+        ]
+        now += busy_us
+    (folder / "rank-0.json").write_text(json.dumps({"traceEvents": events}))
+    return small.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("factor", "prefill_us", "outcome"),
+    [(1.1, 3000, "regressed"), (1.0, 3000, "within"), (0.8, 3300, "within")],
+)
+def test_the_steps_of_an_inference_engine_are_compared(tmp_path, factor, prefill_us, outcome):
+    """Steps of the name that takes the most time count: those that decode."""
+    decode_us = [2000, 2010, 1990, 2000, 2005, 1995, 2000, 2000] * 3
+    before = serving_run(tmp_path / "a", decode_us)
+    after_us = [round(length * factor) for length in decode_us]
+    after = serving_run(tmp_path / "b", after_us, prefill_us=prefill_us)
+    verdict = judge(diff.compare(before, after), 0.05)
+    assert verdict.outcome == outcome
+    # Of 24 steps, 18 decode.
+    assert verdict.steps == 18
+    assert verdict.change_share == pytest.approx(factor - 1, abs=0.002)
+    others = serving_run(tmp_path / "c", decode_us, name="execute_context_0(0)_generation_8(8)")
+    # The prefills are the only steps with equal names.
+    verdict = judge(diff.compare(before, others), 0.05)
+    assert verdict.before == pytest.approx(3_000_000, rel=0.01)
 
 
 @pytest.mark.parametrize(
