@@ -398,8 +398,8 @@ def rank_clusters(
     tolerance : float, default 0.05
         The allowed difference as a share of a step. Healthy ranks of a job differ by a few percent.
     max_clusters : int, default 16
-        While there are more clusters, the tolerance grows by half, unless there are no more
-        clusters than pipeline stages. Outliers are still judged by the given tolerance.
+        While there are more clusters than this and than pipeline stages, the tolerance grows by
+        half. Outliers are still judged by the given tolerance.
     clock : {"host", "fitted"}, optional
         The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
     selection, window : Selection, (start_ns, end_ns), optional

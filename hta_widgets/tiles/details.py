@@ -275,7 +275,7 @@ def _launched_by_event(index: RankIndex, row: int) -> tuple[Rows, Ints]:
     return launched[is_within], call_start[is_within]
 
 
-#: Maximum number of arrows drawn from one event; nobody could follow more of them by eye.
+#: Maximum number of arrows drawn from one event: more could not be followed by eye.
 MAX_ARROWS: int = facts("limits")["launch_arrows"]
 
 

@@ -241,7 +241,7 @@ def _apply_nesting(
     is_nested = np.ones(len(begin), dtype=bool)
     is_nested[nesting.spilled] = False
     nested_rows = np.flatnonzero(is_nested)
-    # Depths and parents are computed as if there were no other events, so the ends of subtrees are
+    # Depths and parents are computed without the other events, so the ends of subtrees are
     # converted to positions among the nested events.
     nested_before = np.append(0, np.cumsum(is_nested))
     nested_depth = _depth(nested_before[nesting.stop[nested_rows]])

@@ -225,7 +225,7 @@ def split_bytes(args: dict[str, Any], way: str, members: int) -> list[int] | Non
     elements, item_bytes = args.get(f"{way} msg nelems"), bytes_of(str(args.get("dtype")))
     try:
         split = json.loads(str(args.get(f"{way} split size")))
-    except ValueError:  # there is no list, or it was cut
+    except ValueError:  # the list is missing, or was cut
         return None
     if type(elements) is not int or not 0 <= elements < MAX_ELEMENTS or item_bytes <= 0:
         return None

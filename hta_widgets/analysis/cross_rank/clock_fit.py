@@ -148,8 +148,8 @@ def clock_offsets(
     difference of their ends over common collectives. Ranks that share no process group are compared
     through ranks that do: one least-squares fit uses the differences within all groups, weighted by
     how little they scatter. Ranks that no chain of collectives connects are not compared.
-    Broadcasts, reductions and messages count only in groups without other collectives, and a note
-    says so, as ranks may leave them before others arrive. Each connected component of the ranks
+    Ranks may leave broadcasts, reductions and messages before others arrive, so these count only in
+    groups without other collectives; the note states it. Each connected component of the ranks
     keeps the recorded time of its lowest rank, has a number in ``part``, and is listed in the note.
 
     Parameters

@@ -183,8 +183,8 @@ def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
 def _chains_of_sends(match: Matching) -> dict[tuple[int, ...], tuple[int, ...]]:
     """Return for each pair of ranks that send both ways the ranks of its pipeline.
 
-    Activations are sent to the next stage, and gradients to the previous one. The ranks of a ring,
-    such as that of a context group, are no pipeline, nor are two ranks, which may be a ring.
+    Activations are sent to the next stage, and gradients to the previous one. A ring, such as that
+    of a context group, does not count as a pipeline. Two ranks may be a ring, so neither do they.
     """
     sends = {
         pair

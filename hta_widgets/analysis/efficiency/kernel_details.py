@@ -127,7 +127,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     main_operator, main_module = (
         _value_with_most_time(kernels, key)[times.index] for key in ("operator", "module")
     )
-    operators = groups["operator"].nunique() - (groups["operator"].min() < 0)  # -1 is no operator
+    operators = groups["operator"].nunique() - (groups["operator"].min() < 0)  # without -1: unknown
     units = [kernel_units(table.names[name]) for name in names]
     properties = device_properties(trace, used_device(trace).device_id)
     geometry = [

@@ -277,7 +277,7 @@ def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
         caller = waiting[0] if waiting else next(iter(calls))
         call = calls[caller][0]
         if sequence < 0:
-            if _has_parts(group, caller, call):  # of which each is a hang
+            if _has_parts(group, caller, call):  # each part is a hang
                 continue
             absent, without = _missing_peer(group, job, call.operation)
         kinds = {"mismatch": differing, "absent": absent, "no dump": without}
