@@ -327,7 +327,8 @@ def _has_matched_all(work: ImposedWaits) -> Bools:
         [
             not len(unmatched_rows(match, place)) and not on_host
             for place, on_host in enumerate(match.on_hosts)
-        ]
+        ],
+        dtype=bool,
     )
 
 

@@ -79,7 +79,8 @@ def test_an_error_reaches_the_page_and_the_user(tmp_path, page):
     _, published = page
     with pytest.raises(hw.TraceError) as error:
         kernel.show(str(tmp_path / "none.trace.json"))
-    (failed,) = published
+    importing, failed = published
+    assert importing == {"type": "progress", "stage": "import"}
     assert failed["type"] == "failed"
     assert failed["kind"] == "TraceError"
     assert failed["message"] == error.value.message

@@ -251,7 +251,7 @@ def test_a_cancel_ends_the_load_and_nothing_else(hosted, endless, in_background)
 
     in_background(lambda: endless, cancel)
     host.run()
-    assert page.kinds() == ["hello", "progress", "text", "failed"]
+    assert page.kinds() == ["hello", "progress", "text", "progress", "failed"]
     failed = page.last("failed")
     assert (failed["id"], failed["cancelled"]) == (3, True)
 
